@@ -124,10 +124,11 @@ class Humanoid:
             links[child] = Body.drawn(mass, half, drop, rng)
             joints.append((name, parent, child, place, axis))
         said = {name: body.wrong(rng) for name, body in links.items()}
-        return Humanoid(_urdf(links, joints), _urdf(said, joints))
+        return Humanoid(urdf(links, joints), urdf(said, joints))
 
 
-def _urdf(links: dict[str, Body], joints: list[tuple[Any, ...]]) -> str:
+def urdf(links: dict[str, Body], joints: list[tuple[Any, ...]]) -> str:
+    """Return the text of a model file of links and joints."""
     axes = {"x": "1 0 0", "y": "0 1 0", "z": "0 0 1"}
     parts = [f'<link name="{n}">{b.xml()}</link>' for n, b in links.items()]
     parts += [

@@ -9,7 +9,7 @@ import scipy.optimize
 
 from heft.estimators import Estimate, LeastSquares, noise
 from heft.estimators.noise import Thinned, coloured_factors, thinned
-from heft.information import Labels
+from heft.information import ChannelRows, Labels
 from heft.plants.rows import Residuals
 from tests.robots import FloatArray
 from tests.row_problems import RowProblem
@@ -34,6 +34,14 @@ def rows_of(count: int) -> FloatArray:
     return np.stack([slow, 2.0 * fast], axis=1)
 
 
+def factors_of(
+    rows: FloatArray, left: FloatArray, phase: FloatArray | None = None
+) -> tuple[FloatArray, ...] | None:
+    """Return `coloured_factors` of rows (N, c, b) and what they leave, none of them decimated."""
+    sample = Thinned(ChannelRows.of_each(rows), left, 1, 1.0, phase)
+    return coloured_factors(sample, rows.shape[2])
+
+
 @pytest.fixture
 def alike(monkeypatch: pytest.MonkeyPatch) -> None:
     """Errors of the same size everywhere, for laws that are about their memory."""
@@ -46,7 +54,7 @@ def test_errors_count_where_they_are() -> None:
     where = np.arange(COUNT) % 100 < 10
     left = np.where(where, rng.normal(size=COUNT), 0.0)[:, None]
     rows = np.where(where, 1.0, 0.0)[:, None, None] * np.ones((1, 1, 1))
-    found = coloured_factors(Thinned(rows, left, 1, 1.0))
+    found = factors_of(rows, left)
     assert found is not None
     # 600 errors of unit variance: the sum's variance is 600, of which the edges of the window
     # of seven rows take a few; the usual formula says a tenth of it.
@@ -62,7 +70,7 @@ def test_errors_that_come_again_with_the_motion_add_up() -> None:
     ratio = []
     for seed in range(40):
         once = np.where(where, np.random.default_rng(seed).normal(size=length), 0.0)
-        found = coloured_factors(Thinned(column, np.tile(once, periods)[:, None], 1, 1.0, phase))
+        found = factors_of(column, np.tile(once, periods)[:, None], phase)
         assert found is not None
         ratio.append(float(found[0][0, 0]) ** 2 / (periods**2 * where.sum()))
     # The edges of the window of seven blur a twentieth away; 40 means of 60 squares: 3 %.
@@ -75,7 +83,7 @@ def test_noise_on_a_motion_that_repeats_is_no_larger_for_that() -> None:
     phase = np.tile(np.arange(length), periods)
     Y = rows_of(periods * length)[:, :1]
     left = rng.normal(size=(periods * length, 1))
-    known, unknown = (coloured_factors(Thinned(Y, left, 1, 1.0, where)) for where in (phase, None))
+    known, unknown = (factors_of(Y, left, where) for where in (phase, None))
     assert known is not None and unknown is not None
     # Local scales of seven members are themselves uncertain by √(2/7), which averages out.
     np.testing.assert_allclose(np.diag(known[0]), np.diag(unknown[0]), rtol=0.1)
@@ -89,7 +97,7 @@ def test_the_influence_of_residuals_is_that_of_the_dense_formula(rho: float) -> 
     for seed in seeds:
         rng = np.random.default_rng(seed)
         left = np.stack([coloured(rho, COUNT, s, rng) for s in (0.3, 2.0)], axis=1)
-        factors = coloured_factors(Thinned(Y, left, 1, 1.0))
+        factors = factors_of(Y, left)
         assert factors is not None
         found += np.array([s.T @ s for s in factors]) / len(seeds)
     for c, sigma in enumerate((0.3, 2.0)):
@@ -108,11 +116,11 @@ def test_rows_thinned_out_say_what_all_rows_say() -> None:
     one, few = np.zeros((3, 3)), np.zeros((3, 3))
     for seed in range(8):
         left = coloured(rho, COUNT, 1.0, np.random.default_rng(seed))[:, None]
-        whole = coloured_factors(Thinned(Y, left, 1, 1.0))
+        whole = factors_of(Y, left)
         piece = Residuals(left, lambda chosen: Y[chosen], 0, np.arange(COUNT))
         _, sample = thinned([piece], 5)
-        assert sample.rows.shape == (COUNT // 5, 1, 3)
-        some = coloured_factors(sample)
+        assert [r.values.shape for r in sample.rows] == [(COUNT // 5, 3)]
+        some = coloured_factors(sample, 3)
         assert whole is not None and some is not None
         one += whole[0].T @ whole[0]
         few += some[0].T @ some[0]
@@ -121,7 +129,7 @@ def test_rows_thinned_out_say_what_all_rows_say() -> None:
 
 
 def test_too_few_rows_have_no_influence() -> None:
-    assert coloured_factors(Thinned(rows_of(10), np.ones((10, 2)), 1, 1.0)) is None
+    assert factors_of(rows_of(10), np.ones((10, 2))) is None
 
 
 @pytest.mark.parametrize("share", [0.3, 1.0, 4.0])

@@ -115,12 +115,7 @@ def acts(drives: Drives, columns: Sequence[Column]) -> NDArray[np.int64]:
         drives: Of the robot.
         columns: Which columns: (drive, term).
     """
-    pairs = [
-        (channel, column)
-        for column, (d, _) in enumerate(columns)
-        for channel in np.flatnonzero(drives[d].ratio)
-    ]
-    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    return drives.acts if columns is drives.columns else drives.acts_of(columns)
 
 
 def columns(
@@ -148,9 +143,9 @@ def columns(
     for column, (d, term) in enumerate(chosen):
         if d in motions:
             values[column] = term.column(motions[d])
-    actions = acts(drives, chosen)
-    weights = np.array([drives[chosen[k][0]].ratio[c] for c, k in actions])
-    return DriveColumns(values, actions, weights)
+    every = chosen is drives.columns
+    weights = drives.weights if every else drives.weights_of(chosen)
+    return DriveColumns(values, acts(drives, chosen), weights)
 
 
 def motion_of(drives: Drives, place: int, state: DriveState) -> DriveMotion:
@@ -162,11 +157,7 @@ def motion_of(drives: Drives, place: int, state: DriveState) -> DriveMotion:
         state: State of the drives at N samples.
     """
     ratio = drives[place].ratio
-    stops = {
-        width: values
-        for (d, width), values in zip(drives.stops, state.stops, strict=False)
-        if d == place
-    }
+    stops = {width: state.stops[k] for k, width in drives.stops_of[place] if k < len(state.stops)}
     position, velocity, acceleration = state.motors
     return DriveMotion(
         _projected(ratio, position),

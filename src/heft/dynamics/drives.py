@@ -33,6 +33,7 @@ from functools import cached_property
 from typing import ClassVar, Protocol, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting, nearest
@@ -531,6 +532,38 @@ class Drives(Sequence[Drive]):
         """
         found = {(term.width, d) for d, term in self.columns if term.remembers}
         return tuple((d, width) for width, d in sorted(found))
+
+    @cached_property
+    def stops_of(self) -> tuple[tuple[tuple[int, float], ...], ...]:
+        """For each drive its stop operators: position among `stops`, and width b."""
+        found: list[list[tuple[int, float]]] = [[] for _ in self]
+        for k, (d, width) in enumerate(self.stops):
+            found[d].append((k, width))
+        return tuple(map(tuple, found))
+
+    @cached_property
+    def acts(self) -> NDArray[np.int64]:
+        """Channel and column of each action of `columns`, shape (actions, 2).
+
+        A column acts on every channel whose ratio to its drive is not zero.
+        """
+        return self.acts_of(self.columns)
+
+    @cached_property
+    def weights(self) -> Array:
+        """Ratio of the drive to the channel of each of `acts`, shape (actions,)."""
+        return self.weights_of(self.columns)
+
+    def acts_of(self, columns: Sequence[Column]) -> NDArray[np.int64]:
+        """Return the same as `acts` of some columns."""
+        channels = [np.flatnonzero(drive.ratio).tolist() for drive in self]
+        pairs = [(channel, k) for k, (d, _) in enumerate(columns) for channel in channels[d]]
+        return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+
+    def weights_of(self, columns: Sequence[Column]) -> Array:
+        """Return the same as `weights` of some columns."""
+        acts = self.acts_of(columns)
+        return np.array([self.members[columns[k][0]].ratio[c] for c, k in acts.tolist()])
 
     def name(self, column: Column) -> str:
         """Return a column's name: that of its drive and its term, such as `elbow.viscous`."""

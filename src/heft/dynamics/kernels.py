@@ -388,7 +388,8 @@ def reduce(plan: Plan, motion: Motion, columns: DriveColumns, effort: Array) -> 
     widest = int(plan.widths.max()) + 1
     triangles = np.zeros((len(plan.widths), widest, widest))
     # Enough samples at a time to make panels worth while, few enough to stay in cache.
-    deep = int(np.clip(2**20 // (8 * walk.BLOCK * max(int(plan.widths.sum()), 1)), 1, walk.DEEPEST))
+    # A humanoid's channels do not fit whatever is done, but each is folded by itself.
+    deep = int(np.clip(2**20 // (8 * walk.BLOCK * max(int(plan.widths.sum()), 1)), 4, walk.DEEPEST))
     values, weights, tau = plain(columns.values, columns.weights[plan.picked], effort)
     walk.reduce(
         plan.tree,

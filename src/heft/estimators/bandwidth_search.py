@@ -10,7 +10,7 @@ import numpy as np
 from heft.arrays import Array
 from heft.engine import side_by_side
 from heft.errors import HeftError
-from heft.information import Directions, Information
+from heft.information import Directions, Information, components
 
 from .delay_search import DelayedLike, _Weighted
 
@@ -181,13 +181,17 @@ def _moved(
         values: β at the chosen cutoff, shape (b,).
     """
     whole, size = centre.combined(weights), len(centre.labels)
-    inverse = Directions.of(whole.R, whole.rows).inverse
+    inverse = Directions.of(whole.R, whole.rows).covariance_factor
     pull = look.moments(values) - centre.moments(values)
     found = np.zeros((len(weights), size))
-    for c, weight in enumerate(weights.values()):
-        before, after = (
-            weight * i.triangles[c].spread(size)[:-1, :-1] @ inverse for i in (centre, look)
-        )
-        left = np.eye(inverse.shape[1]) - before.T @ before + after.T @ after
-        found[c] = inverse @ np.linalg.solve(left, weight**2 * pull[c] @ inverse)
+    for part in components(inverse):
+        own = part.of(inverse)
+        for c, weight in enumerate(weights.values()):
+            pair = [i.triangles[c] for i in (centre, look)]
+            if not any(np.isin(t.columns, part.rows).any() for t in pair):
+                continue
+            before, after = (weight * t.spread(size)[:-1, part.rows] @ own for t in pair)
+            left = np.eye(own.shape[1]) - before.T @ before + after.T @ after
+            step = np.linalg.solve(left, weight**2 * pull[c, part.rows] @ own)
+            found[c, part.rows] = own @ step
     return found

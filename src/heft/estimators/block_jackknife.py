@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.files import Keys, Number, check_fields
-from heft.information import Directions, Information
+from heft.information import Directions, Information, components
 
 from .consistent import PhysicallyConsistent, Scaled
 from .drive_gains import ConsistentFit
@@ -47,6 +47,11 @@ class Block:
 
     rows: Array
     score: Array
+
+    def on(self, columns: NDArray[np.intp]) -> Array:
+        """Return the rows that hold something of these columns, on them, shape (any, columns)."""
+        own = self.rows[:, columns]
+        return own[np.any(own != 0.0, axis=1)]
 
     @staticmethod
     def of(
@@ -72,9 +77,11 @@ class Block:
             size = len(part.labels)
             rows = []
             for c, (weight, triangle) in enumerate(zip(weights, part.triangles, strict=True)):
-                wide = weight * triangle.spread(size)[:-1]
-                mapped = wide[:, :-1] if maps is None else wide[:, :-1] @ maps[c]
-                rows.append(np.column_stack([mapped, wide[:, -1]]))
+                if maps is None:
+                    mapped = triangle.spread(size)[:-1, :-1]
+                else:
+                    mapped = triangle.R @ maps[c][triangle.columns]
+                rows.append(weight * np.column_stack([mapped, triangle.z]))
             stacked = np.vstack(rows)
             regressor = stacked[:, :-1]
             found.append(Block(regressor, regressor.T @ (stacked[:, -1] - regressor @ values)))
@@ -130,10 +137,13 @@ class Jackknife:
             blocks: On β, with the weights of the fit.
         """
         triangle = estimate.information.combined(estimate.fitted_with)
-        inverse = Directions.of(triangle.R, triangle.rows).inverse
-        moved = [
-            -inverse @ self.without(block.rows @ inverse, block.score @ inverse) for block in blocks
-        ]
+        inverse = Directions.of(triangle.R, triangle.rows).covariance_factor
+        moved = np.zeros((len(blocks), len(inverse)))
+        for part in components(inverse):
+            own = part.of(inverse)
+            for k, block in enumerate(blocks):
+                inner = block.on(part.rows) @ own
+                moved[k, part.rows] = -own @ self.without(inner, block.score[part.rows] @ own)
         return _centred(moved, len(inverse))
 
     def of_consistent(
@@ -148,12 +158,14 @@ class Jackknife:
         """
         scaled = solver.scaled(found.triangle, found.space)
         values = found.consistent.parameters.values
-        tangent = _Tangent.of(scaled, values, solver.margin)
-        matrix = found.space.matrix @ tangent.back
-        moved = [
-            tangent.back @ tangent.without(self, block.rows @ matrix, block.score @ matrix)
-            for block in blocks
-        ]
+        moved = np.zeros((len(blocks), len(values)))
+        for own in scaled.limbs:
+            tangent = _Tangent.of(scaled.part(own), values[own], solver.margin)
+            columns = np.flatnonzero(np.any(found.space.matrix[:, own] != 0.0, axis=1))
+            matrix = found.space.matrix[np.ix_(columns, own)] @ tangent.back
+            for k, block in enumerate(blocks):
+                inner, score = block.on(columns) @ matrix, block.score[columns] @ matrix
+                moved[k, own] = tangent.back @ tangent.without(self, inner, score)
         return _centred(moved, len(values))
 
     def without(self, inner: Array, right: Array) -> Array:
@@ -174,12 +186,11 @@ class Jackknife:
         return np.asarray(scipy.linalg.solve(left, right, assume_a="pos"))
 
 
-def _centred(moved: Sequence[Array], size: int) -> Array:
+def _centred(estimates: Array, size: int) -> Array:
     """Return estimates without a block each as deviations D with DᵀD their jackknife covariance."""
-    count = len(moved)
+    count = len(estimates)
     if count < 2:
         return np.zeros((0, size))
-    estimates = np.array(moved)
     return np.asarray(np.sqrt((count - 1) / count) * (estimates - estimates.mean(axis=0)))
 
 

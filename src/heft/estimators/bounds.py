@@ -29,7 +29,7 @@ import scipy.special
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.information import Directions, ParameterSpace, Triangle, inertia
+from heft.information import Directions, ParameterSpace, Triangle, decomposition, inertia
 
 from .consistent import PhysicallyConsistent
 from .feasible_set import (
@@ -38,6 +38,7 @@ from .feasible_set import (
     linear_constraints,
     scaled_metric,
 )
+from .limbs import limbs
 from .semidefinite import conic_settings
 
 NO_LIMITS = Limits()
@@ -168,7 +169,7 @@ class PossibleFits:
         """
         constraints = linear_constraints(space, limits)
         best, middle = (
-            PhysicallyConsistent(strength=n, margin=0.0, limits=limits).fit(triangle, space)
+            PhysicallyConsistent(strength=n, margin=0.0, limits=limits).values(triangle, space)
             for n in (LEAST_PRIOR, CENTRING)
         )
         metric = scaled_metric(space)
@@ -177,7 +178,7 @@ class PossibleFits:
         lengths = np.linalg.norm(columns[:, bodies:], axis=0)
         metric[:, bodies:] /= np.where(lengths > 0.0, lengths, 1.0)
         columns = triangle.R @ space.matrix @ metric
-        least = triangle.R @ (space.matrix @ best.parameters.values) - triangle.z
+        least = triangle.R @ (space.matrix @ best) - triangle.z
         energy = float(least @ least) + float(scipy.special.chdtri(1, 1.0 - level))
         signs = list(space.nonnegative)
         free = np.arange(space.size) >= bodies
@@ -191,11 +192,12 @@ class PossibleFits:
             seen.T @ kept,
             seen.T @ triangle.z,
         )
-        whole = np.linalg.solve(metric, middle.parameters.values)
+        whole = np.linalg.solve(metric, middle)
         centre = np.asarray(whole[~free], dtype=np.float64)
         kept, rest = (v - seen @ (seen.T @ v) for v in (kept, triangle.z - kept @ centre))
         # In the metric of the cone a singular value is a number of standard deviations.
-        left, singular, right = np.linalg.svd(kept, full_matrices=False)
+        left, singular, right = decomposition(kept)
+        right = right[: len(singular)]
         left = left[:, singular > 0.0]
         telling = np.flatnonzero(singular > 1.0 / UNSEEN)  # others narrow what is far outside only
         inside = left.T @ rest
@@ -351,6 +353,29 @@ def _surely_positive(columns: Array, triangle: Triangle, energy: float) -> NDArr
     return np.asarray(least > 0.0)
 
 
+def _of_bodies(fits: PossibleFits, space: ParameterSpace) -> tuple[Array, Array]:
+    """Return the bounds of masses, shape (links, 2), and centres, (links, 3, 2), of possible fits.
+
+    Infinite where they are none.
+    """
+    unit = np.eye(len(space.labels))
+    mass = np.empty((len(space.groups), 2))
+    com = np.full((len(space.groups), 3, 2), [-np.inf, np.inf])
+    bodies = space.nominal[: 10 * len(space.groups)].reshape(-1, 10)
+    moments = inertia.pseudo_inertia(bodies)
+    for k, first in enumerate(space.groups):
+        nominal = float(space.nominal[first])
+        mass[k] = fits.bound(unit[first])
+        mass[k, 0] = max(mass[k, 0], 0.0)
+        if mass[k, 1] > MASS_CAP * nominal:
+            mass[k, 1] = np.inf
+        if mass[k, 0] > VANISHED * nominal:
+            com[k] = fits.ratios(unit[first + 1 : first + 4], unit[first])
+            size = float(np.sqrt(np.trace(moments[k, :3, :3]) / nominal))
+            com[k][np.abs(com[k]) > LENGTH_CAP * size] *= np.inf
+    return mass, com
+
+
 def strict_bounds(
     triangle: Triangle,
     space: ParameterSpace,
@@ -371,23 +396,17 @@ def strict_bounds(
         InvalidSetting: If a limit is of a link that is not there.
         SolverFailure: If no consistent parameters are found.
     """
-    fits = PossibleFits.of(triangle, space, level, limits)
-    unit = np.eye(len(space.labels))
+    limits.require_known(space.bodies)
     links = space.bodies
     mass = np.empty((len(links), 2))
     com = np.full((len(links), 3, 2), [-np.inf, np.inf])
-    bodies = space.nominal[: 10 * len(links)].reshape(-1, 10)
-    moments = inertia.pseudo_inertia(bodies)
-    for k, first in enumerate(space.groups):
-        nominal = float(space.nominal[first])
-        mass[k] = fits.bound(unit[first])
-        mass[k, 0] = max(mass[k, 0], 0.0)
-        if mass[k, 1] > MASS_CAP * nominal:
-            mass[k, 1] = np.inf
-        if mass[k, 0] > VANISHED * nominal:
-            com[k] = fits.ratios(unit[first + 1 : first + 4], unit[first])
-            size = float(np.sqrt(np.trace(moments[k, :3, :3]) / nominal))
-            com[k][np.abs(com[k]) > LENGTH_CAP * size] *= np.inf
+    for limb in limbs(triangle, space):
+        if not limb.space.groups:
+            continue
+        own = [links.index(name) for name in limb.space.bodies]
+        within = limits.of(limb.space.bodies)
+        fits = PossibleFits.of(limb.triangle, limb.space, level, within)
+        mass[own], com[own] = _of_bodies(fits, limb.space)
     for k, link in enumerate(links):
         if link in limits.mass:
             mass[k] = np.clip(mass[k], *limits.mass[link])

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import scipy.linalg
+import scipy.sparse
 from numpy.typing import NDArray
 
 from heft.arrays import Array
@@ -29,6 +30,8 @@ from heft.information import (
     Parameters,
     ParameterSpace,
     Triangle,
+    components,
+    decomposition,
     inertia,
     triangle_of,
     visible_share,
@@ -45,6 +48,7 @@ from .feasible_set import (
     unstack,
 )
 from .known_bodies import Known, known_rows
+from .limbs import part_of
 from .log_cholesky import LogCholesky
 from .log_determinant import LogDetProblem
 from .noise import posterior, raised
@@ -87,12 +91,12 @@ def estimated_prior_error(data: Array, right: Array, start: Array, bodies: int) 
     factor = triangle_of(np.column_stack([data[:, order], gap]))
     drives = size - bodies
     R, z = factor[drives:size, drives:size], factor[drives:size, size]
-    left, singular, _ = np.linalg.svd(R)
+    left, singular, _ = decomposition(R)
     shown = singular > 2.0
     if not shown.any():
         return 0.0
     off = (left.T @ z)[shown] / singular[shown]
-    return float(np.sqrt(max(np.mean(off**2 - 1.0 / singular[shown] ** 2), 0.0)))
+    return float(np.sqrt(max(float(np.mean(off**2 - 1.0 / singular[shown] ** 2)), 0.0)))
 
 
 @dataclass(frozen=True)
@@ -183,6 +187,39 @@ class Scaled:
         """The matrix with `x = back @ u`, shape (n, n)."""
         return self.metric / self.scale
 
+    @property
+    def limbs(self) -> tuple[NDArray[np.intp], ...]:
+        """Positions of unknowns that neither rows nor constraints connect with the others."""
+        bodies = np.zeros((len(self.space.groups), len(self.start)))
+        for k in range(len(bodies)):
+            bodies[k, 10 * k : 10 * k + 10] = 1.0
+        held = np.vstack([self.factor[:-1, :-1], bodies, self.constraints.rows])
+        return tuple(part.columns for part in components(held))
+
+    def part(self, own: NDArray[np.intp]) -> Scaled:
+        """Return the same of one of the limbs."""
+        if len(own) == len(self.start):
+            return self
+        columns = np.flatnonzero(np.any(self.space.matrix[:, own] != 0.0, axis=1))
+        rows = np.flatnonzero(np.any(self.data[:, own] != 0.0, axis=1))
+        square = np.ix_(own, own)
+        bodies = own[own < len(self.strengths)]
+        with_right = np.append(own, len(self.start))
+        return Scaled(
+            part_of(self.space, own, columns),
+            self.constraints.part(own),
+            self.metric[square],
+            self.scale[own],
+            self.data[np.ix_(rows, own)],
+            self.right[rows],
+            self.prior[square],
+            self.factor[np.ix_(with_right, with_right)],
+            self.start[own],
+            self.strengths[bodies],
+            np.flatnonzero(np.isin(own, self.silent)),
+            int(np.count_nonzero(rows >= len(self.data) - self.known)),
+        )
+
     def estimated_prior_error(self, strength: float) -> float:
         """Return `estimated_prior_error` of the bodies whose prior has this strength."""
         known = np.flatnonzero(self.strengths == strength)
@@ -199,6 +236,11 @@ class Scaled:
         triangle = self.factor[:-1, :-1]
         half = scipy.linalg.solve_triangular(triangle, towards, trans="T")
         return np.asarray(scipy.linalg.solve_triangular(triangle, half))
+
+
+def sparse(matrix: Array) -> Any:
+    """Return a matrix that is mostly zeros, such as a map from bodies to columns, for products."""
+    return scipy.sparse.csr_array(matrix)
 
 
 @dataclass(frozen=True)
@@ -246,6 +288,13 @@ class PhysicallyConsistent:
                 got=f"the prior {self.prior}, {'with' if self.limits else 'no'} limits",
                 cure="take the conic solver (any other --method)",
             )
+
+    def values(self, triangle: Triangle, space: ParameterSpace) -> Array:
+        """Return the physically consistent parameters x alone, shape (n,).
+
+        Arguments and errors are those of `fit`.
+        """
+        return self._solved(self.scaled(triangle, space))[0]
 
     def fit(
         self, triangle: Triangle, space: ParameterSpace, noise_factor: Array | None = None
@@ -296,7 +345,7 @@ class PhysicallyConsistent:
         metric = scaled_metric(space)
         start = np.zeros(size)
         start[:bodies] = np.tile(IDENTITY, len(space.groups))
-        columns = triangle.R @ space.matrix @ metric
+        columns = triangle.R @ sparse(space.matrix) @ sparse(metric)
         lengths = np.linalg.norm(columns, axis=0)
         drives = np.arange(bodies, size)
         scale = np.ones(size)
@@ -338,7 +387,7 @@ class PhysicallyConsistent:
                 scaled.constraints,
             )
         else:
-            unknown, iterations, binds = self._solve(scaled.factor, space, scaled.constraints)
+            unknown, iterations, binds = self._solve(scaled)
         positive = np.array(space.nonnegative, dtype=np.intp)
         if self.solver == "log-cholesky":
             polished = LogCholesky().polish(scaled, unknown, self.margin)
@@ -353,12 +402,12 @@ class PhysicallyConsistent:
     ) -> tuple[Array, Array, Array]:
         """Return the covariance of x, its part from noise, and the variance reduction."""
         size, bodies = len(scaled.start), len(scaled.strengths)
-        back, space = scaled.back, scaled.space
+        back, space = sparse(scaled.back), scaled.space
         # The bias is A Λ (u₀ − u): rows of Λ^½ are √n₀, and u₀ − u is at most the prior error.
         reach = WORST_DIRECTION * doubt
         spread = None
         if noise_factor is not None:
-            measured = noise_factor @ space.matrix @ scaled.metric / scaled.scale
+            measured = noise_factor @ sparse(space.matrix) @ sparse(scaled.metric) / scaled.scale
             spread = (
                 np.vstack([measured, scaled.data[-scaled.known :]]) if scaled.known else measured
             )
@@ -367,7 +416,7 @@ class PhysicallyConsistent:
         weaker = np.ones(bodies)  # also where the prior has zero strength
         np.divide(self.strength, scaled.strengths, out=weaker, where=scaled.strengths > 0.0)
         doubts = np.append(reach * np.sqrt(weaker), np.zeros(size - bodies))
-        before = np.diag(back @ np.diag(doubts**2) @ back.T).copy()
+        before = np.sum((scaled.back * doubts) ** 2, axis=1)
         before[bodies:] = np.inf
         total = back @ covariance @ back.T
         share = visible_share(np.diag(total), before)
@@ -375,19 +424,27 @@ class PhysicallyConsistent:
         share[scaled.silent] = 0.0
         return total, back @ noise @ back.T, share
 
-    def _solve(
-        self, factor: Array, space: ParameterSpace, constraints: LinearConstraints
-    ) -> tuple[Array, int, NDArray[np.bool_]]:
-        """Return the unknowns, the iterations, and which linear constraints bind."""
-        R, z = factor[:-1, :-1], factor[:-1, -1]
+    def _solve(self, scaled: Scaled) -> tuple[Array, int, NDArray[np.bool_]]:
+        """Return the unknowns, the iterations of all limbs, and which linear constraints bind."""
+        unknown, iterations = np.zeros(len(scaled.start)), 0
+        binds = np.zeros(len(scaled.constraints.names), dtype=bool)
+        for own in scaled.limbs:
+            mine = np.any(scaled.constraints.rows[:, own] != 0.0, axis=1)
+            unknown[own], steps, binds[mine] = self._solve_limb(scaled.part(own))
+            iterations += steps
+        return unknown, iterations, binds
+
+    def _solve_limb(self, limb: Scaled) -> tuple[Array, int, NDArray[np.bool_]]:
+        """Return the same of unknowns that are connected."""
+        R, z, bodies = limb.factor[:-1, :-1], limb.factor[:-1, -1], len(limb.space.groups)
         free = np.asarray(scipy.linalg.solve_triangular(R, z))
-        if self._feasible(free, space, constraints):
-            return free, 0, np.zeros(len(constraints.names), dtype=bool)
+        if self._feasible(free, bodies, limb.constraints):
+            return free, 0, np.zeros(len(limb.constraints.names), dtype=bool)
         for scale in (1.0, 1.0 / max(float(np.linalg.norm(z)), 1e-300)):
-            found = nearest_body(scale * R, free, len(space.groups), constraints, self.margin)
+            found = nearest_body(scale * R, free, bodies, limb.constraints, self.margin)
             if found is not None:
                 return found
-        self._refuse_conflicts(space)
+        self._refuse_conflicts(limb.space)
         raise SolverFailure(
             "the conic solver found no consistent parameters",
             cure="check the model file's masses, and that torques are in N·m",
@@ -410,7 +467,8 @@ class PhysicallyConsistent:
 
     def _refuse_conflicts(self, space: ParameterSpace) -> None:
         """Raise `SolverFailure` for limits of a link that no body fulfils."""
-        constraints = linear_constraints(space, self.limits).measured(scaled_metric(space))
+        limits = self.limits.of(space.bodies)
+        constraints = linear_constraints(space, limits).measured(scaled_metric(space))
         for link, first in zip(space.bodies, space.groups, strict=True):
             own = constraints.part(slice(first, first + 10))
             if own.names and nearest_body(np.eye(10), IDENTITY, 1, own, self.margin) is None:
@@ -421,15 +479,13 @@ class PhysicallyConsistent:
                     cure="widen them, or give the model file's link a mass within them",
                 )
 
-    def _feasible(
-        self, unknown: Array, space: ParameterSpace, constraints: LinearConstraints
-    ) -> bool:
+    def _feasible(self, unknown: Array, bodies: int, constraints: LinearConstraints) -> bool:
         if not constraints.hold(unknown):
             return False
-        bodies = unknown[: 10 * len(space.groups)].reshape(-1, 10)
-        if not len(bodies):
+        if not bodies:
             return True
-        return bool(np.linalg.eigvalsh(unstack(bodies))[:, 0].min() >= self.margin)
+        tens = unknown[: 10 * bodies].reshape(-1, 10)
+        return bool(np.linalg.eigvalsh(unstack(tens))[:, 0].min() >= self.margin)
 
     def _inside(self, values: Array, space: ParameterSpace) -> Array:
         """Return the values projected into the constraints that solver tolerance violates."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from heft.arrays import Array
 from heft.engine import side_by_side
-from heft.information import Information
+from heft.information import Information, Triangle
 
 from .estimate import ProblemLike, _shortest
 from .least_squares import LeastSquares
@@ -69,9 +69,14 @@ class _Weighted:
 
     def __call__(self, information: Information) -> Array:
         if self.weights is None:
-            found = LeastSquares(sweeps=1).solve(information, self.noise_names)
-            self.weights = found.weights(worth=False)
+            self.weights = _weights(information, self.noise_names)
         return _shortest(information.combined(self.weights))
+
+
+def _weights(information: Information, noise_names: Sequence[str] = ()) -> dict[str, float]:
+    """Return the weight of each channel's rows, one over its deviation, by name."""
+    sigma = LeastSquares(sweeps=1).spread(information, noise_names)
+    return dict(zip(information.channels, (1.0 / sigma).tolist(), strict=True))
 
 
 @dataclass(frozen=True)
@@ -119,12 +124,12 @@ class _Sliding:
     Attributes:
         used: Positions of the channels.
         weights: Of these channels by name, and of the ridge.
-        ridge: Its rows, shape (b, b + 1).
+        ridge: Its triangle.
     """
 
     used: tuple[int, ...]
     weights: Mapping[str, float]
-    ridge: Array
+    ridge: Triangle
 
     @staticmethod
     def of(every: Information, used: Sequence[int], size: float) -> _Sliding:
@@ -138,10 +143,13 @@ class _Sliding:
             used: Positions of the channels.
             size: Of the ridge.
         """
-        bare = _Sliding(tuple(used), {}, np.empty((0, len(every.labels) + 1)))
-        weights = LeastSquares(sweeps=1).solve(bare.some(every)).weights(worth=False)
+        count = len(every.labels)
+        nothing = Triangle(np.arange(count), np.zeros((count + 1, count + 1)), 0)
+        bare = _Sliding(tuple(used), {}, nothing)
+        weights = _weights(bare.some(every))
         columns = np.linalg.norm(bare.some(every).combined(weights).R, axis=0)
-        ridge = np.column_stack([np.diag(size * columns), np.zeros(len(columns))])
+        factor = np.diag(np.append(size * columns, 0.0))
+        ridge = Triangle(np.arange(count), factor, count)
         return _Sliding(tuple(used), {**weights, "ridge": 1.0}, ridge)
 
     def some(self, information: Information) -> Information:
@@ -152,7 +160,10 @@ class _Sliding:
 
     def __call__(self, information: Information) -> Array:
         """Return β, shape (b,)."""
-        return _shortest(self.some(information).beside("ridge", self.ridge).combined(self.weights))
+        some = self.some(information)
+        triangles = (*some.triangles, self.ridge)
+        held = Information(some.labels, (*some.channels, "ridge"), triangles)
+        return _shortest(held.combined(self.weights))
 
 
 @dataclass(frozen=True)

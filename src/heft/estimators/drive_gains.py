@@ -136,6 +136,8 @@ class DriveGains:
 
 def _map(channel: str, gain: float, change: Array, point: Array, unsure: list[str]) -> Array:
     """Return T with `τ = Y T [β; changes of gains]`, for one channel."""
+    if not unsure and gain == 1.0:
+        return change  # of all channels the same
     beside = np.zeros((len(change), len(unsure)))
     if channel in unsure:
         beside[:, unsure.index(channel)] = change @ point
@@ -145,9 +147,8 @@ def _map(channel: str, gain: float, change: Array, point: Array, unsure: list[st
 def _rows(estimate: Estimate, maps: list[Array]) -> list[Array]:
     """Return each channel's triangle in unit variance, on β and the gains' changes."""
     information, weights = estimate.information, estimate.weights()
-    size = len(information.labels)
     parts = []
     for channel, triangle, m in zip(information.channels, information.triangles, maps, strict=True):
-        factor = weights[channel] * triangle.spread(size)
-        parts.append(np.column_stack([factor[:, :-1] @ m, factor[:, -1]]))
+        factor = weights[channel] * triangle.factor
+        parts.append(np.column_stack([factor[:, :-1] @ m[triangle.columns], factor[:, -1]]))
     return parts

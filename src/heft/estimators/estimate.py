@@ -135,7 +135,7 @@ class Estimate:
         covariance = self.parameters.covariance
         assert covariance is not None
         triangle = self.information.combined(self.fitted_with)
-        inverse = Directions.of(triangle.R, triangle.rows).inverse
+        inverse = Directions.of(triangle.R, triangle.rows).covariance_factor
         moment = np.sum([w**2 * e for w, e in zip(self.fit_weights, errors, strict=True)], axis=0)
         finite = np.isfinite(np.diag(covariance))
         moved = moment @ inverse @ inverse.T * finite

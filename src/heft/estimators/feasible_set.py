@@ -8,10 +8,11 @@ so that nothing depends on units or frames.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
 
 from heft.arrays import Array
@@ -93,7 +94,7 @@ class LinearConstraints:
 
     def measured(self, matrix: Array) -> LinearConstraints:
         """Return the same for u with `x = matrix @ u`, rows of length one."""
-        rows = self.rows @ matrix
+        rows = self.rows @ scipy.sparse.csr_array(matrix)
         lengths = np.linalg.norm(rows, axis=1)
         return LinearConstraints(
             self.names, rows / lengths[:, None], self.least / lengths, self.equal
@@ -218,6 +219,14 @@ class Limits:
 
     def __bool__(self) -> bool:
         return bool(self.mass or self.com or self.ellipsoid or self.hull)
+
+    def of(self, links: Collection[str]) -> Limits:
+        """Return the limits of some links alone."""
+        return Limits(
+            {k: v for k, v in self.mass.items() if k in links},
+            {k: v for k, v in self.com.items() if k in links},
+            {k: v for k, v in self.ellipsoid.items() if k in links},
+        )
 
     def require_known(self, links: tuple[str, ...]) -> None:
         """Raise `InvalidSetting` for a link that is not there, with the nearest that is."""

@@ -60,7 +60,7 @@ def fit_jackknife(
     lower = np.where(nonnegative, 0.0, -np.inf)
     values = _solve(total, lower)
     directions = Directions.of(total.R, total.rows)
-    inverse = directions.inverse
+    inverse = directions.covariance_factor
     white = total.residual_energy(values) / max(total.rows - len(values), 1)
     variance = np.sum((inverse @ (inverse.T @ moments)) ** 2, axis=1)
     variance += white * np.sum(inverse**2, axis=1)

@@ -21,6 +21,8 @@ from heft.information import (
     Labels,
     Parameters,
     Triangle,
+    components,
+    gram,
 )
 
 from .estimate import Estimate, ProblemLike, _shortest
@@ -39,7 +41,9 @@ def _least_squares(
     values = seen.shortest(triangle.z)
     # A parameter with a component in an unidentified direction is not identifiable.
     values[seen.blind] = np.nan
-    return values, seen.inverse @ seen.inverse.T, seen.summary(labels)
+    half = seen.covariance_factor.T
+    change = gram(half, [part.rows for part in components(half.T)])
+    return values, change, seen.summary(labels)
 
 
 def _together(values: Array, names: Sequence[str]) -> Array:
@@ -116,7 +120,7 @@ class LeastSquares:
         """
         values = estimate.fitted
         covariance, sample = thinned(problem.residuals(values), problem.spacing, problem.repeats)
-        sandwich = coloured_factors(sample)
+        sandwich = coloured_factors(sample, len(values))
         times = autocorrelation_time(covariance)
         if isinstance(problem, MixedProblem) and problem.has_unknowns:
             # Channels mix: rows are to be weighed by their noise alone, and by one memory.
@@ -145,6 +149,19 @@ class LeastSquares:
         Raises:
             TooLittleData: If there are no more rows than parameters.
         """
+        sigma = self.spread(information, noise_names, known)
+        return self.conclude(information, sigma, np.ones(len(sigma)), 1)
+
+    def spread(
+        self,
+        information: Information,
+        noise_names: Sequence[str] = (),
+        known: Mapping[str, float] | None = None,
+    ) -> Array:
+        """Return the standard deviation of each channel's residual, shape (channels,).
+
+        Arguments and errors are those of `solve`.
+        """
         names = tuple(noise_names) or information.channels
         channels = len(information.channels)
         rows = np.array([t.rows for t in information.triangles], dtype=float)
@@ -170,7 +187,7 @@ class LeastSquares:
             sigma = _replaced(np.maximum(shared, least), names, known or {})
             if self.weighting == "none" or sweep == self.sweeps:
                 break
-        return self.conclude(information, sigma, np.ones(channels), 1)
+        return sigma
 
     def conclude(
         self,
@@ -203,8 +220,13 @@ class LeastSquares:
         # With weights 1/scale_c the estimate's covariance is G (Σ_c Yᵀ Γ_c Y / scale_c⁴) G, with
         # G the inverse of the weighted information. What is identifiable changes with the score of
         # what is not, too: only the result is blanked.
-        spread = noise.score_factor(information, 1.0 / scale) @ change
-        total = spread.T @ spread
+        score, parts = noise.score_factor(information, 1.0 / scale), components(change)
+        spread = np.zeros((len(score), change.shape[1]))
+        for part in parts:
+            held = np.any(score[:, part.rows] != 0.0, axis=1)
+            own = score[np.ix_(held, part.rows)] @ part.of(change)
+            spread[np.ix_(held, part.columns)] = own
+        total = gram(spread, [part.columns for part in parts])
         blind = np.isnan(values)
         total[blind, :] = total[:, blind] = 0.0
         total[blind, blind] = np.inf

@@ -208,7 +208,10 @@ class MaximumLikelihood:
                 break
         pieces = (_Decorrelated(p, matrix) for p in problem.residuals(estimate.fitted))
         autocovariance, sample = thinned(pieces, problem.spacing, problem.repeats)
-        times, sandwich = autocorrelation_time(autocovariance), coloured_factors(sample)
+        times, sandwich = (
+            autocorrelation_time(autocovariance),
+            coloured_factors(sample, len(estimate.fitted)),
+        )
         sigma = estimate.noise.sigma
         found = solver.conclude(estimate.information, sigma, times, passes + 1, sandwich)
         settings: dict[str, object] = {

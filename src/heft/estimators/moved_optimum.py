@@ -66,7 +66,7 @@ def estimate_at(
     freedom = np.maximum(rows * (1.0 - size / rows.sum()), 1.0)
     sigma = np.maximum(np.sqrt(energy / freedom), rough.noise.sigma)
     times = autocorrelation_time(autocovariance)
-    noise = Noise(sigma, times, rows, coloured_factors(sample))
+    noise = Noise(sigma, times, rows, coloured_factors(sample, len(values)))
     spread = noise.score_factor(information, 1.0 / scale) @ change
     covariance = spread.T @ spread
     triangle = rough.information.combined(rough.fitted_with)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import scipy.linalg
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from heft import signals
 from heft.arrays import Array
-from heft.information import Information, triangle_of
+from heft.information import ChannelRows, Information, components, gram, triangle_of
 
 LONGEST_MEMORY = 4096  # rows
 ORDER = 20  # of the autoregression, on the thinned residual
@@ -98,11 +98,17 @@ class Noise:
         factors = self.factors(information)
         shared = self.common_errors or (np.zeros((0, len(information.labels))),) * count
         if maps is not None:
-            factors = [f @ m for f, m in zip(factors, maps, strict=True)]
-            shared = tuple(f @ m for f, m in zip(shared, maps, strict=True))
+            factors = [_mapped(f, m) for f, m in zip(factors, maps, strict=True)]
+            shared = tuple(_mapped(f, m) for f, m in zip(shared, maps, strict=True))
         own = [w**2 * f for w, f in zip(weights, factors, strict=True)]
         common = np.sum([w**2 * f for w, f in zip(weights, shared, strict=True)], axis=0)
         return np.vstack([*own, common])
+
+
+def _mapped(factor: Array, matrix: Array) -> Array:
+    """Return `factor @ matrix`, of a factor most of whose columns may be zero."""
+    held = np.flatnonzero(np.any(factor != 0.0, axis=0))
+    return np.asarray(factor[:, held] @ matrix[held])
 
 
 def autocovariance(residuals: Iterable[Array], longest: int = LONGEST_MEMORY) -> Array:
@@ -189,6 +195,15 @@ class ResidualsLike(Protocol):
         ...
 
 
+@runtime_checkable
+class LimbedResiduals(Protocol):
+    """Residuals that know which columns each channel sees."""
+
+    def channel_rows(self, at: NDArray[np.intp]) -> tuple[ChannelRows, ...]:
+        """Return Y at n positions in the piece, channel by channel, without known zeros."""
+        ...
+
+
 @dataclass(frozen=True)
 class Thinned:
     """Decimated rows: the regressor at the middle and the mean residual of each block of rows.
@@ -196,7 +211,7 @@ class Thinned:
     Blocks are short against the motion's band, so that Y hardly changes within one.
 
     Attributes:
-        rows: Y at the middle of each block, shape (blocks, channels, b).
+        rows: For each channel Y at the middle of each block.
         residuals: Mean residual of each block, shape (blocks, channels) [N·m or N].
         every: Rows in a block.
         share: Fraction of all rows that these blocks cover, 0 to 1.
@@ -204,7 +219,7 @@ class Thinned:
             [blocks]; None if the motion is not periodic.
     """
 
-    rows: Array
+    rows: tuple[ChannelRows, ...]
     residuals: Array
     every: int
     share: float
@@ -224,7 +239,7 @@ def thinned(
     Returns:
         The autocovariance as `autocovariance` returns it, and the decimated rows.
     """
-    kept: list[tuple[Array, Array]] = []
+    kept: list[tuple[tuple[ChannelRows, ...], Array]] = []
     places: list[Array] = []
     count = [0, 0]  # rows that the blocks kept stand for, and all rows
 
@@ -237,19 +252,26 @@ def thinned(
                 count[0] += blocks * every
                 means = piece.noise[: blocks * every].reshape(blocks, every, -1).mean(axis=1)
                 middle = every // 2 + every * np.arange(blocks)
-                kept.append((piece.regressor(middle), means))
+                kept.append((_rows_at(piece, middle), means))
                 if piece.index is not None:
                     places.append(piece.index[middle].astype(float))
             yield piece.noise
 
     covariance = autocovariance(passing())
     if not kept:
-        return covariance, Thinned(np.zeros((0, 0, 0)), np.zeros((0, 0)), every, 1.0)
-    rows = np.concatenate([r for r, _ in kept])
+        return covariance, Thinned((), np.zeros((0, 0)), every, 1.0)
+    rows = tuple(ChannelRows.joined(parts) for parts in zip(*(r for r, _ in kept), strict=True))
     means = np.concatenate([m for _, m in kept])
     known = period is not None and len(places) == len(kept)
     phase = phases(np.concatenate(places), every, period or 0.0) if known else None
     return covariance, Thinned(rows, means, every, count[0] / max(count[1], 1), phase)
+
+
+def _rows_at(piece: ResidualsLike, places: NDArray[np.intp]) -> tuple[ChannelRows, ...]:
+    """Return Y at positions in a piece, channel by channel."""
+    if isinstance(piece, LimbedResiduals):
+        return piece.channel_rows(places)
+    return ChannelRows.of_each(piece.regressor(places))
 
 
 def phases(places: Array, every: int, period: float) -> NDArray[np.intp] | None:
@@ -329,7 +351,7 @@ def _first(size: int) -> Array:
     return unit
 
 
-def coloured_factors(sample: Thinned) -> tuple[Array, ...] | None:
+def coloured_factors(sample: Thinned, size: int) -> tuple[Array, ...] | None:
     """Return for each channel a factor S with `SᵀS = Yᵀ Γ Y`, for coloured residuals.
 
     Γ is the covariance of an autoregression fitted to the channel's residual. With
@@ -337,6 +359,7 @@ def coloured_factors(sample: Thinned) -> tuple[Array, ...] | None:
 
     Args:
         sample: Decimated rows and residuals.
+        size: Number of columns b.
 
     Returns:
         One S a channel, shape (≤ b, b); None if there are too few rows to fit an autoregression.
@@ -350,17 +373,17 @@ def coloured_factors(sample: Thinned) -> tuple[Array, ...] | None:
     for c in range(channels):
         coefficients, sigma = autoregression(sample.residuals[:, c], order)
         # The fit used up some of the residual's degrees of freedom in this band.
-        used = sample.rows.shape[2] / max(telling, 1)
+        used = size / max(telling, 1)
         slow = sigma / max(1.0 - coefficients.sum(), 1e-6)  # spectrum's root at 0
         energy = float(np.mean(sample.residuals[:, c] ** 2))
         worth = min(1.0, energy / slow**2) if slow > 0.0 else 1.0
         independent = worth * blocks / sample.share
         grown = independent / max(independent - used, 0.25 * independent)
-        size = local_scale(sample.residuals[:, c], sample.phase)
-        rough = size[:, None] * sample.rows[:, c]
-        filtered = signals.remembered(rough, coefficients)
+        local, seen = local_scale(sample.residuals[:, c], sample.phase), sample.rows[c]
+        filtered = signals.remembered(local[:, None] * seen.values, coefficients)
         scale = sample.every * sigma * np.sqrt(grown / sample.share)
-        factors.append(scale * triangle_of(filtered))
+        own = scale * triangle_of(filtered)
+        factors.append(ChannelRows(seen.columns, own).spread(size))
     return tuple(factors)
 
 
@@ -406,13 +429,27 @@ def posterior(
     stacked = np.vstack([data, prior])
     scale = np.linalg.norm(stacked, axis=0)
     scale = np.where(scale > 0.0, scale, 1.0)
-    # By the orthogonal factor, so that no accuracy is lost to the square of the condition.
-    left, right = np.linalg.qr(stacked / scale)
-    rows = len(data)
-    spread = scipy.linalg.solve_triangular(right, left[:rows].T) / scale[:, None]
-    pull = scipy.linalg.solve_triangular(right, left[rows:].T) / scale[:, None]
-    if noise_factor is not None:
-        inner = scipy.linalg.solve_triangular(right, (noise_factor / scale).T, trans="T")
-        spread = scipy.linalg.solve_triangular(right, inner) / scale[:, None]
-    noise = spread @ spread.T
-    return noise + doubt**2 * pull @ pull.T, noise
+    stacked = stacked / scale
+    rows, size = len(data), len(scale)
+    noise, pulled = np.zeros((size, size)), np.zeros((size, size))
+    score = None if noise_factor is None else np.zeros((len(noise_factor), size))
+    parts = components(stacked)
+    for part in parts:
+        # By the orthogonal factor, so that no accuracy is lost to the square of the condition.
+        left, right = np.linalg.qr(part.of(stacked))
+        own, unit = part.columns, scale[part.columns, None]
+        square = np.ix_(own, own)
+        of_data = part.rows < rows
+        pull = scipy.linalg.solve_triangular(right, left[~of_data].T) / unit
+        pulled[square] = pull @ pull.T
+        if score is None or noise_factor is None:
+            spread = scipy.linalg.solve_triangular(right, left[of_data].T) / unit
+            noise[square] = spread @ spread.T
+        else:
+            held = np.any(noise_factor[:, own] != 0.0, axis=1)
+            inner = noise_factor[np.ix_(held, own)].T / unit
+            inner = scipy.linalg.solve_triangular(right, inner, trans="T")
+            score[np.ix_(held, own)] = (scipy.linalg.solve_triangular(right, inner) / unit).T
+    if score is not None:  # some errors are shared by all limbs
+        noise = gram(score, [part.columns for part in parts])
+    return noise + doubt**2 * pulled, noise

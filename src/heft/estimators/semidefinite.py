@@ -9,6 +9,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from heft.arrays import Array
+from heft.information import triangle_of
 
 from .feasible_set import IDENTITY, LinearConstraints
 
@@ -21,6 +22,27 @@ def conic_settings() -> Any:
     settings.verbose = False
     settings.max_threads = 1  # one thread, one order of sums
     return settings
+
+
+def _drives_first(R: Array, bodies: int) -> Array:
+    """Return a triangle of the same norm with fewer entries, shape (n, n).
+
+    No row but those of its own channel holds a term of a drive. Eliminated before the bodies these
+    stay apart, while a triangle that begins with the bodies has filled up with their products.
+    What is left of such a zero is the rounding of columns, and is dropped.
+
+    Args:
+        R: Triangle, bodies' columns first, shape (n, n).
+        bodies: Number of their columns.
+    """
+    size = len(R)
+    order = np.append(np.arange(bodies, size), np.arange(bodies))
+    turned = triangle_of(np.column_stack([R[:, order], np.zeros(size)]))[:-1, :-1]
+    rounding = size * float(np.finfo(float).eps) * np.linalg.norm(turned, axis=0)
+    turned[np.abs(turned) <= rounding] = 0.0
+    out = np.empty_like(turned)
+    out[:, order] = turned
+    return out
 
 
 def nearest_body(
@@ -45,6 +67,7 @@ def nearest_body(
     import clarabel
 
     size = len(free)
+    rows_of_norm = _drives_first(R, 10 * links)
     order = np.argsort(~constraints.equal, kind="stable")
     equations = int(constraints.equal.sum())
     parts = [-scipy.sparse.csr_matrix(constraints.rows[order])]
@@ -58,7 +81,7 @@ def nearest_body(
         parts.append(-unit[first : first + 10])
         limits.append(free[first : first + 10] - margin * IDENTITY)
         cones.append(clarabel.PSDTriangleConeT(4))
-    parts.append(-scipy.sparse.vstack([scipy.sparse.csr_matrix((1, size)), R]))
+    parts.append(-scipy.sparse.vstack([scipy.sparse.csr_matrix((1, size)), rows_of_norm]))
     limits.append(np.zeros(size + 1))
     cones.append(clarabel.SecondOrderConeT(size + 1))
     rows = sum(part.shape[0] for part in parts)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import scipy.linalg
@@ -27,6 +28,7 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 from heft.errors import FitError, TooLittleData
 
+from .connectivity import Component, components
 from .inertia import PARAMETER_COUNT
 from .parameters import Labels
 from .square_root import Information, Triangle
@@ -208,22 +210,21 @@ class DataRank:
 
 @dataclass(frozen=True)
 class Directions:
-    """Singular value decomposition UΣVᵀ of a triangle, its columns scaled to unit length.
+    """Singular value decomposition UΣVᵀ of a matrix, its columns scaled to unit length.
+
+    It is that of the matrix' components, each by itself. Where a triangle is certain to be of full
+    rank, what only asks for its inverse does without singular values.
 
     Attributes:
         lengths: Lengths of the columns before scaling, shape (n,).
-        left: U, shape (n, n).
-        singular: Diagonal of Σ, descending, shape (n,).
-        right: Vᵀ, shape (n, n).
-        rows: Number of rows that the triangle stands for.
+        scaled: The matrix with columns of unit length, or zero; shape (m, n).
+        rows: Number of rows that the matrix stands for.
         visible: Lower bound of `tolerance`, for errors other than rounding: a direction whose
             singular value is below this share of the largest counts as unidentifiable.
     """
 
     lengths: Array
-    left: Array
-    singular: Array
-    right: Array
+    scaled: Array
     rows: int
     visible: float = 0.0
 
@@ -232,13 +233,62 @@ class Directions:
         """Return the decomposition of a triangle R that stands for rows.
 
         Args:
-            R: Shape (n, n).
+            R: Shape (m, n).
             rows: Number of rows that it stands for, by which rounding is judged.
             visible: Share of the largest singular value below which a direction counts as
                 unidentifiable, if that is more than rounding.
         """
         lengths = np.linalg.norm(R, axis=0)
-        return Directions(lengths, *np.linalg.svd(R / _or_one(lengths)), rows, visible)
+        return Directions(lengths, R / _or_one(lengths), rows, visible)
+
+    @cached_property
+    def _parts(self) -> tuple[Component, ...]:
+        return components(self.scaled)
+
+    @cached_property
+    def _decomposed(self) -> tuple[Array, Array, Array]:
+        return decomposition(self.scaled, self._parts)
+
+    @property
+    def left(self) -> Array:
+        """U, shape (m, min(m, n))."""
+        return self._decomposed[0]
+
+    @property
+    def singular(self) -> Array:
+        """Diagonal of Σ, descending, shape (min(m, n),)."""
+        return self._decomposed[1]
+
+    @property
+    def right(self) -> Array:
+        """Vᵀ, shape (n, n); directions that no row tells are its last rows."""
+        return self._decomposed[2]
+
+    @cached_property
+    def _certain(self) -> tuple[tuple[Component, Array | None, Array, Array], ...] | None:
+        """Components without zero columns, Q (none for 1), R and R⁻¹, if no others are not seen.
+
+        None if that is not certain: a singular value is at least 1/‖R⁻¹‖ and at most √n, since
+        columns have unit length.
+        """
+        found: list[tuple[Component, Array | None, Array, Array]] = []
+        size = 0.0
+        for part in self._parts:
+            seen = replace(part, columns=part.columns[self.lengths[part.columns] > 0.0])
+            if not len(seen.columns):
+                continue
+            if len(seen.rows) < len(seen.columns):
+                return None
+            Q, R = None, seen.of(self.scaled)
+            if len(R) > R.shape[1] or np.tril(R, -1).any():
+                Q, R = np.linalg.qr(R)
+            inverse, singular = scipy.linalg.lapack.dtrtri(R)
+            if singular:
+                return None
+            found.append((seen, Q, R, inverse))
+            size = float(np.hypot(size, np.linalg.norm(inverse)))
+        limit = self.tolerance * np.sqrt(len(self.lengths))
+        return tuple(found) if size * limit < 1.0 else None
 
     @property
     def tolerance(self) -> float:
@@ -246,24 +296,43 @@ class Directions:
         rounding = max(self.rows, len(self.lengths)) * float(np.finfo(float).eps)
         return max(rounding, self.visible)
 
-    @property
+    @cached_property
     def blind(self) -> NDArray[np.bool_]:
         """Which columns have a part in an unidentifiable direction, shape (n,)."""
+        if self._certain is not None:
+            return np.asarray(self.lengths == 0.0)
         hidden = np.linalg.norm(self.right[self.rank :], axis=0)
         return np.asarray(hidden > max(HIDDEN, 100.0 * self.visible))
 
-    @property
+    @cached_property
     def rank(self) -> int:
         """Number of identifiable directions."""
+        if self._certain is not None:
+            return int(np.count_nonzero(self.lengths))
         if not len(self.singular):
             return 0
         return int(np.sum(self.singular > self.tolerance * self.singular[0]))
 
-    @property
+    @cached_property
     def inverse(self) -> Array:
         """Factor V Σ⁻¹ of the truncated pseudo-inverse for unscaled columns, shape (n, rank)."""
         r = self.rank
         return np.asarray(self.right[:r].T / self.singular[:r] / _or_one(self.lengths)[:, None])
+
+    @cached_property
+    def covariance_factor(self) -> Array:
+        """G with `G Gᵀ` the truncated pseudo-inverse of RᵀR, shape (n, rank).
+
+        It is R⁻¹ where the rank is certain, else `inverse`.
+        """
+        if self._certain is None:
+            return self.inverse
+        found, first = np.zeros((len(self.lengths), self.rank)), 0
+        for part, _, _, inverse in self._certain:
+            own = slice(first, first + len(inverse))
+            found[part.columns, own] = inverse / self.lengths[part.columns, None]
+            first = own.stop
+        return found
 
     @property
     def deviations(self) -> Array:
@@ -271,7 +340,7 @@ class Directions:
 
         Infinite where it has a part in an unidentifiable direction.
         """
-        return np.where(self.blind, np.inf, np.linalg.norm(self.inverse, axis=1))
+        return np.where(self.blind, np.inf, np.linalg.norm(self.covariance_factor, axis=1))
 
     def shortest(self, z: Array) -> Array:
         """Return the minimum-norm solution of R x = z; the norm is that of the scaled columns.
@@ -282,6 +351,14 @@ class Directions:
         Returns:
             x for the unscaled columns, shape (n,), in the parameters' units.
         """
+        if self._certain is not None:
+            # Back substitution: more exact where columns are nearly dependent.
+            found = np.zeros(len(self.lengths))
+            for part, Q, R, _ in self._certain:
+                pull = z[part.rows] if Q is None else Q.T @ z[part.rows]
+                values = scipy.linalg.solve_triangular(R, pull)
+                found[part.columns] = values / self.lengths[part.columns]
+            return found
         return np.asarray(self.inverse @ (self.left[:, : self.rank].T @ z))
 
     @property
@@ -297,6 +374,45 @@ class Directions:
         last = np.abs(self.right[-1]) if size else np.zeros(0)
         names = [labels.names[i] for i in np.argsort(-last)[:4] if last[i] > 0.1]
         return DataRank(self.rank, size, self.tolerance, self.condition, tuple(names))
+
+
+def decomposition(
+    matrix: Array, parts: Sequence[Component] | None = None
+) -> tuple[Array, Array, Array]:
+    """Return the singular value decomposition UΣVᵀ of a matrix, component by component.
+
+    Args:
+        matrix: Shape (m, n).
+        parts: Its components; looked for if not given.
+
+    Returns:
+        U, shape (m, min(m, n)), the diagonal of Σ, descending, shape (min(m, n),), and Vᵀ, shape
+        (n, n), whose last rows are directions that no row tells.
+    """
+    parts = components(matrix) if parts is None else parts
+    if len(parts) == 1:
+        return _decomposed(matrix)
+    m, n = matrix.shape
+    left, singular, right = np.zeros((m, min(m, n))), np.zeros(min(m, n)), np.zeros((n, n))
+    found = [(part, *_decomposed(part.of(matrix))) for part in parts]
+    order = np.argsort(-np.concatenate([s for _, _, s, _ in found]), kind="stable")
+    place = np.empty(len(order), dtype=np.intp)
+    place[order] = np.arange(len(order))
+    first, beyond = 0, len(order)
+    for part, U, own, V in found:
+        mine = place[first : first + len(own)]
+        singular[mine] = own
+        left[np.ix_(part.rows, mine)] = U
+        rest = np.arange(beyond, beyond + len(V) - len(own))
+        right[np.ix_([*mine, *rest], part.columns)] = V
+        first, beyond = first + len(own), beyond + len(rest)
+    return left, singular, right
+
+
+def _decomposed(matrix: Array) -> tuple[Array, Array, Array]:
+    """Return U, singular values and Vᵀ of one component, shapes (m, min), (min,) and (n, n)."""
+    left, singular, right = np.linalg.svd(matrix)
+    return left[:, : len(singular)], singular, right
 
 
 def _or_one(lengths: Array) -> Array:

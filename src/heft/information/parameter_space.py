@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
+import scipy.sparse
 
 from heft.arrays import Array
 
@@ -51,7 +52,7 @@ class ParameterSpace:
         Args:
             matrix: Shape (new columns, columns).
         """
-        return replace(self, matrix=matrix @ self.matrix)
+        return replace(self, matrix=matrix @ scipy.sparse.csr_array(self.matrix))
 
     def beside(self, names: Sequence[str], units: Sequence[str]) -> ParameterSpace:
         """Return the space extended by parameters of nominal value zero, each its own column.

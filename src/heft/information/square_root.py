@@ -18,15 +18,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import scipy.linalg.lapack
 from numpy.typing import NDArray
 
 from heft.arrays import Array, read_only
 from heft.errors import InvalidRecording, InvalidSetting, UnlikeLabels
 from heft.files import UNREADABLE, read_arrays, require_regular
 
+from .connectivity import components, connected
 from .parameters import Labels
 
 FORMAT = "heft-information-1"
+PANEL = 32  # columns that are reflected together where triangles are added
 
 
 def triangle_of(rows: Array) -> Array:
@@ -38,11 +41,66 @@ def triangle_of(rows: Array) -> Array:
     Returns:
         Upper triangle, shape (n, n), in the unit of the rows.
     """
+    # The last column, a right-hand side as a rule, is eliminated last: it connects nothing.
+    parts = components(rows[:, :-1])
+    if len(parts) == 1:
+        return _triangle_of(rows)
+    bare = np.ones(len(rows), dtype=bool)
+    found = []
+    for part in parts:
+        own = rows[np.ix_(part.rows, np.append(part.columns, -1))]
+        found.append((part.columns, _triangle_of(own)))
+        bare[part.rows] = False
+    return _joined(rows.shape[1], found, float(np.linalg.norm(rows[bare, -1])))
+
+
+def _triangle_of(rows: Array) -> Array:
+    """Return the triangle of rows whose columns are connected."""
     m, n = rows.shape
     if m < n:
         rows = np.vstack([rows, np.zeros((n - m, n))])
     factor = np.linalg.qr(rows, mode="r")
     return np.asarray(np.where(np.diag(factor) < 0.0, -1.0, 1.0)[:, None] * factor)
+
+
+def _joined(size: int, parts: Sequence[tuple[NDArray[np.intp], Array]], rest: float) -> Array:
+    """Return the triangle of rows of which each holds columns of one part alone.
+
+    Args:
+        size: Number of all columns, the right-hand side included.
+        parts: Columns of each part, ascending, and the triangle of its rows, right-hand side last.
+        rest: Length of the right-hand side in rows that hold no column.
+    """
+    factor = np.zeros((size, size))
+    left = [rest]
+    for columns, own in parts:
+        factor[np.ix_(columns, columns)] = own[:-1, :-1]
+        factor[columns, -1] = own[:-1, -1]
+        left.append(float(own[-1, -1]))
+    factor[-1, -1] = np.linalg.norm(left)
+    return factor
+
+
+def _among(rows: Array, columns: NDArray[np.intp], size: int) -> Array:
+    """Return rows, right-hand side last, with zero columns inserted: shape (rows, size)."""
+    wide = np.zeros((len(rows), size))
+    wide[:, columns] = rows[:, :-1]
+    wide[:, -1] = rows[:, -1]
+    return wide
+
+
+def _sum_of(first: Array, second: Array) -> Array:
+    """Return the triangle of one triangle stacked on another, with a third of a QR's work.
+
+    Both are upper triangular already, so that reflectors are short.
+    """
+    if not first.size:
+        return second
+    factor, _, _, failed = scipy.linalg.lapack.dtpqrt(
+        len(first), min(len(first), PANEL), first, second
+    )
+    assert not failed
+    return np.asarray(np.where(np.diag(factor) < 0.0, -1.0, 1.0)[:, None] * np.triu(factor))
 
 
 @dataclass(frozen=True)
@@ -81,6 +139,22 @@ class Triangle:
             values: π, shape (p,), in the parameters' units.
         """
         return float(np.sum((self.R @ values[self.columns] - self.z) ** 2)) + self.energy
+
+    def among(self, columns: NDArray[np.intp]) -> Array:
+        """Return the factor on more columns, those that it does not know zero.
+
+        Args:
+            columns: Ascending, all of its own among them, shape (n,).
+
+        Returns:
+            Upper triangular, shape (n + 1, n + 1).
+        """
+        if len(columns) == len(self.columns):
+            return self.factor
+        wide = np.zeros((len(columns) + 1, len(columns) + 1))
+        places = np.append(np.searchsorted(columns, self.columns), len(columns))
+        wide[np.ix_(places, places)] = self.factor
+        return wide
 
     def spread(self, size: int) -> Array:
         """Return the factor with zero columns inserted for all other parameters.
@@ -174,13 +248,13 @@ class Information:
                 got=", ".join(other.channels),
                 expected=", ".join(self.channels),
             )
-        size = len(self.labels)
         triangles = []
         for a, b in zip(self.triangles, other.triangles, strict=True):
-            columns = np.union1d(a.columns, b.columns).astype(np.intp)
-            chosen = np.append(columns, size)
-            stacked = np.vstack([a.spread(size)[:, chosen], b.spread(size)[:, chosen]])
-            triangles.append(Triangle(columns, triangle_of(stacked), a.rows + b.rows))
+            columns = a.columns
+            if not np.array_equal(columns, b.columns):
+                columns = np.union1d(a.columns, b.columns).astype(np.intp)
+            factor = _sum_of(a.among(columns), b.among(columns))
+            triangles.append(Triangle(columns, factor, a.rows + b.rows))
         return Information(self.labels, self.channels, tuple(triangles))
 
     def __rmul__(self, forgetting: float) -> Information:
@@ -229,11 +303,27 @@ class Information:
                 if not given.
         """
         size = len(self.labels)
+        held: list[tuple[NDArray[np.intp], Array]] = []  # columns, and rows on them
+        rest: list[float] = []  # right-hand sides of rows without a column
+        for name, t in zip(self.channels, self.triangles, strict=True):
+            factor = t.factor if weights is None else weights[name] * t.factor
+            bare = np.ones(len(factor), dtype=bool)
+            for part in components(t.R):
+                own = factor[np.ix_(part.rows, np.append(part.columns, -1))]
+                held.append((t.columns[part.columns], own))
+                bare[part.rows] = False
+            rest.extend(factor[bare, -1].tolist())
         parts = []
-        for name, triangle in zip(self.channels, self.triangles, strict=True):
-            weight = 1.0 if weights is None else weights[name]
-            parts.append(weight * triangle.spread(size))
-        return Triangle(np.arange(size), triangle_of(np.vstack(parts)), self.rows)
+        for part in connected([columns for columns, _ in held], size):
+            whole = np.append(part.columns, size)
+            stacked = [
+                _among(rows, np.searchsorted(part.columns, columns), len(whole))
+                for columns, rows in (held[k] for k in part.rows)
+            ]
+            rows = np.vstack([np.zeros((0, len(whole))), *stacked])
+            parts.append((part.columns, _triangle_of(rows)))
+        factor = _joined(size + 1, parts, float(np.linalg.norm(rest)))
+        return Triangle(np.arange(size), factor, self.rows)
 
     def only(self, keep: Sequence[int]) -> Information:
         """Return the information with all other parameters fixed at zero (their columns deleted).

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -194,7 +195,7 @@ class Robot:
         """Names of the rows of τ, the base's wrench first where it floats."""
         return (*(BASE_CHANNELS if self.tree.free_base else ()), *self.joints)
 
-    @property
+    @cached_property
     def measured(self) -> NDArray[np.intp]:
         """Indices of the channels whose effort is measured; none acts on a floating base."""
         first = len(self.channels) - len(self.joints)
@@ -205,7 +206,9 @@ class Robot:
             if self.options.of(j).measured and self.options.of(j).position is None
         ]
         base = range(first) if used in ("all", "base") else ()
-        return np.array([*base, *(joints if used in ("all", "joints") else ())], dtype=np.intp)
+        found = np.array([*base, *(joints if used in ("all", "joints") else ())], dtype=np.intp)
+        found.setflags(write=False)
+        return found
 
     @property
     def gravity(self) -> Array:

@@ -1,7 +1,7 @@
 """Plants, which turn signals into regressor rows, and the estimation problem with recordings."""
 
 from .plant import Channel, Coordinate, Excitable, Fused, Inputs, Integrable, Measured
-from .plant import MotionSignal, Plant, PointSensitive, Predicting, Rows, Samples, Sides
+from .plant import Limbed, MotionSignal, Plant, PointSensitive, Predicting, Rows, Samples, Sides
 from .plant import WithUnknowns
 from .elimination import Elimination
 from .rows import Equations, Residuals

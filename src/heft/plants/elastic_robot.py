@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 from heft.dynamics import DriveState, drive_columns, kernels
 from heft.errors import InvalidSetting
-from heft.information import Labels, ParameterSpace, Triangle
+from heft.information import ChannelRows, Labels, ParameterSpace, Triangle
 from heft.models import Robot
 from heft.recordings import Recording
 from heft.signals import Smoothed
@@ -210,6 +210,13 @@ class ElasticRobotPlant(RobotPlant):
         made = self._with_links(plain, self._gears(samples.motion))
         return Rows(made[:, :, list(columns)])
 
+    def channel_rows(
+        self, samples: Samples[Any], columns: Sequence[int], channels: Sequence[int] | None = None
+    ) -> tuple[ChannelRows, ...]:
+        """Return rows of joints and links, on all columns that are asked for; see `Limbed`."""
+        found = ChannelRows.of_each(self.rows(samples, columns).regressor)
+        return found if channels is None else tuple(found[c] for c in channels)
+
     def _with_links(self, plain: Array, gears: Array) -> Array:
         """Return columns of all channels, shape (N, channels, p), of those of the robot's.
 
@@ -306,9 +313,10 @@ class ElasticRobotPlant(RobotPlant):
         passed = np.einsum("nek,ek->ne", self._gears(motion), gears)
         return np.hstack([torque, link[list(self.linked)].T + passed])
 
-    def sensitivity(self, samples: Samples[Any], values: Array, directions: Array) -> Array:
-        """Return the derivative by the point, zero for links; see `RobotPlant.sensitivity`."""
-        return self._beside(RobotPlant.sensitivity(self, samples, values, directions))
+    def sensitivity(self, samples: Samples[Any], values: Array) -> tuple[ChannelRows, ...]:
+        """Return the derivative by the point, none of links; see `RobotPlant.sensitivity`."""
+        links = [ChannelRows.nothing(len(samples.time))] * len(self.linked)
+        return (*RobotPlant.sensitivity(self, samples, values), *links)
 
     def random_samples(self, count: int, rng: np.random.Generator) -> Samples[Any]:
         """Return N = `count` random states of links and motors; see `RobotPlant`."""

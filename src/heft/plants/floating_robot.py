@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 from heft.dynamics import contact_map, contact_place, kernels
 from heft.errors import InvalidSetting
-from heft.information import AXES, Triangle, matrix_of_quaternion
+from heft.information import AXES, ChannelRows, Triangle, matrix_of_quaternion
 from heft.models import ContactOptions, Robot
 from heft.recordings import Recording
 from heft.signals import Smoothed
@@ -302,6 +302,17 @@ class FloatingRobotPlant(SensedRobotPlant):
     def rows(self, samples: Samples[Any], columns: Sequence[int]) -> Rows:
         """Return the regressor Y, zero for sensors at contacts; arguments as of `Plant.rows`."""
         return Rows(self._beside(SensedRobotPlant.rows(self, samples, columns).regressor))
+
+    def channel_rows(
+        self, samples: Samples[Any], columns: Sequence[int], channels: Sequence[int] | None = None
+    ) -> tuple[ChannelRows, ...]:
+        """Return rows of base, joints and sensors inside, none for those at contacts."""
+        own = self._own.stop
+        chosen = range(len(self.channels)) if channels is None else channels
+        of_robot = [c for c in chosen if c < own]
+        made = iter(SensedRobotPlant.channel_rows(self, samples, columns, of_robot))
+        nothing = ChannelRows.nothing(len(samples.time))
+        return tuple(next(made) if c < own else nothing for c in chosen)
 
     def _beside(self, rows: Array) -> Array:
         """Return something of base, joints and sensors inside, with zeros for those at contacts."""

@@ -16,7 +16,7 @@ whose wrenches nobody measures, are unknowns of each sample: how they act is the
 which a plant says if it is `WithUnknowns`, and `Problem` eliminates.
 
 A plant inherits from `Plant` what it has nothing to add to: it then has no memory and is linear.
-What it can do beyond (`Fused`, `Integrable`, `Predicting`, `PointSensitive`, `Excitable`,
+What it can do beyond (`Fused`, `Limbed`, `Integrable`, `Predicting`, `PointSensitive`, `Excitable`,
 `WithUnknowns`) is a protocol of its own each, asked for by `isinstance`.
 """
 
@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.information import Labels, ParameterSpace, Triangle
+from heft.information import ChannelRows, Labels, ParameterSpace, Triangle
 from heft.recordings import Recording
 from heft.signals import Smoothed
 
@@ -351,6 +351,23 @@ class Fused(Protocol):
 
 
 @runtime_checkable
+class Limbed(Protocol):
+    """A plant each of whose channels sees a few columns only, such as those of its own limb."""
+
+    def channel_rows(
+        self, samples: Any, columns: Sequence[int], channels: Sequence[int] | None = None
+    ) -> tuple[ChannelRows, ...]:
+        """Return what `Plant.rows` returns, channel by channel, without columns that are zero.
+
+        Args:
+            samples: N of them.
+            columns: Positions of columns of `labels`, ascending.
+            channels: Positions of the channels that are asked for; all if not given.
+        """
+        ...
+
+
+@runtime_checkable
 class Integrable(Protocol):
     """A plant with a weak form, whose rows can do without acceleration."""
 
@@ -382,13 +399,12 @@ class Predicting(Protocol):
 class PointSensitive(Protocol):
     """A plant whose rows depend on the point that they are taken about."""
 
-    def sensitivity(self, samples: Any, values: Array, directions: Array) -> Array:
-        """Return d(Y x)/d point along directions, shape (N, c, k).
+    def sensitivity(self, samples: Any, values: Array) -> tuple[ChannelRows, ...]:
+        """Return d(Y x)/d point, rows of each channel on the standard columns.
 
         Args:
             samples: N of them.
             values: x, of the standard columns, shape (p,).
-            directions: Of the point, shape (p, k).
         """
         ...
 

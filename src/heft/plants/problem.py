@@ -24,15 +24,14 @@ from heft import signals
 from heft.arrays import Array
 from heft.engine import in_order
 from heft.errors import InvalidSetting, TooLittleData
-from heft.information import Information
+from heft.information import ChannelRows, Information
 
 from .plant import Fused, Plant, PointSensitive, Predicting, Samples
 from .rows import Equations, Residuals
 from .setup import Setup
 from .sliding import information_of
-from .walk import cuts
+from .walk import SHARED_ROWS, cuts
 
-SHARED_ROWS = 8_192  # rows that one thread reduces at a time
 SHORTEST_FILTERED = 32  # rows of a piece that can be filtered
 
 P = TypeVar("P", bound="Plant[Any]")
@@ -139,13 +138,18 @@ class Problem(Setup[P]):
         def regressor(s: Samples[Any], piece: NDArray[np.intp], rows: NDArray[np.intp]) -> Array:
             return walk.equations_of(s.part(piece[rows]), kept).regressor
 
+        def by_channel(
+            s: Samples[Any], piece: NDArray[np.intp], rows: NDArray[np.intp]
+        ) -> tuple[ChannelRows, ...]:
+            return walk.channel_rows(s.part(piece[rows]), kept)
+
         for s, predicted in self.predictions(self.base.spread(values)):
             left, elimination = s.measured - predicted, walk.elimination(s)
             cuts = np.flatnonzero(np.diff(s.index) > 1) + 1
             for rows in np.split(np.arange(len(left)), cuts):
                 part = None if elimination is None else elimination.part(rows)
-                made = partial(regressor, s, rows)
-                yield Residuals(left[rows], made, s.recording, s.index[rows], part)
+                made, seen = partial(regressor, s, rows), partial(by_channel, s, rows)
+                yield Residuals(left[rows], made, s.recording, s.index[rows], part, seen)
 
     def predictions(self, values: Array) -> Iterator[tuple[Samples[Any], Array]]:
         """Yield samples with what is predicted of their measurements, shape (N, c).
@@ -258,9 +262,9 @@ def point_moments(problem: Problem[Any], values: Array, errors: Array) -> tuple[
     for s in problem.samples():
         every = max(1, int(1.0 / (8.0 * problem.corner * problem.timelines[s.recording].step)))
         part = s.part(slice(every // 2, None, every))
-        moved = plant.sensitivity(part, standard, errors)
-        chosen = cast("Plant[Any]", plant).rows(part, kept).regressor
-        for c in range(len(total)):
-            total[c] += moved[:, c].T @ chosen[:, c]
+        moved = plant.sensitivity(part, standard)
+        for c, seen in enumerate(problem.walk.channel_rows(part, kept)):
+            own = moved[c].values.T @ seen.values
+            total[c][:, seen.columns] += errors[moved[c].columns].T @ own
         rows += len(part.time)
     return tuple(total / max(rows, 1))

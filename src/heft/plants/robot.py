@@ -18,6 +18,7 @@ from heft.information import (
     PARAMETER_COUNT,
     SYMBOLS,
     UNITS,
+    ChannelRows,
     Labels,
     ParameterSpace,
     Triangle,
@@ -486,8 +487,46 @@ class RobotPlant(Plant[RobotMotion]):
 
     def rows(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Rows:
         """Return the regressor Y of the measured joints; arguments as of `Plant.rows`."""
-        rows = rows_of(self.robot, samples.motion.bodies, self.drive_state(samples))
-        return Rows(rows[:, self.robot.measured][:, :, list(columns)])
+        ascending, places = np.unique(list(columns), return_inverse=True)
+        found = RobotPlant.channel_rows(self, samples, ascending.tolist())
+        out = np.zeros((len(samples.time), len(found), len(ascending)))
+        for c, rows in enumerate(found):
+            out[:, c, rows.columns] = rows.values
+        whole = np.array_equal(places, np.arange(len(ascending)))
+        return Rows(out if whole else out[:, :, places])
+
+    def channel_rows(
+        self,
+        samples: Samples[RobotMotion],
+        columns: Sequence[int],
+        channels: Sequence[int] | None = None,
+    ) -> tuple[ChannelRows, ...]:
+        """Return rows of joints on what they move and their own drives; see `Limbed`."""
+        measured = self.robot.measured
+        return self._channel_rows(
+            samples, columns, measured if channels is None else measured[list(channels)]
+        )
+
+    def _channel_rows(
+        self, samples: Samples[RobotMotion], columns: Sequence[int], chosen: NDArray[np.intp]
+    ) -> tuple[ChannelRows, ...]:
+        """Return rows of some of the robot's channels, measured or not."""
+        robot, count = self.robot, len(samples.time)
+        plan = _plan(robot, tuple(columns), tuple(chosen.tolist()))
+        scatter = self._scatter(samples, chosen)
+        out = np.zeros((robot.tree.channels, int(plan.widths[chosen].max(initial=0)), count))
+        kernels.regressor(robot.tree, samples.motion.bodies, out, slots=plan.slots)
+        for (channel, row, slot), k in zip(plan.acts, plan.picked, strict=True):
+            out[channel, slot] += scatter.weights[k] * scatter.values[row]
+        return tuple(ChannelRows(plan.columns[c], out[c, : plan.widths[c]].T) for c in chosen)
+
+    def _scatter(
+        self, samples: Samples[RobotMotion], chosen: NDArray[np.intp]
+    ) -> kernels.DriveColumns:
+        """Return drives' columns and the user's own, as far as they act on chosen channels."""
+        robot, state = self.robot, self.drive_state(samples)
+        made = drive_columns.columns(robot.drives, robot.drive_columns, state, chosen)
+        return made if robot.own_columns is None else _beside_own(robot.own_columns, made, state)
 
     def sides(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Sides:
         """Return W₂ and F of the measured joints; see `both_sides`, arguments as of `rows`."""
@@ -512,10 +551,7 @@ class RobotPlant(Plant[RobotMotion]):
         robot = self.robot
         chosen = robot.measured if channels is None else robot.measured[list(channels)]
         plan = _plan(robot, tuple(columns), tuple(chosen.tolist()))
-        every, state = robot.drive_columns, self.drive_state(samples)
-        scatter = drive_columns.columns(robot.drives, every, state, chosen)
-        if robot.own_columns is not None:
-            scatter = _beside_own(robot.own_columns, scatter, state)
+        scatter = self._scatter(samples, chosen)
         effort = np.zeros((robot.tree.channels, len(samples.time)))
         effort[robot.measured] = samples.measured.T
         factors = kernels.reduce(plan, samples.motion.bodies, scatter, effort)
@@ -560,7 +596,7 @@ class RobotPlant(Plant[RobotMotion]):
         own = own_effort(self.robot.own_columns, drives, self.drive_state(samples))
         return self.as_measured(rigid + rest + own)
 
-    def sensitivity(self, samples: Samples[RobotMotion], values: Array, directions: Array) -> Array:
+    def sensitivity(self, samples: Samples[RobotMotion], values: Array) -> tuple[ChannelRows, ...]:
         """Return the derivative of load-dependent friction torque by what loads the gears.
 
         Use it to count what the uncertainty of the point adds to that of the torque.
@@ -568,24 +604,26 @@ class RobotPlant(Plant[RobotMotion]):
         Args:
             samples: N of them.
             values: π, shape (p,).
-            directions: Of the point, shape (p, k).
 
         Returns:
-            Shape (N, measured joints, k) [N·m or N per unit of a direction].
+            For each measured joint its rows on the standard columns of the point.
         """
-        robot, own, loading = self.robot, self.bodies_size, list(self.point_columns)
-        state = self.drive_state(samples)
-        full = rows_of(robot, samples.motion.bodies, state)
-        moved = full[:, :, loading] @ directions[loading]
-        errors = np.zeros_like(moved)
+        robot, own, loading = self.robot, self.bodies_size, np.array(self.point_columns)
+        state, every = self.drive_state(samples), np.arange(robot.tree.channels)
+        rows = self._channel_rows(samples, loading.tolist(), every)
+        found: list[list[ChannelRows]] = [[] for _ in every]
         for k, (d, term) in enumerate(robot.drive_columns):
             if not term.loaded or values[own + k] == 0.0:
                 continue
             ratio = robot.drives[d].ratio
             slope = values[own + k] * term.slope(drive_columns.motion_of(robot.drives, d, state))
-            pressed = np.einsum("c,nck->nk", ratio, moved)[:, None]
-            errors += slope[:, None, None] * pressed * ratio[:, None]
-        return np.asarray(errors[:, robot.measured])
+            acted = np.flatnonzero(ratio).tolist()
+            for c in acted:
+                for e in acted:
+                    pressed = (ratio[c] * ratio[e] * slope)[:, None] * rows[e].values
+                    found[c].append(ChannelRows(loading[rows[e].columns], pressed))
+        nothing = ChannelRows.nothing(len(samples.time))
+        return tuple(ChannelRows.total([nothing, *found[c]]) for c in robot.measured)
 
     def random_samples(self, count: int, rng: np.random.Generator) -> Samples[RobotMotion]:
         """Return N = `count` random states; see `random_states` and `random_drive_state`."""

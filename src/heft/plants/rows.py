@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
+from heft.information import ChannelRows
 
 from .elimination import Elimination
 
@@ -42,6 +43,7 @@ class Residuals:
         recording: Position of the recording in the problem.
         index: Sample index of each row, shape (N,); None where a row combines many samples.
         elimination: What took unknowns of the samples out; None where there are none.
+        by_channel: The same as `regressor`, channel by channel; of that if not given.
     """
 
     values: Array
@@ -49,6 +51,13 @@ class Residuals:
     recording: int
     index: NDArray[np.int64] | None
     elimination: Elimination | None = None
+    by_channel: Callable[[NDArray[np.intp]], tuple[ChannelRows, ...]] | None = None
+
+    def channel_rows(self, at: NDArray[np.intp]) -> tuple[ChannelRows, ...]:
+        """Return Y at n positions in the piece, channel by channel, without known zeros."""
+        if self.by_channel is None:
+            return ChannelRows.of_each(self.regressor(at))
+        return self.by_channel(at)
 
     @property
     def noise(self) -> Array:

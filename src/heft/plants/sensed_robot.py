@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.dynamics import Cut, kernels
-from heft.information import AXES, PARAMETER_COUNT, Triangle
+from heft.information import AXES, PARAMETER_COUNT, ChannelRows, Triangle
 from heft.models import ContactOptions, Robot, SensorOptions
 from heft.recordings import Recording
 
@@ -259,6 +259,23 @@ class SensedRobotPlant(RobotPlant):
         made = [s.rows(samples.motion.bodies, columns) for s in self.sensors]
         return Rows(np.concatenate([joints, *made], axis=1))
 
+    def channel_rows(
+        self, samples: Samples[Any], columns: Sequence[int], channels: Sequence[int] | None = None
+    ) -> tuple[ChannelRows, ...]:
+        """Return rows of joints and sensors, channel by channel; see `Limbed`."""
+        joints, own = len(self.robot.measured), self._own
+        chosen = range(own.stop) if channels is None else channels
+        of_joints = [c for c in chosen if c < joints]
+        made = dict(
+            zip(of_joints, RobotPlant.channel_rows(self, samples, columns, of_joints), strict=True)
+        )
+        for k, sensor in enumerate(self.sensors):
+            six = range(own.start + SIX * k, own.start + SIX * (k + 1))
+            if any(c in six for c in chosen):
+                found = ChannelRows.of_each(sensor.rows(samples.motion.bodies, columns))
+                made |= dict(zip(six, found, strict=True))
+        return tuple(made[c] for c in chosen)
+
     def sides(self, samples: Samples[Any], columns: Sequence[int]) -> Sides:
         """Return W₂ and F of joints and sensors; see `RobotPlant.sides`."""
         joints = RobotPlant.sides(self, samples, columns)
@@ -306,9 +323,11 @@ class SensedRobotPlant(RobotPlant):
         made = RobotPlant.predict(self, samples, values)
         return made + self.sensed(samples.motion, values) if self.sensors else made
 
-    def sensitivity(self, samples: Samples[Any], values: Array, directions: Array) -> Array:
-        """Return the derivative by what loads the gears, zero for sensors; see `RobotPlant`."""
-        return self._padded(RobotPlant.sensitivity(self, samples, values, directions))
+    def sensitivity(self, samples: Samples[Any], values: Array) -> tuple[ChannelRows, ...]:
+        """Return the derivative by what loads the gears, none of sensors; see `RobotPlant`."""
+        nothing = ChannelRows.nothing(len(samples.time))
+        sensors = [nothing] * (SIX * len(self.sensors))
+        return (*RobotPlant.sensitivity(self, samples, values), *sensors)
 
     def random_samples(self, count: int, rng: np.random.Generator) -> Samples[Any]:
         """Return N = `count` random states; see `RobotPlant`."""

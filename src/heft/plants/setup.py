@@ -290,5 +290,8 @@ class Setup(Generic[P]):
         if self.has_unknowns:
             rows, decimation = min(rows, DENSE_SAMPLES), self._averaged_over(DENSE_SHARE)
         share = rows // len(self.recordings)
-        shorter = [r.window(0, share) for r in self.recordings]
+        names = [inputs.names for inputs in self.survey.inputs]
+        shorter = [
+            r.window(0, share).in_memory(n) for r, n in zip(self.recordings, names, strict=True)
+        ]
         return self.with_recordings(shorter, keep_samples=True, decimation=decimation)

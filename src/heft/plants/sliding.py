@@ -13,7 +13,7 @@ from heft.engine import in_order
 from heft.information import Information, Labels, Triangle
 
 from .plant import Fused, Plant, Samples
-from .walk import Walk
+from .walk import SHARED_ROWS, Walk
 
 Counted = tuple[NDArray[np.bool_], ...]
 
@@ -95,4 +95,6 @@ def information_of(
         regressor, effort = made.regressor[:, [channel]], made.effort[:, [channel]]
         return Information.from_rows(labels, (channels[channel],), regressor, effort).triangles[0]
 
-    yield from in_order(work, walk.parts(walk.dense_rows), walk.threads)
+    fused = isinstance(plant, Fused) and not walk.mixes
+    most = SHARED_ROWS if fused else walk.dense_rows
+    yield from in_order(work, walk.parts(most), walk.threads)

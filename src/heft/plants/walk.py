@@ -16,14 +16,16 @@ import numpy as np
 from heft import signals
 from heft.engine import in_order
 from heft.errors import InvalidSetting
+from heft.information import ChannelRows
 from heft.recordings import BLOCK_ROWS
 from heft.signals import Weak, WhiteWeak, weak_form
 
 from .elimination import Elimination
-from .plant import Integrable, Plant, Samples, WithUnknowns
+from .plant import Integrable, Limbed, Plant, Samples, WithUnknowns
 from .rows import Equations
 from .sampling import Sampler, averaged
 
+SHARED_ROWS = 8_192  # rows that one thread reduces at a time, without spelling them out
 DENSE_BYTES = 64 << 20  # of rows that are spelt out, for estimators that need them
 # The same of rows that mix all channels: their triangles are full, and adding one to the others
 # costs as much as a thousand rows.
@@ -144,6 +146,17 @@ class Walk:
         if elimination is not None:
             regressor, effort = elimination(regressor), elimination(effort)
         return Equations(regressor, effort, s.time, s.recording, elimination)
+
+    def channel_rows(self, s: Samples[Any], columns: Sequence[int]) -> tuple[ChannelRows, ...]:
+        """Return rows of some of the plant's columns, channel by channel, without known zeros.
+
+        Args:
+            s: Samples, N of them.
+            columns: Positions of the plant's columns, ascending.
+        """
+        if isinstance(self.plant, Limbed) and not self.mixes:
+            return self.plant.channel_rows(s, columns)
+        return ChannelRows.of_each(self.equations_of(s, columns).regressor)
 
     def equations(self, columns: Sequence[int]) -> Iterator[Equations]:
         """Yield rows of some of the plant's columns, and what was measured."""

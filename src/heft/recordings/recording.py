@@ -199,6 +199,35 @@ class Recording:
         ]
         return replace(self, start=self.start + start, stop=min(ends, default=None))
 
+    def in_memory(self, names: Sequence[str]) -> Recording:
+        """Return this recording with some of its signals read once and kept.
+
+        For short ones that are walked often, such as a window's.
+
+        Args:
+            names: Canonical names.
+        """
+        columns = list(dict.fromkeys(c for n in names for c in self.sources[n][0].columns))
+        wanted = columns if self.time is None else [self.time, *columns]
+        wanted = list(dict.fromkeys(wanted)) or list(self.table.columns[:1])
+        kept: list[Array] = []
+        rows = 0
+        for raw in self.table.read(wanted):
+            kept.append(raw if self.stop is None else raw[: max(self.stop - rows, 0)])
+            rows += len(raw)
+            if self.stop is not None and rows >= self.stop:
+                break
+        whole = np.concatenate([np.empty((0, len(wanted))), *kept])
+        place = {column: k for k, column in enumerate(wanted)}
+
+        def read(chosen: Sequence[str]) -> Iterator[Array]:
+            if place.keys() >= set(chosen):
+                yield whole[:, [place[c] for c in chosen]]
+            else:
+                yield from self.table.read(chosen)
+
+        return replace(self, table=replace(self.table, read=read))
+
     def selecting(self, selection: Callable[[NDArray[np.int64]], NDArray[np.bool_]]) -> Recording:
         """Return this recording with only some of its rows fitted or scored.
 

@@ -403,11 +403,13 @@ def _known_masses(problem: Problem[RobotPlant], consistent: ConsistentEstimate) 
     assert covariance is not None
     found = {}
     for row, unit in enumerate(base.labels.units):
+        if unit != "kg":
+            continue
         factors = problem.space.matrix[row]
         own = slice(len(factors))  # unsure gains stand behind
         value = float(factors @ consistent.parameters.values[own])
         std = float(np.sqrt(max(factors @ covariance[own, own] @ factors, 0.0)))
-        if unit == "kg" and std < KNOWN_SHARE * abs(value):
+        if std < KNOWN_SHARE * abs(value):
             found[row] = f"{base.expression(row)} = {value:.4g} ± {std:.2g} kg"
     return found
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
+from heft.information import ChannelRows
 from heft.plants import Problem, RobotPlant
 
 from .misfit import Misfit, Reversal, condition_cells, condition_count, since_reversal
@@ -165,16 +166,19 @@ def _summed(
         distance, state = since_reversal(position, velocity, earlier)
         current = s.recording
         rise = np.gradient(velocity, axis=0) * velocity if len(velocity) > 1 else velocity
-        regressor = problem.walk.equations_of(s.part(part), kept).regressor
-        used += len(regressor)
+        rows = problem.walk.channel_rows(s.part(part), kept)
+        used += len(position[part])
         for d in chosen:
             drive = robot.drives[d]
             w, gone, rising = (x[part, d] for x in (velocity, distance, rise))
-            cells = condition_cells(w, gone, rising, drive.linear)
-            for k in np.unique(cells):
-                rows = regressor[cells == k].sum(axis=0)
-                for c, channel in enumerate(robot.measured):
-                    if drive.ratio[channel] != 0.0:
-                        before = found.get((c, d, int(k)), 0.0)
-                        found[c, d, int(k)] = before + drive.ratio[channel] * rows[c]
+            cells, place = np.unique(
+                condition_cells(w, gone, rising, drive.linear), return_inverse=True
+            )
+            within = (place == np.arange(len(cells))[:, None]).astype(float)
+            for c, channel in enumerate(robot.measured):
+                if drive.ratio[channel] == 0.0:
+                    continue
+                sums = ChannelRows(rows[c].columns, drive.ratio[channel] * within @ rows[c].values)
+                for k, row in zip(cells.tolist(), sums.spread(len(kept)), strict=True):
+                    found[c, d, k] = found.get((c, d, k), 0.0) + row
     return found, used

@@ -189,13 +189,14 @@ def _known(
     size = space.matrix.shape[1]  # gains that are estimated, too, stand behind
     covariance = consistent.parameters.covariance[:size, :size]
     scale = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
-    values, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
-    factor = space.matrix @ (scale[:, None] * vectors * np.sqrt(np.maximum(values, 0.0)))
+    correlation, matrix = covariance / np.outer(scale, scale), space.matrix * scale
     point = space.matrix @ consistent.parameters.values[:size]
-    found = [
-        (np.sum((t.R @ factor[t.columns]) ** 2), np.sum((t.R @ point[t.columns]) ** 2))
-        for t in information.triangles
-    ]
+    found = []
+    for t in information.triangles:
+        held = np.flatnonzero(np.any(matrix[t.columns] != 0.0, axis=0))
+        rows = t.R @ matrix[np.ix_(t.columns, held)]
+        spread = np.sum((rows @ correlation[np.ix_(held, held)]) * rows)
+        found.append((max(spread, 0.0), np.sum((t.R @ point[t.columns]) ** 2)))
     variance, energy = np.array(found, dtype=float).reshape(-1, 2).T
     return variance.copy(), energy
 

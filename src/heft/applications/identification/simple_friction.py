@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 from heft.dynamics import LINEAR_SCALE, Column, Drive, drive_columns
 from heft.estimators import ConsistentEstimate, fit_jackknife
-from heft.information import Triangle, triangle_of
+from heft.information import ChannelRows, Triangle, triangle_of
 from heft.models import Robot, own_effort
 from heft.plants import Problem, RobotMotion, RobotPlant, Samples
 
@@ -102,18 +102,18 @@ class SlidingFit:
         values, std = dict.fromkeys(names, 0.0), dict.fromkeys(names, np.inf)
         held = _Held.of(problem, consistent)
         sums = [
-            _Sums.of(columns, channels, held.errors.shape[1])
+            _Sums.of(columns, channels, len(held.columns))
             for columns, channels in self._groups(problem)
         ]
         first = 0
         for s, rigid in rigid_torques(problem, held.values) if sums else ():
-            left, moved = held.left_over(problem, s, rigid), held.moved(problem, s)
+            left, seen = held.left_over(problem, s, rigid), held.seen(problem, s)
             for each in sums:
-                each.add(problem, s, first, left, moved, weights)
+                each.add(problem, s, first, left, seen, weights)
             first += len(s.time)
         for each in sums:
             positive = [t.nonnegative for _, t in each.columns]
-            found = fit_jackknife(each.partitions, positive, each.moments)
+            found = fit_jackknife(each.partitions, positive, each.moments @ held.errors)
             own = [drives.name(c) for c in each.columns]
             values |= dict(zip(own, found.values.tolist(), strict=True))
             std |= dict(zip(own, found.std.tolist(), strict=True))
@@ -237,10 +237,12 @@ class _Held:
         # apart, the prior decides between them.
         covariance = consistent.parameters.covariance
         assert covariance is not None
-        variances, directions = np.linalg.eigh(covariance[:size, :size])
+        held = np.flatnonzero(np.any(matrix != 0.0, axis=0))
+        onto = matrix[:, held]
+        variances, directions = np.linalg.eigh(onto @ covariance[np.ix_(held, held)] @ onto.T)
         values = np.zeros(len(plant.labels))
         values[list(columns)] = matrix @ consistent.parameters.values[:size]
-        errors = matrix @ directions * np.sqrt(np.maximum(variances, 0.0))
+        errors = directions * np.sqrt(np.maximum(variances, 0.0))
         return _Held(values, columns, errors)
 
     def left_over(
@@ -256,18 +258,17 @@ class _Held:
         torque = s.measured[:, : len(robot.measured)]
         return np.asarray(torque - (rigid + rest)[robot.measured].T)
 
-    def moved(
+    def seen(
         self, problem: Problem[RobotPlant], s: Samples[RobotMotion]
-    ) -> tuple[NDArray[np.intp], Array]:
-        """Return samples, and what the errors do to their torque, shape (n, joints, errors).
+    ) -> tuple[NDArray[np.intp], int, tuple[ChannelRows, ...]]:
+        """Return some samples, how many each stands for, and the rows of what is held there.
 
         Motion hardly changes within an eighth of a period of the cutoff, so that a few do for all.
         """
         step = problem.timelines[s.recording].step
         every = max(1, int(1.0 / (8.0 * problem.corner * step)))
         chosen = np.arange(every // 2, len(s.time), every)
-        regressor = problem.plant.rows(s.part(chosen), self.columns).regressor
-        return chosen, every * (regressor @ self.errors)
+        return chosen, every, problem.plant.channel_rows(s.part(chosen), self.columns)
 
 
 @dataclass
@@ -278,7 +279,7 @@ class _Sums:
         columns: Of their simple friction.
         channels: The measured channels on which they act.
         partitions: Triangles of groups of like speed, and of contiguous rows.
-        moments: `Xᵀe` of the bodies' and rotors' errors e, shape (columns, errors).
+        moments: `XᵀY` with Y the rows of what is held, shape (columns, columns held).
     """
 
     columns: tuple[Column, ...]
@@ -287,13 +288,13 @@ class _Sums:
     moments: Array
 
     @staticmethod
-    def of(columns: tuple[Column, ...], channels: Sequence[_Channel], errors: int) -> _Sums:
+    def of(columns: tuple[Column, ...], channels: Sequence[_Channel], held: int) -> _Sums:
         """Return the sums of no rows."""
         size = len(columns)
         empty = Triangle(np.arange(size), np.zeros((size + 1, size + 1)), 0)
         by_speed = [empty] * max((len(c.by_speed) + 1 for c in channels), default=0)
         by_time = [empty] * max((len(c.by_time) + 1 for c in channels), default=0)
-        return _Sums(columns, channels, (by_speed, by_time), np.zeros((size, errors)))
+        return _Sums(columns, channels, (by_speed, by_time), np.zeros((size, held)))
 
     def add(
         self,
@@ -301,7 +302,7 @@ class _Sums:
         s: Samples[RobotMotion],
         first: int,
         left: Array,
-        moved: tuple[NDArray[np.intp], Array],
+        seen: tuple[NDArray[np.intp], int, tuple[ChannelRows, ...]],
         weights: Mapping[str, float],
     ) -> None:
         """Add the rows of samples that slide.
@@ -311,7 +312,7 @@ class _Sums:
             s: Samples, N of them.
             first: Number of the first.
             left: Torque less that of bodies and rotors, shape (N, measured joints) [N·m or N].
-            moved: Some samples, and what errors of bodies and rotors do there.
+            seen: Some samples, how many each stands for, and the rows of what is held there.
             weights: Weight of each channel's rows [1 / channel's unit].
         """
         plant = problem.plant
@@ -328,9 +329,10 @@ class _Sums:
             by_time = np.searchsorted(channel.by_time, number, side="right")
             for parts, group in zip(self.partitions, (by_speed, by_time), strict=True):
                 _add(parts, group, rows)
-            chosen, errors = moved
-            used = slides[chosen]
-            self.moments += weight * X[chosen[used]].T @ errors[used, channel.place]
+            chosen, every, held = seen
+            used, own = slides[chosen], held[channel.place]
+            sums = X[chosen[used]].T @ own.values[used]
+            self.moments[:, own.columns] += weight * every * sums
 
 
 def _add(parts: list[Triangle], group: NDArray[np.intp], rows: Array) -> None:

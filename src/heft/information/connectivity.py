@@ -1,0 +1,117 @@
+"""Components of a matrix: sets of columns that share no row, each a problem of its own.
+
+What a fixed base holds by several limbs is several robots: no joint of one leg carries a body of
+the other. Rows then have exact zeros, so has the triangle of their information, and whatever costs
+the cube of the number of columns (a QR, singular values, a conic program) is done limb by limb, at
+an equal result. Columns are found to belong together by the zeros alone, so that no algorithm needs
+to be told of limbs: two columns are connected if some row holds both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse
+import scipy.sparse.csgraph
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+
+# Columns below which a matrix is taken as a whole: looking for zeros would cost as much.
+FEWEST = 32
+
+
+@dataclass(frozen=True)
+class Component:
+    """Columns of a matrix that are connected, and the rows that hold something of them.
+
+    Attributes:
+        rows: Positions of the rows, ascending; none where the columns are zero.
+        columns: Positions of the columns, ascending.
+    """
+
+    rows: NDArray[np.intp]
+    columns: NDArray[np.intp]
+
+    def of(self, matrix: Array) -> Array:
+        """Return this part of the matrix, shape (rows, columns)."""
+        return matrix[np.ix_(self.rows, self.columns)]
+
+
+def components(matrix: Array) -> tuple[Component, ...]:
+    """Return the components of a matrix, ordered by their first column.
+
+    Columns that are zero are one component, without rows; a row of zeros is in none. A matrix of
+    few columns is one component whatever its zeros.
+
+    Args:
+        matrix: Shape (m, n).
+    """
+    m, n = matrix.shape
+    if n < FEWEST or m == 0:
+        return (Component(np.arange(m), np.arange(n)),)
+    held = matrix != 0.0
+    if held.all(axis=1).any():  # a row that holds every column connects them
+        return (Component(np.arange(m), np.arange(n)),)
+    rows, columns = np.nonzero(held)
+    return _grouped(rows, columns, (m, n))
+
+
+def connected(sets: Sequence[NDArray[np.intp]], size: int) -> tuple[Component, ...]:
+    """Return the components of rows of which each holds a known set of columns.
+
+    Args:
+        sets: Columns of each row, or of each group of rows.
+        size: Number n of all columns.
+    """
+    if size < FEWEST:
+        return (Component(np.arange(len(sets)), np.arange(size)),)
+    rows = np.repeat(np.arange(len(sets)), [len(s) for s in sets])
+    columns = np.concatenate([*sets, np.empty(0, dtype=np.intp)])
+    return _grouped(rows, columns, (len(sets), size))
+
+
+def gram(rows: Array, parts: Sequence[NDArray[np.intp]]) -> Array:
+    """Return `rowsᵀ rows`, of rows of which most hold columns of one part alone.
+
+    Args:
+        rows: Shape (m, n).
+        parts: Sets of columns, all of them.
+
+    Returns:
+        Shape (n, n).
+    """
+    if len(parts) == 1:
+        return np.asarray(rows.T @ rows)
+    held = np.array([np.any(rows[:, own] != 0.0, axis=1) for own in parts])
+    shared = rows[held.sum(axis=0) > 1]
+    found = np.asarray(shared.T @ shared)
+    for own, mine in zip(parts, held & (held.sum(axis=0) == 1), strict=True):
+        alone = rows[np.ix_(mine, own)]
+        found[np.ix_(own, own)] += alone.T @ alone
+    return found
+
+
+def _grouped(
+    rows: NDArray[np.intp], columns: NDArray[np.intp], shape: tuple[int, int]
+) -> tuple[Component, ...]:
+    """Return the components of entries at these places."""
+    m, n = shape
+    links = scipy.sparse.coo_array(
+        (np.ones(len(rows), dtype=bool), (rows, m + columns)), shape=(m + n, m + n)
+    )
+    _, number = scipy.sparse.csgraph.connected_components(links, directed=False)
+    number[m:][np.bincount(columns, minlength=n) == 0] = -1  # columns of zeros, all together
+    found, first = np.unique(number[m:], return_index=True)
+    split = (_by_number(part, found) for part in (number[:m], number[m:]))
+    parts = [Component(r, c) for r, c in zip(*split, strict=True)]
+    return tuple(parts[k] for k in np.argsort(first))
+
+
+def _by_number(numbers: NDArray[np.intp], wanted: NDArray[np.intp]) -> list[NDArray[np.intp]]:
+    """Return the places of each wanted number, ascending."""
+    order = np.argsort(numbers, kind="stable")
+    ends = np.searchsorted(numbers[order], [wanted, wanted + 1])
+    return [order[a:b] for a, b in ends.T]

@@ -1,0 +1,254 @@
+"""Laws of components: limb by limb is the whole, to rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+import pytest
+
+from heft.arrays import Array
+from heft.estimators import LeastSquares, PhysicallyConsistent, noise
+from heft.estimators.bounds import PossibleFits, strict_bounds
+from heft.estimators.limbs import limbs
+from heft.information import (
+    Directions,
+    Information,
+    Labels,
+    components,
+    connectivity,
+    decomposition,
+    triangle_of,
+)
+from heft.models import JointOptions, Options, Robot
+from heft.plants import Problem, RobotPlant, random_states, standard_rows
+
+SIZES = ((90, 30), (40, 45), (120, 33))  # rows and columns of parts
+
+
+@pytest.fixture
+def whole(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """All matrices taken as a whole, once it is asked for."""
+    yield monkeypatch
+
+
+def as_a_whole(patch: pytest.MonkeyPatch) -> None:
+    """Look for no components from now on."""
+    patch.setattr(connectivity, "FEWEST", 10**9)
+
+
+def shuffled(rng: np.random.Generator, zero: int = 3) -> Array:
+    """Return rows of several parts, in any order, with some columns and rows that are zero."""
+    m, n = (sum(sizes) for sizes in zip(*SIZES, strict=True))
+    out = np.zeros((m + 2, n + zero))
+    rows, columns = rng.permutation(m + 2), rng.permutation(n + zero)
+    for k, (i, j) in enumerate(SIZES):
+        first = [sum(s[axis] for s in SIZES[:k]) for axis in (0, 1)]
+        own = np.ix_(rows[first[0] : first[0] + i], columns[first[1] : first[1] + j])
+        out[own] = rng.normal(size=(i, j))
+    return out
+
+
+def test_components_share_neither_rows_nor_columns() -> None:
+    rng = np.random.default_rng(0)
+    matrix = shuffled(rng)
+    parts = components(matrix)
+    assert sorted(len(p.columns) for p in parts) == sorted([3, *(n for _, n in SIZES)])
+    assert sorted(np.concatenate([p.columns for p in parts])) == list(range(matrix.shape[1]))
+    rest = matrix.copy()
+    for part in parts:
+        rest[np.ix_(part.rows, part.columns)] = 0.0
+    assert not rest.any()
+
+
+def test_a_row_of_everything_connects_all() -> None:
+    matrix = shuffled(np.random.default_rng(1))
+    matrix[5] = 1.0
+    assert len(components(matrix)) == 1
+
+
+def test_the_triangle_of_parts_is_that_of_all_rows(whole: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(2)
+    rows = np.column_stack([shuffled(rng), rng.normal(size=sum(m for m, _ in SIZES) + 2)])
+    by_parts = triangle_of(rows)
+    as_a_whole(whole)
+    one = triangle_of(rows)
+    np.testing.assert_allclose(by_parts.T @ by_parts, one.T @ one, atol=1e-11)
+    np.testing.assert_allclose(by_parts.T @ by_parts, rows.T @ rows, atol=1e-11)
+    assert not np.tril(by_parts, -1).any() and (np.diag(by_parts) >= 0.0).all()
+    best = np.linalg.lstsq(rows[:, :-1], rows[:, -1])[0]
+    left = np.linalg.norm(rows[:, :-1] @ best - rows[:, -1])
+    assert by_parts[-1, -1] == pytest.approx(left, rel=1e-12)
+
+
+def test_singular_values_of_parts_are_those_of_the_whole() -> None:
+    matrix = shuffled(np.random.default_rng(3))
+    left, singular, right = decomposition(matrix)
+    np.testing.assert_allclose(singular, np.linalg.svd(matrix)[1], atol=1e-12)
+    np.testing.assert_allclose(left * singular @ right[: len(singular)], matrix, atol=1e-12)
+    np.testing.assert_allclose(right @ right.T, np.eye(len(right)), atol=1e-12)
+
+
+@pytest.mark.parametrize("dependent", [False, True])
+def test_directions_of_parts_are_those_of_the_whole(
+    dependent: bool, whole: pytest.MonkeyPatch
+) -> None:
+    """With a rank that is certain, and with a column that depends on others."""
+    rng = np.random.default_rng(4)
+    rows = rng.normal(size=(90, 30)), rng.normal(size=(120, 45))
+    if dependent:
+        rows[0][:, 7] = rows[0][:, 3] - 2.0 * rows[0][:, 11]
+    matrix = np.zeros((210, 75))
+    matrix[:90, ::5], matrix[:90, 1::5] = rows[0][:, :15], rows[0][:, 15:]
+    matrix[90:, 2::5], matrix[90:, 3::5], matrix[90:, 4::5] = np.split(rows[1], 3, axis=1)
+    R, z = triangle_of(matrix), rng.normal(size=75)
+    by_parts = Directions.of(R, len(matrix))
+    assert len(components(R)) == 2
+    found = _of(by_parts, z)
+    as_a_whole(whole)
+    wanted = _of(Directions.of(R, len(matrix)), z)
+    U, s, V = np.linalg.svd(R / np.linalg.norm(R, axis=0))
+    rank = 75 - dependent
+    inverse = V[:rank].T / s[:rank] / np.linalg.norm(R, axis=0)[:, None]
+    exact = (rank, inverse @ inverse.T, inverse @ (U[:, :rank].T @ z))
+    for one, other, third in zip(found, wanted, exact, strict=False):
+        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(one, third, rtol=1e-8, atol=1e-11)
+    np.testing.assert_allclose(found[3], wanted[3], atol=1e-10)
+
+
+def _of(seen: Directions, z: Array) -> tuple[object, ...]:
+    factor = seen.covariance_factor
+    return seen.rank, factor @ factor.T, seen.shortest(z), np.where(seen.blind, 1.0, 0.0)
+
+
+def test_mean_squared_errors_of_parts_are_those_of_the_whole(whole: pytest.MonkeyPatch) -> None:
+    """With errors that all parts share, which are what correlates them."""
+    rng = np.random.default_rng(5)
+    data = shuffled(rng, zero=0)
+    prior, shared = 0.3 * np.eye(data.shape[1]), rng.normal(size=(7, data.shape[1]))
+    by_parts = [noise.posterior(data, prior, 2.0, factor) for factor in (None, shared)]
+    as_a_whole(whole)
+    for own, factor in zip(by_parts, (None, shared), strict=True):
+        for one, other in zip(own, noise.posterior(data, prior, 2.0, factor), strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-10)
+
+
+ARMS = """<robot name="arms"><link name="base"/>
+{links}
+</robot>"""
+
+
+def _arm(side: str, place: float) -> str:
+    """Return an arm of three joints on a base, as elements of a URDF."""
+    text, above = "", "base"
+    for k, (axis, mass) in enumerate((("0 0 1", 3.0), ("0 1 0", 2.0), ("1 0 0", 1.0))):
+        link, at = f"{side}{k}", f"0 {place} 0" if k == 0 else "0.05 0.02 0.3"
+        text += (
+            f'<link name="{link}"><inertial><origin xyz="0.02 0.03 0.12"/><mass value="{mass}"/>'
+            '<inertia ixx="0.02" iyy="0.02" izz="0.01" ixy="0" ixz="0" iyz="0"/></inertial></link>'
+            f'<joint name="{link}_joint" type="revolute"><parent link="{above}"/>'
+            f'<child link="{link}"/><origin xyz="{at}"/><axis xyz="{axis}"/>'
+            '<limit lower="-3" upper="3" effort="99" velocity="9"/></joint>'
+        )
+        above = link
+    return text
+
+
+def arms(*sides: str, friction: Literal["simple", "full"] = "full") -> Robot:
+    """Return a robot of so many arms on one base."""
+    text = ARMS.format(links="".join(_arm(s, 0.3 * k) for k, s in enumerate(sides)))
+    bare = Robot.from_text(text.encode(), Options(), "arms.urdf")
+    joints = {j: JointOptions(friction=friction) for j in bare.joints}
+    return Robot.from_text(text.encode(), Options(joint=joints), "arms.urdf")
+
+
+def informed(robot: Robot, seed: int) -> tuple[Problem[RobotPlant], Information]:
+    """Return a robot and what random states say of it, with torques that no robot has."""
+    problem = Problem(RobotPlant(robot), ())
+    rng = np.random.default_rng(seed)
+    q, v, a = random_states(robot, 300, rng)
+    rows = standard_rows(robot, q, 0.2 * v, a)[:, :, list(problem.base.kept)]
+    truth = problem.space.matrix @ (problem.space.nominal * rng.uniform(0.6, 1.4, 1))
+    effort = rows @ truth + 2.0 * rng.normal(size=rows.shape[:2])
+    return problem, Information.from_rows(problem.labels, problem.channels, rows, effort)
+
+
+def test_consistent_parameters_of_limbs_are_those_of_the_whole(whole: pytest.MonkeyPatch) -> None:
+    """Where the cone binds, to the solver's tolerance; and no limb moves another."""
+    problem, information = informed(arms("left", "right", friction="simple"), 1)
+    estimate = LeastSquares(coloured=False).solve(information)
+    triangle = information.combined(estimate.weights())
+    parts = limbs(triangle, problem.space)
+    assert [len(p.space.groups) for p in parts if p.space.groups] == [3, 3]
+    found = PhysicallyConsistent().fit(triangle, problem.space)
+    bounds = strict_bounds(triangle, problem.space)
+    as_a_whole(whole)
+    wanted = PhysicallyConsistent().fit(triangle, problem.space)
+    assert found.active == wanted.active and found.active
+    scale = wanted.parameters.std
+    np.testing.assert_allclose(
+        found.parameters.values / scale, wanted.parameters.values / scale, atol=1e-3
+    )
+    assert found.parameters.covariance is not None and wanted.parameters.covariance is not None
+    unit = np.outer(wanted.parameters.std, wanted.parameters.std)
+    np.testing.assert_allclose(
+        found.parameters.covariance / unit, wanted.parameters.covariance / unit, atol=1e-8
+    )
+    np.testing.assert_allclose(found.seen, wanted.seen, atol=1e-8)
+    other = strict_bounds(triangle, problem.space)
+    np.testing.assert_array_equal(np.isfinite(bounds.mass), np.isfinite(other.mass))
+    finite = np.isfinite(other.mass)
+    np.testing.assert_allclose(bounds.mass[finite], other.mass[finite], rtol=1e-4, atol=1e-4)
+
+
+def test_bounds_of_all_limbs_together_are_still_those_of_one_set() -> None:
+    """The sum of two limbs' masses: its bounds are within the sum of theirs, not wider."""
+    problem, information = informed(arms("left", "right"), 2)
+    estimate = LeastSquares(coloured=False).solve(information)
+    triangle = information.combined(estimate.weights())
+    fits = PossibleFits.of(triangle, problem.space)
+    unit = np.eye(problem.space.size)
+    places = [problem.space.groups[k] for k in (2, 5)]
+    both = np.array(fits.bound(unit[places[0]] + unit[places[1]]))
+    own = strict_bounds(triangle, problem.space).mass[[2, 5]].sum(axis=0)
+    assert own[0] - 1e-6 <= both[0] <= both[1] <= own[1] + 1e-6
+
+
+def test_rows_of_channels_are_the_plants_rows() -> None:
+    robot = arms("left", "right")
+    problem = Problem(RobotPlant(robot), ())
+    plant, kept = problem.plant, problem.base.kept
+    samples = plant.random_samples(40, np.random.default_rng(0))
+    dense = plant.rows(samples, kept).regressor
+    for c, rows in enumerate(plant.channel_rows(samples, kept)):
+        np.testing.assert_array_equal(rows.spread(len(kept)), dense[:, c])
+        assert len(rows.columns) < len(kept)
+    some = plant.channel_rows(samples, kept, [4, 1])
+    np.testing.assert_array_equal(some[0].spread(len(kept)), dense[:, 4])
+
+
+def test_columns_in_any_order_are_the_same_rows() -> None:
+    robot = arms("left")
+    plant = RobotPlant(robot)
+    samples = plant.random_samples(20, np.random.default_rng(0))
+    columns = [7, 3, 12, 30, 4]
+    whole = plant.rows(samples, range(len(plant.labels))).regressor
+    np.testing.assert_array_equal(plant.rows(samples, columns).regressor, whole[:, :, columns])
+
+
+def test_sums_in_any_order_of_columns_are_those_of_all_rows() -> None:
+    """Channels of unlike columns, added: one triangle of rows behind one another."""
+    rng = np.random.default_rng(6)
+    labels = Labels(tuple(f"p{k}" for k in range(9)), ("1",) * 9, "x")
+    rows, effort = rng.normal(size=(60, 2, 9)), rng.normal(size=(60, 2))
+    rows[:30, 0, 4:] = 0.0
+    rows[30:, 1, :5] = 0.0
+    parts = [
+        Information.from_rows(labels, ("a", "b"), rows[cut], effort[cut])
+        for cut in (slice(0, 30), slice(30, 60))
+    ]
+    total = (parts[0] + parts[1]).combined().factor
+    every = np.column_stack([rows.reshape(-1, 9), effort.reshape(-1)])
+    np.testing.assert_allclose(total, triangle_of(every), atol=1e-12)
