@@ -512,7 +512,8 @@ class RobotPlant(Plant[RobotMotion]):
     ) -> tuple[ChannelRows, ...]:
         """Return rows of some of the robot's channels, measured or not."""
         robot, count = self.robot, len(samples.time)
-        plan = _plan(robot, tuple(columns), tuple(chosen.tolist()))
+        known = tuple(c for c in columns if c < _own_slice(robot).stop)  # joints see no bias
+        plan = _plan(robot, known, tuple(chosen.tolist()))
         scatter = self._scatter(samples, chosen)
         out = np.zeros((robot.tree.channels, int(plan.widths[chosen].max(initial=0)), count))
         kernels.regressor(robot.tree, samples.motion.bodies, out, slots=plan.slots)
