@@ -13,42 +13,34 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from heft.arrays import Array, read_only
+from heft.arrays import Array
 from heft.dynamics import (
     BASE_CHANNELS,
-    FREE,
-    FRICTION,
-    PRISMATIC,
-    REVOLUTE,
-    Armature,
     Column,
-    Drive,
     Drives,
     Link,
     Tree,
-    friction_terms,
 )
 from heft.errors import InvalidModel, InvalidSetting, nearest
-from heft.files import Element, read_text, xml
-from heft.information import Labels, inertia, matrix_of_rpy
+from heft.files import read_text, xml
+from heft.information import Labels, inertia
 from heft.recordings import is_log
 
 from . import denavit_hartenberg, mjcf, mjcf_defaults, urdf
+from .believed_links import links_of
 from .cuts import cut_joints, cut_open
 from .joint_names import mimics, refuse_astray, refuse_unknown
+from .moving_bodies import read_by_pinocchio, refuse_immobile, tree_of
 from .options import STANDARD_GRAVITY, JointOptions, Options
 from .own_columns import OwnColumns
+from .robot_drives import drives_of
 
-# A link fixed to another with less than this share of the whole is a frame, not a body.
-FRAME_MASS_SHARE = 1e-7
 SILENT_ROUNDING = 1e-8  # [rad] of angles; no base parameter depends on less
-NOMINAL_MASS = 2.0  # [kg], of a moving link that the file gives no inertial, nor any other link
-NOMINAL_GYRATION = 0.1  # [m]
 BIAS_AXES = tuple(f"{kind}.{axis}" for kind in ("force", "torque") for axis in inertia.AXES)
 BIAS_UNITS = ("N",) * 3 + ("N·m",) * 3
 
@@ -368,20 +360,20 @@ def _build(
     free = options.base == "free"
     options = replace(options, gravity=options.gravity or said.gravity or STANDARD_GRAVITY)
     cuts = cut_joints(root, options)
-    model = _read_by_pinocchio(cut_open(said.text, cuts, path), free, path)
+    model = read_by_pinocchio(cut_open(said.text, cuts, path), free, path)
     followers = mimics(root, path)
     first = 6 if free else 0
     moving = [n for n in list(model.names)[(2 if free else 1) :] if n not in cuts]
     if not (moving or free):
-        _refuse_immobile(path)
+        refuse_immobile(path)
     joints = tuple(n for n in moving if n not in followers)
     refuse_astray(followers, joints, path)
     fixed = {j.attributes["name"] for j in root.all("joint") if j.attributes["type"] == "fixed"}
     refuse_unknown(options, joints, followers, fixed | said.held)
-    tree = _tree(model, joints, followers, cuts, free, first)
-    links, notes = _links(root, model, free, said, cuts)
+    tree = tree_of(model, joints, followers, cuts, free, first)
+    links, notes = links_of(root, model, free, said, cuts)
     _refuse_unknown_links(options, links)
-    drives = _drives(joints, tree, options, first)
+    drives = drives_of(joints, tree, options, first)
     rounded = said.angle_error if form != "urdf" else urdf.angle_error(root)
     if rounded > SILENT_ROUNDING:
         notes.append(
@@ -414,252 +406,3 @@ def _refuse_unknown_links(options: Options, links: tuple[Link, ...]) -> None:
                 valid=names,
                 cure=f"did you mean '{near}'?" if near else None,
             )
-
-
-def _read_by_pinocchio(urdf_text: bytes, free: bool, path: str) -> Any:
-    """Return pinocchio's model of a URDF that `urdf.check` has passed.
-
-    Raises:
-        InvalidModel: If pinocchio cannot read it, or nothing in it moves.
-    """
-    import pinocchio as pin
-
-    try:
-        # To XML all white space in attributes is a space; to pinocchio it is not.
-        text = urdf_text.decode().translate({9: " ", 10: " ", 13: " "})
-        model = (
-            pin.buildModelFromXML(text, pin.JointModelFreeFlyer())
-            if free
-            else pin.buildModelFromXML(text)
-        )
-    except (UnicodeDecodeError, ValueError, RuntimeError) as problem:
-        raise InvalidModel(
-            "pinocchio cannot read the model", argument=path, got=str(problem)[:300]
-        ) from problem
-    if model.njoints == 1:
-        _refuse_immobile(path)
-    return model
-
-
-def _refuse_immobile(path: str) -> NoReturn:
-    raise InvalidModel(
-        "the model has no moving joint",
-        argument=path,
-        cure="give at least one joint a type other than fixed",
-    )
-
-
-def _tree(
-    model: Any,
-    joints: tuple[str, ...],
-    followers: dict[str, tuple[str, float, float]],
-    cuts: frozenset[str],
-    free: bool,
-    first: int,
-) -> Tree:
-    """Return the moving bodies; a body beyond a cut follows the one before it, by nothing."""
-    import pinocchio as pin
-
-    count = model.njoints - 1
-    body_names = [""] * count
-    for frame in model.frames:
-        if frame.type == pin.FrameType.BODY and frame.parentJoint > 0:
-            above = model.frames[frame.parentFrame]
-            if above.type == pin.FrameType.JOINT or above.name == "root_joint":
-                body_names[frame.parentJoint - 1] = frame.name
-    kind = np.zeros(count, dtype=np.int64)
-    axis = np.zeros((count, 3))
-    channel = np.zeros(count, dtype=np.int64)
-    multiplier, offset = np.ones(count), np.zeros(count)
-    for b in range(count):
-        joint = model.joints[b + 1]
-        name = model.names[b + 1]
-        if free and b == 0:
-            kind[b] = FREE
-            continue
-        if name in cuts:
-            above = model.parents[b + 1] - 1
-            axis[b, 2], multiplier[b] = 1.0, 0.0
-            channel[b] = channel[above] if above >= 0 else 0
-            continue
-        data = joint.createData()
-        joint.calc(data, pin.neutral(model)[joint.idx_q : joint.idx_q + joint.nq])
-        motion = np.asarray(data.S).reshape(6)
-        kind[b] = REVOLUTE if np.any(motion[3:]) else PRISMATIC
-        axis[b] = motion[3:] if kind[b] == REVOLUTE else motion[:3]
-        master, multiplier[b], offset[b] = followers.get(name, (name, 1.0, 0.0))
-        channel[b] = first + joints.index(master)
-    placements = [model.jointPlacements[b + 1] for b in range(count)]
-    return Tree(
-        names=tuple(body_names),
-        parent=np.array([model.parents[b + 1] - 1 for b in range(count)], dtype=np.int64),
-        kind=kind,
-        rotation=read_only(np.array([p.rotation for p in placements])),
-        translation=read_only(np.array([p.translation for p in placements])),
-        axis=read_only(axis),
-        channel=channel,
-        multiplier=read_only(multiplier),
-        offset=read_only(offset),
-    )
-
-
-def _links(
-    root: Element, model: Any, free: bool, said: urdf.Translation, cuts: frozenset[str]
-) -> tuple[tuple[Link, ...], list[str]]:
-    """Return the links that are the file's own, and what a user should know of them."""
-    import pinocchio as pin
-
-    frames = {f.name: f for f in model.frames if f.type == pin.FrameType.BODY}
-    own = [k for k in root.all("link") if k.attributes["name"] not in said.aids]
-    elements = {k.attributes["name"]: k for k in own}
-    tens = {name: _written(k) for name, k in elements.items()}
-    beyond = {j: int(model.parents[j]) for j, n in enumerate(model.names) if n in cuts}
-    masses = _Masses.of(tens, {name: frames[name].parentJoint for name in tens}, beyond)
-    links, notes = [], []
-    for name, ten in tens.items():
-        frame = frames[name]
-        above = model.frames[frame.parentFrame]
-        fixed = (
-            above.type == pin.FrameType.FIXED_JOINT
-            and not (free and frame.parentJoint == 1 and above.name == "root_joint")
-            and model.frames[above.parentFrame].name not in said.aids
-        )
-        # A link without mass is only a frame if it is fixed to another, or another to it.
-        carried = fixed or not masses.is_negligible(masses.by_joint.get(frame.parentJoint, 0.0))
-        massless = ten is None or masses.is_negligible(float(ten[0]))
-        frame_only = frame.parentJoint > 0 and carried and massless and name not in said.solid
-        link = Link(
-            name=name,
-            body=frame.parentJoint - 1,
-            rotation=read_only(frame.placement.rotation),
-            translation=read_only(frame.placement.translation),
-            nominal=np.zeros(10),
-            written=read_only(np.zeros(10) if ten is None else ten),
-            given=not massless,
-            frame_only=frame_only,
-        )
-        shape = urdf.solid(elements[name], float(masses.stand_in[0]))
-        nominal, note = _prior(link, masses.stand_in if shape is None else shape, shape is not None)
-        links.append(replace(link, nominal=read_only(nominal)))
-        notes += [note] if note else []
-    return tuple(links), notes
-
-
-@dataclass(frozen=True)
-class _Masses:
-    """What the file's masses say together.
-
-    Attributes:
-        moving: Mass of all that moves [kg].
-        by_joint: Mass of the links that move with one of pinocchio's joints, 0 the base [kg].
-        stand_in: Ten parameters of a link that is given no mass.
-    """
-
-    moving: float
-    by_joint: Mapping[int, float]
-    stand_in: Array
-
-    @staticmethod
-    def of(
-        tens: Mapping[str, Array | None], joints: Mapping[str, int], beyond: Mapping[int, int]
-    ) -> _Masses:
-        """Return the masses of links' ten parameters.
-
-        Args:
-            tens: Of each link.
-            joints: The joint that moves each.
-            beyond: Of each cut the joint that moves what is before it, which carries both sides.
-        """
-        masses = {n: float(ten[0]) for n, ten in tens.items() if ten is not None}
-        moving = [m for n, m in masses.items() if joints[n] > 0 and m > 0.0]
-        total = sum(moving)
-        # A link with all but no mass (a camera, a flange) says nothing of what a link weighs.
-        solid = [m for m in moving if m > FRAME_MASS_SHARE * total]
-        usual = float(np.median(solid)) if solid else NOMINAL_MASS
-        by_joint: dict[int, float] = {}
-        for name, mass in masses.items():
-            by_joint[joints[name]] = by_joint.get(joints[name], 0.0) + mass
-        for cut in sorted(beyond, reverse=True):
-            by_joint[beyond[cut]] = by_joint.get(beyond[cut], 0.0) + by_joint.get(cut, 0.0)
-        return _Masses(total, by_joint, inertia.sphere(usual, NOMINAL_GYRATION))
-
-    def is_negligible(self, mass: float) -> bool:
-        """Whether a mass [kg] is none, or that of a frame."""
-        return mass <= FRAME_MASS_SHARE * self.moving
-
-
-def _prior(link: Link, stand_in: Array, is_shape: bool) -> tuple[Array, str | None]:
-    """Return what is believed of a link, shape (10,), and what a user should know of that."""
-    moves = link.body >= 0
-    if link.given:
-        nominal = inertia.nearest_consistent(link.written)
-        off = np.abs(nominal - link.written).max()
-        if moves and off > 1e-9 * np.abs(link.written).max():
-            return nominal, (
-                f"link '{link.name}': the file's inertia is that of no rigid body, or of a "
-                "flat one; the nearest consistent one is used as the prior"
-            )
-        return nominal, None
-    if moves and not link.frame_only:
-        return stand_in, (
-            f"link '{link.name}': the file gives it no mass; "
-            f"{'its own shape' if is_shape else 'a sphere'} of {stand_in[0]:.3g} kg is used as the "
-            "prior"
-        )
-    return np.zeros(10), None
-
-
-def _written(link: Element) -> Array | None:
-    """Return the ten parameters that a link's `<inertial>` states, in the link's frame."""
-    found = urdf.inertial(link)
-    if found is None:
-        return None
-    axes = matrix_of_rpy(*found.rpy)
-    tensor = np.zeros((3, 3))
-    for (i, j), value in zip(inertia.INERTIA_INDEX, found.moments, strict=True):
-        tensor[i, j] = tensor[j, i] = value
-    return inertia.from_body(found.mass, np.array(found.xyz), axes @ tensor @ axes.T)
-
-
-def _drives(joints: tuple[str, ...], tree: Tree, options: Options, first: int) -> Drives:
-    unit = np.eye(tree.channels)
-    linear = {int(c) for c, k in zip(tree.channel, tree.kind, strict=True) if k == PRISMATIC}
-    drives = []
-    for i, name in enumerate(joints):
-        option = options.of(name)
-        held = option.position is not None  # a joint held still shows nothing of its drive
-        slides = first + i in linear
-        friction = "none" if held else option.friction
-        terms = friction_terms(friction, slides)
-        if option.armature and not held:
-            terms = (Armature(), *terms)
-        drives.append(Drive(name, read_only(unit[first + i]), terms, slides))
-    coupling = options.coupling
-    if coupling is None:
-        return Drives(tuple(drives))
-    rows = coupling.joints or joints
-    unknown = [j for j in rows if j not in joints]
-    if unknown or len(rows) != len(coupling.matrix):
-        raise InvalidSetting(
-            "the rows of the coupling matrix are not joints of the robot",
-            argument="[coupling], joints",
-            got=", ".join(unknown) or f"{len(coupling.matrix)} rows",
-            valid=joints,
-        )
-    matrix = np.array(coupling.matrix)
-    for k, motor in enumerate(coupling.motors):
-        column = matrix[:, k]
-        if np.count_nonzero(column) < 2:
-            continue  # moves one joint alone: the joint's own drive says it all
-        ratio = np.zeros(tree.channels)
-        for row, joint in enumerate(rows):
-            ratio[first + joints.index(joint)] = column[row]
-        # Stated at the joint that has the motor's place, so that numbers compare with a joint's.
-        ratio /= column[k] if column[k] != 0.0 else column[np.flatnonzero(column)[0]]
-        name = motor if motor not in joints else f"{motor}_motor"
-        moved = [options.of(j).friction for j, r in zip(rows, column, strict=True) if r]
-        friction = max(moved, key=tuple(FRICTION).index)
-        # An offset is the joints' own, and so is load-dependent gear friction.
-        own = tuple(t for t in friction_terms(friction) if not t.joints_only)
-        drives.append(Drive(name, read_only(ratio), (Armature(), *own), False))
-    return Drives(tuple(drives))

@@ -1,0 +1,139 @@
+"""Links of a URDF, and what is believed of each before anything was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from heft.arrays import Array, read_only
+from heft.dynamics import Link
+from heft.files import Element
+from heft.information import inertia, matrix_of_rpy
+
+from . import urdf
+
+# A link fixed to another with less than this share of the whole is a frame, not a body.
+FRAME_MASS_SHARE = 1e-7
+NOMINAL_MASS = 2.0  # [kg], of a moving link that the file gives no inertial, nor any other link
+NOMINAL_GYRATION = 0.1  # [m]
+
+
+def links_of(
+    root: Element, model: Any, free: bool, said: urdf.Translation, cuts: frozenset[str]
+) -> tuple[tuple[Link, ...], list[str]]:
+    """Return the links that are the file's own, and what a user should know of them."""
+    import pinocchio as pin
+
+    frames = {f.name: f for f in model.frames if f.type == pin.FrameType.BODY}
+    own = [k for k in root.all("link") if k.attributes["name"] not in said.aids]
+    elements = {k.attributes["name"]: k for k in own}
+    tens = {name: _written(k) for name, k in elements.items()}
+    beyond = {j: int(model.parents[j]) for j, n in enumerate(model.names) if n in cuts}
+    masses = _Masses.of(tens, {name: frames[name].parentJoint for name in tens}, beyond)
+    links, notes = [], []
+    for name, ten in tens.items():
+        frame = frames[name]
+        above = model.frames[frame.parentFrame]
+        fixed = (
+            above.type == pin.FrameType.FIXED_JOINT
+            and not (free and frame.parentJoint == 1 and above.name == "root_joint")
+            and model.frames[above.parentFrame].name not in said.aids
+        )
+        # A link without mass is only a frame if it is fixed to another, or another to it.
+        carried = fixed or not masses.is_negligible(masses.by_joint.get(frame.parentJoint, 0.0))
+        massless = ten is None or masses.is_negligible(float(ten[0]))
+        frame_only = frame.parentJoint > 0 and carried and massless and name not in said.solid
+        link = Link(
+            name=name,
+            body=frame.parentJoint - 1,
+            rotation=read_only(frame.placement.rotation),
+            translation=read_only(frame.placement.translation),
+            nominal=np.zeros(10),
+            written=read_only(np.zeros(10) if ten is None else ten),
+            given=not massless,
+            frame_only=frame_only,
+        )
+        shape = urdf.solid(elements[name], float(masses.stand_in[0]))
+        nominal, note = _prior(link, masses.stand_in if shape is None else shape, shape is not None)
+        links.append(replace(link, nominal=read_only(nominal)))
+        notes += [note] if note else []
+    return tuple(links), notes
+
+
+@dataclass(frozen=True)
+class _Masses:
+    """What the file's masses say together.
+
+    Attributes:
+        moving: Mass of all that moves [kg].
+        by_joint: Mass of the links that move with one of pinocchio's joints, 0 the base [kg].
+        stand_in: Ten parameters of a link that is given no mass.
+    """
+
+    moving: float
+    by_joint: Mapping[int, float]
+    stand_in: Array
+
+    @staticmethod
+    def of(
+        tens: Mapping[str, Array | None], joints: Mapping[str, int], beyond: Mapping[int, int]
+    ) -> _Masses:
+        """Return the masses of links' ten parameters.
+
+        Args:
+            tens: Of each link.
+            joints: The joint that moves each.
+            beyond: Of each cut the joint that moves what is before it, which carries both sides.
+        """
+        masses = {n: float(ten[0]) for n, ten in tens.items() if ten is not None}
+        moving = [m for n, m in masses.items() if joints[n] > 0 and m > 0.0]
+        total = sum(moving)
+        # A link with all but no mass (a camera, a flange) says nothing of what a link weighs.
+        solid = [m for m in moving if m > FRAME_MASS_SHARE * total]
+        usual = float(np.median(solid)) if solid else NOMINAL_MASS
+        by_joint: dict[int, float] = {}
+        for name, mass in masses.items():
+            by_joint[joints[name]] = by_joint.get(joints[name], 0.0) + mass
+        for cut in sorted(beyond, reverse=True):
+            by_joint[beyond[cut]] = by_joint.get(beyond[cut], 0.0) + by_joint.get(cut, 0.0)
+        return _Masses(total, by_joint, inertia.sphere(usual, NOMINAL_GYRATION))
+
+    def is_negligible(self, mass: float) -> bool:
+        """Whether a mass [kg] is none, or that of a frame."""
+        return mass <= FRAME_MASS_SHARE * self.moving
+
+
+def _prior(link: Link, stand_in: Array, is_shape: bool) -> tuple[Array, str | None]:
+    """Return what is believed of a link, shape (10,), and what a user should know of that."""
+    moves = link.body >= 0
+    if link.given:
+        nominal = inertia.nearest_consistent(link.written)
+        off = np.abs(nominal - link.written).max()
+        if moves and off > 1e-9 * np.abs(link.written).max():
+            return nominal, (
+                f"link '{link.name}': the file's inertia is that of no rigid body, or of a "
+                "flat one; the nearest consistent one is used as the prior"
+            )
+        return nominal, None
+    if moves and not link.frame_only:
+        return stand_in, (
+            f"link '{link.name}': the file gives it no mass; "
+            f"{'its own shape' if is_shape else 'a sphere'} of {stand_in[0]:.3g} kg is used as the "
+            "prior"
+        )
+    return np.zeros(10), None
+
+
+def _written(link: Element) -> Array | None:
+    """Return the ten parameters that a link's `<inertial>` states, in the link's frame."""
+    found = urdf.inertial(link)
+    if found is None:
+        return None
+    axes = matrix_of_rpy(*found.rpy)
+    tensor = np.zeros((3, 3))
+    for (i, j), value in zip(inertia.INERTIA_INDEX, found.moments, strict=True):
+        tensor[i, j] = tensor[j, i] = value
+    return inertia.from_body(found.mass, np.array(found.xyz), axes @ tensor @ axes.T)
