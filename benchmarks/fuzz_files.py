@@ -205,7 +205,7 @@ def main() -> None:
         found = list(rows(given.minutes, formats, given.first))
         print(table(found))
         if given.store:
-            store("fuzz_files", found)
+            store("fuzz_files", found, given.format)
 
 
 if __name__ == "__main__":

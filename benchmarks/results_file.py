@@ -84,10 +84,22 @@ def table(rows: list[Row]) -> str:
     return "\n".join("  ".join(c[k].ljust(widths[k]) for k in range(5)).rstrip() for c in cells)
 
 
-def store(name: str, rows: list[Row]) -> Path:
-    """Write `benchmarks/results/NAME.json`."""
+def store(name: str, rows: list[Row], part: str | None = None) -> Path:
+    """Write `benchmarks/results/NAME.json`.
+
+    Args:
+        name: Of the benchmark.
+        rows: Its rows.
+        part: What was measured anew, in words, if all else of the file stays: rows take the places
+            of those of their names, and the commit says so.
+    """
     path = ROOT / "benchmarks" / "results" / f"{name}.json"
     content = {"machine": machine(), "commit": commit(), "rows": [asdict(r) for r in rows]}
+    if part is not None:
+        before = json.loads(path.read_text(encoding="utf-8"))
+        new = {r["name"]: r for r in content["rows"]}  # type: ignore[union-attr, index, misc]
+        content["rows"] = [new.pop(r["name"], r) for r in before["rows"]] + list(new.values())
+        content["commit"] = f"{before['commit']}; {part}: {content['commit']}"
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return path
