@@ -9,6 +9,7 @@ import subprocess
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 
@@ -94,10 +95,14 @@ def store(name: str, rows: list[Row], part: str | None = None) -> Path:
             of those of their names, and the commit says so.
     """
     path = ROOT / "benchmarks" / "results" / f"{name}.json"
-    content = {"machine": machine(), "commit": commit(), "rows": [asdict(r) for r in rows]}
+    content: dict[str, Any] = {
+        "machine": machine(),
+        "commit": commit(),
+        "rows": [asdict(r) for r in rows],
+    }
     if part is not None:
         before = json.loads(path.read_text(encoding="utf-8"))
-        new = {r["name"]: r for r in content["rows"]}  # type: ignore[union-attr, index, misc]
+        new = {r["name"]: r for r in content["rows"]}
         content["rows"] = [new.pop(r["name"], r) for r in before["rows"]] + list(new.values())
         content["commit"] = f"{before['commit']}; {part}: {content['commit']}"
     path.parent.mkdir(exist_ok=True)
