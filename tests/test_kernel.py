@@ -460,7 +460,8 @@ def test_fused_information_is_that_of_the_rows(name: str) -> None:
 
 
 def part_of(state: drive_columns.DriveState, part: slice) -> drive_columns.DriveState:
-    return drive_columns.DriveState(*(x[:, part] for x in vars(state).values()))
+    found = {k: None if x is None else x[..., part] for k, x in vars(state).items()}
+    return drive_columns.DriveState(**found)
 
 
 # ---- reduce ---------------------------------------------------------------------------------

@@ -226,6 +226,7 @@ class Limits:
             {k: v for k, v in self.mass.items() if k in links},
             {k: v for k, v in self.com.items() if k in links},
             {k: v for k, v in self.ellipsoid.items() if k in links},
+            {k: v for k, v in self.hull.items() if k in links},
         )
 
     def require_known(self, links: tuple[str, ...]) -> None:

@@ -180,8 +180,9 @@ class Identified:
 
     def _predicting(self, recording: Recording) -> RobotPlant:
         """Return the robot as a plant whose torques are not measured, but wrenches at contacts."""
-        robot, options = self.robot, replace(self.robot.options, sensor=None)
-        options = replace(options, equations="base" if robot.tree.free_base else "all")
+        robot = self.robot
+        equations: Literal["base", "all"] = "base" if robot.tree.free_base else "all"
+        options = replace(robot.options, equations=equations, sensor=None)
         return plant_of(replace(robot, options=options), recording)
 
 
