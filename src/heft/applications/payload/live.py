@@ -44,6 +44,7 @@ KEPT = 1.0  # [s] between checkpoints
 HEALTH = 1.0  # [s] between reports of it
 MOST_EVENTS = 50  # shown on the page
 FASTEST = 1000.0  # [Hz]
+TICK = 0.05  # [s] between looks at whether to stop
 SOURCE = "source"  # of messages, as a guard names it
 
 
@@ -120,7 +121,7 @@ class LiveWeighing:
             progress(f"going on from {self.checkpoint}")
         if self.replay is None:
             progress("preparing")
-            node.rehearse()
+            _rehearsed(node, stop)
         with ExitStack() as stack:
             listeners: dict[str, Listener] = {
                 "terminal": lambda update: _write_events(update, message)
@@ -229,6 +230,14 @@ class Update:
 
 
 Listener = Callable[[Update], None]
+
+
+def _rehearsed(node: Node, stop: threading.Event) -> None:
+    """Let a node rehearse, for as long as nobody stops it: at first use this compiles for long."""
+    rehearsal = threading.Thread(target=node.rehearse, daemon=True)
+    rehearsal.start()
+    while rehearsal.is_alive() and not stop.wait(TICK):
+        pass
 
 
 def weigh(
