@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from heft.errors import InvalidSetting, nearest
+from heft.errors import InvalidSetting, did_you_mean
 from heft.files import Edit, Element, apply, xml
 
 from .options import Options
@@ -30,12 +30,11 @@ def cut_joints(root: Element, options: Options) -> frozenset[str]:
     found = set()
     for name, sensor in (options.sensor or {}).items():
         if sensor.link not in links:
-            near = nearest(sensor.link, links)
             raise InvalidSetting(
                 f"a wrench sensor sits before '{sensor.link}', which is no link of the robot",
                 argument=f"[sensor.{name}], link",
                 valid=links,
-                cure=f"did you mean '{near}'?" if near else None,
+                cure=did_you_mean(sensor.link, links),
             )
         if sensor.link not in above:
             raise InvalidSetting(

@@ -26,7 +26,7 @@ from heft.dynamics import (
     Link,
     Tree,
 )
-from heft.errors import InvalidModel, InvalidSetting, nearest
+from heft.errors import InvalidModel, InvalidSetting, did_you_mean
 from heft.files import read_text, xml
 from heft.information import Labels, inertia
 from heft.recordings import is_log
@@ -259,12 +259,11 @@ class Robot:
         if found is not None:
             return found
         names = [k.name for k in self.links]
-        near = nearest(name, names)
         raise InvalidSetting(
             f"the robot has no link '{name}'",
             argument="frame",
             valid=names,
-            cure=f"did you mean '{near}'?" if near else None,
+            cure=did_you_mean(name, names),
         )
 
     def link_matrix(self) -> Array:
@@ -399,10 +398,9 @@ def _refuse_unknown_links(options: Options, links: tuple[Link, ...]) -> None:
     names = [k.name for k in links if k.body >= 0]
     for name, contact in (options.contact or {}).items():
         if contact.link not in names:
-            near = nearest(contact.link, names)
             raise InvalidSetting(
                 f"a contact is one of '{contact.link}', which is no link of the robot",
                 argument=f"[contact.{name}], link",
                 valid=names,
-                cure=f"did you mean '{near}'?" if near else None,
+                cure=did_you_mean(contact.link, names),
             )

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from heft.applications.identification import Progress, silent
 from heft.engine import by_processes
-from heft.errors import InvalidSetting, nearest
+from heft.errors import InvalidSetting, did_you_mean
 from heft.files import Keys, Number, check_fields, write_text
 
 from . import candidates
@@ -66,13 +66,12 @@ class BenchSettings:
         for field, valid in known:
             for name in getattr(self, field):
                 if name not in valid:
-                    near = nearest(name, valid)
                     raise InvalidSetting(
                         "there is no such choice",
                         argument=field,
                         got=name,
                         valid=tuple(valid),
-                        cure=f"did you mean '{near}'?" if near else None,
+                        cure=did_you_mean(name, valid),
                     )
         for robot in self.robots:
             arm_of(robot)

@@ -462,7 +462,8 @@ class _Friction:
         """Return the friction of a drive."""
         robot, found = side.identified.robot, side.identified
         names = [f"{drive.name}.{t.name}" for t in drive.friction]
-        places = [plant_of(robot).labels.names.index(n) for n in names]
+        known = plant_of(robot).labels.names
+        places = [known.index(n) for n in names]
         misfits = found.deviation.misfits if found.deviation is not None else {}
         values = np.array([found.friction["full"].get(n, 0.0) for n in names])
         return _Friction(values, side.deviations[:, places], misfits.get(drive.name))

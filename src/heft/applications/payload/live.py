@@ -233,8 +233,16 @@ Listener = Callable[[Update], None]
 
 
 def _rehearsed(node: Node, stop: threading.Event) -> None:
-    """Let a node rehearse, for as long as nobody stops it: at first use this compiles for long."""
-    rehearsal = threading.Thread(target=node.rehearse, daemon=True)
+    """Let a node rehearse, for as long as nobody stops it: at first use this compiles for long.
+
+    What fails in it, such as for want of memory, takes no node down: it is told where it matters.
+    """
+
+    def run() -> None:
+        with suppress(Exception):
+            node.rehearse()
+
+    rehearsal = threading.Thread(target=run, daemon=True)
     rehearsal.start()
     while rehearsal.is_alive() and not stop.wait(TICK):
         pass
