@@ -10,8 +10,8 @@ import pytest
 
 from heft.applications.identification import Settings, identify
 from heft.errors import InvalidSetting, SolverFailure
-from heft.estimators import Estimate, LeastSquares
-from heft.estimators.kalman import KalmanFilter, Kind
+from heft.estimators import ESTIMATORS, Estimate, LeastSquares
+from heft.estimators.kalman import METHODS, KalmanFilter, Kind
 from heft.experiments import DrivenRobot, RobotLog
 from heft.models import JointOptions
 from heft.plants import Problem, RobotPlant
@@ -272,3 +272,10 @@ def test_what_cannot_be_moved_is_refused() -> None:
     wild = np.full((1, len(problem.labels)), np.nan)
     with pytest.raises(SolverFailure, match="cannot be moved"):
         log.moved(0, wild, np.zeros((1, 4)))
+
+
+def test_messages_name_filters_as_the_command_line_does() -> None:
+    assert set(METHODS.values()) <= set(ESTIMATORS)
+    for kind, name in METHODS.items():
+        made = ESTIMATORS[name]()
+        assert isinstance(made, KalmanFilter) and made.kind == kind

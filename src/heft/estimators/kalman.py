@@ -34,9 +34,14 @@ from .noise import autocorrelation_time, autocovariance
 from .robust import RowProblem
 
 Kind = Literal["extended", "unscented", "square-root"]
+METHODS = {  # what `heft identify --method` calls them
+    "extended": "kalman",
+    "unscented": "kalman-unscented",
+    "square-root": "kalman-square-root",
+}
 SQUARED = 2.0  # β of the sigma points' weights, that of a Gaussian [Merwe2001]
 CHECKS: Keys = {
-    "kind": Text("this filter is not known", ("extended", "unscented", "square-root")),
+    "kind": Text("this filter is not known", tuple(METHODS)),
     "spread": Number("the spread is no number above 1", 1.0, 1e6),
     "walk": Number("the random walk is no number of deviations", 0.0, 1e3),
     "reach": Number("the reach of sigma points is no number above 0", 1e-3, 1.0),
@@ -355,7 +360,7 @@ class KalmanFilter:
             if not np.isfinite(found).all():
                 raise SolverFailure(
                     "the filter has lost the log: its state is not finite",
-                    argument=f"--method {self.kind}",
+                    argument=f"--method {METHODS[self.kind]}",
                     cure="check the model file and the torques' signs and units",
                 )
             white.append(found)
