@@ -1,10 +1,10 @@
 """How estimators compare on the same data, simulated in closed loop by another simulator.
 
     python -m benchmarks.estimators --development [--guesses 5]
-    python -m benchmarks.estimators [--guesses 25] [--jobs 2] [--robot lwr4 ...] [--store]
+    python -m benchmarks.estimators [--guesses 25] [--jobs 2] [--only lwr4 ...] [--store]
 
 Constants are chosen with `--development`, whose seed is below 100; figures are of seed 1000. Trials
-are kept in `benchmarks/.cache/estimators`, and not made twice (`heft bench` is what makes them).
+are kept in `benchmarks/.cache/estimators-*`, and not made twice (`heft bench` is what makes them).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 
 from benchmarks.results_file import ROOT, Row, at_least, at_most, store, table
-from heft.applications.bench import BenchSettings, Summary, run_bench
+from heft.applications.bench import BenchSettings, Summary, names, run_bench
 
 # Know neither the controller nor the form of the simulator's friction.
 BLIND = ("heft", "heft-filtered", "heft-weak", "dictionary", "simple")
@@ -65,25 +65,36 @@ def _plain(name: str, s: Summary) -> Iterator[Row]:
         yield Row(f"{name}: time, {s.name}", s.seconds, "s")
 
 
+def plan(seed: int, guesses: int, jobs: int) -> Mapping[str, BenchSettings]:
+    """Return what is run, by folder: ten estimators on one robot most often, the rest less."""
+    same = {"seed": seed, "jobs": jobs}
+    few = -(-guesses // 3)
+    rest = tuple(n for n in names() if n not in BenchSettings().estimators)
+    return {
+        "lwr4": BenchSettings(guesses=guesses, **same),
+        "lwr4-lugre": BenchSettings(friction=("lugre",), guesses=few, **same),
+        "tx40": BenchSettings(("tx40",), friction=("in class", "lugre"), guesses=few, **same),
+        "ur": BenchSettings(("ur",), friction=("in class", "lugre"), guesses=few, **same),
+        "rest": BenchSettings(estimators=rest, guesses=-(-guesses // 5), **same),
+    }
+
+
 def main() -> None:
     """Run what is left, and print the table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--development", action="store_true")
-    parser.add_argument("--robot", nargs="+", default=["lwr4"])
-    parser.add_argument("--noise", nargs="+", default=["low", "standard", "high"])
-    parser.add_argument("--guesses", type=int, default=25)
+    parser.add_argument("--only", nargs="+", help="folders of the plan; all if not given")
+    parser.add_argument("--guesses", type=int, default=25, help="on lwr4, a third of it elsewhere")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--store", action="store_true")
     asked = parser.parse_args()
-    settings = BenchSettings(
-        tuple(asked.robot),
-        tuple(asked.noise),
-        guesses=asked.guesses,
-        seed=3 if asked.development else FIRST_SCORED,
-        jobs=asked.jobs,
-    )
-    out = ROOT / "benchmarks" / ".cache" / "estimators"
-    found = list(rows(run_bench(settings, out, progress=print).summaries))
+    seed = 3 if asked.development else FIRST_SCORED
+    summaries: list[Summary] = []
+    for name, settings in plan(seed, asked.guesses, asked.jobs).items():
+        if asked.only is None or name in asked.only:
+            out = ROOT / "benchmarks" / ".cache" / f"estimators-{name}"
+            summaries += run_bench(settings, out, progress=print).summaries
+    found = list(rows(summaries))
     print(table(found))
     if asked.store and not asked.development:
         store("estimators", found)
