@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from .options import EXCITATION, SIMULATION, VIEW_PORT, Excitation, Map, Simulation, With
+from .options import EXCITATION, SIMULATION, VIEW_PORT, Excitation, Map, Own, Simulation, With
 from .terminal import message, progress_unless
 
 
@@ -66,6 +66,7 @@ def select(
     friction: Literal["simple", "full"] = "simple",
     columns: Map = None,
     options: With = None,
+    own: Own = None,
     quiet: bool = False,
 ) -> None:
     """Select the stretches of recordings that tell most, and say what was never excited.
@@ -90,13 +91,15 @@ def select(
         TOML that says what the logs' columns mean.
     options
         TOML that says what a model file cannot, such as drive gains.
+    own
+        Python file of own columns of the regressor, such as springs; it is run.
     quiet
         Say nothing while working.
     """
     from heft.applications.select import Select, select_files
 
     files, settings = (model, logs, keep, out, segment, options, columns), Select(friction)
-    found = select_files(*files, progress_unless(quiet), settings)
+    found = select_files(*files, progress_unless(quiet), settings, own)
     message(found.text())
     message(f"\n{out}")
 
