@@ -111,6 +111,7 @@ def simulate(
     out: Path,
     columns: Map = None,
     options: With = None,
+    own: Own = None,
     simulation: Simulation = SIMULATION,
     quiet: bool = False,
 ) -> None:
@@ -132,13 +133,16 @@ def simulate(
         TOML that says what the motion's columns mean.
     options
         TOML whose table [simulation] says what is simulated: friction, gears, sensors, controller.
+    own
+        Python file of own columns, such as springs; it is run. Their parameters stand in
+        [simulation.own_columns].
     quiet
         Say nothing while working.
     """
     from heft.applications.simulate import simulate_files
 
     settings, progress = simulation.settings(options), progress_unless(quiet)
-    found = simulate_files(model, motion, out, settings, columns, progress)
+    found = simulate_files(model, motion, out, settings, columns, progress, own)
     for loss in found.losses:
         progress(loss)
     message(found.text())

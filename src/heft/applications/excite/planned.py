@@ -306,9 +306,11 @@ def open_experiment(
     robot = Robot.from_file(model, stated)
     if robot.tree.free_base:
         raise InvalidSetting(
-            "the motion of a floating base cannot be commanded",
+            "no motion is designed for a floating base: its contacts push one way only, and a "
+            "motion of the joints alone tips it over, unless a controller keeps its balance",
             argument='base = "free"',
-            cure="fix the base for the design",
+            cure='say base = "fixed" and hang the robot up or clamp its trunk for the experiment; '
+            'or log what its own controller does, and identify from that with base = "free"',
         )
     limits = motion_limits(robot)
     clearance, remarks = None, (*remarks, *limits.notes)

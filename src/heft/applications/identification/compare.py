@@ -2,10 +2,10 @@
 
 What may have changed is a list of quantities: of each drive's friction what is viscous, what hardly
 depends on the speed (Coulomb friction with all that bends near standstill, in the proportions that
-were fitted), and any term of its own; of each body its ten inertial parameters; the parameter of each column of the user's own. Each is
-estimated and tested as the one change of the base parameters, with all that both sets of logs say
-(`difference`), without prior or constraints, so that the nominal model can neither cause nor hide a
-change.
+were fitted), and any term of its own; of each body its ten inertial parameters; of each column of
+the user's own its parameter. Each is estimated and tested as the one change of the base parameters,
+with all that both sets of logs say (`difference`), without prior or constraints, so that the
+nominal model can neither cause nor hide a change.
 
 Many quantities are tested at once, and one change looks like others, only worse. So they are found
 one by one: of those that stand by Holm's step-down procedure [Holm1979], which keeps the
