@@ -16,6 +16,7 @@ def excite(
     columns: Map = None,
     options: With = None,
     given: Path | None = None,
+    own: Own = None,
     excitation: Excitation = EXCITATION,
     view: bool = False,
     quiet: bool = False,
@@ -38,6 +39,9 @@ def excite(
         TOML whose table [motion] states limits and the room: acceleration, jerk, floor, boxes.
     given
         Folder of earlier results: what is known already, the joints' noise, better numbers.
+    own
+        Python file of own columns of the regressor, such as springs; it is run. What they take of
+        the torque follows from --given, or from [motion.own_columns] of --with.
     view
         Play the motion in the browser then, as heft view does; Ctrl-C ends it.
     quiet
@@ -51,7 +55,8 @@ def excite(
         require_viewer()  # before the work
     settings = excitation.settings(columns)
     with stopped_by_signals() as stop:
-        found = excite_files(model, out, settings, options, given, progress_unless(quiet), stop)
+        told = progress_unless(quiet)
+        found = excite_files(model, out, settings, options, given, told, stop, own)
     message(text_of(found, str(out)))
     if view and not found.design.interrupted:
         serve(model, out / "motion.parquet", None, options, VIEW_PORT, True, message)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from heft.arrays import Array
-from heft.errors import InvalidSetting, did_you_mean
+from heft.errors import InvalidSetting
 from heft.experiments import Passive
 from heft.models import OwnColumns
 
@@ -44,7 +44,7 @@ def own_torque(
             )
         return None
     own = OwnColumns.load(path, joints)
-    parameters = _parameters(own, values)
+    parameters = own.parameters(values, PLACE)
     if own.accelerated:
         raise InvalidSetting(
             "own columns that depend on acceleration cannot be simulated: torque of acceleration "
@@ -58,33 +58,3 @@ def own_torque(
         return np.asarray(np.einsum("ckn,k->cn", rows, parameters))
 
     return torque
-
-
-def _parameters(own: OwnColumns, values: Mapping[str, float]) -> Array:
-    """Return the parameters in the order of the columns, shape (k,)."""
-    unknown = [n for n in values if n not in own.names]
-    if unknown:
-        raise InvalidSetting(
-            "no own column is called so",
-            argument=PLACE,
-            got=unknown[0],
-            valid=own.names,
-            cure=did_you_mean(unknown[0], own.names),
-        )
-    absent = [n for n in own.names if n not in values]
-    if absent:
-        raise InvalidSetting(
-            "a simulation needs the parameter of every own column",
-            argument=PLACE,
-            got=f"none of {', '.join(absent)}",
-            cure=f"state it in the file of --with: {PLACE}, '{absent[0]}' = …, such as the value "
-            "under own_columns in estimate.json",
-        )
-    for column in own.columns:
-        if column.nonnegative and values[column.name] < 0.0:
-            raise InvalidSetting(
-                "this parameter cannot be negative",
-                argument=f"{PLACE}, {column.name}",
-                got=values[column.name],
-            )
-    return np.array([values[n] for n in own.names])
