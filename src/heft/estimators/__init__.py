@@ -19,7 +19,7 @@ from .simulated_rows import Passes, SimulatedPiece, Simulation, unknown_controll
 from .instrumental import InstrumentalVariables
 from .output_error import OutputError
 from .registry import ESTIMATORS, Estimator, Method, robust_methods
-from .feasible_set import IDENTITY, Limits, cone_metric
+from .feasible_set import IDENTITY, Limits, cone_metric, scaled_metric
 from .log_cholesky import LogCholesky
 from .known_bodies import KnownMass, MirrorImages
 from .consistent import ConsistentEstimate, PhysicallyConsistent, Stated
@@ -27,6 +27,7 @@ from .consistent import body_statistics, stated_numbers
 from .consistent_samples import ConsistentSampler, ConsistentSamples
 from .standard import ModelDifference, StandardEstimate, TruncatedRegressor
 from .standard import back_projection, essential_standard
+from .existence import NearestRobot, margin_of, nearest_robot
 from .drive_gains import ConsistentFit, DriveGains
 from .block_jackknife import Block, Jackknife, block_moments
 from .jackknife import JackknifeFit, fit_jackknife
