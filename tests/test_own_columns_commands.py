@@ -10,6 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from heft.applications.demo import FOLDER as DEMO
+from heft.applications.doctor import doctor
 from heft.applications.identification import compare, compare_report, report
 from heft.applications.identification.identify import identify_files
 from heft.applications.identification.results import write
@@ -181,3 +182,22 @@ def test_what_tells_of_a_spring_is_kept(springs: Path, tmp_path: Path) -> None:
         for k, own in enumerate((springs, None))
     )
     assert "elbow.spring" in with_it and "elbow.spring" not in without
+
+
+def test_the_doctor_finds_a_swapped_sign_behind_a_spring(springs: Path, tmp_path: Path) -> None:
+    """A strong spring looks like anything but a spring to who does not know it."""
+    path = log("run1", 4.0 * STIFFNESS, tmp_path)
+    table = pyarrow.parquet.read_table(path)
+    place = table.column_names.index("tau.wrist_1_joint")
+    turned = -np.asarray(table["tau.wrist_1_joint"])
+    spoilt = tmp_path / "spoilt.parquet"
+    pyarrow.parquet.write_table(table.set_column(place, "tau.wrist_1_joint", [turned]), spoilt)
+    clean, found, unaware = (
+        doctor.diagnose_files([file], DEMO / "arm.urdf", own_columns=own)
+        for file, own in ((path, springs), (spoilt, springs), (path, None))
+    )
+    assert not clean.spoilt and max(share for _, share in clean.unexplained) < 0.1
+    (wrong,) = [f for f in found.findings if f.severity == "spoils"]
+    assert "wrist_1_joint" in wrong.about and "sign" in wrong.message
+    worst = dict(unaware.unexplained)["elbow"]
+    assert worst > 3.0 * dict(clean.unexplained)["elbow"]

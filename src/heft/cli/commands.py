@@ -224,6 +224,7 @@ def check(
     robot: Path | None = None,
     columns: Map = None,
     options: With = None,
+    own: Own = None,
     draft: Path | None = None,
     mended: Path | None = None,
     json: Path | None = None,
@@ -246,6 +247,8 @@ def check(
         TOML that says what the logs' columns mean.
     options
         TOML that says what a model file cannot.
+    own
+        Python file of own columns of the robot's regressor, such as springs; it is run.
     draft
         Column map to write, guessed from the names of the log's columns and of the robot's joints;
         without a robot, those of a wrench sensor. Nothing else is done.
@@ -271,7 +274,8 @@ def check(
     told = progress_unless(quiet)
     settings = doctor.settings(longest)
     with stopped_by_signals() as stop:
-        found = doctor.diagnose_files(logs, robot, options, columns, told, settings, stop)
+        files = (logs, robot, options, columns)
+        found = doctor.diagnose_files(*files, told, settings, stop, own)
     if mended is not None:
         if robot is None:
             raise InvalidSetting("a map is mended by physics only", cure="give --robot")

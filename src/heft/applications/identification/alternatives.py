@@ -188,7 +188,8 @@ def _solved_by(method: str) -> str:
 
 def _margin(space: ParameterSpace, values: Array) -> float:
     """Return the least eigenvalue of a link's pseudo-inertia in that of the model file's link."""
-    return margin_of(np.linalg.solve(scaled_metric(space), values), space.groups)
+    scaled = np.asarray(np.linalg.solve(scaled_metric(space), values), dtype=float)
+    return margin_of(scaled, space.groups)
 
 
 def _physics(space: ParameterSpace, values: Array) -> tuple[int, int, int]:
