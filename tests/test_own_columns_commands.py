@@ -11,6 +11,7 @@ import pytest
 
 from heft.applications.demo import FOLDER as DEMO
 from heft.applications.doctor import doctor
+from heft.applications.excite import open_experiment
 from heft.applications.identification import compare, compare_report, report
 from heft.applications.identification.identify import identify_files
 from heft.applications.identification.results import write
@@ -201,3 +202,30 @@ def test_the_doctor_finds_a_swapped_sign_behind_a_spring(springs: Path, tmp_path
     assert "wrist_1_joint" in wrong.about and "sign" in wrong.message
     worst = dict(unaware.unexplained)["elbow"]
     assert worst > 3.0 * dict(clean.unexplained)["elbow"]
+
+
+def test_limits_of_torque_count_the_spring_that_was_identified(soft: Path, springs: Path) -> None:
+    experiment = open_experiment(
+        DEMO / "arm.urdf", given=soft, collisions=False, own_columns=springs
+    )
+    labels = experiment.plant.labels
+    values = experiment.values(labels)
+    place = labels.names.index("elbow.spring")
+    contract = json.loads((soft / "estimate.json").read_text("utf-8"))
+    assert values[place] == contract["own_columns"][0]["value"]
+    deviations = experiment.deviations(values)
+    (of_spring,) = [d for d in deviations.T if d[place] != 0.0]
+    assert of_spring[place] == pytest.approx(experiment.doubt * values[place])
+    known = experiment.known
+    assert known is not None and "elbow.spring" in known.labels.names
+    passive = experiment.loads().passive
+    assert passive is not None
+    q = np.random.default_rng(0).normal(size=(4, 6))
+    torque, doubt = passive(q, 0.0 * q, 0.0 * q)
+    elbow, lift = (experiment.robot.joints.index(j) for j in ("elbow", "shoulder_lift"))
+    spring, cable = (e["value"] for e in contract["own_columns"])
+    parts = np.stack([spring * (q[:, elbow] - 0.4), cable * np.sin(3.0 * q[:, lift])])
+    assert np.allclose(torque[:, elbow], parts.sum(axis=0))
+    assert np.allclose(doubt[:, elbow], experiment.doubt * np.abs(parts).sum(axis=0))
+    with pytest.raises(InputError, match="identified with own columns"):
+        open_experiment(DEMO / "arm.urdf", given=soft, collisions=False)

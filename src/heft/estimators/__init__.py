@@ -19,7 +19,7 @@ from .simulated_rows import Passes, SimulatedPiece, Simulation, unknown_controll
 from .instrumental import InstrumentalVariables
 from .output_error import OutputError
 from .registry import ESTIMATORS, Estimator, Method, robust_methods
-from .feasible_set import IDENTITY, Limits, cone_metric, scaled_metric
+from .feasible_set import IDENTITY, Limits, cone_metric
 from .log_cholesky import LogCholesky
 from .known_bodies import KnownMass, MirrorImages
 from .consistent import ConsistentEstimate, PhysicallyConsistent, Stated

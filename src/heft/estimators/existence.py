@@ -71,17 +71,20 @@ def nearest_robot(
     told = np.linalg.norm(free, axis=1) <= ALONE
     mixed = [k for k in space.nonnegative if not told[k]]
     found = _farthest(start, free, space.groups, mixed)
-    return NearestRobot(margin_of(found, space.groups), metric @ found)
+    found[mixed] = np.maximum(found[mixed], 0.0)  # which the solver keeps to its tolerance
+    robot = metric @ found
+    return NearestRobot(margin_of(robot, space), robot)
 
 
-def margin_of(scaled: Array, groups: Sequence[int]) -> float:
-    """Return the least eigenvalue of links' pseudo-inertias in the model file's measure, 1 at most.
+def margin_of(values: Array, space: ParameterSpace) -> float:
+    """Return the margin of standard parameters, 1 at most; see `NearestRobot`.
 
     Args:
-        scaled: Parameters u in the model file's measure; see `scaled_metric`, shape (n,).
-        groups: Where the ten of each link begin.
+        values: x, shape (n,).
+        space: Of x, with the model file's values.
     """
-    links = unstack(np.array([scaled[k : k + 10] for k in groups]).reshape(-1, 10))
+    scaled = np.asarray(np.linalg.solve(scaled_metric(space), values), dtype=float)
+    links = unstack(np.array([scaled[k : k + 10] for k in space.groups]).reshape(-1, 10))
     return float(min(np.linalg.eigvalsh(links)[:, 0].min(initial=MOST), MOST))
 
 

@@ -42,7 +42,7 @@ LOOKS = 100  # steps between two looks whether the robot runs away
 FARTHEST, FASTEST = 1e3, 1e4  # [rad or m, a second], where a robot has run away
 
 
-Passive = Callable[[Array, Array], Array]
+Passive = Callable[[Array, Array], Array]  # see `Condition.passive`
 
 
 @dataclass(frozen=True)

@@ -176,9 +176,8 @@ class OwnColumns:
         """
         state = [np.array(x) for x in (position, velocity, acceleration)]
         found = [np.zeros_like(x) for x in state]
-        for values, gradient in list(zip(state, found, strict=True))[
-            : 3 if self.accelerated else 2
-        ]:
+        matter = 3 if self.accelerated else 2
+        for values, gradient in zip(state[:matter], found[:matter], strict=True):
             for c in range(len(values)):
                 middle = values[c].copy()
                 ends = []

@@ -32,6 +32,7 @@ LOOKED_AT = (
     "torque of own columns is looked at every 5 ms or finer and bounded by how it changes there: "
     "that is no proof for a function that jumps in between"
 )
+STATED_COLUMNS = "[motion.own_columns]"
 ROW_RATE = 100.0  # independent rows a second, where no log says how many there are [Hz]
 
 
@@ -331,6 +332,15 @@ def open_experiment(
             remarks = (f"of {options} only [motion] counts: {given} has its own options",)
         stated = replace(before, motion=stated.motion)
     robot = Robot.from_file(model, stated).with_own_columns(own_columns)
+    if stated.motion.own_columns and robot.own_columns is None:
+        raise InvalidSetting(
+            "parameters of own columns are stated, but not the file that says what they do",
+            argument=STATED_COLUMNS,
+            got=", ".join(stated.motion.own_columns),
+            cure="name it on the command line: --columns springs.py",
+        )
+    if stated.motion.own_columns and earlier is not None:
+        remarks = (*remarks, f"{STATED_COLUMNS} does not count: {given} holds their parameters")
     if robot.tree.free_base:
         raise InvalidSetting(
             "no motion is designed for a floating base: its contacts push one way only, and a "
@@ -370,23 +380,14 @@ def _with_stated_columns(experiment: PlannedExperiment, doubt: Doubt) -> Planned
     """Return the experiment with the parameters of own columns that a user states.
 
     Raises:
-        InvalidSetting: If torque is limited and they are not stated, or if there are no columns.
+        InvalidSetting: If torque is limited and they are not stated.
     """
     own, stated = experiment.robot.own_columns, experiment.robot.options.motion.own_columns
-    place = "[motion.own_columns]"
-    if own is None:
-        if stated:
-            raise InvalidSetting(
-                "parameters of own columns are stated, but not the file that says what they do",
-                argument=place,
-                got=", ".join(stated),
-                cure="name it on the command line: --columns springs.py",
-            )
-        return experiment
     limits = experiment.stated
-    if not stated and not np.isfinite([*limits.effort, *limits.power]).any():
+    limited = np.isfinite([*limits.effort, *limits.power]).any()
+    if own is None or not (stated or limited):
         return experiment
-    values = own.parameters(stated, place).tolist()
+    values = own.parameters(stated, STATED_COLUMNS).tolist()
     believed = dict(zip(own.names, values, strict=True))
     return replace(
         experiment, believed=believed, own=doubt.drives, remarks=(*experiment.remarks, LOOKED_AT)

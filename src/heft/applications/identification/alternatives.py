@@ -25,7 +25,6 @@ from heft.estimators import (
     essential_standard,
     margin_of,
     nearest_robot,
-    scaled_metric,
 )
 from heft.information import ParameterSpace, inertia
 from heft.plants import Problem, RobotPlant
@@ -117,7 +116,7 @@ class _Others:
 
     def _standard(self, name: str, found: StandardEstimate) -> Alternative:
         columns = self.problem.plant.space.matrix @ found.values
-        margin = _margin(self.problem.space, found.values)
+        margin = margin_of(found.values, self.problem.space)
         return self._judged(
             name, "standard", found.rank, found.moved, columns, found.values, margin
         )
@@ -175,7 +174,7 @@ def alternatives(
     filtered = (s.total for s in scores if s.friction == "full" and s.filter_hz is not None)
     error = max(filtered, default=float("nan"))
     names = space.labels.names
-    physics = (*_physics(space, values), _margin(space, values))
+    physics = (*_physics(space, values), margin_of(values, space))
     own = Alternative(_solved_by(method), "standard", len(names), names, error, *physics)
     return (own, *_Others(problem, scored, corner).of(estimate, method))
 
@@ -184,12 +183,6 @@ def _solved_by(method: str) -> str:
     """Return what the consistent estimate is listed as."""
     solver = ESTIMATORS[method].solver
     return "consistent" if solver == "conic" else f"consistent, {solver}"
-
-
-def _margin(space: ParameterSpace, values: Array) -> float:
-    """Return the least eigenvalue of a link's pseudo-inertia in that of the model file's link."""
-    scaled = np.asarray(np.linalg.solve(scaled_metric(space), values), dtype=float)
-    return margin_of(scaled, space.groups)
 
 
 def _physics(space: ParameterSpace, values: Array) -> tuple[int, int, int]:
