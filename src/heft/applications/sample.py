@@ -37,6 +37,7 @@ def sample_files(
     count: int = 100,
     seed: int = 0,
     progress: Callable[[str], None] = lambda line: None,
+    own_columns: Path | None = None,
 ) -> ConsistentSamples:
     """Write model files drawn from what an identification knows, whole or not at all.
 
@@ -46,9 +47,11 @@ def sample_files(
         count: Number of draws.
         seed: Of all random numbers.
         progress: Called with lines of progress.
+        own_columns: Python file of the user's own columns, where the robot was identified with one.
+            No model file holds their parameters: they stand in `samples.json`.
 
     Returns:
-        The draws of links' ten parameters and rotor inertias.
+        The draws of links' ten parameters, rotor inertias and parameters of own columns.
 
     Raises:
         InvalidSetting: If the count is no number of files, or the folder holds other files.
@@ -59,7 +62,7 @@ def sample_files(
         raise InvalidSetting(
             "that is no number of files", argument="--n", got=count, expected=f"1 to {MOST}"
         )
-    identified = Identified.load(results)
+    identified = Identified.load(results, own_columns)
     model = Path(_file_name(identified.robot))
     names = [f"{model.stem}_{k:0{len(str(count - 1))}d}{model.suffix}" for k in range(count)]
     _require_own(out, model)
@@ -72,7 +75,7 @@ def sample_files(
         new.mkdir()
         for name, values, joints in zip(names, draws.values, friction, strict=True):
             (new / name).write_bytes(_model(identified.robot, estimate.labels, values, joints))
-        said = _manifest(results, names, draws, estimate.labels, seed)
+        said = _manifest(identified, names, draws, estimate.labels, seed)
         content = json.dumps(said, indent=1, ensure_ascii=False, allow_nan=False)
         (new / MANIFEST).write_text(content + "\n", encoding="utf-8")
         put(new, out)
@@ -92,7 +95,9 @@ def _require_own(out: Path, model: Path) -> None:
 
 
 def _told(identified: Identified) -> tuple[Parameters, ParameterSpace]:
-    """Return links and rotor inertias with their covariance, and the space that they are in.
+    """Return what is drawn with its covariance, and the space that it is in.
+
+    That is links, rotor inertias and parameters of own columns.
 
     Raises:
         InputError: If the folder does not hold them.
@@ -100,7 +105,12 @@ def _told(identified: Identified) -> tuple[Parameters, ParameterSpace]:
     path = identified.folder / "information.npz"
     space = plant_of(identified.robot).space
     bodies = 10 * len(space.groups)
-    kept = [k for k, n in enumerate(space.labels.names) if k < bodies or n.endswith(".armature")]
+    own = set(identified.robot.own_names)
+    kept = [
+        k
+        for k, n in enumerate(space.labels.names)
+        if k < bodies or n.endswith(".armature") or n in own
+    ]
     try:
         data = read_arrays(path)
         if tuple(data["parameter_names"][: len(space.labels)]) != space.labels.names:
@@ -154,20 +164,30 @@ def _model(
     robot: Robot, labels: Labels, values: Array, friction: dict[str, tuple[float, float]]
 ) -> bytes:
     links = {link.name: values[10 * k : 10 * k + 10] for k, link in enumerate(robot.bodies_links)}
+    own = set(robot.own_names)  # which no model file can hold
     armature = {
         name.removesuffix(".armature"): float(value)
         for name, value in zip(labels.names, values, strict=True)
-        if name.endswith(".armature") and name.removesuffix(".armature") in robot.joints
+        if name.endswith(".armature")
+        and name not in own
+        and name.removesuffix(".armature") in robot.joints
     }
     return export.write(robot, links, friction, armature)[_file_name(robot)]
 
 
 def _manifest(
-    results: Path, names: list[str], draws: ConsistentSamples, labels: Labels, seed: int
+    identified: Identified,
+    names: list[str],
+    draws: ConsistentSamples,
+    labels: Labels,
+    seed: int,
 ) -> dict[str, Any]:
+    own = identified.robot.own_names
+    files = [i["sha256"] for i in identified.estimate["inputs"] if i["role"] == "own_columns"]
     return {
         "heft": __version__,
-        "information": file_hash(results / "information.npz"),
+        "information": file_hash(identified.folder / "information.npz"),
+        **({"own_columns": {"sha256": files[0], "parameters": list(own)}} if own else {}),
         "seed": seed,
         "effective_draws": draws.effective,
         "split_r_hat": draws.disagreement,

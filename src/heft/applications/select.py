@@ -280,6 +280,7 @@ def select_files(
     columns: Path | None = None,
     progress: Callable[[str], None] = lambda line: None,
     settings: Select = Select(),
+    own_columns: Path | None = None,
 ) -> SelectedStretches:
     """Select stretches of logs and write which they are, for `heft identify --only`.
 
@@ -293,6 +294,7 @@ def select_files(
         columns: TOML that maps log columns to signals.
         progress: Called with lines of progress.
         settings: Settings.
+        own_columns: Python file of the user's own columns of the regressor, which is run.
 
     Raises:
         InputError: If a file or setting is invalid.
@@ -308,7 +310,7 @@ def select_files(
         raise InvalidSetting(
             "a segment is from a millisecond to an hour long", argument="--segment", got=segment
         )
-    inputs = Inputs.open(model, options, columns).with_logs(fit=logs)
+    inputs = Inputs.open(model, options, columns, own_columns).with_logs(fit=logs)
     recordings = inputs.logs["fit"]
     digests = [r.sha256 for r in recordings]
     twice = [r.name for r in recordings if digests.count(r.sha256) > 1]

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from heft.applications.identification import Identified, Inputs
+from heft.applications.identification import Inputs, identified_model
 from heft.arrays import Array
 from heft.display import ellipsoid, ends
 from heft.dynamics import PRISMATIC, Link, body_poses
@@ -137,7 +137,7 @@ def read_robot(path: Path, options: Path | None = None) -> tuple[Robot, Path]:
                 argument=f"--with {options}",
                 cure="leave it out",
             )
-        return Identified.load(path).robot, path / "model"
+        return identified_model(path), path / "model"
     return Robot.from_file(path, stated), path
 
 

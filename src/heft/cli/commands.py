@@ -183,6 +183,7 @@ def sample(
     out: Path,
     n: int = 100,
     seed: int = 0,
+    own: Own = None,
     quiet: bool = False,
 ) -> None:
     """Write model files that the data allow: physically consistent draws of an identified robot.
@@ -197,12 +198,14 @@ def sample(
         Number of draws, each worth an independent one.
     seed
         Of the random numbers; the same seed gives the same files.
+    own
+        The Python file of own columns that the robot was identified with, if it was.
     quiet
         No progress.
     """
     from heft.applications.sample import sample_files
 
-    draws = sample_files(results, out, n, seed, progress_unless(quiet))
+    draws = sample_files(results, out, n, seed, progress_unless(quiet), own)
     message(
         f"{shown(out)}: {n} model files; the chains were worth {draws.effective:.0f} independent "
         f"draws and agree to {draws.disagreement:.3f} (split R-hat)"
@@ -221,6 +224,7 @@ def check(
     robot: Path | None = None,
     columns: Map = None,
     options: With = None,
+    own: Own = None,
     draft: Path | None = None,
     mended: Path | None = None,
     json: Path | None = None,
@@ -243,6 +247,8 @@ def check(
         TOML that says what the logs' columns mean.
     options
         TOML that says what a model file cannot.
+    own
+        Python file of own columns of the robot's regressor, such as springs; it is run.
     draft
         Column map to write, guessed from the names of the log's columns and of the robot's joints;
         without a robot, those of a wrench sensor. Nothing else is done.
@@ -268,7 +274,8 @@ def check(
     told = progress_unless(quiet)
     settings = doctor.settings(longest)
     with stopped_by_signals() as stop:
-        found = doctor.diagnose_files(logs, robot, options, columns, told, settings, stop)
+        files = (logs, robot, options, columns)
+        found = doctor.diagnose_files(*files, told, settings, stop, own)
     if mended is not None:
         if robot is None:
             raise InvalidSetting("a map is mended by physics only", cure="give --robot")
@@ -281,7 +288,7 @@ def check(
 
 
 @app.command
-def compare(before: Path, after: Path, *, out: Path | None = None) -> None:
+def compare(before: Path, after: Path, *, out: Path | None = None, own: Own = None) -> None:
     """Compare two identifications of one robot: what changed, and how sure that is.
 
     Parameters
@@ -292,6 +299,8 @@ def compare(before: Path, after: Path, *, out: Path | None = None) -> None:
         Folder that heft identify left, the later one.
     out
         HTML file to write, with friction's curves and every number; opens offline.
+    own
+        The Python file of own columns that both were identified with, if they were.
     """
     from heft.applications.identification import compare as compared
     from heft.applications.identification import compare_report
@@ -300,7 +309,7 @@ def compare(before: Path, after: Path, *, out: Path | None = None) -> None:
     if out is not None:
         require_page(out)
         require_writable(out)
-    found = compared(before, after)
+    found = compared(before, after, own)
     if out is not None:
         write_text(out, compare_report.html(found))
     message(compare_report.text(found))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from .options import EXCITATION, SIMULATION, VIEW_PORT, Excitation, Map, Simulation, With
+from .options import EXCITATION, SIMULATION, VIEW_PORT, Excitation, Map, Own, Simulation, With
 from .terminal import message, progress_unless
 
 
@@ -16,6 +16,7 @@ def excite(
     columns: Map = None,
     options: With = None,
     given: Path | None = None,
+    own: Own = None,
     excitation: Excitation = EXCITATION,
     view: bool = False,
     quiet: bool = False,
@@ -38,6 +39,9 @@ def excite(
         TOML whose table [motion] states limits and the room: acceleration, jerk, floor, boxes.
     given
         Folder of earlier results: what is known already, the joints' noise, better numbers.
+    own
+        Python file of own columns of the regressor, such as springs; it is run. What they take of
+        the torque follows from --given, or from [motion.own_columns] of --with.
     view
         Play the motion in the browser then, as heft view does; Ctrl-C ends it.
     quiet
@@ -51,7 +55,8 @@ def excite(
         require_viewer()  # before the work
     settings = excitation.settings(columns)
     with stopped_by_signals() as stop:
-        found = excite_files(model, out, settings, options, given, progress_unless(quiet), stop)
+        told = progress_unless(quiet)
+        found = excite_files(model, out, settings, options, given, told, stop, own)
     message(text_of(found, str(out)))
     if view and not found.design.interrupted:
         serve(model, out / "motion.parquet", None, options, VIEW_PORT, True, message)
@@ -66,6 +71,7 @@ def select(
     friction: Literal["simple", "full"] = "simple",
     columns: Map = None,
     options: With = None,
+    own: Own = None,
     quiet: bool = False,
 ) -> None:
     """Select the stretches of recordings that tell most, and say what was never excited.
@@ -90,13 +96,15 @@ def select(
         TOML that says what the logs' columns mean.
     options
         TOML that says what a model file cannot, such as drive gains.
+    own
+        Python file of own columns of the regressor, such as springs; it is run.
     quiet
         Say nothing while working.
     """
     from heft.applications.select import Select, select_files
 
     files, settings = (model, logs, keep, out, segment, options, columns), Select(friction)
-    found = select_files(*files, progress_unless(quiet), settings)
+    found = select_files(*files, progress_unless(quiet), settings, own)
     message(found.text())
     message(f"\n{out}")
 
@@ -108,6 +116,7 @@ def simulate(
     out: Path,
     columns: Map = None,
     options: With = None,
+    own: Own = None,
     simulation: Simulation = SIMULATION,
     quiet: bool = False,
 ) -> None:
@@ -129,13 +138,16 @@ def simulate(
         TOML that says what the motion's columns mean.
     options
         TOML whose table [simulation] says what is simulated: friction, gears, sensors, controller.
+    own
+        Python file of own columns, such as springs; it is run. Their parameters stand in
+        [simulation.own_columns].
     quiet
         Say nothing while working.
     """
     from heft.applications.simulate import simulate_files
 
     settings, progress = simulation.settings(options), progress_unless(quiet)
-    found = simulate_files(model, motion, out, settings, columns, progress)
+    found = simulate_files(model, motion, out, settings, columns, progress, own)
     for loss in found.losses:
         progress(loss)
     message(found.text())

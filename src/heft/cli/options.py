@@ -175,6 +175,8 @@ class LoadOptions:
         TOML that says what the logs' columns mean.
     options
         TOML that says what the model file cannot, such as drive gains.
+    own
+        With --robot, Python file of own columns of its regressor, such as springs; it is run.
     out
         Folder for estimate.json, payload.txt and robot.toml; nothing is written if not given.
     threads
@@ -193,9 +195,22 @@ class LoadOptions:
     mounting: bool = False
     columns: Map = None
     options: With = None
+    own: Own = None
     out: Path | None = None
     threads: int = 2
     quiet: bool = False
+
+    def refuse_own(self, why: str) -> None:
+        """Raise `InvalidSetting` if own columns are given where they mean nothing."""
+        from heft.errors import InvalidSetting
+
+        if self.own is not None:
+            raise InvalidSetting(
+                "own columns are of no use here",
+                argument=f"--columns {self.own}",
+                got=why,
+                cure="leave --columns out",
+            )
 
     def require_mass(self) -> None:
         """Raise `InvalidSetting` if a known mass is none."""
@@ -424,6 +439,7 @@ def weighed_by_sensor(
     from heft.applications.payload import payload as results
     from heft.errors import InvalidSetting
 
+    load.refuse_own("a wrench sensor does not feel what the robot's springs do")
     if not logs or load.empty or load.loaded:
         raise InvalidSetting(
             "with --sensor, logs of one load are expected and nothing else",
@@ -468,7 +484,8 @@ def weighed_by_robot(logs: Sequence[Path], load: LoadOptions, progress: Progress
     files = (load.robot, empty, loaded, load.columns, load.options)
     if not load.matched:
         weigh = WeighCarried(load.frame, load.known_mass, settings=Settings(threads=load.threads))
-        return results.carry_files(*files, weigh, progress)
+        return results.carry_files(*files, weigh, progress, load.own)
+    load.refuse_own("of one motion, with and without the load, springs do the same: it cancels")
     if load.known_mass is not None:
         raise InvalidSetting(
             "gains are found from the whole runs, not from a difference",
@@ -498,6 +515,7 @@ def weighed_live(
     from heft.errors import InvalidSetting
     from heft.interrupts import stopped_by_signals
 
+    load.refuse_own("a wrench sensor does not feel what the robot's springs do")
     of_logs = (load.empty, load.loaded, load.known_mass, load.frame, load.matched, load.mounting)
     if load.sensor is None or logs or any(of_logs):
         raise InvalidSetting(

@@ -27,6 +27,7 @@ from .consistent import body_statistics, stated_numbers
 from .consistent_samples import ConsistentSampler, ConsistentSamples
 from .standard import ModelDifference, StandardEstimate, TruncatedRegressor
 from .standard import back_projection, essential_standard
+from .existence import NearestRobot, margin_of, nearest_robot
 from .drive_gains import ConsistentFit, DriveGains
 from .block_jackknife import Block, Jackknife, block_moments
 from .jackknife import JackknifeFit, fit_jackknife

@@ -24,7 +24,8 @@ from .sensors import Calibration, Sensors
 from .simulated_drives import Coulomb, Dahl, Drive, DriveRanges, Load, LuGre, Offset, Ripple
 from .simulated_drives import Spring, Viscous, Warming
 from .simulated_models import whole_robot
-from .simulator import Condition, Controller, ExactMotion, SimulatedExperiment, Simulator
+from .simulator import Condition, Controller, ExactMotion, Passive
+from .simulator import SimulatedExperiment, Simulator
 from .flight_design import design_flight
 from .flyer_model import FlyerModel
 from .flight_reference import FlightReference

@@ -22,6 +22,7 @@ from .bounded_motions import BoundedMotion, require_bounded
 from .clearance import Clearance
 from .effort_bounds import effort_rate
 
+PARTS = 4  # of an interval, at whose ends torque that nothing is known of is looked at
 TINY = 1e-12  # of a limit that is zero, since a joint is held still
 ORDERS = ("position", "velocity", "acceleration", "jerk")
 
@@ -171,6 +172,11 @@ class Loads:
         deviations: δ_k by which bodies may differ from π, in any combination of signs, shape
             (K, 10 bodies); torque is bounded for all of these.
         rotor_deviation: The same of the rotors' inertia matrix, shape (d, d) [kg·m² or kg].
+        passive: Further torque at q, v and a, each of shape (n, d), and by how much it may be
+            wrong, both of shape (n, d) [N·m or N]; none if not given. Of a function that nothing is
+            known of no bound is proven: between two times that are looked at, a quarter of an
+            interval apart, it is taken to change at most twice as fast as it does anywhere in the
+            interval from one time to the next.
     """
 
     tree: Tree
@@ -180,6 +186,7 @@ class Loads:
     friction: Callable[[Array, Array], tuple[Array, Array]] | None = None
     deviations: Array | None = None
     rotor_deviation: Array | None = None
+    passive: Callable[[Array, Array, Array], tuple[Array, Array]] | None = None
 
 
 def certify_efforts(
@@ -246,6 +253,9 @@ class _EffortBounds:
             low, high = loads.friction(slow, fast)
             least, most = least + low, most + high
             seen = seen + np.stack(loads.friction(speeds[0], speeds[0]))
+        if loads.passive is not None:
+            low, high, now = self._passive(begin, end)
+            least, most, seen = least + low, most + high, seen + now
         power = np.stack([a * b for a in (least, most) for b in (slow, fast)]).max(axis=0)
         return (
             np.hstack([np.maximum(np.abs(least), np.abs(most)), power]),
@@ -273,6 +283,21 @@ class _EffortBounds:
         length = (end - begin)[:, None]
         room = change * (length**2 / 8.0 if order == 2 else length / 2.0)
         return np.stack([self._smooth(t, ten, armature) for t in (begin, end)]), room
+
+    def _passive(self, begin: Array, end: Array) -> tuple[Array, Array, Array]:
+        """Return least and most further torque on n intervals, (n, d), and where they begin.
+
+        With a slope of at most twice the largest between neighbouring times, |Δ|/s, a function does
+        not leave the values at both by more than |Δ|.
+        """
+        assert self.loads.passive is not None
+        time = begin[:, None] + np.linspace(0.0, 1.0, PARTS + 1) * (end - begin)[:, None]
+        q, v, a = (self.motion.derivative(k, time.ravel()) for k in range(3))
+        torque, doubt = (x.reshape(*time.shape, -1) for x in self.loads.passive(q, v, a))
+        low, high = torque - doubt, torque + doubt
+        beyond = [np.abs(np.diff(x, axis=1)).max(axis=1) for x in (low, high)]
+        least, most = low.min(axis=1) - beyond[0], high.max(axis=1) + beyond[1]
+        return least, most, np.stack([low[:, 0], high[:, 0]])
 
     def _smooth(self, time: Array, ten: Array, armature: Array | None) -> Array:
         """Return torque without friction at times [s], shape (n, d)."""

@@ -40,7 +40,11 @@ class Dynamics:
 
     def __post_init__(self) -> None:
         if self.robot.tree.free_base:
-            raise InvalidModel("a floating base is not simulated", argument='base = "free"')
+            raise InvalidModel(
+                "a floating base is not simulated: contacts that are not modelled hold it up",
+                argument='base = "free"',
+                cure='say base = "fixed", or give it a chain of joints that holds it',
+            )
         bodies = read_only(self.bodies)
         if bodies.shape != (PARAMETER_COUNT * len(self.robot.tree.names),):
             raise InvalidModel(

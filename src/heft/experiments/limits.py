@@ -212,7 +212,7 @@ class EffortLimits:
     names: tuple[str, ...] = ()
 
 
-def link_deviations(values: Array, bodies: int, share: float, drives: float = 0.0) -> Array:
+def link_deviations(values: Array, bodies: int, share: float, drives: float | Array = 0.0) -> Array:
     """Return deviations δ_k of each body's ten parameters, and of each drive's number, by a share.
 
     A body that is heavier by a share at the same place and shape: no claim about where a link's
@@ -222,7 +222,7 @@ def link_deviations(values: Array, bodies: int, share: float, drives: float = 0.
         values: π₀, shape (p,), ten a body first.
         bodies: How many.
         share: Of each body's parameters.
-        drives: Of each of the others.
+        drives: Of each of the others: one for all, or shape (p - 10 bodies,).
 
     Returns:
         Shape (p, K), without columns of zeros.
@@ -232,9 +232,10 @@ def link_deviations(values: Array, bodies: int, share: float, drives: float = 0.
         column = np.zeros(len(values))
         column[10 * b : 10 * b + 10] = share * values[10 * b : 10 * b + 10]
         blocks.append(column)
+    others = np.broadcast_to(drives, (len(values) - 10 * bodies,))
     for k in range(10 * bodies, len(values)):
         column = np.zeros(len(values))
-        column[k] = drives * values[k]
+        column[k] = others[k - 10 * bodies] * values[k]
         blocks.append(column)
     return np.array([b for b in blocks if b.any()]).reshape(-1, len(values)).T
 

@@ -65,7 +65,11 @@ class SimulatedRobot:
     def __post_init__(self) -> None:
         robot = self.robot
         if robot.tree.free_base:
-            raise InvalidModel("a floating base is not simulated", argument='base = "free"')
+            raise InvalidModel(
+                "a floating base is not simulated: contacts that are not modelled hold it up",
+                argument='base = "free"',
+                cure="take an estimator that needs no simulation, such as least-squares",
+            )
         wild = [robot.drives.name(c) for c in robot.drive_columns if type(c[1]) not in SIMULATED]
         if wild or robot.own_columns is not None:
             raise InvalidSetting(

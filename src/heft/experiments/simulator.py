@@ -42,6 +42,9 @@ LOOKS = 100  # steps between two looks whether the robot runs away
 FARTHEST, FASTEST = 1e3, 1e4  # [rad or m, a second], where a robot has run away
 
 
+Passive = Callable[[Array, Array], Array]  # see `Condition.passive`
+
+
 @dataclass(frozen=True)
 class Controller:
     """Gains of a cascade of position and velocity, with what a wrong model says is needed.
@@ -55,8 +58,8 @@ class Controller:
         velocity: Bandwidth of the velocity loop [rad/s].
         integral: Of the velocity error [1/s].
         corner: Of the filter of the differentiated position [Hz].
-        known: Share of rotor inertia and viscous friction that it knows, and of all friction where
-            it inverts the model.
+        known: Share of rotor inertia, viscous friction and passive torque that it knows, and of all
+            friction where it inverts the model.
         ahead: Share of the wrong model's torque that it gives ahead of any error.
         inverse: Whether errors act through the wrong model's mass matrix where the robot is, and
             its bias torque is that of where the robot is: computed torque.
@@ -116,6 +119,9 @@ class Condition:
             gears are drawn for all.
         actuator_noise: Torque that acts beside the one that is commanded and logged, white, anew
             in each step, rms, as a share of each joint's typical torque.
+        passive: Torque that drives supply besides, behind the gears: of springs, say. Takes
+            positions [rad or m] and velocities of the links, both of shape (joints, N), and returns
+            the torque, shape (joints, N) [N·m or N]; none if not given.
     """
 
     drives: DriveRanges = field(default_factory=DriveRanges)
@@ -133,6 +139,7 @@ class Condition:
     gravity: tuple[float, float, float] | None = None
     fixed_drives: Mapping[str, Drive] = field(default_factory=dict)
     actuator_noise: float = 0.0
+    passive: Passive | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -433,8 +440,10 @@ class Simulator:
         ahead += condition.controller.known * (rubs[0] * a + rubs[1] * v)
         ahead *= condition.controller.ahead
         if condition.controller.inverse:
-            ahead = a
-        return np.ascontiguousarray(np.stack([q, v, ahead], axis=1))
+            return np.ascontiguousarray(np.stack([q, v, a], axis=1))
+        wanted = np.ascontiguousarray(np.stack([q, v, ahead], axis=1))
+        wanted[:, 2] += condition.controller.ahead * self._helped(wanted)
+        return wanted
 
     def _gains(self, inertia: Array, drives: tuple[Drive, ...]) -> Array:
         """Return the controller's gains, rows as `simulation_step.advance` takes them."""
@@ -483,12 +492,17 @@ class Simulator:
             model.armature = self.condition.controller.known * drive[0]
             modelled = model.state(q)
             rubs = self._compensation(drive)
+            helped = self._helped(wanted)
+        passive = self.condition.passive
         for k in range(len(time)):
             mass, bias = links.equation()
+            if passive is not None:
+                bias = bias + passive(q[:, None], v[:, None])[:, 0]
             if model is not None:
                 modelled[0][:], modelled[1][:] = state[7], state[5]
                 weight, known = model.equation()
                 wanted[k, 2] = weight @ wanted[k, 2] + known + rubs(wanted[k, 1])
+                wanted[k, 2] += helped[k]
             if k % LOOKS == 0:
                 self._refuse_runaway(float(time[k]), q, v)
                 watch(float(time[k]))
@@ -499,6 +513,13 @@ class Simulator:
                 self._refuse_runaway(float(time[k]), np.full(n, np.nan), v)
         self._refuse_runaway(float(time[k]), q, v)
         return log
+
+    def _helped(self, wanted: Array) -> Array:
+        """Return the passive torque of what is wanted that a controller knows, (steps, joints)."""
+        if self.condition.passive is None:
+            return np.zeros_like(wanted[:, 0])
+        torque = self.condition.passive(wanted[:, 0].T, wanted[:, 1].T).T
+        return np.asarray(self.condition.controller.known * torque)
 
     def _compensation(self, drive: Array) -> Callable[[Array], Array]:
         """Return the friction at wanted speeds [N·m], as a controller knows it."""

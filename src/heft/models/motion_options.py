@@ -115,6 +115,8 @@ class MotionOptions:
         tool: Capsules of tools that the model file does not have.
         packages: Folders to look for `package://NAME` in, from the model file's folder.
         radius: Of links whose shape is not known [m].
+        own_columns: About what the parameters of the user's own columns are, by name: their torque
+            counts among the limits.
     """
 
     joint: Mapping[str, JointMotionOptions] = field(default_factory=dict)
@@ -129,6 +131,7 @@ class MotionOptions:
     tool: tuple[ToolCapsule, ...] = ()
     packages: tuple[str, ...] = ()
     radius: float = 0.06
+    own_columns: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def half_spaces(self) -> tuple[HalfSpace, ...]:
@@ -166,6 +169,8 @@ class MotionOptions:
         for key in ("planes", "tool"):
             if key in table:
                 table[key] = [_said(each) for each in table[key]]
+        if "own_columns" in table:
+            table["own_columns"] = dict(self.own_columns)
         if "margin" in table:
             table["margin"] = _said(self.margin)
         for key in ("keep_in", "keep_out", "ignore", "packages"):
@@ -249,5 +254,6 @@ MOTION = Section(
         "tool": list_of(TOOL, of="[[motion.tool]] tables", entry=" "),
         "packages": name_list,
         "radius": _positive("a radius is positive", "m"),
+        "own_columns": named(number, "numbers by the names of own columns are expected"),
     },
 )

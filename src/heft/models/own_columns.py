@@ -17,12 +17,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from heft.arrays import Array
 from heft.dynamics import DriveState
-from heft.errors import InputError, InvalidSetting, nearest
+from heft.errors import InputError, InvalidSetting, did_you_mean, nearest
 from heft.files import require_regular
 from heft.information import Labels
 
 FUNCTION = "columns"  # its name in the file
 PROBED = 16  # random states from which names, units and signs are read
+STEP = 1e-5  # of the differences that stand for derivatives [rad or m, and per s, s²]
 
 
 @dataclass(frozen=True)
@@ -159,6 +160,72 @@ class OwnColumns:
             for joint, effort in column.effort.items():
                 rows[self._channel(column, joint), k] = self._values(column, joint, effort, size)
         return rows
+
+    def pull_back(
+        self, position: Array, velocity: Array, acceleration: Array, seeds: Array
+    ) -> tuple[Array, Array, Array]:
+        """Return the gradients of Σ S·rows by q, v and a, each of shape (channels, N).
+
+        Derivatives are central differences: a function need not know its own.
+
+        Args:
+            position: Of the channels, shape (channels, N) [rad or m].
+            velocity: Likewise [rad/s or m/s].
+            acceleration: Likewise [rad/s² or m/s²].
+            seeds: S, shape (channels, columns, N).
+        """
+        state = [np.array(x) for x in (position, velocity, acceleration)]
+        found = [np.zeros_like(x) for x in state]
+        matter = 3 if self.accelerated else 2
+        for values, gradient in zip(state[:matter], found[:matter], strict=True):
+            for c in range(len(values)):
+                middle = values[c].copy()
+                ends = []
+                for step in (STEP, -STEP):
+                    values[c] = middle + step
+                    ends.append(self.rows(*state))
+                values[c] = middle
+                change = (ends[0] - ends[1]) / (2.0 * STEP)
+                gradient[c] = np.einsum("ckn,ckn->n", seeds, change)
+        q, v, a = found
+        return q, v, a
+
+    def parameters(self, values: Mapping[str, float], place: str) -> Array:
+        """Return parameters that a user states, in the order of the columns, shape (columns,).
+
+        Args:
+            values: By name.
+            place: Where they are stated, such as `[simulation.own_columns]`.
+
+        Raises:
+            InvalidSetting: If one is missing, unknown, or has a sign that it cannot have.
+        """
+        unknown = [n for n in values if n not in self.names]
+        if unknown:
+            raise InvalidSetting(
+                "no own column is called so",
+                argument=place,
+                got=unknown[0],
+                valid=self.names,
+                cure=did_you_mean(unknown[0], self.names),
+            )
+        absent = [n for n in self.names if n not in values]
+        if absent:
+            raise InvalidSetting(
+                "the parameter of every own column is needed",
+                argument=place,
+                got=f"none of {', '.join(absent)}",
+                cure=f"state it in the file of --with: {place}, '{absent[0]}' = …, such as the "
+                "value under own_columns in estimate.json",
+            )
+        for column in self.columns:
+            if column.nonnegative and values[column.name] < 0.0:
+                raise InvalidSetting(
+                    "this parameter cannot be negative",
+                    argument=f"{place}, {column.name}",
+                    got=values[column.name],
+                )
+        return np.array([values[n] for n in self.names])
 
     def _called(self, q: Array, v: Array, a: Array) -> tuple[RegressorColumn, ...]:
         by_joint = [dict(zip(self.joints, x, strict=True)) for x in (q, v, a)]

@@ -118,6 +118,10 @@ class ExcitableRobot(RobotPlant):
         )
         for (channel, column), weight in zip(scatter.acts, scatter.weights, strict=True):
             out[channel, chosen[column][0]] += weight * scatter.values[column]
+        mine = self._own_places(columns)
+        if robot.own_columns is not None and mine:
+            made = robot.own_columns.rows(*_moving(samples))
+            out[:, list(mine)] = made[:, list(mine.values())]
         whole = len(robot.measured) == len(out)
         return Rows(np.moveaxis(out if whole else out[robot.measured], 2, 0))
 
@@ -133,8 +137,16 @@ class ExcitableRobot(RobotPlant):
         bodies = samples.motion.bodies
         slots = _slots(robot, tuple(columns))
         found = adjoint.pull_back(robot.tree, bodies, np.moveaxis(laid, 2, 0), slots)
+        mine = self._own_places(columns)
+        if robot.own_columns is not None and mine:
+            pushed = np.zeros((len(laid), len(robot.own_names), laid.shape[2]))
+            pushed[:, list(mine.values())] = laid[:, list(mine)]
+            for gradient, more in zip(
+                found, robot.own_columns.pull_back(*_moving(samples), pushed), strict=True
+            ):
+                gradient += more
         for k, column in enumerate(columns):
-            if column < own:
+            if column < own or k in mine:
                 continue
             d, term = robot.drive_columns[column - own]
             ratio = robot.drives[d].ratio
@@ -147,6 +159,18 @@ class ExcitableRobot(RobotPlant):
             found[1][moved] += np.outer(ratio[moved], pulled * slope)
         q, v, a = (part[self.moving].T for part in found)
         return q, v, a
+
+    def _own_places(self, columns: Sequence[int]) -> dict[int, int]:
+        """Return where the user's own columns stand among some, and which of the own they are."""
+        first = self.bodies_size + len(self.robot.drive_columns)
+        own = range(first, first + len(self.robot.own_names))
+        return {k: c - first for k, c in enumerate(columns) if c in own}
+
+
+def _moving(samples: Samples[RobotMotion]) -> tuple[Array, Array, Array]:
+    """Return what own columns are functions of: q, v and a, each of shape (channels, N)."""
+    motion = samples.motion
+    return motion.position, motion.velocity, motion.bodies.acceleration
 
 
 @dataclass(frozen=True, eq=False)

@@ -135,9 +135,11 @@ def inputs(robot: Robot, recording: Recording, measured: bool = True) -> Inputs:
     """
     if robot.tree.free_base:
         raise InvalidSetting(
-            "this command knows no floating base",
+            "this is known of a fixed base only: what contacts take of a floating one is not told "
+            "by the torque of its joints",
             argument='base = "free"',
-            cure="fix the base, or take heft identify",
+            cure="leave --matched out of heft payload; or hang the robot up or clamp it, and say "
+            'base = "fixed"',
         )
     return joint_inputs(robot, recording, measured)
 

@@ -14,6 +14,7 @@ from heft.applications.identification import (
     open_experiment,
 )
 from heft.arrays import Array
+from heft.errors import SolverFailure
 from heft.estimators import (
     ESTIMATORS,
     DriveGains,
@@ -21,10 +22,11 @@ from heft.estimators import (
     Estimator,
     LeastSquares,
     PhysicallyConsistent,
-    back_projection,
+    margin_of,
+    nearest_robot,
 )
 from heft.experiments import ClosedLoop, DrivenRobot
-from heft.information import inertia
+from heft.information import ParameterSpace
 from heft.models import Robot
 from heft.plants import Problem, RobotPlant
 from heft.signals import Smoothing, Weak
@@ -57,7 +59,9 @@ class Found:
         std: Their standard deviations, shape (b,).
         plant: Plant that predicts.
         standard: Its parameters, shape (p,).
-        physical: Whether such a robot can exist.
+        physical: Whether such a robot can exist; of base parameters whether any robot that has them
+            can.
+        margin: By how much; see `estimators.NearestRobot`. NaN if not known.
     """
 
     values: Array
@@ -65,6 +69,7 @@ class Found:
     plant: RobotPlant
     standard: Array
     physical: bool
+    margin: float = float("nan")
 
 
 Candidate = Callable[[Task], Found]
@@ -75,11 +80,19 @@ def _based(task: Task, estimator: Estimator, problem: Problem[RobotPlant]) -> Fo
     made = estimator.fit(problem)
     space = problem.space
     values = made.parameters.values
-    bodies = back_projection(made.fitted, space)
-    margins = [inertia.consistency_margin(bodies[k : k + 10]) for k in space.groups]
-    physical = min(margins) > 0.0 and bool((bodies[list(space.nonnegative)] >= 0.0).all())
     standard = problem.base.spread(made.fitted)
-    return Found(values, made.parameters.std, problem.plant, standard, physical)
+    existence = _existence(made.fitted, space)
+    return Found(values, made.parameters.std, problem.plant, standard, *existence)
+
+
+def _existence(fitted: Array, space: ParameterSpace) -> tuple[bool, float]:
+    """Return whether a robot can exist that has base parameters β, and by what margin."""
+    try:
+        nearest = nearest_robot(fitted, space)
+    except SolverFailure:
+        return False, float("nan")
+    drives = nearest.values[list(space.nonnegative)]
+    return nearest.margin > 0.0 and bool((drives >= 0.0).all()), nearest.margin
 
 
 def _registered(name: str) -> Candidate:
@@ -110,7 +123,9 @@ def _consistent(task: Task) -> Found:
     assert covariance is not None
     std = np.sqrt(np.diag(space.matrix @ covariance @ space.matrix.T))
     standard = problem.plant.space.matrix @ made.parameters.values
-    return Found(space.matrix @ made.parameters.values, std, problem.plant, standard, True)
+    values = made.parameters.values
+    margin = margin_of(values, space)
+    return Found(space.matrix @ values, std, problem.plant, standard, True, margin)
 
 
 def _opened(task: Task, settings: Settings = Settings()) -> tuple[Problem[RobotPlant], Settings]:
@@ -144,7 +159,8 @@ def _other_friction(task: Task, problem: Problem[RobotPlant], found: Estimate) -
     change = renamed[:, list(base.kept)]
     std = np.sqrt(np.diag(change @ known @ change.T))
     standard = base.spread(found.fitted)
-    return Found(renamed @ standard, std, problem.plant, standard, False)
+    existence = _existence(found.fitted, problem.space)
+    return Found(renamed @ standard, std, problem.plant, standard, *existence)
 
 
 def _identified(settings: Settings) -> Candidate:
@@ -167,7 +183,8 @@ def _default(task: Task, asked: Settings) -> Found:
     plant = run.problem.plant
     change = _renamed(plant, task.problem) @ plant.space.matrix
     std = np.sqrt(np.diag(change @ covariance[:size, :size] @ change.T))
-    return Found(change @ x, std, plant, plant.space.matrix @ x, True)
+    margin = margin_of(x, space)
+    return Found(change @ x, std, plant, plant.space.matrix @ x, True, margin)
 
 
 def _renamed(plant: RobotPlant, problem: Problem[RobotPlant]) -> Array:

@@ -31,6 +31,7 @@ _ENDED = {
         "std": _NUMBERS,
         "error": {"type": "number"},
         "physical": {"type": "boolean"},
+        "margin": {"type": ["number", "null"]},
     },
     "required": ["values", "std", "error", "physical"],
 }

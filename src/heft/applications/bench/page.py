@@ -72,6 +72,8 @@ def _real_table(real: Outcome) -> tuple[Sequence[str], list[tuple[str, ...]]]:
             rows.append((name, result["failed"], "–", seconds))
         else:
             exists = "yes" if result["physical"] else "no"
+            if result.get("margin") is not None:
+                exists += f", {result['margin']:.2g}"
             rows.append((name, _number(result["error"], 100.0), exists, seconds))
     return ("estimator", "torque error [%]", "exists", "time [s]"), rows
 

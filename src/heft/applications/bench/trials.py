@@ -29,7 +29,7 @@ class Outcome:
 
     Attributes:
         results: By candidate: `values` and `std` of β, `error` of other motion's torque, and
-            whether it is `physical`; or why it `failed`.
+            whether it is `physical` and by what `margin`; or why it `failed`.
         seconds: Of a processor's time, by candidate.
     """
 
@@ -77,6 +77,7 @@ def _outcome(task: Task, names: Sequence[str], scored: Problem[RobotPlant]) -> O
                 "std": [float(x) if np.isfinite(x) else None for x in found.std],
                 "error": torque_error(scored, found),
                 "physical": found.physical,
+                "margin": found.margin if np.isfinite(found.margin) else None,
             }
         outcome.seconds[name] = time.process_time() - begin
     return outcome

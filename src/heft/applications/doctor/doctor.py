@@ -206,6 +206,7 @@ def diagnose_files(
     progress: Progress = silent,
     settings: DoctorSettings | None = None,
     stop: threading.Event | None = None,
+    own_columns: Path | None = None,
 ) -> Diagnosis:
     """Diagnose log files of one robot; see `diagnose`.
 
@@ -217,13 +218,18 @@ def diagnose_files(
         progress: Called with a line of text at each step.
         settings: Thresholds; the defaults if not given.
         stop: Set by a user who wants what was found so far.
+        own_columns: Python file of the user's own columns of the regressor, which is run.
 
     Raises:
-        InvalidSetting: If no log is given.
+        InvalidSetting: If no log is given, or own columns without a robot.
     """
     if not logs:
         raise InvalidSetting("no log is given", argument="LOGS")
-    inputs = Inputs.open(robot, options, columns).with_logs(log=logs)
+    if own_columns is not None and robot is None:
+        raise InvalidSetting(
+            "own columns are of a robot", argument=f"--columns {own_columns}", cure="give --robot"
+        )
+    inputs = Inputs.open(robot, options, columns, own_columns).with_logs(log=logs)
     found = diagnose(inputs.logs["log"], inputs.robot, progress, settings, stop)
     inputs.refuse_changed()
     return found

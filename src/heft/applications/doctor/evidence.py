@@ -215,10 +215,10 @@ class Evidence:
         q, v, a = self.motion(correction)
         motion = kernels.motion_of(self.robot.tree, np.array(correction.gravity), q, v, a)
         bodies = _regressor(self.robot.tree, motion)
-        made = [self._channel(c, bodies, drives) for c in self.channels]
-        return Regressor(
-            tuple(at for at, _ in made), tuple(y for _, y in made), self._ridge(drives, correction)
-        )
+        own = self.unknowns.own_columns(q, v, a)
+        made = [self._channel(c, bodies, drives, own) for c in self.channels]
+        ridge = self._ridge(drives, own, correction)
+        return Regressor(tuple(at for at, _ in made), tuple(y for _, y in made), ridge)
 
     def rows(self, regressor: Regressor, timing: Timing) -> Rows:
         """Return the rows of a motion with torque brought in time with it."""
@@ -227,7 +227,7 @@ class Evidence:
         return Rows(regressor.columns, tuple(triangles), regressor.rows, regressor.ridge)
 
     def _channel(
-        self, channel: int, bodies: Array, drives: Array
+        self, channel: int, bodies: Array, drives: Array, own: Array
     ) -> tuple[NDArray[np.intp], Array]:
         """Return which unknowns a channel's torque depends on, and its regressor."""
         parts, places = [], []
@@ -237,12 +237,15 @@ class Evidence:
             places.append(np.arange(ten.start, ten.stop))
         for d, drive in enumerate(self.robot.drives):
             if drive.ratio[channel] != 0.0:
-                own = self.unknowns.of_drive(d)
+                terms = self.unknowns.of_drive(d)
                 parts.append(drive.ratio[channel] * drives[d])
-                places.append(np.arange(own.start, own.stop))
+                places.append(np.arange(terms.start, terms.stop))
+        acts = np.flatnonzero(own[channel].any(axis=1))
+        parts.append(own[channel, acts])
+        places.append(self.unknowns.own.start + acts)
         return np.concatenate(places), np.concatenate(parts)
 
-    def _ridge(self, drives: Array, correction: Correction) -> Array:
+    def _ridge(self, drives: Array, own: Array, correction: Correction) -> Array:
         """Return the prior's precision of the unknowns, shape (p,)."""
         ridge = np.full(len(self.unknowns.start), 1.0 / self.settings.body_deviation**2)
         if correction.carrying is not None:
@@ -253,6 +256,9 @@ class Evidence:
             size = np.abs(drive.ratio).max() * np.sqrt(np.mean(drives[d] ** 2, axis=1))
             # A term that never acts keeps its prior; one that does is worth the torque at most.
             ridge[self.unknowns.of_drive(d)] = (size / max(strong, 1e-9) + 1e-9) ** 2
+        strong = np.maximum(self.effort_rms, 1e-9)[:, None]
+        shares = np.sqrt(np.mean(own**2, axis=2)) / strong
+        ridge[self.unknowns.own] = (shares.max(axis=0, initial=0.0) + 1e-9) ** 2
         return ridge
 
     def torque_size(self, correction: Correction) -> float:
@@ -276,7 +282,7 @@ class Evidence:
     def shown(self, correction: Correction) -> DataRank:
         """Return the rank of the base parameters that the corrected motion excites."""
         q, v, a = self.motion(correction)
-        base = structural_base(RobotPlant(_without_drives(self.robot)))
+        base = structural_base(RobotPlant(replace(_without_drives(self.robot), own_columns=None)))
         tree = self.robot.tree
         motion = kernels.motion_of(tree, np.array(correction.gravity), q, v, a)
         made = _regressor(tree, motion)[list(self.channels)]

@@ -91,7 +91,7 @@ def friction_shares(hypotheses: Hypotheses, fit: Fit) -> Array:
         at = rows.columns[k]
         # Offsets are the last terms of drives; a torque sensor has one without any friction.
         term = (at - unknowns.bodies) % unknowns.terms
-        own = (at >= unknowns.bodies) & (term != unknowns.terms - 1)
+        own = (at >= unknowns.bodies) & (at < unknowns.own.start) & (term != unknowns.terms - 1)
         rubbing = fit.values[at[own]] @ rows.regressors[k][own]
         source = fit.correction.tau_source[channel]
         size = abs(fit.correction.tau_scale[channel]) * evidence.effort_size[source]

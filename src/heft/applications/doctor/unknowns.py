@@ -1,4 +1,4 @@
-"""Unknowns of a hypothesis about a log: bodies near the model file's, and friction."""
+"""Unknowns of a hypothesis about a log: bodies near the model file's, friction, own columns."""
 
 from __future__ import annotations
 
@@ -36,6 +36,8 @@ from .stretches import Stretch
 class Unknowns:
     """Unknowns u of a hypothesis: ten of each body, 1 at the model file's value, then friction.
 
+    Behind these stand the parameters of the user's own columns, of which nothing is believed.
+
     Attributes:
         robot: Robot model.
         settings: Friction model, and the relative deviation of the model file.
@@ -63,7 +65,27 @@ class Unknowns:
     def start(self) -> Array:
         """Unknowns at the model file's values, shape (p,)."""
         own = np.tile(IDENTITY, len(self.robot.tree.names))
-        return np.concatenate([own, np.zeros(self.terms * len(self.robot.drives))])
+        others = self.terms * len(self.robot.drives) + len(self.robot.own_names)
+        return np.concatenate([own, np.zeros(others)])
+
+    @property
+    def own(self) -> slice:
+        """The slice of the user's own columns."""
+        first = self.bodies + self.terms * len(self.robot.drives)
+        return slice(first, first + len(self.robot.own_names))
+
+    def own_columns(self, q: Array, v: Array, a: Array) -> Array:
+        """Return the user's own columns at the instants compared, shape (joints, columns, n).
+
+        Args:
+            q: Corrected positions at the instants, shape (n, joints) [rad or m].
+            v: Velocities likewise.
+            a: Accelerations likewise.
+        """
+        own = self.robot.own_columns
+        if own is None:
+            return np.zeros((len(self.robot.joints), 0, len(q)))
+        return own.rows(q.T, v.T, a.T)
 
     @cached_property
     def rubbing(self) -> Drives:
@@ -102,6 +124,8 @@ class Unknowns:
             for d, drive in enumerate(self.rubbing)
             for t in drive.terms
         ]
+        columns = self.robot.own_columns
+        own += columns.nonnegative if columns is not None else ()
         return np.concatenate([np.zeros(self.bodies, dtype=bool), np.array(own, dtype=bool)])
 
     def sliding(self, values: Array, speed: Array) -> Array:
@@ -111,7 +135,7 @@ class Unknowns:
             values: The unknowns, shape (p,).
             speed: Speed of each drive, shape (drives,) [rad/s or m/s].
         """
-        own = values[self.bodies :].reshape(-1, self.terms)
+        own = values[self.bodies : self.own.start].reshape(-1, self.terms)
         return np.array(
             [
                 sum(c * _steady(t, v) for c, t in zip(cs, d.terms, strict=True))

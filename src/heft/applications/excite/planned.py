@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +28,11 @@ from heft.information import PARAMETER_COUNT, Information, Labels, inertia
 from heft.models import MotionLimits, Options, Robot, fit_capsules, motion_limits
 from heft.plants import ExcitableLoad, ExcitableRobot, carrying
 
+LOOKED_AT = (
+    "torque of own columns is looked at every 5 ms or finer and bounded by how it changes there: "
+    "that is no proof for a function that jumps in between"
+)
+STATED_COLUMNS = "[motion.own_columns]"
 ROW_RATE = 100.0  # independent rows a second, where no log says how many there are [Hz]
 
 
@@ -161,9 +166,10 @@ class PlannedExperiment:
         known: Information of earlier logs; None without any.
         doubt: Share of each body's parameters that may be wrong.
         drives: The same of friction and rotor inertia.
-        believed: Coefficients of smooth friction and rotor inertia by name.
-        load: What is to be told instead of the robot; None if nothing is carried.
+        believed: Coefficients of smooth friction, rotor inertia and own columns by name.
         remarks: What a user should know of the limits.
+        load: What is to be told instead of the robot; None if nothing is carried.
+        own: Share of the parameters of own columns that may be wrong.
     """
 
     robot: Robot
@@ -177,6 +183,7 @@ class PlannedExperiment:
     believed: Mapping[str, float]
     remarks: tuple[str, ...]
     load: CarriedLoad | None = None
+    own: float = 0.0
 
     @cached_property
     def carrier(self) -> ExcitableRobot:
@@ -210,7 +217,10 @@ class PlannedExperiment:
 
     def deviations(self, values: Array) -> Array:
         """Return by how much values that torque is predicted with may be wrong, shape (p, K)."""
-        return link_deviations(values, len(self.robot.tree.names), self.doubt, self.drives)
+        bodies, own = len(self.robot.tree.names), len(self.robot.own_names)
+        others = np.full(len(values) - PARAMETER_COUNT * bodies, self.drives)
+        others[len(others) - own :] = self.own
+        return link_deviations(values, bodies, self.doubt, others)
 
     def limits(self) -> DesignLimits:
         """Return all limits of the joints that move, as the solver takes them."""
@@ -270,7 +280,21 @@ class PlannedExperiment:
             friction if rubbing else None,
             deviations,
             self.drives * armature,
+            self._passive(),
         )
+
+    def _passive(self) -> Callable[[Array, Array, Array], tuple[Array, Array]] | None:
+        """Return the torque of own columns, and by how much it may be wrong; None without any."""
+        own = self.robot.own_columns
+        if own is None:
+            return None
+        values = np.array([self.believed.get(n, 0.0) for n in own.names])
+
+        def passive(q: Array, v: Array, a: Array) -> tuple[Array, Array]:
+            each = np.moveaxis(own.rows(q.T, v.T, a.T), 2, 0) * values
+            return each.sum(axis=2), self.own * np.abs(each).sum(axis=2)
+
+        return passive
 
 
 def open_experiment(
@@ -280,6 +304,7 @@ def open_experiment(
     doubt: Doubt = Doubt(),
     collisions: bool = True,
     load: CarriedLoad | None = None,
+    own_columns: Path | None = None,
 ) -> PlannedExperiment:
     """Return what is known of a robot before its motion is designed.
 
@@ -290,25 +315,39 @@ def open_experiment(
         doubt: How wrong torque that is predicted may be.
         collisions: Whether links keep clear of one another and the room.
         load: What is to be told instead of the robot.
+        own_columns: Python file of the user's own columns, which is run.
 
     Raises:
-        InputError: If a file cannot be read or is malformed.
-        InvalidSetting: If the base floats, or a joint's limits are not known.
+        InputError: If a file cannot be read or is malformed, or the earlier results are of another
+            file of own columns.
+        InvalidSetting: If the base floats, a joint's limits are not known, or torque is limited and
+            nothing says what own columns take of it.
     """
     stated = Options.from_toml(options) if options else Options()
-    earlier = Identified.load(given) if given else None
+    earlier = Identified.load(given, own_columns) if given else None
     remarks: tuple[str, ...] = ()
     if earlier is not None:
         before = earlier.robot.options
         if options and replace(stated, motion=before.motion) != before:
             remarks = (f"of {options} only [motion] counts: {given} has its own options",)
         stated = replace(before, motion=stated.motion)
-    robot = Robot.from_file(model, stated)
+    robot = Robot.from_file(model, stated).with_own_columns(own_columns)
+    if stated.motion.own_columns and robot.own_columns is None:
+        raise InvalidSetting(
+            "parameters of own columns are stated, but not the file that says what they do",
+            argument=STATED_COLUMNS,
+            got=", ".join(stated.motion.own_columns),
+            cure="name it on the command line: --columns springs.py",
+        )
+    if stated.motion.own_columns and earlier is not None:
+        remarks = (*remarks, f"{STATED_COLUMNS} does not count: {given} holds their parameters")
     if robot.tree.free_base:
         raise InvalidSetting(
-            "the motion of a floating base cannot be commanded",
+            "no motion is designed for a floating base: its contacts push one way only, and a "
+            "motion of the joints alone tips it over, unless a controller keeps its balance",
             argument='base = "free"',
-            cure="fix the base for the design",
+            cure='say base = "fixed" and hang the robot up or clamp its trunk for the experiment; '
+            'or log what its own controller does, and identify from that with base = "free"',
         )
     limits = motion_limits(robot)
     clearance, remarks = None, (*remarks, *limits.notes)
@@ -330,9 +369,29 @@ def open_experiment(
         {},
         remarks,
     )
-    if earlier is not None:
+    if earlier is None:
+        found = _with_stated_columns(found, doubt)
+    else:
         found = _with_results(found, earlier, doubt)
     return found if load is None else replace(found, load=load, known=None)
+
+
+def _with_stated_columns(experiment: PlannedExperiment, doubt: Doubt) -> PlannedExperiment:
+    """Return the experiment with the parameters of own columns that a user states.
+
+    Raises:
+        InvalidSetting: If torque is limited and they are not stated.
+    """
+    own, stated = experiment.robot.own_columns, experiment.robot.options.motion.own_columns
+    limits = experiment.stated
+    limited = np.isfinite([*limits.effort, *limits.power]).any()
+    if own is None or not (stated or limited):
+        return experiment
+    values = own.parameters(stated, STATED_COLUMNS).tolist()
+    believed = dict(zip(own.names, values, strict=True))
+    return replace(
+        experiment, believed=believed, own=doubt.drives, remarks=(*experiment.remarks, LOOKED_AT)
+    )
 
 
 def _with_results(
@@ -371,6 +430,10 @@ def _with_results(
         known=known,
         doubt=doubt.identified,
         believed=believed,
+        own=doubt.identified,
+        remarks=experiment.remarks
+        if robot.own_columns is None
+        else (*experiment.remarks, LOOKED_AT),
     )
 
 

@@ -39,6 +39,7 @@ def excite_files(
     given: Path | None = None,
     progress: Callable[[str], None] = lambda line: None,
     stop: threading.Event | None = None,
+    own_columns: Path | None = None,
 ) -> Excited:
     """Design a motion and write it with all that is to be known of it, whole or not at all.
 
@@ -50,6 +51,7 @@ def excite_files(
         given: Folder of earlier results, whose information counts.
         progress: Called with lines of progress.
         stop: Set it for the best motion so far.
+        own_columns: Python file of the user's own columns of the regressor, which is run.
 
     Returns:
         The motion, as it was written.
@@ -61,9 +63,10 @@ def excite_files(
     ros = messages_can_be_written()
     if not ros:
         progress("trajectory.mcap is left out: it needs pip install 'heft[ros]'")
-    opened = Inputs().holding(model=model, options=options, task=settings.task)
+    files = {"model": model, "options": options, "task": settings.task}
+    opened = Inputs().holding(**files, own_columns=own_columns)
     planned = open_experiment(
-        model, options, given, settings.doubt, settings.collisions, settings.load
+        model, options, given, settings.doubt, settings.collisions, settings.load, own_columns
     )
     for remark in planned.remarks:
         progress(remark)

@@ -11,6 +11,6 @@ from .inputs import Inputs
 from .identify import identify, identify_files, with_told_friction
 from .any_plant import PlantIdentification, identify_plant
 from .results import refuse_foreign, schema, write
-from .identified import Identified
+from .identified import Identified, identified_model
 from .next_motion import next_motion
 from .compare import compare

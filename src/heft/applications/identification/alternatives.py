@@ -23,6 +23,8 @@ from heft.estimators import (
     back_projection,
     backward_elimination,
     essential_standard,
+    margin_of,
+    nearest_robot,
 )
 from heft.information import ParameterSpace, inertia
 from heft.plants import Problem, RobotPlant
@@ -43,8 +45,10 @@ class Alternative:
         error: Relative torque error, filtered, on the log where it is largest [1].
         bodies: Number of links.
         existing: Of how many of them a body of positive mass and inertia has these parameters; of
-            base parameters the shortest standard ones are taken.
+            base parameters that is the robot that comes nearest to existing, of all that have them.
         negative: Number of friction coefficients and rotor inertias below zero.
+        margin: Least eigenvalue of a link's pseudo-inertia, in that of the model file's link, of
+            this robot: above 0 it can exist; see `estimators.nearest_robot`. NaN if not known.
     """
 
     name: str
@@ -55,6 +59,7 @@ class Alternative:
     bodies: int
     existing: int
     negative: int
+    margin: float
 
     @property
     def physical(self) -> bool:
@@ -102,13 +107,19 @@ class _Others:
 
     def _base(self, name: str, values: Array, kept: Sequence[int]) -> Alternative:
         space, columns = self.problem.space, self.problem.base.spread(values)
-        standard = back_projection(values, space)
         moved = essential_standard(kept, space)
-        return self._judged(name, "base", len(kept), moved, columns, standard)
+        standard, margin = back_projection(values, space), float("nan")
+        with suppress(SolverFailure):  # then the shortest are judged, which may be another's
+            nearest = nearest_robot(values, space, kept)
+            standard, margin = nearest.values, nearest.margin
+        return self._judged(name, "base", len(kept), moved, columns, standard, margin)
 
     def _standard(self, name: str, found: StandardEstimate) -> Alternative:
         columns = self.problem.plant.space.matrix @ found.values
-        return self._judged(name, "standard", found.rank, found.moved, columns, found.values)
+        margin = margin_of(found.values, self.problem.space)
+        return self._judged(
+            name, "standard", found.rank, found.moved, columns, found.values, margin
+        )
 
     def _judged(
         self,
@@ -118,11 +129,13 @@ class _Others:
         moved: Sequence[int],
         columns: Array,
         standard: Array,
+        margin: float,
     ) -> Alternative:
         space = self.problem.space
         names = tuple(space.labels.names[k] for k in moved)
         error = self._error(columns)
-        return Alternative(name, what, parameters, names, error, *_physics(space, standard))
+        physics = _physics(space, standard)
+        return Alternative(name, what, parameters, names, error, *physics, margin)
 
     def _error(self, columns: Array) -> float:
         """Return the largest relative error of a log, filtered, with these standard columns."""
@@ -161,9 +174,8 @@ def alternatives(
     filtered = (s.total for s in scores if s.friction == "full" and s.filter_hz is not None)
     error = max(filtered, default=float("nan"))
     names = space.labels.names
-    own = Alternative(
-        _solved_by(method), "standard", len(names), names, error, *_physics(space, values)
-    )
+    physics = (*_physics(space, values), margin_of(values, space))
+    own = Alternative(_solved_by(method), "standard", len(names), names, error, *physics)
     return (own, *_Others(problem, scored, corner).of(estimate, method))
 
 

@@ -2,10 +2,10 @@
 
 What may have changed is a list of quantities: of each drive's friction what is viscous, what hardly
 depends on the speed (Coulomb friction with all that bends near standstill, in the proportions that
-were fitted), and any term of its own; of each body its ten inertial parameters. Each is
-estimated and tested as the one change of the base parameters, with all that both sets of logs say
-(`difference`), without prior or constraints, so that the nominal model can neither cause nor hide a
-change.
+were fitted), and any term of its own; of each body its ten inertial parameters; of each column of
+the user's own its parameter. Each is estimated and tested as the one change of the base parameters,
+with all that both sets of logs say (`difference`), without prior or constraints, so that the
+nominal model can neither cause nor hide a change.
 
 Many quantities are tested at once, and one change looks like others, only worse. So they are found
 one by one: of those that stand by Holm's step-down procedure [Holm1979], which keeps the
@@ -45,7 +45,7 @@ UNSEEN = 0.1  # share of what is unknown of speeds hardly seen that another moti
 CURVE_POINTS = 60
 FAST = 1e3  # [rad/s or m/s], where friction has all its Coulomb part and no Stribeck effect
 
-Kind = Literal["friction", "body"]
+Kind = Literal["friction", "body", "own"]
 
 
 @dataclass(frozen=True)
@@ -73,20 +73,22 @@ class Side:
         return str(self.identified.folder)
 
     @staticmethod
-    def load(folder: Path) -> Side:
+    def load(folder: Path, own_columns: Path | None = None) -> Side:
         """Read a folder of results.
 
         Args:
             folder: Folder that `heft identify` wrote.
+            own_columns: The Python file that it was identified with, if it was; it is run.
 
         Returns:
             The side of a comparison.
 
         Raises:
-            InputError: If it is no such folder, lacks what a comparison needs, or its base
-                parameters do not match its robot.
+            InputError: If it is no such folder, lacks what a comparison needs, its base
+                parameters do not match its robot, or it was identified with another file of own
+                columns.
         """
-        identified = Identified.load(folder)
+        identified = Identified.load(folder, own_columns)
         try:
             path = folder / "information.npz"
             data = read_arrays(path)
@@ -127,8 +129,8 @@ class Change:
     """Difference of one quantity between two identifications, with its significance.
 
     Attributes:
-        kind: `friction` or `body`.
-        name: Joint or motor, or body.
+        kind: `friction`, `body`, or `own` of a column of the user's own.
+        name: Joint or motor, or body, or parameter of an own column.
         quantity: What of it: a term of friction, or the mass. A body's test is of all of its ten
             parameters, whatever becomes of the mass.
         unit: Unit of the numbers.
@@ -181,7 +183,7 @@ class Comparison:
     Attributes:
         robot: Name of the robot.
         before, after: The two folders.
-        changes: All quantities compared: friction, then bodies.
+        changes: All quantities compared: friction, then bodies, then own columns.
         curves: Friction curves of each joint that could be compared.
         suspects: If a body changed, each link with the share of the change of all bodies (of the
             weighted sum of squares) that a change of this link alone explains, largest first.
@@ -205,12 +207,13 @@ class Comparison:
         return [c for c in self.changes if c.kind == kind]
 
 
-def compare(before: Path, after: Path) -> Comparison:
+def compare(before: Path, after: Path, own_columns: Path | None = None) -> Comparison:
     """Compare two identifications of one robot, from independent logs.
 
     Args:
         before: Folder of the earlier results.
         after: Folder of the later results.
+        own_columns: The Python file that both were identified with, if they were; it is run.
 
     Returns:
         The differences, with p-values by Holm's rule.
@@ -219,7 +222,7 @@ def compare(before: Path, after: Path) -> Comparison:
         InputError: If a folder holds no results, or lacks what a comparison needs.
         InvalidSetting: If the robots differ, or one result includes the other's information.
     """
-    a, b = Side.load(before), Side.load(after)
+    a, b = (Side.load(folder, own_columns) for folder in (before, after))
     _require_same_robot(a, b)
     _require_independent(a, b)
     robot = a.identified.robot
@@ -228,7 +231,8 @@ def compare(before: Path, after: Path) -> Comparison:
     withheld = _unlike(likeness)
     if withheld:
         notes.append(_reason(likeness, withheld))
-    asked = [*(q for q in _of_friction(a, b) if q.name not in withheld), *_of_bodies(a)]
+    friction = (q for q in _of_friction(a, b) if q.name not in withheld)
+    asked = [*friction, *_of_bodies(a), *_of_own_columns(a)]
     difference = Difference.of(a.evidence, b.evidence)
     if withheld:
         difference = difference.beside(_all_friction(a, withheld))
@@ -420,6 +424,17 @@ def _of_bodies(a: Side) -> Iterator[_Quantity]:
             entries = a.identified.estimate["parameters"]
             mass = sum(float(e["value"]) for e in entries if e["name"] in links)
             yield _Quantity("body", name, "mass", "kg", mass, columns, k)
+
+
+def _of_own_columns(a: Side) -> Iterator[_Quantity]:
+    """Yield the parameters of own columns that the base parameters have anything of."""
+    own = a.identified.robot.own_columns
+    labels = plant_of(a.identified.robot).labels.names
+    for column in () if own is None else own.columns:
+        change = a.matrix[:, [labels.index(column.name)]]
+        if change.any():
+            before = a.identified.friction["full"][column.name]
+            yield _Quantity("own", column.name, "parameter", column.unit, before, change)
 
 
 def _curves(drive: Drive, a: Side, b: Side) -> Curves | None:

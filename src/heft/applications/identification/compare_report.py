@@ -29,12 +29,17 @@ RULE = (
     "A body is tested with all of its ten parameters, of which the mass is told. Friction follows "
     "temperature, so compare a robot as warm as it was."
 )
-TITLES: dict[Kind, str] = {"friction": "Friction", "body": "Bodies"}
+TITLES: dict[Kind, str] = {"friction": "Friction", "body": "Bodies", "own": "Own columns"}
 HEADS: dict[Kind, tuple[str, ...]] = {
     "friction": ("joint", "what", "before", "change", "p"),
     "body": ("body", "what", "before", "change", "p"),
+    "own": ("column", "what", "before", "change", "p"),
 }
-SAID: dict[Kind, str] = {"friction": "friction changed in", "body": "bodies changed:"}
+SAID: dict[Kind, str] = {
+    "friction": "friction changed in",
+    "body": "bodies changed:",
+    "own": "own columns changed:",
+}
 EXPLAINS = 0.9  # of the change, from where a link is named for it
 SHOWN_SUSPECTS = 3
 
@@ -43,7 +48,7 @@ def text(found: Comparison) -> str:
     """Return the terminal report: significant changes, friction first."""
     parts = [f"{found.robot}: {_sentence(found)}", f"before: {found.before}\nafter:  {found.after}"]
     parts += [f"note: {note}" for note in found.notes]
-    for kind, title in TITLES.items():
+    for kind, title in _titles(found).items():
         changes = found.of(kind)
         parts.append(f"{title}: {sum(c.clear for c in changes)} of {len(changes)} changed")
         if changes:
@@ -73,11 +78,16 @@ def html(found: Comparison) -> str:
         before=found.before,
         after=found.after,
         notes=found.notes,
-        kinds=[_of_kind(found, kind, title) for kind, title in TITLES.items()],
+        kinds=[_of_kind(found, kind, title) for kind, title in _titles(found).items()],
         suspect=_suspect(found),
         rule=RULE.format(marked="In bold, and first,", count=len(found.changes)),
         version=__version__,
     )
+
+
+def _titles(found: Comparison) -> dict[Kind, str]:
+    """Return the kinds that are told, with their titles: own columns only where there are any."""
+    return {k: title for k, title in TITLES.items() if k != "own" or found.of(k)}
 
 
 def _of_kind(found: Comparison, kind: Kind, title: str) -> dict[str, object]:

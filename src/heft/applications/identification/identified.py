@@ -94,40 +94,9 @@ class Identified:
             InputError: If it is no such folder, or a file in it is invalid, or the robot was
                 identified with another file of own columns.
         """
-        try:
-            what = "estimate.json of a folder of results"
-            text = read_text(folder / "estimate.json", what, InputError).decode()
-            data = visible_texts(json.loads(text))
-            require_schema(data, packaged_schema())
-            options = Options.from_dict(data["settings"]["robot"]["options"], "estimate.json")
-            entry = dict(data["settings"]["smoothing"])
-            del entry["chosen"]
-            smoothing = Smoothing(**entry)
-            drives: dict[str, dict[str, float]] = {"full": {}, "simple": {}, "none": {}}
-            for name, joint in {**data["joints"], **data["motors"]}.items():
-                drives["simple"] |= {f"{name}.{k}": float(v) for k, v in joint["simple"].items()}
-                drives["full"] |= {
-                    f"{name}.{make_term(t['term'], t['scale']).name}": float(t["value"])
-                    for t in joint["full"]
-                }
-                if joint["armature"] is not None:
-                    for terms in drives.values():
-                        terms[f"{name}.armature"] = float(joint["armature"])
-            for terms in drives.values():
-                terms |= {e["name"]: float(e["value"]) for e in data.get("own_columns", ())}
-            odd = [n for t in drives.values() for n, v in t.items() if abs(v) > LARGEST_NUMBER]
-            if odd:
-                raise ValueError(f"{odd[0]} is beyond anything that moves")
-        except UNREADABLE as problem:
-            raise InputError(
-                "this is not a folder of results",
-                argument=str(folder),
-                got=f"no usable estimate.json ({type(problem).__name__}: {problem})",
-                expected="the folder that `heft identify --out` wrote",
-            ) from problem
-        model = next((n for n in MODELS if (folder / n).exists()), MODELS[-1])
+        data, options, smoothing, drives = _read(folder)
         _refuse_other_columns(data, folder, own_columns)
-        robot = Robot.from_file(folder / model, options).with_own_columns(own_columns)
+        robot = _model(folder, options).with_own_columns(own_columns)
         deviation = read_torque_deviation(folder / "information.npz", robot, data)
         return Identified(folder, robot, drives, smoothing, data, deviation)
 
@@ -186,6 +155,70 @@ class Identified:
         return plant_of(replace(robot, options=options), recording)
 
 
+def _read(
+    folder: Path,
+) -> tuple[Mapping[str, Any], Options, Smoothing, dict[str, dict[str, float]]]:
+    """Return what `estimate.json` holds, the robot's options, the smoothing and the drives.
+
+    Raises:
+        InputError: If there is no usable one.
+    """
+    try:
+        what = "estimate.json of a folder of results"
+        text = read_text(folder / "estimate.json", what, InputError).decode()
+        data = visible_texts(json.loads(text))
+        require_schema(data, packaged_schema())
+        options = Options.from_dict(data["settings"]["robot"]["options"], "estimate.json")
+        entry = dict(data["settings"]["smoothing"])
+        del entry["chosen"]
+        smoothing = Smoothing(**entry)
+        drives: dict[str, dict[str, float]] = {"full": {}, "simple": {}, "none": {}}
+        for name, joint in {**data["joints"], **data["motors"]}.items():
+            drives["simple"] |= {f"{name}.{k}": float(v) for k, v in joint["simple"].items()}
+            drives["full"] |= {
+                f"{name}.{make_term(t['term'], t['scale']).name}": float(t["value"])
+                for t in joint["full"]
+            }
+            if joint["armature"] is not None:
+                for terms in drives.values():
+                    terms[f"{name}.armature"] = float(joint["armature"])
+        for terms in drives.values():
+            terms |= {e["name"]: float(e["value"]) for e in data.get("own_columns", ())}
+        odd = [n for t in drives.values() for n, v in t.items() if abs(v) > LARGEST_NUMBER]
+        if odd:
+            raise ValueError(f"{odd[0]} is beyond anything that moves")
+    except UNREADABLE as problem:
+        raise InputError(
+            "this is not a folder of results",
+            argument=str(folder),
+            got=f"no usable estimate.json ({type(problem).__name__}: {problem})",
+            expected="the folder that `heft identify --out` wrote",
+        ) from problem
+    return data, options, smoothing, drives
+
+
+def identified_model(folder: Path) -> Robot:
+    """Return the robot of a folder of results without own columns: how it looks, not what it does.
+
+    Args:
+        folder: Folder that `heft identify` wrote.
+
+    Raises:
+        InputError: If it is no such folder.
+    """
+    _, options, _, _ = _read(folder)
+    return _model(folder, options)
+
+
+def _model(folder: Path, options: Options) -> Robot:
+    name = next((n for n in MODELS if (folder / n).exists()), MODELS[-1])
+    return Robot.from_file(folder / name, options)
+
+
+def _file(entry: Mapping[str, Any]) -> str:
+    return f"{entry['path']} (sha256 {entry['sha256'][:12]}…)"
+
+
 def _refuse_other_columns(data: Mapping[str, Any], folder: Path, path: Path | None) -> None:
     """Raise `InputError` unless a file of own columns is that of the identification."""
     known = [i for i in data["inputs"] if i["role"] == "own_columns"]
@@ -196,16 +229,25 @@ def _refuse_other_columns(data: Mapping[str, Any], folder: Path, path: Path | No
                 "the robot was identified with own columns, without which it is another",
                 argument=str(folder),
                 got="no file",
-                expected=known[0]["path"] if known else f"columns {names}",
-                cure="heft predict --columns FILE; other commands take none",
+                expected=_file(known[0]) if known else f"columns {names}",
+                cure="give the file that heft identify was given: --columns FILE",
             )
         return
+    if not names:
+        raise InputError(
+            "the robot was identified without own columns",
+            argument=f"--columns {path}",
+            got=f"a file, for {folder}",
+            expected="none",
+            cure="leave --columns out, or identify with it",
+        )
     found = OpenedFile.at(path).sha256
-    if not names or (known and known[0]["sha256"] != found):
+    if known and known[0]["sha256"] != found:
         raise InputError(
             "the robot was identified with other own columns",
             argument=f"--columns {path}",
             got=f"sha256 {found[:12]}…",
-            expected=f"sha256 {known[0]['sha256'][:12]}…" if known else names or "none",
-            cure="name the file that heft identify was given, unchanged",
+            expected=f"{_file(known[0])}, for {folder}",
+            cure="name the file that heft identify was given, unchanged; results that are compared "
+            "need one file for both",
         )

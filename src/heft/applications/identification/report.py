@@ -227,12 +227,15 @@ ALTERNATIVE_HEAD = (
     "parameters",
     "torque error",
     "links that can exist",
+    "margin",
     "friction < 0",
 )
 ALTERNATIVES_LEGEND = (
     "Only the consistent estimate is written. The error is filtered, with full friction, on the "
-    "held-out log where it is largest, or on the logs fitted if none is held out. Base parameters "
-    "are judged by the shortest standard parameters that they are made of."
+    "held-out log where it is largest, or on the logs fitted if none is held out. The margin is "
+    "the least eigenvalue of a link's pseudo-inertia, in that of the model file's link: 0 and "
+    "below, no such body exists. Base parameters are judged by the robot of the largest margin, of "
+    "all that have them."
 )
 
 
@@ -243,6 +246,7 @@ def _alternatives(found: Identification) -> list[list[str]]:
             f"{a.parameters} {a.what}",
             f"{a.error:.2%}",
             f"{a.existing} of {a.bodies}",
+            f"{a.margin:.2g}" if math.isfinite(a.margin) else "not known",
             f"{a.negative}",
         ]
         for a in found.alternatives

@@ -2,8 +2,10 @@
 
 A payload fixed to a link adds its parameters p to those of that link's body. Runs without it
 identify the robot's parameters β, runs with it β + K p, on the same columns; both enter one least
-squares. The prior on the payload is physical consistency only. Where torques are currents times
-unknown gains, a payload of known mass sets the scale, and the gains are estimated as well.
+squares. The prior on the payload is physical consistency only. A robot whose base floats weighs by
+its joints' torques, by the six equations of its base, or by both; contacts' wrenches that nobody
+measures are eliminated in both runs, as `FloatingRobotPlant` has it. Where torques are currents
+times unknown gains, a payload of known mass sets the scale, and the gains are estimated as well.
 """
 
 from __future__ import annotations
@@ -21,9 +23,11 @@ from heft.applications.identification import (
     gain_spread,
     open_experiment,
     silent,
+    with_told_friction,
 )
 from heft.arrays import Array
 from heft.engine import one_blas_thread
+from heft.errors import InvalidSetting
 from heft.estimators import ConsistentFit, DriveGains
 from heft.information import PARAMETER_COUNT
 from heft.models import Robot
@@ -107,8 +111,10 @@ class WeighCarried:
             The payload's parameters, and the gains where they were estimated.
 
         Raises:
-            InvalidSetting: If the frame is not the robot's.
+            InvalidSetting: If the frame is not the robot's, or gains are to be found of a robot
+                whose base floats.
         """
+        _refuse_floating_gains(robot, self.known_mass)
         with one_blas_thread():
             return self._fit(robot, empty, loaded, progress)
 
@@ -120,6 +126,7 @@ class WeighCarried:
         progress: Progress,
     ) -> Carried:
         frame = self.frame or last_frame(robot)
+        robot = with_told_friction(robot)
         progress("without the load")
         problem, settings = open_experiment(robot, empty, self.settings, progress)
         without = fit_experiment(problem, settings, None, progress)
@@ -173,4 +180,15 @@ class WeighCarried:
             empty,
             loaded,
             found,
+        )
+
+
+def _refuse_floating_gains(robot: Robot, known_mass: float | None) -> None:
+    """Refuse gains of a floating robot: contacts' wrenches are eliminated across its torques."""
+    if known_mass is not None and robot.tree.free_base:
+        raise InvalidSetting(
+            "gains are found on a fixed base only: what contacts of a floating one take is "
+            "eliminated from all joints' torques together, whose gains then no longer stand apart",
+            argument="--known-mass",
+            cure='hang the robot up or clamp it and say base = "fixed", or leave --known-mass out',
         )

@@ -303,6 +303,7 @@ def carry_files(
     options: Path | None = None,
     weigh: WeighCarried = CARRIED,
     progress: Progress = silent,
+    own_columns: Path | None = None,
 ) -> Payload:
     """Identify a load from the joint torques of the robot that carries it.
 
@@ -314,8 +315,11 @@ def carry_files(
         options: TOML file with what the model file cannot state, such as drive gains.
         weigh: Settings.
         progress: Called with a line of text at each step.
+        own_columns: Python file of the user's own columns of the regressor, which is run: what a
+            robot with springs needs besides the load.
     """
-    inputs = Inputs.open(model, options, columns).with_logs(empty=empty, loaded=loaded)
+    inputs = Inputs.open(model, options, columns, own_columns)
+    inputs = inputs.with_logs(empty=empty, loaded=loaded)
     assert inputs.robot is not None
     found = weigh.fit(inputs.robot, inputs.logs["empty"], inputs.logs["loaded"], progress)
     return of_joints(found, _described(inputs))
@@ -323,7 +327,8 @@ def carry_files(
 
 def _described(inputs: Inputs) -> tuple[dict[str, Any], ...]:
     """Return the entries of the files of runs without and with the load, none changed since."""
-    described = inputs.described("model", "empty", "loaded", "options", "columns")
+    roles = ("model", "empty", "loaded", "options", "columns", "own_columns")
+    described = inputs.described(*roles)
     inputs.refuse_changed()
     return described
 

@@ -20,7 +20,7 @@ from heft.experiments import (
     Sensors,
     Viscous,
 )
-from heft.files import Number, Section, Text, interval, list_of, named, read_toml, truth
+from heft.files import Number, Section, Text, interval, list_of, named, number, read_toml, truth
 from heft.models import Options
 
 ControllerName = Literal["pd", "computed-torque", "cascade"]
@@ -73,6 +73,8 @@ class SimulationSettings:
         step: Of the simulation [s]; the longest up to 0.5 ms that fits the rows if not given.
         corner: Of a low-pass of the motion, where it was recorded [Hz]; none if not given.
         limits: Whether a motion beyond the joints' limits is refused.
+        own_columns: Parameters of the user's own columns, by name, such as the stiffness of a
+            spring; their function is named on the command line.
         options: What else the TOML says of the robot: gravity, joints that stand still.
     """
 
@@ -86,6 +88,7 @@ class SimulationSettings:
     step: float | None = None
     corner: float | None = None
     limits: bool = True
+    own_columns: Mapping[str, float] = field(default_factory=dict)
     options: Options = field(default_factory=Options)
 
     @staticmethod
@@ -234,5 +237,6 @@ SIMULATION = Section(
         "step": Number("a step of time", least=1e-6, most=0.01, unit="s"),
         "corner": Number("a corner is positive", above=0.0, most=1000.0, unit="Hz"),
         "limits": truth,
+        "own_columns": named(number, "numbers by the names of own columns are expected"),
     },
 )

@@ -28,6 +28,7 @@ from heft.models import Robot
 from heft.recordings import Table, require_log, write_table
 
 from .motion_files import read_motion, refuse_beyond_limits
+from .own_torque import own_torque
 from .settings import SimulationSettings
 
 TRUTH = ("exact.parquet", "truth.json")
@@ -106,6 +107,7 @@ def simulate_files(
     settings: SimulationSettings,
     columns: Path | None = None,
     progress: Callable[[str], None] = lambda line: None,
+    own_columns: Path | None = None,
 ) -> Simulated:
     """Simulate a motion of a robot, and write its log and the truth, whole or not at all.
 
@@ -117,6 +119,8 @@ def simulate_files(
         settings: What is simulated.
         columns: TOML that says what the motion's columns mean.
         progress: Called with lines of progress.
+        own_columns: Python file of the user's own columns, which is run: torque that the drives
+            supply besides, behind the gears. The settings state their parameters.
 
     Returns:
         The experiment, as it was written.
@@ -144,9 +148,12 @@ def simulate_files(
             argument=f"--out {out}",
             cure="name another file",
         )
-    Robot.from_file(model, settings.options)  # its errors name places in the file
+    _require_fixed(Robot.from_file(model, settings.options))  # its errors name places in the file
     opened = {"model": OpenedFile.at(model), "motion": OpenedFile.at(motion)}
+    if own_columns is not None:
+        opened["own_columns"] = OpenedFile.at(own_columns)
     arm = whole_robot(model)
+    springs = own_torque(own_columns, settings.own_columns, arm.joints)
     for note in arm.notes:
         progress(note)
     demanded = read_motion(motion, columns, arm.joints)
@@ -157,7 +164,7 @@ def simulate_files(
     knots = demanded.knots(arm, at_rest)
     if settings.limits:
         refuse_beyond_limits(motion, knots, arm, demanded.duration)
-    condition = _condition(settings, arm, knots, demanded.duration)
+    condition = replace(_condition(settings, arm, knots, demanded.duration), passive=springs)
     files = {role: file.sha256 for role, file in opened.items()}
     begin = time.perf_counter()
     watch = _told(progress, demanded.duration)
@@ -231,6 +238,22 @@ def _condition(settings: SimulationSettings, arm: Arm, motion: Knots, duration: 
     )
 
 
+def _require_fixed(robot: Robot) -> None:
+    """Refuse a robot whose base floats.
+
+    Raises:
+        InvalidSetting: With what to do instead.
+    """
+    if robot.tree.free_base:
+        raise InvalidSetting(
+            "a floating base is not simulated: contacts hold it up, and a motion of the joints "
+            "alone falls over, unless a controller keeps its balance",
+            argument='base = "free"',
+            cure='say base = "fixed" for a robot that hangs or is clamped; a robot that stands or '
+            "walks is identified from its own log, which needs no simulation",
+        )
+
+
 def _told(progress: Callable[[str], None], duration: float) -> Callable[[float], None]:
     """Return what takes the simulated time and tells it now and then."""
     last = time.perf_counter()
@@ -262,6 +285,10 @@ def _exact_columns(found: SimulatedExperiment) -> dict[str, Array]:
     for kind in ("q", "v", "a", "tau", "friction", "passed", "link"):
         for k, joint in enumerate(found.arm.joints):
             columns[f"{kind}.{joint}"] = getattr(exact, kind)[:, k]
+    passive = found.simulator.condition.passive
+    if passive is not None:
+        torque = passive(exact.link.T, exact.link_velocity.T)
+        columns |= {f"own.{j}": torque[k] for k, j in enumerate(found.arm.joints)}
     return columns
 
 
@@ -271,6 +298,8 @@ def _described(found: Simulated) -> dict[str, Any]:
     joints, calibration = experiment.arm.joints, experiment.calibration
     sensors = settings.sensors
     stated = {"controller", "drives", "sensors", "tilt", "run_in", "limits"}
+    if settings.own_columns:
+        stated.add("own_columns")
     return {
         "version": 1,
         "seed": settings.seed,
