@@ -208,10 +208,12 @@ class Walk:
             )
         if self.mixes:
             raise InvalidSetting(
-                "the weak form leaves no unknown wrenches of contacts out",
+                "the weak form has no rows that are free of contacts' unknown wrenches: a window "
+                "adds up what they do to joints that turn meanwhile",
                 argument="rows",
                 got="weak",
-                cure="take differentiated rows",
+                cure="take differentiated rows (--rows differentiated), which eliminate them at "
+                "each instant",
             )
         assert self.weak is not None
         held: weak_form.Held | None = None

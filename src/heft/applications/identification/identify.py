@@ -100,9 +100,9 @@ def _identify(
 def with_told_friction(robot: Robot, given: Earlier | Information | None = None) -> Robot:
     """Return a robot whose friction is simple if its base floats, none if no torque is used.
 
-    What loads the gears of a floating robot are its contacts, too, and the dictionary has more
-    columns than a humanoid's log can tell. Wrench sensors see nothing of drives, unless torques of
-    earlier logs tell them.
+    The dictionary has more columns than a humanoid's log can tell: where the base floats it is
+    taken of joints of which it is asked for. Wrench sensors see nothing of drives, unless torques
+    of earlier logs tell them.
 
     Args:
         robot: Robot model.
@@ -114,8 +114,8 @@ def with_told_friction(robot: Robot, given: Earlier | Information | None = None)
         return robot.with_joints(none)
     if not robot.tree.free_base:
         return robot
-    full = {j: o for j, o in options.items() if o.friction == "full"}
-    return robot.with_joints({j: replace(o, friction="simple") for j, o in full.items()})
+    open_to = {j: o for j, o in options.items() if o.friction is None}
+    return robot.with_joints({j: replace(o, friction="simple") for j, o in open_to.items()})
 
 
 def _tells_drives(given: Earlier | Information | None) -> bool:
@@ -247,10 +247,12 @@ def _simple(
 ) -> SimpleFriction:
     """Return the viscous and Coulomb friction of the rows that slide.
 
-    Of a floating base it is that of all rows: its contacts mix what slides with what does not, and
-    no other friction is fitted.
+    Of a floating base it is that of all rows, unless another friction is fitted: its contacts mix
+    what slides with what does not.
     """
-    if problem.plant.robot.tree.free_base:
+    robot = problem.plant.robot
+    simple = set(robot.drives.labels(robot.drives.simple_columns).names)
+    if robot.tree.free_base and simple <= set(problem.space.labels.names):
         return SimpleFriction.of(problem, calibrated.consistent)
     progress("fitting simple friction to sliding rows")
     return settings.sliding.fit(problem, calibrated.consistent, run.estimate.weights())
