@@ -41,6 +41,7 @@ BASE_UNITS = ("N", "N", "N", "N·m", "N·m", "N·m")
 POSE_SIGNALS, INERTIAL_SIGNALS = 7, 6
 SIX = 6  # equations of the base
 AFTERWARDS = 1e-3  # weight of joints' equations where those of the base tell a wrench
+RATE_STEP = 1e-5  # [s] of the contacts' rate of change
 TELLS = 1e-8  # of singular values, as a share of the largest, that tell a wrench
 
 
@@ -276,6 +277,20 @@ class FloatingRobotPlant(SensedRobotPlant):
                 out[:, row : row + contact.components, own] = -np.eye(contact.components)
                 row += contact.components
         return out
+
+    def acting_rate(self, samples: Samples[Any]) -> Array:
+        """Return the time derivative of `acting` along the motion, same shape; see `WithUnknowns`.
+
+        By central differences: N is a smooth function of the joints' positions.
+
+        Args:
+            samples: N of them.
+        """
+        motion = samples.motion
+        step = RATE_STEP * motion.bodies.velocity
+        sides = (replace(motion, position=motion.position + way * step) for way in (1.0, -1.0))
+        after, before = (self.acting(replace(samples, motion=m)) for m in sides)
+        return np.asarray((after - before) / (2.0 * RATE_STEP))
 
     @property
     def components(self) -> tuple[tuple[ContactOptions, slice], ...]:
