@@ -548,6 +548,12 @@ BARE: dict[str, Callable[[], Plant[Any]]] = {
             equations="base",
         )
     ),
+    "floating robot with friction's dictionary": lambda: FloatingRobotPlant(
+        robots.walker(
+            joint={},
+            contact={"foot": ContactOptions("foot"), "hand": ContactOptions("trunk")},
+        )
+    ),
     "elastic arm with springs and friction's dictionary": lambda: ElasticRobotPlant(
         replace(robots.elastic_arm("full"), own_columns=sprung().own_columns)
     ),

@@ -341,7 +341,7 @@ def walker(**said: Any) -> Robot:
     """
     none = JointOptions(friction="none", armature=False)
     joints = {"hip": none, "knee": none}
-    return Robot.from_urdf_text(WALKER, Options(base="free", joint=joints, **said))
+    return Robot.from_urdf_text(WALKER, Options(**{"base": "free", "joint": joints, **said}))
 
 
 SENSED_ARM = b"""

@@ -61,8 +61,7 @@ def problem_of(name: str, threads: int = 1, way: str = "differentiated") -> Prob
 
 
 def has_weak_form(name: str) -> bool:
-    plant = plant_of(name)
-    return isinstance(plant, Integrable) and not isinstance(plant, WithUnknowns)
+    return isinstance(plant_of(name), Integrable)
 
 
 def measured_of(plant: Plant[Any], recording: Recording) -> Array:

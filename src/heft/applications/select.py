@@ -366,7 +366,9 @@ def _count(seconds: float, length: float, segments: int) -> int:
 def with_simple_friction(robot: Robot) -> Robot:
     """Return the robot with viscous and Coulomb friction in place of friction's dictionary."""
     joints = {j: robot.options.of(j) for j in robot.joints}
-    full = {j: replace(k, friction="simple") for j, k in joints.items() if k.friction == "full"}
+    full = {
+        j: replace(k, friction="simple") for j, k in joints.items() if k.friction in (None, "full")
+    }
     return robot.with_joints(full) if full else robot
 
 

@@ -107,16 +107,17 @@ class LeastSquares:
         problem: ProblemLike,
         estimate: Estimate,
         common_errors: tuple[Array, ...] | None = None,
-        earlier: tuple[tuple[Array, ...], tuple[Array, ...]] | None = None,
+        earlier: Noise | None = None,
     ) -> Estimate:
         """Return the estimate with the covariance of coloured noise, in one pass over the rows.
 
         Args:
             problem: The problem that was solved.
             estimate: As `solve` returns it.
-            common_errors: Systematic errors that all channels share; see `Noise`.
-            earlier: Coloured factors and common errors of information in the estimate that is not
-                of these rows.
+            common_errors: Systematic errors that all channels share, of all channels of the
+                estimate; see `Noise`.
+            earlier: Noise of information in the estimate that is not of these rows. Its channels
+                are the problem's first, and then those that have no rows there.
         """
         values = estimate.fitted
         covariance, sample = thinned(problem.residuals(values), problem.spacing, problem.repeats)
@@ -126,10 +127,13 @@ class LeastSquares:
             # Channels mix: rows are to be weighed by their noise alone, and by one memory.
             times = np.full_like(times, times.mean())
         sigma = estimate.noise.sigma
-        if earlier is not None:
+        if earlier is not None and earlier.coloured is not None:
+            times = np.append(times, earlier.autocorrelation_time[len(times) :])
             if sandwich is not None:
-                sandwich = _stacked(sandwich, earlier[0])
-            common_errors = _stacked(common_errors, earlier[1]) if common_errors else earlier[1]
+                bare = (np.zeros((0, len(values))),) * (len(sigma) - len(sandwich))
+                sandwich = _stacked((*sandwich, *bare), earlier.coloured)
+            others = earlier.common_errors or ()
+            common_errors = _stacked(common_errors, others) if common_errors else others
         return self.conclude(estimate.information, sigma, times, 2, sandwich, common_errors)
 
     def solve(

@@ -264,6 +264,20 @@ class Information:
         )
         return Information(self.labels, self.channels, triangles)
 
+    def among(self, channels: Sequence[str]) -> Information:
+        """Return the same with channels in another order, and some of which nothing is known.
+
+        Args:
+            channels: Names, all of its own among them.
+        """
+        if tuple(channels) == self.channels:
+            return self
+        assert set(self.channels) <= set(channels)
+        known = dict(zip(self.channels, self.triangles, strict=True))
+        bare = Information.neutral(self.labels, channels).triangles
+        found = tuple(known.get(c, none) for c, none in zip(channels, bare, strict=True))
+        return Information(self.labels, tuple(channels), found)
+
     def beside(self, channel: str, rows: Array) -> Information:
         """Return the information extended by one channel, such as a prior's rows.
 

@@ -50,7 +50,7 @@ class JointOptions:
 
     Attributes:
         friction: A model of `FRICTION`: `full` (the dictionary), `simple` (viscous, Coulomb,
-            offset) or `none`.
+            offset) or `none`. If not given, `full`, and `simple` where the base floats.
         armature: Whether to identify rotor inertia.
         gain: Torque per current [N·m/A], to use `current.<joint>` where no torque is logged.
         gain_std: Standard error of the gain [N·m/A]; the gain is then estimated too. Exact if not
@@ -63,7 +63,7 @@ class JointOptions:
             `q.<joint>`; if not given it does where logs have both.
     """
 
-    friction: str = "full"
+    friction: str | None = None
     armature: bool = True
     gain: float | None = None
     gain_std: float | None = None

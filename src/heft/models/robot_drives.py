@@ -10,6 +10,8 @@ from heft.errors import InvalidSetting
 
 from .options import Options
 
+DEFAULT_FRICTION = "full"  # of a joint of which nothing is said
+
 
 def drives_of(joints: tuple[str, ...], tree: Tree, options: Options, first: int) -> Drives:
     """Return the drives of joints, then those of motors that move several of them.
@@ -30,7 +32,7 @@ def drives_of(joints: tuple[str, ...], tree: Tree, options: Options, first: int)
         option = options.of(name)
         held = option.position is not None  # a joint held still shows nothing of its drive
         slides = first + i in linear
-        friction = "none" if held else option.friction
+        friction = "none" if held else option.friction or DEFAULT_FRICTION
         terms = friction_terms(friction, slides)
         if option.armature and not held:
             terms = (Armature(), *terms)
@@ -58,7 +60,11 @@ def drives_of(joints: tuple[str, ...], tree: Tree, options: Options, first: int)
         # Stated at the joint that has the motor's place, so that numbers compare with a joint's.
         ratio /= column[k] if column[k] != 0.0 else column[np.flatnonzero(column)[0]]
         name = motor if motor not in joints else f"{motor}_motor"
-        moved = [options.of(j).friction for j, r in zip(rows, column, strict=True) if r]
+        moved = [
+            options.of(j).friction or DEFAULT_FRICTION
+            for j, r in zip(rows, column, strict=True)
+            if r
+        ]
         friction = max(moved, key=tuple(FRICTION).index)
         # An offset is the joints' own, and so is load-dependent gear friction.
         own = tuple(t for t in friction_terms(friction) if not t.joints_only)

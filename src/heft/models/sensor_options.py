@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from heft.errors import InvalidSetting
-from heft.files import Section, Text, list_of, number, rotation_rows
+from heft.files import Section, Text, list_of, number, rotation_rows, truth
 
 REPORTS = ("on_load", "on_sensor")
 BIASES = ("estimate", "none")
@@ -27,6 +27,8 @@ class SensorOptions:
         rotation: From its axes to the link's, three rows.
         reports: `on_load`, the wrench on what is beyond; `on_sensor`, the opposite.
         bias: `estimate`, a constant wrench that it adds, the same in all logs; `none`.
+        measured: Whether the logs hold its wrench. The bodies that it sits between stay apart where
+            they do not, so that what it told in other logs adds.
     """
 
     link: str
@@ -35,6 +37,7 @@ class SensorOptions:
     rotation: Rows = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
     reports: Literal["on_load", "on_sensor"] = "on_load"
     bias: Literal["estimate", "none"] = "estimate"
+    measured: bool = True
 
 
 def _link(value: object, where: str) -> str:
@@ -56,6 +59,7 @@ SENSOR = Section(
         "rotation": rotation_rows,
         "reports": Text("a sensor reports neither the wrench on the load nor on itself", REPORTS),
         "bias": Text("a sensor's bias is neither estimated nor none", BIASES),
+        "measured": truth,
     },
     required=("link",),
 )

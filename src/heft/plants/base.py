@@ -7,12 +7,14 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from heft.arrays import Array
 from heft.information import BaseParameters, base_parameters, triangle_of
 
 from .plant import Plant
 
 SEED = 20_260  # any will do: the base parameters do not depend on the draw
 FEWEST_SAMPLES = 32
+ROUNDING = 1e-8  # of a combination of standard columns
 _known: WeakKeyDictionary[Any, BaseParameters] = WeakKeyDictionary()
 
 
@@ -42,7 +44,43 @@ def _base(plant: Plant[Any]) -> BaseParameters:
     if len(plant.point_columns):
         plant = plant.about(rng.normal(size=len(labels)))
     everything = range(len(labels))
-    rows = plant.rows(samples, everything).regressor.reshape(-1, len(labels))
+    return _of_rows(plant, plant.rows(samples, everything).regressor.reshape(-1, len(labels)))
+
+
+def extended_base(plant: Plant[Any], known: BaseParameters, matrix: Array) -> BaseParameters:
+    """Return base parameters of a plant together with combinations that other data tell.
+
+    Args:
+        plant: Whose standard columns these are.
+        known: Its base parameters.
+        matrix: Combinations of standard columns, a row each, shape (k, p).
+
+    Returns:
+        Base parameters of which all rows of the plant and all combinations are functions; those
+        known where they are that already.
+    """
+    if spans(known, matrix, plant.rounding):
+        return known
+    return _of_rows(plant, np.vstack([known.matrix, matrix]))
+
+
+def spans(base: BaseParameters, matrix: Array, rounding: float = 0.0) -> bool:
+    """Return whether combinations of standard columns are functions of base parameters.
+
+    Args:
+        base: Base parameters β = K π.
+        matrix: Combinations, a row each, shape (k, p).
+        rounding: What rounding of the description leaves, a share; see `Plant.rounding`.
+    """
+    left = np.abs(matrix - matrix[:, base.kept] @ base.matrix)
+    size = np.abs(matrix).max(axis=1, keepdims=True, initial=0.0)
+    return bool((left <= max(ROUNDING, 10.0 * rounding) * size).all())
+
+
+def _of_rows(plant: Plant[Any], rows: Array) -> BaseParameters:
+    """Return the base parameters of rows on all standard columns, which excite all of them."""
+    labels = plant.labels
+    everything = range(len(labels))
     # Columns that nearly depend on one another, but are parameters of their own whatever rounding
     # says, are kept apart; those of a tree of bodies never depend on them.
     apart = list(plant.independent)

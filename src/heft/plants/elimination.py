@@ -10,6 +10,10 @@ as many as before, each in the unit of its channel. P N = 0 for any σ. Weighted
 that the rows say of x: `Σ^-½ P Σ^½` is the orthogonal projector M onto the null space of
 `(Σ^-½ N)ᵀ`, so `Σ_c ‖(P Y)_c‖²/σ_c²` is that of the null space's own rows [Mistry2009].
 
+P changes as N does, with B = Σ^-½ N and Π = B B⁺ [Golub1973, Lemma 4.1]:
+
+    Ṗ = −Σ^½ (D + Dᵀ) Σ^-½,        D = (1 − Π) Ḃ B⁺
+
 Of ε, channel c keeps the share `√M_cc`, its redundancy: none where the channel only tells λ.
 """
 
@@ -72,6 +76,22 @@ class Elimination:
         white = (values[:, :, None] if plain else values) / self.noise[:, None]
         found = self.noise[:, None] * (self.basis @ (np.swapaxes(self.basis, 1, 2) @ white))
         return np.asarray(found[:, :, 0] if plain else found)
+
+    def change(self, unknowns: Array, rates: Array) -> Array:
+        """Return Ṗ, shape (N, c, c) [per unit of time].
+
+        Args:
+            unknowns: N, shape (N, c, k), of a rank that stays.
+            rates: Its time derivative, same shape.
+        """
+        B, dB = unknowns / self.noise[:, None], rates / self.noise[:, None]
+        length = np.linalg.norm(B, axis=1, keepdims=True)
+        scale = np.where(length > 0.0, length, 1.0)  # units of λ make no difference
+        B, dB = B / scale, dB / scale
+        free = dB - self.basis @ (np.swapaxes(self.basis, 1, 2) @ dB)
+        D = free @ np.linalg.pinv(B, rcond=RANK)
+        whole = D + np.swapaxes(D, 1, 2)
+        return np.asarray(-self.noise[:, None] * whole / self.noise)
 
     @property
     def redundancy(self) -> Array:

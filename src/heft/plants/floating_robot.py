@@ -39,6 +39,10 @@ from .sensed_robot import KINDS, SensedRobotPlant
 
 BASE_UNITS = ("N", "N", "N", "N·m", "N·m", "N·m")
 POSE_SIGNALS, INERTIAL_SIGNALS = 7, 6
+SIX = 6  # equations of the base
+AFTERWARDS = 1e-3  # weight of joints' equations where those of the base tell a wrench
+RATE_STEP = 1e-5  # [s] of the contacts' rate of change
+TELLS = 1e-8  # of singular values, as a share of the largest, that tell a wrench
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,6 +278,20 @@ class FloatingRobotPlant(SensedRobotPlant):
                 row += contact.components
         return out
 
+    def acting_rate(self, samples: Samples[Any]) -> Array:
+        """Return the time derivative of `acting` along the motion, same shape; see `WithUnknowns`.
+
+        By central differences: N is a smooth function of the joints' positions.
+
+        Args:
+            samples: N of them.
+        """
+        motion = samples.motion
+        step = RATE_STEP * motion.bodies.velocity
+        sides = (replace(motion, position=motion.position + way * step) for way in (1.0, -1.0))
+        after, before = (self.acting(replace(samples, motion=m)) for m in sides)
+        return np.asarray((after - before) / (2.0 * RATE_STEP))
+
     @property
     def components(self) -> tuple[tuple[ContactOptions, slice], ...]:
         """Contacts, and which of the unknowns are the components of each one's wrench."""
@@ -298,6 +316,51 @@ class FloatingRobotPlant(SensedRobotPlant):
             J = self._jacobian(motion, contact)[:, :, : contact.components]
             out[:, :, own] = J * motion.closed[k][:, None, None]
         return out
+
+    def gear_load(self, samples: Samples[Any], rigid: Array) -> Array:
+        """Return the torque of the bodies less what contacts take of it; see `RobotPlant`.
+
+        Args:
+            samples: N of them, with what they measured.
+            rigid: Torque of the bodies and own columns, shape (channels, N) [N·m or N].
+        """
+        if not self.unknowns or not any(t.loaded for _, t in self.robot.drive_columns):
+            return rigid
+        J, told = self._told_wrenches(samples)
+        measured = self.robot.measured
+        rest = np.zeros((len(samples.time), told.shape[2]))
+        rest[:, : len(measured)] = rigid[measured].T
+        rest -= samples.measured[:, self._outer]
+        wrench = np.einsum("nkc,nc->nk", told, rest)
+        return np.asarray(rigid - np.einsum("nck,nk->cn", J, wrench))
+
+    @property
+    def _outer(self) -> NDArray[np.intp]:
+        """Channels of base, joints and sensors at contacts, without those of sensors inside."""
+        own = self._own
+        return np.delete(np.arange(len(self.channels)), np.arange(own.start, own.stop))
+
+    def _told_wrenches(self, samples: Samples[Any]) -> tuple[Array, Array]:
+        """Return Jᵀ of all of the robot's channels, and T with λ = T (Y x − measured).
+
+        The base's equations and sensors at contacts tell λ first, in which no friction is; joints'
+        torques only what these leave open, such as how two feet share the load.
+        """
+        outer = self._outer
+        weight = np.where(np.isin(outer, np.arange(len(self.robot.measured))), AFTERWARDS, 1.0)
+        weight[: int(np.sum(self.robot.measured < SIX))] = 1.0
+        N = self.acting(samples)[:, outer] * weight[:, None]
+        return self.held(samples.motion), np.asarray(np.linalg.pinv(N, rcond=TELLS) * weight)
+
+    def _load_rows(self, samples: Samples[Any], columns: Sequence[int]) -> tuple[ChannelRows, ...]:
+        """Return rows of what loads the gears, contacts included; see `gear_load`."""
+        if not self.unknowns:
+            return SensedRobotPlant._load_rows(self, samples, columns)
+        J, told = self._told_wrenches(samples)
+        rows = self.whole_rows(samples, columns)
+        measured = self.robot.measured
+        wrench = told[:, :, : len(measured)] @ rows[:, measured]
+        return ChannelRows.of_each(rows - J @ wrench)
 
     def rows(self, samples: Samples[Any], columns: Sequence[int]) -> Rows:
         """Return the regressor Y, zero for sensors at contacts; arguments as of `Plant.rows`."""
@@ -347,6 +410,12 @@ class FloatingRobotPlant(SensedRobotPlant):
         """Return which way what rubs slides, 1 for sensors; see `RobotPlant.sliding`."""
         found = SensedRobotPlant.sliding(self, samples, speed)
         return np.hstack([found, np.ones((len(found), self._sensed), dtype=np.int64)])
+
+    def sensitivity(self, samples: Samples[Any], values: Array) -> tuple[ChannelRows, ...]:
+        """Return the derivative by what loads the gears, none of sensors; see `RobotPlant`."""
+        nothing = ChannelRows.nothing(len(samples.time))
+        made = SensedRobotPlant.sensitivity(self, samples, values)
+        return (*made, *[nothing] * self._sensed)
 
     def random_samples(self, count: int, rng: np.random.Generator) -> Samples[Any]:
         """Return random states without contacts of unknown wrench; see `RobotPlant`."""

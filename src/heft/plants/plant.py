@@ -426,6 +426,14 @@ class WithUnknowns(Protocol):
         """
         ...
 
+    def acting_rate(self, samples: Any) -> Array:
+        """Return the time derivative of N along the motion, same shape, for the weak form.
+
+        Args:
+            samples: N of them.
+        """
+        ...
+
 
 @dataclass(frozen=True)
 class Coordinate:

@@ -436,19 +436,33 @@ class RobotPlant(Plant[RobotMotion]):
         del values
         return np.zeros((motion.position.shape[1], len(self.channels)))
 
-    def loads(self, motion: RobotMotion) -> Array:
+    def loads(self, samples: Samples[RobotMotion]) -> Array:
         """Return the torque about the point that loads the gears: of bodies and own columns.
+
+        Args:
+            samples: N of them.
 
         Returns:
             Shape (channels, N) [N·m or N]; zero if the plant has no point.
         """
+        motion = samples.motion
         if self.point is None:
             return np.zeros_like(motion.velocity)
         load, own = self.rigid(motion, self.point), self.robot.own_columns
         if own is not None:
             made = own.rows(motion.position, motion.velocity, motion.bodies.acceleration)
             load = load + np.einsum("ckn,k->cn", made, self.point[_own_slice(self.robot)])
-        return load
+        return self.gear_load(samples, load)
+
+    def gear_load(self, samples: Samples[RobotMotion], rigid: Array) -> Array:
+        """Return the torque that loads the gears: that of the bodies, as nothing else acts on them.
+
+        Args:
+            samples: N of them.
+            rigid: Torque of the bodies and own columns, shape (channels, N) [N·m or N].
+        """
+        del samples
+        return rigid
 
     def rigid(self, motion: RobotMotion, values: Array) -> Array:
         """Return the rigid-body torque W₁ π without rotors and friction.
@@ -473,12 +487,12 @@ class RobotPlant(Plant[RobotMotion]):
 
         Args:
             samples: N of them.
-            rigid: Rigid-body torque that loads the gears, shape (channels, N) [N·m or N]; the load
-                about the point if not given.
+            rigid: Torque that loads the gears, see `gear_load`, shape (channels, N) [N·m or N];
+                that about the point if not given.
             own: Parameters by name, of which those of own columns load the gears besides.
         """
         motion = samples.motion
-        load = self.loads(motion) if rigid is None else rigid
+        load = self.loads(samples) if rigid is None else rigid
         acceleration, stops = motion.bodies.acceleration, samples.memory.T
         state = DriveState(motion.position, motion.velocity, acceleration, stops, load)
         if own is None or self.robot.own_columns is None:
@@ -611,7 +625,7 @@ class RobotPlant(Plant[RobotMotion]):
         """
         robot, own, loading = self.robot, self.bodies_size, np.array(self.point_columns)
         state, every = self.drive_state(samples), np.arange(robot.tree.channels)
-        rows = self._channel_rows(samples, loading.tolist(), every)
+        rows = self._load_rows(samples, loading.tolist())
         found: list[list[ChannelRows]] = [[] for _ in every]
         for k, (d, term) in enumerate(robot.drive_columns):
             if not term.loaded or values[own + k] == 0.0:
@@ -625,6 +639,26 @@ class RobotPlant(Plant[RobotMotion]):
                     found[c].append(ChannelRows(loading[rows[e].columns], pressed))
         nothing = ChannelRows.nothing(len(samples.time))
         return tuple(ChannelRows.total([nothing, *found[c]]) for c in robot.measured)
+
+    def whole_rows(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Array:
+        """Return the regressor of all of the robot's channels, measured or not.
+
+        Args:
+            samples: N of them.
+            columns: Positions of columns of `labels`, ascending.
+
+        Returns:
+            Shape (N, channels of the robot, columns).
+        """
+        every = np.arange(self.robot.tree.channels)
+        rows = self._channel_rows(samples, columns, every)
+        return np.stack([r.spread(len(columns)) for r in rows], axis=1)
+
+    def _load_rows(
+        self, samples: Samples[RobotMotion], columns: Sequence[int]
+    ) -> tuple[ChannelRows, ...]:
+        """Return rows of what loads the gears of all of the robot's channels."""
+        return self._channel_rows(samples, columns, np.arange(self.robot.tree.channels))
 
     def random_samples(self, count: int, rng: np.random.Generator) -> Samples[RobotMotion]:
         """Return N = `count` random states; see `random_states` and `random_drive_state`."""

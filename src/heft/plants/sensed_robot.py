@@ -156,14 +156,15 @@ def _plan(sensor: WrenchSensor, columns: tuple[int, ...]) -> tuple[kernels.Plan,
 
 @lru_cache(maxsize=16)
 def sensors_of(robot: Robot) -> tuple[WrenchSensor, ...]:
-    """Return the wrench sensors inside a robot, as its options state them."""
+    """Return the wrench sensors inside a robot whose wrench the logs hold, by its options."""
     found = []
     first = len(robot.labels) - len(robot.bias_names)
     for name, stated in (robot.options.sensor or {}).items():
         turn, position = np.array(stated.rotation), np.array(stated.position)
         cut = Cut.before(robot.tree, robot.link(stated.link), turn, position)
         biased = name in robot.biased
-        found.append(WrenchSensor(name, stated, cut, first if biased else None))
+        if stated.measured:
+            found.append(WrenchSensor(name, stated, cut, first if biased else None))
         first += SIX * biased
     return tuple(found)
 
@@ -177,7 +178,7 @@ class SensedRobotPlant(RobotPlant):
 
     @cached_property
     def sensors(self) -> tuple[WrenchSensor, ...]:
-        """The wrench sensors inside."""
+        """The wrench sensors inside that the logs hold."""
         return sensors_of(self.robot)
 
     @property

@@ -13,7 +13,7 @@ from heft.information import BaseParameters, Labels, ParameterSpace
 from heft.recordings import Recording
 from heft.signals import Smoothing, Timeline, Weak
 
-from .base import structural_base
+from .base import extended_base, structural_base
 from .plant import Plant, Samples
 from .sampling import Sampler, Survey, surveyed
 from .sliding import Counted, sliding_rows
@@ -48,6 +48,7 @@ class Setup(Generic[P]):
         known_survey: What is known of the recordings already; looked for if not given.
         noise: Standard deviation of each channel's noise [channel's unit], by which unknowns of
             each sample (`WithUnknowns`) are eliminated; one if not given.
+        known_base: Base parameters where they are not those of the plant alone; see `telling`.
     """
 
     plant: P
@@ -62,6 +63,7 @@ class Setup(Generic[P]):
     counted: Counted | None = field(default=None, repr=False, compare=False)
     known_survey: Survey | None = field(default=None, repr=False, compare=False)
     noise: tuple[float, ...] | None = None
+    known_base: BaseParameters | None = field(default=None, repr=False, compare=False)
 
     # --- what is walked
 
@@ -105,8 +107,16 @@ class Setup(Generic[P]):
 
     @cached_property
     def base(self) -> BaseParameters:
-        """The plant's base parameters."""
-        return structural_base(self.plant)
+        """The plant's base parameters, with what else is to be told of it."""
+        return self.known_base or structural_base(self.plant)
+
+    def telling(self, matrix: Array) -> Self:
+        """Return the problem whose base parameters also tell what other data do.
+
+        Args:
+            matrix: Combinations of standard columns, a row each, shape (k, p).
+        """
+        return replace(self, known_base=extended_base(self.plant, self.base, matrix))
 
     @property
     def labels(self) -> Labels:

@@ -7,13 +7,15 @@ pass alike, or integrated against the windows of the weak form.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heft import signals
+from heft.arrays import Array
 from heft.engine import in_order
 from heft.errors import InvalidSetting
 from heft.information import ChannelRows
@@ -21,7 +23,7 @@ from heft.recordings import BLOCK_ROWS
 from heft.signals import Weak, WhiteWeak, weak_form
 
 from .elimination import Elimination
-from .plant import Integrable, Limbed, Plant, Samples, WithUnknowns
+from .plant import Integrable, Limbed, Plant, Samples, Sides, WithUnknowns
 from .rows import Equations
 from .sampling import Sampler, averaged
 
@@ -46,6 +48,42 @@ def cuts(count: int, most: int, block: int | None, done: int) -> Iterator[slice]
         size = most if block is None else min(most, block - (done + first) % block)
         yield slice(first, min(first + size, count))
         first += size
+
+
+@dataclass(frozen=True)
+class Past:
+    """What eliminated unknowns of the latest samples of a stream, for windows that begin there.
+
+    Attributes:
+        time: Of samples that may be a window's middle, shape (n,) [s].
+        out: What eliminated unknowns there; None before the first.
+        acts: Which unknowns acted last, shape (k,); None before the first.
+    """
+
+    time: Array = field(default_factory=lambda: np.zeros(0))
+    out: Elimination | None = None
+    acts: NDArray[np.bool_] | None = None
+
+    def goes_on(self, acts: NDArray[np.bool_]) -> bool:
+        """Return whether the same unknowns act still, shape (N, k): no window reaches over."""
+        return self.acts is None or bool(np.array_equal(self.acts, acts[0]))
+
+    def then(self, time: Array, out: Elimination, acts: NDArray[np.bool_], length: float) -> Past:
+        """Return what is needed after further samples, with windows of a length [s]."""
+        if self.out is not None:
+            kept = self.time > time[0] - length
+            time = np.append(self.time[kept], time)
+            basis = np.concatenate([self.out.basis[kept], out.basis])
+            out = Elimination(basis, out.noise)
+        return Past(time, out, acts)
+
+    def at(self, time: Array) -> Elimination | None:
+        """Return what eliminated unknowns nearest to some times, shape (n,) [s]."""
+        if self.out is None:
+            return None
+        after = np.searchsorted(self.time, time).clip(1, max(len(self.time) - 1, 1))
+        nearer = time - self.time[after - 1] < self.time[after.clip(max=len(self.time) - 1)] - time
+        return self.out.part(np.where(nearer, after - 1, after).clip(max=len(self.time) - 1))
 
 
 @dataclass(frozen=True)
@@ -206,36 +244,56 @@ class Walk:
                 got="weak",
                 cure="take differentiated rows",
             )
-        if self.mixes:
-            raise InvalidSetting(
-                "the weak form leaves no unknown wrenches of contacts out",
-                argument="rows",
-                got="weak",
-                cure="take differentiated rows",
-            )
         assert self.weak is not None
         held: weak_form.Held | None = None
         white: weak_form.Whitening | None = None
         recording, last = -1, -np.inf
+        past = Past()
         for s, piece in self._unbroken():
             step = self.sampler.survey.timelines[s.recording].step
-            if s.recording != recording or not (
-                0.0 < piece.time[0] - last <= self._gap_steps * step
+            if (
+                s.recording != recording
+                or not 0.0 < piece.time[0] - last <= self._gap_steps * step
+                or not past.goes_on(self._acts(piece))
             ):
-                held = white = None
+                held, white, past = None, None, Past()
             recording = s.recording
             last = float(piece.time[-1]) if piece.chosen[0] else -np.inf
             if not piece.chosen[0]:
                 continue
-            sides = plant.sides(piece, columns)
-            both = weak_form.Samples(piece.time, sides.momentum, sides.remainder, piece.measured)
+            sides, measured = plant.sides(piece, columns), piece.measured
             windows = self.weak.windows(self.sampler.cutoff, step)
+            if self.mixes:
+                sides, measured, out = self._without_unknowns(piece, sides)
+                past = past.then(piece.time, out, self._acts(piece)[-1], windows.length)
+            both = weak_form.Samples(piece.time, sides.momentum, sides.remainder, measured)
             held, found = weak_form.advance(windows, held, both)
             if isinstance(self.weak, WhiteWeak) and self.weak.whitened:
                 shared = weak_form.shared_noise(windows, step)
                 found, white = weak_form.whitened(shared, found, white)
             if len(found.time):
-                yield Equations(found.regressor, found.effort, found.time, s.recording)
+                middle = past.at(found.time)
+                yield Equations(found.regressor, found.effort, found.time, s.recording, middle)
+
+    def _acts(self, s: Samples[Any]) -> NDArray[np.bool_]:
+        """Return which unknowns act at each sample, shape (N, k)."""
+        if not self.mixes:
+            return np.zeros((len(s.time), 0), dtype=bool)
+        assert isinstance(self.plant, WithUnknowns)
+        return np.asarray((self.plant.acting(s) != 0.0).any(axis=1))
+
+    def _without_unknowns(self, s: Samples[Any], sides: Sides) -> tuple[Sides, Array, Elimination]:
+        """Return both sides and what was measured with unknowns eliminated, and by what.
+
+        With the momentum p and the remainder r, `P (ṗ − r) = d/dt (P p) − (P r + Ṗ p)`: the weak
+        form of the equations without unknowns, in which no acceleration is either.
+        """
+        plant, out = self.plant, self.elimination(s)
+        assert isinstance(plant, WithUnknowns) and out is not None
+        change = out.change(plant.acting(s), plant.acting_rate(s))
+        change *= (out.redundancy > 0.0)[:, :, None]  # rows of zeros stay that
+        remainder = out(sides.remainder) + change @ sides.momentum
+        return Sides(out(sides.momentum), remainder), out(s.measured), out
 
     @property
     def _gap_steps(self) -> float:
@@ -250,5 +308,6 @@ class Walk:
                 part = s.part(slice(first, first + self.dense_rows))
                 apart = np.diff(part.time)
                 breaks = (apart <= 0.0) | (apart > gap) | np.diff(part.chosen)
+                breaks |= np.diff(self._acts(part), axis=0).any(axis=1)
                 for run in np.split(np.arange(len(part.time)), np.flatnonzero(breaks) + 1):
                     yield s, part.part(run)

@@ -285,7 +285,8 @@ def _of_the_residual(
     estimate: Estimate, span: Array, limits: Limits, words: Words = JOINTS
 ) -> Iterator[Check]:
     noise, channels = estimate.noise, estimate.information.channels
-    sizes = noise.sigma / np.where(span > 0.0, span, np.inf)
+    # Channels of earlier logs alone, behind those of these logs, have no span here.
+    sizes = noise.sigma[: len(span)] / np.where(span > 0.0, span, np.inf)
     worst = int(np.argmax(sizes))
     yield _at_most(
         "residual size",

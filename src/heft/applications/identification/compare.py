@@ -119,7 +119,8 @@ class Side:
             raise InputError(
                 "the folder's base parameters are not those of its robot",
                 argument=str(folder),
-                cure="identify again with this version of heft",
+                cure="identify again with this version of heft, and without earlier results that "
+                "tell other base parameters than these logs",
             )
         return side
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -12,9 +13,14 @@ from heft.arrays import Array
 from heft.errors import InvalidRecording
 from heft.estimators import Noise
 from heft.files import UNREADABLE, read_arrays
-from heft.information import Information, triangle_of
+from heft.information import Information, Labels, triangle_of
+from heft.models import Robot
+from heft.plants import Plant, Problem, RobotPlant
 
 from .misfit_moments import MisfitMoments
+from .origin import Origin
+
+P = TypeVar("P", bound="Plant[Any]")
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,7 @@ class Earlier:
         common: For each channel the moments `Yᵀe` of errors that channels share, shape (errors, b).
         moments: For each channel the moments `Yᵀ(τ − Y β)` of blocks, shape (blocks, b).
         misfit: Moments of like conditions; None if they are not known.
+        origin: What its base parameters are combinations of; None if that is not known.
     """
 
     information: Information
@@ -37,11 +44,105 @@ class Earlier:
     common: tuple[Array, ...]
     moments: tuple[Array, ...]
     misfit: MisfitMoments | None = None
+    origin: Origin | None = None
 
     @property
-    def noise(self) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-        """Coloured factors, shape (any, b), and common errors, shape (errors, b), by channel."""
-        return self.coloured, self.common
+    def noise(self) -> Noise:
+        """What is known of the noise, of no size where that is not known."""
+        rows = np.array([t.rows for t in self.information.triangles], dtype=float)
+        sigma = memory = np.ones(len(rows))
+        if self.origin is not None:
+            sigma, memory = self.origin.sigma, self.origin.memory
+        return Noise(sigma, memory, rows, self.coloured, self.common)
+
+    def noise_of(self, others: Collection[str]) -> tuple[tuple[str, ...], dict[str, float]]:
+        """Return names of the deviations of all channels but others, and those that are known.
+
+        Args:
+            others: Channels that have rows in the new experiment.
+        """
+        names = self.information.channels
+        if self.origin is None:
+            return (), {}
+        o = self.origin
+        parts = zip(names, o.noise_names, o.sigma.tolist(), o.settled, strict=True)
+        own = [part for part in parts if part[0] not in others]
+        found = tuple(channel if settled else name for channel, name, _, settled in own)
+        return found, {channel: sigma for channel, _, sigma, settled in own if settled}
+
+    def seen_from(self, problem: Problem[P]) -> tuple[Problem[P], Earlier]:
+        """Return both about the same base parameters and channels, the problem's channels first.
+
+        Args:
+            problem: The new experiment.
+
+        Returns:
+            The problem with base parameters that tell also what these do, and these on them.
+
+        Raises:
+            UnlikeLabels: If the earlier results are of another robot, or of other terms.
+        """
+        extra = [c for c in self.information.channels if c not in problem.channels]
+        channels, labels = (*problem.channels, *extra), self.information.labels
+        robot = problem.plant.robot if isinstance(problem.plant, RobotPlant) else None
+        if labels == problem.labels and not (extra and self.origin is None):
+            return problem, self._on(None, channels, labels, robot)
+        if self.origin is None or robot is None:
+            return problem, self  # what does not add is refused when it is added
+        matrix = self.origin.among(problem.base, robot)
+        told = problem.telling(matrix)
+        return told, self._on(matrix[:, told.base.kept], channels, told.labels, robot)
+
+    def _on(
+        self,
+        onto: Array | None,
+        channels: tuple[str, ...],
+        labels: Labels,
+        robot: Robot | None,
+    ) -> Earlier:
+        """Return the same about other base parameters β, its own being L β, and of more channels.
+
+        Args:
+            onto: L, shape (own, b); the identity if not given.
+            channels: Names, all of its own among them.
+            labels: Of β.
+            robot: Of the new experiment.
+        """
+        if channels == self.information.channels and onto is None:
+            return self
+        information, size = self.information, len(labels)
+        place = {c: k for k, c in enumerate(information.channels)}
+
+        def laid(parts: Sequence[Array]) -> tuple[Array, ...]:
+            rows = max((len(p) for p in parts), default=0) if parts is not self.coloured else 0
+            none = np.zeros((rows, size))
+            made = [p if onto is None else p @ onto for p in parts]
+            return tuple(made[place[c]] if c in place else none for c in channels)
+
+        if onto is not None:
+            information = information.transformed(onto, labels)
+        origin = self.origin
+        if origin is not None:
+            names = tuple(origin.noise_names[place[c]] if c in place else c for c in channels)
+            sigma, memory = (
+                np.array([x[place[c]] if c in place else 1.0 for c in channels])
+                for x in (origin.sigma, origin.memory)
+            )
+            settled = tuple(origin.settled[place[c]] if c in place else False for c in channels)
+            origin = replace(origin, noise_names=names, sigma=sigma, memory=memory, settled=settled)
+        misfit = self.misfit
+        if misfit is not None:
+            drives = [d.name for d in robot.drives] if robot is not None and origin else []
+            own = origin.drives if origin is not None else ()
+            misfit = misfit.on(onto, [place.get(c) for c in channels], own, drives)
+        return Earlier(
+            information.among(channels),
+            laid(self.coloured),
+            laid(self.common),
+            laid(self.moments),
+            misfit,
+            origin,
+        )
 
     @staticmethod
     def like(information: Information, noise: Noise) -> Earlier:
@@ -83,12 +184,13 @@ class Earlier:
             if not all(np.isfinite(part).all() for parts in found for part in parts):
                 raise ValueError("noise that is not finite")
             misfit = MisfitMoments.load(data, count, len(information.labels))
+            origin = Origin.load(data, count, len(information.labels))
         except UNREADABLE as problem:
             raise InvalidRecording(
                 "this is not a file of information", argument=str(path), got=str(problem)[:200]
             ) from problem
         coloured, common, moments = found
-        return Earlier(information, coloured, common, moments, misfit)
+        return Earlier(information, coloured, common, moments, misfit, origin)
 
 
 def stored(noise: Noise, moments: Sequence[Array]) -> dict[str, Array]:

@@ -70,6 +70,8 @@ class ExperimentFit(Generic[P]):
             rows one by one.
         moments: For each channel the moments `Yᵀ(τ − Y β)` of all blocks, also those of earlier
             experiments, shape (blocks, b).
+        noise_names: Name of each channel's standard deviation.
+        settled: Of each channel whether that deviation eliminated unknowns of each sample.
     """
 
     problem: Problem[P]
@@ -79,6 +81,8 @@ class ExperimentFit(Generic[P]):
     delay: DelayFound
     blocks: tuple[Information, ...] = ()
     moments: tuple[Array, ...] = ()
+    noise_names: tuple[str, ...] = ()
+    settled: tuple[bool, ...] = ()
 
     def widened(
         self, solver: PhysicallyConsistent, jackknife: Jackknife, found: ConsistentFit
@@ -230,6 +234,8 @@ def fit_experiment(
     )
     problem = only_selected(problem, only, progress)
     problem = weighed(problem, settings, progress)
+    if isinstance(given, Earlier):
+        problem, given = given.seen_from(problem)
     progress(f"smoothing at {problem.corner:.3g} Hz, summing up rows")
     problem, rows, _ = _about_first_fit(problem, settings)
     shared: list[tuple[Array, ...]] = []  # for each channel, of errors that are no noise
@@ -247,11 +253,19 @@ def fit_experiment(
     samples = rows // len(problem.channels) - sum(left_out.values())
     parts = problem.information_blocks(settings.jackknife.blocks, samples)
     information = reduce(add, parts)
-    blocks = parts if linear else ()
+    names, known = _noise(problem)
     if given is not None:  # the logs' own noise weights the sum
-        information = information + (given.information if isinstance(given, Earlier) else given)
+        before = given.information if isinstance(given, Earlier) else given
+        if isinstance(given, Earlier) and given.origin is not None:
+            parts = tuple(part.among(before.channels) for part in parts)
+            information = information.among(before.channels)
+        information = information + before
+    if isinstance(given, Earlier):
+        beside, held = given.noise_of(problem.channels)
+        names, known = (*(names or problem.channels), *beside), {**known, **held}
+    blocks = parts if linear else ()
     if isinstance(solver, LeastSquares):
-        estimate = solver.solve(information, *_noise(problem))
+        estimate = solver.solve(information, names, known)
     else:
         progress(f"estimating base parameters ({settings.method})")
         estimate = solver.fit(problem)
@@ -261,6 +275,7 @@ def fit_experiment(
         progress("analysing the residuals")
         shared += _other_errors(problem, settings, estimate, rough, rows)
         together = tuple(np.vstack(errors) for errors in zip(*shared, strict=True))
+        together = _padded(together, len(information.channels))
         if isinstance(solver, LeastSquares):
             earlier = _earlier(given, estimate)
             widened = solver.colour(problem, estimate, together, earlier.noise if earlier else None)
@@ -274,8 +289,23 @@ def fit_experiment(
         estimate = replace(widened, rank=estimate.rank)
     if isinstance(chosen, Essential):
         progress("dropping base parameters that are not essential")
-        estimate = chosen.reduced(estimate, problem.residual_energy(estimate.fitted))
-    return ExperimentFit(problem, information, estimate, left_out, delay, blocks, moments)
+        in_band = problem.residual_energy(estimate.fitted)
+        # Earlier channels without rows here have no motion's band: all that they leave over counts.
+        rest = information.triangles[len(in_band) :]
+        energy = [t.residual_energy(estimate.fitted) for t in rest]
+        estimate = chosen.reduced(estimate, np.append(in_band, energy))
+    names = names or information.channels
+    settled = tuple(name in known for name in names)
+    return ExperimentFit(
+        problem, information, estimate, left_out, delay, blocks, moments, names, settled
+    )
+
+
+def _padded(errors: tuple[Array, ...], channels: int) -> tuple[Array, ...]:
+    """Return moments of errors by channel, none of channels that have no rows in these logs."""
+    if not errors:
+        return errors
+    return (*errors, *(np.zeros_like(errors[0]) for _ in range(channels - len(errors))))
 
 
 def _noise(problem: Problem[Any]) -> tuple[tuple[str, ...], Mapping[str, float]]:

@@ -55,6 +55,8 @@ class Identification:
         settings: Settings of the identification.
         notes: Remarks on the logs, beside those on the robot's model.
         alternatives: Other estimates of the same data, where a method was asked for.
+        noise_names: Name of each channel's standard deviation.
+        settled: Of each channel whether that deviation eliminated unknowns of each sample.
     """
 
     problem: Problem[RobotPlant]
@@ -79,6 +81,8 @@ class Identification:
     settings: Settings = field(default_factory=Settings)
     notes: tuple[str, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
+    noise_names: tuple[str, ...] = ()
+    settled: tuple[bool, ...] = ()
 
     @property
     def consistent(self) -> ConsistentEstimate:

@@ -130,7 +130,7 @@ class Identified:
         stated = self.deviation if friction == "full" else None
         reversal = None
         for s, rigid in rigid_torques(problem, self.robot.written_bodies()):
-            state = plant.drive_state(s, rigid, drives)
+            state = plant.drive_state(s, plant.gear_load(s, rigid), drives)
             rest = model_effort(friction, self.robot, drives, state)
             held = self._held(plant, s)
             std = np.full(rigid.T.shape, np.nan)

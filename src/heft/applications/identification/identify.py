@@ -85,7 +85,7 @@ def _identify(
     progress: Progress,
     only: Selection | None,
 ) -> Identification:
-    robot = with_logged_gears(with_told_friction(robot), logs)
+    robot = with_logged_gears(with_told_friction(robot, given), logs)
     problem, settings = open_experiment(robot, logs, settings, progress)
     corner = problem.corner
     _refuse_unusable(problem, validate)
@@ -97,20 +97,37 @@ def _identify(
     return _concluded(robot, run, whole, validate, corner, settings, given, inputs, progress)
 
 
-def with_told_friction(robot: Robot) -> Robot:
+def with_told_friction(robot: Robot, given: Earlier | Information | None = None) -> Robot:
     """Return a robot whose friction is simple if its base floats, none if no torque is used.
 
-    What loads the gears of a floating robot are its contacts, too, and the dictionary has more
-    columns than a humanoid's log can tell. Wrench sensors see nothing of drives.
+    The dictionary has more columns than a humanoid's log can tell: where the base floats it is
+    taken of joints of which it is asked for. Wrench sensors see nothing of drives, unless torques
+    of earlier logs tell them.
+
+    Args:
+        robot: Robot model.
+        given: Earlier experiments.
     """
     options = {j: robot.options.of(j) for j in robot.joints}
-    if robot.options.equations == "sensors":
+    if robot.options.equations == "sensors" and not _tells_drives(given):
         none = {j: replace(o, friction="none", armature=False) for j, o in options.items()}
         return robot.with_joints(none)
     if not robot.tree.free_base:
         return robot
-    full = {j: o for j, o in options.items() if o.friction == "full"}
-    return robot.with_joints({j: replace(o, friction="simple") for j, o in full.items()})
+    open_to = {j: o for j, o in options.items() if o.friction is None}
+    return robot.with_joints({j: replace(o, friction="simple") for j, o in open_to.items()})
+
+
+def _tells_drives(given: Earlier | Information | None) -> bool:
+    """Return whether earlier experiments tell something of drives."""
+    if not isinstance(given, Earlier) or given.origin is None:
+        return False
+    told = np.any(given.origin.matrix != 0.0, axis=0)
+    drives = given.origin.drives
+    return any(
+        seen and name.rpartition(".")[0] in drives
+        for name, seen in zip(given.origin.names, told, strict=True)
+    )
 
 
 def _concluded(
@@ -165,6 +182,8 @@ def _concluded(
         calibrated=calibrated,
         deviations=deviations,
         moments=run.moments,
+        noise_names=run.noise_names,
+        settled=run.settled,
         misfits=misfits,
         misfit_moments=_misfit_moments(run, misfits, given),
         predicted_error=predicted,
@@ -214,8 +233,8 @@ def _misfit_moments(
     """Return the moments of like conditions of these logs, and of earlier ones as far as known."""
     earlier = given.information if isinstance(given, Earlier) else given
     rows = run.information.rows - (earlier.rows if earlier is not None else 0)
-    own = MisfitMoments.of(run.problem, misfits, rows)
-    known = given.misfit if isinstance(given, Earlier) else None
+    own = MisfitMoments.of(run.problem, misfits, rows).among(len(run.information.channels))
+    known = given.seen_from(run.problem)[1].misfit if isinstance(given, Earlier) else None
     return own if known is None else own + known
 
 
@@ -228,10 +247,12 @@ def _simple(
 ) -> SimpleFriction:
     """Return the viscous and Coulomb friction of the rows that slide.
 
-    Of a floating base it is that of all rows: its contacts mix what slides with what does not, and
-    no other friction is fitted.
+    Of a floating base it is that of all rows, unless another friction is fitted: its contacts mix
+    what slides with what does not.
     """
-    if problem.plant.robot.tree.free_base:
+    robot = problem.plant.robot
+    simple = set(robot.drives.labels(robot.drives.simple_columns).names)
+    if robot.tree.free_base and simple <= set(problem.space.labels.names):
         return SimpleFriction.of(problem, calibrated.consistent)
     progress("fitting simple friction to sliding rows")
     return settings.sliding.fit(problem, calibrated.consistent, run.estimate.weights())

@@ -104,6 +104,51 @@ class MisfitMoments:
             found |= {f"{k}_{c}": np.asarray(p, float) for k, p in zip(KINDS, parts, strict=True)}
         return found
 
+    def among(self, channels: int) -> MisfitMoments:
+        """Return the same with channels behind of which nothing is known.
+
+        Args:
+            channels: Number of channels.
+        """
+        every = [k if k < len(self.cells) else None for k in range(channels)]
+        return self if channels == len(self.cells) else self.on(None, every)
+
+    def on(
+        self,
+        onto: Array | None,
+        places: Sequence[int | None],
+        drives: Sequence[str] = (),
+        others: Sequence[str] = (),
+    ) -> MisfitMoments:
+        """Return the same about other base parameters β, its own being L β, and other channels.
+
+        Args:
+            onto: L, shape (own, b); the identity if not given.
+            places: Own channel of each channel; None of those that it does not have.
+            drives: Names of the robot's drives.
+            others: Those that cells shall be of; the same if not given.
+        """
+        size = self.moments[0].shape[1] if onto is None else onto.shape[1]
+        number = {d: others.index(name) for d, name in enumerate(drives) if name in others}
+        parts: list[tuple[NDArray[np.int64], Array, Array, Array]] = []
+        for k in places:
+            if k is None:
+                none = np.zeros(0)
+                parts.append((np.zeros(0, dtype=np.int64), np.zeros((0, size)), none, none))
+                continue
+            cells, moments = self.cells[k], self.moments[k]
+            kept = np.ones(len(cells), dtype=bool)
+            if others:
+                drive, cell = np.divmod(cells, condition_count())
+                kept = np.isin(drive, list(number))
+                moved = [number.get(int(d), 0) for d in drive]
+                cells = np.array(moved, dtype=np.int64) * condition_count() + cell
+            if onto is not None:
+                moments = moments @ onto
+            rows, left = self.rows[k], self.residuals[k]
+            parts.append((cells[kept], moments[kept], left[kept], rows[kept]))
+        return MisfitMoments(*(tuple(part) for part in zip(*parts, strict=True)))
+
     def __add__(self, other: MisfitMoments) -> MisfitMoments:
         """Return the moments of two sets of logs; a cell of both stands twice."""
         fields = ("cells", "moments", "residuals", "rows")

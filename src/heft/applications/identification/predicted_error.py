@@ -135,7 +135,10 @@ def predicted_error(
     path = motion.through(*_poses(problem, motion.poses))
     slow = _recording(problem, path, motion.rate)
     smoothing = signals.Smoothing(corner=signals.LARGEST_CORNER * motion.rate, trim=0.0, delay=0.0)
-    moved = Problem(problem.plant, (slow,), smoothing, problem.threads).information()
+    known = problem.known_base
+    moved = Problem(
+        problem.plant, (slow,), smoothing, problem.threads, known_base=known
+    ).information()
     scored = _used(fit)
     variance, energy = _known(moved, consistent, space)
     first = len(robot.channels) - len(robot.joints)

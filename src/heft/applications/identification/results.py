@@ -32,6 +32,7 @@ from heft.plants import GEAR
 
 from .earlier import stored
 from .identification import Identification
+from .origin import stored_origin
 
 SCHEMA = 1
 
@@ -180,6 +181,7 @@ def write(
             deviations=found.deviations,
             **stored(found.estimate.noise, found.moments),
             **found.misfit_moments.stored(),
+            **stored_origin(found.problem.plant.robot, found.noise_names, found.settled),
             sliding_joints=np.array(list(sliding)),
             sliding_velocities=np.array(list(sliding.values()), dtype=float).reshape(-1, 2),
         )

@@ -118,7 +118,7 @@ def stretches(problem: Problem[RobotPlant], bodies: Array, models: Models) -> It
     standard[len(standard) - len(robot.bias_names) :] = [first[n] for n in robot.bias_names]
 
     def part(s: Samples[RobotMotion], rigid: Array) -> Stretch:
-        state = problem.plant.drive_state(s, rigid, rotors)
+        state = problem.plant.drive_state(s, problem.plant.gear_load(s, rigid), rotors)
         rest = [model_effort(name, robot, drives, state) for name, drives in models.items()]
         rest.append(model_effort("none", robot, rotors, state))
         sensed = problem.plant.sensed(s.motion, standard)

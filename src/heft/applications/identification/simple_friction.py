@@ -20,7 +20,14 @@ from heft.dynamics import LINEAR_SCALE, Column, Drive, drive_columns
 from heft.estimators import ConsistentEstimate, fit_jackknife
 from heft.information import ChannelRows, Triangle, triangle_of
 from heft.models import Robot, own_effort
-from heft.plants import Problem, RobotMotion, RobotPlant, Samples
+from heft.plants import (
+    ContactEfforts,
+    FloatingRobotPlant,
+    Problem,
+    RobotMotion,
+    RobotPlant,
+    Samples,
+)
 
 from .scores import rigid_torques
 
@@ -168,6 +175,14 @@ class SlidingFit:
         return min(certain, float(np.quantile(speeds[speeds > self.moving * top], self.slowest)))
 
 
+def _contacts(problem: Problem[RobotPlant], s: Samples[RobotMotion]) -> ContactEfforts | None:
+    """Return what contacts do to efforts; None if the base is fixed."""
+    plant = problem.plant
+    if not isinstance(plant, FloatingRobotPlant):
+        return None
+    return ContactEfforts.of(plant, s, plant.robot.options.equations in ("all", "base"))
+
+
 def _edges(values: Array, groups: int) -> Array:
     """Return what divides values into groups of equal size, shape (groups − 1,)."""
     return np.asarray(np.quantile(values, np.arange(1, groups) / groups))
@@ -248,7 +263,10 @@ class _Held:
     def left_over(
         self, problem: Problem[RobotPlant], s: Samples[RobotMotion], rigid: Array
     ) -> Array:
-        """Return measured torque less that of bodies and rotors, shape (N, measured joints)."""
+        """Return measured torque less that of bodies and rotors, shape (N, measured channels).
+
+        With contacts less what they do, too; NaN where that depends on how they share the load.
+        """
         robot, first = problem.plant.robot, problem.plant.bodies_size
         names = problem.plant.labels.names
         rotors = {names[k]: float(self.values[k]) for k in self.columns[first:]}
@@ -256,7 +274,9 @@ class _Held:
         rest = drive_columns.effort(robot.drives, rotors, state)
         rest += own_effort(robot.own_columns, rotors, state)
         torque = s.measured[:, : len(robot.measured)]
-        return np.asarray(torque - (rigid + rest)[robot.measured].T)
+        held = _contacts(problem, s)
+        effort = (rigid + rest).T if held is None else held.left(rigid + rest)
+        return np.asarray(torque - effort[:, robot.measured])
 
     def seen(
         self, problem: Problem[RobotPlant], s: Samples[RobotMotion]
@@ -268,7 +288,13 @@ class _Held:
         step = problem.timelines[s.recording].step
         every = max(1, int(1.0 / (8.0 * problem.corner * step)))
         chosen = np.arange(every // 2, len(s.time), every)
-        return chosen, every, problem.plant.channel_rows(s.part(chosen), self.columns)
+        some = s.part(chosen)
+        held, plant = _contacts(problem, some), problem.plant
+        if held is None:
+            return chosen, every, plant.channel_rows(some, self.columns)
+        whole = plant.whole_rows(some, self.columns)
+        through = np.nan_to_num(held.through[:, plant.robot.measured])
+        return chosen, every, ChannelRows.of_each(through @ whole)
 
 
 @dataclass
@@ -320,7 +346,7 @@ class _Sums:
         ratios = np.array([plant.robot.drives[d].ratio for d, _ in self.columns])
         for channel in self.channels:
             margin = channel.margin(plant.robot, s.motion.velocity)
-            slides = margin >= 1.0
+            slides = (margin >= 1.0) & np.isfinite(left[:, channel.place])
             weight = weights[problem.channels[channel.place]]
             X = weight * ratios[:, channel.channel] * made.values.T
             rows = np.column_stack([X, weight * left[:, channel.place]])[slides]

@@ -1,0 +1,202 @@
+"""What the information of an earlier experiment is about, so that another one's can be added.
+
+Two experiments with one robot need not tell the same base parameters: sensors inside see bodies
+that joint torques see the sum of, a limb that moves alone tells its own. Both are combinations of
+the same standard columns, β₁ = K₁ π and β = K π. Where the rows of K₁ are among those of K, `β₁ =
+L β` and information about β₁ is information about β; where they are not, K gets more rows first.
+What one experiment does not see are columns of zeros in its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.errors import UnlikeLabels
+from heft.information import PARAMETER_COUNT, BaseParameters
+from heft.models import Robot
+
+PLACE_TOLERANCE = 1e-9  # [rad or m] between two readings of one model file
+NUMBERS = 18  # of a body's place
+
+
+@dataclass(frozen=True)
+class Bodies:
+    """Bodies of a robot: which links they are of, and where they hang.
+
+    Attributes:
+        names: One a body.
+        links: Names of the links that each is made of, one a line.
+        parents: Name of what each hangs on; empty for the world.
+        places: Kind of joint, its rotation, translation, axis, multiplier and offset, shape
+            (bodies, 18).
+    """
+
+    names: tuple[str, ...]
+    links: tuple[str, ...]
+    parents: tuple[str, ...]
+    places: Array
+
+    @staticmethod
+    def of(robot: Robot) -> Bodies:
+        """Return those of a robot."""
+        tree = robot.tree
+        count = len(tree.names)
+        held = ["\n".join(sorted(k.name for k in robot.bodies_links if k.body == b))
+                for b in range(count)]  # fmt: skip
+        numbers = (tree.kind, tree.rotation, tree.translation, tree.axis)
+        places = [np.asarray(x, dtype=float).reshape(count, -1) for x in numbers]
+        places += [tree.multiplier[:, None], tree.offset[:, None]]
+        return Bodies(
+            tree.names,
+            tuple(held),
+            tuple(tree.names[p] if p >= 0 else "" for p in tree.parent),
+            np.hstack(places),
+        )
+
+    def differing(self, other: Bodies, names: Collection[str]) -> list[str]:
+        """Return which bodies are not the same in another model.
+
+        The first body of either may hang on something else: what holds it does not change it.
+
+        Args:
+            other: Those of the other model.
+            names: Bodies that are looked at, known to both.
+        """
+        return [n for n in names if not self._alike(self.names.index(n), other, n)]
+
+    def _alike(self, own: int, other: Bodies, name: str) -> bool:
+        its = other.names.index(name)
+        if self.links[own] != other.links[its]:
+            return False
+        one, two = self.places[own], other.places[its]
+        parents = (self.parents[own], other.parents[its])
+        if parents[0] == parents[1]:
+            return bool(np.allclose(one, two, rtol=0.0, atol=PLACE_TOLERANCE))
+        return "" in parents
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What an earlier experiment's base parameters are combinations of, and how noisy it was.
+
+    Attributes:
+        names: Of the p standard columns.
+        matrix: K with β = K π, shape (b, p).
+        bodies: Of the robot.
+        drives: Names of its drives, in its order.
+        noise_names: Name of each channel's standard deviation.
+        sigma: That deviation, shape (channels,) [channel's unit].
+        memory: Integrated autocorrelation time of the residual, shape (channels,) [rows].
+        settled: Of each channel whether unknowns of each sample were eliminated by its deviation,
+            which is then to be kept.
+    """
+
+    names: tuple[str, ...]
+    matrix: Array
+    bodies: Bodies
+    drives: tuple[str, ...]
+    noise_names: tuple[str, ...]
+    sigma: Array
+    memory: Array
+    settled: tuple[bool, ...]
+
+    @staticmethod
+    def load(data: Mapping[str, Any], channels: int, size: int) -> Origin | None:
+        """Return what `stored` and the results wrote; None if there is nothing of it.
+
+        Args:
+            data: Arrays of `information.npz`.
+            channels: Number of channels.
+            size: Number b of base parameters.
+
+        Raises:
+            ValueError: If the arrays are damaged.
+            KeyError: If some of them are missing.
+        """
+        if "body_places" not in data:
+            return None
+        texts = (
+            "standard_names",
+            "body_names",
+            "body_links",
+            "body_parents",
+            "drive_names",
+            "noise_names",
+        )
+        names, bodies, links, parents, drives, noise = (tuple(map(str, data[t])) for t in texts)
+        keys = ("base_matrix", "body_places", "sigma", "memory")
+        matrix, places, sigma, memory = (np.asarray(data[k], dtype=float) for k in keys)
+        shapes = (matrix.shape, places.shape, sigma.shape, memory.shape)
+        if shapes != ((size, len(names)), (len(bodies), NUMBERS), (channels,), (channels,)):
+            raise ValueError(f"base parameters, bodies and noise of shapes {shapes}")
+        settled = tuple(map(bool, data["noise_settled"]))
+        counts = (len(links), len(parents), len(noise), len(settled))
+        if counts != (len(bodies), len(bodies), channels, channels):
+            raise ValueError("bodies or channels without a name")
+        if not all(np.isfinite(x).all() for x in (matrix, places, sigma, memory)):
+            raise ValueError("numbers that are not finite")
+        body = Bodies(bodies, links, parents, places)
+        return Origin(names, matrix, body, drives, noise, sigma, memory, settled)
+
+    def among(self, base: BaseParameters, robot: Robot) -> Array:
+        """Return K on the standard columns of a robot, shape (b, its columns).
+
+        Args:
+            base: The robot's base parameters.
+            robot: The same one, or one that it is a part of.
+
+        Raises:
+            UnlikeLabels: If what is told has no column there, or bodies differ.
+        """
+        told = np.flatnonzero(np.any(self.matrix != 0.0, axis=0))
+        there = {name: k for k, name in enumerate(base.standard.names)}
+        strange = [self.names[j] for j in told if self.names[j] not in there]
+        if strange:
+            raise UnlikeLabels(
+                "the earlier results tell parameters that this model does not have",
+                argument="--given",
+                got=", ".join(strange[:6]),
+                cure="say the same of friction and of [sensor.NAME] in the file of --with; a "
+                "sensor whose wrench these logs do not hold is measured = false",
+            )
+        own = PARAMETER_COUNT * len(self.bodies.names)
+        bodies = dict.fromkeys(self.bodies.names[j // PARAMETER_COUNT] for j in told if j < own)
+        other = self.bodies.differing(Bodies.of(robot), list(bodies))
+        if other:
+            raise UnlikeLabels(
+                "the earlier results are of a robot whose bodies are others",
+                argument="--given",
+                got=", ".join(other[:6]),
+                cure="take the same model file, and say the same of [sensor.NAME] in the file of "
+                "--with; a sensor whose wrench these logs do not hold is measured = false",
+            )
+        matrix = np.zeros((len(self.matrix), len(there)))
+        matrix[:, [there[self.names[j]] for j in told]] = self.matrix[:, told]
+        return matrix
+
+
+def stored_origin(
+    robot: Robot, noise_names: tuple[str, ...], settled: tuple[bool, ...]
+) -> dict[str, Any]:
+    """Return the arrays that `Origin.load` reads beside those that results hold anyway.
+
+    Args:
+        robot: Which was identified.
+        noise_names: Name of each channel's standard deviation.
+        settled: Of each channel whether unknowns were eliminated by its deviation.
+    """
+    bodies = Bodies.of(robot)
+    return {
+        "body_names": np.array(bodies.names),
+        "body_links": np.array(bodies.links),
+        "body_parents": np.array(bodies.parents),
+        "body_places": bodies.places,
+        "drive_names": np.array([d.name for d in robot.drives]),
+        "noise_names": np.array(noise_names),
+        "noise_settled": np.array(settled, dtype=bool),
+    }
