@@ -272,9 +272,10 @@ def parameter_entries(found: Identification) -> Iterator[dict[str, Any]]:
 def _interval(found: Identification, link: int, name: str, stated: Stated) -> list[float]:
     """Return the 95 % interval of a number, at least as wide as to contain it.
 
-    For a mass or centre of mass it is the strict bounds: the range over all physically consistent
-    bodies that fit the data, without prior. For an inertia about the centre of mass, which no conic
-    problem bounds, it follows from the standard error, which includes the prior error.
+    For a mass, a coordinate of the centre of mass and a moment of inertia about it, it is the
+    strict bounds: the range over all physically consistent bodies that fit the data, without prior.
+    For a product of inertia, which is neither convex nor concave in the parameters, it follows from
+    the standard error, which includes the prior error.
     """
     kind, _, axis = name.partition(".")
     reach = NORMAL * stated.std
@@ -283,6 +284,8 @@ def _interval(found: Identification, link: int, name: str, stated: Stated) -> li
         low, high = found.bounds.mass[link].tolist()
     elif kind == "com":
         low, high = found.bounds.com[link, inertia.AXES.index(axis)].tolist()
+    elif axis[0] == axis[1]:
+        low, high = found.bounds.inertia[link, inertia.AXES.index(axis[0])].tolist()
     return [min(low, stated.value), max(high, stated.value)]
 
 
