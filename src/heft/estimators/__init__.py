@@ -18,6 +18,7 @@ from .regressor_noise import ErrorsInVariables
 from .simulated_rows import Passes, SimulatedPiece, Simulation, unknown_controller
 from .instrumental import InstrumentalVariables
 from .output_error import OutputError
+from .kalman import KalmanFilter
 from .registry import ESTIMATORS, Estimator, Method, robust_methods
 from .feasible_set import IDENTITY, Limits, cone_metric
 from .log_cholesky import LogCholesky
