@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from heft.estimators import ConsistentSampler, Limits, PhysicallyConsistent, strict_bounds
+from heft.estimators import ConsistentSampler, Limits, PhysicallyConsistent, bounds, strict_bounds
 from heft.information import ParameterSpace, Triangle, inertia
 from tests.test_bounds import CHI, INERTIA, SIGMAS, UNIT, body, central, on_the_boundary
 from tests.test_consistency import Case, case
@@ -132,3 +132,13 @@ def test_a_centre_that_is_known_leaves_the_steiner_term_of_the_mass() -> None:
     # I_xx − c² m, linear in both: its deviation is that of the sum.
     reach = SIGMAS * np.hypot(0.01, 0.09 * 0.1)
     assert [low, high] == pytest.approx([0.11 - reach, 0.11 + reach], abs=1e-5)
+
+
+def test_where_many_links_hang_together_moments_are_not_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    c = case("planar", 30)
+    rows = c.triangle(noise=0.02, sigma=0.02, seed=3)
+    monkeypatch.setattr(bounds, "MOST_LINKS", 1)
+    found = strict_bounds(rows, c.believed)
+    assert np.isnan(found.inertia).all() and not np.isnan(found.mass).any()
