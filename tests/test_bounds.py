@@ -11,8 +11,7 @@ import scipy.stats
 
 from heft.applications.identification.fit import limits_of
 from heft.errors import InvalidSetting, SolverFailure
-from heft.estimators import ConsistentSampler
-from heft.estimators.bounds import PossibleFits, StrictBounds, strict_bounds
+from heft.estimators import ConsistentSampler, PossibleFits, StrictBounds, strict_bounds
 from heft.estimators.consistent import PhysicallyConsistent
 from heft.estimators.feasible_set import Limits
 from heft.information import ParameterSpace, inertia
@@ -39,7 +38,14 @@ def body(rows: np.ndarray, right: np.ndarray) -> tuple[Triangle, ParameterSpace]
 
 
 UNIT = np.eye(10)
+INERTIA = [4, 6, 9]  # I_xx, I_yy and I_zz among the ten
 SECOND_MOMENT = UNIT[[4, 6, 9]].T @ [-0.5, 0.5, 0.5]  # Σxx = (Iyy + Izz − Ixx)/2
+
+
+def central(bodies: np.ndarray) -> np.ndarray:
+    """Moments of inertia about the centre of mass, shape (..., 3), of bodies, (..., 10)."""
+    square = bodies[..., 1:4] ** 2 / bodies[..., :1]
+    return np.asarray(bodies[..., INERTIA] - square.sum(axis=-1, keepdims=True) + square)
 
 
 # ---- against closed forms -------------------------------------------------------------------
@@ -219,6 +225,10 @@ def test_nothing_that_is_possible_and_fits_lies_outside(name: str, noise: float)
         assert (mass <= bounds.mass[:, 1] + room).all()
         assert (bounds.com[:, :, 0] - 1e-5 <= com).all()
         assert (com <= bounds.com[:, :, 1] + 1e-5).all()
+        moments = central(links)
+        close = room[:, None] * np.maximum(1.0, np.abs(com).max(axis=1, keepdims=True)) ** 2
+        assert (bounds.inertia[:, :, 0] - close <= moments).all()
+        assert (moments <= bounds.inertia[:, :, 1] + close).all()
         used += 1
     assert used > 100
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from heft.arrays import Array
-from heft.estimators import LeastSquares, PhysicallyConsistent, noise
-from heft.estimators.bounds import PossibleFits, strict_bounds
+from heft.estimators import LeastSquares, PhysicallyConsistent, PossibleFits, noise, strict_bounds
 from heft.estimators.limbs import limbs
 from heft.information import (
     Directions,

@@ -481,17 +481,18 @@ def test_strict_intervals_hold_the_truth_whatever_the_file_says(tmp_path: Path) 
         estimate = json.loads((tmp_path / str(seed) / "estimate.json").read_text())
         entries = {p["name"]: p for p in estimate["parameters"]}
         for link in truth.robot.bodies_links:
-            mass, com, _ = inertia.to_body(link.nominal)
+            mass, com, about = inertia.to_body(link.nominal)
             true = {"mass": mass} | {f"com.{x}": com[i] for i, x in enumerate("xyz")}
+            true |= {f"inertia.{x}{x}": about[i, i] for i, x in enumerate("xyz")}
             for name, value in true.items():
                 entry = entries[f"{link.name}.{name}"]
                 low, high = entry["interval"]
                 low, high = (-np.inf if low is None else low, np.inf if high is None else high)
                 assert low <= entry["value"] <= high
                 inside.append(low <= value <= high)
-    assert len(inside) == 3 * 24
-    # 95 % at least, three numbers of a link dependent.
-    assert np.mean(inside) >= 0.95 - 2.0 * np.sqrt(0.95 * 0.05 / (len(inside) / 3.0))
+    assert len(inside) == 3 * 42
+    # 95 % at least, seven numbers of a link dependent.
+    assert np.mean(inside) >= 0.95 - 2.0 * np.sqrt(0.95 * 0.05 / (len(inside) / 7.0))
 
 
 def test_settings_are_written_as_they_were() -> None:

@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.errors import InvalidSetting, nearest
+from heft.errors import InvalidSetting, did_you_mean
 from heft.information import Labels
 
 # Coefficients are not negative, so that sums of a few fixed scales stand for any course between
@@ -396,13 +396,12 @@ def make_term(kind: str, scale: float | None = None) -> Term:
             and finite.
     """
     if kind not in TERMS:
-        near = nearest(kind, TERMS)
         raise InvalidSetting(
             "this term of friction is not known",
             argument="term",
             got=kind,
             valid=tuple(TERMS),
-            cure=f"did you mean '{near}'?" if near else None,
+            cure=did_you_mean(kind, TERMS),
         )
     made: Callable[..., Term] = TERMS[kind]
     scaled = TERMS[kind].scale_unit is not None

@@ -18,6 +18,7 @@ from .regressor_noise import ErrorsInVariables
 from .simulated_rows import Passes, SimulatedPiece, Simulation, unknown_controller
 from .instrumental import InstrumentalVariables
 from .output_error import OutputError
+from .kalman import KalmanFilter
 from .registry import ESTIMATORS, Estimator, Method, robust_methods
 from .feasible_set import IDENTITY, Limits, cone_metric
 from .log_cholesky import LogCholesky
@@ -31,7 +32,8 @@ from .existence import NearestRobot, margin_of, nearest_robot
 from .drive_gains import ConsistentFit, DriveGains
 from .block_jackknife import Block, Jackknife, block_moments
 from .jackknife import JackknifeFit, fit_jackknife
-from .bounds import PossibleFits, StrictBounds, strict_bounds
+from .possible_fits import PossibleFits
+from .bounds import StrictBounds, strict_bounds
 from .recursive import CovarianceRecursion, Filter, State
 from .harmonic_least_squares import HarmonicEstimate, HarmonicLeastSquares
 from .state_smoother import Innovations, IteratedSmoother, LinearisedLog, SmoothedLog, System

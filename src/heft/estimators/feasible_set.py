@@ -16,7 +16,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.errors import InvalidSetting, nearest
+from heft.errors import InvalidSetting, did_you_mean
 from heft.files import box, interval, planes, solid_box
 from heft.information import AXES, ParameterSpace, inertia
 
@@ -233,12 +233,11 @@ class Limits:
         """Raise `InvalidSetting` for a link that is not there, with the nearest that is."""
         for name in (*self.mass, *self.com, *self.ellipsoid, *self.hull):
             if name not in links:
-                near = nearest(name, links)
                 raise InvalidSetting(
                     f"the robot has no link '{name}' that carries moving mass",
                     argument=f"limits of '{name}'",
                     valid=links,
-                    cure=f"did you mean '{near}'?" if near else None,
+                    cure=did_you_mean(name, links),
                 )
 
     def text(self, link: str) -> str:

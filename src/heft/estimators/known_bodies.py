@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from heft.arrays import Array
-from heft.errors import InvalidSetting, nearest
+from heft.errors import InvalidSetting, did_you_mean
 from heft.files import Keys, Number, Text, check_fields
 from heft.information import ParameterSpace, inertia
 
@@ -122,10 +122,9 @@ def _first(space: ParameterSpace, link: str) -> int:
     """Return the position of a link's mass in x."""
     if link in space.bodies:
         return space.groups[space.bodies.index(link)]
-    near = nearest(link, space.bodies)
     raise InvalidSetting(
         f"something is known of a link '{link}' that has no mass or does not move",
         argument="[[known]] or [[mirror]]",
         valid=space.bodies,
-        cure=f"did you mean '{near}'?" if near else None,
+        cure=did_you_mean(link, space.bodies),
     )

@@ -20,7 +20,7 @@ import numpy as np
 
 from heft.arrays import Array
 from heft.engine import one_blas_thread
-from heft.errors import InvalidSetting, nearest
+from heft.errors import InvalidSetting, did_you_mean
 from heft.information import BaseParameters, Directions, Information, Labels, triangle_of
 from heft.plants import Excitable, Plant, structural_base
 
@@ -161,13 +161,12 @@ def base_positions(labels: Labels, about: Sequence[str]) -> tuple[int, ...] | No
     for name in about:
         if not any(name in o for o in owners):
             valid = sorted({n for o in owners for n in o})
-            near = nearest(name, valid)
             raise InvalidSetting(
                 "no base parameter is called after this link or joint",
                 argument="about",
                 got=name,
                 valid=sorted({n.partition(".")[0] for n in labels.names}),
-                cure=f"did you mean '{near}'?" if near else None,
+                cure=did_you_mean(name, valid),
             )
     return tuple(k for k, o in enumerate(owners) if any(name in o for name in about))
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from heft.arrays import Array, read_only
 from heft.dynamics import TERMS, Coulomb, DriveMotion, Term, body_poses, kernels, term_named
-from heft.errors import InvalidModel, InvalidSetting, nearest
+from heft.errors import InvalidModel, InvalidSetting, did_you_mean
 from heft.information import PARAMETER_COUNT
 from heft.models import Robot
 
@@ -72,12 +72,11 @@ class Dynamics:
         kinds = [k for k in TERMS.values() if not k.loaded and not k.remembers]
         endings = [k.kind + ("[scale]" if k.scale_unit else "") for k in kinds]
         valid = [f"{d.name}.{ending}" for d in self.robot.drives for ending in endings]
-        near = nearest(name, valid)
         raise InvalidSetting(
             f"the robot has no '{name}' that could be simulated",
             argument="drives",
             valid=valid,
-            cure=f"did you mean '{near}'?" if near else None,
+            cure=did_you_mean(name, valid),
         )
 
     @staticmethod

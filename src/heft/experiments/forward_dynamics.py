@@ -23,7 +23,7 @@ import numpy as np
 import scipy.integrate
 
 from heft.arrays import Array, read_only
-from heft.errors import InvalidModel, InvalidSetting, SolverFailure, nearest
+from heft.errors import InvalidModel, InvalidSetting, SolverFailure, did_you_mean
 from heft.recordings import Recording
 
 from .equation_of_motion import Dynamics
@@ -113,13 +113,12 @@ class Simulate:
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
-            near = nearest(self.method, METHODS)
             raise InvalidSetting(
                 "this solver is not known",
                 argument="method",
                 got=self.method,
                 valid=METHODS,
-                cure=f"did you mean '{near}'?" if near else None,
+                cure=did_you_mean(self.method, METHODS),
             )
         for name in ("relative", "absolute", "smooth", "longest", "hold"):
             value = getattr(self, name)

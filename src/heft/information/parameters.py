@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from heft.arrays import Array, read_only
-from heft.errors import InvalidSetting, UnlikeLabels, nearest
+from heft.errors import InvalidSetting, UnlikeLabels, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,11 @@ class Labels:
         try:
             return self.names.index(name)
         except ValueError:
-            near = nearest(name, self.names)
             raise InvalidSetting(
                 f"there is no parameter '{name}'",
                 argument="name",
                 valid=self.names,
-                cure=f"did you mean '{near}'?" if near else None,
+                cure=did_you_mean(name, self.names),
             ) from None
 
     def select(self, indices: Iterable[int]) -> Labels:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from heft.errors import InvalidModel, InvalidSetting, nearest
+from heft.errors import InvalidModel, InvalidSetting, did_you_mean
 from heft.files import Element
 
 from .options import Options
@@ -91,8 +91,7 @@ def refuse_unknown(
     for wanted in options.joint or {}:
         if wanted in joints or (wanted in options.still and wanted in fixed):
             continue
-        near = nearest(wanted, joints)
-        cure = f"did you mean '{near}'?" if near else None
+        cure = did_you_mean(wanted, joints)
         says = f"the robot has no joint '{wanted}'"
         if wanted in mimics:
             says = f"joint '{wanted}' mimics another, and has no options of its own"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from heft.arrays import Array
-from heft.errors import InvalidModel, nearest
+from heft.errors import InvalidModel, did_you_mean
 from heft.files import Element, numbers, walk
 from heft.information import inertia, matrix_of_axis_angle
 
@@ -147,12 +147,11 @@ class _Reader:
         """Return an element's attributes, those of its class included."""
         chosen = element.attributes.get("class", inherited)
         if chosen not in self.defaults:
-            near = nearest(chosen, self.defaults)
             raise InvalidModel(
                 f"there is no class '{chosen}' of defaults",
                 argument=self.where(element),
                 valid=self.defaults,
-                cure=f"did you mean '{near}'?" if near else None,
+                cure=did_you_mean(chosen, self.defaults),
             )
         said = dict(self.defaults[chosen].get(element.tag, {}))
         if any(k in element.attributes for k in (*ORIENTATIONS, "fromto")):
@@ -182,12 +181,11 @@ class _Reader:
     def refuse(self, element: Element) -> None:
         if element.tag in GENERATED:
             raise _generated(element, self.path)
-        near = nearest(element.tag, INSIDE_A_BODY)
         raise InvalidModel(
             f"<{element.tag}> is not known inside a body",
             argument=self.where(element),
             valid=INSIDE_A_BODY,
-            cure=f"did you mean '{near}'?" if near else None,
+            cure=did_you_mean(element.tag, INSIDE_A_BODY),
         )
 
     def enter(
@@ -375,13 +373,12 @@ def _mimics(
             slave, master = said.get("joint1", ""), said.get("joint2")
             for name in (slave, master):
                 if name is not None and name not in joints:
-                    near = nearest(name, joints)
                     raise InvalidModel(
                         "an equality constraint names a joint that is not there",
                         argument=where,
                         got=repr(name),
                         valid=joints,
-                        cure=f"did you mean '{near}'?" if near else None,
+                        cure=did_you_mean(name, joints),
                     )
             terms = said.get("polycoef", "0 1 0 0 0")
             count = max(1, min(len(terms.split()), 5))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array, read_only
-from heft.errors import InvalidSetting, nearest
+from heft.errors import InvalidSetting, did_you_mean
 from heft.files import Element, xml
 
 from . import mjcf, mjcf_limits
@@ -130,12 +130,11 @@ def motion_limits(
 def _refuse_unknown(motion: MotionOptions, joints: tuple[str, ...]) -> None:
     for name in motion.joint:
         if name not in joints:
-            near = nearest(name, joints)
             raise InvalidSetting(
                 f"the robot has no joint '{name}' that moves by itself",
                 argument=f"[motion.joint.{name}]",
                 valid=joints,
-                cure=f"did you mean '{near}'?" if near else None,
+                cure=did_you_mean(name, joints),
             )
 
 

@@ -16,7 +16,7 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 
 from heft.arrays import Array
-from heft.errors import InvalidModel, nearest
+from heft.errors import InvalidModel, did_you_mean
 from heft.files import Edit, Element, apply, numbers, walk, xml
 from heft.information import frame_change, inertia, matrix_of_rpy, rpy_of_matrix
 
@@ -102,7 +102,6 @@ def _check_joint(
     where = f"{path}, joint '{joint.attributes['name']}', line {joint.line}"
     kind = joint.attributes.get("type", "")
     if kind not in JOINT_TYPES:
-        near = nearest(kind, JOINT_TYPES)
         raise InvalidModel(
             f"joints of type '{kind}' cannot be identified",
             argument=where,
@@ -110,7 +109,7 @@ def _check_joint(
             cure="if it stands still, say so in the file of --with:\n"
             + joint_lines([joint.attributes["name"]], "fixed = true")
             if kind in FREE_TYPES
-            else near and f"did you mean '{near}'?",
+            else did_you_mean(kind, JOINT_TYPES),
         )
     _refuse_two(joint, ("parent", "child", "limit", "mimic"), where)
     _check_ends(joint, links, where)
@@ -130,13 +129,12 @@ def _check_ends(joint: Element, links: dict[str, Element], where: str) -> None:
         element = joint.find(end)
         name = element.attributes.get("link", "") if element is not None else ""
         if name not in links:
-            near = nearest(name, links)
             raise InvalidModel(
                 f"the {end} of a joint is no link of the file",
                 argument=where,
                 got=repr(name),
                 valid=links,
-                cure=f"did you mean '{near}'?" if near else None,
+                cure=did_you_mean(name, links),
             )
 
 

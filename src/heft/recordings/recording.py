@@ -17,7 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.errors import InvalidRecording, InvalidSetting, MissingSignal, nearest, spelt
+from heft.errors import (
+    InvalidRecording,
+    InvalidSetting,
+    MissingSignal,
+    did_you_mean,
+    nearest,
+    spelt,
+)
 from heft.files import OpenedFile, Section, Text, hash_of_all, list_of, number, read_toml
 
 from . import known_logs
@@ -398,12 +405,12 @@ def _mapped(table: Table, columns: ColumnMap, notes: tuple[str, ...]) -> Recordi
         needed.insert(0, columns.time)
     for column in needed:
         if column not in table.columns:
-            near = nearest(column, [c for c in table.columns if c not in needed])
+            free = [c for c in table.columns if c not in needed]
             raise MissingSignal(
                 f"the log has no column '{column}', which the map names",
                 argument=table.path,
                 valid=table.columns,
-                cure=f"did you mean '{near}'?" if near else None,
+                cure=did_you_mean(column, free),
             )
     sources = {n: (s, k) for s in columns.signals for k, n in enumerate(s.names)}
     return Recording(

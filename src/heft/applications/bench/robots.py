@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from heft.errors import InvalidSetting, nearest
+from heft.errors import InvalidSetting, did_you_mean
 from heft.experiments import Arm
 
 Triple = tuple[float, float, float]
@@ -89,13 +89,12 @@ def arm_of(name: str) -> Arm:
         return _made(name)
     if Path(name).is_file():
         return Arm.of(Path(name))
-    near = nearest(name, ARMS)
     raise InvalidSetting(
         "this is neither a robot of the benchmark nor a model file",
         argument="--robot",
         got=name,
         valid=tuple(ARMS),
-        cure=f"did you mean '{near}'?" if near else None,
+        cure=did_you_mean(name, ARMS),
     )
 
 

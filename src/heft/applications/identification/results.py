@@ -274,9 +274,11 @@ def parameter_entries(found: Identification) -> Iterator[dict[str, Any]]:
 def _interval(found: Identification, link: int, name: str, stated: Stated) -> list[float]:
     """Return the 95 % interval of a number, at least as wide as to contain it.
 
-    For a mass or centre of mass it is the strict bounds: the range over all physically consistent
-    bodies that fit the data, without prior. For an inertia about the centre of mass, which no conic
-    problem bounds, it follows from the standard error, which includes the prior error.
+    For a mass, a coordinate of the centre of mass and a moment of inertia about it, it is the
+    strict bounds: the range over all physically consistent bodies that fit the data, without prior.
+    For a product of inertia, which is neither convex nor concave in the parameters, and where
+    moments are not bounded (see `StrictBounds`), it follows from the standard error, which includes
+    the prior error.
     """
     kind, _, axis = name.partition(".")
     reach = NORMAL * stated.std
@@ -285,6 +287,9 @@ def _interval(found: Identification, link: int, name: str, stated: Stated) -> li
         low, high = found.bounds.mass[link].tolist()
     elif kind == "com":
         low, high = found.bounds.com[link, inertia.AXES.index(axis)].tolist()
+    elif axis[0] == axis[1]:
+        ends = found.bounds.inertia[link, inertia.AXES.index(axis[0])]
+        low, high = ends.tolist() if not np.isnan(ends).any() else (low, high)
     return [min(low, stated.value), max(high, stated.value)]
 
 
