@@ -24,7 +24,8 @@ def warm_up() -> None:
     momenta(tree, motion, 0, 1, np.zeros((1, 10, 1)), np.zeros((1, 10, 1)))
     acts = np.zeros((1, 3), dtype=np.int64)
     triangles = np.zeros((1, 11, 11))
-    reduce(tree, motion, slots, index + 10, one, acts, np.ones(1), one, index, 1, triangles)
+    every = np.zeros((1, 0), dtype=np.bool_)
+    reduce(tree, motion, slots, index + 10, one, acts, np.ones(1), one, index, 1, every, triangles)
     pulled = (one.copy(), one.copy(), one.copy())
     pull(tree, motion, 0, 1, slots, np.zeros((1, 10, 1)), 1, pulled)
 

@@ -142,7 +142,7 @@ def columns(
     }
     for column, (d, term) in enumerate(chosen):
         if d in motions:
-            values[column] = term.column(motions[d])
+            term.write(motions[d], values[column])
     every = chosen is drives.columns
     weights = drives.weights if every else drives.weights_of(chosen)
     return DriveColumns(values, acts(drives, chosen), weights)
@@ -212,11 +212,15 @@ def simple_effort(drives: Drives, values: Mapping[str, float], state: DriveState
 
 def _total(drives: Drives, values: Mapping[Column, float], state: DriveState) -> Array:
     """Return the effort of columns by their coefficients, shape (channels, N) [N·m or N]."""
-    chosen = [c for c, value in values.items() if value != 0.0]
-    made = columns(drives, chosen, state)
+    chosen = [(c, value) for c, value in values.items() if value != 0.0]
     total = np.zeros_like(state.velocity)
-    for (channel, column), weight in zip(made.acts, made.weights, strict=True):
-        total[channel] += weight * values[chosen[column]] * made.values[column]
+    motions = {d: motion_of(drives, d, state) for d in {d for (d, _), _ in chosen}}
+    column = np.empty(total.shape[1])
+    for (d, term), value in chosen:
+        term.write(motions[d], column)
+        ratio = drives[d].ratio
+        for channel in np.flatnonzero(ratio).tolist():
+            total[channel] += ratio[channel] * value * column
     return total
 
 

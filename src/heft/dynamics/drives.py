@@ -48,6 +48,9 @@ STOP_WIDTHS = (
 )  # [rad]
 STRIBECK_SPEEDS = (0.02, 0.04, 0.07, 0.12, 0.2)  # [rad/s]
 STRIBECK_TIME = 0.015  # [s], width over speed: widths of 0.3 to 3 mrad
+# (w/scale)² from which exp(−(w/scale)²) is below a double's rounding, and taken for 0: no column of
+# next to nothing, whose squares would underflow in the triangles.
+FAR = 36.0
 LOAD_SPEED = 0.02  # [rad/s]
 STANDSTILL_SPEED = 0.018  # [rad/s], below which Coulomb friction fades in predictions
 LINEAR_SCALE = 0.1  # [m/rad], of sliding joints' speeds and widths
@@ -152,6 +155,10 @@ class Term(Protocol):
         """
         return np.zeros(len(velocity))
 
+    def write(self, motion: DriveMotion, out: Array) -> None:
+        """Write the column, shape (N,), without further memory where a term can."""
+        out[:] = self.column(motion)
+
     def slope(self, motion: DriveMotion) -> Array:
         """Return ∂column/∂τ_rigid, shape (N,); zero unless `loaded`."""
         return np.zeros(len(motion.velocity))
@@ -245,6 +252,11 @@ class Sigmoid(Term):
     def column(self, motion: DriveMotion) -> Array:
         """Return tanh(w/s)."""
         return self.steady(motion.velocity)
+
+    def write(self, motion: DriveMotion, out: Array) -> None:
+        """Write tanh(w/s)."""
+        np.divide(motion.velocity, self.scale, out=out)
+        np.tanh(out, out=out)
 
     def steady(self, velocity: Array) -> Array:
         """Return tanh(w/s)."""
@@ -352,15 +364,23 @@ class Stribeck(Term):
         """Return the presliding z/b times exp(−(w/g)²)."""
         return motion.stops[self.width] * self._fall(motion.velocity)
 
+    def write(self, motion: DriveMotion, out: Array) -> None:
+        """Write the presliding z/b times exp(−(w/g)²)."""
+        np.divide(motion.velocity, self.scale, out=out)
+        np.square(out, out=out)
+        far = ~(out < FAR)
+        np.negative(out, out=out)
+        np.exp(out, out=out)
+        out[far] = 0.0
+        out *= motion.stops[self.width]
+
     def steady(self, velocity: Array) -> Array:
         """Return sign(w) exp(−(w/g)²): in steady sliding the element has slipped."""
         return np.sign(velocity) * self._fall(velocity)
 
     def _fall(self, velocity: Array) -> Array:
-        # Beyond six scales it is below a double's rounding: no column of next to nothing, whose
-        # squares would underflow in the triangles.
         square = (velocity / self.scale) ** 2
-        return np.where(square < 36.0, np.exp(-square), 0.0)
+        return np.where(square < FAR, np.exp(-square), 0.0)
 
 
 # All kinds, in the order of a robot's columns; a new one comes last.

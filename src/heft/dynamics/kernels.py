@@ -373,7 +373,13 @@ def plan(
     )
 
 
-def reduce(plan: Plan, motion: Motion, columns: DriveColumns, effort: Array) -> list[Array]:
+def reduce(
+    plan: Plan,
+    motion: Motion,
+    columns: DriveColumns,
+    effort: Array,
+    counted: NDArray[np.bool_] | None = None,
+) -> list[Array]:
     """Return each channel's square-root information triangle `[R z; 0 ρ]` of its rows [Y τ].
 
     Args:
@@ -381,6 +387,7 @@ def reduce(plan: Plan, motion: Motion, columns: DriveColumns, effort: Array) -> 
         motion: N samples.
         columns: Of the drives, at the same samples.
         effort: τ, shape (channels, N) [N·m or N].
+        counted: Which rows count, shape (channels, N); all if not given.
 
     Returns:
         Upper triangles of shape (width + 1, width + 1), one a channel; zero where unmeasured.
@@ -390,6 +397,8 @@ def reduce(plan: Plan, motion: Motion, columns: DriveColumns, effort: Array) -> 
     # Enough samples at a time to make panels worth while, few enough to stay in cache.
     # A humanoid's channels do not fit whatever is done, but each is folded by itself.
     deep = int(np.clip(2**20 // (8 * walk.BLOCK * max(int(plan.widths.sum()), 1)), 4, walk.DEEPEST))
+    if counted is None:
+        counted = np.zeros((len(plan.widths), 0), dtype=np.bool_)
     values, weights, tau = plain(columns.values, columns.weights[plan.picked], effort)
     walk.reduce(
         plan.tree,
@@ -402,6 +411,7 @@ def reduce(plan: Plan, motion: Motion, columns: DriveColumns, effort: Array) -> 
         tau,
         plan.measured,
         deep,
+        np.array(counted, order="C"),
         triangles,
     )
     return [triangles[c, : w + 1, : w + 1].copy() for c, w in enumerate(plan.widths)]

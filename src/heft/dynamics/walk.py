@@ -508,11 +508,21 @@ def momenta(tree, motion, begin, stop, momentum, remainder):  # type: ignore[no-
 
 
 @reassociated
-def reduce(tree, motion, slots, widths, values, acts, weights, effort, chosen, deep, triangles):  # type: ignore[no-untyped-def]
+def _leave_out(counts, size, rows, width, at):  # type: ignore[no-untyped-def]
+    """Set rows that do not count to zero, of one block: a triangle does not see them."""
+    for j in range(width):
+        row = rows[j][at:]
+        for k in range(size):
+            row[k] = row[k] if counts[k] else 0.0
+
+
+@reassociated
+def reduce(tree, motion, slots, widths, values, acts, weights, effort, chosen, deep, counts, triangles):  # type: ignore[no-untyped-def]  # fmt: skip
     """Reduce all samples by orthogonal transformations to one triangle [R z; 0 ρ] a channel.
 
     `weights[k] · values[acts[k, 1], sample]` goes to slot acts[k, 2] of channel acts[k, 0],
     effort[channel, sample] to the column after the last; `deep` blocks are folded at once.
+    Rows where counts[channel, sample] is zero are left out; all count if it has no samples.
     """
     stop = motion[0].shape[1]
     channels = slots.shape[0]
@@ -529,6 +539,8 @@ def reduce(tree, motion, slots, widths, values, acts, weights, effort, chosen, d
         for i in range(chosen.shape[0]):
             c = chosen[i]
             _copy(effort[c][first:], stacked[c, widths[c]][filled:], size)
+            if counts.shape[1]:
+                _leave_out(counts[c, first:], size, stacked[c], widths[c] + 1, filled)
         filled += size
         if filled + BLOCK > deep * BLOCK or first + size >= stop:
             for i in range(chosen.shape[0]):

@@ -131,7 +131,9 @@ class BandwidthSearch:
         equal = [k for k in scores if scores[k] <= (1.0 + self.tied) * scores[best]]
         return min((k for k in equal if k * best > 0.0), key=abs)
 
-    def cutoff_error(self, problem: DelayedLike, rows: int) -> tuple[Array, ...]:
+    def cutoff_error(
+        self, problem: DelayedLike, rows: int, known: Information | None = None
+    ) -> tuple[Array, ...]:
         """Return the moments of the torque error that the cutoff's uncertainty causes.
 
         Joints move at different speeds. The cutoff that is best for most of them may blur the
@@ -140,6 +142,7 @@ class BandwidthSearch:
         Args:
             problem: At the chosen cutoff and delay.
             rows: Number of rows of the problem's whole information, to which moments are scaled.
+            known: The problem's information, where no row of it is too many to be looked at.
 
         Returns:
             For each channel the moments `Yᵀe`, shape (channels, b), with e the change of the
@@ -149,6 +152,8 @@ class BandwidthSearch:
         short = problem.shortened(self.rows)
 
         def moved(octaves: float) -> Information | None:
+            if known is not None and not octaves:
+                return known
             at = short.sharpened(2.0**octaves) if octaves else short
             return None if at is None else at.information()
 

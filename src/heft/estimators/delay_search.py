@@ -330,7 +330,11 @@ class DelaySearch:
         return [*lower, *upper]
 
     def delay_error(
-        self, problem: DelayedLike, found: DelayFound, rows: int
+        self,
+        problem: DelayedLike,
+        found: DelayFound,
+        rows: int,
+        known: Information | None = None,
     ) -> tuple[DelayFound, tuple[Array, ...]]:
         """Return what was found with its deviation, and the torque error that this causes.
 
@@ -342,6 +346,7 @@ class DelaySearch:
                 torque delayed by `found.delay`.
             found: As `fit` returns it.
             rows: Number of rows of the problem's whole information, to which moments are scaled.
+            known: The problem's information, where no row of it is too many to be looked at.
 
         Returns:
             What was found, and for each channel the moments `Yᵀe`, shape (1, b), with e the change
@@ -349,7 +354,10 @@ class DelaySearch:
         """
         short = problem.shortened(self.rows)
         around = [found.delay + k * self.nudge for k in (-1, 0, 1)]
-        looks = side_by_side(lambda d: short.delayed(d).information(), around, short.threads)
+        looked = [d for d in around if known is None or d != found.delay]
+        looks = side_by_side(lambda d: short.delayed(d).information(), looked, short.threads)
+        if known is not None:
+            looks.insert(1, known)
         below, middle, above = looks
         quick = _Weighted(short.noise_names)
         values = quick(middle)

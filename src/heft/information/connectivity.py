@@ -21,6 +21,8 @@ from heft.arrays import Array
 
 # Columns below which a matrix is taken as a whole: looking for zeros would cost as much.
 FEWEST = 32
+# Components beyond which a graph search that touches each entry once costs less than sweeps.
+MOST_SWEPT = 12
 
 
 @dataclass(frozen=True)
@@ -55,8 +57,32 @@ def components(matrix: Array) -> tuple[Component, ...]:
     held = matrix != 0.0
     if held.all(axis=1).any():  # a row that holds every column connects them
         return (Component(np.arange(m), np.arange(n)),)
-    rows, columns = np.nonzero(held)
-    return _grouped(rows, columns, (m, n))
+    return _swept(held) or _grouped(*np.nonzero(held), (m, n))
+
+
+def _swept(held: NDArray[np.bool_]) -> tuple[Component, ...]:
+    """Return the components by sweeps over all entries; nothing if there are too many of them.
+
+    A limb takes two or three sweeps, which cost far less than a sparse graph of its entries.
+
+    Args:
+        held: Where entries are not zero, shape (m, n).
+    """
+    left = held.any(axis=0)
+    empty = np.flatnonzero(~left)
+    parts = [Component(np.empty(0, dtype=np.intp), empty)] if len(empty) else []
+    while left.any():
+        if len(parts) == MOST_SWEPT:
+            return ()
+        columns, count = np.zeros(len(left), dtype=bool), 0
+        columns[np.argmax(left)] = True
+        while columns.sum() > count:  # until no row brings another column
+            count = int(columns.sum())
+            rows = (held & columns).any(axis=1)
+            columns |= held[rows].any(axis=0)
+        parts.append(Component(np.flatnonzero(rows), np.flatnonzero(columns)))
+        left &= ~columns
+    return tuple(sorted(parts, key=lambda part: int(part.columns[0])))
 
 
 def connected(sets: Sequence[NDArray[np.intp]], size: int) -> tuple[Component, ...]:

@@ -255,21 +255,26 @@ class ElasticRobotPlant(RobotPlant):
         samples: Samples[Any],
         columns: Sequence[int],
         channels: Sequence[int] | None = None,
+        counted: NDArray[np.bool_] | None = None,
     ) -> tuple[Triangle, ...]:
         """Return a triangle a channel, without spelling rows out; see `RobotPlant.reduce`."""
         own = self._own
         chosen = range(len(self.channels)) if channels is None else channels
         torques = replace(samples, measured=samples.measured[:, :own])
         plain = [c for c in columns if c < self.plain]
-        of_joints = RobotPlant.reduce(self, torques, plain, [c for c in chosen if c < own])
+        of_joints = RobotPlant.reduce(self, torques, plain, [c for c in chosen if c < own], counted)
         links = tuple(self.linked[c - own] for c in chosen if c >= own)
-        made = iter((*of_joints, *self._reduced_links(samples, tuple(columns), links)))
+        made = iter((*of_joints, *self._reduced_links(samples, tuple(columns), links, counted)))
         return tuple(next(made) for _ in sorted(chosen))
 
     def _reduced_links(
-        self, samples: Samples[Any], columns: tuple[int, ...], links: tuple[int, ...]
+        self,
+        samples: Samples[Any],
+        columns: tuple[int, ...],
+        links: tuple[int, ...],
+        counted: NDArray[np.bool_] | None,
     ) -> tuple[Triangle, ...]:
-        """Return the triangles of links' equations, by the robot's channels."""
+        """Return the triangles of links' equations, by the robot's channels; see `reduce`."""
         if not links:
             return ()
         robot, motion, count = self.robot, samples.motion, len(samples.time)
@@ -285,8 +290,12 @@ class ElasticRobotPlant(RobotPlant):
         scatter = kernels.DriveColumns(np.vstack(values), acts, np.ones(len(acts)))
         effort = np.zeros((robot.tree.channels, count))
         effort[list(self.linked)] = samples.measured[:, self._own :].T
-        factors = kernels.reduce(plan, motion.bodies, scatter, effort)
-        return tuple(Triangle(plan.columns[c], factors[c], count) for c in links)
+        counts = np.ones(effort.shape, dtype=bool)
+        if counted is not None:
+            counts[list(self.linked)] = counted[:, self._own :].T
+        factors = kernels.reduce(plan, motion.bodies, scatter, effort, counts)
+        rows = counts.sum(axis=1).tolist()
+        return tuple(Triangle(plan.columns[c], factors[c], rows[c]) for c in links)
 
     def sliding(self, samples: Samples[Any], speed: float) -> NDArray[np.int64]:
         """Return which way motors slide, 1 for links' equations; see `RobotPlant.sliding`."""

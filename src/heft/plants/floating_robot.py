@@ -397,14 +397,18 @@ class FloatingRobotPlant(SensedRobotPlant):
         samples: Samples[Any],
         columns: Sequence[int],
         channels: Sequence[int] | None = None,
+        counted: NDArray[np.bool_] | None = None,
     ) -> tuple[Triangle, ...]:
         """Return a triangle a channel, without contacts; see `RobotPlant.reduce`."""
         own = self._own.stop
         chosen = range(len(self.channels)) if channels is None else channels
         of_robot = [c for c in chosen if c < own]
         plain = replace(samples, measured=samples.measured[:, :own])
-        made = iter(SensedRobotPlant.reduce(self, plain, columns, of_robot))
-        return tuple(next(made) if c < own else _sensor(samples.measured[:, c]) for c in chosen)
+        made = iter(SensedRobotPlant.reduce(self, plain, columns, of_robot, counted))
+        seen = np.ones(samples.measured.shape, dtype=bool) if counted is None else counted
+        return tuple(
+            next(made) if c < own else _sensor(samples.measured[seen[:, c], c]) for c in chosen
+        )
 
     def sliding(self, samples: Samples[Any], speed: float) -> NDArray[np.int64]:
         """Return which way what rubs slides, 1 for sensors; see `RobotPlant.sliding`."""

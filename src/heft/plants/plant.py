@@ -338,7 +338,11 @@ class Fused(Protocol):
     """A plant that reduces samples to triangles without spelling rows out, which saves memory."""
 
     def reduce(
-        self, samples: Any, columns: Sequence[int], channels: Sequence[int] | None = None
+        self,
+        samples: Any,
+        columns: Sequence[int],
+        channels: Sequence[int] | None = None,
+        counted: NDArray[np.bool_] | None = None,
     ) -> tuple[Triangle, ...]:
         """Return a triangle a channel, of these columns and what was measured.
 
@@ -346,6 +350,7 @@ class Fused(Protocol):
             samples: N of them.
             columns: Positions of columns.
             channels: Positions of the channels that are asked for; all if not given.
+            counted: Which rows of each channel count, shape (N, c); all if not given.
         """
         ...
 

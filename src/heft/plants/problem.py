@@ -30,7 +30,7 @@ from .plant import Fused, Plant, PointSensitive, Predicting, Samples
 from .rows import Equations, Residuals
 from .setup import Setup
 from .sliding import information_of
-from .walk import SHARED_ROWS, cuts
+from .walk import cuts
 
 SHORTEST_FILTERED = 32  # rows of a piece that can be filtered
 
@@ -61,7 +61,7 @@ class Problem(Setup[P]):
             TooLittleData: If no rows are left.
         """
         total = Information.neutral(self.labels, self.channels)
-        for part in self._reduced(SHARED_ROWS):
+        for part in self._reduced(self.walk.shared_rows):
             total = total + part
         if total.rows == 0 and self.counted is None:
             raise _no_rows(self)
@@ -82,7 +82,7 @@ class Problem(Setup[P]):
         size = max(1, -(-rows // count))
         blocks: list[Information] = []
         room = 0  # samples that the last block may still take
-        for part in self._reduced(min(SHARED_ROWS, size), size):
+        for part in self._reduced(min(self.walk.shared_rows, size), size):
             taken = part.triangles[0].rows
             if room <= 0:
                 if len(blocks) < count:

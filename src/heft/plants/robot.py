@@ -555,6 +555,7 @@ class RobotPlant(Plant[RobotMotion]):
         samples: Samples[RobotMotion],
         columns: Sequence[int],
         channels: Sequence[int] | None = None,
+        counted: NDArray[np.bool_] | None = None,
     ) -> tuple[Triangle, ...]:
         """Return a triangle `[R z; 0 ρ]` a joint, in cache, without spelling rows out.
 
@@ -562,6 +563,7 @@ class RobotPlant(Plant[RobotMotion]):
             samples: N of them.
             columns: Positions of columns of `labels`, ascending.
             channels: Positions among the measured joints; all of them if not given.
+            counted: Which rows of each measured joint count, shape (N, c); all if not given.
         """
         robot = self.robot
         chosen = robot.measured if channels is None else robot.measured[list(channels)]
@@ -569,9 +571,15 @@ class RobotPlant(Plant[RobotMotion]):
         scatter = self._scatter(samples, chosen)
         effort = np.zeros((robot.tree.channels, len(samples.time)))
         effort[robot.measured] = samples.measured.T
-        factors = kernels.reduce(plan, samples.motion.bodies, scatter, effort)
-        rows = len(samples.time)
-        return tuple(Triangle(plan.columns[c], factors[c], rows) for c in chosen)
+        counts = np.ones(effort.shape, dtype=bool)
+        if counted is not None:
+            counts[robot.measured] = counted[:, : len(robot.measured)].T
+        every = counted is None
+        factors = kernels.reduce(
+            plan, samples.motion.bodies, scatter, effort, None if every else counts
+        )
+        rows = counts.sum(axis=1).tolist()
+        return tuple(Triangle(plan.columns[c], factors[c], rows[c]) for c in chosen)
 
     def sliding(self, samples: Samples[RobotMotion], speed: float) -> NDArray[np.int64]:
         """Return which way all drives that rub on a joint slide, shape (N, measured joints).
@@ -606,9 +614,9 @@ class RobotPlant(Plant[RobotMotion]):
         """
         names = self.labels.names[self.bodies_size :]
         drives = dict(zip(names, values[self.bodies_size :].tolist(), strict=True))
-        rigid = self.rigid(samples.motion, values)
-        rest = drive_columns.effort(self.robot.drives, drives, self.drive_state(samples))
-        own = own_effort(self.robot.own_columns, drives, self.drive_state(samples))
+        rigid, state = self.rigid(samples.motion, values), self.drive_state(samples)
+        rest = drive_columns.effort(self.robot.drives, drives, state)
+        own = own_effort(self.robot.own_columns, drives, state)
         return self.as_measured(rigid + rest + own)
 
     def sensitivity(self, samples: Samples[RobotMotion], values: Array) -> tuple[ChannelRows, ...]:

@@ -106,7 +106,11 @@ class WrenchSensor:
         return made[0], made[1] - self.biases(columns)
 
     def reduce(
-        self, motion: kernels.Motion, measured: Array, columns: Sequence[int]
+        self,
+        motion: kernels.Motion,
+        measured: Array,
+        columns: Sequence[int],
+        counted: NDArray[np.bool_] | None = None,
     ) -> tuple[Triangle, ...]:
         """Return a triangle a channel, in cache, without spelling rows out.
 
@@ -114,16 +118,19 @@ class WrenchSensor:
             motion: Of the robot, N samples.
             measured: Shape (N, 6) [N or N·m].
             columns: Positions of standard columns, ascending.
+            counted: Which rows count, shape (N, 6); all if not given.
         """
         plan, places = _plan(self, tuple(columns))
         count = motion.sin.shape[1]
         effort = np.zeros((self.cut.tree.channels, count))
         effort[:SIX] = measured.T
         ones = kernels.DriveColumns(np.ones((1, count)), plan.acts[:, :2], np.ones(SIX))
-        factors = kernels.reduce(plan, self.cut.motion(motion), ones, effort)
-        return tuple(
-            Triangle(places[plan.columns[c]], factors[c], len(measured)) for c in range(SIX)
-        )
+        counts = np.ones(effort.shape, dtype=bool)
+        if counted is not None:
+            counts[:SIX] = counted.T
+        factors = kernels.reduce(plan, self.cut.motion(motion), ones, effort, counts)
+        rows = counts.sum(axis=1).tolist()
+        return tuple(Triangle(places[plan.columns[c]], factors[c], rows[c]) for c in range(SIX))
 
     def wrench(self, motion: kernels.Motion, values: Array) -> Array:
         """Return what it measures with standard parameters, shape (N, 6) [N or N·m].
@@ -291,6 +298,7 @@ class SensedRobotPlant(RobotPlant):
         samples: Samples[Any],
         columns: Sequence[int],
         channels: Sequence[int] | None = None,
+        counted: NDArray[np.bool_] | None = None,
     ) -> tuple[Triangle, ...]:
         """Return a triangle a channel; see `RobotPlant.reduce`."""
         joints, own = len(self.robot.measured), self._own
@@ -301,7 +309,9 @@ class SensedRobotPlant(RobotPlant):
         made = dict(
             zip(
                 of_joints,
-                RobotPlant.reduce(self, plain, [c for c in columns if c < first], of_joints),
+                RobotPlant.reduce(
+                    self, plain, [c for c in columns if c < first], of_joints, counted
+                ),
                 strict=True,
             )
         )
@@ -309,7 +319,8 @@ class SensedRobotPlant(RobotPlant):
             six = range(own.start + SIX * k, own.start + SIX * (k + 1))
             if any(c in six for c in chosen):
                 measured = samples.measured[:, six.start : six.stop]
-                found = sensor.reduce(samples.motion.bodies, measured, columns)
+                rows = None if counted is None else counted[:, six.start : six.stop]
+                found = sensor.reduce(samples.motion.bodies, measured, columns, rows)
                 made |= dict(zip(six, found, strict=True))
         return tuple(made[c] for c in chosen)
 

@@ -287,6 +287,22 @@ class Setup(Generic[P]):
         step = max(t.step for t in self.timelines)
         return 2 * int(0.5 / (share * max(self.corner, self.band_corner) * step)) + 1
 
+    def is_short(self, rows: int) -> bool:
+        """Return whether `shortened` would leave all rows as they are.
+
+        Args:
+            rows: At most about how many samples.
+        """
+        rows = min(rows, DENSE_SAMPLES) if self.has_unknowns else rows
+        whole = all(t.rows <= rows // len(self.recordings) for t in self.timelines)
+        alike = self._quick_decimation == self.decimation and self.counted is None
+        return whole and alike
+
+    @property
+    def _quick_decimation(self) -> int:
+        """How many samples a quick look averages into one row."""
+        return self._averaged_over(DENSE_SHARE if self.has_unknowns else 32.0)
+
     def shortened(self, rows: int) -> Self:
         """Return the problem from the logs' beginnings, for a quick look.
 
@@ -296,9 +312,9 @@ class Setup(Generic[P]):
         Args:
             rows: At most about how many samples.
         """
-        decimation = self._averaged_over(32.0)
+        decimation = self._quick_decimation
         if self.has_unknowns:
-            rows, decimation = min(rows, DENSE_SAMPLES), self._averaged_over(DENSE_SHARE)
+            rows = min(rows, DENSE_SAMPLES)
         share = rows // len(self.recordings)
         names = [inputs.names for inputs in self.survey.inputs]
         shorter = [

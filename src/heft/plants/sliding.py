@@ -13,7 +13,7 @@ from heft.engine import in_order
 from heft.information import Information, Labels, Triangle
 
 from .plant import Fused, Plant, Samples
-from .walk import SHARED_ROWS, Walk
+from .walk import Walk
 
 Counted = tuple[NDArray[np.bool_], ...]
 
@@ -85,16 +85,16 @@ def information_of(
 
     def work(s: Samples[Any]) -> Information:
         rows = counted[s.recording][s.index]
+        if isinstance(plant, Fused) and not walk.mixes:
+            return Information(labels, tuple(channels), plant.reduce(s, columns, counted=rows))
         triangles = (one(s.part(np.flatnonzero(r)), c) for c, r in enumerate(rows.T))
         return Information(labels, tuple(channels), tuple(triangles))
 
     def one(s: Samples[Any], channel: int) -> Triangle:
-        if isinstance(plant, Fused) and not walk.mixes:
-            return plant.reduce(s, columns, (channel,))[0]
         made = walk.equations_of(s, columns)
         regressor, effort = made.regressor[:, [channel]], made.effort[:, [channel]]
         return Information.from_rows(labels, (channels[channel],), regressor, effort).triangles[0]
 
     fused = isinstance(plant, Fused) and not walk.mixes
-    most = SHARED_ROWS if fused else walk.dense_rows
+    most = walk.shared_rows if fused else walk.dense_rows
     yield from in_order(work, walk.parts(most), walk.threads)

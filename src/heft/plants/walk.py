@@ -28,6 +28,7 @@ from .rows import Equations
 from .sampling import Sampler, averaged
 
 SHARED_ROWS = 8_192  # rows that one thread reduces at a time, without spelling them out
+SHARED_BYTES = 24 << 20  # of columns of drives beside them: more is asked of the system anew
 DENSE_BYTES = 64 << 20  # of rows that are spelt out, for estimators that need them
 # The same of rows that mix all channels: their triangles are full, and adding one to the others
 # costs as much as a thousand rows.
@@ -150,6 +151,12 @@ class Walk:
             for cut in cuts(len(s.time), rows, block, done):
                 yield s.part(cut)
             done += len(s.time)
+
+    @property
+    def shared_rows(self) -> int:
+        """Number of samples that one thread reduces at a time, without spelling out their rows."""
+        room = SHARED_BYTES // (8 * max(len(self.plant.labels), 1))
+        return int(np.clip(room, 1024, SHARED_ROWS))
 
     @property
     def dense_rows(self) -> int:

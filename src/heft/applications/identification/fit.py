@@ -34,7 +34,7 @@ from heft.estimators import (
 )
 from heft.experiments import ClosedLoop, DrivenRobot
 from heft.files import planes, solid_box
-from heft.information import DataRank, Information, data_rank
+from heft.information import DataRank, Information, Triangle, data_rank
 from heft.models import Options, Robot, joint_lines
 from heft.plants import Plant, Problem, RobotPlant, effort_signals, plant_of, point_moments
 from heft.recordings import Recording
@@ -237,14 +237,27 @@ def fit_experiment(
     if isinstance(given, Earlier):
         problem, given = given.seen_from(problem)
     progress(f"smoothing at {problem.corner:.3g} Hz, summing up rows")
-    problem, rows, _ = _about_first_fit(problem, settings)
+    information = problem.information()
+    rows = information.rows
+    if len(problem.plant.point_columns):
+        first = settings.consistent.values(
+            _first_triangle(problem, information, settings), problem.space
+        )
+        problem = problem.about(first)
+        information = problem.information()
     shared: list[tuple[Array, ...]] = []  # for each channel, of errors that are no noise
     if settings.smoothing.delay is None:
-        delay, late = settings.delay_search.delay_error(problem, delay, rows)
+        search = settings.delay_search
+        seen = information if problem.is_short(search.rows) else None
+        delay, late = search.delay_error(problem, delay, rows, seen)
         shared.append(late)
     # The first fit ignored load-dependent gear friction, so that its bodies are biased, and with
     # them the torque that this friction takes: once more, with it.
-    problem, _, rough = _about_first_fit(problem, settings)
+    rough = None
+    if len(problem.plant.point_columns):
+        triangle = _first_triangle(problem, information, settings)
+        rough = settings.consistent.fit(triangle, problem.space)
+        problem = problem.about(rough.parameters.values)
     problem, left_out = without_outliers(problem, settings.robust, progress)
     progress("summing up rows with load-dependent gear friction")
     chosen = _simulating(settings, problem)
@@ -252,7 +265,7 @@ def fit_experiment(
     linear = isinstance(solver, LeastSquares)
     samples = rows // len(problem.channels) - sum(left_out.values())
     parts = problem.information_blocks(settings.jackknife.blocks, samples)
-    information = reduce(add, parts)
+    own = information = reduce(add, parts)
     names, known = _noise(problem)
     if given is not None:  # the logs' own noise weights the sum
         before = given.information if isinstance(given, Earlier) else given
@@ -273,16 +286,16 @@ def fit_experiment(
     moments: tuple[Array, ...] = ()
     if not isinstance(solver, LeastSquares) or solver.coloured:
         progress("analysing the residuals")
-        shared += _other_errors(problem, settings, estimate, rough, rows)
+        shared += _other_errors(problem, settings, estimate, rough, rows, own)
         together = tuple(np.vstack(errors) for errors in zip(*shared, strict=True))
         together = _padded(together, len(information.channels))
         if isinstance(solver, LeastSquares):
             earlier = _earlier(given, estimate)
             widened = solver.colour(problem, estimate, together, earlier.noise if earlier else None)
             moments = _all_moments(blocks, estimate, earlier)
-            own = [m[len(blocks) :] for m in moments]
+            others = [m[len(blocks) :] for m in moments]
             weights = estimate.fit_weights
-            left_without = Block.of(blocks, weights, estimate.fitted, None, own)
+            left_without = Block.of(blocks, weights, estimate.fitted, None, others)
             widened = widened.at_least(settings.jackknife.of_base(widened, left_without))
         else:  # which has looked at its residuals itself
             widened = estimate.with_common_errors(together)
@@ -358,14 +371,26 @@ def _other_errors(
     estimate: Estimate,
     rough: ConsistentEstimate | None,
     rows: int,
+    information: Information,
 ) -> list[tuple[Array, ...]]:
-    """Return for each channel moments of errors that are no noise: of the point and the cutoff."""
+    """Return for each channel moments of errors that are no noise: of the point and the cutoff.
+
+    Args:
+        problem: Problem that was fitted.
+        settings: Settings.
+        estimate: Its base parameters.
+        rough: Fit about which its rows are taken; None for none.
+        rows: Number of rows of all its channels.
+        information: Of the problem's own rows.
+    """
     found: list[tuple[Array, ...]] = []
     if rough is not None:
         errors = point_moments(problem, estimate.fitted, _point_spread(problem, rough))
         count = rows / len(problem.channels)
         found.append(tuple(m * count for m in errors))
-    found.append(settings.bandwidth_search.cutoff_error(problem.holding_windows(), rows))
+    search, held = settings.bandwidth_search, problem.holding_windows()
+    known = information if problem.weak is None and problem.is_short(search.rows) else None
+    found.append(search.cutoff_error(held, rows, known))
     return found
 
 
@@ -450,21 +475,10 @@ def _point_spread(problem: Problem[Any], rough: ConsistentEstimate) -> Array:
     return errors
 
 
-def _about_first_fit(
-    problem: Problem[P], settings: Settings
-) -> tuple[Problem[P], int, ConsistentEstimate | None]:
-    """Return the problem linearised about a first fit, its number of rows, and that fit.
-
-    A linear problem is returned as it is, with None for the fit. The first fit ignores
-    load-dependent friction, so its inertial parameters are biased; a second pass corrects them.
-    """
-    information = problem.information()
-    if not len(problem.plant.point_columns):
-        return problem, information.rows, None
-    first = settings.least_squares.solve(information, *_noise(problem))
-    triangle = first.information.combined(first.weights())
-    rough = settings.consistent.fit(triangle, problem.space)
-    return problem.about(rough.parameters.values), information.rows, rough
+def _first_triangle(problem: Problem[P], information: Information, settings: Settings) -> Triangle:
+    """Return the weighted sum of the channels, for a fit about which rows are then taken."""
+    sigma = settings.least_squares.spread(information, *_noise(problem))
+    return information.combined(dict(zip(information.channels, 1.0 / sigma, strict=True)))
 
 
 def _data_rank(problem: Problem[Any], information: Information, estimate: Estimate) -> DataRank:
