@@ -74,6 +74,8 @@ def strengths(case: Case, found: Identification) -> Iterator[Row]:
 def others(case: Case, found: Identification) -> Iterator[Row]:
     """Yield the errors of other rows and of another smoother, and of a robust fit."""
     same = found.problem.resolved
+    default = scored(case, found, found.problem)
+    yield Row(f"{case.name}: as it is by default, total", default.total, "")
     for name, settings in (
         ("weak form", Settings(same, weak=Weak())),
         ("rows and torque filtered", Settings(replace(same, torque="filtered"))),
@@ -89,6 +91,7 @@ def others(case: Case, found: Identification) -> Iterator[Row]:
         yield Row(
             f"{case.name}: {name}, total", own.total, "", against=against if left_out else None
         )
+        yield Row(f"{case.name}: {name}, over the default's", own.total / default.total, "")
         yield Row(f"{case.name}: {name}, mean of joints", own.mean, "")
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from heft.applications.bench import BenchSettings, Case, RealLogs, names, run_bench
+from heft.applications.bench.experiments import shared
 from heft.applications.bench.kept import Kept
 from heft.applications.bench.trials import Outcome, truth_of
 from heft.errors import InvalidSetting
@@ -52,6 +53,14 @@ def test_what_was_killed_goes_on_and_leaves_the_same_bytes(tmp_path: Path) -> No
     page = (whole / "report.html").read_text(encoding="utf-8")
     assert "least-squares" in page and "tx40" in page
     assert json.loads(wanted["bench.json"])["rows"][0]["ended"] == 2
+
+
+def test_what_a_case_simulates_is_kept_once_for_all_its_trials() -> None:
+    """Else memory would grow with the number of trials."""
+    trials = replace(QUICK, guesses=5).trials
+    assert len({id(case) for case, _ in trials}) == 1
+    again = Case(**vars(trials[0][0]))
+    assert shared(again) is shared(trials[0][0])
 
 
 def test_the_truth_is_that_of_the_simulated_robot() -> None:

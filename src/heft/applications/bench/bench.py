@@ -89,7 +89,8 @@ class BenchSettings:
     @property
     def trials(self) -> tuple[tuple[Case, int], ...]:
         """All trials, the first of each case first."""
-        return tuple((case, k) for k in range(self.guesses) for case in self.cases)
+        cases = self.cases
+        return tuple((case, k) for k in range(self.guesses) for case in cases)
 
 
 @dataclass(frozen=True, eq=False)

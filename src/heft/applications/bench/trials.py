@@ -20,7 +20,7 @@ from heft.recordings import ColumnMap, Recording
 from heft.signals import Smoothing
 
 from .candidates import UNKNOWN, Found, Task, candidate, simulates
-from .experiments import Case, Truth
+from .experiments import Case, Truth, shared
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,7 @@ def simulated_trial(case: Case, number: int, names: Sequence[str]) -> Outcome:
         number: Of its noise and its guess.
         names: Of the candidates.
     """
+    case = shared(case)
     with one_blas_thread():
         log, _ = case.log(number)
         robot = case.robot_of(case.guess(number))
@@ -102,6 +103,7 @@ def simulated_trial(case: Case, number: int, names: Sequence[str]) -> Outcome:
 
 def truth_of(case: Case) -> Truth:
     """Return the truth of a case, in the base parameters of its trials."""
+    case = shared(case)
     with one_blas_thread():
         robot = case.robot_of(case.arm.urdf)
         log, _ = case.log(0)
