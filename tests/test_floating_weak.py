@@ -18,7 +18,6 @@ from tests.test_floating_robot import samples_of
 Array = np.ndarray[Any, np.dtype[np.float64]]
 UNKNOWN = "floating robot, a contact unknown"
 NOISE = np.array([1.0, 2.0, 0.5, 0.2, 0.3, 0.1, 0.4, 0.7, *[0.6] * 6])
-BEGIN = 3.2  # [s], where the contact is closed
 
 
 def around(step: float) -> tuple[FloatingRobotPlant, list[Samples[Any]]]:
@@ -27,9 +26,7 @@ def around(step: float) -> tuple[FloatingRobotPlant, list[Samples[Any]]]:
     assert isinstance(plant, FloatingRobotPlant)
     made = []
     for k in (-1, 0, 1):
-        # The first of two: signals of a case depend on the time where it begins.
-        signals, exact = case(UNKNOWN).experiment(4.0 + step * np.arange(-1, 2))
-        del signals
+        _, exact = case(UNKNOWN).experiment(4.0 + step * np.arange(-1, 2))
         cut = slice(k + 1, k + 2)
         parts = (exact.position[cut], exact.velocity[cut], exact.acceleration[cut])
         samples = samples_of(plant, replace(exact, **dict(zip(

@@ -12,11 +12,13 @@ import pytest
 from heft.applications.identification import Identification, Settings, identify, write
 from heft.applications.identification.earlier import Earlier
 from heft.errors import UnlikeLabels
+from heft.estimators import LeastSquares, VarianceComponents
 from heft.models import JointOptions, Options, Robot, SensorOptions
+from heft.plants import FloatingRobotPlant, Problem, plant_of, structural_base
 from heft.recordings import Recording
 from heft.signals import Smoothing
 from tests import robots
-from tests.plants import cut_wrenches
+from tests.plants import case, cut_wrenches
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 TIME = 0.01 * np.arange(1500)
@@ -141,3 +143,81 @@ def test_another_robot_is_refused(tmp_path: Path) -> None:
     robot = Robot.from_urdf_text(source, sensed(measured=False).options)
     with pytest.raises(UnlikeLabels, match="hand"):
         identify(robot, [sensed_log(1)], settings=SETTINGS, given=first)
+
+
+# ---- a limb first
+
+EQUAL = replace(
+    SETTINGS,
+    least_squares=LeastSquares(weighting="none", coloured=False),
+    variance_components=VarianceComponents(rounds=0),
+)
+UNKNOWN = "floating robot, a contact unknown"
+
+
+def walking(day: float) -> dict[str, dict[str, Array]]:
+    """Return signals of a floating robot with a contact of unknown wrench, with noise."""
+    signals, _ = case(UNKNOWN).experiment(TIME + day)
+    rng = np.random.default_rng(round(10 * day))
+    for kind, size in (("tau", 0.05), ("force", 0.2), ("torque", 0.05)):
+        for name, x in signals[kind].items():
+            signals[kind][name] = x + size * rng.normal(size=len(TIME))
+    return signals
+
+
+def rows_of(robot: Robot, log: Recording) -> tuple[Array, Array, tuple[str, ...]]:
+    """Return rows on a robot's standard columns, their right-hand side, and the columns' names."""
+    problem = Problem(plant_of(robot, log), (log,), SETTINGS.smoothing).thinned()
+    made = list(problem.walk.equations(range(len(problem.plant.labels))))
+    Y = np.concatenate([r.regressor.reshape(-1, r.regressor.shape[2]) for r in made])
+    return Y, np.concatenate([r.effort.ravel() for r in made]), problem.plant.labels.names
+
+
+def assert_both(found: Identification, parts: list[tuple[Array, Array, tuple[str, ...]]]) -> None:
+    """Assert that what was found is least squares of all rows together, each weighted as one."""
+    base = found.problem.base
+    names = base.standard.names
+    stacked, right = [], []
+    for Y, tau, own in parts:
+        wide = np.zeros((len(Y), len(names)))
+        wide[:, [names.index(n) for n in own if n in names]] = Y[:, [n in names for n in own]]
+        stacked.append(wide @ np.linalg.pinv(base.matrix))
+        assert np.abs(stacked[-1] @ base.matrix - wide).max() <= 1e-9 * np.abs(wide).max()
+        right.append(tau)
+    wanted = np.linalg.lstsq(np.vstack(stacked), np.concatenate(right))[0]
+    off = np.abs(found.estimate.fitted - wanted).max()
+    assert off <= 1e-9 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("stage", ["held still", "without torque", "bolted to the floor"])
+def test_a_limb_first_and_then_the_rest_is_both_at_once(stage: str, tmp_path: Path) -> None:
+    """The limb alone tells fewer base parameters, of fewer channels, of the same bodies."""
+    plant = case(UNKNOWN).plant
+    assert isinstance(plant, FloatingRobotPlant)
+    whole = plant.robot
+    none = JointOptions(friction="none", armature=False)
+    if stage == "bolted to the floor":
+        q = 0.9 * np.sin(np.outer(TIME, [3.1, 2.3]) + np.array([0.3, 1.2]))
+        tau = np.random.default_rng(0).normal(size=q.shape)  # whatever it is, it adds
+        names = ("hip", "knee")
+        signals = {k: dict(zip(names, x.T, strict=True)) for k, x in (("q", q), ("tau", tau))}
+        limb = Robot.from_urdf_text(robots.WALKER, Options(joint=dict.fromkeys(names, none)))
+    else:
+        signals = walking(0.0)
+        said = {"position": 0.4} if stage == "held still" else {"measured": False}
+        limb = whole.with_joints({"knee": replace(none, **said), "hip": none})  # type: ignore[arg-type]
+        if stage == "held still":  # so that the log fits nothing, and says something nevertheless
+            del signals["q"]["knee"]
+    del signals["tau"]["knee" if stage != "bolted to the floor" else "hip"]
+    if stage == "bolted to the floor":
+        limb = limb.with_joints({"hip": replace(none, measured=False), "knee": none})
+    log, other = (Recording.from_arrays(TIME, n, **s)
+                  for n, s in (("limb", signals), ("rest", walking(30.0))))  # fmt: skip
+    loose = replace(EQUAL, limits=replace(EQUAL.limits, unexplained=10.0))
+    first = kept(identify(limb, [log], settings=loose), tmp_path / "first")
+    found = identify(whole, [other], settings=loose, given=first)
+    assert len(first.information.channels) < len(found.problem.channels)
+    if stage != "without torque":  # with which the base sees all that there is
+        assert len(first.information.labels) < len(found.problem.base.kept)
+    assert found.problem.base.kept == structural_base(found.problem.plant).kept
+    assert_both(found, [rows_of(limb, log), rows_of(whole, other)])

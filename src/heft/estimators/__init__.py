@@ -26,6 +26,7 @@ from .known_bodies import KnownMass, MirrorImages
 from .consistent import ConsistentEstimate, PhysicallyConsistent, Stated
 from .consistent import body_statistics, stated_numbers
 from .consistent_samples import ConsistentSampler, ConsistentSamples
+from .re_estimation import ReEstimate, ReEstimation
 from .standard import ModelDifference, StandardEstimate, TruncatedRegressor
 from .standard import back_projection, essential_standard
 from .existence import NearestRobot, margin_of, nearest_robot

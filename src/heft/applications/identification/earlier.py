@@ -161,7 +161,7 @@ class Earlier:
 
     @staticmethod
     def load(path: Path) -> Earlier | Information:
-        """Read `information.npz` of a folder of results; information alone if it has no noise.
+        """Read `information.npz` of a folder of results; information alone if it knows no more.
 
         Raises:
             InvalidRecording: If it is missing, damaged or of another format.
@@ -170,8 +170,13 @@ class Earlier:
         try:
             data = read_arrays(path)
             count = len(information.channels)
+            origin = Origin.load(data, count, len(information.labels))
             if "noise_0" not in data:
-                return information
+                if origin is None:
+                    return information
+                rows = np.array([t.rows for t in information.triangles], dtype=float)
+                noise = Noise(origin.sigma, origin.memory, rows)
+                return replace(Earlier.like(information, noise), origin=origin)
             kinds = ("noise", "common", "moments")
             found = [
                 tuple(np.asarray(data[f"{kind}_{c}"], dtype=float) for c in range(count))
@@ -184,7 +189,6 @@ class Earlier:
             if not all(np.isfinite(part).all() for parts in found for part in parts):
                 raise ValueError("noise that is not finite")
             misfit = MisfitMoments.load(data, count, len(information.labels))
-            origin = Origin.load(data, count, len(information.labels))
         except UNREADABLE as problem:
             raise InvalidRecording(
                 "this is not a file of information", argument=str(path), got=str(problem)[:200]

@@ -411,7 +411,8 @@ def _refuse_unknown_gains(robot: Robot) -> None:
     unsure = [j for j in robot.joints if options.of(j).gain_std]
     if options.contact and unsure:
         raise InvalidSetting(
-            "gains of drives are not found where contacts' wrenches are eliminated",
+            "gains of drives are not found where contacts' wrenches are eliminated: a row without "
+            "them is of all channels, and a gain scales a part of it",
             argument="[joint.NAME] gain_std",
             got=", ".join(unsure),
             cure="leave gain_std out, or find the gains with the base held",

@@ -65,11 +65,13 @@ class Bodies:
 
         Args:
             other: Those of the other model.
-            names: Bodies that are looked at, known to both.
+            names: Own bodies that are looked at.
         """
         return [n for n in names if not self._alike(self.names.index(n), other, n)]
 
     def _alike(self, own: int, other: Bodies, name: str) -> bool:
+        if name not in other.names:
+            return False
         its = other.names.index(name)
         if self.links[own] != other.links[its]:
             return False

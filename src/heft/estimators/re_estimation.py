@@ -1,0 +1,208 @@
+"""Least squares of some base parameters alone, all others held at an earlier result.
+
+A short run for one task tells few parameters: those that are essential to it. With the others held
+at β₀,
+
+    Y_f β_f = τ − Y_h β₀_h − ε
+
+What is held is itself uncertain, by C_h. An error of it moves what is estimated by −G, with G the
+least squares of Y_h on Y_f, so that its covariance is that of the rows plus G C_h Gᵀ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.errors import InvalidSetting
+from heft.information import Directions, Information, Labels, Parameters
+
+from .estimate import Estimate, ProblemLike
+from .least_squares import LeastSquares
+from .noise import ResidualsLike
+from .variance_components import MixedProblem, VarianceComponents
+
+
+@dataclass(frozen=True)
+class ReEstimate(Estimate):
+    """Base parameters β of which some are estimated anew; `information` and `noise` are the rows'.
+
+    Attributes:
+        free: Positions of those that are.
+    """
+
+    free: tuple[int, ...] = ()
+
+    @cached_property
+    def fitted(self) -> Array:
+        """The values, shape (b,)."""
+        return np.asarray(self.parameters.values)
+
+
+@dataclass(frozen=True, eq=False)
+class ReEstimation:
+    """Least squares of some base parameters, all others held at an earlier result.
+
+    Use it where a run is too short, or its motion too poor, for all of them: an arm at one task,
+    whose essential parameters (`Essential`) drift or change, such as friction as it warms up.
+
+    Attributes:
+        before: β of the earlier result, with its covariance; what is held is exact without one.
+        free: Names of the base parameters that are estimated, such as those of
+            `EssentialEstimate.kept`.
+        least_squares: Settings of the fit.
+
+    Raises:
+        InvalidSetting: If a name is none of the earlier result's, or none is given.
+    """
+
+    before: Parameters
+    free: tuple[str, ...]
+    least_squares: LeastSquares = LeastSquares()
+
+    def __post_init__(self) -> None:
+        if not self.free:
+            raise InvalidSetting(
+                "nothing is to be estimated", argument="free", cure="name a base parameter"
+            )
+        _ = self.places
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Positions of what is estimated, ascending."""
+        return tuple(sorted({self.before.labels.index(name) for name in self.free}))
+
+    def fit(self, problem: ProblemLike) -> ReEstimate:
+        """Return base parameters β, those that are held as they were before.
+
+        Args:
+            problem: With the base parameters of the earlier result.
+
+        Raises:
+            UnlikeLabels: If the problem has other base parameters.
+            TooLittleData: If there are no more rows than parameters to be estimated.
+        """
+        problem.labels.require_same(self.before.labels)
+        known: Mapping[str, float] = {}
+        names = problem.noise_names
+        if isinstance(problem, MixedProblem) and problem.has_unknowns:
+            problem = VarianceComponents().settled(problem)
+            known, names = problem.known_noise, ()
+        some = _Some(problem, self.before.values, self.places)
+        whole = problem.information()
+        estimate = self.least_squares.solve(some.of(whole), names, known)
+        if self.least_squares.coloured:
+            estimate = self.least_squares.colour(some, estimate)
+        return self._whole(whole, estimate)
+
+    def _whole(self, information: Information, estimate: Estimate) -> ReEstimate:
+        """Return all of β, with what errors of the held ones do to the others."""
+        free = list(self.places)
+        held = [k for k in range(len(self.before.labels)) if k not in set(free)]
+        values = self.before.values.copy()
+        values[free] = estimate.parameters.values
+        R = information.combined(estimate.fitted_with).R
+        seen = Directions.of(R[:, free], information.rows)
+        G = seen.inverse @ seen.inverse.T @ R[:, free].T @ R[:, held]
+        size = len(values)
+        total = np.zeros((size, size))
+        assert estimate.parameters.covariance is not None
+        total[np.ix_(free, free)] = estimate.parameters.covariance
+        if self.before.covariance is not None:
+            C = self.before.covariance[np.ix_(held, held)]
+            total[np.ix_(free, free)] += G @ C @ G.T
+            total[np.ix_(free, held)] = -G @ C
+            total[np.ix_(held, free)] = -C @ G.T
+            total[np.ix_(held, held)] = C
+        return ReEstimate(
+            replace(self.before, values=values, covariance=total),
+            information,
+            replace(estimate.noise, coloured=None, common_errors=None),
+            estimate.rank,
+            estimate.passes,
+            {**estimate.settings, "estimated": len(free)},
+            self.places,
+        )
+
+
+@dataclass(frozen=True)
+class _Residuals:
+    """Residuals of a piece, with the rows of some base parameters."""
+
+    whole: ResidualsLike
+    free: tuple[int, ...]
+
+    @property
+    def values(self) -> Array:
+        return self.whole.values
+
+    @property
+    def noise(self) -> Array:
+        return self.whole.noise
+
+    @property
+    def regressor(self) -> Callable[[NDArray[np.intp]], Array]:
+        return lambda at: self.whole.regressor(at)[:, :, list(self.free)]
+
+    @property
+    def recording(self) -> int:
+        return self.whole.recording
+
+    @property
+    def index(self) -> NDArray[np.int64] | None:
+        return self.whole.index
+
+
+@dataclass(frozen=True, eq=False)
+class _Some:
+    """A problem of some base parameters, the others held."""
+
+    problem: ProblemLike
+    before: Array
+    free: tuple[int, ...]
+
+    @property
+    def labels(self) -> Labels:
+        return self.problem.labels.select(self.free)
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        return self.problem.channels
+
+    @property
+    def noise_names(self) -> tuple[str, ...]:
+        return self.problem.noise_names
+
+    @property
+    def spacing(self) -> int:
+        return self.problem.spacing
+
+    @property
+    def repeats(self) -> float | None:
+        return self.problem.repeats
+
+    def of(self, information: Information) -> Information:
+        """Return information about what is estimated, of what the held ones leave over."""
+        held = self.before.copy()
+        held[list(self.free)] = 0.0
+        return information.less(held).only(self.free)
+
+    def information(self) -> Information:
+        return self.of(self.problem.information())
+
+    def _all(self, values: Sequence[float] | Array) -> Array:
+        whole = self.before.copy()
+        whole[list(self.free)] = values
+        return whole
+
+    def residuals(self, values: Array) -> Iterator[_Residuals]:
+        for piece in self.problem.residuals(self._all(values)):
+            yield _Residuals(piece, self.free)
+
+    def residual_energy(self, values: Array) -> Array:
+        return self.problem.residual_energy(self._all(values))
