@@ -18,6 +18,8 @@ from .feasible_set import Limits
 from .limbs import limbs
 from .possible_fits import MASS_CAP, NO_LIMITS, PossibleFits
 
+__all__ = ["PossibleFits", "StrictBounds", "strict_bounds"]
+
 # Bounds of a centre beyond this many times the link's size in the model file are none.
 LENGTH_CAP = 100.0
 # A body whose least mass is this share of the model file's can vanish: its centre is anywhere.
