@@ -33,8 +33,7 @@ from .existence import NearestRobot, margin_of, nearest_robot
 from .drive_gains import ConsistentFit, DriveGains
 from .block_jackknife import Block, Jackknife, block_moments
 from .jackknife import JackknifeFit, fit_jackknife
-from .possible_fits import PossibleFits
-from .bounds import StrictBounds, strict_bounds
+from .bounds import PossibleFits, StrictBounds, strict_bounds
 from .recursive import CovarianceRecursion, Filter, State
 from .harmonic_least_squares import HarmonicEstimate, HarmonicLeastSquares
 from .state_smoother import Innovations, IteratedSmoother, LinearisedLog, SmoothedLog, System

@@ -18,12 +18,14 @@ from .feasible_set import Limits
 from .limbs import limbs
 from .possible_fits import MASS_CAP, NO_LIMITS, PossibleFits
 
+__all__ = ["PossibleFits", "StrictBounds", "strict_bounds"]
+
 # Bounds of a centre beyond this many times the link's size in the model file are none.
 LENGTH_CAP = 100.0
 # A body whose least mass is this share of the model file's can vanish: its centre is anywhere.
 VANISHED = 1e-3
-# A limb of more links has no bounds of inertias: of a humanoid's upper body, 21 links, they take
-# three times as long as all others, since a conic problem has all links.
+# A limb of more links has no bounds of inertias: with them those of a humanoid, 21 links in one
+# limb, took three times as long, since each conic problem has all links of a limb.
 MOST_LINKS = 12
 
 

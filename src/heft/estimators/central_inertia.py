@@ -37,7 +37,7 @@ SECOND[:, [4, 6, 9]] = 0.5 - np.eye(3)
 # the model file's moment where that is less;
 CLOSE = 0.01
 # and after this many parts of the centres' ranges, shared by the links: a conic problem has all.
-PARTS = 150
+PARTS = 120
 
 
 @dataclass(frozen=True)

@@ -74,33 +74,19 @@ def controlled(late, state, gains, weight, ahead):  # type: ignore[no-untyped-de
 
 
 @exact
-def advance(  # type: ignore[no-untyped-def]
-    k, h, time, mass, bias, now, speed, state, drive, gains, weight, wanted, noise, log, elastic
-):
-    """Move an arm on by one step.
+def followed(k, h, state, gains, wanted, noise):  # type: ignore[no-untyped-def]
+    """Read the encoders, and return the error of the velocity that a cascade sees, (n,).
 
     Args:
         k: Number of the step.
         h: Its length [s].
-        time: Now [s].
-        mass: Mass matrix, with rotors where gears are rigid, (n, n).
-        bias: Coriolis, centrifugal and gravity torque at `now` and `speed`, (n,).
-        now: q, moved on in place.
-        speed: v predicted for now; written: that predicted for the next step.
-        state: Rows: velocity half a step ago of links and of rotors, position of rotors,
-            predicted speed of rotors, bristle, filtered velocity, integral, last reading, torque
-            passed on, position a step ago.
-        drive: Rows as `simulated_drives.ROWS`.
-        gains: Rows: position, velocity, integral, encoder step, share of the filter kept, largest
-            torque.
-        weight: Mass matrix through which feedback acts, (n, n); each joint by itself if (0, 0).
-        wanted: Rows q, v and feed-forward torque.
-        noise: Rows: of the encoders, and torque that acts beside the motors', (2, n).
-        log: Rows as `LOGGED`, then the reading, each (steps, n).
-        elastic: Whether gears yield.
+        state: As of `advance`; readings, filter and integral move on.
+        gains: As of `advance`.
+        wanted: As of `advance`.
+        noise: As of `advance`.
     """
-    n = now.shape[0]
-    known, efforts, late = np.empty(n), np.zeros(n), np.empty(n)
+    n = state.shape[1]
+    late = np.empty(n)
     for j in range(n):
         reading = state[2, j] + noise[0, j]
         if gains[3, j] > 0.0:
@@ -111,7 +97,26 @@ def advance(  # type: ignore[no-untyped-def]
         state[7, j] = reading
         late[j] = wanted[1, j] + gains[0, j] * (wanted[0, j] - reading) - state[5, j]
         state[6, j] += h * late[j]
-    tau = controlled(late, state, gains, weight, wanted[2])
+    return late
+
+
+@exact
+def known_friction(k, h, time, state, drive, beside):  # type: ignore[no-untyped-def]
+    """Return what of friction is known before the motion, and how large Coulomb's may be.
+
+    Args:
+        k: Number of the step.
+        h: Its length [s].
+        time: Now [s].
+        state: As of `advance`; bristles and positions a step ago move on.
+        drive: As of `advance`.
+        beside: Torque that acts beside the motors', (n,).
+
+    Returns:
+        All friction but Coulomb's, less what acts beside the motors, (n,); Coulomb's, (n,).
+    """
+    n = state.shape[1]
+    known, efforts = np.empty(n), np.zeros(n)
     for j in range(n):
         (
             _armature,
@@ -156,25 +161,41 @@ def advance(  # type: ignore[no-untyped-def]
             efforts[j] = heat * (level + load * abs(state[8, j]))
         curve = viscous * v if bend == 0.0 else viscous / bend * np.arcsinh(bend * v)
         known[j] = heat * (curve + force + offset) + ripple * np.sin(cycles * place + phase)
-        known[j] -= noise[1, j]
+        known[j] -= beside[j]
         state[9, j] = place
+    return known, efforts
+
+
+@exact
+def through_gears(now, speed, state, drive):  # type: ignore[no-untyped-def]
+    """Return the torque that gears pass on which yield, with a gap, (n,); as of `advance`."""
+    n = now.shape[0]
     passed = np.zeros(n)
-    if elastic:
-        inverse = np.zeros((n, n))
-        for j in range(n):
-            inverse[j, j] = 1.0 / drive[0, j]
-            bent = state[2, j] - now[j]
-            gap = drive[19, j]
-            if bent > gap:
-                passed[j] = drive[17, j] * (bent - gap)
-            elif bent < -gap:
-                passed[j] = drive[17, j] * (bent + gap)
-            if gap == 0.0 or abs(bent) > gap:
-                passed[j] += drive[18, j] * (state[3, j] - speed[j])
-        free = inverse @ (tau - known - passed)
-    else:
-        inverse = np.ascontiguousarray(np.linalg.inv(mass))
-        free = inverse @ (tau - known - bias)
+    for j in range(n):
+        bent = state[2, j] - now[j]
+        gap = drive[19, j]
+        if bent > gap:
+            passed[j] = drive[17, j] * (bent - gap)
+        elif bent < -gap:
+            passed[j] = drive[17, j] * (bent + gap)
+        if gap == 0.0 or abs(bent) > gap:
+            passed[j] += drive[18, j] * (state[3, j] - speed[j])
+    return passed
+
+
+@exact
+def rubbed(h, free, inverse, efforts, state, drive):  # type: ignore[no-untyped-def]
+    """Return Coulomb's friction of all joints, which goes with their acceleration, (n,).
+
+    Args:
+        h: Length of the step [s].
+        free: Acceleration without it, (n,).
+        inverse: Of the mass matrix, (n, n).
+        efforts: How large it may be, (n,).
+        state: As of `advance`.
+        drive: As of `advance`.
+    """
+    n = free.shape[0]
     rubbing = np.zeros(n)
     for _ in range(SWEEPS):
         change, size = 0.0, 1e-12
@@ -194,6 +215,50 @@ def advance(  # type: ignore[no-untyped-def]
             rubbing[j] = found
         if change <= SETTLED * size:
             break
+    return rubbing
+
+
+@exact
+def advance(  # type: ignore[no-untyped-def]
+    k, h, time, mass, bias, now, speed, state, drive, gains, weight, wanted, noise, log, elastic
+):
+    """Move an arm on by one step.
+
+    Args:
+        k: Number of the step.
+        h: Its length [s].
+        time: Now [s].
+        mass: Mass matrix, with rotors where gears are rigid, (n, n).
+        bias: Coriolis, centrifugal and gravity torque at `now` and `speed`, (n,).
+        now: q, moved on in place.
+        speed: v predicted for now; written: that predicted for the next step.
+        state: Rows: velocity half a step ago of links and of rotors, position of rotors,
+            predicted speed of rotors, bristle, filtered velocity, integral, last reading, torque
+            passed on, position a step ago.
+        drive: Rows as `simulated_drives.ROWS`.
+        gains: Rows: position, velocity, integral, encoder step, share of the filter kept, largest
+            torque.
+        weight: Mass matrix through which feedback acts, (n, n); each joint by itself if (0, 0).
+        wanted: Rows q, v and feed-forward torque.
+        noise: Rows: of the encoders, and torque that acts beside the motors', (2, n).
+        log: Rows as `LOGGED`, then the reading, each (steps, n).
+        elastic: Whether gears yield.
+    """
+    n = now.shape[0]
+    late = followed(k, h, state, gains, wanted, noise)
+    tau = controlled(late, state, gains, weight, wanted[2])
+    known, efforts = known_friction(k, h, time, state, drive, noise[1])
+    passed = np.zeros(n)
+    if elastic:
+        inverse = np.zeros((n, n))
+        for j in range(n):
+            inverse[j, j] = 1.0 / drive[0, j]
+        passed = through_gears(now, speed, state, drive)
+        free = inverse @ (tau - known - passed)
+    else:
+        inverse = np.ascontiguousarray(np.linalg.inv(mass))
+        free = inverse @ (tau - known - bias)
+    rubbing = rubbed(h, free, inverse, efforts, state, drive)
     turning = free - inverse @ rubbing
     moving = np.linalg.solve(mass, passed - bias) if elastic else turning
     for j in range(n):
