@@ -256,8 +256,7 @@ class Evidence:
             size = np.abs(drive.ratio).max() * np.sqrt(np.mean(drives[d] ** 2, axis=1))
             # A term that never acts keeps its prior; one that does is worth the torque at most.
             ridge[self.unknowns.of_drive(d)] = (size / max(strong, 1e-9) + 1e-9) ** 2
-        strong = np.maximum(self.effort_rms, 1e-9)[:, None]
-        shares = np.sqrt(np.mean(own**2, axis=2)) / strong
+        shares = np.sqrt(np.mean(own**2, axis=2)) / np.maximum(self.effort_rms, 1e-9)[:, None]
         ridge[self.unknowns.own] = (shares.max(axis=0, initial=0.0) + 1e-9) ** 2
         return ridge
 

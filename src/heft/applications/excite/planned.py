@@ -217,9 +217,10 @@ class PlannedExperiment:
 
     def deviations(self, values: Array) -> Array:
         """Return by how much values that torque is predicted with may be wrong, shape (p, K)."""
-        bodies, own = len(self.robot.tree.names), len(self.robot.own_names)
+        robot, bodies = self.robot, len(self.robot.tree.names)
         others = np.full(len(values) - PARAMETER_COUNT * bodies, self.drives)
-        others[len(others) - own :] = self.own
+        end = len(others) - len(robot.bias_names)  # of sensors inside, which stand last
+        others[end - len(robot.own_names) : end] = self.own
         return link_deviations(values, bodies, self.doubt, others)
 
     def limits(self) -> DesignLimits:
