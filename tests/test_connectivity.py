@@ -61,6 +61,33 @@ def test_components_share_neither_rows_nor_columns() -> None:
     assert not rest.any()
 
 
+@pytest.mark.parametrize("zero", [0, 3])
+def test_sweeps_find_what_a_graph_finds(zero: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    matrix = shuffled(np.random.default_rng(4), zero)
+    by_sweeps = components(matrix)
+    monkeypatch.setattr(connectivity, "MOST_SWEPT", 0)
+    by_graph = components(matrix)
+    assert len(by_sweeps) == len(by_graph) == len(SIZES) + (zero > 0)
+    for one, other in zip(by_sweeps, by_graph, strict=True):
+        np.testing.assert_array_equal(one.rows, other.rows)
+        np.testing.assert_array_equal(one.columns, other.columns)
+
+
+def test_a_ridge_connects_no_columns() -> None:
+    rng = np.random.default_rng(5)
+    rows = np.column_stack([shuffled(rng), rng.normal(size=sum(m for m, _ in SIZES) + 2)])
+    size = rows.shape[1] - 1
+    ridge = np.column_stack([np.diag(rng.uniform(0.1, 2.0, size)), rng.normal(size=size)])
+    labels = Labels(tuple(f"x{k}" for k in range(size)), ("1",) * size, "")
+    whole = Information.neutral(labels, ()).beside("rows", rows).beside("ridge", ridge)
+    found = whole.combined({"rows": 2.0, "ridge": 0.5}).factor
+    expected = 4.0 * rows.T @ rows + 0.25 * ridge.T @ ridge
+    np.testing.assert_allclose(found.T @ found, expected, atol=1e-10)
+    assert not np.tril(found, -1).any()
+    own = [part.columns for part in components(shuffled(np.random.default_rng(5)))[:2]]
+    assert not found[np.ix_(own[0], own[1])].any() and not found[np.ix_(own[1], own[0])].any()
+
+
 def test_a_row_of_everything_connects_all() -> None:
     matrix = shuffled(np.random.default_rng(1))
     matrix[5] = 1.0

@@ -127,6 +127,9 @@ def require_lawful(term: Term, law: Law, folder: Path) -> None:
     wanted = by_law(term, law, motion)
     bound = 16.0 * EPS * np.maximum(np.abs(wanted), 1.0)  # two libraries' functions, a few ulp each
     assert (np.abs(term.column(motion) - wanted) <= bound).all()
+    written = np.full(COUNT, np.nan)
+    term.write(motion, written)
+    np.testing.assert_array_equal(written, term.column(motion))
     assert term_named(term.name) == term
 
     h = 0.5  # less than any load: what is piecewise linear has exact differences

@@ -152,6 +152,25 @@ def test_fused_rows_are_those_spelt_out(name: str) -> None:
 
 
 @every_plant
+def test_rows_that_do_not_count_are_in_no_triangle(name: str) -> None:
+    plant, samples = plant_of(name), samples_of(name, 150)
+    if not isinstance(plant, Fused):
+        pytest.skip("is not fused")
+    rng = np.random.default_rng(12)
+    samples = replace(samples, measured=rng.normal(size=samples.measured.shape))
+    counted = rng.random(samples.measured.shape) < 0.4
+    columns = structural_base(plant).kept
+    rows = plant.rows(samples, columns).regressor
+    for c, triangle in enumerate(plant.reduce(samples, columns, counted=counted)):
+        mine = counted[:, c]
+        block = np.column_stack([rows[mine, c], samples.measured[mine, c]])
+        wide, length = triangle.spread(len(columns)), np.linalg.norm(block, axis=0)
+        bound = 1e-13 * np.outer(length, length) * max(len(columns), 10)
+        assert (np.abs(wide.T @ wide - block.T @ block) <= bound + 1e-300).all()
+        assert triangle.rows == mine.sum()
+
+
+@every_plant
 def test_predictions_are_rows_times_parameters(name: str) -> None:
     plant, samples = plant_of(name), samples_of(name)
     if not isinstance(plant, Predicting):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from heft.dynamics import LINEAR_SCALE
+from heft.estimators import BandwidthSearch, DelayFound, DelaySearch
 from heft.plants import Problem, RobotPlant
 from heft.plants.sliding import sliding_rows
 from heft.recordings import Recording
@@ -122,3 +123,17 @@ def test_samples_of_no_recording_count_nowhere() -> None:
     plant = RobotPlant(robot_of("planar"))
     (rows,) = sliding_rows((), plant, SPEED, SETTLE, [0.01])
     assert rows.shape == (0, 2)
+
+
+def test_information_that_is_known_is_not_looked_at_again() -> None:
+    problem, none = problem_of("planar"), DelayFound(0.0, 0.0, 1.0, 0.0)
+    assert problem.is_short(60_000) and not problem.is_short(4_000)
+    assert not problem_of("planar", decimation=3).is_short(60_000)
+    information = problem.information()
+    for search in (
+        lambda p, i: DelaySearch().delay_error(p, none, information.rows, i)[1],
+        lambda p, i: BandwidthSearch().cutoff_error(p, information.rows, i),
+    ):
+        looked = search(problem, None)
+        for one, other in zip(looked, search(problem, information), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9 * np.abs(one).max())

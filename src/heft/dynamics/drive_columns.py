@@ -66,7 +66,7 @@ class Presliding:
 
     Attributes:
         time: Shape (N,) [s].
-        position: Of each stop's drive, shape (stops, N) [rad or m].
+        position: Of each drive that has stops, shape (drives, N) [rad or m].
         values: z/b of each stop, in [−1, 1], shape (stops, N).
     """
 
@@ -93,17 +93,19 @@ def presliding(
     operators = drives.stops
     if not operators or not len(time):
         empty = np.empty((len(operators), len(time)))
-        return Presliding(time, empty, empty.copy())
-    moved = np.stack([_projected(drives[d].ratio, position) for d, _ in operators])
+        return Presliding(time, np.empty((0, len(time))), empty)
+    of, row = np.unique([d for d, _ in operators], return_inverse=True)
+    row = row.astype(np.int64)
+    moved = np.stack([_projected(drives[d].ratio, position) for d in of.tolist()])
     widths = np.array([width for _, width in operators])
     if before is None or not len(before.time):
-        last, held = moved[:, 0].copy(), np.zeros(len(operators))
+        last, held = moved[row, 0], np.zeros(len(operators))
     else:
         k = max(int(np.searchsorted(before.time, time[0], side="right")) - 1, 0)
         if before.time[-1] > time[-1]:  # the clock was set back: go on from the end
             k = len(before.time) - 1
-        last, held = before.position[:, k].copy(), before.values[:, k].copy()
-    return Presliding(time, moved, stops(moved, widths, last, held))
+        last, held = before.position[row, k], before.values[:, k].copy()
+    return Presliding(time, moved, stops(moved, widths, last, held, row))
 
 
 def acts(drives: Drives, columns: Sequence[Column]) -> NDArray[np.int64]:

@@ -517,7 +517,9 @@ def _leave_out(counts, size, rows, width, at):  # type: ignore[no-untyped-def]
 
 
 @reassociated
-def reduce(tree, motion, slots, widths, values, acts, weights, effort, chosen, deep, counts, triangles):  # type: ignore[no-untyped-def]  # fmt: skip
+def reduce(  # type: ignore[no-untyped-def]
+    tree, motion, slots, widths, values, acts, weights, effort, chosen, deep, counts, triangles
+):
     """Reduce all samples by orthogonal transformations to one triangle [R z; 0 ρ] a channel.
 
     `weights[k] · values[acts[k, 1], sample]` goes to slot acts[k, 2] of channel acts[k, 0],

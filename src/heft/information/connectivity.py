@@ -57,7 +57,10 @@ def components(matrix: Array) -> tuple[Component, ...]:
     held = matrix != 0.0
     if held.all(axis=1).any():  # a row that holds every column connects them
         return (Component(np.arange(m), np.arange(n)),)
-    return _swept(held) or _grouped(*np.nonzero(held), (m, n))
+    if swept := _swept(held):
+        return swept
+    rows, columns = np.nonzero(held)
+    return _grouped(rows, columns, (m, n))
 
 
 def _swept(held: NDArray[np.bool_]) -> tuple[Component, ...]:
@@ -68,14 +71,14 @@ def _swept(held: NDArray[np.bool_]) -> tuple[Component, ...]:
     Args:
         held: Where entries are not zero, shape (m, n).
     """
-    left = held.any(axis=0)
+    left = np.asarray(held.any(axis=0))
     empty = np.flatnonzero(~left)
     parts = [Component(np.empty(0, dtype=np.intp), empty)] if len(empty) else []
     while left.any():
         if len(parts) == MOST_SWEPT:
             return ()
-        columns, count = np.zeros(len(left), dtype=bool), 0
-        columns[np.argmax(left)] = True
+        columns: NDArray[np.bool_] = np.arange(len(left)) == np.argmax(left)
+        count = 0
         while columns.sum() > count:  # until no row brings another column
             count = int(columns.sum())
             rows = (held & columns).any(axis=1)

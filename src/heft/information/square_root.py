@@ -318,10 +318,15 @@ class Information:
         """
         size = len(self.labels)
         held: list[tuple[NDArray[np.intp], Array]] = []  # columns, and rows on them
+        ridges: list[tuple[NDArray[np.intp], Array]] = []  # the same of rows that connect nothing
         rest: list[float] = []  # right-hand sides of rows without a column
         for name, t in zip(self.channels, self.triangles, strict=True):
             factor = t.factor if weights is None else weights[name] * t.factor
             bare = np.ones(len(factor), dtype=bool)
+            if len(t.columns) > 1 and not np.triu(t.R, 1).any():
+                ridges.append((t.columns, factor[:-1]))
+                rest.append(float(factor[-1, -1]))
+                continue
             for part in components(t.R):
                 own = factor[np.ix_(part.rows, np.append(part.columns, -1))]
                 held.append((t.columns[part.columns], own))
@@ -334,6 +339,11 @@ class Information:
                 _among(rows, np.searchsorted(part.columns, columns), len(whole))
                 for columns, rows in (held[k] for k in part.rows)
             ]
+            for columns, diagonal in ridges:
+                mine = np.flatnonzero(np.isin(columns, part.columns, assume_unique=True))
+                own = diagonal[np.ix_(mine, np.append(mine, -1))]
+                place = np.searchsorted(part.columns, columns[mine])
+                stacked.append(_among(own, place, len(whole)))
             rows = np.vstack([np.zeros((0, len(whole))), *stacked])
             parts.append((part.columns, _triangle_of(rows)))
         factor = _joined(size + 1, parts, float(np.linalg.norm(rest)))

@@ -124,7 +124,9 @@ class Walk:
     def _walked(self) -> Iterator[Samples[Any]]:
         for s in self.all_samples():
             rows = np.flatnonzero(s.chosen)
-            if len(rows) < len(s.time):
+            if 0 < len(rows) == rows[-1] + 1 - rows[0] < len(s.time):  # which needs no copy
+                s = s.part(slice(int(rows[0]), int(rows[-1]) + 1))
+            elif len(rows) < len(s.time):
                 s = s.part(rows)
             if self.decimation > 1:
                 s = averaged(s, self.decimation)
