@@ -14,7 +14,6 @@ from heft.estimators.consistent import (
     WORST_DIRECTION,
     ConsistentEstimate,
     PhysicallyConsistent,
-    body_statistics,
     stated_numbers,
 )
 from heft.estimators.feasible_set import cone_metric
@@ -566,13 +565,13 @@ def test_numbers_of_a_link_are_those_that_files_state(name: str) -> None:
     for first in c.believed.groups:
         ten = slice(first, first + 10)
         mass, com, about = inertia.to_body(estimate.parameters.values[ten])
-        said = body_statistics(estimate, first)
-        assert said["mass"][0] == mass
-        assert [said[f"com.{x}"][0] for x in "xyz"] == com.tolist()
+        said = stated_numbers(estimate, first)
+        assert said["mass"].value == mass
+        assert [said[f"com.{x}"].value for x in "xyz"] == com.tolist()
         for i, j in inertia.INERTIA_INDEX:
-            assert said[f"inertia.{'xyz'[i]}{'xyz'[j]}"][0] == about[i, j]
+            assert said[f"inertia.{'xyz'[i]}{'xyz'[j]}"].value == about[i, j]
         # The mass is a parameter itself, so its deviation is.
-        assert said["mass"][1] == pytest.approx(estimate.parameters.std[first], rel=1e-12)
+        assert said["mass"].std == pytest.approx(estimate.parameters.std[first], rel=1e-12)
 
 
 def test_deviations_of_stated_numbers_are_those_of_a_sample() -> None:
@@ -589,7 +588,7 @@ def test_deviations_of_stated_numbers_are_those_of_a_sample() -> None:
             for m, c_, t in map(inertia.to_body, draws)
         ]
     )
-    found = np.array([s for _, s, _ in body_statistics(estimate, 0).values()])
+    found = np.array([s.std for s in stated_numbers(estimate, 0).values()])
     # The deviation of 20 000 draws is right to 1/√40 000 = 0.5 %: four of these, and 1 % for
     # what a linear map leaves out at deviations of under a hundredth.
     np.testing.assert_allclose(stated.std(axis=0), found, rtol=0.03)

@@ -5,7 +5,7 @@ from .noise import Noise, autocovariance, autocorrelation_time
 from .estimate import Estimate, FromInformation
 from .variance_components import VarianceComponents
 from .least_squares import LeastSquares
-from .essential import BackwardElimination, Essential, EssentialEstimate, backward_elimination
+from .essential import BackwardElimination, Essential, backward_elimination, essential_standard
 from .delay_search import DelaySearch, DelayFound
 from .bandwidth_search import BandwidthSearch
 from .robust import Hampel, Huber
@@ -23,12 +23,10 @@ from .registry import ESTIMATORS, Estimator, Method, robust_methods
 from .feasible_set import IDENTITY, Limits, cone_metric
 from .log_cholesky import LogCholesky
 from .known_bodies import KnownMass, MirrorImages
-from .consistent import ConsistentEstimate, PhysicallyConsistent, Stated
-from .consistent import body_statistics, stated_numbers
+from .consistent import ConsistentEstimate, PhysicallyConsistent, Stated, stated_numbers
 from .consistent_samples import ConsistentSampler, ConsistentSamples
 from .re_estimation import ReEstimate, ReEstimation
-from .standard import ModelDifference, StandardEstimate, TruncatedRegressor
-from .standard import back_projection, essential_standard
+from .standard import ModelDifference, StandardEstimate, TruncatedRegressor, back_projection
 from .existence import NearestRobot, margin_of, nearest_robot
 from .drive_gains import ConsistentFit, DriveGains
 from .block_jackknife import Block, Jackknife, block_moments

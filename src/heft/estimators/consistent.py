@@ -14,7 +14,6 @@ unknowns are scaled by that metric; the cost of a solution does not depend on th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -559,22 +558,3 @@ def stated_numbers(estimate: ConsistentEstimate, first: int) -> dict[str, Stated
         n: Stated(float(numbers[k]), float(std[k]), float(seen[k]), float(pull[k]))
         for k, n in enumerate(names)
     }
-
-
-def body_statistics(
-    estimate: ConsistentEstimate, first: int
-) -> Mapping[str, tuple[float, float, float]]:
-    """Return value, standard deviation and variance reduction of a link's numbers.
-
-    The same as `stated_numbers`, without the shift by the prior.
-
-    Args:
-        estimate: Physically consistent parameters.
-        first: Position of the link's mass among them.
-
-    Returns:
-        By name (`mass` [kg], `com.x` [m], `inertia.xx` [kg·m²] and so on) the value, its standard
-        deviation in the same unit, and the relative reduction of the prior's variance, 0 to 1.
-    """
-    stated = stated_numbers(estimate, first)
-    return {n: (s.value, s.std, s.share) for n, s in stated.items()}

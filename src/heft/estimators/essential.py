@@ -9,7 +9,7 @@ triangles only. What differs between authors is where it ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.files import Keys, Number, Text, check_fields
-from heft.information import Directions, Information, Parameters
+from heft.information import Directions, Information, Parameters, ParameterSpace
 
 from .estimate import Estimate, ProblemLike
 from .least_squares import LeastSquares
@@ -274,6 +274,18 @@ def backward_elimination(estimate: Estimate) -> BackwardElimination:
     worth = np.array(estimate.fit_weights) / np.sqrt(estimate.noise.autocorrelation_time)
     weights = dict(zip(estimate.information.channels, worth.tolist(), strict=True))
     return BackwardElimination.of(estimate.information, weights)
+
+
+def essential_standard(kept: Sequence[int], space: ParameterSpace) -> tuple[int, ...]:
+    """Return positions of the standard parameters that are in an essential base parameter.
+
+    All that are combined in one count, also those that hardly matter.
+
+    Args:
+        kept: Positions of the essential base parameters.
+        space: Of x, with its map to β.
+    """
+    return tuple(np.flatnonzero(np.any(space.matrix[list(kept)] != 0.0, axis=0)).tolist())
 
 
 def _independent(estimate: Estimate, path: BackwardElimination) -> tuple[Array, float]:

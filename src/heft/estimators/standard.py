@@ -15,7 +15,7 @@ import numpy as np
 from heft.arrays import Array
 from heft.information import ParameterSpace
 
-from .essential import Essential
+from .essential import Essential, essential_standard
 from .estimate import Estimate
 from .feasible_set import scaled_metric
 
@@ -31,18 +31,6 @@ def back_projection(values: Array, space: ParameterSpace) -> Array:
         space: Of x, with its map to β.
     """
     return np.asarray(np.linalg.pinv(space.matrix) @ values)
-
-
-def essential_standard(kept: Sequence[int], space: ParameterSpace) -> tuple[int, ...]:
-    """Return positions of the standard parameters that are in an essential base parameter.
-
-    All that are combined in one count, also those that hardly matter.
-
-    Args:
-        kept: Positions of the essential base parameters.
-        space: Of x, with its map to β.
-    """
-    return tuple(np.flatnonzero(np.any(space.matrix[list(kept)] != 0.0, axis=0)).tolist())
 
 
 @dataclass(frozen=True)

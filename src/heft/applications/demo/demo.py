@@ -59,15 +59,20 @@ def run(out: Path, progress: Callable[[str], None]) -> str:
 
 def _links(found: Identification, truth: Mapping[str, Any]) -> list[list[str]]:
     """Return rows of the links: their masses beside the true ones."""
-    from heft.estimators import body_statistics
+    from heft.estimators import stated_numbers
 
     rows = []
     for k, link in enumerate(found.problem.plant.robot.bodies_links):
-        true, numbers = truth[link.name], body_statistics(found.consistent, 10 * k)
-        mass, std, share = numbers["mass"]
-        shift = max(abs(numbers[f"com.{x}"][0] - true["com"][i]) for i, x in enumerate("xyz"))
-        masses = [f"{link.written[0]:.3f}", f"{mass:.3f}", f"±{std:.2g}", f"{true['mass']:.3f}"]
-        rows.append([link.name, *masses, f"{1e3 * shift:.1f}", f"{share:.0%}"])
+        true, numbers = truth[link.name], stated_numbers(found.consistent, 10 * k)
+        mass = numbers["mass"]
+        shift = max(abs(numbers[f"com.{x}"].value - true["com"][i]) for i, x in enumerate("xyz"))
+        masses = [
+            f"{link.written[0]:.3f}",
+            f"{mass.value:.3f}",
+            f"±{mass.std:.2g}",
+            f"{true['mass']:.3f}",
+        ]
+        rows.append([link.name, *masses, f"{1e3 * shift:.1f}", f"{mass.share:.0%}"])
     return rows
 
 

@@ -29,7 +29,7 @@ from heft.display import (
     verdict,
 )
 from heft.dynamics import FRICTION, Armature, body_poses
-from heft.estimators import body_statistics
+from heft.estimators import stated_numbers
 from heft.information import frame_change
 from heft.plants import GEAR
 
@@ -64,10 +64,10 @@ def _vector(numbers: Sequence[tuple[float, float]]) -> str:
 def _links(found: Identification) -> list[list[str]]:
     rows = []
     for k, link in enumerate(found.problem.plant.robot.bodies_links):
-        numbers = body_statistics(found.consistent, 10 * k)
-        mass, std, share = numbers["mass"]
+        numbers = stated_numbers(found.consistent, 10 * k)
+        mass, std, share = numbers["mass"].value, numbers["mass"].std, numbers["mass"].share
         given = f"{link.written[0]:.3g}" if link.given else "–"
-        com = _vector([(numbers[f"com.{x}"][0], numbers[f"com.{x}"][1]) for x in "xyz"])
+        com = _vector([(c.value, c.std) for c in (numbers[f"com.{x}"] for x in "xyz")])
         gone = 1.0 - math.sqrt(max(1.0 - share, 0.0))  # of the deviation, as ± is one
         spread = f"±{std:.2g}" if gone >= LEAST_SEEN else "prior"
         low, high = found.bounds.mass[k].tolist()
@@ -438,7 +438,7 @@ def _scene(found: Identification) -> Scene:
     poses = body_poses(robot.tree, pose)
     bodies = []
     for k, link in enumerate(robot.bodies_links):
-        seen = body_statistics(found.consistent, 10 * k)["mass"][2]
+        seen = stated_numbers(found.consistent, 10 * k)["mass"].share
         for role, ten in (("before", link.written), ("after", found.links[link.name])):
             if role == "before" and not link.given:
                 continue
