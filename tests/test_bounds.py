@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from heft.applications.identification.fit import limits_of
+from heft.applications.identification.opening import limits_of
 from heft.errors import InvalidSetting, SolverFailure
 from heft.estimators import ConsistentSampler, PossibleFits, StrictBounds, strict_bounds
 from heft.estimators.consistent import PhysicallyConsistent

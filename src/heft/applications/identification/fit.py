@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -12,7 +12,7 @@ import numpy as np
 
 from heft.arrays import Array
 from heft.dynamics import kernels
-from heft.errors import InvalidRecording, InvalidSetting
+from heft.errors import InvalidSetting
 from heft.estimators import (
     ESTIMATORS,
     Block,
@@ -23,26 +23,17 @@ from heft.estimators import (
     Estimate,
     Estimator,
     Jackknife,
-    KnownMass,
     LeastSquares,
-    Limits,
-    MirrorImages,
     PhysicallyConsistent,
     block_moments,
-    robust,
-    unknown_controller,
 )
 from heft.experiments import ClosedLoop, DrivenRobot
-from heft.files import planes, solid_box
 from heft.information import DataRank, Information, Triangle, data_rank
-from heft.models import Options, Robot, joint_lines
-from heft.plants import Plant, Problem, RobotPlant, effort_signals, plant_of, point_moments
-from heft.recordings import Recording
+from heft.plants import Plant, Problem, RobotPlant, point_moments
 
 from .earlier import Earlier
 from .preparation import (
     Progress,
-    averaged,
     only_selected,
     sharpened_and_delayed,
     silent,
@@ -138,67 +129,6 @@ class ExperimentFit(Generic[P]):
         return jackknife.of_consistent(solver, found, blocks)
 
 
-def open_experiment(
-    robot: Robot, logs: Sequence[Recording], settings: Settings, progress: Progress = silent
-) -> tuple[Problem[RobotPlant], Settings]:
-    """Return robot and logs as a problem, with the settings completed from the options file.
-
-    Args:
-        robot: Robot model.
-        logs: Logs of one experiment.
-        settings: Settings; the limits of masses and centres of mass that the robot's options state
-            are added to them, and the solver that the method calls for.
-        progress: Callback for progress messages.
-
-    Returns:
-        The problem before any search, averaged if asked for, and the completed settings.
-
-    Raises:
-        InvalidRecording: If no log is given, or a torque signal is constant in all logs.
-        MissingSignal: If the method simulates, and a log lacks the controller's references.
-        InvalidSetting: If no joint's torque is measured, the method simulates and the options state
-            no controller, they limit an unknown link, gains are to be found beside contacts, or
-            outliers in rows that are filtered or of the weak form.
-    """
-    if not logs:
-        raise InvalidRecording("no log is given", cure="name at least one log after the model file")
-    if not len(robot.measured) and not robot.options.sensor:
-        raise InvalidSetting(
-            "no joint is left whose torque is measured",
-            argument="[joint.NAME] measured, position",
-            cure="leave one joint measured, and not held still",
-        )
-    if ESTIMATORS[settings.method].simulates:
-        _refuse_unknown_controller(robot, logs, settings.method)
-    if ESTIMATORS[settings.method].driven:
-        DrivenRobot(robot)  # which refuses what it cannot move, before anything is read
-    if (solver := ESTIMATORS[settings.method].solver) != "conic":
-        settings = replace(settings, consistent=replace(settings.consistent, solver=solver))
-    if robot.options.limits:
-        limits = limits_of(robot.options)
-        limits.require_known(tuple(k.name for k in robot.bodies_links))
-        settings = replace(settings, consistent=replace(settings.consistent, limits=limits))
-    if known := _known_of(robot.options):
-        settings = replace(settings, consistent=replace(settings.consistent, known=known))
-        for each in known:
-            _ = each.rows(plant_of(robot).space)  # links that are not there are refused now
-    _refuse_unknown_gains(robot)
-    if settings.robust != "none" and (settings.weak or settings.smoothing.torque == "filtered"):
-        robust.refuse_made_rows()
-    progress(f"reading {len(logs)} log{'s' if len(logs) > 1 else ''}")
-    problem = Problem(
-        plant_of(robot, logs[0]),
-        tuple(logs),
-        settings.smoothing,
-        settings.threads,
-        weak=settings.weak,
-    )
-    _refuse_dead(problem)
-    if settings.average:
-        problem = averaged(problem)
-    return problem, settings
-
-
 def fit_experiment(
     problem: Problem[P],
     settings: Settings,
@@ -232,108 +162,160 @@ def fit_experiment(
     problem, delay = sharpened_and_delayed(
         problem, settings.smoothing, settings.bandwidth_search, settings.delay_search, progress
     )
-    problem = only_selected(problem, only, progress)
-    problem = weighed(problem, settings, progress)
+    problem = weighed(only_selected(problem, only, progress), settings, progress)
     if isinstance(given, Earlier):
         problem, given = given.seen_from(problem)
     progress(f"smoothing at {problem.corner:.3g} Hz, summing up rows")
-    information = problem.information()
-    rows = information.rows
-    if len(problem.plant.point_columns):
-        first = settings.consistent.values(
-            _first_triangle(problem, information, settings), problem.space
-        )
-        problem = problem.about(first)
-        information = problem.information()
-    shared: list[tuple[Array, ...]] = []  # for each channel, of errors that are no noise
-    if settings.smoothing.delay is None:
-        search = settings.delay_search
-        seen = information if problem.is_short(search.rows) else None
-        delay, late = search.delay_error(problem, delay, rows, seen)
-        shared.append(late)
-    # The first fit ignored load-dependent gear friction, so that its bodies are biased, and with
-    # them the torque that this friction takes: once more, with it.
-    rough = None
-    if len(problem.plant.point_columns):
-        triangle = _first_triangle(problem, information, settings)
-        rough = settings.consistent.fit(triangle, problem.space)
-        problem = problem.about(rough.parameters.values)
-    problem, left_out = without_outliers(problem, settings.robust, progress)
+    linear = _linearised(problem, settings, delay)
+    problem, left_out = without_outliers(linear.problem, settings.robust, progress)
     progress("summing up rows with load-dependent gear friction")
     chosen = _simulating(settings, problem)
     solver = chosen.least_squares if isinstance(chosen, Essential) else chosen
-    linear = isinstance(solver, LeastSquares)
-    samples = rows // len(problem.channels) - sum(left_out.values())
-    parts = problem.information_blocks(settings.jackknife.blocks, samples)
-    own = information = reduce(add, parts)
-    names, known = _noise(problem)
-    if given is not None:  # the logs' own noise weights the sum
-        before = given.information if isinstance(given, Earlier) else given
-        if isinstance(given, Earlier) and given.origin is not None:
-            parts = tuple(part.among(before.channels) for part in parts)
-            information = information.among(before.channels)
-        information = information + before
-    if isinstance(given, Earlier):
-        beside, held = given.noise_of(problem.channels)
-        names, known = (*(names or problem.channels), *beside), {**known, **held}
-    blocks = parts if linear else ()
+    samples = linear.rows // len(problem.channels) - sum(left_out.values())
+    summed = _summed(problem, settings.jackknife.blocks, samples, given)
+    information = summed.information
+    blocks = summed.blocks if isinstance(solver, LeastSquares) else ()
     if isinstance(solver, LeastSquares):
-        estimate = solver.solve(information, names, known)
+        estimate = solver.solve(information, summed.names, summed.known)
     else:
         progress(f"estimating base parameters ({settings.method})")
         estimate = solver.fit(problem)
-    estimate = replace(estimate, rank=_data_rank(problem, information, estimate))
+    rank = _data_rank(problem, information, estimate)
     moments: tuple[Array, ...] = ()
-    if not isinstance(solver, LeastSquares) or solver.coloured:
+    if not isinstance(solver, LeastSquares):  # which has looked at its residuals itself
         progress("analysing the residuals")
-        shared += _other_errors(problem, settings, estimate, rough, rows, own)
-        together = tuple(np.vstack(errors) for errors in zip(*shared, strict=True))
-        together = _padded(together, len(information.channels))
-        if isinstance(solver, LeastSquares):
-            earlier = _earlier(given, estimate)
-            widened = solver.colour(problem, estimate, together, earlier.noise if earlier else None)
-            moments = _all_moments(blocks, estimate, earlier)
-            others = [m[len(blocks) :] for m in moments]
-            weights = estimate.fit_weights
-            left_without = Block.of(blocks, weights, estimate.fitted, None, others)
-            widened = widened.at_least(settings.jackknife.of_base(widened, left_without))
-        else:  # which has looked at its residuals itself
-            widened = estimate.with_common_errors(together)
-        estimate = replace(widened, rank=estimate.rank)
+        common = _common_errors(problem, settings, estimate, linear, summed)
+        estimate = estimate.with_common_errors(common)
+    elif solver.coloured:
+        progress("analysing the residuals")
+        common = _common_errors(problem, settings, estimate, linear, summed)
+        earlier = _earlier(given, estimate)
+        widened = solver.colour(problem, estimate, common, earlier.noise if earlier else None)
+        moments = _all_moments(blocks, estimate, earlier)
+        others = [m[len(blocks) :] for m in moments]
+        weights = estimate.fit_weights
+        left_without = Block.of(blocks, weights, estimate.fitted, None, others)
+        estimate = widened.at_least(settings.jackknife.of_base(widened, left_without))
+    estimate = replace(estimate, rank=rank)
     if isinstance(chosen, Essential):
         progress("dropping base parameters that are not essential")
-        in_band = problem.residual_energy(estimate.fitted)
-        # Earlier channels without rows here have no motion's band: all that they leave over counts.
-        rest = information.triangles[len(in_band) :]
-        energy = [t.residual_energy(estimate.fitted) for t in rest]
-        estimate = chosen.reduced(estimate, np.append(in_band, energy))
-    names = names or information.channels
-    settled = tuple(name in known for name in names)
+        estimate = _essential(chosen, problem, estimate)
     return ExperimentFit(
-        problem, information, estimate, left_out, delay, blocks, moments, names, settled
+        problem,
+        information,
+        estimate,
+        left_out,
+        linear.delay,
+        blocks,
+        moments,
+        summed.names or information.channels,
+        tuple(name in summed.known for name in summed.names or information.channels),
     )
 
 
-def _padded(errors: tuple[Array, ...], channels: int) -> tuple[Array, ...]:
-    """Return moments of errors by channel, none of channels that have no rows in these logs."""
-    if not errors:
-        return errors
-    return (*errors, *(np.zeros_like(errors[0]) for _ in range(channels - len(errors))))
+@dataclass(frozen=True, eq=False)
+class _Linearised(Generic[P]):
+    """A problem whose rows are taken about a first fit of it.
+
+    Attributes:
+        problem: Its plant knows the torque that loads gears.
+        rows: Of all its channels.
+        delay: Result of the search, with its deviation.
+        late: For each channel moments of the error that the delay's deviation makes; none if the
+            delay was stated.
+        rough: The first fit; None where rows do not depend on it.
+    """
+
+    problem: Problem[P]
+    rows: int
+    delay: DelayFound
+    late: tuple[Array, ...] | None
+    rough: ConsistentEstimate | None
+
+
+def _linearised(problem: Problem[P], settings: Settings, delay: DelayFound) -> _Linearised[P]:
+    """Return a problem about a first fit.
+
+    The fit before the first ignores load-dependent gear friction, so that its bodies are biased,
+    and with them the torque that this friction takes: so it is done once more, with it.
+    """
+    information = problem.information()
+    rows, loaded = information.rows, len(problem.plant.point_columns) > 0
+    if loaded:
+        triangle = _first_triangle(problem, information, settings)
+        problem = problem.about(settings.consistent.values(triangle, problem.space))
+        information = problem.information()
+    late = None
+    if settings.smoothing.delay is None:
+        search = settings.delay_search
+        known = information if problem.is_short(search.rows) else None
+        delay, late = search.delay_error(problem, delay, rows, known)
+    rough = None
+    if loaded:
+        triangle = _first_triangle(problem, information, settings)
+        rough = settings.consistent.fit(triangle, problem.space)
+        problem = problem.about(rough.parameters.values)
+    return _Linearised(problem, rows, delay, late, rough)
+
+
+@dataclass(frozen=True, eq=False)
+class _Summed:
+    """Information about the base parameters β of an experiment.
+
+    Attributes:
+        own: Of its own logs.
+        blocks: The same of contiguous blocks of them.
+        information: With that of earlier experiments.
+        names: Name of each channel's deviation; none if all are known.
+        known: Deviations that are known, by channel.
+    """
+
+    own: Information
+    blocks: tuple[Information, ...]
+    information: Information
+    names: tuple[str, ...]
+    known: Mapping[str, float]
+
+
+def _summed(
+    problem: Problem[Any], count: int, samples: int, given: Earlier | Information | None
+) -> _Summed:
+    """Return the information of an experiment and of earlier ones.
+
+    Args:
+        problem: Its rows.
+        count: Number of blocks.
+        samples: Number of its samples.
+        given: Earlier experiments; the logs' own noise weights the sum.
+    """
+    blocks = problem.information_blocks(count, samples)
+    own = information = reduce(add, blocks)
+    names, known = _noise(problem)
+    if isinstance(given, Earlier):
+        if given.origin is not None:
+            channels = given.information.channels
+            blocks = tuple(block.among(channels) for block in blocks)
+            information = information.among(channels)
+        beside, held = given.noise_of(problem.channels)
+        names, known = (*(names or problem.channels), *beside), {**known, **held}
+    if given is not None:
+        information += given.information if isinstance(given, Earlier) else given
+    return _Summed(own, blocks, information, names, known)
+
+
+def _essential(chosen: Essential, problem: Problem[Any], estimate: Estimate) -> Estimate:
+    """Return the essential base parameters of an estimate."""
+    in_band = problem.residual_energy(estimate.fitted)
+    # Earlier channels without rows here have no motion's band: all that they leave over counts.
+    rest = estimate.information.triangles[len(in_band) :]
+    energy = [t.residual_energy(estimate.fitted) for t in rest]
+    return chosen.reduced(estimate, np.append(in_band, energy))
 
 
 def _noise(problem: Problem[Any]) -> tuple[tuple[str, ...], Mapping[str, float]]:
     """Return which channels share a deviation, and those that are known by channel."""
     known = problem.known_noise
     return () if known else problem.noise_names, known
-
-
-def _refuse_unknown_controller(robot: Robot, logs: Sequence[Recording], method: str) -> None:
-    """Refuse an estimator that simulates where the controller or its references are not known."""
-    loop = ClosedLoop.of(robot)
-    if loop is None:
-        raise unknown_controller(method)
-    for recording in logs:
-        loop.require_references(recording)
 
 
 def _simulating(settings: Settings, problem: Problem[Any]) -> Estimator:
@@ -365,33 +347,36 @@ def _earlier(given: Earlier | Information | None, estimate: Estimate) -> Earlier
     return given
 
 
-def _other_errors(
+def _common_errors(
     problem: Problem[Any],
     settings: Settings,
     estimate: Estimate,
-    rough: ConsistentEstimate | None,
-    rows: int,
-    information: Information,
-) -> list[tuple[Array, ...]]:
-    """Return for each channel moments of errors that are no noise: of the point and the cutoff.
+    linear: _Linearised[Any],
+    summed: _Summed,
+) -> tuple[Array, ...]:
+    """Return for each channel moments of errors that channels share and that are no noise.
+
+    They are those of the delay, of the point about which rows are taken, and of the cutoff. Of
+    channels without rows in these logs there are none.
 
     Args:
         problem: Problem that was fitted.
         settings: Settings.
         estimate: Its base parameters.
-        rough: Fit about which its rows are taken; None for none.
-        rows: Number of rows of all its channels.
-        information: Of the problem's own rows.
+        linear: What it was made of.
+        summed: Its information.
     """
-    found: list[tuple[Array, ...]] = []
-    if rough is not None:
-        errors = point_moments(problem, estimate.fitted, _point_spread(problem, rough))
-        count = rows / len(problem.channels)
+    found = [] if linear.late is None else [linear.late]
+    if linear.rough is not None:
+        errors = point_moments(problem, estimate.fitted, _point_spread(problem, linear.rough))
+        count = linear.rows / len(problem.channels)
         found.append(tuple(m * count for m in errors))
     search, held = settings.bandwidth_search, problem.holding_windows()
-    known = information if problem.weak is None and problem.is_short(search.rows) else None
-    found.append(search.cutoff_error(held, rows, known))
-    return found
+    short = problem.weak is None and problem.is_short(search.rows)
+    found.append(search.cutoff_error(held, linear.rows, summed.own if short else None))
+    together = tuple(np.vstack(errors) for errors in zip(*found, strict=True))
+    extra = len(summed.information.channels) - len(together)
+    return (*together, *(np.zeros_like(together[0]) for _ in range(extra)))
 
 
 def _refuse_given(settings: Settings, given: Earlier | Information | None) -> None:
@@ -402,65 +387,6 @@ def _refuse_given(settings: Settings, given: Earlier | Information | None) -> No
             got=settings.method,
             valid=("least-squares", "ordinary", "essential"),
             cure="leave out the rows that do not belong (--robust), or the earlier information",
-        )
-
-
-def _refuse_unknown_gains(robot: Robot) -> None:
-    """Raise `InvalidSetting` if gains are to be found where contacts mix what joints measure."""
-    options = robot.options
-    unsure = [j for j in robot.joints if options.of(j).gain_std]
-    if options.contact and unsure:
-        raise InvalidSetting(
-            "gains of drives are not found where contacts' wrenches are eliminated: a row without "
-            "them is of all channels, and a gain scales a part of it",
-            argument="[joint.NAME] gain_std",
-            got=", ".join(unsure),
-            cure="leave gain_std out, or find the gains with the base held",
-        )
-
-
-def limits_of(options: Options) -> Limits:
-    """Return the limits on masses [kg] and where they are [m] that the options file states.
-
-    Raises:
-        InvalidSetting: If an ellipsoid or a hull is to be that of shapes, which are not looked up
-            here; see `models.with_shapes`.
-    """
-    entries = (options.limits or {}).items()
-    extents = {n: entry.ellipsoid for n, entry in entries if entry.ellipsoid is not None}
-    hulls = {n: entry.hull for n, entry in entries if entry.hull is not None}
-    return Limits(
-        {name: entry.mass for name, entry in entries if entry.mass is not None},
-        {name: entry.com for name, entry in entries if entry.com is not None},
-        {name: solid_box(e, f"[limits.{name}], ellipsoid") for name, e in extents.items()},
-        {name: planes(h, f"[limits.{name}], hull") for name, h in hulls.items()},
-    )
-
-
-def _known_of(options: Options) -> tuple[KnownMass | MirrorImages, ...]:
-    """Return what the options file states of masses and of mirror images."""
-    masses = (KnownMass(k.links, k.mass, k.std) for k in options.known)
-    images = (MirrorImages(m.left, m.right, m.axis, m.strength) for m in options.mirror)
-    return (*masses, *images)
-
-
-def _refuse_dead(problem: Problem[RobotPlant]) -> None:
-    """Raise `InvalidRecording` for a torque that never changes in any of the logs."""
-    channels = problem.plant.robot.channels
-    dead = {
-        signal: channels[channel]
-        for signal, channel, _ in effort_signals(problem.plant.robot, problem.recordings[0])
-        if all(signal in t.constant for t in problem.timelines)
-    }
-    if dead:
-        names = ", ".join(f"'{signal}'" for signal in dead)
-        many = "signals {} never change: their sensors are dead, or they were"
-        one = "signal {} never changes: its sensor is dead, or it was"
-        raise InvalidRecording(
-            f"the log's {(one if len(dead) == 1 else many).format(names)} not recorded",
-            argument=problem.recordings[0].name,
-            cure="what is not measured, say in the file of --with:\n"
-            + joint_lines(dead.values(), "measured = false"),
         )
 
 
@@ -492,15 +418,3 @@ def _data_rank(problem: Problem[Any], information: Information, estimate: Estima
     kept = [k for k, name in enumerate(labels.names) if name not in apart]
     triangle = information.only(kept).combined(estimate.weights(worth=False))
     return data_rank(triangle.R, labels.select(kept), triangle.rows)
-
-
-def gain_spread(problem: Problem[RobotPlant]) -> dict[str, float]:
-    """Return the relative standard deviation of each drive gain whose uncertainty is stated [1]."""
-    robot = problem.plant.robot
-    spread = {}
-    for signal, channel, gain in effort_signals(robot, problem.recordings[0]):
-        if signal.startswith("current."):
-            stated = robot.options.of(robot.channels[channel]).gain_std
-            if stated is not None:
-                spread[robot.channels[channel]] = stated / abs(gain)
-    return spread

@@ -22,7 +22,7 @@ from heft.recordings import JOINT_KINDS, ColumnMap, Recording
 from . import checks
 from .alternatives import alternatives
 from .earlier import Earlier
-from .fit import ExperimentFit, fit_experiment, gain_spread, open_experiment
+from .fit import ExperimentFit, fit_experiment
 from .identification import (
     Identification,
     drive_terms,
@@ -32,6 +32,7 @@ from .identification import (
 from .inputs import Inputs
 from .misfit import Misfit, MisfitGatherer
 from .misfit_moments import MisfitMoments
+from .opening import gain_spread, open_experiment
 from .predicted_error import predicted_error
 from .preparation import Progress, silent
 from .scores import Score, Scores, held_out, scores

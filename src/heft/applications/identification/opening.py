@@ -1,0 +1,165 @@
+"""A robot and its logs as a problem, and settings with what the options file states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from heft.errors import InvalidRecording, InvalidSetting
+from heft.estimators import (
+    ESTIMATORS,
+    KnownMass,
+    Limits,
+    MirrorImages,
+    robust,
+    unknown_controller,
+)
+from heft.experiments import ClosedLoop, DrivenRobot
+from heft.files import planes, solid_box
+from heft.models import Options, Robot, joint_lines
+from heft.plants import Problem, RobotPlant, effort_signals, plant_of
+from heft.recordings import Recording
+
+from .preparation import Progress, averaged, silent
+from .settings import Settings
+
+
+def open_experiment(
+    robot: Robot, logs: Sequence[Recording], settings: Settings, progress: Progress = silent
+) -> tuple[Problem[RobotPlant], Settings]:
+    """Return robot and logs as a problem, with the settings completed from the options file.
+
+    Args:
+        robot: Robot model.
+        logs: Logs of one experiment.
+        settings: Settings; the limits of masses and centres of mass that the robot's options state
+            are added to them, and the solver that the method calls for.
+        progress: Callback for progress messages.
+
+    Returns:
+        The problem before any search, averaged if asked for, and the completed settings.
+
+    Raises:
+        InvalidRecording: If no log is given, or a torque signal is constant in all logs.
+        MissingSignal: If the method simulates, and a log lacks the controller's references.
+        InvalidSetting: If no joint's torque is measured, the method simulates and the options state
+            no controller, they limit an unknown link, gains are to be found beside contacts, or
+            outliers in rows that are filtered or of the weak form.
+    """
+    if not logs:
+        raise InvalidRecording("no log is given", cure="name at least one log after the model file")
+    if not len(robot.measured) and not robot.options.sensor:
+        raise InvalidSetting(
+            "no joint is left whose torque is measured",
+            argument="[joint.NAME] measured, position",
+            cure="leave one joint measured, and not held still",
+        )
+    if ESTIMATORS[settings.method].simulates:
+        _refuse_unknown_controller(robot, logs, settings.method)
+    if ESTIMATORS[settings.method].driven:
+        DrivenRobot(robot)  # which refuses what it cannot move, before anything is read
+    if (solver := ESTIMATORS[settings.method].solver) != "conic":
+        settings = replace(settings, consistent=replace(settings.consistent, solver=solver))
+    if robot.options.limits:
+        limits = limits_of(robot.options)
+        limits.require_known(tuple(k.name for k in robot.bodies_links))
+        settings = replace(settings, consistent=replace(settings.consistent, limits=limits))
+    if known := _known_of(robot.options):
+        settings = replace(settings, consistent=replace(settings.consistent, known=known))
+        for each in known:
+            _ = each.rows(plant_of(robot).space)  # links that are not there are refused now
+    _refuse_unknown_gains(robot)
+    if settings.robust != "none" and (settings.weak or settings.smoothing.torque == "filtered"):
+        robust.refuse_made_rows()
+    progress(f"reading {len(logs)} log{'s' if len(logs) > 1 else ''}")
+    problem = Problem(
+        plant_of(robot, logs[0]),
+        tuple(logs),
+        settings.smoothing,
+        settings.threads,
+        weak=settings.weak,
+    )
+    _refuse_dead(problem)
+    if settings.average:
+        problem = averaged(problem)
+    return problem, settings
+
+
+def limits_of(options: Options) -> Limits:
+    """Return the limits on masses [kg] and where they are [m] that the options file states.
+
+    Raises:
+        InvalidSetting: If an ellipsoid or a hull is to be that of shapes, which are not looked up
+            here; see `models.with_shapes`.
+    """
+    entries = (options.limits or {}).items()
+    extents = {n: entry.ellipsoid for n, entry in entries if entry.ellipsoid is not None}
+    hulls = {n: entry.hull for n, entry in entries if entry.hull is not None}
+    return Limits(
+        {name: entry.mass for name, entry in entries if entry.mass is not None},
+        {name: entry.com for name, entry in entries if entry.com is not None},
+        {name: solid_box(e, f"[limits.{name}], ellipsoid") for name, e in extents.items()},
+        {name: planes(h, f"[limits.{name}], hull") for name, h in hulls.items()},
+    )
+
+
+def gain_spread(problem: Problem[RobotPlant]) -> dict[str, float]:
+    """Return the relative standard deviation of each drive gain whose uncertainty is stated [1]."""
+    robot = problem.plant.robot
+    spread = {}
+    for signal, channel, gain in effort_signals(robot, problem.recordings[0]):
+        if signal.startswith("current."):
+            stated = robot.options.of(robot.channels[channel]).gain_std
+            if stated is not None:
+                spread[robot.channels[channel]] = stated / abs(gain)
+    return spread
+
+
+def _known_of(options: Options) -> tuple[KnownMass | MirrorImages, ...]:
+    """Return what the options file states of masses and of mirror images."""
+    masses = (KnownMass(k.links, k.mass, k.std) for k in options.known)
+    images = (MirrorImages(m.left, m.right, m.axis, m.strength) for m in options.mirror)
+    return (*masses, *images)
+
+
+def _refuse_unknown_controller(robot: Robot, logs: Sequence[Recording], method: str) -> None:
+    """Refuse an estimator that simulates where the controller or its references are not known."""
+    loop = ClosedLoop.of(robot)
+    if loop is None:
+        raise unknown_controller(method)
+    for recording in logs:
+        loop.require_references(recording)
+
+
+def _refuse_unknown_gains(robot: Robot) -> None:
+    """Raise `InvalidSetting` if gains are to be found where contacts mix what joints measure."""
+    options = robot.options
+    unsure = [j for j in robot.joints if options.of(j).gain_std]
+    if options.contact and unsure:
+        raise InvalidSetting(
+            "gains of drives are not found where contacts' wrenches are eliminated: a row without "
+            "them is of all channels, and a gain scales a part of it",
+            argument="[joint.NAME] gain_std",
+            got=", ".join(unsure),
+            cure="leave gain_std out, or find the gains with the base held",
+        )
+
+
+def _refuse_dead(problem: Problem[RobotPlant]) -> None:
+    """Raise `InvalidRecording` for a torque that never changes in any of the logs."""
+    channels = problem.plant.robot.channels
+    dead = {
+        signal: channels[channel]
+        for signal, channel, _ in effort_signals(problem.plant.robot, problem.recordings[0])
+        if all(signal in t.constant for t in problem.timelines)
+    }
+    if dead:
+        names = ", ".join(f"'{signal}'" for signal in dead)
+        many = "signals {} never change: their sensors are dead, or they were"
+        one = "signal {} never changes: its sensor is dead, or it was"
+        raise InvalidRecording(
+            f"the log's {(one if len(dead) == 1 else many).format(names)} not recorded",
+            argument=problem.recordings[0].name,
+            cure="what is not measured, say in the file of --with:\n"
+            + joint_lines(dead.values(), "measured = false"),
+        )
