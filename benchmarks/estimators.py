@@ -54,7 +54,8 @@ def _biases(name: str, by: Mapping[str, Summary]) -> Iterator[Row]:
 
 
 def _plain(name: str, s: Summary) -> Iterator[Row]:
-    yield at_least(f"{name}: trials ended, {s.name}", s.ended / max(s.trials, 1), "", 1.0)
+    of = f"of {s.trials} trials"
+    yield at_least(f"{name}: ended, {s.name}", s.ended / max(s.trials, 1), of, 1.0)
     if s.ended:
         yield Row(f"{name}: bias, median, {s.name}", s.bias[0], "bounds")
         yield Row(f"{name}: bias, 90th percentile, {s.name}", s.bias[1], "bounds")
@@ -65,17 +66,17 @@ def _plain(name: str, s: Summary) -> Iterator[Row]:
         yield Row(f"{name}: time, {s.name}", s.seconds, "s")
 
 
-def plan(seed: int, guesses: int, jobs: int) -> Mapping[str, BenchSettings]:
+def plan(seed: int, guesses: int, few: int, jobs: int) -> Mapping[str, BenchSettings]:
     """Return what is run, by folder: ten estimators on one robot most often, the rest less."""
     same = {"seed": seed, "jobs": jobs}
-    few = -(-guesses // 3)
+    both = ("in class", "lugre")
     rest = tuple(n for n in names() if n not in BenchSettings().estimators)
     return {
         "lwr4": BenchSettings(guesses=guesses, **same),
-        "lwr4-lugre": BenchSettings(friction=("lugre",), guesses=few, **same),
-        "tx40": BenchSettings(("tx40",), friction=("in class", "lugre"), guesses=few, **same),
-        "ur": BenchSettings(("ur",), friction=("in class", "lugre"), guesses=few, **same),
-        "rest": BenchSettings(estimators=rest, guesses=-(-guesses // 5), **same),
+        "lwr4-lugre": BenchSettings(friction=("lugre",), guesses=-(-guesses // 3), **same),
+        "tx40": BenchSettings(("tx40",), friction=both, guesses=few, **same),
+        "ur": BenchSettings(("ur",), friction=both, guesses=few, **same),
+        "rest": BenchSettings(estimators=rest, guesses=few, **same),
     }
 
 
@@ -84,13 +85,14 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--development", action="store_true")
     parser.add_argument("--only", nargs="+", help="folders of the plan; all if not given")
-    parser.add_argument("--guesses", type=int, default=25, help="on lwr4, a third of it elsewhere")
+    parser.add_argument("--guesses", type=int, default=25, help="on lwr4, a third out of class")
+    parser.add_argument("--few", type=int, default=5, help="on other robots, of other estimators")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--store", action="store_true")
     asked = parser.parse_args()
     seed = 3 if asked.development else FIRST_SCORED
     summaries: list[Summary] = []
-    for name, settings in plan(seed, asked.guesses, asked.jobs).items():
+    for name, settings in plan(seed, asked.guesses, asked.few, asked.jobs).items():
         if asked.only is None or name in asked.only:
             out = ROOT / "benchmarks" / ".cache" / f"estimators-{name}"
             summaries += run_bench(settings, out, progress=print).summaries
