@@ -151,4 +151,5 @@ class RealLogs:
 
 
 def _simple(options: JointOptions) -> JointOptions:
-    return replace(options, friction="simple") if options.friction == "full" else options
+    dictionary = options.friction in (None, "full")
+    return replace(options, friction="simple") if dictionary else options
