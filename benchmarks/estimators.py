@@ -73,7 +73,7 @@ def plan(seed: int, guesses: int, few: int, jobs: int) -> Mapping[str, BenchSett
     rest = tuple(n for n in names() if n not in BenchSettings().estimators)
     return {
         "lwr4": BenchSettings(guesses=guesses, **same),
-        "lwr4-lugre": BenchSettings(friction=("lugre",), guesses=-(-guesses // 3), **same),
+        "lwr4-lugre": BenchSettings(friction=("lugre",), guesses=few, **same),
         "tx40": BenchSettings(("tx40",), friction=both, guesses=few, **same),
         "ur": BenchSettings(("ur",), friction=both, guesses=few, **same),
         "rest": BenchSettings(estimators=rest, guesses=few, **same),
@@ -85,8 +85,8 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--development", action="store_true")
     parser.add_argument("--only", nargs="+", help="folders of the plan; all if not given")
-    parser.add_argument("--guesses", type=int, default=25, help="on lwr4, a third out of class")
-    parser.add_argument("--few", type=int, default=5, help="on other robots, of other estimators")
+    parser.add_argument("--guesses", type=int, default=25, help="on lwr4, in class")
+    parser.add_argument("--few", type=int, default=5, help="elsewhere")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--store", action="store_true")
     asked = parser.parse_args()
