@@ -85,11 +85,13 @@ def test_simulators_without_a_controller_are_not_run(tmp_path: Path) -> None:
     log, _ = case.log(0)
     write_table(log.canonical(), tmp_path / "log.npz")
     real = RealLogs(tmp_path / "arm.urdf", (tmp_path / "log.npz",), (tmp_path / "log.npz",))
-    asked = ("least-squares", "didim", "instrumental", "kalman", "simple")
+    asked = ("least-squares", "didim", "instrumental", "kalman", "simple", "essential-ratio")
     found = real.trial(asked).results
     assert found["didim"] == found["instrumental"] == {"failed": "not run: controller unknown"}
     for name in ("least-squares", "kalman", "simple"):  # which need none
         assert found[name]["error"] < 0.2
+    # Torque is that of the parameters that are left, not of the fit that they were chosen from.
+    assert found["essential-ratio"]["error"] > 1.001 * found["least-squares"]["error"]
     gains = "\n".join(
         f"[controller.joint.{j}]\nposition = {g.position}\nvelocity = {g.velocity}"
         for j, g in case.controller.joint.items()

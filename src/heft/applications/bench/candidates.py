@@ -80,8 +80,10 @@ def _based(task: Task, estimator: Estimator, problem: Problem[RobotPlant]) -> Fo
     made = estimator.fit(problem)
     space = problem.space
     values = made.parameters.values
-    standard = problem.base.spread(made.fitted)
-    existence = _existence(made.fitted, space)
+    # What cannot be told is as short as it may be, and does not matter to torque.
+    told = np.where(np.isfinite(values), values, made.fitted)
+    standard = problem.base.spread(told)
+    existence = _existence(told, space)
     return Found(values, made.parameters.std, problem.plant, standard, *existence)
 
 
