@@ -21,7 +21,7 @@ def warm_up() -> None:
     sine_cosine(np.zeros(1), np.zeros(1), np.zeros(1))
     regress(tree, motion, 0, 1, slots, np.zeros((1, 10, 1)))
     efforts(tree, motion, 0, 1, slots, np.zeros(10), one.copy())
-    momenta(tree, motion, 0, 1, np.zeros((1, 10, 1)), np.zeros((1, 10, 1)))
+    momenta(tree, motion, 0, 1, slots, np.zeros((10, 1)), np.zeros((10, 1)))
     acts = np.zeros((1, 3), dtype=np.int64)
     triangles = np.zeros((1, 11, 11))
     every = np.zeros((1, 0), dtype=np.bool_)

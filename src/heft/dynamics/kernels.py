@@ -228,19 +228,41 @@ def momentum(
     Raises:
         AssertionError: If an array of `out` is not contiguous, writeable and of doubles.
     """
-    count = motion.sin.shape[1]
     if out is None:
-        shape = (tree.channels, PARAMETER_COUNT * len(tree.names), count)
+        shape = (tree.channels, PARAMETER_COUNT * len(tree.names), motion.sin.shape[1])
         out = np.zeros(shape), np.zeros(shape)
+    channels, columns, count = out[0].shape
+    places = columns * np.arange(channels)[:, None] + full_slots(tree)
+    slots = np.where(full_slots(tree) >= 0, places, -1)
+    flat = [_writable(array).reshape(channels * columns, count) for array in out]
+    momentum_into(tree, motion, slots, (flat[0], flat[1]), threads)
+    return np.moveaxis(out[0], 2, 0), np.moveaxis(out[1], 2, 0)
+
+
+def momentum_into(
+    tree: Tree, motion: Motion, slots: IntArray, out: tuple[Array, Array], threads: int = 1
+) -> None:
+    """Write chosen entries of the regressors W₂ and W₁, as of `momentum`, a line each.
+
+    Args:
+        tree: The bodies.
+        motion: N samples; their acceleration is not used.
+        slots: Line of `out` that takes each channel's entry of a body column, shape (channels,
+            10 bodies); −1 for those left out.
+        out: Two arrays of shape (lines, N), C-contiguous; lines of no entry are unchanged.
+        threads: Number of threads that share the samples. The result does not depend on it.
+
+    Raises:
+        AssertionError: If an array of `out` is not contiguous, writeable and of doubles.
+    """
     second, first = (_writable(array) for array in out)
-    table, arrays = compile_tree(tree), plain(*motion.tuple())
+    table, arrays, count = compile_tree(tree), plain(*motion.tuple()), motion.sin.shape[1]
     share = -(-count // (threads * walk.BLOCK)) * walk.BLOCK if count else 0
 
     def work(k: int) -> None:
-        walk.momenta(table, arrays, k * share, min((k + 1) * share, count), second, first)
+        walk.momenta(table, arrays, k * share, min((k + 1) * share, count), slots, second, first)
 
     side_by_side(work, range(threads if count else 0), threads)
-    return np.moveaxis(second, 2, 0), np.moveaxis(first, 2, 0)
 
 
 def inverse_dynamics(tree: Tree, motion: Motion, parameters: Array) -> Array:

@@ -442,11 +442,14 @@ def _own_motion(tree, motion, b, first, size, V, D, speed):  # type: ignore[no-u
 
 
 @reassociated
-def _momenta(tree, motion, first, size, momentum, remainder, work, D):  # type: ignore[no-untyped-def]
-    """Momentum and remainder of one block of samples into arrays `[channel, column, first:]`.
+def _momenta(  # type: ignore[no-untyped-def]
+    tree, motion, first, size, slots, momentum, remainder, work, D
+):
+    """Momentum and remainder of one block of samples into arrays `[slot, first:]`.
 
-    Besides a channel's axis S the walk carries D = V × S, which is how that axis moves with the
-    bodies it sits on, each joint's part with the velocity of its own body.
+    `slots[channel, column]` says where a column goes; −1 drops it. Besides a channel's axis S the
+    walk carries D = V × S, which is how that axis moves with the bodies it sits on, each joint's
+    part with the velocity of its own body.
     """
     parent, kind, depth, _, _, _, _, _, _, _ = tree
     _, _, rate, _, gravity = motion
@@ -488,23 +491,28 @@ def _momenta(tree, motion, first, size, momentum, remainder, work, D):  # type: 
                 D[d, mine, :] = 0.0
             _own_motion(tree, motion, b, first, size, Vd, D[d, mine], speeds[:BLOCK])
         for i in range(length[d]):
-            r = held[d, i]
+            to = slots[held[d, i], 10 * b : 10 * b + 10]
+            if to.max() < 0:
+                continue
             _against(Vd, S[d, i], ten)
             for j in range(10):
-                _copy(ten[j * BLOCK :], momentum[r, 10 * b + j][first:], size)
+                if to[j] >= 0:
+                    _copy(ten[j * BLOCK :], momentum[to[j]][first:], size)
             _against(Vd, D[d, i], ten)
             _weighs(Gd, S[d, i], ten)
             for j in range(10):
-                _copy(ten[j * BLOCK :], remainder[r, 10 * b + j][first:], size)
+                if to[j] >= 0:
+                    _copy(ten[j * BLOCK :], remainder[to[j]][first:], size)
 
 
 @reassociated
-def momenta(tree, motion, begin, stop, momentum, remainder):  # type: ignore[no-untyped-def]
-    """Write W₂ and W₁ of samples begin..stop to two arrays `[channel, column, sample]`."""
-    work = _workspace(tree[2].max() + 1, momentum.shape[0])
+def momenta(tree, motion, begin, stop, slots, momentum, remainder):  # type: ignore[no-untyped-def]
+    """Write W₂ and W₁ of samples begin..stop to two arrays `[slot, sample]`."""
+    work = _workspace(tree[2].max() + 1, slots.shape[0])
     D = np.zeros_like(work[4])
     for first in range(begin, stop, BLOCK):
-        _momenta(tree, motion, first, min(BLOCK, stop - first), momentum, remainder, work, D)
+        size = min(BLOCK, stop - first)
+        _momenta(tree, motion, first, size, slots, momentum, remainder, work, D)
 
 
 @reassociated

@@ -25,6 +25,7 @@ from heft.arrays import Array, read_only
 from heft.errors import InvalidRecording, InvalidSetting, UnlikeLabels
 from heft.files import UNREADABLE, read_arrays, require_regular
 
+from .channel_rows import ChannelRows
 from .connectivity import components, connected
 from .parameters import Labels
 
@@ -224,15 +225,33 @@ class Information:
                 got=f"shapes {regressor.shape} and {effort.shape}",
                 expected=f"{expected} and {expected[:2]}",
             )
-        if not (np.isfinite(regressor).all() and np.isfinite(effort).all()):
+        rows = ChannelRows.of_each(regressor)
+        return Information.from_channel_rows(labels, channels, rows, effort)
+
+    @staticmethod
+    def from_channel_rows(
+        labels: Labels, channels: Sequence[str], rows: Sequence[ChannelRows], effort: Array
+    ) -> Information:
+        """Return the information of rows `Y π = τ`, given channel by channel.
+
+        Args:
+            labels: The p parameters.
+            channels: Names of the c channels.
+            rows: Y of each of them.
+            effort: τ, shape (samples, c), in the channels' units, such as [N] or [N·m].
+
+        Raises:
+            InvalidRecording: If a number is not finite.
+        """
+        if not (np.isfinite(effort).all() and all(np.isfinite(r.values).all() for r in rows)):
             raise InvalidRecording(
                 "rows hold numbers that are not finite", argument="regressor, effort"
             )
         triangles = []
-        for c in range(len(channels)):
-            seen = np.flatnonzero(np.any(regressor[:, c] != 0.0, axis=0))
-            block = np.column_stack([regressor[:, c, seen], effort[:, c]])
-            triangles.append(Triangle(seen, triangle_of(block), effort.shape[0]))
+        for c, own in enumerate(rows):
+            seen = np.flatnonzero(np.any(own.values != 0.0, axis=0))
+            block = np.column_stack([own.values[:, seen], effort[:, c]])
+            triangles.append(Triangle(own.columns[seen], triangle_of(block), effort.shape[0]))
         return Information(labels, tuple(channels), tuple(triangles))
 
     def __add__(self, other: Information) -> Information:

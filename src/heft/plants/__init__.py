@@ -1,8 +1,8 @@
 """Plants, which turn signals into regressor rows, and the estimation problem with recordings."""
 
-from .plant import Channel, Coordinate, Excitable, Fused, Inputs, Integrable, Measured
-from .plant import Limbed, MotionSignal, Plant, PointSensitive, Predicting, Rows, Samples, Sides
-from .plant import WithUnknowns
+from .plant import Channel, ChannelSides, Coordinate, Excitable, Fused, Inputs, Integrable
+from .plant import Limbed, LimbedIntegrable, Measured, MotionSignal, Plant, PointSensitive
+from .plant import Predicting, Rows, Samples, Sides, WithUnknowns
 from .elimination import Elimination
 from .rows import Equations, Residuals
 from .base import structural_base

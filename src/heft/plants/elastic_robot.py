@@ -39,7 +39,7 @@ from heft.models import Robot
 from heft.recordings import Recording
 from heft.signals import Smoothed
 
-from .plant import Channel, Inputs, Measured, MotionSignal, Rows, Samples, Sides
+from .plant import Channel, ChannelSides, Inputs, Measured, MotionSignal, Rows, Samples, Sides
 from .robot import RobotMotion, RobotPlant, both_sides, rows_of
 from .robot_signals import motor_signals
 
@@ -240,15 +240,16 @@ class ElasticRobotPlant(RobotPlant):
         parts = (-position, -velocity, -np.ones_like(position), motion.velocity[chosen])
         return np.stack(parts, axis=-1).swapaxes(0, 1)
 
-    def sides(self, samples: Samples[Any], columns: Sequence[int]) -> Sides:
-        """Return both sides of the weak form; see `robot.both_sides`, arguments as of `rows`."""
+    def channel_sides(self, samples: Samples[Any], columns: Sequence[int]) -> ChannelSides:
+        """Return both sides of joints and links, on all columns that are asked for."""
         state, chosen = self.drive_state(samples), list(columns)
         momentum, remainder = both_sides(self.robot, samples.motion.bodies, state)
         gears = -self._gears(samples.motion)
-        return Sides(
+        sides = Sides(
             self._with_links(momentum, np.zeros_like(gears))[:, :, chosen],
             self._with_links(remainder, gears)[:, :, chosen],
         )
+        return ChannelSides.of_each(sides)
 
     def reduce(
         self,

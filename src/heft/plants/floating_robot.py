@@ -32,7 +32,7 @@ from heft.recordings import Recording
 from heft.signals import Smoothed
 
 from .free_body import BodyMotion, FreeBody
-from .plant import Channel, Inputs, Measured, MotionSignal, Rows, Samples, Sides
+from .plant import Channel, ChannelSides, Inputs, Measured, MotionSignal, Rows, Samples
 from .robot import RobotMotion, RobotPlant
 from .robot_signals import joint_inputs
 from .sensed_robot import KINDS, SensedRobotPlant
@@ -387,10 +387,10 @@ class FloatingRobotPlant(SensedRobotPlant):
         """Return efforts of the robot's channels, zero for sensors; see `RobotPlant`."""
         return self._beside(SensedRobotPlant.as_measured(self, effort))
 
-    def sides(self, samples: Samples[Any], columns: Sequence[int]) -> Sides:
-        """Return W₂ and F, zero for sensors at contacts; see `RobotPlant.sides`."""
-        made = SensedRobotPlant.sides(self, samples, columns)
-        return Sides(self._beside(made.momentum), self._beside(made.remainder))
+    def channel_sides(self, samples: Samples[Any], columns: Sequence[int]) -> ChannelSides:
+        """Return W₂ and F, none for sensors at contacts; see `RobotPlant.channel_sides`."""
+        made = SensedRobotPlant.channel_sides(self, samples, columns)
+        return made.beside(ChannelSides.nothing(len(samples.time), self._sensed))
 
     def reduce(
         self,

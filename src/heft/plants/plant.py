@@ -193,6 +193,58 @@ class Sides:
     remainder: Array
 
 
+@dataclass(frozen=True, eq=False)
+class ChannelSides:
+    """Momentum and remainder of the equations of motion without known zeros, for the weak form.
+
+    Columns of all channels stand side by side, those of the first channel first.
+
+    Attributes:
+        columns: For each channel positions of its k columns, ascending, shape (k,).
+        momentum: As of `Sides`, shape (N, Σ k).
+        remainder: Likewise.
+    """
+
+    columns: tuple[NDArray[np.intp], ...]
+    momentum: Array
+    remainder: Array
+
+    @staticmethod
+    def of_each(sides: Sides) -> ChannelSides:
+        """Return both sides of each channel on all columns."""
+        count, channels, size = sides.momentum.shape
+        flat = (side.reshape(count, channels * size) for side in (sides.momentum, sides.remainder))
+        return ChannelSides((np.arange(size),) * channels, *flat)
+
+    @staticmethod
+    def nothing(count: int, channels: int) -> ChannelSides:
+        """Return both sides of channels that see no column, at N = `count` samples."""
+        none = np.zeros((count, 0))
+        return ChannelSides((np.empty(0, dtype=np.intp),) * channels, none, none)
+
+    def beside(self, other: ChannelSides) -> ChannelSides:
+        """Return these channels, then others at the same samples."""
+        return ChannelSides(
+            (*self.columns, *other.columns),
+            np.concatenate([self.momentum, other.momentum], axis=1),
+            np.concatenate([self.remainder, other.remainder], axis=1),
+        )
+
+    def rows(self, values: Array) -> tuple[ChannelRows, ...]:
+        """Return something of the same columns, shape (n, Σ k), channel by channel."""
+        ends = np.cumsum([0, *map(len, self.columns)])
+        parts = zip(self.columns, ends[:-1], ends[1:], strict=True)
+        return tuple(ChannelRows(own, values[:, first:end]) for own, first, end in parts)
+
+    def spread(self, size: int) -> Sides:
+        """Return both sides on all `size` columns, shape (N, channels, size) each."""
+        sides = (
+            np.stack([rows.spread(size) for rows in self.rows(side)], axis=1)
+            for side in (self.momentum, self.remainder)
+        )
+        return Sides(*sides)
+
+
 class Plant(Protocol[M]):
     """Anything that turns signals into rows.
 
@@ -382,6 +434,20 @@ class Integrable(Protocol):
         Args:
             samples: N of them.
             columns: Positions of columns of `labels`.
+        """
+        ...
+
+
+@runtime_checkable
+class LimbedIntegrable(Protocol):
+    """A plant with a weak form each of whose channels sees a few columns only."""
+
+    def channel_sides(self, samples: Any, columns: Sequence[int]) -> ChannelSides:
+        """Return what `Integrable.sides` returns, without columns that a channel never sees.
+
+        Args:
+            samples: N of them.
+            columns: Positions of columns of `labels`, ascending.
         """
         ...
 

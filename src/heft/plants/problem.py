@@ -37,8 +37,12 @@ SHORTEST_FILTERED = 32  # rows of a piece that can be filtered
 P = TypeVar("P", bound="Plant[Any]")
 
 
-def _some(rows: Array, chosen: NDArray[np.intp]) -> Array:
-    return rows[chosen]
+def _some(equations: Equations, chosen: NDArray[np.intp]) -> Array:
+    return equations.regressor[chosen]
+
+
+def _some_each(equations: Equations, chosen: NDArray[np.intp]) -> tuple[ChannelRows, ...]:
+    return tuple(ChannelRows(r.columns, r.values[chosen]) for r in equations.by_channel)
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,7 @@ class Problem(Setup[P]):
         done = 0
         for r in self.walk.equations(self.base.kept):
             for cut in cuts(len(r.time), most if block else len(r.time), block, done):
-                yield Information.from_rows(labels, channels, r.regressor[cut], r.effort[cut])
+                yield r.information(labels, channels, cut)
             done += len(r.time)
 
     def residuals(self, values: Array) -> Iterator[Residuals]:
@@ -129,9 +133,8 @@ class Problem(Setup[P]):
         """
         if self.has_explicit_rows:
             for r in self.rows():
-                left = r.effort - r.regressor @ values
-                made = partial(_some, r.regressor)
-                yield Residuals(left, made, r.recording, None, r.elimination)
+                left, made, seen = r.residuals(values), partial(_some, r), partial(_some_each, r)
+                yield Residuals(left, made, r.recording, None, r.elimination, seen)
             return
         walk, kept = self.walk, self.base.kept
 

@@ -29,7 +29,7 @@ from heft.recordings import Recording
 from heft.signals import Smoothed
 
 from . import robot_signals
-from .plant import Channel, Inputs, Plant, Rows, Samples, Sides
+from .plant import Channel, ChannelSides, Inputs, Plant, Rows, Samples, Sides
 
 # Rounding of angles leaves at most this of a dependent column (`benchmarks/rounding.py`).
 SHARE_PER_RADIAN = 4.0
@@ -142,23 +142,41 @@ def both_sides(robot: Robot, motion: kernels.Motion, state: DriveState) -> tuple
         motion: Of the bodies, N samples; their acceleration is not used.
         state: Of the drives, at the same samples.
     """
-    own = PARAMETER_COUNT * len(robot.tree.names)
-    columns = robot.drive_columns
-    shape = (robot.tree.channels, _size(robot), motion.sin.shape[1])
-    momentum, remainder = np.zeros(shape), np.zeros(shape)
-    kernels.momentum(robot.tree, motion, (momentum, remainder))
+    every = range(_own_slice(robot).stop)
+    made = _channel_sides(robot, motion, state, every, np.arange(robot.tree.channels))
+    sides = made.spread(_size(robot))
+    return sides.momentum, sides.remainder
+
+
+def _channel_sides(
+    robot: Robot,
+    motion: kernels.Motion,
+    state: DriveState,
+    columns: Sequence[int],
+    chosen: NDArray[np.intp],
+) -> ChannelSides:
+    """Return both sides of some of the tree's channels on some columns; see `both_sides`."""
+    plan = _plan(robot, tuple(columns), tuple(chosen.tolist()))
+    widths = np.zeros(robot.tree.channels, dtype=np.int64)
+    widths[chosen] = plan.widths[chosen]
+    first = np.cumsum(widths) - widths
+    slots = np.where(plan.slots >= 0, first[:, None] + plan.slots, -1)
+    momentum, remainder = np.zeros((2, int(widths.sum()), motion.sin.shape[1]))
+    kernels.momentum_into(robot.tree, motion, slots, (momentum, remainder))
     # A rotor's momentum is its armature times its speed, which takes the place of ẇ.
-    scatter = drive_columns.columns(robot.drives, columns, state.accelerating_by_velocity())
-    for (channel, column), weight in zip(scatter.acts, scatter.weights, strict=True):
-        if columns[column][1].inertial:
-            momentum[channel, own + column] += weight * scatter.values[column]
-        else:
-            remainder[channel, own + column] -= weight * scatter.values[column]
+    moving, terms = state.accelerating_by_velocity(), robot.drive_columns
+    scatter = drive_columns.columns(robot.drives, terms, moving, chosen)
     if robot.own_columns is not None:
         _refuse_accelerated(robot)
-        moving = (state.position, state.velocity, np.zeros_like(state.velocity))
-        remainder[:, _own_slice(robot)] = -robot.own_columns.rows(*moving)
-    return np.moveaxis(momentum, 2, 0), np.moveaxis(remainder, 2, 0)
+        still = replace(state, acceleration=np.zeros_like(state.velocity))
+        scatter = _beside_own(robot.own_columns, scatter, still)
+    for (channel, row, slot), k in zip(plan.acts, plan.picked, strict=True):
+        acting = scatter.weights[k] * scatter.values[row]
+        if row < len(terms) and terms[row][1].inertial:
+            momentum[first[channel] + slot] = acting
+        else:
+            remainder[first[channel] + slot] = -acting
+    return ChannelSides(tuple(plan.columns[c] for c in chosen), momentum.T, remainder.T)
 
 
 def _size(robot: Robot) -> int:
@@ -544,11 +562,19 @@ class RobotPlant(Plant[RobotMotion]):
         return made if robot.own_columns is None else _beside_own(robot.own_columns, made, state)
 
     def sides(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Sides:
-        """Return W₂ and F of the measured joints; see `both_sides`, arguments as of `rows`."""
-        state = self.drive_state(samples)
-        made = both_sides(self.robot, samples.motion.bodies, state)
-        chosen = list(columns)
-        return Sides(*(side[:, self.robot.measured][:, :, chosen] for side in made))
+        """Return W₂ and F of the channels; see `both_sides`, arguments as of `rows`."""
+        ascending, places = np.unique(list(columns), return_inverse=True)
+        made = self.channel_sides(samples, ascending.tolist()).spread(len(ascending))
+        return Sides(made.momentum[:, :, places], made.remainder[:, :, places])
+
+    def channel_sides(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> ChannelSides:
+        """Return W₂ and F of joints on what they move and their own drives.
+
+        Arguments are as of `LimbedIntegrable`.
+        """
+        robot, motion = self.robot, samples.motion.bodies
+        known = [c for c in columns if c < _own_slice(robot).stop]  # joints see no bias
+        return _channel_sides(robot, motion, self.drive_state(samples), known, robot.measured)
 
     def reduce(
         self,

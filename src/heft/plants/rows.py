@@ -2,35 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.information import ChannelRows
+from heft.information import ChannelRows, Information, Labels
 
 from .elimination import Elimination
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Equations:
     """Rows `Y β = τ` of one window, without what acts unmeasured.
 
     Attributes:
-        regressor: Y, shape (N, m, b).
+        by_channel: Y, channel by channel, without known zeros.
+        size: Number b of columns.
         effort: Measured τ, shape (N, m) [channel's unit].
         time: Shape (N,) [s].
         recording: Position of the recording in the problem.
         elimination: What took unknowns of the samples out of both; None where there are none.
     """
 
-    regressor: Array
+    by_channel: tuple[ChannelRows, ...]
+    size: int
     effort: Array
     time: Array
     recording: int
     elimination: Elimination | None = None
+
+    @staticmethod
+    def of(
+        regressor: Array,
+        effort: Array,
+        time: Array,
+        recording: int,
+        elimination: Elimination | None = None,
+    ) -> Equations:
+        """Return equations of a regressor Y of all channels and columns, shape (N, m, b)."""
+        rows = ChannelRows.of_each(regressor)
+        made = Equations(rows, regressor.shape[2], effort, time, recording, elimination)
+        vars(made)["regressor"] = regressor  # which need not be put together again
+        return made
+
+    @cached_property
+    def regressor(self) -> Array:
+        """Y of all channels and columns, shape (N, m, b)."""
+        return np.stack([rows.spread(self.size) for rows in self.by_channel], axis=1)
+
+    @staticmethod
+    def joined(parts: Sequence[Equations]) -> Equations:
+        """Return equations of one recording without eliminated unknowns behind one another."""
+        if len(parts) == 1:
+            return parts[0]
+        each = zip(*(p.by_channel for p in parts), strict=True)
+        return replace(
+            parts[0],
+            by_channel=tuple(ChannelRows.joined(rows) for rows in each),
+            effort=np.concatenate([p.effort for p in parts]),
+            time=np.concatenate([p.time for p in parts]),
+        )
+
+    def residuals(self, values: Array) -> Array:
+        """Return τ − Y β, shape (N, m).
+
+        Args:
+            values: β, shape (b,).
+        """
+        predicted = [rows.values @ values[rows.columns] for rows in self.by_channel]
+        return np.asarray(self.effort - np.stack(predicted, axis=1))
+
+    def information(self, labels: Labels, channels: Sequence[str], cut: slice) -> Information:
+        """Return the information of some of the rows.
+
+        Args:
+            labels: Of the b columns.
+            channels: Names of the m channels.
+            cut: Which rows.
+
+        Raises:
+            InvalidRecording: If a number is not finite.
+        """
+        parts = tuple(ChannelRows(r.columns, r.values[cut]) for r in self.by_channel)
+        return Information.from_channel_rows(labels, channels, parts, self.effort[cut])
 
 
 @dataclass(frozen=True)

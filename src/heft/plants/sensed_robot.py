@@ -26,7 +26,7 @@ from heft.models import ContactOptions, Robot, SensorOptions
 from heft.recordings import Recording
 
 from . import robot_signals
-from .plant import Channel, Inputs, Measured, Rows, Samples, Sides
+from .plant import Channel, ChannelSides, Inputs, Measured, Rows, Samples, Sides
 from .robot import RobotMotion, RobotPlant
 
 KINDS = (("force", "N"), ("torque", "N·m"))
@@ -284,14 +284,13 @@ class SensedRobotPlant(RobotPlant):
                 made |= dict(zip(six, found, strict=True))
         return tuple(made[c] for c in chosen)
 
-    def sides(self, samples: Samples[Any], columns: Sequence[int]) -> Sides:
-        """Return W₂ and F of joints and sensors; see `RobotPlant.sides`."""
-        joints = RobotPlant.sides(self, samples, columns)
-        made = [s.sides(samples.motion.bodies, columns) for s in self.sensors]
-        return Sides(
-            np.concatenate([joints.momentum, *(m for m, _ in made)], axis=1),
-            np.concatenate([joints.remainder, *(r for _, r in made)], axis=1),
-        )
+    def channel_sides(self, samples: Samples[Any], columns: Sequence[int]) -> ChannelSides:
+        """Return W₂ and F of joints and sensors; see `RobotPlant.channel_sides`."""
+        made = RobotPlant.channel_sides(self, samples, columns)
+        for sensor in self.sensors:
+            sides = Sides(*sensor.sides(samples.motion.bodies, columns))
+            made = made.beside(ChannelSides.of_each(sides))
+        return made
 
     def reduce(
         self,

@@ -23,7 +23,16 @@ from heft.recordings import BLOCK_ROWS
 from heft.signals import Weak, WhiteWeak, weak_form
 
 from .elimination import Elimination
-from .plant import Integrable, Limbed, Plant, Samples, Sides, WithUnknowns
+from .plant import (
+    ChannelSides,
+    Integrable,
+    Limbed,
+    LimbedIntegrable,
+    Plant,
+    Samples,
+    Sides,
+    WithUnknowns,
+)
 from .rows import Equations
 from .sampling import Sampler, averaged
 
@@ -168,6 +177,12 @@ class Walk:
         return int(np.clip(room // size, 256, BLOCK_ROWS // 2))
 
     @property
+    def limbed_rows(self) -> int:
+        """Number of samples both of whose sides may be in memory at once, without known zeros."""
+        room = SHARED_BYTES // (16 * max(len(self.plant.labels), 1))
+        return int(np.clip(room, 512, SHARED_ROWS))
+
+    @property
     def has_explicit_rows(self) -> bool:
         """Whether rows combine many samples each and must be formed explicitly."""
         return self.weak is not None or self.sampler.survey.smoothing.torque == "filtered"
@@ -192,7 +207,7 @@ class Walk:
         elimination = self.elimination(s)
         if elimination is not None:
             regressor, effort = elimination(regressor), elimination(effort)
-        return Equations(regressor, effort, s.time, s.recording, elimination)
+        return Equations.of(regressor, effort, s.time, s.recording, elimination)
 
     def channel_rows(self, s: Samples[Any], columns: Sequence[int]) -> tuple[ChannelRows, ...]:
         """Return rows of some of the plant's columns, channel by channel, without known zeros.
@@ -236,7 +251,7 @@ class Walk:
             smooth = signals.low_pass(both, step, sampler.cutoff, smoothing.order)[s.chosen]
             rest = None if made.elimination is None else made.elimination.part(s.chosen)
             time = s.time[s.chosen]
-            return Equations(smooth[:, :, :-1], smooth[:, :, -1], time, s.recording, rest)
+            return Equations.of(smooth[:, :, :-1], smooth[:, :, -1], time, s.recording, rest)
 
         windows = sampler.windows(self.dense_rows, filtered=True)
         even = in_order(lambda item: sampler.even(*item), windows, self.threads)
@@ -244,7 +259,68 @@ class Walk:
         yield from (r for r in made if r is not None)
 
     def _integrated(self, columns: Sequence[int]) -> Iterator[Equations]:
-        """Yield rows of the weak form, a window each."""
+        """Yield rows of the weak form, a window each, of windows that follow one another."""
+        room = max(1, self.dense_rows)
+        gathered: list[Equations] = []
+        for begins, rows in self._windows(columns):
+            full = sum(len(r.time) for r in gathered) + len(rows.time) > room
+            if gathered and (begins or full or rows.elimination is not None):
+                yield Equations.joined(gathered)
+                gathered = []
+            gathered.append(rows)
+        if gathered:
+            yield Equations.joined(gathered)
+
+    def _windows(self, columns: Sequence[int]) -> Iterator[tuple[bool, Equations]]:
+        """Yield rows of windows as pieces of the logs complete them, and whether a run begins."""
+        assert self.weak is not None
+        held: weak_form.Held | None = None
+        white: weak_form.Whitening | None = None
+        recording, last, begins = -1, -np.inf, True
+        past = Past()
+        made = in_order(lambda s: self._sides(s, columns), self._unbroken(), self.threads)
+        for piece, sides, out in made:
+            step = self.sampler.survey.timelines[piece.recording].step
+            if (
+                piece.recording != recording
+                or not 0.0 < piece.time[0] - last <= self._gap_steps * step
+                or not past.goes_on(self._acts(piece))
+            ):
+                held, white, past, begins = None, None, Past(), True
+            recording = piece.recording
+            last = float(piece.time[-1]) if sides is not None else -np.inf
+            if sides is None:
+                continue
+            windows = self.weak.windows(self.sampler.cutoff, step)
+            measured = piece.measured
+            if out is not None:
+                measured = out(measured)
+                past = past.then(piece.time, out, self._acts(piece)[-1], windows.length)
+            # One channel stands for all: windows weigh the columns alike.
+            momentum, remainder = sides.momentum[:, None], sides.remainder[:, None]
+            both = weak_form.Samples(piece.time, momentum, remainder, measured)
+            held, found = weak_form.advance(windows, held, both)
+            if isinstance(self.weak, WhiteWeak) and self.weak.whitened:
+                shared = weak_form.shared_noise(windows, step)
+                found, white = weak_form.whitened(shared, found, white)
+            if len(found.time):
+                rows, middle = sides.rows(found.regressor[:, 0]), past.at(found.time)
+                yield (
+                    begins,
+                    Equations(rows, len(columns), found.effort, found.time, recording, middle),
+                )
+                begins = False
+
+    def _sides(
+        self, piece: Samples[Any], columns: Sequence[int]
+    ) -> tuple[Samples[Any], ChannelSides | None, Elimination | None]:
+        """Return samples with both sides of their equations, and what took unknowns out of them.
+
+        There are no sides of samples that are not chosen.
+
+        Raises:
+            InvalidSetting: If the plant has no weak form.
+        """
         plant = self.plant
         if not isinstance(plant, Integrable):
             raise InvalidSetting(
@@ -253,36 +329,14 @@ class Walk:
                 got="weak",
                 cure="take differentiated rows",
             )
-        assert self.weak is not None
-        held: weak_form.Held | None = None
-        white: weak_form.Whitening | None = None
-        recording, last = -1, -np.inf
-        past = Past()
-        for s, piece in self._unbroken():
-            step = self.sampler.survey.timelines[s.recording].step
-            if (
-                s.recording != recording
-                or not 0.0 < piece.time[0] - last <= self._gap_steps * step
-                or not past.goes_on(self._acts(piece))
-            ):
-                held, white, past = None, None, Past()
-            recording = s.recording
-            last = float(piece.time[-1]) if piece.chosen[0] else -np.inf
-            if not piece.chosen[0]:
-                continue
-            sides, measured = plant.sides(piece, columns), piece.measured
-            windows = self.weak.windows(self.sampler.cutoff, step)
-            if self.mixes:
-                sides, measured, out = self._without_unknowns(piece, sides)
-                past = past.then(piece.time, out, self._acts(piece)[-1], windows.length)
-            both = weak_form.Samples(piece.time, sides.momentum, sides.remainder, measured)
-            held, found = weak_form.advance(windows, held, both)
-            if isinstance(self.weak, WhiteWeak) and self.weak.whitened:
-                shared = weak_form.shared_noise(windows, step)
-                found, white = weak_form.whitened(shared, found, white)
-            if len(found.time):
-                middle = past.at(found.time)
-                yield Equations(found.regressor, found.effort, found.time, s.recording, middle)
+        if not piece.chosen[0]:
+            return piece, None, None
+        if self.mixes:
+            sides, out = self._without_unknowns(piece, plant.sides(piece, columns))
+            return piece, ChannelSides.of_each(sides), out
+        if isinstance(plant, LimbedIntegrable):
+            return piece, plant.channel_sides(piece, columns), None
+        return piece, ChannelSides.of_each(plant.sides(piece, columns)), None
 
     def _acts(self, s: Samples[Any]) -> NDArray[np.bool_]:
         """Return which unknowns act at each sample, shape (N, k)."""
@@ -291,8 +345,8 @@ class Walk:
         assert isinstance(self.plant, WithUnknowns)
         return np.asarray((self.plant.acting(s) != 0.0).any(axis=1))
 
-    def _without_unknowns(self, s: Samples[Any], sides: Sides) -> tuple[Sides, Array, Elimination]:
-        """Return both sides and what was measured with unknowns eliminated, and by what.
+    def _without_unknowns(self, s: Samples[Any], sides: Sides) -> tuple[Sides, Elimination]:
+        """Return both sides with unknowns eliminated, and by what.
 
         With the momentum p and the remainder r, `P (ṗ − r) = d/dt (P p) − (P r + Ṗ p)`: the weak
         form of the equations without unknowns, in which no acceleration is either.
@@ -302,21 +356,23 @@ class Walk:
         change = out.change(plant.acting(s), plant.acting_rate(s))
         change *= (out.redundancy > 0.0)[:, :, None]  # rows of zeros stay that
         remainder = out(sides.remainder) + change @ sides.momentum
-        return Sides(out(sides.momentum), remainder), out(s.measured), out
+        return Sides(out(sides.momentum), remainder), out
 
     @property
     def _gap_steps(self) -> float:
         """Time steps between samples over which no window reaches."""
         return self.weak.gap_steps if isinstance(self.weak, WhiteWeak) else signals.GAP_STEPS
 
-    def _unbroken(self) -> Iterator[tuple[Samples[Any], Samples[Any]]]:
-        """Yield samples, and pieces of them without a gap that are all chosen or all not."""
+    def _unbroken(self) -> Iterator[Samples[Any]]:
+        """Yield pieces of samples without a gap that are all chosen or all not."""
+        most = self.dense_rows if self.mixes else self.limbed_rows
         for s in self.all_samples():
             gap = self._gap_steps * self.sampler.survey.timelines[s.recording].step
-            for first in range(0, len(s.time), self.dense_rows):
-                part = s.part(slice(first, first + self.dense_rows))
+            for first in range(0, len(s.time), most):
+                part = s.part(slice(first, first + most))
                 apart = np.diff(part.time)
                 breaks = (apart <= 0.0) | (apart > gap) | np.diff(part.chosen)
                 breaks |= np.diff(self._acts(part), axis=0).any(axis=1)
-                for run in np.split(np.arange(len(part.time)), np.flatnonzero(breaks) + 1):
-                    yield s, part.part(run)
+                cuts = (np.flatnonzero(breaks) + 1).tolist()
+                for begin, end in zip([0, *cuts], [*cuts, len(part.time)], strict=True):
+                    yield part.part(slice(begin, end)) if cuts else part
