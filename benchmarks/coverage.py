@@ -41,7 +41,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,9 +62,9 @@ from heft.plants import Problem, RobotMotion, RobotPlant
 from heft.plants.base import structural_base
 from heft.plants.robot import rows_of, standard_rows
 from heft.signals.settings import Smoothing
-from heft.signals.weak_form import Weak
 
 Array = NDArray[np.float64]
+Rows = Literal["auto", "weak", "differentiated"]
 
 NORMAL = 1.96
 CHUNK = 2048  # rows
@@ -415,7 +415,7 @@ _IDEAL: dict[str, Array] = {}  # of a condition whose motion and arm are the sam
 
 
 def one(
-    condition: str, seed: int, reuse: bool, weak: bool
+    condition: str, seed: int, reuse: bool, rows: Rows
 ) -> tuple[dict[str, Quantity], dict[str, float]]:
     """Return the quantities of one seed, and the seconds that its parts took."""
     arguments = dict(CONDITIONS[condition])
@@ -428,7 +428,9 @@ def one(
         ideal = _IDEAL[condition] = ideal_covariance(truth)
     bound = time.process_time()
     found = identify(
-        truth.robot, [truth.recording], settings=Settings(threads=1, weak=Weak() if weak else None)
+        truth.robot,
+        [truth.recording],
+        settings=Settings(threads=1, rows=rows),
     )
     fitted = time.process_time()
     return {name: make(found, truth, ideal) for name, make in QUANTITIES.items()}, {
@@ -496,7 +498,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--condition", nargs="+", default=list(CONDITIONS), choices=CONDITIONS)
     parser.add_argument("--reuse", action="store_true", help="one run for all seeds of a motion")
-    parser.add_argument("--weak", action="store_true", help="rows of the weak form")
+    parser.add_argument("--rows", default="auto", help="which rows are fitted")
     parser.add_argument("--store", action="store_true")
     parser.add_argument("--reference", action="store_true", help="what the fits are judged by")
     parser.add_argument("--corner", type=float, nargs="*", default=[12.5, 25.0, 50.0])
@@ -509,11 +511,11 @@ def main() -> None:
     with ProcessPoolExecutor(arguments.jobs, context) as pool:
         for condition in arguments.condition:
             seeds = range(arguments.first, arguments.first + arguments.seeds)
-            work = [pool.submit(one, condition, s, arguments.reuse, arguments.weak) for s in seeds]
+            work = [pool.submit(one, condition, s, arguments.reuse, arguments.rows) for s in seeds]
             done = [w.result() for w in work]
             spent = {k: float(np.median([t[k] for _, t in done])) for k in done[0][1]}
             new: list[Row] = []
-            label = f"{condition}, weak" if arguments.weak else condition
+            label = condition if arguments.rows == "auto" else f"{condition}, {arguments.rows}"
             for name in QUANTITIES:
                 new += figures(label, name, [quantities[name] for quantities, _ in done])
             new += pooled(label, [quantities for quantities, _ in done])

@@ -16,7 +16,7 @@ from benchmarks.results_file import ROOT, Row, at_least, at_most, store, table
 from heft.applications.bench import BenchSettings, Summary, names, run_bench
 
 # Know neither the controller nor the form of the simulator's friction.
-BLIND = ("heft", "heft-filtered", "heft-weak", "dictionary", "simple")
+BLIND = ("heft", "heft-filtered", "heft-differentiated", "dictionary", "simple")
 TOLD = ("least-squares", "weak-form")  # know that it is F tanh(v/s), and s
 FIRST_SCORED = 1000
 

@@ -19,7 +19,6 @@ from heft.applications.identification.settings import Settings
 from heft.plants.problem import Problem
 from heft.signals.bandwidth import LARGEST_CORNER
 from heft.signals.settings import Smoothing
-from heft.signals.weak_form import Weak
 
 FACTORS = (0.5, 0.7, 1.0, 1.4, 2.0)  # of the chosen corner
 STRENGTHS = (1.0, 3.0, 10.0, 30.0, 100.0)  # of the prior, in effective samples
@@ -77,7 +76,7 @@ def others(case: Case, found: Identification) -> Iterator[Row]:
     default = scored(case, found, found.problem)
     yield Row(f"{case.name}: as it is by default, total", default.total, "")
     for name, settings in (
-        ("weak form", Settings(same, weak=Weak())),
+        ("differentiated", Settings(same, rows="differentiated")),
         ("rows and torque filtered", Settings(replace(same, torque="filtered"))),
         ("splines", Settings(Smoothing(method="spline", delay=same.delay))),
         ("rows that do not belong left out (hampel)", Settings(same, robust="hampel")),

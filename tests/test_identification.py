@@ -14,6 +14,7 @@ from heft.applications.identification import results
 from heft.applications.identification.identification import Identification
 from heft.applications.identification.identified import Identified
 from heft.applications.identification.identify import identify, identify_files
+from heft.applications.identification.opening import windows_for
 from heft.applications.identification.results import to_json
 from heft.applications.identification.settings import Settings
 from heft.errors import InvalidSetting
@@ -30,11 +31,12 @@ from heft.estimators.robust import RowProblem, scale_of, weighted_information
 from heft.information import inertia
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
-from heft.plants import RobotPlant
+from heft.plants import RobotPlant, plant_of
 from heft.plants.problem import Problem
 from heft.recordings.recording import Recording
 from heft.signals.settings import Smoothing
 from heft.signals.weak_form import Weak
+from tests import robots
 from tests.experiments import ARMS, fourier, log, true_robot, wrong_prior
 from tests.robots import PLANAR_ARM, FloatArray, Oracle
 
@@ -112,8 +114,8 @@ def test_the_experiment_itself_is_identified() -> None:
         Settings(Smoothing(delay=0.0, method="fourier")),
         Settings(Smoothing(delay=0.0, method="fourier", period=PERIOD)),
         Settings(Smoothing(delay=0.0, torque="filtered")),
-        Settings(STILL, weak=Weak()),
-        Settings(Smoothing(delay=0.0, method="spline"), weak=Weak()),
+        Settings(STILL, rows="weak"),
+        Settings(Smoothing(delay=0.0, method="spline"), rows="weak"),
     ],
     ids=["spline", "series", "series of a period", "filtered", "weak", "weak spline"],
 )
@@ -135,7 +137,7 @@ def test_each_way_from_logs_to_rows_leads_to_the_same_robot(
     assert identified.smoothing == found.problem.resolved
     said = identified.estimate["settings"]
     assert said["smoothing"]["method"] == settings.smoothing.method
-    assert (said["weak"] is None) == (settings.weak is None)
+    assert (said["weak"] is None) == (found.problem.weak is None)
     predicted = np.concatenate([p[1] for p in identified.predict(held_out)])
     left = (predicted - motion()[2])[200:-200]
     # The sign of Coulomb friction turns a few rows early or late, all else is well below it.
@@ -352,8 +354,28 @@ def test_pushes_are_left_out(robust: str) -> None:
     assert to_json(found)["left_out"] == found.left_out
 
 
+@pytest.mark.parametrize(
+    ("settings", "whole", "base", "rows"),
+    [
+        (Settings(), True, "fixed", "weak"),
+        (Settings(), False, "fixed", "differentiated"),
+        (Settings(), True, "free", "differentiated"),
+        (Settings(robust="huber"), True, "fixed", "differentiated"),
+        (Settings(method="bayesian"), True, "fixed", "differentiated"),
+        (Settings(Smoothing(torque="filtered")), True, "fixed", "differentiated"),
+        (Settings(rows="weak"), True, "free", "weak"),
+        (Settings(rows="differentiated"), True, "fixed", "differentiated"),
+    ],
+)
+def test_rows_are_weak_unless_windows_would_be_cut(
+    settings: Settings, whole: bool, base: str, rows: str
+) -> None:
+    plant = plant_of(robots.load("panda_description/urdf/panda.urdf", base))
+    assert (windows_for(plant, settings, whole) is not None) == (rows == "weak")
+
+
 def test_rows_made_of_many_samples_cannot_be_told_apart() -> None:
-    settings = Settings(STILL, robust="huber", weak=Weak())
+    settings = Settings(STILL, robust="huber", rows="weak")
     with pytest.raises(InvalidSetting, match="cannot be told apart"):
         identify(planar(), [arm_log(noisy())], settings=settings)
 
@@ -496,7 +518,7 @@ def test_strict_intervals_hold_the_truth_whatever_the_file_says(tmp_path: Path) 
 
 
 def test_settings_are_written_as_they_were() -> None:
-    settings = Settings(replace(STILL, corner=6.0), weak=Weak(), average=False, robust="none")
+    settings = Settings(replace(STILL, corner=6.0), rows="weak", average=False, robust="none")
     said = to_json(identify(planar(), [arm_log(noisy())], settings=settings))["settings"]
     assert said["weak"] == vars(Weak())
     assert (said["robust"], said["average"]) == ("none", False)

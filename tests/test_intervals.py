@@ -39,7 +39,7 @@ from heft.information import Information, Labels, ParameterSpace
 from heft.models import Robot
 from heft.plants import RobotPlant
 from heft.recordings import Recording
-from heft.signals import Smoothing, Weak
+from heft.signals import Smoothing
 from tests.robots import FloatArray
 
 K = 12
@@ -147,7 +147,7 @@ def demo(weak: bool = False) -> ExperimentFit[RobotPlant]:
     """Return the fit of ten seconds of the demonstration's log."""
     log = Recording.open(FOLDER / "run1.parquet").window(0, 3000)
     smoothing = Smoothing(corner=8.0, delay=0.003)
-    settings = Settings(smoothing, threads=1, weak=Weak() if weak else None)
+    settings = Settings(smoothing, threads=1, rows="weak" if weak else "differentiated")
     problem, settings = open_experiment(Robot.from_file(FOLDER / "arm.urdf"), [log], settings)
     return fit_experiment(problem, settings)
 

@@ -149,6 +149,7 @@ def test_another_robot_is_refused(tmp_path: Path) -> None:
 
 EQUAL = replace(
     SETTINGS,
+    rows="differentiated",
     least_squares=LeastSquares(weighting="none", coloured=False),
     variance_components=VarianceComponents(rounds=0),
 )

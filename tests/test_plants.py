@@ -21,6 +21,7 @@ from heft.plants import (
     Elimination,
     Fused,
     Integrable,
+    LimbedIntegrable,
     Plant,
     PointSensitive,
     Predicting,
@@ -30,6 +31,7 @@ from heft.plants import (
 )
 from heft.plants.base import structural_base
 from heft.plants.free_body import BodyMotion
+from heft.plants.walk import Walk
 from heft.recordings.recording import Recording
 from heft.signals.settings import Smoothing
 from heft.signals.weak_form import Weak
@@ -250,6 +252,54 @@ def test_the_rate_of_momentum_less_the_remainder_is_the_row(name: str) -> None:
     # Central differences of eighth order: what rounding leaves, divided by the step.
     bound = 1e-12 * np.abs(sides.momentum).max() / step + 1e-10 * np.abs(row).max()
     assert np.abs(gap).max() <= bound
+
+
+@every_experiment
+def test_what_a_channel_is_not_given_of_both_sides_is_zero(name: str) -> None:
+    plant = plant_of(name)
+    if not isinstance(plant, LimbedIntegrable) or not isinstance(plant, Integrable):
+        pytest.skip("gives both sides of all channels on all columns")
+    samples, size = samples_of(name), len(plant.labels)
+    some = sorted(np.random.default_rng(3).permutation(size)[: size // 2].tolist())
+    whole, made = plant.sides(samples, range(size)), plant.channel_sides(samples, some)
+    found = made.spread(len(some))
+    assert len(made.columns) == len(plant.channels)
+    assert made.momentum.shape[1] == sum(map(len, made.columns))
+    for side, wanted in ((found.momentum, whole.momentum), (found.remainder, whole.remainder)):
+        assert np.array_equal(side, wanted[:, :, some])
+
+
+@every_experiment
+@pytest.mark.parametrize("most", [97, 500])
+def test_weak_rows_do_not_depend_on_how_many_samples_are_taken_at_once(
+    name: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_weak_form(name):
+        pytest.skip("has no weak form")
+    whole = list(problem_of(name, way="weak").rows())
+    monkeypatch.setattr(Walk, "limbed_rows", most)
+    monkeypatch.setattr(Walk, "dense_rows", most)
+    parts = list(problem_of(name, threads=2, way="weak").rows())
+    for field in ("time", "effort", "regressor"):
+        one, other = (np.concatenate([getattr(r, field) for r in rows]) for rows in (whole, parts))
+        assert np.abs(one - other).max() <= 1e-12 * max(np.abs(one).max(), 1e-300)
+
+
+@every_experiment
+@pytest.mark.parametrize("way", WAYS)
+def test_equations_say_the_same_channel_by_channel(name: str, way: str) -> None:
+    if way == "weak" and not has_weak_form(name):
+        pytest.skip("has no weak form")
+    problem = problem_of(name, way=way)
+    values = np.random.default_rng(4).normal(size=len(problem.labels))
+    for equations in problem.rows():
+        Y, tau = equations.regressor, equations.effort
+        size = np.abs(Y) @ np.abs(values) + np.abs(tau)
+        assert (np.abs(equations.residuals(values) - (tau - Y @ values)) <= 1e-13 * size).all()
+        made = equations.information(problem.labels, problem.channels, slice(3, 50))
+        plain = Information.from_rows(problem.labels, problem.channels, Y[3:50], tau[3:50])
+        for a, b in zip(grams(made), grams(plain), strict=True):
+            assert np.abs(a - b).max() <= 1e-12 * max(np.abs(a).max(), 1e-300)
 
 
 @every_plant

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -12,7 +12,11 @@ import pytest
 from heft.applications.identification.identification import Identification
 from heft.applications.identification.identify import identify
 from heft.applications.identification.limits import Limits
-from heft.applications.identification.predicted_error import OtherMotion, PredictedError
+from heft.applications.identification.predicted_error import (
+    OtherMotion,
+    PredictedError,
+    largest_terms,
+)
 from heft.applications.identification.results import to_json
 from heft.applications.identification.scores import Score, Stretch, filtered, scored
 from heft.applications.identification.settings import Settings
@@ -23,6 +27,7 @@ from heft.plants import Channel
 from heft.recordings import Recording
 from tests.experiments import ROBOTS
 
+Rows = Literal["auto", "weak", "differentiated"]
 SETTINGS = Settings(threads=1)
 KNOWN = replace(SETTINGS, smoothing=replace(SETTINGS.smoothing, delay=0.0))
 
@@ -35,7 +40,9 @@ def experiment(seconds: float = 12.0, seed: int = 5) -> SimulatedExperiment:
     return Simulator(arm, condition).run(seed)
 
 
-def identified(truth: SimulatedExperiment, turns: float = 1.0, unit: float = 1.0) -> Identification:
+def identified(
+    truth: SimulatedExperiment, turns: float = 1.0, unit: float = 1.0, rows: Rows = "auto"
+) -> Identification:
     """Identify from a log whose second joint's position, or all of whose forces, are multiplied."""
     names = truth.arm.joints
     table = truth.recording.table
@@ -49,7 +56,12 @@ def identified(truth: SimulatedExperiment, turns: float = 1.0, unit: float = 1.0
     robot = Robot.from_urdf_text(truth.prior)
     heavier = {k.name: unit * k.nominal for k in robot.bodies_links}
     robot = Robot.from_urdf_text(write_urdf(robot.source, heavier, {}))
-    return identify(robot, [Recording.from_arrays(columns["t"], "log", q=q, tau=tau)], (), KNOWN)
+    return identify(
+        robot,
+        [Recording.from_arrays(columns["t"], "log", q=q, tau=tau)],
+        (),
+        replace(KNOWN, rows=rows),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -87,8 +99,9 @@ def test_it_is_stated_and_judged(found: Identification) -> None:
     assert set(found.predicted_error.per_joint) == set(found.problem.channels)
 
 
-def test_a_longer_log_of_the_same_kind_makes_it_smaller() -> None:
-    errors = [identified(experiment(s)).predicted_error.total for s in (4.0, 24.0)]
+@pytest.mark.parametrize("rows", ["differentiated", "weak"])
+def test_a_longer_log_of_the_same_kind_makes_it_smaller(rows: Rows) -> None:
+    errors = [identified(experiment(s), rows=rows).predicted_error.total for s in (4.0, 24.0)]
     assert errors[1] < errors[0]
 
 
@@ -159,3 +172,22 @@ def test_what_is_unexplained_is_a_share_of_how_torque_varies(size: float) -> Non
     varying = np.sum((smooth - smooth.mean(axis=0)) ** 2)
     wanted = np.sqrt(np.sum(left**2) / varying) if size else 0.0
     assert found.unexplained == pytest.approx(wanted, rel=1e-6)
+
+
+def test_no_term_of_friction_is_larger_than_all_of_them(found: Identification) -> None:
+    """Coefficients that are not negative, of terms that all oppose the motion."""
+    problem, information = found.problem, found.information
+    largest = largest_terms(problem, information, found.consistent)
+    names = problem.space.labels.names
+    limited = {names[k] for k in np.flatnonzero(np.isfinite(largest))}
+    dictionary = {problem.plant.labels.names[k] for k in problem.plant.independent}
+    assert limited and limited <= dictionary
+    values = found.consistent.parameters.values[: len(names)]
+    assert (values <= (1.0 + 1e-6) * largest).all()
+    # What the logs tell well is not told any better by it.
+    covariance = found.consistent.parameters.covariance
+    assert covariance is not None
+    std = np.sqrt(np.diag(covariance)[: len(names)])
+    assert (
+        largest[std <= 1e-3 * np.abs(values)] >= 100.0 * std[std <= 1e-3 * np.abs(values)]
+    ).all()

@@ -96,7 +96,9 @@ class EstimationOptions:
     Parameters
     ----------
     rows
-        Differentiated, or weak: integrals over short windows, which need no acceleration.
+        Weak: integrals over short windows, which need no acceleration; or differentiated. By itself
+        weak for a robot whose base is fixed, but with `--robust`, `--torque filtered`, `--only` and
+        other methods than least squares.
     method
         Estimator of the base parameters. The default weighs rows by their channel's noise; what the
         others are for is in "How it works", and `heft bench` compares them.
@@ -112,7 +114,7 @@ class EstimationOptions:
         How many threads share the work; the result does not depend on it.
     """
 
-    rows: Literal["differentiated", "weak"] = "differentiated"
+    rows: Literal["auto", "weak", "differentiated"] = "auto"
     method: Method = "least-squares"
     robust: Robust = "none"
     average: bool = False
@@ -129,7 +131,6 @@ class EstimationOptions:
         from heft.applications.identification import Settings
         from heft.errors import InvalidSetting
         from heft.estimators import PhysicallyConsistent
-        from heft.signals import Weak
 
         if not (math.isfinite(self.strength) and self.strength > 0.0) or self.threads < 1:
             raise InvalidSetting(
@@ -139,7 +140,7 @@ class EstimationOptions:
         return Settings(
             smoothing.smoothing(),
             consistent=PhysicallyConsistent(strength=self.strength, prior=self.prior),
-            weak=Weak() if self.rows == "weak" else None,
+            rows=self.rows,
             method=self.method,
             robust=self.robust,
             average=self.average,

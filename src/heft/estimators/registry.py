@@ -45,6 +45,8 @@ class Method:
             the controller that the experiment was made with.
         driven: Whether it moves the robot by the torque that was measured, its field `simulate`,
             and hence needs friction without a memory, but no controller.
+        windows: Whether rows of the weak form suit it; others look at the noise of each sample, or
+            make up for what the motion's noise does.
     """
 
     make: Callable[[], Estimator]
@@ -53,6 +55,7 @@ class Method:
     solver: Literal["conic", "log-cholesky"] = "conic"
     simulates: bool = False
     driven: bool = False
+    windows: bool = False
 
     def __call__(self) -> Estimator:
         """Return the estimator."""
@@ -110,8 +113,8 @@ def by_square_root() -> KalmanFilter:
 
 
 ESTIMATORS: dict[str, Method] = {
-    "least-squares": Method(LeastSquares, "rows weighted by their channel's noise"),
-    "ordinary": Method(ordinary, "all rows weigh the same"),
+    "least-squares": Method(LeastSquares, "rows weighted by their channel's noise", windows=True),
+    "ordinary": Method(ordinary, "all rows weigh the same", windows=True),
     "maximum-likelihood": Method(
         MaximumLikelihood, "rows weighted by the noise covariance between channels"
     ),
@@ -134,16 +137,21 @@ ESTIMATORS: dict[str, Method] = {
         LeastSquares,
         "least squares; log-Cholesky steps to consistent bodies",
         solver="log-cholesky",
+        windows=True,
     ),
     "huber": Method(Huber, "rows weigh less the farther off they are", robust=True),
     "hampel": Method(Hampel, "rows that stand out from their neighbours are left out", robust=True),
     "blocks": Method(BlockMedian, "the median of what blocks of the log say", robust=True),
     "ransac": Method(Ransac, "the pieces of the log that agree with one another", robust=True),
-    "essential": Method(Essential, "few parameters, the residual within 1 % of that of all"),
-    "essential-ratio": Method(by_ratio, "few parameters, relative deviations alike"),
-    "essential-f": Method(by_f_test, "few parameters, by F-tests"),
-    "essential-fit": Method(by_fit, "few parameters, by the residual's mean square"),
-    "essential-range": Method(by_range, "few parameters, by the range of each joint's torque"),
+    "essential": Method(
+        Essential, "few parameters, the residual within 1 % of that of all", windows=True
+    ),
+    "essential-ratio": Method(by_ratio, "few parameters, relative deviations alike", windows=True),
+    "essential-f": Method(by_f_test, "few parameters, by F-tests", windows=True),
+    "essential-fit": Method(by_fit, "few parameters, by the residual's mean square", windows=True),
+    "essential-range": Method(
+        by_range, "few parameters, by the range of each joint's torque", windows=True
+    ),
     "instrumental": Method(
         InstrumentalVariables, "instruments from the motion simulated", simulates=True
     ),

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -33,6 +33,7 @@ from .sliding import information_of
 from .walk import cuts
 
 SHORTEST_FILTERED = 32  # rows of a piece that can be filtered
+KEPT_BYTES = 256 << 20  # of the weak form's rows, if none of them were known to be zero
 
 P = TypeVar("P", bound="Plant[Any]")
 
@@ -54,7 +55,27 @@ class Problem(Setup[P]):
 
     def rows(self) -> Iterator[Equations]:
         """Yield the rows of each window, on the base parameters."""
+        if self._keeps_rows:
+            return iter(self._kept_rows)
         return self.walk.equations(self.base.kept)
+
+    @property
+    def window_count(self) -> float:
+        """Number of windows of the weak form, about; none of differentiated rows."""
+        if self.weak is None:
+            return 0.0
+        made = ((t, self.weak.windows(self.corner, t.step)) for t in self.timelines)
+        return sum(max(0.0, t.used * t.step - w.length) / w.stride for t, w in made)
+
+    @property
+    def _keeps_rows(self) -> bool:
+        """Whether rows may stay in memory between one look and the next: windows are few."""
+        size = self.window_count * len(self.channels) * len(self.base.kept) * 8
+        return self.weak is not None and size <= KEPT_BYTES
+
+    @cached_property
+    def _kept_rows(self) -> tuple[Equations, ...]:
+        return tuple(self.walk.equations(self.base.kept))
 
     # --- what rows say
 
@@ -120,7 +141,7 @@ class Problem(Setup[P]):
             )
             return
         done = 0
-        for r in self.walk.equations(self.base.kept):
+        for r in self.rows():
             for cut in cuts(len(r.time), most if block else len(r.time), block, done):
                 yield r.information(labels, channels, cut)
             done += len(r.time)

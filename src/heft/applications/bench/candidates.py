@@ -220,11 +220,14 @@ OWN: Mapping[str, tuple[Candidate, str]] = {
         _identified(Settings(Smoothing(torque="filtered"))),
         "the same with --torque filtered: rows and torque through one low-pass",
     ),
-    "heft-weak": (_identified(Settings(weak=Weak())), "the same with --rows weak"),
+    "heft-differentiated": (
+        _identified(Settings(rows="differentiated")),
+        "the same with --rows differentiated",
+    ),
 }
 # The default table: what neither knows the controller nor simulates first.
 USUAL = (
-    *("heft", "heft-filtered", "heft-weak", "dictionary", "simple"),
+    *("heft", "heft-filtered", "heft-differentiated", "dictionary", "simple"),
     *("least-squares", "weak-form", "instrumental", "didim", "output-error"),
 )
 

@@ -25,6 +25,7 @@ from heft.recordings import Recording
 from . import checks
 from .earlier import Earlier
 from .fit import ExperimentFit, fit_experiment
+from .opening import windows_for
 from .predicted_error import PredictedError, predicted_error_alike
 from .preparation import Progress, averaged, silent
 from .scores import Score, held_out, plant_scores
@@ -164,7 +165,8 @@ def _identified(
     given: Earlier | Information | None,
     progress: Progress,
 ) -> PlantIdentification[P]:
-    problem = Problem(plant, tuple(logs), settings.smoothing, settings.threads, weak=settings.weak)
+    weak = windows_for(plant, settings)
+    problem = Problem(plant, tuple(logs), settings.smoothing, settings.threads, weak=weak)
     if settings.average:
         problem = averaged(problem)
     corner = problem.corner

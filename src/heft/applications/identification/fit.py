@@ -38,6 +38,7 @@ from .preparation import (
     sharpened_and_delayed,
     silent,
     weighed,
+    with_enough_rows,
     without_outliers,
 )
 from .selection import Selection
@@ -162,6 +163,8 @@ def fit_experiment(
     problem, delay = sharpened_and_delayed(
         problem, settings.smoothing, settings.bandwidth_search, settings.delay_search, progress
     )
+    if settings.rows == "auto":
+        problem = with_enough_rows(problem)
     problem = weighed(only_selected(problem, only, progress), settings, progress)
     if isinstance(given, Earlier):
         problem, given = given.seen_from(problem)

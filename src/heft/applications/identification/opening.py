@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.estimators import (
@@ -17,15 +18,20 @@ from heft.estimators import (
 from heft.experiments import ClosedLoop, DrivenRobot
 from heft.files import planes, solid_box
 from heft.models import Options, Robot, joint_lines
-from heft.plants import Problem, RobotPlant, effort_signals, plant_of
+from heft.plants import Plant, Problem, RobotPlant, effort_signals, plant_of
 from heft.recordings import Recording
+from heft.signals import Weak
 
 from .preparation import Progress, averaged, silent
 from .settings import Settings
 
 
 def open_experiment(
-    robot: Robot, logs: Sequence[Recording], settings: Settings, progress: Progress = silent
+    robot: Robot,
+    logs: Sequence[Recording],
+    settings: Settings,
+    progress: Progress = silent,
+    whole: bool = True,
 ) -> tuple[Problem[RobotPlant], Settings]:
     """Return robot and logs as a problem, with the settings completed from the options file.
 
@@ -35,6 +41,7 @@ def open_experiment(
         settings: Settings; the limits of masses and centres of mass that the robot's options state
             are added to them, and the solver that the method calls for.
         progress: Callback for progress messages.
+        whole: Whether all of the logs is fitted, not only what a selection keeps.
 
     Returns:
         The problem before any search, averaged if asked for, and the completed settings.
@@ -69,20 +76,46 @@ def open_experiment(
         for each in known:
             _ = each.rows(plant_of(robot).space)  # links that are not there are refused now
     _refuse_unknown_gains(robot)
-    if settings.robust != "none" and (settings.weak or settings.smoothing.torque == "filtered"):
+    if settings.robust != "none" and (
+        settings.rows == "weak" or settings.smoothing.torque == "filtered"
+    ):
         robust.refuse_made_rows()
     progress(f"reading {len(logs)} log{'s' if len(logs) > 1 else ''}")
-    problem = Problem(
-        plant_of(robot, logs[0]),
-        tuple(logs),
-        settings.smoothing,
-        settings.threads,
-        weak=settings.weak,
-    )
+    plant = plant_of(robot, logs[0])
+    weak = windows_for(plant, settings, whole)
+    problem = Problem(plant, tuple(logs), settings.smoothing, settings.threads, weak=weak)
     _refuse_dead(problem)
     if settings.average:
         problem = averaged(problem)
     return problem, settings
+
+
+def windows_for(plant: Plant[Any], settings: Settings, whole: bool = True) -> Weak | None:
+    """Return the windows of the weak form, or None for differentiated rows.
+
+    Rows of the weak form are the better ones of robots that a controller moves (`heft bench`).
+    Where settings leave it open, differentiated rows are taken of what windows are not made for, or
+    would be cut to pieces by: a selection, rows that are left out, contacts that come and go, an
+    average over periods, which leaves little noise.
+
+    Args:
+        plant: What makes the rows.
+        settings: Which rows are asked for.
+        whole: Whether all of the logs is fitted, not only what a selection keeps.
+    """
+    if settings.rows != "auto":
+        return settings.windows if settings.rows == "weak" else None
+    suits = (
+        whole
+        and ESTIMATORS[settings.method].windows
+        and settings.robust == "none"
+        and not settings.average
+        and settings.smoothing.torque == "raw"
+        and isinstance(plant, RobotPlant)
+        and not plant.robot.tree.free_base
+        and not (plant.robot.own_columns is not None and plant.robot.own_columns.accelerated)
+    )
+    return settings.windows if suits else None
 
 
 def limits_of(options: Options) -> Limits:

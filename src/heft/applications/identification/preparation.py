@@ -25,6 +25,7 @@ from .settings import Settings
 
 P = TypeVar("P", bound="Plant[Any]")
 Progress = Callable[[str], None]
+ROWS_PER_COLUMN = 5.0  # of windows, at least: the noise is told from what rows leave over
 
 
 def silent(_: str) -> None:
@@ -72,6 +73,18 @@ def sharpened_and_delayed(
         factor *= bandwidth.refine(known)
     problem = problem.sharpened(factor) or problem
     return problem, found
+
+
+def with_enough_rows(problem: Problem[P]) -> Problem[P]:
+    """Return the problem with differentiated rows where a log is too short for windows.
+
+    Args:
+        problem: At the cutoff that is chosen, which windows follow.
+    """
+    rows = problem.window_count * len(problem.channels)
+    if problem.weak is not None and rows < ROWS_PER_COLUMN * len(problem.labels):
+        return problem.with_settings(weak=None)
+    return problem
 
 
 def averaged(problem: Problem[P]) -> Problem[P]:

@@ -483,7 +483,7 @@ def _stated(settings: Settings) -> Mapping[str, Any]:
     return {
         "--corner": smoothing.corner,
         "--torque": smoothing.torque,
-        "--rows": "differentiated" if settings.weak is None else "weak",
+        "--rows": settings.rows,
         "--smoother": smoothing.method,
         "--delay": smoothing.delay,
         "--method": settings.method,

@@ -105,7 +105,7 @@ def to_json(found: Identification) -> dict[str, Any]:
             "least_squares": vars(found.settings.least_squares),
             "consistent": _consistent(found.settings.consistent),
             "jackknife": vars(found.settings.jackknife),
-            "weak": None if found.settings.weak is None else asdict(found.settings.weak),
+            "weak": None if found.problem.weak is None else asdict(found.problem.weak),
             **_method(found.settings.method),
             "robust": found.settings.robust,
             "average": found.settings.average,

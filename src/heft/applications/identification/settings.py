@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from heft.estimators import (
     ESTIMATORS,
@@ -41,7 +42,9 @@ class Settings:
         consistent: Physically consistent fit of the standard parameters.
         jackknife: Blocks of the logs that intervals are judged by.
         sliding: Fit of simple friction to what slides.
-        weak: Windows of the weak form; None for differentiated rows.
+        rows: Weak, or differentiated; `auto` is weak wherever windows suit, see
+            `windows_for`.
+        windows: Of the weak form.
         method: Estimator of the base parameters, by its name in `heft.estimators.ESTIMATORS`;
             `least-squares` is the attribute above.
         robust: Robust estimator that finds outliers (pushes, collisions, spikes), which are then
@@ -59,7 +62,8 @@ class Settings:
     consistent: PhysicallyConsistent = PhysicallyConsistent()
     jackknife: Jackknife = Jackknife()
     sliding: SlidingFit = SlidingFit()
-    weak: Weak | None = None
+    rows: Literal["auto", "weak", "differentiated"] = "auto"
+    windows: Weak = Weak()
     method: str = "least-squares"
     robust: str = "none"
     average: bool = False
@@ -70,6 +74,7 @@ class Settings:
         # Estimators may be registered at any time, so names are looked up when they are needed.
         names: Keys = {
             "method": Text("there is no such estimator", tuple(ESTIMATORS)),
+            "rows": Text("there are no such rows", ("auto", "weak", "differentiated")),
             "robust": Text(
                 "there is no such way of finding rows that do not belong",
                 ("none", *robust_methods()),
