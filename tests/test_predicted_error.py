@@ -12,11 +12,7 @@ import pytest
 from heft.applications.identification.identification import Identification
 from heft.applications.identification.identify import identify
 from heft.applications.identification.limits import Limits
-from heft.applications.identification.predicted_error import (
-    OtherMotion,
-    PredictedError,
-    largest_terms,
-)
+from heft.applications.identification.predicted_error import OtherMotion, PredictedError
 from heft.applications.identification.results import to_json
 from heft.applications.identification.scores import Score, Stretch, filtered, scored
 from heft.applications.identification.settings import Settings
@@ -172,22 +168,3 @@ def test_what_is_unexplained_is_a_share_of_how_torque_varies(size: float) -> Non
     varying = np.sum((smooth - smooth.mean(axis=0)) ** 2)
     wanted = np.sqrt(np.sum(left**2) / varying) if size else 0.0
     assert found.unexplained == pytest.approx(wanted, rel=1e-6)
-
-
-def test_no_term_of_friction_is_larger_than_all_of_them(found: Identification) -> None:
-    """Coefficients that are not negative, of terms that all oppose the motion."""
-    problem, information = found.problem, found.information
-    largest = largest_terms(problem, information, found.consistent)
-    names = problem.space.labels.names
-    limited = {names[k] for k in np.flatnonzero(np.isfinite(largest))}
-    dictionary = {problem.plant.labels.names[k] for k in problem.plant.independent}
-    assert limited and limited <= dictionary
-    values = found.consistent.parameters.values[: len(names)]
-    assert (values <= (1.0 + 1e-6) * largest).all()
-    # What the logs tell well is not told any better by it.
-    covariance = found.consistent.parameters.covariance
-    assert covariance is not None
-    std = np.sqrt(np.diag(covariance)[: len(names)])
-    assert (
-        largest[std <= 1e-3 * np.abs(values)] >= 100.0 * std[std <= 1e-3 * np.abs(values)]
-    ).all()

@@ -163,7 +163,7 @@ def _concluded(
     scored = with_gains(whole, calibrated.gains)
     fitted, misfits = scoring.of_fitted(scored, corner, settings.limits.unexplained)
     held, notes = scoring.of_held_out(calibrated_problem, validate, corner)
-    predicted = predicted_error(whole, run.information, first.consistent, misfits, fitted.list)
+    predicted = predicted_error(whole, first.consistent, misfits, fitted.list)
     judged = checks.judge(
         calibrated_problem,
         run.estimate,

@@ -9,9 +9,6 @@ taken along such a motion through the poses of the logs, made up for it, and div
 y are the rows of that motion on the base parameters β and C is their covariance; m is what the
 model leaves over, without the torque sensor's noise: in rows of like speed and distance since the
 last reversal, and the more in slow motion, the less of its speed was seen (`Misfit.elsewhere`).
-Terms of friction's dictionary that the logs hardly tell apart leave C wide where none of them can
-be more than all of them together: their coefficients are not negative, and all oppose the motion.
-So each is taken to be within the torque of the whole dictionary (`largest_terms`).
 C is not the jackknife's: where a block of a log alone shows a pose that deviation has no bound, and
 a pose of that kind is not where the model is used; it does not tell fits that predict from others.
 
@@ -37,7 +34,6 @@ from heft.recordings import Recording
 from .misfit import Misfit, since_reversal
 from .scores import Score
 
-ROUNDING = 1e-12  # of correlations
 STEEPEST = 1.875  # largest speed of a step of least jerk of length and time 1
 
 
@@ -119,7 +115,6 @@ class PredictedError:
 
 def predicted_error(
     problem: Problem[RobotPlant],
-    information: Information,
     consistent: ConsistentEstimate,
     misfits: Mapping[str, Misfit],
     fit: Iterable[Score],
@@ -129,7 +124,6 @@ def predicted_error(
 
     Args:
         problem: Problem that was fitted, with its gains.
-        information: About its base parameters β, of the logs.
         consistent: Physically consistent parameters, with the covariance of the noise.
         misfits: What the model leaves over, by drive.
         fit: Prediction errors on the fitted logs.
@@ -137,7 +131,7 @@ def predicted_error(
     """
     robot, space = problem.plant.robot, problem.space
     if robot.tree.free_base or robot.options.sensor:
-        return predicted_error_alike(information, consistent, space, fit)
+        return predicted_error_alike(problem.information(), consistent, space, fit)
     path = motion.through(*_poses(problem, motion.poses))
     slow = _recording(problem, path, motion.rate)
     smoothing = signals.Smoothing(corner=signals.LARGEST_CORNER * motion.rate, trim=0.0, delay=0.0)
@@ -146,8 +140,7 @@ def predicted_error(
         problem.plant, (slow,), smoothing, problem.threads, known_base=known
     ).information()
     scored = _used(fit)
-    largest = largest_terms(problem, information, consistent)
-    variance, energy = _known(moved, consistent, space, largest)
+    variance, energy = _known(moved, consistent, space)
     first = len(robot.channels) - len(robot.joints)
     rows = moved.triangles[0].rows / len(path)
     place = {int(c): k for k, c in enumerate(robot.measured)}
@@ -191,75 +184,16 @@ def _used(fit: Iterable[Score]) -> list[Score]:
     return [s for s in fit if s.filter_hz is not None and s.friction == "full"]
 
 
-def largest_terms(
-    problem: Problem[RobotPlant], information: Information, consistent: ConsistentEstimate
-) -> Array:
-    """Return how large each parameter can be by the signs of friction's terms, shape (n,).
-
-    Not negative, and all against the motion, the terms of a drive's dictionary make no more torque
-    one by one than together: `‖Y_k‖ x_k ≤ ‖Σ Y_j x_j‖`, over the rows of the logs.
-
-    Args:
-        problem: Problem that was fitted.
-        information: About its base parameters β.
-        consistent: Physically consistent parameters x.
-
-    Returns:
-        In the parameters' units; infinite for what is no term of a dictionary, or never acts.
-    """
-    plant, space = problem.plant, problem.space
-    covariance = _covariance(consistent, space)
-    drive_of = {plant.bodies_size + k: d for k, (d, _) in enumerate(plant.robot.drive_columns)}
-    stated = {name: k for k, name in enumerate(space.labels.names)}
-    place = {name: k for k, name in enumerate(problem.labels.names)}
-    largest = np.full(len(stated), np.inf)
-    terms: dict[int, list[tuple[int, int]]] = {}
-    for k in plant.independent:
-        name = plant.labels.names[k]
-        if name in stated and name in place:
-            terms.setdefault(drive_of[k], []).append((stated[name], place[name]))
-    for pairs in terms.values():
-        own, columns = np.array(pairs).T
-        whole, alone = 0.0, np.zeros(len(own))
-        for t in information.triangles:
-            at = np.searchsorted(t.columns, columns).clip(max=max(len(t.columns) - 1, 0))
-            seen = t.columns[at] == columns if len(t.columns) else np.zeros(len(own), dtype=bool)
-            rows, held = t.R[:, at[seen]], own[seen]
-            alone[seen] += np.sum(rows**2, axis=0)
-            whole += float(np.sum((rows @ consistent.parameters.values[held]) ** 2))
-            whole += max(0.0, float(np.sum(rows @ covariance[np.ix_(held, held)] * rows)))
-        acts = alone > 0.0
-        largest[own[acts]] = np.sqrt(whole / alone[acts])
-    return largest
-
-
-def _covariance(consistent: ConsistentEstimate, space: ParameterSpace) -> Array:
-    """Return the covariance of the parameters x, without gains, which stand behind them."""
-    assert consistent.parameters.covariance is not None
-    size = space.matrix.shape[1]
-    return np.asarray(consistent.parameters.covariance[:size, :size])
-
-
 def _known(
-    information: Information,
-    consistent: ConsistentEstimate,
-    space: ParameterSpace,
-    largest: Array | None = None,
+    information: Information, consistent: ConsistentEstimate, space: ParameterSpace
 ) -> tuple[Array, Array]:
-    """Return Σ y C yᵀ and Σ (y β)² of each channel, over the rows of some information.
-
-    Where parameters can be so large at most, C is what is left of it beside such a deviation.
-    """
-    covariance = _covariance(consistent, space)
+    """Return Σ y C yᵀ and Σ (y β)² of each channel, over the rows of some information."""
+    assert consistent.parameters.covariance is not None
+    size = space.matrix.shape[1]  # gains that are estimated, too, stand behind
+    covariance = consistent.parameters.covariance[:size, :size]
     scale = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
     correlation, matrix = covariance / np.outer(scale, scale), space.matrix * scale
-    if largest is not None and np.isfinite(largest).any():
-        limited = np.flatnonzero(np.isfinite(largest))
-        among = correlation[np.ix_(limited, limited)] + np.diag((largest / scale)[limited] ** 2)
-        among[np.diag_indices_from(among)] += ROUNDING  # where a dictionary takes no torque at all
-        beside = correlation[:, limited]
-        correlation = correlation - beside @ np.linalg.solve(among, beside.T)
-    point = space.matrix @ consistent.parameters.values[: space.matrix.shape[1]]
+    point = space.matrix @ consistent.parameters.values[:size]
     found = []
     for t in information.triangles:
         held = np.flatnonzero(np.any(matrix[t.columns] != 0.0, axis=0))
