@@ -58,7 +58,7 @@ from heft.information.identifiability import BaseParameters
 from heft.information.square_root import triangle_of
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
-from heft.plants import Problem, RobotMotion, RobotPlant
+from heft.plants import Problem, RobotMotion, RobotPlant, Samples
 from heft.plants.base import structural_base
 from heft.plants.robot import rows_of, standard_rows
 from heft.signals.settings import Smoothing
@@ -267,8 +267,10 @@ def _rows_of_fit(found: Identification, other: Exact, chosen: NDArray[np.intp]) 
     kept = list(problem.base.kept)
     stops = presliding(robot.drives, other.t, other.q.T).values[:, chosen]
     part = motion.part(chosen)
-    rigid = problem.plant.loads(RobotMotion(part.velocity, part.velocity, part))
-    state = DriveState(other.q.T[:, chosen], part.velocity, part.acceleration, stops, rigid)
+    position = other.q.T[:, chosen]
+    moved = RobotMotion(position, part.velocity, part)
+    rigid = problem.plant.loads(Samples.of_motion(moved, len(chosen), len(robot.channels)))
+    state = DriveState(position, part.velocity, part.acceleration, stops, rigid)
     rows = rows_of(robot, part, state)
     return rows[:, :, kept]
 

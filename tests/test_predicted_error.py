@@ -12,7 +12,11 @@ import pytest
 from heft.applications.identification.identification import Identification
 from heft.applications.identification.identify import identify
 from heft.applications.identification.limits import Limits
-from heft.applications.identification.predicted_error import OtherMotion, PredictedError
+from heft.applications.identification.predicted_error import (
+    OtherMotion,
+    PredictedError,
+    with_prior,
+)
 from heft.applications.identification.results import to_json
 from heft.applications.identification.scores import Score, Stretch, filtered, scored
 from heft.applications.identification.settings import Settings
@@ -21,6 +25,7 @@ from heft.models.export import write_urdf
 from heft.models.robot import Robot
 from heft.plants import Channel
 from heft.recordings import Recording
+from heft.signals import Weak
 from tests.experiments import ROBOTS
 
 Rows = Literal["auto", "weak", "differentiated"]
@@ -168,3 +173,29 @@ def test_what_is_unexplained_is_a_share_of_how_torque_varies(size: float) -> Non
     varying = np.sum((smooth - smooth.mean(axis=0)) ** 2)
     wanted = np.sqrt(np.sum(left**2) / varying) if size else 0.0
     assert found.unexplained == pytest.approx(wanted, rel=1e-6)
+
+
+def test_windows_that_blur_slow_motion_leave_no_more_open_than_there_is_friction(
+    truth: SimulatedExperiment, found: Identification
+) -> None:
+    """Long windows tell no columns of friction's dictionary apart; it is still of a known size."""
+    robot = Robot.from_urdf_text(truth.prior)
+    blurred = identify(
+        robot, [truth.recording], (), replace(KNOWN, rows="weak", windows=Weak(length=0.8))
+    )
+    assert blurred.predicted_error.total < 4.0 * found.predicted_error.total
+
+
+def test_a_prior_tells_what_the_inverse_of_the_sum_of_both_informations_tells() -> None:
+    random = np.random.default_rng(4)
+    root = random.standard_normal((7, 7))
+    covariance, columns, std = root @ root.T, np.array([5, 1, 4]), np.array([0.3, 2.0, 1e3])
+    information = np.linalg.inv(covariance)
+    information[columns, columns] += std**-2.0
+    right = np.linalg.inv(information)
+    assert with_prior(covariance, columns, std) == pytest.approx(right, rel=1e-9)
+    assert with_prior(covariance, columns[:0], std[:0]) is covariance
+    # Two columns that nothing tells apart: their difference is known by the prior alone.
+    apart = 1e12 * np.array([[1.0, -1.0], [-1.0, 1.0]]) + np.eye(2)
+    known = with_prior(apart, np.arange(2), np.ones(2))
+    assert known == pytest.approx(np.array([[0.75, -0.25], [-0.25, 0.75]]), rel=1e-3)

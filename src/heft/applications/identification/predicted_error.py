@@ -11,6 +11,9 @@ model leaves over, without the torque sensor's noise: in rows of like speed and 
 last reversal, and the more in slow motion, the less of its speed was seen (`Misfit.elsewhere`).
 C is not the jackknife's: where a block of a log alone shows a pose that deviation has no bound, and
 a pose of that kind is not where the model is used; it does not tell fits that predict from others.
+Nor has C a bound where rows cannot tell columns of friction's dictionary apart, as those of long
+windows cannot at low speed. But these coefficients have a sign and add up to friction: none is
+larger than their sum F, and F is the standard deviation of a prior about each (`with_prior`).
 
 Without joints that can be made to move the motion is that of the logs, and r what the fit leaves.
 """
@@ -18,13 +21,15 @@ Without joints that can be made to move the motion is that of the logs, and r wh
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heft import signals
 from heft.arrays import Array
+from heft.dynamics import Drive
 from heft.errors import TooLittleData
 from heft.estimators import ConsistentEstimate
 from heft.information import Information, ParameterSpace
@@ -140,7 +145,7 @@ def predicted_error(
         problem.plant, (slow,), smoothing, problem.threads, known_base=known
     ).information()
     scored = _used(fit)
-    variance, energy = _known(moved, consistent, space)
+    variance, energy = _known(moved, within_friction(consistent, robot.drives), space)
     first = len(robot.channels) - len(robot.joints)
     rows = moved.triangles[0].rows / len(path)
     place = {int(c): k for k, c in enumerate(robot.measured)}
@@ -156,6 +161,61 @@ def predicted_error(
                 if channel in place:
                     variance[place[channel]] += ratio**2 * rest
     return PredictedError.of(variance, energy, moved.channels, scored)
+
+
+def within_friction(consistent: ConsistentEstimate, drives: Iterable[Drive]) -> ConsistentEstimate:
+    """Return an estimate that is not less certain of friction's dictionary than of its size.
+
+    Coefficients are not negative and add up to friction F: their prior is of deviation F about 0.
+
+    Args:
+        consistent: Physically consistent parameters, with the covariance of the noise.
+        drives: Of the robot.
+    """
+    parameters = consistent.parameters
+    assert parameters.covariance is not None
+    place = {name: k for k, name in enumerate(parameters.labels.names)}
+    columns: list[int] = []
+    size: list[float] = []
+    for drive in drives:
+        names = {
+            f"{drive.name}.{t.name}": t.unit(drive.linear) for t in drive.terms if t.dictionary
+        }
+        for unit in dict.fromkeys(names.values()):  # what depends on the load adds up by itself
+            own = [place[n] for n, u in names.items() if u == unit and n in place]
+            columns += own
+            size += [float(np.sum(np.abs(parameters.values[own])))] * len(own)
+    std = np.array(size)
+    told = std > 0.0  # without any friction found, there is no size of it
+    covariance = with_prior(
+        parameters.covariance, np.array(columns, dtype=np.intp)[told], std[told]
+    )
+    return replace(consistent, parameters=replace(parameters, covariance=covariance))
+
+
+def with_prior(covariance: Array, columns: NDArray[np.intp], std: Array) -> Array:
+    """Return the covariance C of unknowns if an independent prior tells some of them.
+
+    `(C⁻¹ + P)⁻¹`, P the information of the prior, without the inverse of a C that may have none.
+
+    Args:
+        covariance: C, shape (n, n).
+        columns: k unknowns that the prior tells.
+        std: Its standard deviation of each, shape (k,), positive.
+    """
+    if not len(columns):
+        return covariance
+    across = covariance[:, columns] / std
+    values, vectors = np.linalg.eigh(across[columns] / std[:, None])
+    values = np.maximum(values, 0.0)
+    turned = across @ vectors
+    found = covariance - (turned / (1.0 + values)) @ turned.T
+    # As differences of large numbers these would be rounding alone.
+    beside = (turned / (1.0 + values)) @ vectors.T * std
+    found[:, columns], found[columns] = beside, beside.T
+    own = (vectors * (values / (1.0 + values))) @ vectors.T
+    found[np.ix_(columns, columns)] = own * std[:, None] * std
+    return np.asarray(found)
 
 
 def predicted_error_alike(
