@@ -39,6 +39,7 @@ from heft.recordings import Recording
 from .misfit import Misfit, since_reversal
 from .scores import Score
 
+ROUNDING = 1e-12  # share of a variance that a difference cannot tell
 STEEPEST = 1.875  # largest speed of a step of least jerk of length and time 1
 
 
@@ -215,6 +216,8 @@ def with_prior(covariance: Array, columns: NDArray[np.intp], std: Array) -> Arra
     found[:, columns], found[columns] = beside, beside.T
     own = (vectors * (values / (1.0 + values))) @ vectors.T
     found[np.ix_(columns, columns)] = own * std[:, None] * std
+    place = np.diag_indices_from(found)
+    found[place] = np.maximum(found[place], ROUNDING * covariance[place])
     return np.asarray(found)
 
 
