@@ -211,13 +211,13 @@ def with_prior(covariance: Array, columns: NDArray[np.intp], std: Array) -> Arra
     values = np.maximum(values, 0.0)
     turned = across @ vectors
     found = covariance - (turned / (1.0 + values)) @ turned.T
+    place = np.diag_indices_from(found)
+    found[place] = np.maximum(found[place], ROUNDING * covariance[place])
     # As differences of large numbers these would be rounding alone.
     beside = (turned / (1.0 + values)) @ vectors.T * std
     found[:, columns], found[columns] = beside, beside.T
     own = (vectors * (values / (1.0 + values))) @ vectors.T
     found[np.ix_(columns, columns)] = own * std[:, None] * std
-    place = np.diag_indices_from(found)
-    found[place] = np.maximum(found[place], ROUNDING * covariance[place])
     return np.asarray(found)
 
 
