@@ -223,6 +223,31 @@ def test_weights_need_no_rows(seed: int) -> None:
     assert combined.rows == effort.size
 
 
+@pytest.mark.parametrize("ridge", [False, True])
+def test_columns_of_one_channel_alone_change_nothing(ridge: bool) -> None:
+    """A chain of drives: each channel sees the bodies behind it, and friction of its own."""
+    rng = np.random.default_rng(5)
+    bodies, channels, own = 24, 6, 5
+    size = bodies + channels * own
+    triangles = []
+    for c in range(channels):
+        seen = np.append(np.arange(4 * c, bodies), bodies + own * c + np.arange(own))
+        factor = np.triu(rng.normal(size=(len(seen) + 1,) * 2) * 10.0 ** rng.uniform(-3, 3))
+        triangles.append(Triangle(seen, factor, 100))
+    if ridge:
+        triangles.append(Triangle(np.arange(size), np.diag(rng.uniform(0.1, 2.0, size + 1)), 1))
+    names = tuple(f"c{k}" for k in range(len(triangles)))
+    labels = Labels(tuple(f"p{k}" for k in range(size)), ("kg",) * size)
+    whole = Information(labels, names, tuple(triangles))
+    weights = dict(zip(names, rng.uniform(0.5, 2.0, len(names)).tolist(), strict=True))
+    found = whole.combined(weights).factor
+    expected = sum(
+        gram_of(weights[n] * t.spread(size)) for n, t in zip(names, triangles, strict=True)
+    )
+    assert same_gram(gram_of(found), np.asarray(expected), 4096.0)
+    assert not np.tril(found, -1).any() and (np.diag(found) >= 0.0).all()
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_solution_is_that_of_weighted_least_squares(seed: int) -> None:
     regressor, effort = some_rows(seed)

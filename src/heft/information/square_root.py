@@ -26,7 +26,7 @@ from heft.errors import InvalidRecording, InvalidSetting, UnlikeLabels
 from heft.files import UNREADABLE, read_arrays, require_regular
 
 from .channel_rows import ChannelRows
-from .connectivity import components, connected
+from .connectivity import FEWEST, components, connected
 from .parameters import Labels
 
 FORMAT = "heft-information-1"
@@ -102,6 +102,40 @@ def _sum_of(first: Array, second: Array) -> Array:
     )
     assert not failed
     return np.asarray(np.where(np.diag(factor) < 0.0, -1.0, 1.0)[:, None] * np.triu(factor))
+
+
+def _sum_of_sets(sets: Sequence[tuple[NDArray[np.intp], Array]], ridge: Array) -> Array:
+    """Return the triangle of sets of rows that share some of their columns.
+
+    Columns that one set alone holds, such as a joint's friction, are eliminated there: what the
+    sets have in common is then a stack of short rows, and what is left is square.
+
+    Args:
+        sets: Columns and rows on them, right-hand side last, of each.
+        ridge: Rows that hold one column each, right-hand side last, shape (any, n + 1).
+
+    Returns:
+        Shape (n + 1, n + 1).
+    """
+    size = ridge.shape[1] - 1
+    none = np.zeros(0, dtype=np.intp)
+    alone = np.bincount(np.concatenate([none, *(c for c, _ in sets)]), minlength=size) == 1
+    if size < FEWEST or len(sets) < 2 or not alone.any():
+        return _triangle_of(np.vstack([ridge, *(_among(r, c, size + 1) for c, r in sets)]))
+    shared = np.append(np.flatnonzero(~alone), size)
+    held = ridge[:, :-1] != 0.0
+    first, others = [], [ridge[~held[:, alone].any(axis=1)][:, shared]]
+    for columns, rows in sets:
+        order = np.append(columns[np.argsort(~alone[columns], kind="stable")], size)
+        own = columns[alone[columns]]
+        stacked = np.vstack([_among(rows, columns, size + 1), ridge[held[:, own].any(axis=1)]])
+        wide = np.zeros((len(order), size + 1))
+        wide[:, order] = _triangle_of(stacked[:, order])
+        first.append(wide[: len(own)])
+        others.append(wide[len(own) :, shared])
+    together = np.zeros((len(shared), size + 1))
+    together[:, shared] = _triangle_of(np.vstack(others))
+    return _triangle_of(np.vstack([*first, together]))
 
 
 @dataclass(frozen=True)
@@ -353,18 +387,18 @@ class Information:
             rest.extend(factor[bare, -1].tolist())
         parts = []
         for part in connected([columns for columns, _ in held], size):
-            whole = np.append(part.columns, size)
-            stacked = [
-                _among(rows, np.searchsorted(part.columns, columns), len(whole))
+            mine = [
+                (np.searchsorted(part.columns, columns), rows)
                 for columns, rows in (held[k] for k in part.rows)
             ]
+            count = len(part.columns)
+            beside = np.zeros((0, count + 1))
             for columns, diagonal in ridges:
-                mine = np.flatnonzero(np.isin(columns, part.columns, assume_unique=True))
-                own = diagonal[np.ix_(mine, np.append(mine, -1))]
-                place = np.searchsorted(part.columns, columns[mine])
-                stacked.append(_among(own, place, len(whole)))
-            rows = np.vstack([np.zeros((0, len(whole))), *stacked])
-            parts.append((part.columns, _triangle_of(rows)))
+                own = np.flatnonzero(np.isin(columns, part.columns, assume_unique=True))
+                place = np.searchsorted(part.columns, columns[own])
+                added = _among(diagonal[np.ix_(own, np.append(own, -1))], place, count + 1)
+                beside = np.vstack([beside, added])
+            parts.append((part.columns, _sum_of_sets(mine, beside)))
         factor = _joined(size + 1, parts, float(np.linalg.norm(rest)))
         return Triangle(np.arange(size), factor, self.rows)
 
