@@ -201,6 +201,21 @@ def informed(robot: Robot, seed: int) -> tuple[Problem[RobotPlant], Information]
     return problem, Information.from_rows(problem.labels, problem.channels, rows, effort)
 
 
+@pytest.mark.parametrize("noisy", [False, True])
+def test_mean_squared_errors_are_the_same_with_a_known_triangle(noisy: bool) -> None:
+    rng = np.random.default_rng(8)
+    data = rng.normal(size=(60, 40)) * 10.0 ** rng.uniform(-2, 2, 40)
+    prior = np.diag(10.0 ** rng.uniform(-1, 1, 40))
+    spread = rng.normal(size=(50, 40)) if noisy else None
+    stacked = np.column_stack([np.vstack([data, prior]), np.zeros(100)])
+    triangle = triangle_of(stacked)[:-1, :-1]
+    found = noise.posterior(data, prior, 0.7, spread, triangle)
+    for one, other in zip(found, noise.posterior(data, prior, 0.7, spread), strict=True):
+        deviations = np.sqrt(np.diag(other))
+        unit = np.outer(deviations, deviations)
+        np.testing.assert_allclose(one / unit, other / unit, atol=1e-9)
+
+
 def test_consistent_parameters_of_limbs_are_those_of_the_whole(whole: pytest.MonkeyPatch) -> None:
     """Where the cone binds, to the solver's tolerance; and no limb moves another."""
     problem, information = informed(arms("left", "right", friction="simple"), 1)

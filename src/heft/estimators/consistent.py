@@ -411,7 +411,8 @@ class PhysicallyConsistent:
                 np.vstack([measured, scaled.data[-scaled.known :]]) if scaled.known else measured
             )
         doubted = reach * float(np.sqrt(self.strength))
-        covariance, noise = posterior(scaled.data, scaled.prior, doubted, spread)
+        whole = scaled.factor[:-1, :-1]
+        covariance, noise = posterior(scaled.data, scaled.prior, doubted, spread, whole)
         weaker = np.ones(bodies)  # also where the prior has zero strength
         np.divide(self.strength, scaled.strengths, out=weaker, where=scaled.strengths > 0.0)
         doubts = np.append(reach * np.sqrt(weaker), np.zeros(size - bodies))

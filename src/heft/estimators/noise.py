@@ -407,7 +407,11 @@ def raised(covariance: Array, deviations: Array) -> Array:
 
 
 def posterior(
-    data: Array, prior: Array, doubt: float, noise_factor: Array | None = None
+    data: Array,
+    prior: Array,
+    doubt: float,
+    noise_factor: Array | None = None,
+    triangle: Array | None = None,
 ) -> tuple[Array, Array]:
     """Return the mean squared error matrix of a regularised least-squares estimate.
 
@@ -421,6 +425,7 @@ def posterior(
         prior: √w W^½, whose square is Λ, shape (k, n).
         doubt: Prior error e times √w.
         noise_factor: S, shape (l, n).
+        triangle: Upper triangle T with TᵀT = J + Λ, shape (n, n), if it is known.
 
     Returns:
         The total (noise and bias) and its noise part, each of shape (n, n), in products of the
@@ -436,9 +441,13 @@ def posterior(
     parts = components(stacked)
     for part in parts:
         # By the orthogonal factor, so that no accuracy is lost to the square of the condition.
-        left, right = np.linalg.qr(part.of(stacked))
         own, unit = part.columns, scale[part.columns, None]
         square = np.ix_(own, own)
+        if triangle is None:
+            left, right = np.linalg.qr(part.of(stacked))
+        else:
+            right = triangle[square] / scale[own]
+            left = scipy.linalg.solve_triangular(right, part.of(stacked).T, trans="T").T
         of_data = part.rows < rows
         pull = scipy.linalg.solve_triangular(right, left[~of_data].T) / unit
         pulled[square] = pull @ pull.T
