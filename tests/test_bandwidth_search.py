@@ -10,6 +10,7 @@ import pytest
 from heft.arrays import Array
 from heft.errors import TooLittleData
 from heft.estimators import BandwidthSearch
+from heft.estimators.bandwidth_search import _exchanged
 from heft.information import Information, Labels
 
 ROWS = 400
@@ -190,3 +191,14 @@ def test_once_a_delay_is_known_the_cutoff_moves_an_octave_at_most(least: float) 
 def test_a_score_with_one_least_value_is_found_within_its_quarter_octave(best: float) -> None:
     factor = BandwidthSearch().searched(lambda k: (1.0 + (k - best) ** 2) / (1.0 + best**2))
     assert factor == pytest.approx(2.0**best)
+
+
+@pytest.mark.parametrize("count", [3, 30])
+def test_rows_are_exchanged_as_by_the_whole_matrix(count: int) -> None:
+    """Few rows against 40 unknowns, and as many as they are."""
+    rng = np.random.default_rng(count)
+    before, after = rng.normal(size=(2, count, 40)) / np.sqrt(60.0)
+    before *= 0.9 / np.linalg.norm(before, 2)  # rows that are among those summed to the identity
+    right = rng.normal(size=40)
+    left = np.eye(40) - before.T @ before + after.T @ after
+    np.testing.assert_allclose(_exchanged(before, after, right), np.linalg.solve(left, right))

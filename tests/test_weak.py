@@ -71,7 +71,7 @@ def test_settings_that_make_no_sense_are_refused(wrong: dict[str, float]) -> Non
 
 
 def test_windows_follow_the_corner_and_span_twenty_samples() -> None:
-    assert Weak().windows(corner=10.0, step=0.002) == Windows(0.1, 0.024, 2)
+    assert Weak().windows(corner=10.0, step=0.002) == Windows(0.15, 0.038, 2)
     short = Weak().windows(corner=200.0, step=0.002)
     assert short.length == weak_form.SHORTEST * 0.002
     assert short.stride == 5 * 0.002

@@ -196,7 +196,23 @@ def _moved(
             if not any(np.isin(t.columns, part.rows).any() for t in pair):
                 continue
             before, after = (weight * t.spread(size)[:-1, part.rows] @ own for t in pair)
-            left = np.eye(own.shape[1]) - before.T @ before + after.T @ after
-            step = np.linalg.solve(left, weight**2 * pull[c, part.rows] @ own)
+            step = _exchanged(before, after, weight**2 * pull[c, part.rows] @ own)
             found[c, part.rows] = own @ step
     return found
+
+
+def _exchanged(before: Array, after: Array, right: Array) -> Array:
+    """Return `(1 − BᵀB + AᵀA)⁻¹ y`, of the size of the fewer of rows and columns [Woodbury1950].
+
+    Args:
+        before: B, shape (any, n), of rows that are taken out.
+        after: A, shape (any, n), of those in their place.
+        right: y, shape (n,).
+    """
+    count = len(before)
+    if count + len(after) >= len(right):
+        left = np.eye(len(right)) - before.T @ before + after.T @ after
+        return np.asarray(np.linalg.solve(left, right))
+    both = np.vstack([before, after])
+    inner = both @ both.T + np.diag(np.append(-np.ones(count), np.ones(len(after))))
+    return np.asarray(right - both.T @ np.linalg.solve(inner, both @ right))

@@ -30,7 +30,7 @@ from heft.files import Keys, Number, check_fields
 
 from .clock import GAP_STEPS
 
-LENGTH_PER_CORNER = 1.0  # a window's length in periods of the corner frequency
+LENGTH_PER_CORNER = 1.5  # a window's length in periods of the corner frequency
 SHORTEST = 20  # samples a window must span
 TOGETHER = 8  # windows weighted at once: more reuse samples in cache, fewer waste less
 CHECKS: Keys = {
@@ -52,7 +52,7 @@ class Weak:
     Use it in place of differentiated rows where accelerations are too noisy [Shinbrot1957].
 
     Attributes:
-        length: Of a window [s], or None for a period of the low-pass's corner.
+        length: Of a window [s], or None for 1.5 periods of the low-pass's corner.
         power: p of the window cos²ᵖ. It has 2p − 1 continuous derivatives.
         overlap: Fraction of its length that a window shares with the next, in [0, 1).
 
