@@ -25,7 +25,7 @@ from .settings import Settings
 
 P = TypeVar("P", bound="Plant[Any]")
 Progress = Callable[[str], None]
-ROWS_PER_COLUMN = 5.0  # of windows, at least: the noise is told from what rows leave over
+ROWS_PER_COLUMN = 2.0  # of windows, at least: the noise is told from what rows leave over
 
 
 def silent(_: str) -> None:
