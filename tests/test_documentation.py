@@ -175,7 +175,7 @@ def test_what_limits_md_says_of_the_figures_is_what_they_show() -> None:
     for case in ("UR10e, 50 s", "UR10e, 30 s", "TX40, blocks"):
         assert error(case, full) < error(case, simple) < error(case, plain)
     for peer in (plain, "FIGAROH"):
-        assert abs(error("LWR4+, run 1", peer) / error("LWR4+, run 1", full) - 1.0) < 0.02
+        assert abs(error("LWR4+, run 1", peer) / error("LWR4+, run 1", full) - 1.0) < 0.03
         for case in ("LWR4+, run 1", "LWR4+, run 2"):
             assert error(case, peer, "mean of joints") < error(case, full, "mean of joints")
     assert error("TX40, first", simple) < error("TX40, first", full)
