@@ -41,7 +41,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -500,7 +500,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--condition", nargs="+", default=list(CONDITIONS), choices=CONDITIONS)
     parser.add_argument("--reuse", action="store_true", help="one run for all seeds of a motion")
-    parser.add_argument("--rows", default="auto", help="which rows are fitted")
+    parser.add_argument("--rows", default="auto", choices=get_args(Rows), help="what is fitted")
     parser.add_argument("--store", action="store_true")
     parser.add_argument("--reference", action="store_true", help="what the fits are judged by")
     parser.add_argument("--corner", type=float, nargs="*", default=[12.5, 25.0, 50.0])

@@ -17,7 +17,7 @@ from heft.applications.identification.identify import identify, identify_files
 from heft.applications.identification.opening import windows_for
 from heft.applications.identification.results import to_json
 from heft.applications.identification.settings import Settings
-from heft.errors import InvalidSetting
+from heft.errors import HeftError, InvalidSetting
 from heft.estimators import (
     ESTIMATORS,
     BandwidthSearch,
@@ -372,6 +372,16 @@ def test_rows_are_weak_unless_windows_would_be_cut(
 ) -> None:
     plant = plant_of(robots.load("panda_description/urdf/panda.urdf", base))
     assert (windows_for(plant, settings, whole) is not None) == (rows == "weak")
+
+
+def test_a_log_too_short_for_windows_has_differentiated_rows() -> None:
+    """Unless windows are asked for, which then are too few to tell all columns."""
+    log, blurred = arm_log(noisy()), replace(STILL, corner=3.0)
+    short = log.window(0, 400)
+    assert identify(planar(), [short], settings=Settings(blurred)).problem.weak is None
+    assert identify(planar(), [log], settings=Settings(blurred)).problem.weak is not None
+    with pytest.raises(HeftError, match="more rows than parameters"):
+        identify(planar(), [short], settings=Settings(blurred, rows="weak"))
 
 
 def test_rows_made_of_many_samples_cannot_be_told_apart() -> None:
