@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from heft.applications.identification import results
+from heft.applications.identification import report, results
 from heft.applications.identification.identification import Identification
 from heft.applications.identification.identified import Identified
 from heft.applications.identification.identify import identify, identify_files
-from heft.applications.identification.opening import windows_for
+from heft.applications.identification.opening import why_differentiated, windows_for
 from heft.applications.identification.results import to_json
 from heft.applications.identification.settings import Settings
 from heft.errors import HeftError, InvalidSetting
@@ -355,31 +355,41 @@ def test_pushes_are_left_out(robust: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "whole", "base", "rows"),
+    ("settings", "whole", "base", "why"),
     [
-        (Settings(), True, "fixed", "weak"),
-        (Settings(), False, "fixed", "differentiated"),
-        (Settings(), True, "free", "differentiated"),
-        (Settings(robust="huber"), True, "fixed", "differentiated"),
-        (Settings(method="bayesian"), True, "fixed", "differentiated"),
-        (Settings(Smoothing(torque="filtered")), True, "fixed", "differentiated"),
-        (Settings(rows="weak"), True, "free", "weak"),
-        (Settings(rows="differentiated"), True, "fixed", "differentiated"),
+        (Settings(), True, "fixed", None),
+        (Settings(), False, "fixed", "selection"),
+        (Settings(), True, "free", "base floats"),
+        (Settings(robust="huber"), True, "fixed", "left out"),
+        (Settings(average=True), True, "fixed", "average"),
+        (Settings(method="bayesian"), True, "fixed", "bayesian"),
+        (Settings(Smoothing(torque="filtered")), True, "fixed", "filtered"),
+        (Settings(rows="weak"), True, "free", None),
+        (Settings(rows="differentiated"), True, "fixed", "asked for"),
     ],
 )
 def test_rows_are_weak_unless_windows_would_be_cut(
-    settings: Settings, whole: bool, base: str, rows: str
+    settings: Settings, whole: bool, base: str, why: str | None
 ) -> None:
     plant = plant_of(robots.load("panda_description/urdf/panda.urdf", base))
-    assert (windows_for(plant, settings, whole) is not None) == (rows == "weak")
+    assert (windows_for(plant, settings, whole) is None) == (why is not None)
+    told = why_differentiated(plant, settings, whole)
+    assert told is None if why is None else why in (told or "")
 
 
 def test_a_log_too_short_for_windows_has_differentiated_rows() -> None:
     """Unless windows are asked for, which then are too few to tell all columns."""
     log, blurred = arm_log(noisy()), replace(STILL, corner=3.0)
     short = log.window(0, 400)
-    assert identify(planar(), [short], settings=Settings(blurred)).problem.weak is None
-    assert identify(planar(), [log], settings=Settings(blurred)).problem.weak is not None
+    progress: list[str] = []
+    few = identify(planar(), [short], settings=Settings(blurred), progress=progress.append)
+    assert few.problem.weak is None
+    assert "Rows are differentiated, since the logs hold too few windows" in report.text(few)
+    assert "smoothing at 3 Hz, summing up rows, differentiated" in progress
+    whole = identify(planar(), [log], settings=Settings(blurred), progress=progress.append)
+    assert whole.problem.weak is not None and whole.differentiated is None
+    assert "Rows are of the weak form; motion is smoothed at 3 Hz." in report.text(whole)
+    assert "smoothing at 3 Hz, summing up rows of the weak form" in progress
     with pytest.raises(HeftError, match="more rows than parameters"):
         identify(planar(), [short], settings=Settings(blurred, rows="weak"))
 

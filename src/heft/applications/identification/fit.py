@@ -168,7 +168,8 @@ def fit_experiment(
     problem = weighed(only_selected(problem, only, progress), settings, progress)
     if isinstance(given, Earlier):
         problem, given = given.seen_from(problem)
-    progress(f"smoothing at {problem.corner:.3g} Hz, summing up rows")
+    kind = ", differentiated" if problem.weak is None else " of the weak form"
+    progress(f"smoothing at {problem.corner:.3g} Hz, summing up rows{kind}")
     linear = _linearised(problem, settings, delay)
     problem, left_out = without_outliers(linear.problem, settings.robust, progress)
     progress("summing up rows with load-dependent gear friction")

@@ -57,6 +57,7 @@ class Identification:
         alternatives: Other estimates of the same data, where a method was asked for.
         noise_names: Name of each channel's standard deviation.
         settled: Of each channel whether that deviation eliminated unknowns of each sample.
+        differentiated: Why rows are differentiated; None where they are of the weak form.
     """
 
     problem: Problem[RobotPlant]
@@ -83,6 +84,7 @@ class Identification:
     alternatives: tuple[Alternative, ...] = ()
     noise_names: tuple[str, ...] = ()
     settled: tuple[bool, ...] = ()
+    differentiated: str | None = None
 
     @property
     def consistent(self) -> ConsistentEstimate:

@@ -32,7 +32,7 @@ from .identification import (
 from .inputs import Inputs
 from .misfit import Misfit, MisfitGatherer
 from .misfit_moments import MisfitMoments
-from .opening import gain_spread, open_experiment
+from .opening import gain_spread, open_experiment, why_differentiated
 from .predicted_error import predicted_error
 from .preparation import Progress, silent
 from .scores import Score, Scores, held_out, scores
@@ -95,7 +95,19 @@ def _identify(
     whole = run.problem
     if only is not None:
         whole = whole.with_settings(recordings=problem.recordings)
-    return _concluded(robot, run, whole, validate, corner, settings, given, inputs, progress)
+    found = _concluded(robot, run, whole, validate, corner, settings, given, inputs, progress)
+    return replace(found, differentiated=_why_differentiated(run.problem, settings, only))
+
+
+def _why_differentiated(
+    problem: Problem[RobotPlant], settings: Settings, only: Selection | None
+) -> str | None:
+    """Return why rows are differentiated; None where they are of the weak form."""
+    if problem.weak is not None:
+        return None
+    # Windows that were to be made, and are not, were too few.
+    why = why_differentiated(problem.plant, settings, only is None)
+    return why or "since the logs hold too few windows"
 
 
 def with_told_friction(robot: Robot, given: Earlier | Information | None = None) -> Robot:

@@ -103,19 +103,35 @@ def windows_for(plant: Plant[Any], settings: Settings, whole: bool = True) -> We
         settings: Which rows are asked for.
         whole: Whether all of the logs is fitted, not only what a selection keeps.
     """
+    return None if why_differentiated(plant, settings, whole) else settings.windows
+
+
+def why_differentiated(plant: Plant[Any], settings: Settings, whole: bool = True) -> str | None:
+    """Return why rows are not of the weak form, as the end of a sentence; None where they are.
+
+    Args:
+        plant: What makes the rows.
+        settings: Which rows are asked for.
+        whole: Whether all of the logs is fitted, not only what a selection keeps.
+    """
     if settings.rows != "auto":
-        return settings.windows if settings.rows == "weak" else None
-    suits = (
-        whole
-        and ESTIMATORS[settings.method].windows
-        and settings.robust == "none"
-        and not settings.average
-        and settings.smoothing.torque == "raw"
-        and isinstance(plant, RobotPlant)
-        and not plant.robot.tree.free_base
-        and not (plant.robot.own_columns is not None and plant.robot.own_columns.accelerated)
+        return None if settings.rows == "weak" else "as was asked for"
+    if not isinstance(plant, RobotPlant):
+        return "since this is no robot that a controller moves"
+    own = plant.robot.own_columns
+    cases = (
+        (plant.robot.tree.free_base, "since the base floats"),
+        (not whole, "since a selection would cut windows to pieces"),
+        (settings.average, "since an average over periods has little noise"),
+        (settings.robust != "none", "since rows may be left out"),
+        (settings.smoothing.torque != "raw", "since torque is filtered"),
+        (
+            not ESTIMATORS[settings.method].windows,
+            f"since windows do not suit the method '{settings.method}'",
+        ),
+        (own is not None and own.accelerated, "since own columns depend on acceleration"),
     )
-    return settings.windows if suits else None
+    return next((why for holds, why in cases if holds), None)
 
 
 def limits_of(options: Options) -> Limits:

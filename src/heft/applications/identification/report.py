@@ -526,9 +526,16 @@ def _behind(delay: float) -> str:
     return f"Torque comes {1e3 * abs(delay):.2g} ms {'behind' if delay > 0 else 'ahead of'} motion."
 
 
+def _rows(found: Identification) -> str:
+    """Return which rows were fitted, with why, and at which cutoff [Hz], as a sentence."""
+    why = found.differentiated
+    kind = "of the weak form" if why is None else f"differentiated, {why}"
+    return f"Rows are {kind}; motion is smoothed at {found.problem.corner:.3g} Hz."
+
+
 def _remarks(found: Identification) -> list[str]:
-    """Return remarks on the torque delay and on rows removed as outliers."""
-    said = []
+    """Return remarks on rows and cutoff, the torque delay and rows removed as outliers."""
+    said = [_rows(found)]
     if found.problem.delay:
         said.append(_behind(found.problem.delay))
     if sum(found.left_out.values()):
