@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from heft.applications.identification.predicted_error import (
 )
 from heft.applications.identification.results import to_json
 from heft.applications.identification.scores import Score, Stretch, filtered, scored
-from heft.applications.identification.settings import Settings
+from heft.applications.identification.settings import RowKind, Settings
 from heft.experiments import Arm, Condition, DriveRanges, Sensors, SimulatedExperiment, Simulator
 from heft.models.export import write_urdf
 from heft.models.robot import Robot
@@ -28,7 +28,6 @@ from heft.recordings import Recording
 from heft.signals import Weak
 from tests.experiments import ROBOTS
 
-Rows = Literal["auto", "weak", "differentiated"]
 SETTINGS = Settings(threads=1)
 KNOWN = replace(SETTINGS, smoothing=replace(SETTINGS.smoothing, delay=0.0))
 
@@ -42,7 +41,7 @@ def experiment(seconds: float = 12.0, seed: int = 5) -> SimulatedExperiment:
 
 
 def identified(
-    truth: SimulatedExperiment, turns: float = 1.0, unit: float = 1.0, rows: Rows = "auto"
+    truth: SimulatedExperiment, turns: float = 1.0, unit: float = 1.0, rows: RowKind = "auto"
 ) -> Identification:
     """Identify from a log whose second joint's position, or all of whose forces, are multiplied."""
     names = truth.arm.joints
@@ -101,7 +100,7 @@ def test_it_is_stated_and_judged(found: Identification) -> None:
 
 
 @pytest.mark.parametrize("rows", ["differentiated", "weak"])
-def test_a_longer_log_of_the_same_kind_makes_it_smaller(rows: Rows) -> None:
+def test_a_longer_log_of_the_same_kind_makes_it_smaller(rows: RowKind) -> None:
     errors = [identified(experiment(s), rows=rows).predicted_error.total for s in (4.0, 24.0)]
     assert errors[1] < errors[0]
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from heft.applications.excite import ExciteSettings
-    from heft.applications.identification import Settings
+    from heft.applications.identification import RowKind, Settings
     from heft.applications.payload import Payload
     from heft.applications.simulate import SimulationSettings
     from heft.signals import Smoothing
@@ -25,23 +25,38 @@ Own = Annotated[Path | None, Parameter(name="--columns")]
 With = Annotated[Path | None, Parameter(name="--with")]
 Logs = Annotated[list[Path] | None, Parameter(consume_multiple=True, negative="")]
 
-REGISTRY = Path(__file__).parents[1] / "estimators" / "registry.py"
+PACKAGE = Path(__file__).parents[1]
+REGISTRY = PACKAGE / "estimators" / "registry.py"
+SETTINGS = PACKAGE / "applications" / "identification" / "settings.py"
+
+
+def stated_as(name: str, path: Path) -> ast.expr:
+    """Return what a module gives a name with a type, which is read, not imported.
+
+    So help and completion come without numpy.
+    """
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    (value,) = (
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == name and node.value
+    )
+    return value
 
 
 def registered() -> dict[str, bool]:
-    """Return the names in the registry of estimators, and whether each is a robust one.
-
-    The registry is read, not imported: help and completion come without numpy.
-    """
-    tree = ast.parse(REGISTRY.read_text(encoding="utf-8"))
-    (table,) = (
-        node.value
-        for node in tree.body
-        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "ESTIMATORS"
-    )
+    """Return the names in the registry of estimators, and whether each is a robust one."""
+    table = stated_as("ESTIMATORS", REGISTRY)
     assert isinstance(table, ast.Dict)
     entries = zip(table.keys, table.values, strict=True)
     return {ast.literal_eval(k): "robust=True" in ast.unparse(v) for k, v in entries if k}
+
+
+def row_kinds() -> tuple[str, ...]:
+    """Return which rows may be asked for."""
+    literal = stated_as("RowKind", SETTINGS)
+    assert isinstance(literal, ast.Subscript)
+    return tuple(ast.literal_eval(literal.slice))
 
 
 if TYPE_CHECKING:  # what is registered is checked where it is used
@@ -50,6 +65,7 @@ if TYPE_CHECKING:  # what is registered is checked where it is used
 else:
     Method = Literal[tuple(registered())]
     Robust = Literal[("none", *(name for name, robust in registered().items() if robust))]
+    RowKind = Literal[row_kinds()]
 
 
 @dataclass(frozen=True)
@@ -114,7 +130,7 @@ class EstimationOptions:
         How many threads share the work; the result does not depend on it.
     """
 
-    rows: Literal["auto", "weak", "differentiated"] = "auto"
+    rows: RowKind = "auto"
     method: Method = "least-squares"
     robust: Robust = "none"
     average: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias, get_args
 
 from heft.estimators import (
     ESTIMATORS,
@@ -22,6 +22,8 @@ from heft.signals import Smoothing, Weak
 from .limits import Limits
 from .simple_friction import SlidingFit
 
+# Which rows are asked for; the command line reads its choices here.
+RowKind: TypeAlias = Literal["auto", "weak", "differentiated"]
 MOST_THREADS = 1024
 CHECKS: Keys = {
     "threads": Number("threads are not a whole number", 1, MOST_THREADS, whole=True),
@@ -62,7 +64,7 @@ class Settings:
     consistent: PhysicallyConsistent = PhysicallyConsistent()
     jackknife: Jackknife = Jackknife()
     sliding: SlidingFit = SlidingFit()
-    rows: Literal["auto", "weak", "differentiated"] = "auto"
+    rows: RowKind = "auto"
     windows: Weak = Weak()
     method: str = "least-squares"
     robust: str = "none"
@@ -74,7 +76,7 @@ class Settings:
         # Estimators may be registered at any time, so names are looked up when they are needed.
         names: Keys = {
             "method": Text("there is no such estimator", tuple(ESTIMATORS)),
-            "rows": Text("there are no such rows", ("auto", "weak", "differentiated")),
+            "rows": Text("there are no such rows", get_args(RowKind)),
             "robust": Text(
                 "there is no such way of finding rows that do not belong",
                 ("none", *robust_methods()),
