@@ -32,6 +32,7 @@ from .options import (
     Load,
     Logs,
     Map,
+    Names,
     Own,
     Smoothed,
     With,
@@ -72,6 +73,7 @@ def identify(
     columns: Map = None,
     options: With = None,
     given: Path | None = None,
+    anew: Names = None,
     only: Path | None = None,
     own: Own = None,
     smoothing: Smoothed = SMOOTHING,
@@ -103,6 +105,9 @@ def identify(
         TOML that says what a model file cannot: gains, coupling, gravity, friction.
     given
         Folder of earlier results about the same robot, whose information is added.
+    anew
+        What may have changed since those results, which then tell all else: links, joints, friction
+        for that of all joints, or parameters such as elbow.viscous.
     only
         What of the logs is fitted: a file that heft select wrote.
     own
@@ -132,7 +137,7 @@ def identify(
     refuse_foreign(out)
     settings, progress = estimation.settings(smoothing), progress_unless(quiet)
     files = (model, logs, validate or (), options, columns, given)
-    found = identify_files(*files, settings, progress, only, own)
+    found = identify_files(*files, settings, progress, only, own, anew or ())
     progress("writing the report")
     write(found, out, report.html)
     message(report.text(found))

@@ -24,6 +24,7 @@ Map = Annotated[Path | None, Parameter(name="--map")]
 Own = Annotated[Path | None, Parameter(name="--columns")]
 With = Annotated[Path | None, Parameter(name="--with")]
 Logs = Annotated[list[Path] | None, Parameter(consume_multiple=True, negative="")]
+Names = Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")]
 
 PACKAGE = Path(__file__).parents[1]
 REGISTRY = PACKAGE / "estimators" / "registry.py"

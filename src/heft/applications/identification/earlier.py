@@ -10,17 +10,19 @@ from typing import Any, TypeVar
 import numpy as np
 
 from heft.arrays import Array
-from heft.errors import InvalidRecording
+from heft.errors import InvalidRecording, InvalidSetting
 from heft.estimators import Noise
 from heft.files import UNREADABLE, read_arrays
-from heft.information import Information, Labels, triangle_of
+from heft.information import Directions, Information, Labels, Triangle, triangle_of
 from heft.models import Robot
 from heft.plants import Plant, Problem, RobotPlant
 
 from .misfit_moments import MisfitMoments
-from .origin import Origin
+from .origin import Origin, columns_called
 
 P = TypeVar("P", bound="Plant[Any]")
+EARLIER = "earlier results"  # channel of what is left where some of it may have changed
+TINY = 1e-300
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,67 @@ class Earlier:
             laid(self.moments),
             misfit,
             origin,
+        )
+
+    def forgetting(self, names: Sequence[str]) -> Earlier:
+        """Return what these still tell of a robot some of whose parameters may have changed.
+
+        With D the base parameters that a unit of each changed one makes, rows become
+        `R (β − D d) = z` of an unknown change d, which is eliminated: `P R β = P z`, P the
+        projection that takes R D away. All channels become one, `EARLIER`.
+
+        Args:
+            names: Links, joints, or parameters; see `columns_called`.
+
+        Raises:
+            InvalidSetting: If a name is none of the robot's, or the results are of a version that
+                did not write what they are of.
+        """
+        origin = self.origin
+        if origin is None:
+            raise InvalidSetting(
+                "the earlier results do not say which parameters they are of",
+                argument="--anew",
+                cure="identify them again, from their logs",
+            )
+        changed = columns_called(names, origin.names, origin.bodies, origin.drives)
+        labels, channels = self.information.labels, self.information.channels
+        rows = np.array([t.rows for t in self.information.triangles], dtype=float)
+        share = rows / max(float(rows.sum()), 1.0)
+        sigma = float(np.exp(share @ np.log(np.maximum(origin.sigma, TINY))))
+        weights = sigma / np.maximum(origin.sigma, TINY)
+        whole = self.information.combined(dict(zip(channels, weights.tolist(), strict=True)))
+        away = Directions.of(whole.R @ origin.matrix[:, changed], whole.rows)
+        U = away.left[:, : away.rank]
+        left = np.column_stack([whole.R, whole.z])
+        left -= U @ (U.T @ left)
+        rest = np.zeros((1, left.shape[1]))
+        rest[0, -1] = whole.factor[-1, -1]
+        factor = triangle_of(np.vstack([left, rest]))
+        triangle = Triangle(np.arange(len(labels)), factor, whole.rows)
+        # Scores Rᵀε of all rows become RᵀP ε, linear in them.
+        seen = Directions.of(whole.R, whole.rows).inverse
+        onto = seen @ (seen.T @ (whole.R.T @ left[:, :-1]))
+
+        def summed(parts: Sequence[Array], stacked: bool) -> tuple[Array]:
+            own = [w**2 * p for w, p in zip(weights, parts, strict=True)]
+            if stacked:
+                return (np.vstack(own) @ onto,)
+            return (np.asarray(np.sum(own, axis=0)) @ onto,)
+
+        return Earlier(
+            Information(labels, (EARLIER,), (triangle,)),
+            summed(self.coloured, True),
+            summed(self.common, False),
+            summed(self.moments, False),
+            None,
+            replace(
+                origin,
+                noise_names=(EARLIER,),
+                sigma=np.array([sigma]),
+                memory=np.array([float(share @ origin.memory)]),
+                settled=(True,),
+            ),
         )
 
     @staticmethod

@@ -58,6 +58,7 @@ class Identification:
         noise_names: Name of each channel's standard deviation.
         settled: Of each channel whether that deviation eliminated unknowns of each sample.
         differentiated: Why rows are differentiated; None where they are of the weak form.
+        anew: What earlier results were not asked about, by names of links, joints or parameters.
     """
 
     problem: Problem[RobotPlant]
@@ -85,6 +86,7 @@ class Identification:
     noise_names: tuple[str, ...] = ()
     settled: tuple[bool, ...] = ()
     differentiated: str | None = None
+    anew: tuple[str, ...] = ()
 
     @property
     def consistent(self) -> ConsistentEstimate:

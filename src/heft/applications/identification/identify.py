@@ -50,6 +50,7 @@ def identify(
     inputs: Sequence[Mapping[str, Any]] = (),
     progress: Progress = silent,
     only: Selection | None = None,
+    anew: Sequence[str] = (),
 ) -> Identification:
     """Identify the inertial and friction parameters of a robot from logs.
 
@@ -63,6 +64,8 @@ def identify(
         inputs: Entries of the input files, stored with the results.
         progress: Callback for progress messages.
         only: What of the logs is fitted; all if None.
+        anew: What may have changed since the earlier experiments, which tell all else: links,
+            joints, `friction` for that of all joints, or parameters.
 
     Returns:
         The result, with parameters, new model file, scores and checks.
@@ -73,7 +76,7 @@ def identify(
             fails.
     """
     with one_blas_thread():
-        return _identify(robot, logs, validate, settings, given, inputs, progress, only)
+        return _identify(robot, logs, validate, settings, given, inputs, progress, only, anew)
 
 
 def _identify(
@@ -85,18 +88,49 @@ def _identify(
     inputs: Sequence[Mapping[str, Any]],
     progress: Progress,
     only: Selection | None,
+    anew: Sequence[str],
 ) -> Identification:
     robot = with_logged_gears(with_told_friction(robot, given), logs)
     problem, settings = open_experiment(robot, logs, settings, progress, only is None)
     corner = problem.corner
     _refuse_unusable(problem, validate)
+    given = _forgetting(given, anew, problem)
     run = fit_experiment(problem, settings, given, progress, only)
     # What a selection leaves out scores the fit, and stretches are too short to look at residuals.
     whole = run.problem
     if only is not None:
         whole = whole.with_settings(recordings=problem.recordings)
     found = _concluded(robot, run, whole, validate, corner, settings, given, inputs, progress)
-    return replace(found, differentiated=_why_differentiated(run.problem, settings, only))
+    why = _why_differentiated(run.problem, settings, only)
+    return replace(found, differentiated=why, anew=tuple(anew))
+
+
+def _forgetting(
+    given: Earlier | Information | None, anew: Sequence[str], problem: Problem[RobotPlant]
+) -> Earlier | Information | None:
+    """Return what earlier experiments tell of all but what may have changed since.
+
+    Raises:
+        InvalidSetting: If there are none, one does not say what it is of, a name is unknown, or
+            gains of drives are to be found, which would scale those of the earlier ones alike.
+    """
+    if not anew:
+        return given
+    if not isinstance(given, Earlier):
+        raise InvalidSetting(
+            "what is estimated anew is what earlier results are not asked about",
+            argument="--anew",
+            got="no results of heft identify",
+            cure="heft identify arm.urdf task.csv --given FOLDER --anew elbow",
+        )
+    if unsure := gain_spread(problem):
+        raise InvalidSetting(
+            "gains of drives are not found beside earlier results of which a part is forgotten",
+            argument="[joint.NAME] gain_std",
+            got=", ".join(unsure),
+            cure="state the gains that were found, without gain_std",
+        )
+    return given.forgetting(anew)
 
 
 def _why_differentiated(
@@ -373,6 +407,7 @@ def identify_files(
     progress: Progress = silent,
     only: Path | None = None,
     own_columns: Path | None = None,
+    anew: Sequence[str] = (),
 ) -> Identification:
     """Identify the inertial and friction parameters of a robot from files; see `identify`.
 
@@ -388,6 +423,7 @@ def identify_files(
         only: File of `heft select`: what of the logs is fitted.
         own_columns: Python file with columns of the user's own, which is run; see
             `heft.models.OwnColumns`.
+        anew: What may have changed since the earlier results.
 
     Returns:
         The result, with parameters, new model file, scores and checks.
@@ -418,7 +454,7 @@ def identify_files(
         before = Earlier.load(given / "information.npz")
     assert opened.robot is not None
     fit, held = opened.logs["fit"], opened.logs["validation"]
-    found = identify(opened.robot, fit, held, settings, before, (), progress, selection)
+    found = identify(opened.robot, fit, held, settings, before, (), progress, selection, anew)
     # A fit that left rows out or averaged them walked other recordings than the files'.
     fitted = found.problem
     if any(a is not b for a, b in zip(fitted.recordings, fit, strict=True)):

@@ -9,14 +9,15 @@ What one experiment does not see are columns of zeros in its rows.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from heft.arrays import Array
-from heft.errors import UnlikeLabels
+from heft.dynamics import Armature
+from heft.errors import InvalidSetting, UnlikeLabels, did_you_mean
 from heft.information import PARAMETER_COUNT, BaseParameters
 from heft.models import Robot
 
@@ -80,6 +81,53 @@ class Bodies:
         if parents[0] == parents[1]:
             return bool(np.allclose(one, two, rtol=0.0, atol=PLACE_TOLERANCE))
         return "" in parents
+
+
+FRICTION = "friction"  # names all terms of friction
+
+
+def columns_called(
+    names: Sequence[str], standard: Sequence[str], bodies: Bodies, drives: Sequence[str]
+) -> list[int]:
+    """Return which standard columns are meant by names that a user gives, ascending.
+
+    A link names the ten numbers of the body that it is a part of, a joint or motor all terms of its
+    drive, `friction` those of all drives but rotor inertia; else a column is named itself, such as
+    `elbow.viscous`.
+
+    Args:
+        names: Given ones.
+        standard: Names of the standard columns, ten a body first.
+        bodies: Of the robot.
+        drives: Names of its drives.
+
+    Raises:
+        InvalidSetting: If a name is none of these.
+    """
+    of_bodies = PARAMETER_COUNT * len(bodies.names)
+    held = [set(links.split("\n")) for links in bodies.links]
+    found: set[int] = set()
+    for name in names:
+        meant = {k for k, column in enumerate(standard) if column == name}
+        for b, links in enumerate(held):
+            if name in links or name == bodies.names[b]:
+                meant |= set(range(PARAMETER_COUNT * b, PARAMETER_COUNT * (b + 1)))
+        moved = [d for d in drives if name in (d, FRICTION)]
+        for k, column in enumerate(standard[of_bodies:], of_bodies):
+            if any(column.startswith(f"{d}.") for d in moved):
+                inertial = column.endswith(f".{Armature.kind}")
+                meant |= set() if inertial and name == FRICTION else {k}
+        if not meant:
+            valid = (FRICTION, *drives, *sorted(set().union(*held)), *standard[of_bodies:])
+            raise InvalidSetting(
+                "no link, joint or parameter is called so",
+                argument="--anew",
+                got=name,
+                valid=valid,
+                cure=did_you_mean(name, valid) or "name a joint, a link, or 'friction' for all",
+            )
+        found |= meant
+    return sorted(found)
 
 
 @dataclass(frozen=True)

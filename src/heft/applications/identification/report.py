@@ -38,6 +38,7 @@ from .limits import Limit, Limits
 from .results import (
     NORMAL,
     base_entries,
+    estimated_anew,
     friction_curve,
     gear_entry,
     own_entries,
@@ -331,12 +332,21 @@ def _base_rows(found: Identification) -> list[list[str]]:
             [
                 e["expression"],
                 rounded(value, std),
-                ("dropped" if std == 0.0 == value else f"±{std:.2g}") if known else "∞",
+                _deviation(e),
                 " … ".join(ends),
                 e["unit"],
             ]
         )
     return rows
+
+
+def _deviation(entry: Mapping[str, Any]) -> str:
+    """Return the deviation of a base parameter as text, and whether it was estimated anew."""
+    value, std = entry["value"], entry["std"]
+    if not math.isfinite(std):
+        return "∞"
+    anew = ", anew" if entry.get("anew") else ""
+    return "dropped" if std == 0.0 == value else f"±{std:.2g}{anew}"
 
 
 def _plots_of_friction(found: Identification) -> Iterator[Plot]:
@@ -470,6 +480,7 @@ def command(found: Identification) -> str | None:
         words += [w for path in paths.get(role, []) for w in (option, path)]
     for path in paths.get("given", []):
         words += ["--given", str(Path(path).parent)]
+    words += ["--anew", *found.anew] if found.anew else []
     said, usual = _stated(found.settings), _stated(Settings())
     for option, value in said.items():
         if value != usual[option] and value is not None:
@@ -533,9 +544,20 @@ def _rows(found: Identification) -> str:
     return f"Rows are {kind}; motion is smoothed at {found.problem.corner:.3g} Hz."
 
 
+def _anew(found: Identification) -> str:
+    """Return what was estimated anew and what earlier results told, too, as a sentence."""
+    count, whole = len(estimated_anew(found)), len(found.estimate.parameters.labels)
+    return (
+        f"Estimated anew, whatever the results given say: {', '.join(found.anew)}, of which "
+        f"{count} of {whole} base parameters hold something. Of all else these results count, too."
+    )
+
+
 def _remarks(found: Identification) -> list[str]:
-    """Return remarks on rows and cutoff, the torque delay and rows removed as outliers."""
+    """Return remarks: rows and cutoff, what is anew, the delay, rows removed as outliers."""
     said = [_rows(found)]
+    if found.anew:
+        said.append(_anew(found))
     if found.problem.delay:
         said.append(_behind(found.problem.delay))
     if sum(found.left_out.values()):

@@ -32,7 +32,7 @@ from heft.plants import GEAR
 
 from .earlier import stored
 from .identification import Identification
-from .origin import stored_origin
+from .origin import Bodies, columns_called, stored_origin
 
 SCHEMA = 1
 
@@ -109,6 +109,7 @@ def to_json(found: Identification) -> dict[str, Any]:
             **_method(found.settings.method),
             "robust": found.settings.robust,
             "average": found.settings.average,
+            **({"anew": list(found.anew)} if found.anew else {}),
         },
         "parameters": list(parameter_entries(found)),
         "joints": _joint_entries(found),
@@ -441,6 +442,7 @@ def base_entries(found: Identification) -> list[dict[str, Any]]:
     """
     parameters = found.estimate.parameters
     robot = found.problem.plant.robot
+    anew = estimated_anew(found)
     inside = {
         robot.drives.name((d, t))
         for d, t in robot.drive_columns
@@ -453,6 +455,7 @@ def base_entries(found: Identification) -> list[dict[str, Any]]:
             "std": float(std),
             "unit": unit,
             "relative_std": float(abs(std / value)) if value else None,
+            **({"anew": name in anew} if anew else {}),
         }
         for name, expression, value, std, unit in zip(
             parameters.labels.names,
@@ -464,6 +467,17 @@ def base_entries(found: Identification) -> list[dict[str, Any]]:
         )
         if name not in inside
     ]
+
+
+def estimated_anew(found: Identification) -> set[str]:
+    """Return names of base parameters of which earlier results were not asked."""
+    if not found.anew:
+        return set()
+    base, robot = found.problem.base, found.problem.plant.robot
+    drives = [d.name for d in robot.drives]
+    changed = columns_called(found.anew, base.standard.names, Bodies.of(robot), drives)
+    moved = np.any(base.matrix[:, changed] != 0.0, axis=1)
+    return {name for name, m in zip(base.labels.names, moved.tolist(), strict=True) if m}
 
 
 def _channel_entries(found: Identification) -> list[dict[str, Any]]:
