@@ -145,6 +145,37 @@ def test_another_robot_is_refused(tmp_path: Path) -> None:
         identify(robot, [sensed_log(1)], settings=SETTINGS, given=first)
 
 
+def test_what_joined_results_tell_of_fewer_base_parameters(tmp_path: Path) -> None:
+    """For a design: all that these do not hold is eliminated, however the rest is parametrised."""
+    first = kept(
+        identify(sensed(equations="sensors"), [sensed_log(1)], settings=SETTINGS), tmp_path / "one"
+    )
+    torques = sensed(measured=False)
+    found = identify(torques, [sensed_log(1)], settings=SETTINGS, given=first)
+    joined = kept(found, tmp_path / "two")
+    base = structural_base(plant_of(torques))
+    assert joined.origin is not None and base.rank < len(joined.information.labels)
+    assert joined.origin.names == base.standard.names
+    got = joined.about(base)
+    assert got.labels == base.labels
+    noise = joined.noise
+    worth = 1.0 / (noise.sigma * np.sqrt(noise.autocorrelation_time))
+    whole = joined.information.combined(dict(zip(joined.information.channels, worth, strict=True)))
+    rows = whole.R @ joined.origin.matrix
+    none = np.linalg.svd(base.matrix)[2][base.rank :].T
+    A, B = rows @ np.linalg.pinv(base.matrix), rows @ none
+    U, s, _ = np.linalg.svd(B, full_matrices=False)
+    U = U[:, s > 1e-9 * s[0]]
+    assert U.shape[1] == len(joined.information.labels) - base.rank
+    left = A - U @ (U.T @ A)
+    R = got.triangles[0].R
+    assert np.abs(R.T @ R - left.T @ left).max() <= 1e-9 * np.abs(left.T @ left).max()
+    alone = identify(torques, [sensed_log(1)], settings=SETTINGS)
+    spread = [np.linalg.inv(x.T @ x).diagonal() for x in (R, alone.information.combined(
+        alone.estimate.weights()).R)]  # fmt: skip
+    assert np.median(spread[0] / spread[1]) < 0.7
+
+
 # ---- a limb first
 
 EQUAL = replace(

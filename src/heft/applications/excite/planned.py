@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from heft.applications.identification import Identified
+from heft.applications.identification import Earlier, Identified
 from heft.arrays import Array
 from heft.dynamics import Term, steady
 from heft.errors import InvalidSetting
@@ -26,7 +26,7 @@ from heft.experiments import (
 )
 from heft.information import PARAMETER_COUNT, Information, Labels, inertia
 from heft.models import MotionLimits, Options, Robot, fit_capsules, motion_limits
-from heft.plants import ExcitableLoad, ExcitableRobot, carrying
+from heft.plants import ExcitableLoad, ExcitableRobot, carrying, structural_base
 
 LOOKED_AT = (
     "torque of own columns is looked at every 5 ms or finer and bounded by how it changes there: "
@@ -411,7 +411,9 @@ def _with_results(
             got=", ".join(identified.robot.joints),
             expected=", ".join(robot.joints),
         )
-    known = Information.load(folder / "information.npz")
+    known = Earlier.load(folder / "information.npz")
+    if isinstance(known, Earlier):  # which may tell other base parameters, of other channels
+        known = known.about(structural_base(experiment.plant))
     entries = {e["name"]: e for e in identified.estimate["information"]["channels"]}
     seconds = sum(i["duration_s"] for i in identified.estimate["inputs"] if "duration_s" in i)
     noise, rates = experiment.noise.copy(), []

@@ -13,7 +13,7 @@ from heft.arrays import Array
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.estimators import Noise
 from heft.files import UNREADABLE, read_arrays
-from heft.information import Directions, Information, Labels, Triangle, triangle_of
+from heft.information import BaseParameters, Directions, Information, Labels, Triangle, triangle_of
 from heft.models import Robot
 from heft.plants import Plant, Problem, RobotPlant
 
@@ -23,6 +23,7 @@ from .origin import Origin, columns_called
 P = TypeVar("P", bound="Plant[Any]")
 EARLIER = "earlier results"  # channel of what is left where some of it may have changed
 TINY = 1e-300
+ROUNDED = 1e-9  # of the largest number in a map, what is rounding
 
 
 @dataclass(frozen=True)
@@ -174,10 +175,8 @@ class Earlier:
         sigma = float(np.exp(share @ np.log(np.maximum(origin.sigma, TINY))))
         weights = sigma / np.maximum(origin.sigma, TINY)
         whole = self.information.combined(dict(zip(channels, weights.tolist(), strict=True)))
-        away = Directions.of(whole.R @ origin.matrix[:, changed], whole.rows)
-        U = away.left[:, : away.rank]
-        left = np.column_stack([whole.R, whole.z])
-        left -= U @ (U.T @ left)
+        rows_of = np.column_stack([whole.R, whole.z])
+        left = _without(rows_of, whole.R @ origin.matrix[:, changed], whole.rows)
         rest = np.zeros((1, left.shape[1]))
         rest[0, -1] = whole.factor[-1, -1]
         factor = triangle_of(np.vstack([left, rest]))
@@ -206,6 +205,36 @@ class Earlier:
                 settled=(True,),
             ),
         )
+
+    def about(self, base: BaseParameters) -> Information:
+        """Return what these tell of other base parameters β, for a design: one channel, weighted.
+
+        The standard columns π are E β and what else makes the same β, the columns of N; what the
+        earlier experiments tell of those, and of columns that β does not know, is eliminated.
+        Rows are weighted by what they are worth, 1/(σ√τ). Of results that do not say what they are
+        of the information is returned as it is.
+
+        Args:
+            base: The base parameters, of standard columns that are matched by name.
+        """
+        if self.origin is None:
+            return self.information
+        own = {name: k for k, name in enumerate(self.origin.names)}
+        there = [k for k, name in enumerate(base.standard.names) if name in own]
+        matrix = np.zeros((len(self.information.labels), len(base.standard)))
+        matrix[:, there] = self.origin.matrix[:, [own[base.standard.names[k]] for k in there]]
+        known = set(base.standard.names)
+        strange = [k for name, k in own.items() if name not in known]
+        kept = matrix[:, list(base.kept)]
+        unseen = np.hstack([matrix - kept @ base.matrix, self.origin.matrix[:, strange]])
+        unseen = np.where(np.abs(unseen) > ROUNDED * np.abs(self.origin.matrix).max(), unseen, 0.0)
+        worth = 1.0 / (self.noise.sigma * np.sqrt(self.noise.autocorrelation_time))
+        names = self.information.channels
+        whole = self.information.combined(dict(zip(names, worth.tolist(), strict=True)))
+        rows = np.column_stack([whole.R @ kept, whole.z])
+        left = _without(rows, whole.R @ unseen, whole.rows)
+        triangle = Triangle(np.arange(len(base.labels)), triangle_of(left), whole.rows)
+        return Information(base.labels, (EARLIER,), (triangle,))
 
     @staticmethod
     def like(information: Information, noise: Noise) -> Earlier:
@@ -258,6 +287,22 @@ class Earlier:
             ) from problem
         coloured, common, moments = found
         return Earlier(information, coloured, common, moments, misfit, origin)
+
+
+def _without(rows: Array, away: Array, count: int) -> Array:
+    """Return rows with what unknowns can make of them projected away, shape (m, n).
+
+    Args:
+        rows: Right-hand side last, shape (m, n).
+        away: Columns of the unknowns, shape (m, any).
+        count: Number of rows that these stand for.
+    """
+    away = away[:, np.any(away != 0.0, axis=0)]
+    if not away.size:
+        return rows
+    directions = Directions.of(away, count)
+    basis = directions.left[:, : directions.rank]
+    return np.asarray(rows - basis @ (basis.T @ rows))
 
 
 def stored(noise: Noise, moments: Sequence[Array]) -> dict[str, Array]:
