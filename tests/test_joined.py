@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heft.applications.identification import Identification, Settings, identify, write
+from heft.applications.identification import Identification, Settings, compare, identify, write
 from heft.applications.identification.earlier import Earlier
 from heft.errors import UnlikeLabels
 from heft.estimators import LeastSquares, VarianceComponents
@@ -28,7 +28,11 @@ MIDDLE = SensorOptions("beyond", reports="on_sensor")
 VISCOUS = np.array([1.5, 0.8, 2.0])
 
 
-def sensed_log(seed: int, kinds: tuple[str, ...] = ("q", "tau", "force", "torque")) -> Recording:
+def sensed_log(
+    seed: int,
+    kinds: tuple[str, ...] = ("q", "tau", "force", "torque"),
+    viscous: Array = VISCOUS,
+) -> Recording:
     """Return a log of an arm with a wrench sensor inside and viscous friction, with noise."""
     rng = np.random.default_rng(seed)
     pace, phase = np.array([2.9, 4.1, 3.3]), np.arange(3.0) + seed
@@ -40,7 +44,7 @@ def sensed_log(seed: int, kinds: tuple[str, ...] = ("q", "tau", "force", "torque
     cut = cut_wrenches(q, v, a)
     wrench = -cut["bolts"] + np.array([5.0, -3.0, 2.0, 0.4, 0.3, -0.2])
     wrench += rng.normal(size=wrench.shape) * np.repeat([0.3, 0.02], 3)
-    tau = np.stack([cut[f"{n}.effort"] for n in NAMES], 1) + v * VISCOUS
+    tau = np.stack([cut[f"{n}.effort"] for n in NAMES], 1) + v * viscous
     tau += rng.normal(size=tau.shape) * 0.1
     signals = {
         "q": dict(zip(NAMES, q.T, strict=True)),
@@ -174,6 +178,30 @@ def test_what_joined_results_tell_of_fewer_base_parameters(tmp_path: Path) -> No
     spread = [np.linalg.inv(x.T @ x).diagonal() for x in (R, alone.information.combined(
         alone.estimate.weights()).R)]  # fmt: skip
     assert np.median(spread[0] / spread[1]) < 0.7
+
+
+@pytest.mark.parametrize("later", ["joined", "torques alone"])
+def test_joined_results_are_compared(later: str, tmp_path: Path) -> None:
+    """With others that were joined alike, and with those of a plain run of the same options."""
+    torques = sensed(measured=False)
+
+    def run(name: str, seed: int, viscous: Array, joined: bool = True) -> Path:
+        first = None
+        if joined:
+            alone = identify(sensed(equations="sensors"), [sensed_log(seed)], settings=SETTINGS)
+            first = kept(alone, tmp_path / f"{name}-sensors")
+        log = sensed_log(seed, ("q", "tau"), viscous)
+        write(identify(torques, [log], settings=SETTINGS, given=first), tmp_path / name)
+        return tmp_path / name
+
+    rubbing = VISCOUS * [1.0, 1.1, 1.0]
+    before, joined = run("before", 1, VISCOUS), later == "joined"
+    same, other = run("same", 2, VISCOUS, joined), run("other", 2, rubbing, joined)
+    assert not [c for c in compare(before, same).changes if c.clear]
+    for found, sign in ((compare(before, other), 1.0), (compare(other, before), -1.0)):
+        (change,) = (c for c in found.changes if c.clear)
+        assert (change.name, change.quantity) == ("bend", "viscous")
+        assert change.difference[0] == pytest.approx(sign * 0.08, abs=4.0 * change.difference[1])
 
 
 # ---- a limb first

@@ -5,7 +5,7 @@ from .plant import Limbed, LimbedIntegrable, Measured, MotionSignal, Plant, Poin
 from .plant import Predicting, Rows, Samples, Sides, WithUnknowns
 from .elimination import Elimination
 from .rows import Equations, Residuals
-from .base import structural_base
+from .base import extended_base, structural_base
 from .robot import RobotMotion, RobotPlant, both_sides, random_drive_state, random_states
 from .robot import rows_of, standard_rows
 from .robot_signals import effort_signals, position_signals

@@ -22,7 +22,7 @@ base that is not quite level, are a log's and a motion's own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -33,7 +33,7 @@ from heft.dynamics import Drive, Offset, Term, steady
 from heft.errors import InputError, InvalidRecording, InvalidSetting
 from heft.files import UNREADABLE, file_hash, read_arrays
 from heft.information import PARAMETER_COUNT
-from heft.plants import plant_of, structural_base
+from heft.plants import extended_base, plant_of, structural_base
 
 from .difference import ChangeEstimate, Difference, Evidence
 from .identified import Identified
@@ -114,13 +114,16 @@ class Side:
                 cure="identify again with this version of heft",
             ) from problem
         base = structural_base(plant_of(identified.robot))
-        same = side.matrix.shape == base.matrix.shape and np.allclose(side.matrix, base.matrix)
-        if not same or len(side.evidence.information.labels) != len(base.labels):
+        if side.evidence.earlier is not None:  # which says what its base parameters are of
+            same = side.matrix.shape == (len(side.evidence.information.labels), len(base.standard))
+        else:
+            same = side.matrix.shape == base.matrix.shape and np.allclose(side.matrix, base.matrix)
+            same = same and len(side.evidence.information.labels) == len(base.labels)
+        if not same:
             raise InputError(
                 "the folder's base parameters are not those of its robot",
                 argument=str(folder),
-                cure="identify again with this version of heft, and without earlier results that "
-                "tell other base parameters than these logs",
+                cure="identify again with this version of heft",
             )
         return side
 
@@ -226,6 +229,7 @@ def compare(before: Path, after: Path, own_columns: Path | None = None) -> Compa
     a, b = (Side.load(folder, own_columns) for folder in (before, after))
     _require_same_robot(a, b)
     _require_independent(a, b)
+    a, b = _alike(a, b)
     robot = a.identified.robot
     notes = _notes(a, b)
     likeness = _likeness(a, b)
@@ -253,6 +257,38 @@ def compare(before: Path, after: Path, own_columns: Path | None = None) -> Compa
     suspects = tuple(sorted(of_links, key=lambda item: -item[1]))
     told = robot.name, a.name, b.name, changes, tuple(curves), suspects, tuple(notes)
     return Comparison(*told, likeness, withheld)
+
+
+def _alike(a: Side, b: Side) -> tuple[Side, Side]:
+    """Return both sides about the same base parameters and channels.
+
+    One that was joined with a run of other sensors, or of a limb, tells more of them; of what one
+    side alone tells no change shows.
+
+    Raises:
+        InvalidSetting: If they differ, and one does not say what its base parameters are of.
+    """
+    one, two = a.evidence, b.evidence
+    told = one.information.channels == two.information.channels
+    if told and a.matrix.shape == b.matrix.shape and np.allclose(a.matrix, b.matrix):
+        return a, b
+    unsaid = [s.name for s in (a, b) if s.evidence.earlier is None]
+    if unsaid:
+        raise InvalidSetting(
+            "the two tell other base parameters, and one does not say of which it is",
+            argument=", ".join(unsaid),
+            cure="identify again with this version of heft",
+        )
+    plant = plant_of(a.identified.robot)
+    base = extended_base(plant, structural_base(plant), np.vstack([a.matrix, b.matrix]))
+    more = (c for c in two.information.channels if c not in one.information.channels)
+    channels = (*one.information.channels, *more)
+    found = []
+    for side, other in ((a, two), (b, one)):
+        onto = side.matrix[:, list(base.kept)]
+        evidence = side.evidence.on(onto, channels, base.labels, other, plant.robot)
+        found.append(replace(side, evidence=evidence, matrix=base.matrix))
+    return found[0], found[1]
 
 
 def _likeness(a: Side, b: Side) -> dict[str, float]:

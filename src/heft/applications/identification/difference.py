@@ -22,7 +22,7 @@ From few blocks a scatter is not known well, so that tests are Hotelling's [Hote
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +31,8 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.estimators import Noise
-from heft.information import Directions, Information, triangle_of
+from heft.information import Directions, Information, Labels, triangle_of
+from heft.models import Robot
 
 from .earlier import Earlier
 from .misfit_moments import MisfitMoments, misfit_scatter
@@ -54,6 +55,8 @@ class Evidence:
         moments: For each channel `Yᵀ(τ − Y β)` of blocks of the logs, shape (blocks, b).
         noise: For each channel S with `SᵀS` the covariance of `Yᵀε`, shape (any, b).
         misfit: Moments of like conditions; None if they are not known.
+        earlier: The same as it was read, with what its base parameters are of; None if the file
+            does not say that.
     """
 
     information: Information
@@ -61,6 +64,7 @@ class Evidence:
     moments: tuple[Array, ...]
     noise: tuple[Array, ...]
     misfit: MisfitMoments | None = None
+    earlier: Earlier | None = field(default=None, repr=False)
 
     @staticmethod
     def load(path: Path, sigma: Array, memory: Array) -> Evidence:
@@ -79,7 +83,37 @@ class Evidence:
         if isinstance(found, Information):
             rows = np.array([t.rows for t in found.triangles], dtype=float)
             found = Earlier.like(found, Noise(sigma, memory, rows))
-        return Evidence(found.information, sigma, found.moments, found.coloured, found.misfit)
+        return Evidence.of(found, sigma)
+
+    @staticmethod
+    def of(found: Earlier, sigma: Array) -> Evidence:
+        """Return what earlier results say.
+
+        Args:
+            found: The results.
+            sigma: Standard deviation of each channel's residual, shape (channels,).
+        """
+        origin = found if found.origin is not None else None
+        parts = (found.moments, found.coloured, found.misfit)
+        return Evidence(found.information, sigma, *parts, origin)
+
+    def on(
+        self, onto: Array, channels: tuple[str, ...], labels: Labels, other: Evidence, robot: Robot
+    ) -> Evidence:
+        """Return the same about other base parameters β, its own being L β, and of more channels.
+
+        Args:
+            onto: L, shape (own, b).
+            channels: Names, all of its own among them.
+            labels: Of β.
+            other: What the deviations of other channels are taken from.
+            robot: The robot.
+        """
+        assert self.earlier is not None
+        known = dict(zip(other.information.channels, other.sigma.tolist(), strict=True))
+        known |= dict(zip(self.information.channels, self.sigma.tolist(), strict=True))
+        sigma = np.array([known[c] for c in channels])
+        return Evidence.of(self.earlier.on(onto, channels, labels, robot), sigma)
 
 
 @dataclass(frozen=True)

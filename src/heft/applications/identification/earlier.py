@@ -89,14 +89,14 @@ class Earlier:
         channels, labels = (*problem.channels, *extra), self.information.labels
         robot = problem.plant.robot if isinstance(problem.plant, RobotPlant) else None
         if labels == problem.labels and not (extra and self.origin is None):
-            return problem, self._on(None, channels, labels, robot)
+            return problem, self.on(None, channels, labels, robot)
         if self.origin is None or robot is None:
             return problem, self  # what does not add is refused when it is added
         matrix = self.origin.among(problem.base, robot)
         told = problem.telling(matrix)
-        return told, self._on(matrix[:, told.base.kept], channels, told.labels, robot)
+        return told, self.on(matrix[:, told.base.kept], channels, told.labels, robot)
 
-    def _on(
+    def on(
         self,
         onto: Array | None,
         channels: tuple[str, ...],
