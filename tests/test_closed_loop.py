@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,19 +12,44 @@ import pytest
 from heft.applications.identification import Settings, fit_experiment, open_experiment
 from heft.errors import InvalidSetting, MissingSignal, SolverFailure
 from heft.experiments import ClosedLoop
-from heft.models import ControllerOptions, JointGains, JointOptions, Options, Robot
+from heft.models import (
+    ControllerOptions,
+    JointGains,
+    JointOptions,
+    Options,
+    OwnColumns,
+    RegressorColumn,
+    Robot,
+)
 from heft.plants import Problem, RobotPlant, standard_rows
 from heft.recordings import Recording
 from heft.signals import Smoothing
 from tests import robots
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
+Values = Mapping[str, Array]
 STRONG = ControllerOptions(
     {"shoulder": JointGains(400.0, 40.0), "elbow": JointGains(100.0, 10.0, 50.0)},
     rate=500.0,
     filter=40.0,
     feedforward="inverse-dynamics",
 )
+
+
+def springs(q: Values, v: Values, a: Values) -> list[RegressorColumn]:
+    """Return a spring between both joints, a stiffening one, and drag."""
+    turned = np.sin(q["shoulder"] + q["elbow"])
+    return [
+        RegressorColumn("belt", "N·m", {"shoulder": turned, "elbow": turned}),
+        RegressorColumn("elbow.spring", "N·m/rad", {"elbow": q["elbow"] + 0.3 * q["elbow"] ** 3}),
+        RegressorColumn("drag", "N·m·s²", {"shoulder": np.abs(v["shoulder"]) * v["shoulder"]}),
+    ]
+
+
+def sprung(controller: ControllerOptions | None = STRONG) -> Robot:
+    """Return the arm with own columns."""
+    robot = arm(controller)
+    return replace(robot, own_columns=OwnColumns(springs, robot.channels))
 
 
 def arm(controller: ControllerOptions | None = STRONG) -> Robot:
@@ -37,6 +63,9 @@ def arm(controller: ControllerOptions | None = STRONG) -> Robot:
     return Robot.from_urdf_text(robots.PLANAR_ARM, options)
 
 
+both = pytest.mark.parametrize("robot", [arm(), sprung()], ids=["plain", "own columns"])
+
+
 def loop(robot: Robot) -> ClosedLoop:
     found = ClosedLoop.of(robot)
     assert found is not None
@@ -47,7 +76,8 @@ def truth(robot: Robot) -> Array:
     """Return the model file's bodies with drives of their own."""
     sizes = {"armature": 0.05, "viscous": 0.4, "coulomb": 0.8, "offset": 0.1}
     drives = [sizes[t.kind] * (1.0 + 0.5 * d) for d, t in robot.drive_columns]
-    return np.concatenate([robot.written_bodies(), drives])
+    own = (6.0, 9.0, 0.5) if robot.own_columns is not None else ()
+    return np.concatenate([robot.written_bodies(), drives, own])
 
 
 def reference(duration: float = 4.0, rate: float = 500.0) -> Recording:
@@ -57,8 +87,8 @@ def reference(duration: float = 4.0, rate: float = 500.0) -> Recording:
     return Recording.from_arrays(t, "reference", q=named, q_ref=named, tau=named)
 
 
-def test_rows_hold_in_the_middle_of_every_step() -> None:
-    robot = arm()
+@both
+def test_rows_hold_in_the_middle_of_every_step(robot: Robot) -> None:
     x = truth(robot)
     motion = loop(robot).followed(reference(), x)
     q, v, a = motion.middle
@@ -101,13 +131,14 @@ def test_halving_the_step_leaves_a_quarter_of_the_error() -> None:
     assert coarse / fine == pytest.approx(4.0, rel=0.1)
 
 
-def test_sensitivities_are_derivatives_of_the_simulation() -> None:
-    robot = arm()
+@both
+def test_sensitivities_are_derivatives_of_the_simulation(robot: Robot) -> None:
     closed, x = loop(robot), truth(robot)
     problem = Problem(RobotPlant(robot), (reference(),), Smoothing(15.0, delay=0.0))
     beta = problem.base.matrix @ x
     kept = problem.base.kept
-    motion = closed.followed(reference(), problem.base.spread(beta))
+    log = reference(0.6)
+    motion = closed.followed(log, problem.base.spread(beta))
     found = closed.sensitivities(motion, problem.base.spread(beta), kept)
     names = ("position", "effort")
     for k in range(len(beta)):
@@ -116,14 +147,14 @@ def test_sensitivities_are_derivatives_of_the_simulation() -> None:
         for sign in (1.0, -1.0):
             moved = beta.copy()
             moved[k] += sign * size
-            sides.append(closed.followed(reference(), problem.base.spread(moved)))
+            sides.append(closed.followed(log, problem.base.spread(moved)))
         for name, own in zip(names, found, strict=True):
             slope = (getattr(sides[0], name) - getattr(sides[1], name)) / (2.0 * size)
             assert np.abs(own[:, :, k] - slope).max() <= 1e-4 * np.abs(slope).max()
 
 
-def test_a_log_of_the_loop_has_no_output_error() -> None:
-    robot = arm()
+@both
+def test_a_log_of_the_loop_has_no_output_error(robot: Robot) -> None:
     closed = loop(robot)
     problem = Problem(RobotPlant(robot), (reference(),), Smoothing(15.0, delay=0.0))
     beta = problem.base.matrix @ truth(robot)
@@ -142,7 +173,7 @@ def test_a_log_of_the_loop_has_no_output_error() -> None:
         # Where it began is read off the first positions, by a parabola; what that errs dies out.
         size = np.abs(piece.effort).max(axis=1)
         assert size.max() <= 0.05
-        assert size[piece.time > 3.0].max() <= 0.2 * size.max()
+        assert size[piece.time > 3.0].max() <= 0.25 * size.max()
 
 
 def test_what_cannot_be_simulated_is_refused() -> None:
@@ -173,6 +204,32 @@ def noisy(robot: Robot, seed: int) -> Recording:
     columns = {"q": seen, "tau": felt, "q_ref": asked}
     named = {k: dict(zip(robot.joints, x.T, strict=True)) for k, x in columns.items()}
     return Recording.from_arrays(q.time, "noisy", **named)
+
+
+@pytest.mark.parametrize("method", ["didim", "output-error"])
+def test_springs_are_found_by_what_is_simulated(method: str) -> None:
+    robot = sprung()
+    settings = Settings(smoothing=Smoothing(40.0, delay=0.0), method=method, threads=1)
+    problem, settings = open_experiment(robot, (noisy(robot, 0),), settings)
+    fit = fit_experiment(problem, settings)
+    names = fit.problem.labels.names
+    found = fit.estimate.parameters
+    for name, wanted in (("belt", 6.0), ("elbow.spring", 9.0), ("drag", 0.5)):
+        k = names.index(name)
+        assert abs(found.values[k] - wanted) <= min(4.0 * found.std[k], 0.05 * wanted), name
+
+
+def test_own_columns_that_are_not_simulated_are_refused() -> None:
+    robot = arm()
+
+    def heavy(q: Values, v: Values, a: Values) -> list[RegressorColumn]:
+        return [RegressorColumn("fly", "kg·m²", {"elbow": a["elbow"]})]
+
+    with pytest.raises(InvalidSetting, match="acceleration"):
+        loop(replace(robot, own_columns=OwnColumns(heavy, robot.channels)))
+    stiff = truth(sprung()) * np.where(np.array(sprung().labels.names) == "elbow.spring", 1e3, 1.0)
+    with pytest.raises(SolverFailure, match=r"settle|finite"):
+        loop(sprung()).followed(reference(1.0), stiff)
 
 
 @pytest.mark.parametrize("method", ["instrumental", "didim", "output-error"])

@@ -13,12 +13,12 @@ from heft.errors import InvalidSetting, SolverFailure
 from heft.estimators import ESTIMATORS, Estimate, LeastSquares
 from heft.estimators.kalman import METHODS, KalmanFilter, Kind
 from heft.experiments import DrivenRobot, RobotLog
-from heft.models import JointOptions
+from heft.models import JointOptions, Robot
 from heft.plants import Problem, RobotPlant
 from heft.recordings import Recording
 from heft.signals import Smoothing
 from tests.row_problems import RowProblem
-from tests.test_closed_loop import arm, loop, reference, truth
+from tests.test_closed_loop import arm, loop, reference, sprung, truth
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 KINDS: tuple[Kind, ...] = ("extended", "unscented", "square-root")
@@ -146,9 +146,11 @@ def test_unscented_is_extended_on_a_linear_system() -> None:
         assert other.covariance == pytest.approx(one.covariance, rel=1e-7)
 
 
-def driven(seconds: float = 3.0, noise: float = 1e-4) -> tuple[Problem[RobotPlant], Array]:
+def driven(
+    seconds: float = 3.0, noise: float = 1e-4, robot: Robot | None = None
+) -> tuple[Problem[RobotPlant], Array]:
     """Return a log of a planar arm in closed loop with noise, and its true β."""
-    robot = arm()
+    robot = robot or arm()
     time = reference(seconds).whole(["q.elbow"]).time
     motion = loop(robot).followed(reference(seconds), truth(robot))
     rng = np.random.default_rng(3)
@@ -168,11 +170,14 @@ def robot_log(problem: Problem[RobotPlant]) -> RobotLog:
     return log
 
 
-def test_steps_are_those_of_the_closed_loop() -> None:
-    robot = arm()
+both = pytest.mark.parametrize("robot", [arm(), sprung()], ids=["plain", "own columns"])
+
+
+@both
+def test_steps_are_those_of_the_closed_loop(robot: Robot) -> None:
     motion = loop(robot).followed(reference(1.0), truth(robot))
-    log = robot_log(driven(2.0)[0])
-    problem = driven(2.0)[0]
+    problem = driven(2.0, robot=robot)[0]
+    log = robot_log(problem)
     beta = (problem.base.matrix @ truth(robot))[None]
     time = motion.time[:101]
     state = np.hstack([motion.position[:1], motion.velocity[:1]])
@@ -183,8 +188,9 @@ def test_steps_are_those_of_the_closed_loop() -> None:
     assert state[0] == pytest.approx(wanted, abs=1e-9)
 
 
-def test_slopes_are_derivatives_of_a_step() -> None:
-    problem, beta = driven(2.0)
+@both
+def test_slopes_are_derivatives_of_a_step(robot: Robot) -> None:
+    problem, beta = driven(2.0, robot=robot)
     log, step, size = robot_log(problem), 40, 1e-6
     state = np.array([0.3, -0.4, 1.1, -0.7])
     after, push = log.moved(step, beta[None], state[None])
@@ -242,6 +248,14 @@ def test_filters_find_the_robot_and_agree() -> None:
     one, two = found["unscented"], found["square-root"]
     assert np.abs(one.values - two.values).max() <= 1e-9 * np.abs(one.values).max()
     assert np.abs((one.values - found["extended"].values) / one.std).max() < 1.0
+
+
+def test_springs_are_found_by_a_filter() -> None:
+    problem, beta = driven(robot=sprung())
+    found = KalmanFilter("extended", DrivenRobot(problem.plant.robot)).fit(problem).parameters
+    assert (np.abs(found.values - beta) <= 4.0 * found.std + 0.01 * np.abs(beta)).all()
+    for name, wanted in (("belt", 6.0), ("elbow.spring", 9.0)):
+        assert found.as_dict()[name] == pytest.approx(wanted, rel=0.05)
 
 
 def test_identify_takes_it_without_a_controller() -> None:

@@ -348,7 +348,7 @@ def carry(M, K, D, Y, gains, h, keep, places, efforts):  # type: ignore[no-untyp
 
 @contracted
 def push(tree, offset, parameters, rotors, drives, gravity, h, tau, states, rise):  # type: ignore[no-untyped-def]
-    """Move robots of unlike parameters by a step under the same held effort.
+    """Move robots of unlike parameters by a step under held efforts.
 
     Args:
         tree: As `kernels.compile_tree` returns it.
@@ -359,7 +359,7 @@ def push(tree, offset, parameters, rotors, drives, gravity, h, tau, states, rise
             (robots, drives, scales); speeds of the sigmoids (drives, scales).
         gravity: In the base's frame.
         h: Step [s].
-        tau: Held effort, (n,).
+        tau: Held effort of each robot, (robots, n).
         states: Positions and velocities of each robot, which are moved, (robots, 2 n).
         rise: Written: ∂a/∂τ of the first robot, (n, n).
 
@@ -367,7 +367,7 @@ def push(tree, offset, parameters, rotors, drives, gravity, h, tau, states, rise
         Whether all steps were found.
     """
     ratios, viscous, offsets, amplitude, scale = drives
-    count, n = states.shape[0], tau.shape[0]
+    count, n = tau.shape
     room = _room(tree, n)
     M, slope, torque = room[4], room[5], room[7]
     a, first = np.zeros(n), np.zeros(n)
@@ -375,7 +375,8 @@ def push(tree, offset, parameters, rotors, drives, gravity, h, tau, states, rise
         q, v = states[s, :n].copy(), states[s, n:].copy()
         own = (ratios, viscous[s], offsets[s], amplitude[s], scale)
         a[:] = first
-        if not _step(tree, offset, parameters[s], rotors[s], own, gravity, h, q, v, a, tau, room):
+        held = tau[s]
+        if not _step(tree, offset, parameters[s], rotors[s], own, gravity, h, q, v, a, held, room):
             return False
         if s == 0:
             first[:] = a
@@ -399,7 +400,7 @@ def warm_up() -> None:
     carry(each + 1.0, each, each, each, gains, 1.0, 1.0, each.copy(), each.copy())
     many = (unit, one, one, each, unit)
     turned = each + 1.0
-    push(tree, zero, heavy, turned, many, np.zeros(3), 1.0, zero, np.zeros((1, 2)), unit.copy())
+    push(tree, zero, heavy, turned, many, np.zeros(3), 1.0, one, np.zeros((1, 2)), unit.copy())
 
 
 KERNELS = Kernels((follow, carry, push), warm_up)

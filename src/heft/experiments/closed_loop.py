@@ -25,8 +25,10 @@ from heft.models import ControllerOptions, Robot
 from heft.plants import Problem, RobotPlant, effort_signals
 from heft.recordings import Recording
 
-from .simulated_robot import SimulatedRobot
+from .simulated_robot import Numbers, SimulatedRobot
 
+SWEEPS = 100  # over a motion and what own columns make of it, at most
+SETTLED = 1e-11  # change of what drives supply for own columns, of their effort
 CHUNK = 2048  # steps whose derivatives are in memory at once
 
 
@@ -239,29 +241,67 @@ class ClosedLoop:
         held_steps.KERNELS.prepare()
         robot, h = self.robot, 1.0 / self.controller.rate
         clock, wanted = self._wanted(recording)
-        numbers = self.simulated_robot.numbers(standard)
-        n = len(robot.joints)
-        log = np.zeros((4, len(clock), n))
+        model = self.simulated_robot
+        numbers = model.numbers(standard)
+        start = self._start(recording, wanted[0, :2])
+        own = np.zeros((len(clock), len(robot.joints)))
+        for _ in range(SWEEPS):
+            log, done = self._driven(numbers, start, wanted, own)
+            if done < len(clock) or not np.isfinite(log).all():
+                raise SolverFailure(
+                    "the simulated robot does not stay finite",
+                    argument=robot.name,
+                    got=f"at {clock[min(done, len(clock) - 1)]:.3f} s of {recording.name}",
+                    cure="begin nearer to the truth, or look at the controller's gains and rate",
+                )
+            q, v, a, tau = log
+            motion = FollowedMotion(clock, q, v, a, tau + own, h)
+            if robot.own_columns is None:
+                return motion
+            before, own = own, model.own_effort(*motion.middle[:2], standard)
+            if np.abs(own - before).max() <= SETTLED * np.abs(motion.effort).max():
+                return motion
+        raise SolverFailure(
+            "own columns and the motion that they make do not settle",
+            argument=robot.name,
+            got=f"{SWEEPS} sweeps over {recording.name}",
+            cure="springs that are stiffer than the controller are not simulated: take an "
+            "estimator that needs no simulation, such as least-squares",
+        )
+
+    def _driven(
+        self, numbers: Numbers, start: Array, wanted: Array, own: Array
+    ) -> tuple[Array, int]:
+        """Return positions, velocities, accelerations and efforts, own columns aside.
+
+        The compiled steps know nothing of the user's own columns: these are taken off the effort,
+        as they were in the sweep before.
+
+        Args:
+            numbers: Of the robot.
+            start: Position and velocity at the begin, shape (2, joints).
+            wanted: References and feed-forward torque, shape (N, 3, joints).
+            own: What drives supply for own columns, shape (N, joints).
+
+        Returns:
+            Shape (4, N, joints), and the steps that were taken.
+        """
+        robot = self.robot
+        log = np.zeros((4, *own.shape))
         tree = kernels.compile_tree(robot.tree)
         args = (numbers.bodies, numbers.rotors, numbers.drives, np.array(robot.gravity))
         offset = np.array(robot.tree.offset, dtype=float)
-        start = self._start(recording, wanted[0, :2])
+        ahead = wanted.copy()
+        ahead[:, 2] -= own
+        h = 1.0 / self.controller.rate
         with np.errstate(all="ignore"):
             try:
                 done = held_steps.follow(
-                    tree, offset, *args, self._gains, start, wanted, h, self._keep, log
+                    tree, offset, *args, self._gains, start, ahead, h, self._keep, log
                 )
             except np.linalg.LinAlgError:
                 done = 0
-        if done < len(clock) or not np.isfinite(log).all():
-            raise SolverFailure(
-                "the simulated robot does not stay finite",
-                argument=robot.name,
-                got=f"at {clock[min(done, len(clock) - 1)]:.3f} s of {recording.name}",
-                cure="begin nearer to the truth, or look at the controller's gains and rate",
-            )
-        q, v, a, tau = log
-        return FollowedMotion(clock, q, v, a, tau, h)
+        return log, int(done)
 
     def sensitivities(
         self, motion: FollowedMotion, standard: Array, columns: tuple[int, ...]

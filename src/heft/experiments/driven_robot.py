@@ -22,11 +22,13 @@ from heft.models import Robot
 from heft.plants import Problem, RobotPlant, effort_signals
 from heft.recordings import Recording
 
-from .simulated_robot import SimulatedRobot
+from .simulated_robot import Numbers, SimulatedRobot
 
 LEAST = 8  # rows of a piece, to begin with a parabola
 BEGIN = 0.05  # over which a parabola tells where a piece begins [s]
 GAP = 1.5  # rows apart that are no neighbours any more
+SWEEPS = 50  # over a step and the speed in its middle, at most, where own columns depend on it
+SETTLED = 1e-12  # change of that speed, a share
 CHECKS: Keys = {
     "standstill": Number("the speed of Coulomb friction is no positive number", above=0.0),
     "rate": Number("steps a second are no positive number", above=0.0, unit="Hz"),
@@ -178,25 +180,54 @@ class RobotLog:
             SolverFailure: If a robot cannot be moved.
         """
         n, h = self.position.shape[1], float(self.time[step + 1] - self.time[step])
-        numbers = self.of.simulated_robot.numbers_of(self._standard(values))
-        tree, offset, gravity = self._tree
-        after, rise = np.array(states), np.empty((n, n))
-        own = (numbers.bodies, numbers.rotors, numbers.drives)
-        effort = np.ascontiguousarray(self.effort[step])
-        with np.errstate(all="ignore"):
-            try:
-                done = held_steps.push(tree, offset, *own, gravity, h, effort, after, rise)
-            except np.linalg.LinAlgError:
-                done = False
-        if not done or not np.isfinite(after).all():
-            raise SolverFailure(
-                "the robot cannot be moved by the torque that was measured",
-                argument=self.of.robot.name,
-                got=f"at {self.time[step]:.3f} s",
-                cure="check that torques are those of the joints, in N·m, or take least-squares",
-            )
+        standard = self._standard(values)
+        numbers = self.of.simulated_robot.numbers_of(standard)
+        q, v = np.hsplit(np.array(states), 2)
+        middle, after, rise = v, np.array(states), np.empty((n, n))
+        for _ in range(SWEEPS):
+            # Own columns, of which the compiled steps know nothing, are taken off the effort.
+            own = self.of.simulated_robot.own_efforts(q + 0.5 * h * v, middle, standard)
+            after, rise = self._pushed(numbers, h, self.effort[step] - own, states)
+            before, middle = middle, 0.5 * (v + after[:, n:])
+            settled = np.abs(middle - before).max() <= SETTLED * (1.0 + np.abs(middle).max())
+            if self.of.robot.own_columns is None or settled:
+                break
+        else:
+            raise self._unmoved(step)
+        if not np.isfinite(after).all():
+            raise self._unmoved(step)
         felt = rise * self.push
         return after, np.vstack([0.5 * h * h * felt, h * felt])
+
+    def _pushed(
+        self, numbers: Numbers, h: float, effort: Array, states: Array
+    ) -> tuple[Array, Array]:
+        """Return states after a step and ∂a/∂τ of the first; not finite where none was found.
+
+        Args:
+            numbers: Of the robots.
+            h: Step [s].
+            effort: Held, of each robot, shape (count, n) [N·m or N].
+            states: Before the step, shape (count, 2 n).
+        """
+        tree, offset, gravity = self._tree
+        after, rise = np.array(states), np.empty((effort.shape[1], effort.shape[1]))
+        own = (numbers.bodies, numbers.rotors, numbers.drives)
+        held = np.ascontiguousarray(np.broadcast_to(effort, (len(states), effort.shape[1])))
+        with np.errstate(all="ignore"):
+            try:
+                done = held_steps.push(tree, offset, *own, gravity, h, held, after, rise)
+            except np.linalg.LinAlgError:
+                done = False
+        return after if done else np.full_like(after, np.nan), rise
+
+    def _unmoved(self, step: int) -> SolverFailure:
+        return SolverFailure(
+            "the robot cannot be moved by the torque that was measured",
+            argument=self.of.robot.name,
+            got=f"at {self.time[step]:.3f} s",
+            cure="check that torques are those of the joints, in N·m, or take least-squares",
+        )
 
     def slopes(self, step: int, values: Array, state: Array, after: Array) -> tuple[Array, Array]:
         """Return the derivatives of a step by the state and by β; see `held_steps.carry`."""

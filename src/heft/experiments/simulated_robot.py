@@ -56,7 +56,8 @@ class SimulatedRobot:
 
     Raises:
         InvalidModel: If the base floats.
-        InvalidSetting: If friction has a memory, takes the load, or is the user's own.
+        InvalidSetting: If friction has a memory or takes the load, or own columns depend on
+            acceleration.
     """
 
     robot: Robot
@@ -71,12 +72,18 @@ class SimulatedRobot:
                 cure="take an estimator that needs no simulation, such as least-squares",
             )
         wild = [robot.drives.name(c) for c in robot.drive_columns if type(c[1]) not in SIMULATED]
-        if wild or robot.own_columns is not None:
+        if wild:
             raise InvalidSetting(
-                "friction that remembers, takes the load or is a user's own is not simulated",
+                "friction that remembers or takes the load is not simulated",
                 argument="[joint.NAME] friction",
-                got=", ".join(wild[:3]) or "own columns",
+                got=", ".join(wild[:3]),
                 cure='say friction = "simple" for methods that simulate',
+            )
+        if robot.own_columns is not None and robot.own_columns.accelerated:
+            raise InvalidSetting(
+                "own columns that depend on acceleration are not simulated",
+                argument=robot.own_columns.source,
+                cure="take an estimator that needs no simulation, such as least-squares",
             )
 
     def linearised(
@@ -110,6 +117,9 @@ class SimulatedRobot:
         fading = 1.0 - np.tanh(w[:, :, None] / scale) ** 2
         fall = viscous + np.sum(amplitude / scale * fading, axis=2)
         D += np.einsum("nd,dc,dk->nck", fall, ratios, ratios)
+        if robot.own_columns is not None:
+            by_place, by_speed = robot.own_columns.slopes(q.T, v.T, standard[self._first_own :])
+            K, D = K + by_place, D + by_speed
         return M + numbers.rotors, K, D, self._rows(moving, q, v, a, columns)
 
     def _rows(
@@ -122,13 +132,50 @@ class SimulatedRobot:
         kernels.regressor(robot.tree, moving, out, 1, slots)
         own = PARAMETER_COUNT * len(robot.tree.names)
         state = DriveState(q.T, v.T, a.T, np.zeros((0, len(q))), np.zeros(q.T.shape))
-        chosen = [robot.drive_columns[c - own] for c in columns if c >= own]
+        end = self._first_own
+        chosen = [robot.drive_columns[c - own] for c in columns if own <= c < end]
         shown = [(d, Sigmoid(self._speed(d)) if isinstance(t, Coulomb) else t) for d, t in chosen]
         made = drive_columns.columns(robot.drives, shown, state)
         first = sum(c < own for c in columns)
         for (channel, column), weight in zip(made.acts, made.weights, strict=True):
             out[channel, first + column] += weight * made.values[column]
+        users = [c - end for c in columns if c >= end]
+        if users and robot.own_columns is not None:
+            rows = robot.own_columns.rows(q.T, v.T, a.T)
+            out[:, first + len(chosen) :] += rows[:, users]
         return np.moveaxis(out, 2, 0)
+
+    @property
+    def _first_own(self) -> int:
+        """Position of the first of the user's own columns, which stand last."""
+        return PARAMETER_COUNT * len(self.robot.tree.names) + len(self.robot.drive_columns)
+
+    def own_effort(self, q: Array, v: Array, standard: Array) -> Array:
+        """Return what drives supply for the user's own columns, shape (N, joints) [N·m or N].
+
+        Args:
+            q: Positions, shape (N, joints) [rad or m].
+            v: Velocities likewise.
+            standard: Parameters, shape (p,).
+        """
+        own = self.robot.own_columns
+        if own is None:
+            return np.zeros_like(q)
+        return own.effort(q.T, v.T, standard[self._first_own :]).T
+
+    def own_efforts(self, q: Array, v: Array, standard: Array) -> Array:
+        """Return the same for robots of unlike parameters, each at a state of its own.
+
+        Args:
+            q: Positions, shape (robots, joints) [rad or m].
+            v: Velocities likewise.
+            standard: Parameters, shape (robots, p).
+        """
+        own = self.robot.own_columns
+        if own is None:
+            return np.zeros_like(q)
+        rows = own.rows(q.T, v.T, np.zeros_like(q.T))
+        return np.asarray(np.einsum("ckn,nk->nc", rows, standard[:, self._first_own :]))
 
     def _speed(self, drive: int) -> float:
         """Return the speed s of a drive's Coulomb friction [rad/s or m/s]."""

@@ -190,6 +190,36 @@ class OwnColumns:
         q, v, a = found
         return q, v, a
 
+    def effort(self, position: Array, velocity: Array, parameters: Array) -> Array:
+        """Return what drives supply for columns that do not depend on acceleration, (channels, N).
+
+        Args:
+            position: Of the channels, shape (channels, N) [rad or m].
+            velocity: Likewise [rad/s or m/s].
+            parameters: In the order of the columns, shape (columns,).
+        """
+        rows = self.rows(position, velocity, np.zeros_like(position))
+        return np.asarray(np.einsum("ckn,k->cn", rows, parameters))
+
+    def slopes(self, position: Array, velocity: Array, parameters: Array) -> tuple[Array, Array]:
+        """Return ∂effort/∂q and ∂effort/∂v of `effort`, each of shape (N, channels, channels).
+
+        Derivatives are central differences; arguments as of `effort`.
+        """
+        state = [np.array(position), np.array(velocity)]
+        count, size = state[0].shape
+        found = np.zeros((2, size, count, count))
+        for values, slope in zip(state, found, strict=True):
+            for c in range(count):
+                middle = values[c].copy()
+                ends = []
+                for step in (STEP, -STEP):
+                    values[c] = middle + step
+                    ends.append(self.effort(state[0], state[1], parameters))
+                values[c] = middle
+                slope[:, :, c] = ((ends[0] - ends[1]) / (2.0 * STEP)).T
+        return found[0], found[1]
+
     def parameters(self, values: Mapping[str, float], place: str) -> Array:
         """Return parameters that a user states, in the order of the columns, shape (columns,).
 
