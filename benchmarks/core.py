@@ -31,9 +31,8 @@ from heft.estimators.least_squares import LeastSquares
 from heft.information.square_root import Information, Triangle
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
-from heft.plants import Problem, RobotPlant
+from heft.plants import Problem, RobotPlant, random_drive_state, random_states, standard_rows
 from heft.plants.base import structural_base
-from heft.plants.robot import random_drive_state, random_states, standard_rows
 
 SAMPLES = 65_536
 CHUNK = 2_048  # rows that are written out

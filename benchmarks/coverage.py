@@ -58,9 +58,8 @@ from heft.information.identifiability import BaseParameters
 from heft.information.square_root import triangle_of
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
-from heft.plants import Problem, RobotMotion, RobotPlant, Samples
+from heft.plants import Problem, RobotMotion, RobotPlant, Samples, rows_of, standard_rows
 from heft.plants.base import structural_base
-from heft.plants.robot import rows_of, standard_rows
 from heft.signals.settings import Smoothing
 
 Array = NDArray[np.float64]

@@ -35,9 +35,8 @@ from heft.estimators.least_squares import LeastSquares
 from heft.models import export
 from heft.models.options import JointOptions
 from heft.models.robot import Robot
-from heft.plants import RobotPlant
+from heft.plants import RobotPlant, standard_rows
 from heft.plants.problem import Problem
-from heft.plants.robot import standard_rows
 
 
 def peer_input(case: Case, problem: Problem, scored: Sequence[Piece], folder: Path) -> None:

@@ -41,9 +41,8 @@ from heft.information import inertia
 from heft.models.export import write_urdf
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
-from heft.plants import RobotPlant
+from heft.plants import RobotPlant, standard_rows
 from heft.plants.base import structural_base
-from heft.plants.robot import standard_rows
 from heft.recordings.recording import Recording
 
 Array = NDArray[np.float64]

@@ -16,8 +16,15 @@ from heft.errors import InvalidSetting
 from heft.information import inertia
 from heft.models.options import Coupling, JointOptions, Options
 from heft.models.robot import Robot
-from heft.plants import Excitable, ExcitableLoad, ExcitableRobot, FreeBody, last_frame
-from heft.plants.robot import random_states, standard_rows
+from heft.plants import (
+    Excitable,
+    ExcitableLoad,
+    ExcitableRobot,
+    FreeBody,
+    last_frame,
+    random_states,
+    standard_rows,
+)
 from tests import robots
 from tests.robots import Oracle
 

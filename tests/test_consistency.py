@@ -21,9 +21,8 @@ from heft.information import ParameterSpace, inertia
 from heft.information.parameters import Labels
 from heft.information.square_root import Information, Triangle
 from heft.models.robot import Robot
-from heft.plants import RobotPlant
+from heft.plants import RobotPlant, random_drive_state, random_states, standard_rows
 from heft.plants.problem import Problem
-from heft.plants.robot import random_drive_state, random_states, standard_rows
 from tests import robots
 
 EPS = float(np.finfo(float).eps)

@@ -17,7 +17,7 @@ from heft.information import inertia
 from heft.models.export import write, write_toml
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
-from heft.plants.robot import random_states
+from heft.plants import random_states
 from tests.robots import FloatArray, load
 from tests.test_export import IMPOSSIBLE, ROUNDING, bodies, rubbing
 

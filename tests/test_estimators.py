@@ -14,9 +14,8 @@ from heft.information.parameters import Labels
 from heft.information.square_root import Information
 from heft.models.options import Options
 from heft.models.robot import Robot
-from heft.plants import RobotPlant
+from heft.plants import RobotPlant, random_drive_state, random_states, standard_rows
 from heft.plants.problem import Problem
-from heft.plants.robot import random_drive_state, random_states, standard_rows
 from tests.double_double import solve_refined
 from tests.experiments import ARMS, HUMANOID, log, simple_options, true_robot
 from tests.nist import NAMES, digits, exact_solution, load

@@ -37,9 +37,8 @@ from heft.experiments.forward_dynamics import Dynamics
 from heft.models.friction_code import c_source, python_source
 from heft.models.options import Coupling, JointOptions, Options
 from heft.models.robot import Robot
-from heft.plants import RobotPlant
+from heft.plants import RobotPlant, random_drive_state, random_states, standard_rows
 from heft.plants.problem import Problem
-from heft.plants.robot import random_drive_state, random_states, standard_rows
 from heft.recordings.recording import Recording
 from heft.signals.settings import Smoothing
 from heft.signals.weak_form import Weak

@@ -29,9 +29,8 @@ from heft.information.square_root import Information, triangle_of
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
 from heft.models.rounding import angle_error, direction_error
-from heft.plants import RobotPlant
+from heft.plants import RobotPlant, random_drive_state, random_states, standard_rows
 from heft.plants.base import structural_base
-from heft.plants.robot import random_drive_state, random_states, standard_rows
 from tests import robots
 
 EPS = float(np.finfo(float).eps)

@@ -16,9 +16,8 @@ from heft.information import folding, inertia
 from heft.information.square_root import Information, Triangle
 from heft.models.options import Options
 from heft.models.robot import Robot
-from heft.plants import RobotPlant
+from heft.plants import RobotPlant, random_drive_state, random_states, standard_rows
 from heft.plants.problem import Problem
-from heft.plants.robot import random_drive_state, random_states, standard_rows
 from heft.recordings.recording import Recording
 from heft.signals.low_pass import FIRST_DERIVATIVE
 from heft.signals.settings import Smoothing

@@ -24,7 +24,7 @@ from heft.information import inertia
 from heft.models.export import write_mjcf
 from heft.models.options import Options
 from heft.models.robot import Robot
-from heft.plants.robot import random_states
+from heft.plants import random_states
 from tests.mjcfs import ARM, FOLLOWERS, NAMES, SHAPES, Oracle, bare, random_model, source
 from tests.robots import FloatArray
 from tests.test_export import IMPOSSIBLE, ROUNDING, Tag, bodies, rubbing, scales, scanned

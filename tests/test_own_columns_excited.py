@@ -17,8 +17,7 @@ from heft.errors import InvalidSetting
 from heft.experiments import DesignSettings
 from heft.models import Robot
 from heft.models.own_columns import JointValues, OwnColumns, RegressorColumn
-from heft.plants import ExcitableRobot
-from heft.plants.robot import standard_rows
+from heft.plants import ExcitableRobot, standard_rows
 from tests import robots
 from tests.test_own_columns import SPRING
 

@@ -17,7 +17,7 @@ from heft.errors import FitError, InputError, InvalidModel, InvalidSetting, Solv
 from heft.experiments import Dynamics, Simulate, Trajectory
 from heft.models.options import Coupling, JointOptions, Options
 from heft.models.robot import Robot
-from heft.plants.robot import standard_rows
+from heft.plants import standard_rows
 from heft.recordings.recording import Recording
 from tests.robots import FloatArray, Oracle, load
 

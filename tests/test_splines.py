@@ -15,9 +15,8 @@ from scipy.special import zeta
 
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.estimators.least_squares import LeastSquares
-from heft.plants import RobotPlant
+from heft.plants import RobotPlant, standard_rows
 from heft.plants.problem import Problem
-from heft.plants.robot import standard_rows
 from heft.recordings.recording import Recording
 from heft.signals import splines
 from heft.signals.bandwidth import SPLINE_CORNERS, resolve

@@ -29,7 +29,7 @@ from heft.information.inertia import frame_change, from_body
 from heft.information.parameters import Labels
 from heft.models.expressions import GROWTH, expression
 from heft.models.robot import Robot
-from heft.plants.robot import random_states
+from heft.plants import random_states
 from tests.robots import FloatArray
 from tests.test_denavit_hartenberg import GRAVITY, Arm, spong
 

@@ -15,9 +15,8 @@ from heft.dynamics import drive_columns, kernels
 from heft.dynamics.drive_columns import DriveState
 from heft.errors import InvalidSetting
 from heft.models.robot import Robot
-from heft.plants import RobotPlant
+from heft.plants import RobotPlant, rows_of
 from heft.plants.base import structural_base
-from heft.plants.robot import rows_of
 from heft.signals import weak_form
 from heft.signals.weak_form import Held, Integrals, Samples, Weak, Windows
 from tests import robots

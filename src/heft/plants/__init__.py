@@ -6,8 +6,8 @@ from .plant import Predicting, Rows, Samples, Sides, WithUnknowns
 from .elimination import Elimination
 from .rows import Equations, Residuals
 from .base import extended_base, structural_base
-from .robot import RobotMotion, RobotPlant, both_sides, random_drive_state, random_states
-from .robot import rows_of, standard_rows
+from .robot import RobotMotion, RobotPlant
+from .robot_rows import both_sides, random_drive_state, random_states, rows_of, standard_rows
 from .robot_signals import effort_signals, position_signals
 from .sensed_robot import SensedRobotPlant, WrenchSensor
 from .attitude import Turning

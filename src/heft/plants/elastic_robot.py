@@ -40,7 +40,8 @@ from heft.recordings import Recording
 from heft.signals import Smoothed
 
 from .plant import Channel, ChannelSides, Inputs, Measured, MotionSignal, Rows, Samples, Sides
-from .robot import RobotMotion, RobotPlant, both_sides, rows_of
+from .robot import RobotMotion, RobotPlant
+from .robot_rows import both_sides, rows_of
 from .robot_signals import motor_signals
 
 GEAR = ("stiffness", "damping", "preload", "lag")  # of an elastic gear, in its columns' order

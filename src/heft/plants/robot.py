@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -12,8 +12,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.dynamics import LINEAR_SCALE, PRISMATIC, DriveState, drive_columns, kernels
-from heft.errors import InvalidSetting
+from heft.dynamics import LINEAR_SCALE, DriveState, drive_columns, kernels
 from heft.information import (
     PARAMETER_COUNT,
     SYMBOLS,
@@ -24,223 +23,24 @@ from heft.information import (
     Triangle,
     column_order,
 )
-from heft.models import OwnColumns, Robot, own_effort
+from heft.models import Robot, own_effort
 from heft.recordings import Recording
 from heft.signals import Smoothed
 
 from . import robot_signals
 from .plant import Channel, ChannelSides, Inputs, Plant, Rows, Samples, Sides
+from .robot_rows import (
+    beside_own,
+    kernel_plan,
+    of_channels,
+    own_slice,
+    random_drive_state,
+    random_states,
+    sides_of_channels,
+)
 
 # Rounding of angles leaves at most this of a dependent column (`benchmarks/rounding.py`).
 SHARE_PER_RADIAN = 4.0
-
-
-def random_states(robot: Robot, count: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
-    """Return random positions q, velocities v and accelerations a; fixed joints are at rest.
-
-    They are in general position: use them where rows are to show all that motion could ever show.
-
-    Args:
-        robot: The plant.
-        count: Number N of states.
-        rng: Random numbers.
-
-    Returns:
-        q, shape (N, positions) [rad or m], and v and a, each of shape (N, channels) [rad/s, rad/s²
-        or m/s, m/s²].
-    """
-    tree = robot.tree
-    first = tree.channels - len(robot.joints)
-    v, a = rng.normal(size=(2, count, tree.channels))
-    q = rng.uniform(-np.pi, np.pi, size=(count, tree.positions))
-    shift = tree.positions - tree.channels
-    for c in set(tree.channel[tree.kind == PRISMATIC].tolist()):
-        q[:, c + shift] /= np.pi
-    if tree.free_base:
-        q[:, 3:7] = rng.normal(size=(count, 4))
-    for k, joint in enumerate(robot.joints):
-        held = robot.options.of(joint).position
-        if held is not None:
-            q[:, first + shift + k] = held
-            v[:, first + k] = a[:, first + k] = 0.0
-    return q, v, a
-
-
-def standard_rows(
-    robot: Robot, q: Array, v: Array, a: Array, state: DriveState | None = None
-) -> Array:
-    """Return the regressor Y(q, v, a) of all standard parameters, shape (N, channels, p).
-
-    Columns are as `robot.labels` names them; entry (·, i, j) is in the unit of effort i per unit of
-    parameter j.
-
-    Args:
-        robot: The plant.
-        q: Positions, shape (N, positions) [rad or m].
-        v: Velocities, shape (N, channels) [rad/s or m/s].
-        a: Accelerations, shape (N, channels) [rad/s² or m/s²].
-        state: What friction is a function of; without, its memory and loads are zero.
-    """
-    if state is None:
-        stops = len(robot.drives.stops)
-        state = DriveState(
-            of_channels(robot, q), v.T, a.T, np.zeros((stops, len(v))), np.zeros(v.T.shape)
-        )
-    return rows_of(robot, kernels.motion_of(robot.tree, robot.gravity, q, v, a), state)
-
-
-def of_channels(robot: Robot, q: Array) -> Array:
-    """Return the joints' positions by channel, shape (channels, N) [rad or m].
-
-    Channels of a floating base are meaningless.
-
-    Args:
-        robot: The plant.
-        q: Positions, shape (N, positions) [rad or m].
-    """
-    return q.T[robot.tree.positions - robot.tree.channels :]
-
-
-def rows_of(
-    robot: Robot,
-    motion: kernels.Motion,
-    state: DriveState,
-    threads: int = 1,
-) -> Array:
-    """Return the regressor Y of all standard parameters at a motion, shape (N, channels, p).
-
-    Entry (·, i, j) is in the unit of effort i per unit of parameter j. Use it where the kernels'
-    motion is at hand; `standard_rows` makes it from q, v and a.
-
-    Args:
-        robot: The plant.
-        motion: Of the bodies, N samples.
-        state: Of the drives, at the same samples.
-        threads: How many threads share the work.
-    """
-    own = PARAMETER_COUNT * len(robot.tree.names)
-    columns = robot.drive_columns
-    out = np.zeros((robot.tree.channels, _size(robot), motion.sin.shape[1]))
-    kernels.regressor(robot.tree, motion, out, threads)
-    scatter = drive_columns.columns(robot.drives, columns, state)
-    for (channel, column), weight in zip(scatter.acts, scatter.weights, strict=True):
-        out[channel, own + column] += weight * scatter.values[column]
-    if robot.own_columns is not None:
-        moving = (state.position, state.velocity, state.acceleration)
-        out[:, _own_slice(robot)] = robot.own_columns.rows(*moving)
-    return np.moveaxis(out, 2, 0)
-
-
-def both_sides(robot: Robot, motion: kernels.Motion, state: DriveState) -> tuple[Array, Array]:
-    """Return W₂ and F of the weak form `∫(−φ̇ W₂ − φ F) π dt = ∫φ τ dt`, each (N, channels, p).
-
-    W₂ π is the generalised momentum [N·m·s or N·s], rotors' included; F π = W₁ π less friction
-    [N·m or N], with W₁ as of `dynamics.kernels.momentum`.
-
-    Args:
-        robot: The plant.
-        motion: Of the bodies, N samples; their acceleration is not used.
-        state: Of the drives, at the same samples.
-    """
-    every = range(_own_slice(robot).stop)
-    made = _channel_sides(robot, motion, state, every, np.arange(robot.tree.channels))
-    sides = made.spread(_size(robot))
-    return sides.momentum, sides.remainder
-
-
-def _channel_sides(
-    robot: Robot,
-    motion: kernels.Motion,
-    state: DriveState,
-    columns: Sequence[int],
-    chosen: NDArray[np.intp],
-) -> ChannelSides:
-    """Return both sides of some of the tree's channels on some columns; see `both_sides`."""
-    plan = _plan(robot, tuple(columns), tuple(chosen.tolist()))
-    widths = np.zeros(robot.tree.channels, dtype=np.int64)
-    widths[chosen] = plan.widths[chosen]
-    first = np.cumsum(widths) - widths
-    slots = np.where(plan.slots >= 0, first[:, None] + plan.slots, -1)
-    momentum, remainder = np.zeros((2, int(widths.sum()), motion.sin.shape[1]))
-    kernels.momentum_into(robot.tree, motion, slots, (momentum, remainder))
-    # A rotor's momentum is its armature times its speed, which takes the place of ẇ.
-    moving, terms = state.accelerating_by_velocity(), robot.drive_columns
-    scatter = drive_columns.columns(robot.drives, terms, moving, chosen)
-    if robot.own_columns is not None:
-        _refuse_accelerated(robot)
-        still = replace(state, acceleration=np.zeros_like(state.velocity))
-        scatter = _beside_own(robot.own_columns, scatter, still)
-    for (channel, row, slot), k in zip(plan.acts, plan.picked, strict=True):
-        acting = scatter.weights[k] * scatter.values[row]
-        if row < len(terms) and terms[row][1].inertial:
-            momentum[first[channel] + slot] = acting
-        else:
-            remainder[first[channel] + slot] = -acting
-    return ChannelSides(tuple(plan.columns[c] for c in chosen), momentum.T, remainder.T)
-
-
-def _size(robot: Robot) -> int:
-    """Return the number p of standard parameters."""
-    return int(_own_slice(robot).stop) + len(robot.bias_names)
-
-
-def _own_slice(robot: Robot) -> slice:
-    """Return the columns that are the user's own."""
-    first = PARAMETER_COUNT * len(robot.tree.names) + len(robot.drive_columns)
-    return slice(first, first + len(robot.own_names))
-
-
-def _refuse_accelerated(robot: Robot) -> None:
-    """Raise `InvalidSetting` if own columns depend on acceleration, which weak rows do without."""
-    if robot.own_columns is not None and robot.own_columns.accelerated:
-        raise InvalidSetting(
-            "own columns that depend on acceleration have no weak form",
-            argument=robot.own_columns.source,
-            cure="take differentiated rows",
-        )
-
-
-def random_drive_state(
-    robot: Robot, q: Array, v: Array, a: Array, rng: np.random.Generator
-) -> DriveState:
-    """Return drives' random states: its memory and loads are drawn, not lived through.
-
-    Speeds are made slower, by up to four decades: at common ones all sigmoids are the sign.
-
-    Args:
-        robot: The plant.
-        q: Positions, shape (N, positions) [rad or m].
-        v: Velocities, shape (N, channels) [rad/s or m/s].
-        a: Accelerations, shape (N, channels) [rad/s² or m/s²].
-        rng: Random numbers.
-    """
-    stops = rng.uniform(-1.0, 1.0, size=(len(robot.drives.stops), len(v)))
-    slow = v.T * 10.0 ** rng.uniform(-4.0, 0.0, size=v.T.shape)
-    return DriveState(of_channels(robot, q), slow, a.T, stops, rng.normal(size=v.T.shape))
-
-
-@lru_cache(maxsize=32)
-def _plan(robot: Robot, columns: tuple[int, ...], channels: tuple[int, ...]) -> kernels.Plan:
-    """Return how the kernels reduce these columns of these of the tree's channels."""
-    acts = drive_columns.acts(robot.drives, robot.drive_columns)
-    rows = acts[:, 1]
-    if robot.own_columns is not None:  # each with values of its own on each joint
-        drives, own = len(robot.drive_columns), robot.own_columns.acts
-        acts = np.vstack([acts, own + np.array([0, drives])])
-        rows = np.append(rows, drives + np.arange(len(own)))
-    measured = np.array(channels, dtype=np.intp)
-    return kernels.plan(robot.tree, np.array(columns, dtype=np.intp), acts, measured, rows)
-
-
-def _beside_own(
-    own: OwnColumns, scatter: kernels.DriveColumns, state: DriveState
-) -> kernels.DriveColumns:
-    """Return drives' columns with the user's own, a row of values for each joint acted on."""
-    made = own.rows(state.position, state.velocity, state.acceleration)
-    values = np.vstack([scatter.values, made[own.acts[:, 0], own.acts[:, 1]]])
-    return replace(
-        scatter, values=values, weights=np.append(scatter.weights, np.ones(len(own.acts)))
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -366,7 +166,7 @@ class RobotPlant(Plant[RobotMotion]):
         """The bodies' and the user's own columns, where friction depends on the load."""
         if not any(t.loaded for _, t in self.robot.drive_columns):
             return ()
-        own = _own_slice(self.robot)
+        own = own_slice(self.robot)
         return (*range(self.bodies_size), *range(own.start, own.stop))
 
     def about(self, values: Array) -> RobotPlant:
@@ -469,7 +269,7 @@ class RobotPlant(Plant[RobotMotion]):
         load, own = self.rigid(motion, self.point), self.robot.own_columns
         if own is not None:
             made = own.rows(motion.position, motion.velocity, motion.bodies.acceleration)
-            load = load + np.einsum("ckn,k->cn", made, self.point[_own_slice(self.robot)])
+            load = load + np.einsum("ckn,k->cn", made, self.point[own_slice(self.robot)])
         return self.gear_load(samples, load)
 
     def gear_load(self, samples: Samples[RobotMotion], rigid: Array) -> Array:
@@ -544,8 +344,8 @@ class RobotPlant(Plant[RobotMotion]):
     ) -> tuple[ChannelRows, ...]:
         """Return rows of some of the robot's channels, measured or not."""
         robot, count = self.robot, len(samples.time)
-        known = tuple(c for c in columns if c < _own_slice(robot).stop)  # joints see no bias
-        plan = _plan(robot, known, tuple(chosen.tolist()))
+        known = tuple(c for c in columns if c < own_slice(robot).stop)  # joints see no bias
+        plan = kernel_plan(robot, known, tuple(chosen.tolist()))
         scatter = self._scatter(samples, chosen)
         out = np.zeros((robot.tree.channels, int(plan.widths[chosen].max(initial=0)), count))
         kernels.regressor(robot.tree, samples.motion.bodies, out, slots=plan.slots)
@@ -559,7 +359,7 @@ class RobotPlant(Plant[RobotMotion]):
         """Return drives' columns and the user's own, as far as they act on chosen channels."""
         robot, state = self.robot, self.drive_state(samples)
         made = drive_columns.columns(robot.drives, robot.drive_columns, state, chosen)
-        return made if robot.own_columns is None else _beside_own(robot.own_columns, made, state)
+        return made if robot.own_columns is None else beside_own(robot.own_columns, made, state)
 
     def sides(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Sides:
         """Return W₂ and F of the channels; see `both_sides`, arguments as of `rows`."""
@@ -573,8 +373,8 @@ class RobotPlant(Plant[RobotMotion]):
         Arguments are as of `LimbedIntegrable`.
         """
         robot, motion = self.robot, samples.motion.bodies
-        known = [c for c in columns if c < _own_slice(robot).stop]  # joints see no bias
-        return _channel_sides(robot, motion, self.drive_state(samples), known, robot.measured)
+        known = [c for c in columns if c < own_slice(robot).stop]  # joints see no bias
+        return sides_of_channels(robot, motion, self.drive_state(samples), known, robot.measured)
 
     def reduce(
         self,
@@ -593,7 +393,7 @@ class RobotPlant(Plant[RobotMotion]):
         """
         robot = self.robot
         chosen = robot.measured if channels is None else robot.measured[list(channels)]
-        plan = _plan(robot, tuple(columns), tuple(chosen.tolist()))
+        plan = kernel_plan(robot, tuple(columns), tuple(chosen.tolist()))
         scatter = self._scatter(samples, chosen)
         effort = np.zeros((robot.tree.channels, len(samples.time)))
         effort[robot.measured] = samples.measured.T

@@ -13,33 +13,24 @@ from typing import Any
 import numpy as np
 
 from heft import __version__
-from heft.arrays import Array
 from heft.display import (
-    Body,
-    Plot,
-    Scene,
-    Series,
     Table,
-    Trace,
-    bones,
-    ellipsoid,
     page,
     rounded,
     table,
     verdict,
 )
-from heft.dynamics import FRICTION, Armature, body_poses
+from heft.dynamics import FRICTION, Armature
 from heft.estimators import stated_numbers
-from heft.information import frame_change
 from heft.plants import GEAR
 
 from .identification import Identification
 from .limits import Limit, Limits
+from .report_figures import DRAWN_LOGS, logs, plots_of_friction, scene
 from .results import (
     NORMAL,
     base_entries,
     estimated_anew,
-    friction_curve,
     gear_entry,
     own_entries,
     parameter_entries,
@@ -48,8 +39,6 @@ from .results import (
 from .settings import Settings
 
 SEEN_MARKS = {"alone": "●", "in combination": "◐", "prior": "○", "not at all": "–"}
-DRAWN_LOGS = 4
-DRAWN_POINTS = 300_000  # over all curves of a page; sixteen bytes each
 
 
 def _vector(numbers: Sequence[tuple[float, float]]) -> str:
@@ -349,122 +338,6 @@ def _deviation(entry: Mapping[str, Any]) -> str:
     return "dropped" if std == 0.0 == value else f"±{std:.2g}{anew}"
 
 
-def _plots_of_friction(found: Identification) -> Iterator[Plot]:
-    """Yield friction over velocity of each drive: data, full model with 95 % band, simple model."""
-    simple = found.friction["simple"]
-    fitted = _fitted(found)
-    for drive in found.problem.plant.robot.drives:
-        if not drive.friction:
-            continue
-        data = [
-            s for t in found.traces if t.path in fitted for s in t.sliding if s.name == drive.name
-        ]
-        top = max((abs(end) for s in data for end in s.fastest), default=None)
-        curve = friction_curve(found, drive, top)
-        velocity, effort, std = (np.array(curve[n]) for n in ("velocity", "effort", "std"))
-        plain = sum(
-            (
-                simple.get(f"{drive.name}.{t.name}", 0.0) * t.steady(velocity)
-                for t in FRICTION["simple"]
-            ),
-            np.zeros(len(velocity)),
-        )
-        reach = NORMAL * std
-        series = [
-            Series("data", "data", s.velocity, s.effort, "points")  # under everything else
-            for s in data
-        ]
-        series += [
-            Series("95 %", "predicted", velocity, effort + reach, "band", low=effort - reach),
-            Series("simple", "simple", velocity, plain, "dashed"),
-            Series("full", "predicted", velocity, effort),
-        ]
-        speed, unit = ("m/s", "N") if drive.linear else ("rad/s", "N·m")
-        yield Plot(
-            drive.name,
-            f"speed [{speed}]",
-            tuple(series),
-            f"friction {drive.name}",
-            f"friction [{unit}]",
-        )
-
-
-def _fitted(found: Identification) -> set[str]:
-    return {r.name for r in found.problem.recordings}
-
-
-def _plots_of_torque(found: Identification, number: int, trace: Trace) -> Iterator[Plot]:
-    """Yield measured, predicted and residual effort of each channel over time."""
-    drawn = min(len(found.traces), DRAWN_LOGS) * len(trace.curves)
-    for c, whole in enumerate(trace.curves):
-        unit = _unit(found, whole.name)
-        curve = whole.thinned(DRAWN_POINTS // drawn)
-        time = curve.time - trace.curves[0].time[0]
-        yield Plot(
-            f"{curve.name}: rms error {_rms_error(trace, c, unit)}",
-            "time [s]",
-            (
-                Series("residual", "residual", time, curve.measured, minus=curve.predicted),
-                Series("predicted", "predicted", time, curve.predicted, "broad"),
-                Series("measured", "measured", time, curve.measured),
-            ),
-            f"time {number}",
-            f"{'force' if unit == 'N' else 'torque'} [{unit}]",
-        )
-
-
-def _rms_error(trace: Trace, channel: int, unit: str) -> str:
-    """Return the residual's root mean square, and relative to the measured effort's."""
-    residual, measured = float(trace.rms_residual[channel]), float(trace.rms_measured[channel])
-    share = f" ({residual / measured:.1%})" if measured > 0.0 else ""
-    return f"{residual:.3g} {unit}{share}"
-
-
-def _plots_of_spectra(found: Identification, number: int, trace: Trace) -> Iterator[Plot]:
-    """Yield power spectral densities of measured effort and residual, of each channel."""
-    for c, curve in enumerate(trace.curves):
-        yield Plot(
-            f"{curve.name} [({_unit(found, curve.name)})²/Hz]",
-            "frequency [Hz]",
-            (
-                Series("measured", "measured", trace.frequency, trace.measured[:, c]),
-                Series("residual", "residual", trace.frequency, trace.residual[:, c]),
-            ),
-            f"frequency {number}",
-            log_x=True,
-            log_y=True,
-        )
-
-
-def _unit(found: Identification, channel: str) -> str:
-    linear = {d.name for d in found.problem.plant.robot.drives if d.linear}
-    return "N" if channel in linear else "N·m"
-
-
-def _scene(found: Identification) -> Scene:
-    """Return the robot as a log found it, with the links' inertia before and after."""
-    robot = found.problem.plant.robot
-    pose = found.traces[0].pose if found.traces else np.zeros(len(robot.channels))
-    poses = body_poses(robot.tree, pose)
-    bodies = []
-    for k, link in enumerate(robot.bodies_links):
-        seen = stated_numbers(found.consistent, 10 * k)["mass"].share
-        for role, ten in (("before", link.written), ("after", found.links[link.name])):
-            if role == "before" and not link.given:
-                continue
-            place = poses[link.body] @ _pose(link.rotation, link.translation)
-            shape = ellipsoid(frame_change(place[:3, :3], place[:3, 3]) @ ten)
-            if shape is not None:
-                bodies.append(Body(link.name, role, *shape, seen))  # type: ignore[arg-type]
-    return Scene(f"{robot.name}, masses before and after", bones(robot, pose), tuple(bodies))
-
-
-def _pose(rotation: Array, translation: Array) -> Array:
-    pose = np.eye(4)
-    pose[:3, :3], pose[:3, 3] = rotation, translation
-    return pose
-
-
 def command(found: Identification) -> str | None:
     """Return the command line that repeats this identification; None without a model file."""
     paths: dict[str, list[str]] = {}
@@ -566,20 +439,6 @@ def _remarks(found: Identification) -> list[str]:
     return said
 
 
-def _logs(found: Identification) -> list[dict[str, object]]:
-    """Return the plots of each log that is drawn."""
-    fitted = _fitted(found)
-    return [
-        {
-            "name": Path(trace.path).name,
-            "role": "fitted" if trace.path in fitted else "held out",
-            "torque": _plots_of_torque(found, number, trace),
-            "spectra": _plots_of_spectra(found, number, trace),
-        }
-        for number, trace in enumerate(found.traces[:DRAWN_LOGS])
-    ]
-
-
 def html(found: Identification) -> str:
     """Return the report as a self-contained HTML page, which loads nothing from elsewhere."""
     return page.page(
@@ -608,7 +467,7 @@ def _of_the_verdict(found: Identification) -> dict[str, object]:
 
 def _of_the_robot(found: Identification) -> dict[str, object]:
     return {
-        "robot": _scene(found),
+        "robot": scene(found),
         "links": Table("Links", LINK_HEAD, _links(found)),
         "joints": Table("Joints", JOINT_HEAD, _joints(found)),
         "own": Table("Own columns", OWN_HEAD, _own(found)),
@@ -618,13 +477,13 @@ def _of_the_robot(found: Identification) -> dict[str, object]:
         "columns": f"{LEGEND} {_strict_masses(found)}",
         "model": next(iter(found.files)),
         "remarks": _remarks(found),
-        "friction": _plots_of_friction(found),
+        "friction": plots_of_friction(found),
     }
 
 
 def _of_the_data(found: Identification) -> dict[str, object]:
     return {
-        "logs": _logs(found),
+        "logs": logs(found),
         "not_drawn": max(len(found.traces) - DRAWN_LOGS, 0),
         "seen": Table("Share seen, and how", SEEN_HEAD, _share_seen(found)),
         "links_count": len(found.links),

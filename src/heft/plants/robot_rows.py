@@ -1,0 +1,226 @@
+"""Rows of a robot on all its standard columns, at any states: bodies, drives, own columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.dynamics import PRISMATIC, DriveState, drive_columns, kernels
+from heft.errors import InvalidSetting
+from heft.information import PARAMETER_COUNT
+from heft.models import OwnColumns, Robot
+
+from .plant import ChannelSides
+
+
+def random_states(robot: Robot, count: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
+    """Return random positions q, velocities v and accelerations a; fixed joints are at rest.
+
+    They are in general position: use them where rows are to show all that motion could ever show.
+
+    Args:
+        robot: The plant.
+        count: Number N of states.
+        rng: Random numbers.
+
+    Returns:
+        q, shape (N, positions) [rad or m], and v and a, each of shape (N, channels) [rad/s, rad/s²
+        or m/s, m/s²].
+    """
+    tree = robot.tree
+    first = tree.channels - len(robot.joints)
+    v, a = rng.normal(size=(2, count, tree.channels))
+    q = rng.uniform(-np.pi, np.pi, size=(count, tree.positions))
+    shift = tree.positions - tree.channels
+    for c in set(tree.channel[tree.kind == PRISMATIC].tolist()):
+        q[:, c + shift] /= np.pi
+    if tree.free_base:
+        q[:, 3:7] = rng.normal(size=(count, 4))
+    for k, joint in enumerate(robot.joints):
+        held = robot.options.of(joint).position
+        if held is not None:
+            q[:, first + shift + k] = held
+            v[:, first + k] = a[:, first + k] = 0.0
+    return q, v, a
+
+
+def standard_rows(
+    robot: Robot, q: Array, v: Array, a: Array, state: DriveState | None = None
+) -> Array:
+    """Return the regressor Y(q, v, a) of all standard parameters, shape (N, channels, p).
+
+    Columns are as `robot.labels` names them; entry (·, i, j) is in the unit of effort i per unit of
+    parameter j.
+
+    Args:
+        robot: The plant.
+        q: Positions, shape (N, positions) [rad or m].
+        v: Velocities, shape (N, channels) [rad/s or m/s].
+        a: Accelerations, shape (N, channels) [rad/s² or m/s²].
+        state: What friction is a function of; without, its memory and loads are zero.
+    """
+    if state is None:
+        stops = len(robot.drives.stops)
+        state = DriveState(
+            of_channels(robot, q), v.T, a.T, np.zeros((stops, len(v))), np.zeros(v.T.shape)
+        )
+    return rows_of(robot, kernels.motion_of(robot.tree, robot.gravity, q, v, a), state)
+
+
+def of_channels(robot: Robot, q: Array) -> Array:
+    """Return the joints' positions by channel, shape (channels, N) [rad or m].
+
+    Channels of a floating base are meaningless.
+
+    Args:
+        robot: The plant.
+        q: Positions, shape (N, positions) [rad or m].
+    """
+    return q.T[robot.tree.positions - robot.tree.channels :]
+
+
+def rows_of(
+    robot: Robot,
+    motion: kernels.Motion,
+    state: DriveState,
+    threads: int = 1,
+) -> Array:
+    """Return the regressor Y of all standard parameters at a motion, shape (N, channels, p).
+
+    Entry (·, i, j) is in the unit of effort i per unit of parameter j. Use it where the kernels'
+    motion is at hand; `standard_rows` makes it from q, v and a.
+
+    Args:
+        robot: The plant.
+        motion: Of the bodies, N samples.
+        state: Of the drives, at the same samples.
+        threads: How many threads share the work.
+    """
+    own = PARAMETER_COUNT * len(robot.tree.names)
+    columns = robot.drive_columns
+    out = np.zeros((robot.tree.channels, standard_size(robot), motion.sin.shape[1]))
+    kernels.regressor(robot.tree, motion, out, threads)
+    scatter = drive_columns.columns(robot.drives, columns, state)
+    for (channel, column), weight in zip(scatter.acts, scatter.weights, strict=True):
+        out[channel, own + column] += weight * scatter.values[column]
+    if robot.own_columns is not None:
+        moving = (state.position, state.velocity, state.acceleration)
+        out[:, own_slice(robot)] = robot.own_columns.rows(*moving)
+    return np.moveaxis(out, 2, 0)
+
+
+def both_sides(robot: Robot, motion: kernels.Motion, state: DriveState) -> tuple[Array, Array]:
+    """Return W₂ and F of the weak form `∫(−φ̇ W₂ − φ F) π dt = ∫φ τ dt`, each (N, channels, p).
+
+    W₂ π is the generalised momentum [N·m·s or N·s], rotors' included; F π = W₁ π less friction
+    [N·m or N], with W₁ as of `dynamics.kernels.momentum`.
+
+    Args:
+        robot: The plant.
+        motion: Of the bodies, N samples; their acceleration is not used.
+        state: Of the drives, at the same samples.
+    """
+    every = range(own_slice(robot).stop)
+    made = sides_of_channels(robot, motion, state, every, np.arange(robot.tree.channels))
+    sides = made.spread(standard_size(robot))
+    return sides.momentum, sides.remainder
+
+
+def sides_of_channels(
+    robot: Robot,
+    motion: kernels.Motion,
+    state: DriveState,
+    columns: Sequence[int],
+    chosen: NDArray[np.intp],
+) -> ChannelSides:
+    """Return both sides of some of the tree's channels on some columns; see `both_sides`."""
+    plan = kernel_plan(robot, tuple(columns), tuple(chosen.tolist()))
+    widths = np.zeros(robot.tree.channels, dtype=np.int64)
+    widths[chosen] = plan.widths[chosen]
+    first = np.cumsum(widths) - widths
+    slots = np.where(plan.slots >= 0, first[:, None] + plan.slots, -1)
+    momentum, remainder = np.zeros((2, int(widths.sum()), motion.sin.shape[1]))
+    kernels.momentum_into(robot.tree, motion, slots, (momentum, remainder))
+    # A rotor's momentum is its armature times its speed, which takes the place of ẇ.
+    moving, terms = state.accelerating_by_velocity(), robot.drive_columns
+    scatter = drive_columns.columns(robot.drives, terms, moving, chosen)
+    if robot.own_columns is not None:
+        refuse_accelerated(robot)
+        still = replace(state, acceleration=np.zeros_like(state.velocity))
+        scatter = beside_own(robot.own_columns, scatter, still)
+    for (channel, row, slot), k in zip(plan.acts, plan.picked, strict=True):
+        acting = scatter.weights[k] * scatter.values[row]
+        if row < len(terms) and terms[row][1].inertial:
+            momentum[first[channel] + slot] = acting
+        else:
+            remainder[first[channel] + slot] = -acting
+    return ChannelSides(tuple(plan.columns[c] for c in chosen), momentum.T, remainder.T)
+
+
+def standard_size(robot: Robot) -> int:
+    """Return the number p of standard parameters."""
+    return int(own_slice(robot).stop) + len(robot.bias_names)
+
+
+def own_slice(robot: Robot) -> slice:
+    """Return the columns that are the user's own."""
+    first = PARAMETER_COUNT * len(robot.tree.names) + len(robot.drive_columns)
+    return slice(first, first + len(robot.own_names))
+
+
+def refuse_accelerated(robot: Robot) -> None:
+    """Raise `InvalidSetting` if own columns depend on acceleration, which weak rows do without."""
+    if robot.own_columns is not None and robot.own_columns.accelerated:
+        raise InvalidSetting(
+            "own columns that depend on acceleration have no weak form",
+            argument=robot.own_columns.source,
+            cure="take differentiated rows",
+        )
+
+
+def random_drive_state(
+    robot: Robot, q: Array, v: Array, a: Array, rng: np.random.Generator
+) -> DriveState:
+    """Return drives' random states: its memory and loads are drawn, not lived through.
+
+    Speeds are made slower, by up to four decades: at common ones all sigmoids are the sign.
+
+    Args:
+        robot: The plant.
+        q: Positions, shape (N, positions) [rad or m].
+        v: Velocities, shape (N, channels) [rad/s or m/s].
+        a: Accelerations, shape (N, channels) [rad/s² or m/s²].
+        rng: Random numbers.
+    """
+    stops = rng.uniform(-1.0, 1.0, size=(len(robot.drives.stops), len(v)))
+    slow = v.T * 10.0 ** rng.uniform(-4.0, 0.0, size=v.T.shape)
+    return DriveState(of_channels(robot, q), slow, a.T, stops, rng.normal(size=v.T.shape))
+
+
+def beside_own(
+    own: OwnColumns, scatter: kernels.DriveColumns, state: DriveState
+) -> kernels.DriveColumns:
+    """Return drives' columns with the user's own, a row of values for each joint acted on."""
+    made = own.rows(state.position, state.velocity, state.acceleration)
+    values = np.vstack([scatter.values, made[own.acts[:, 0], own.acts[:, 1]]])
+    return replace(
+        scatter, values=values, weights=np.append(scatter.weights, np.ones(len(own.acts)))
+    )
+
+
+@lru_cache(maxsize=32)
+def kernel_plan(robot: Robot, columns: tuple[int, ...], channels: tuple[int, ...]) -> kernels.Plan:
+    """Return how the kernels reduce these columns of these of the tree's channels."""
+    acts = drive_columns.acts(robot.drives, robot.drive_columns)
+    rows = acts[:, 1]
+    if robot.own_columns is not None:  # each with values of its own on each joint
+        drives, own = len(robot.drive_columns), robot.own_columns.acts
+        acts = np.vstack([acts, own + np.array([0, drives])])
+        rows = np.append(rows, drives + np.arange(len(own)))
+    measured = np.array(channels, dtype=np.intp)
+    return kernels.plan(robot.tree, np.array(columns, dtype=np.intp), acts, measured, rows)
