@@ -28,12 +28,15 @@ from heft.estimators import (
     block_moments,
 )
 from heft.experiments import ClosedLoop, DrivenRobot
-from heft.information import DataRank, Information, Triangle, data_rank
+from heft.information import DataRank, Information, data_rank
 from heft.plants import Plant, Problem, RobotPlant, point_moments
 
 from .earlier import Earlier
 from .preparation import (
     Progress,
+    about_first_fit,
+    first_triangle,
+    noise_of,
     only_selected,
     sharpened_and_delayed,
     silent,
@@ -160,9 +163,7 @@ def fit_experiment(
     _refuse_given(settings, given)
     if not kernels.is_compiled():
         progress("compiling the kernels for this machine, once: about 20 s")
-    problem, delay = sharpened_and_delayed(
-        problem, settings.smoothing, settings.bandwidth_search, settings.delay_search, progress
-    )
+    problem, delay = sharpened_and_delayed(problem, settings, progress)
     if settings.rows == "auto":
         problem = with_enough_rows(problem)
     problem = weighed(only_selected(problem, only, progress), settings, progress)
@@ -245,8 +246,7 @@ def _linearised(problem: Problem[P], settings: Settings, delay: DelayFound) -> _
     information = problem.information()
     rows, loaded = information.rows, len(problem.plant.point_columns) > 0
     if loaded:
-        triangle = _first_triangle(problem, information, settings)
-        problem = problem.about(settings.consistent.values(triangle, problem.space))
+        problem = about_first_fit(problem, settings, information)
         information = problem.information()
     late = None
     if settings.smoothing.delay is None:
@@ -255,7 +255,7 @@ def _linearised(problem: Problem[P], settings: Settings, delay: DelayFound) -> _
         delay, late = search.delay_error(problem, delay, rows, known)
     rough = None
     if loaded:
-        triangle = _first_triangle(problem, information, settings)
+        triangle = first_triangle(problem, information, settings)
         rough = settings.consistent.fit(triangle, problem.space)
         problem = problem.about(rough.parameters.values)
     return _Linearised(problem, rows, delay, late, rough)
@@ -293,7 +293,7 @@ def _summed(
     """
     blocks = problem.information_blocks(count, samples)
     own = information = reduce(add, blocks)
-    names, known = _noise(problem)
+    names, known = noise_of(problem)
     if isinstance(given, Earlier):
         if given.origin is not None:
             channels = given.information.channels
@@ -313,12 +313,6 @@ def _essential(chosen: Essential, problem: Problem[Any], estimate: Estimate) -> 
     rest = estimate.information.triangles[len(in_band) :]
     energy = [t.residual_energy(estimate.fitted) for t in rest]
     return chosen.reduced(estimate, np.append(in_band, energy))
-
-
-def _noise(problem: Problem[Any]) -> tuple[tuple[str, ...], Mapping[str, float]]:
-    """Return which channels share a deviation, and those that are known by channel."""
-    known = problem.known_noise
-    return () if known else problem.noise_names, known
 
 
 def _simulating(settings: Settings, problem: Problem[Any]) -> Estimator:
@@ -403,12 +397,6 @@ def _point_spread(problem: Problem[Any], rough: ConsistentEstimate) -> Array:
     errors = np.zeros((len(problem.plant.labels), len(columns)))
     errors[columns] = vectors * np.sqrt(np.maximum(values, 0.0))
     return errors
-
-
-def _first_triangle(problem: Problem[P], information: Information, settings: Settings) -> Triangle:
-    """Return the weighted sum of the channels, for a fit about which rows are then taken."""
-    sigma = settings.least_squares.spread(information, *_noise(problem))
-    return information.combined(dict(zip(information.channels, 1.0 / sigma, strict=True)))
 
 
 def _data_rank(problem: Problem[Any], information: Information, estimate: Estimate) -> DataRank:
