@@ -380,9 +380,7 @@ class DelaySearch:
         return replace(found, std=std), tuple(change[:, None])
 
 
-def _common(
-    delays: Sequence[float], ratios: Array, extrapolate: float
-) -> tuple[float, float, int]:
+def _common(delays: Sequence[float], ratios: Array, extrapolate: float) -> tuple[float, float, int]:
     """Return the weighted mean of the single channels' delays, its standard error [s], their count.
 
     Each channel's delay is that of the parabola through its least residual and those beside it,

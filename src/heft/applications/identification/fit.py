@@ -9,6 +9,7 @@ from operator import add
 from typing import Any, Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.dynamics import kernels
@@ -28,7 +29,7 @@ from heft.estimators import (
     block_moments,
 )
 from heft.experiments import ClosedLoop, DrivenRobot
-from heft.information import DataRank, Information, data_rank
+from heft.information import DataRank, Information, Labels, data_rank
 from heft.plants import Plant, Problem, RobotPlant, point_moments
 
 from .earlier import Earlier
@@ -95,7 +96,8 @@ class ExperimentFit(Generic[P]):
             The fit, its covariance widened, and the deviations D of x, shape (any, n).
         """
         deviations = self.deviations(solver, jackknife, found)
-        return found.widened(deviations, self._shift(found)), deviations
+        functions = _functions(self.problem.plant, found.consistent.parameters.labels)
+        return found.widened(deviations, self._shift(found), functions), deviations
 
     def _shift(self, found: ConsistentFit) -> Array:
         """Return x less what the data alone state, of numbers that are base parameters, (n,).
@@ -199,7 +201,9 @@ def fit_experiment(
         others = [m[len(blocks) :] for m in moments]
         weights = estimate.fit_weights
         left_without = Block.of(blocks, weights, estimate.fitted, None, others)
-        estimate = widened.at_least(settings.jackknife.of_base(widened, left_without))
+        functions = _functions(problem.plant, widened.parameters.labels)
+        deviations = settings.jackknife.of_base(widened, left_without)
+        estimate = widened.at_least(deviations, functions)
     estimate = replace(estimate, rank=rank)
     if isinstance(chosen, Essential):
         progress("dropping base parameters that are not essential")
@@ -304,6 +308,13 @@ def _summed(
     if given is not None:
         information += given.information if isinstance(given, Earlier) else given
     return _Summed(own, blocks, information, names, known)
+
+
+def _functions(plant: Plant[Any], labels: Labels) -> list[NDArray[np.intp]]:
+    """Return the positions of what is told by its sum alone, function by function."""
+    place = {name: k for k, name in enumerate(labels.names)}
+    names = [[plant.labels.names[k] for k in columns] for columns in plant.functions]
+    return [np.array([place[n] for n in own if n in place], dtype=np.intp) for own in names]
 
 
 def _essential(chosen: Essential, problem: Problem[Any], estimate: Estimate) -> Estimate:
