@@ -186,6 +186,22 @@ def test_a_joint_that_never_slides_has_no_say() -> None:
     assert (taken.delay, taken.ratio, taken.std) == (0.0, 1.0, 0.0)
 
 
+def test_channels_without_a_least_do_not_count_among_those_that_agree() -> None:
+    """A channel whose residual bends down everywhere shows no delay; slow motion makes such."""
+
+    class Bent(Curves):
+        def residual_energy(self, values: Array) -> FloatArray:
+            energy = super().residual_energy(values)
+            return np.where([False, False, True, True], 2.0 - energy, energy)
+
+        def delayed(self, delay: float) -> Curves:
+            return Bent(self.least, self.depth, delay, self.factor)
+
+    both = {factor: [0.02, 0.02, 1.0, 1.0] for factor in (0.5, 0.25)}
+    view = DelaySearch()._view(Bent(both, 0.2), 0.5)  # type: ignore[arg-type]
+    assert view.channels == 2
+
+
 @pytest.mark.parametrize("delay", [2e-3, -2e-3])
 def test_views_of_three_channels_speak_by_agreement_and_of_fewer_by_the_residual(
     delay: float,

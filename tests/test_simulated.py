@@ -7,6 +7,11 @@ import pytest
 from benchmarks import coverage
 from benchmarks.simulated import experiment, identity
 
+from heft.applications.identification import Settings, about_first_fit
+from heft.estimators import DelaySearch
+from heft.plants import Problem, RobotPlant
+from heft.signals import Smoothing
+
 SHORT = 10.0  # [s]
 
 
@@ -55,3 +60,13 @@ def test_who_knows_the_exact_motion_is_off_by_the_bound() -> None:
     count = len(fits) * base
     chi2 = sum(float(np.sum(np.linalg.solve(factor, f.value - f.truth) ** 2)) for f in fits)
     assert abs(chi2 - count) < 5.0 * np.sqrt(2.0 * count)
+
+
+def test_a_delay_behind_loaded_gears_is_found_where_their_friction_is_known_of() -> None:
+    """Without its columns each joint shows a delay of its own, and none is taken."""
+    made = experiment(2, duration=20.0)  # whose torque is 2 ms late
+    problem = Problem(RobotPlant(made.robot), (made.recording,), Smoothing(), 1).blurred(1.0)
+    assert DelaySearch().fit(problem).agreement < DelaySearch().late
+    found = DelaySearch().fit(about_first_fit(problem, Settings(threads=1)))
+    assert found.delay == pytest.approx(0.002, abs=0.0003)
+    assert found.std < 0.0003

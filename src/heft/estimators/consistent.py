@@ -14,6 +14,7 @@ unknowns are scaled by that metric; the cost of a solution does not depend on th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -137,18 +138,20 @@ class ConsistentEstimate:
         parameters = replace(self.parameters, covariance=covariance + np.diag(shift**2))
         return replace(self, parameters=parameters, noise=self.noise + np.diag(shift**2))
 
-    def at_least(self, deviations: Array) -> ConsistentEstimate:
-        """Return the estimate with each deviation at least that of the jackknife.
-
-        Correlations stay as they are.
+    def at_least(
+        self, deviations: Array, functions: Sequence[NDArray[np.intp]] = ()
+    ) -> ConsistentEstimate:
+        """Return the estimate with each deviation at least that of the jackknife; see `raised`.
 
         Args:
             deviations: D with DᵀD the jackknife covariance of x, shape (any, n).
+            functions: Positions of the coefficients of each function.
         """
         covariance = self.parameters.covariance
         assert covariance is not None
-        parameters = replace(self.parameters, covariance=raised(covariance, deviations))
-        return replace(self, parameters=parameters, noise=raised(self.noise, deviations))
+        parameters = replace(self.parameters, covariance=raised(covariance, deviations, functions))
+        noise = raised(self.noise, deviations, functions)
+        return replace(self, parameters=parameters, noise=noise)
 
 
 @dataclass(frozen=True)

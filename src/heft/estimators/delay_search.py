@@ -108,7 +108,7 @@ class _View:
         mean: Mean of the channels' own delays, weighted by sharpness [s].
         std: Its standard error, from the channels' spread [s]; 0 of fewer than three channels.
         ratio: Least residual variance over that without a delay, mean over channels.
-        channels: Number of channels with enough rows.
+        channels: Number of channels with enough rows and a least of their residual.
     """
 
     mean: float
@@ -236,8 +236,8 @@ class DelaySearch:
         through distant delays made too small. Use it before a fit whenever the delay is not stated.
 
         Args:
-            problem: At the cutoff of the motion's band, without load-dependent gear friction, at
-                delay zero.
+            problem: At the cutoff of the motion's band and delay zero, with load-dependent gear
+                friction about a first fit: without it each joint shows a delay of its own.
 
         Returns:
             The delay [s], 0 on weak evidence, with that evidence.
@@ -319,9 +319,9 @@ class DelaySearch:
             new = self._ahead(ratios, problem.delay)
         delays = sorted(ratios)
         found = np.array([ratios[d] for d in delays])
-        mean, std = _common(delays, found, extrapolate=2.0 * self.reach)
+        mean, std, count = _common(delays, found, extrapolate=2.0 * self.reach)
         ratio = _least(delays, found.mean(axis=1)).height
-        return _View(problem.delay + mean, std, ratio, len(used))
+        return _View(problem.delay + mean, std, ratio, count)
 
     def _ahead(self, ratios: Mapping[float, Array], about: float) -> list[float]:
         """Return the delays to be tried next, relative to one [s], two at an end and in reach."""
@@ -372,7 +372,7 @@ class DelaySearch:
                 for d, look in zip(around, looks, strict=True)
             ]
             scale = np.where(left[1] > 0.0, left[1], np.inf)
-            mean, std = _common(around, np.array(left) / scale, extrapolate=self.reach)
+            mean, std, _ = _common(around, np.array(left) / scale, extrapolate=self.reach)
             if std > 0.0:
                 std = 1.0 / float(np.hypot(1.0 / np.hypot(std, mean), 1.0 / self.usual))
         change = above.moments(values) - below.moments(values)
@@ -380,8 +380,8 @@ class DelaySearch:
         return replace(found, std=std), tuple(change[:, None])
 
 
-def _common(delays: Sequence[float], ratios: Array, extrapolate: float) -> tuple[float, float]:
-    """Return the weighted mean of the single channels' delays and its standard error [s].
+def _common(delays: Sequence[float], ratios: Array, extrapolate: float) -> tuple[float, float, int]:
+    """Return the weighted mean of the single channels' delays, its standard error [s], their count.
 
     Each channel's delay is that of the parabola through its least residual and those beside it,
     and its weight that parabola's curvature.
@@ -392,19 +392,21 @@ def _common(delays: Sequence[float], ratios: Array, extrapolate: float) -> tuple
         extrapolate: How far from zero a channel's delay may be if that is beyond `delays` [s].
 
     Returns:
-        The delay of the smallest mean energy and 0 if fewer than three channels have a least.
+        Of the channels that have a least; the delay of the smallest mean energy and 0 if these are
+        fewer than three, whose agreement cannot be tested.
     """
     leasts = [_least(delays, ratio) for ratio in ratios.T]
     sharp = np.array([least.sharpness for least in leasts])
     used = sharp > 0.0
-    if np.sum(used) < 3:
-        return _least(delays, ratios.mean(axis=1)).delay, 0.0
+    count = int(np.sum(used))
+    if count < 3:
+        return _least(delays, ratios.mean(axis=1)).delay, 0.0, count
     lowest, highest = min(delays[0], -extrapolate), max(delays[-1], extrapolate)
     own = np.clip([least.delay for least in leasts], lowest, highest)[used]
     weight = sharp[used] / sharp[used].sum()
     mean = float(weight @ own)
     spread = float(weight @ (own - mean) ** 2) / (len(own) - 1)
-    return mean, float(np.sqrt(spread))
+    return mean, float(np.sqrt(spread)), count
 
 
 class _Least(NamedTuple):

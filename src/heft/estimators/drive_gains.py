@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.information import ParameterSpace, Triangle, triangle_of
@@ -41,14 +42,17 @@ class ConsistentFit:
     space: ParameterSpace
     maps: tuple[tuple[Array, ...], ...] = ()
 
-    def widened(self, deviations: Array, shift: Array) -> ConsistentFit:
+    def widened(
+        self, deviations: Array, shift: Array, functions: Sequence[NDArray[np.intp]] = ()
+    ) -> ConsistentFit:
         """Return the fit with deviations at least the jackknife's, and shifts counted.
 
         Args:
             deviations: D with DᵀD the jackknife covariance of x, shape (any, n).
             shift: By the constraints, shape (n,); see `ConsistentEstimate.apart`.
+            functions: Positions of the coefficients of each function.
         """
-        found = self.consistent.at_least(deviations).apart(shift)
+        found = self.consistent.at_least(deviations, functions).apart(shift)
         std = dict(zip(found.parameters.labels.names, found.parameters.std.tolist(), strict=True))
         gains = {c: std.get(f"{c}.gain", s) for c, s in self.std.items()}
         return replace(self, consistent=found, std=gains)

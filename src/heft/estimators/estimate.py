@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.information import DataRank, Directions, Information, Labels, Parameters, Triangle
@@ -142,15 +143,16 @@ class Estimate:
         parameters = replace(self.parameters, covariance=covariance + moved.T @ moved)
         return replace(self, parameters=parameters, noise=replace(self.noise, common_errors=errors))
 
-    def at_least(self, deviations: Array) -> Self:
+    def at_least(self, deviations: Array, functions: Sequence[NDArray[np.intp]] = ()) -> Self:
         """Return the estimate with each deviation at least that of the jackknife; see `raised`.
 
         Args:
             deviations: D with DᵀD the jackknife covariance of β, shape (any, b).
+            functions: Positions of the coefficients of each function.
         """
         covariance = self.parameters.covariance
         assert covariance is not None
-        parameters = replace(self.parameters, covariance=raised(covariance, deviations))
+        parameters = replace(self.parameters, covariance=raised(covariance, deviations, functions))
         return replace(self, parameters=parameters)
 
     def noise_factor(self) -> Array:

@@ -387,23 +387,56 @@ def coloured_factors(sample: Thinned, size: int) -> tuple[Array, ...] | None:
     return tuple(factors)
 
 
-def raised(covariance: Array, deviations: Array) -> Array:
+def raised(
+    covariance: Array, deviations: Array, functions: Sequence[NDArray[np.intp]] = ()
+) -> Array:
     """Return a covariance whose variances are at least those of a jackknife.
 
     The autoregression of the residual sees all of the noise but only what its model describes; the
     jackknife sees what differs between blocks, whatever it is, from a dozen of them. The larger of
-    both deviations is stated. Correlations stay those of the covariance.
+    both deviations is stated, and correlations stay those of the covariance. Coefficients of one
+    function are told by their sum: they are raised together, direction by direction, since each by
+    its own factor no longer cancels against the others.
 
     Args:
         covariance: Shape (n, n); infinite variances stay so.
         deviations: D with DᵀD the jackknife covariance, shape (any, n).
+        functions: Positions of the coefficients of each function.
     """
     own = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     other = np.sqrt(np.sum(deviations**2, axis=0))
     known = np.isfinite(own) & (own > 0.0)
     factor = np.ones(len(own))
     factor[known] = np.maximum(1.0, other[known] / own[known])
-    return np.asarray(covariance * factor[:, None] * factor[None, :])
+    together = [places[known[places]] for places in functions]
+    for places in together:
+        factor[places] = 1.0
+    found = np.asarray(covariance * factor[:, None] * factor[None, :])
+    for places in together:
+        lift = _lift(covariance[np.ix_(places, places)], deviations[:, places])
+        found[places] = lift @ found[places]
+        found[:, places] = found[:, places] @ lift.T
+    return found
+
+
+def _lift(covariance: Array, deviations: Array) -> Array:
+    """Return L with `L C Lᵀ` the least covariance that exceeds both C and DᵀD along C's axes of it.
+
+    These are the axes in which both are diagonal: `L = C^½ max(1, C^-½ DᵀD C^-½)^½ C^-½`.
+
+    Args:
+        covariance: C, shape (n, n).
+        deviations: D, shape (any, n).
+    """
+    scale = np.sqrt(np.diag(covariance))
+    values, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
+    real = values > len(values) * np.finfo(float).eps * values.max(initial=0.0)
+    root = scale[:, None] * vectors[:, real] * np.sqrt(values[real])
+    inverse = (vectors[:, real] / np.sqrt(values[real])).T / scale
+    white = deviations @ inverse.T
+    _, singular, axes = np.linalg.svd(white, full_matrices=False)
+    stretch = np.eye(len(inverse)) + (axes.T * np.maximum(singular - 1.0, 0.0)) @ axes
+    return np.asarray(root @ stretch @ inverse)
 
 
 def posterior(

@@ -333,6 +333,11 @@ class Plant(Protocol[M]):
         return self.independent
 
     @property
+    def functions(self) -> tuple[tuple[int, ...], ...]:
+        """Columns whose coefficients have no meaning but in their sum, function by function."""
+        return ()
+
+    @property
     def order(self) -> Sequence[int]:
         """Order in which the other columns are taken into a set of base parameters."""
         return range(len(self.labels) - len(self.independent))

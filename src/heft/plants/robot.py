@@ -128,6 +128,16 @@ class RobotPlant(Plant[RobotMotion]):
         return tuple(own + k for k, (_, t) in enumerate(self.robot.drive_columns) if t.dictionary)
 
     @cached_property
+    def functions(self) -> tuple[tuple[int, ...], ...]:
+        """Friction's dictionary, drive by drive."""
+        drives = [d for d, _ in self.robot.drive_columns]
+        own = self.bodies_size
+        by_drive: dict[int, list[int]] = {}
+        for k in self.independent:
+            by_drive.setdefault(drives[k - own], []).append(k)
+        return tuple(map(tuple, by_drive.values()))
+
+    @cached_property
     def redundant(self) -> tuple[int, ...]:
         """Columns of friction's dictionary but each drive's steepest, most like Coulomb friction.
 

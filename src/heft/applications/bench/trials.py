@@ -39,10 +39,7 @@ class Outcome:
 
 def settled(problem: Problem[RobotPlant]) -> Problem[RobotPlant]:
     """Return a problem at the cutoff and delay that `heft identify` would choose."""
-    settings = Settings()
-    return sharpened_and_delayed(
-        problem, Smoothing(), settings.bandwidth_search, settings.delay_search, silent
-    )[0]
+    return sharpened_and_delayed(problem, Settings(), silent)[0]
 
 
 def torque_error(problem: Problem[RobotPlant], found: Found) -> float:

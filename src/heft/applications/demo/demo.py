@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # What is heavy is imported where it is used: most who come here want the folder.
 FOLDER = Path(__file__).parent
 MASS_HEAD = ("model file [kg]", "found [kg]", "±", "true [kg]")
-LINK_HEAD = ("link", *MASS_HEAD, "centre off by [mm]", "seen")
+LINK_HEAD = ("link", *MASS_HEAD, "centre off by [mm]")
 JOINT_HEAD = ("found / true", "viscous", "Coulomb", "offset", "rotor inertia")
 TERMS = ("viscous", "coulomb", "offset", "armature")
 
@@ -72,7 +72,7 @@ def _links(found: Identification, truth: Mapping[str, Any]) -> list[list[str]]:
             f"±{mass.std:.2g}",
             f"{true['mass']:.3f}",
         ]
-        rows.append([link.name, *masses, f"{1e3 * shift:.1f}", f"{mass.share:.0%}"])
+        rows.append([link.name, *masses, f"{1e3 * shift:.1f}"])
     return rows
 
 

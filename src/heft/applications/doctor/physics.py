@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from heft.applications.identification import Limits
+from heft.applications.identification import Limits, Settings, about_first_fit
 from heft.errors import HeftError
 from heft.estimators import DelayFound, DelaySearch
 from heft.information import DataRank, Finding
@@ -125,7 +125,8 @@ class Physics:
         mended = tuple(corrected(r, self.robot, correction) for r in self.recordings)
         plant = RobotPlant(replace(self.robot, options=options))
         try:
-            return DelaySearch().fit(Problem(plant, mended, Smoothing(), threads=1))
+            problem = Problem(plant, mended, Smoothing(), threads=1)
+            return DelaySearch().fit(about_first_fit(problem, Settings()))
         except HeftError:
             return None
 

@@ -3,7 +3,7 @@
 from . import any_plant, compare_report, report, results
 from .limits import Limit, Limits
 from .settings import RowKind, Settings
-from .preparation import Progress, sharpened_and_delayed, silent
+from .preparation import Progress, about_first_fit, sharpened_and_delayed, silent
 from .earlier import Earlier
 from .selection import Kept, Selection
 from .opening import gain_spread, limits_of, open_experiment

@@ -9,6 +9,7 @@ from operator import add
 from typing import Any, Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.dynamics import kernels
@@ -28,12 +29,15 @@ from heft.estimators import (
     block_moments,
 )
 from heft.experiments import ClosedLoop, DrivenRobot
-from heft.information import DataRank, Information, Triangle, data_rank
+from heft.information import DataRank, Information, Labels, data_rank
 from heft.plants import Plant, Problem, RobotPlant, point_moments
 
 from .earlier import Earlier
 from .preparation import (
     Progress,
+    about_first_fit,
+    first_triangle,
+    noise_of,
     only_selected,
     sharpened_and_delayed,
     silent,
@@ -92,7 +96,8 @@ class ExperimentFit(Generic[P]):
             The fit, its covariance widened, and the deviations D of x, shape (any, n).
         """
         deviations = self.deviations(solver, jackknife, found)
-        return found.widened(deviations, self._shift(found)), deviations
+        functions = _functions(self.problem.plant, found.consistent.parameters.labels)
+        return found.widened(deviations, self._shift(found), functions), deviations
 
     def _shift(self, found: ConsistentFit) -> Array:
         """Return x less what the data alone state, of numbers that are base parameters, (n,).
@@ -160,9 +165,7 @@ def fit_experiment(
     _refuse_given(settings, given)
     if not kernels.is_compiled():
         progress("compiling the kernels for this machine, once: about 20 s")
-    problem, delay = sharpened_and_delayed(
-        problem, settings.smoothing, settings.bandwidth_search, settings.delay_search, progress
-    )
+    problem, delay = sharpened_and_delayed(problem, settings, progress)
     if settings.rows == "auto":
         problem = with_enough_rows(problem)
     problem = weighed(only_selected(problem, only, progress), settings, progress)
@@ -199,7 +202,9 @@ def fit_experiment(
         others = [m[len(blocks) :] for m in moments]
         weights = estimate.fit_weights
         left_without = Block.of(blocks, weights, estimate.fitted, None, others)
-        estimate = widened.at_least(settings.jackknife.of_base(widened, left_without))
+        functions = _functions(problem.plant, widened.parameters.labels)
+        deviations = settings.jackknife.of_base(widened, left_without)
+        estimate = widened.at_least(deviations, functions)
     estimate = replace(estimate, rank=rank)
     if isinstance(chosen, Essential):
         progress("dropping base parameters that are not essential")
@@ -246,8 +251,7 @@ def _linearised(problem: Problem[P], settings: Settings, delay: DelayFound) -> _
     information = problem.information()
     rows, loaded = information.rows, len(problem.plant.point_columns) > 0
     if loaded:
-        triangle = _first_triangle(problem, information, settings)
-        problem = problem.about(settings.consistent.values(triangle, problem.space))
+        problem = about_first_fit(problem, settings, information)
         information = problem.information()
     late = None
     if settings.smoothing.delay is None:
@@ -256,7 +260,7 @@ def _linearised(problem: Problem[P], settings: Settings, delay: DelayFound) -> _
         delay, late = search.delay_error(problem, delay, rows, known)
     rough = None
     if loaded:
-        triangle = _first_triangle(problem, information, settings)
+        triangle = first_triangle(problem, information, settings)
         rough = settings.consistent.fit(triangle, problem.space)
         problem = problem.about(rough.parameters.values)
     return _Linearised(problem, rows, delay, late, rough)
@@ -294,7 +298,7 @@ def _summed(
     """
     blocks = problem.information_blocks(count, samples)
     own = information = reduce(add, blocks)
-    names, known = _noise(problem)
+    names, known = noise_of(problem)
     if isinstance(given, Earlier):
         if given.origin is not None:
             channels = given.information.channels
@@ -307,6 +311,13 @@ def _summed(
     return _Summed(own, blocks, information, names, known)
 
 
+def _functions(plant: Plant[Any], labels: Labels) -> list[NDArray[np.intp]]:
+    """Return the positions of what is told by its sum alone, function by function."""
+    place = {name: k for k, name in enumerate(labels.names)}
+    names = [[plant.labels.names[k] for k in columns] for columns in plant.functions]
+    return [np.array([place[n] for n in own if n in place], dtype=np.intp) for own in names]
+
+
 def _essential(chosen: Essential, problem: Problem[Any], estimate: Estimate) -> Estimate:
     """Return the essential base parameters of an estimate."""
     in_band = problem.residual_energy(estimate.fitted)
@@ -314,12 +325,6 @@ def _essential(chosen: Essential, problem: Problem[Any], estimate: Estimate) -> 
     rest = estimate.information.triangles[len(in_band) :]
     energy = [t.residual_energy(estimate.fitted) for t in rest]
     return chosen.reduced(estimate, np.append(in_band, energy))
-
-
-def _noise(problem: Problem[Any]) -> tuple[tuple[str, ...], Mapping[str, float]]:
-    """Return which channels share a deviation, and those that are known by channel."""
-    known = problem.known_noise
-    return () if known else problem.noise_names, known
 
 
 def _simulating(settings: Settings, problem: Problem[Any]) -> Estimator:
@@ -404,12 +409,6 @@ def _point_spread(problem: Problem[Any], rough: ConsistentEstimate) -> Array:
     errors = np.zeros((len(problem.plant.labels), len(columns)))
     errors[columns] = vectors * np.sqrt(np.maximum(values, 0.0))
     return errors
-
-
-def _first_triangle(problem: Problem[P], information: Information, settings: Settings) -> Triangle:
-    """Return the weighted sum of the channels, for a fit about which rows are then taken."""
-    sigma = settings.least_squares.spread(information, *_noise(problem))
-    return information.combined(dict(zip(information.channels, 1.0 / sigma, strict=True)))
 
 
 def _data_rank(problem: Problem[Any], information: Information, estimate: Estimate) -> DataRank:

@@ -6,7 +6,7 @@ and outliers. Each function takes a problem and returns one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from heft import signals
 from heft.arrays import Array
-from heft.estimators import BandwidthSearch, DelayFound, DelaySearch, robust, robust_methods
+from heft.estimators import DelayFound, robust, robust_methods
+from heft.information import Information, Triangle
 from heft.plants import Plant, Problem
 from heft.recordings import Recording
-from heft.signals import Smoothing, periodic
+from heft.signals import periodic
 
 from .selection import Selection
 from .settings import Settings
@@ -32,29 +33,57 @@ def silent(_: str) -> None:
     """Ignore a progress message."""
 
 
+def noise_of(problem: Problem[Any]) -> tuple[tuple[str, ...], Mapping[str, float]]:
+    """Return the name of each channel's deviation, none if all are known, and those known."""
+    known = problem.known_noise
+    return () if known else problem.noise_names, known
+
+
+def first_triangle(problem: Problem[Any], information: Information, settings: Settings) -> Triangle:
+    """Return the weighted sum of the channels, for a fit about which rows are then taken."""
+    sigma = settings.least_squares.spread(information, *noise_of(problem))
+    return information.combined(dict(zip(information.channels, 1.0 / sigma, strict=True)))
+
+
+def about_first_fit(
+    problem: Problem[P], settings: Settings, information: Information | None = None
+) -> Problem[P]:
+    """Return the problem with rows about a first fit: what loads the gears is taken from that.
+
+    Args:
+        problem: Returned as it is where no row depends on values of the parameters.
+        settings: Of the first fit.
+        information: Of the problem; None to sum it up from some of its rows.
+    """
+    if not len(problem.plant.point_columns):
+        return problem
+    if information is None:
+        information = problem.shortened(settings.delay_search.rows).information()
+    triangle = first_triangle(problem, information, settings)
+    return problem.about(settings.consistent.values(triangle, problem.space))
+
+
 def sharpened_and_delayed(
-    problem: Problem[P],
-    asked: Smoothing,
-    bandwidth: BandwidthSearch,
-    delay: DelaySearch,
-    progress: Progress,
+    problem: Problem[P], settings: Settings, progress: Progress
 ) -> tuple[Problem[P], DelayFound]:
     """Return the problem at the cutoff frequency and torque delay that the residuals support.
 
     What the settings state is left as it is; only what they leave open is searched for.
     Noisy and oversmoothed motion both hide a delay, so that the cutoff is searched for first; once
-    more if a delay was taken, which had spoilt the residuals at all cutoffs.
+    more if a delay was taken, which had spoilt the residuals at all cutoffs. Friction that grows
+    with the load of a gear looks like a delay, another one in each joint, where no column has it:
+    so the delay is sought with that friction, loaded as a first fit without a delay says.
 
     Args:
         problem: Problem with the cutoff frequency of the motion's band.
-        asked: Smoothing as the settings state it.
-        bandwidth: Search for the cutoff frequency.
-        delay: Search for the delay.
+        settings: What they state of the smoothing, the searches for the rest, and the first fit.
         progress: Callback for progress messages.
 
     Returns:
         The problem at the chosen cutoff and delay, and the result of the delay search [s].
     """
+    asked = settings.smoothing
+    bandwidth, delay = settings.bandwidth_search, settings.delay_search
     searched = asked.corner is None and problem.resolved.method == "butterworth"
     # Rows of the weak form and filtered rows are others at each cutoff, so that their residuals do
     # not compare.
@@ -66,7 +95,7 @@ def sharpened_and_delayed(
     found = DelayFound(problem.delay, problem.delay, 1.0, 0.0)
     if asked.delay is None:
         progress("estimating the delay of the torque")
-        found = delay.fit(plain)
+        found = delay.fit(about_first_fit(plain, settings))
     problem = problem.delayed(found.delay)
     if searched and asked.delay is None and found.delay:
         known = (plain.sharpened(factor) or plain).delayed(found.delay)

@@ -58,12 +58,17 @@ def _links(found: Identification) -> list[list[str]]:
         mass, std, share = numbers["mass"].value, numbers["mass"].std, numbers["mass"].share
         given = f"{link.written[0]:.3g}" if link.given else "–"
         com = _vector([(c.value, c.std) for c in (numbers[f"com.{x}"] for x in "xyz")])
-        gone = 1.0 - math.sqrt(max(1.0 - share, 0.0))  # of the deviation, as ± is one
+        gone = _gone(share)
         spread = f"±{std:.2g}" if gone >= LEAST_SEEN else "prior"
         low, high = found.bounds.mass[k].tolist()
         strict = _strictly(low, high, mass)
         rows.append([link.name, given, rounded(mass, std), spread, strict, com, f"{gone:.0%}"])
     return rows
+
+
+def _gone(share: float) -> float:
+    """Return what data took of a deviation, as ± is one, by what they took of the variance."""
+    return 1.0 - math.sqrt(max(1.0 - share, 0.0))
 
 
 def _strictly(low: float, high: float, mass: float) -> str:
@@ -184,7 +189,7 @@ def _own(found: Identification) -> list[list[str]]:
             rounded(e["value"], e["std"]),
             f"±{e['std']:.2g}",
             e["unit"],
-            f"{e['share']:.0%}",
+            f"{_gone(e['share']):.0%}",
         ]
         for e in own_entries(found)
     ]
@@ -286,7 +291,7 @@ def _all_numbers(found: Identification) -> list[list[str]]:
                 "–" if entry["before"] is None else f"{entry['before']:.4g}",
                 f"{entry['value']:.4g} {entry['unit']}",
                 ("prior: " if assumed else "") + " … ".join(ends),
-                f"{entry['seen']} ({entry['share']:.0%})",
+                f"{entry['seen']} ({_gone(entry['share']):.0%})",
                 f"{entry['pull']:+.2g}",
             ]
         )
@@ -301,7 +306,9 @@ def _share_seen(found: Identification) -> list[list[str]]:
     rows: dict[str, list[str]] = {}
     for entry in parameter_entries(found):
         link = entry["name"].rsplit(".", 2 if "mass" not in entry["name"] else 1)[0]
-        rows.setdefault(link, [link]).append(f"{SEEN_MARKS[entry['seen']]} {entry['share']:.0%}")
+        rows.setdefault(link, [link]).append(
+            f"{SEEN_MARKS[entry['seen']]} {_gone(entry['share']):.0%}"
+        )
     return list(rows.values())
 
 
