@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.files import Keys, Number, check_fields
-from heft.information import Directions, Information, components
+from heft.information import Directions, Information, Labels, components
 
 from .consistent import PhysicallyConsistent, Scaled
 from .drive_gains import ConsistentFit
@@ -74,23 +74,27 @@ class Block:
         """
         found = []
         for part in parts:
-            size = len(part.labels)
-            rows = []
-            for c, (weight, triangle) in enumerate(zip(weights, part.triangles, strict=True)):
-                if maps is None:
-                    mapped = triangle.spread(size)[:-1, :-1]
-                else:
-                    mapped = triangle.R @ maps[c][triangle.columns]
-                rows.append(weight * np.column_stack([mapped, triangle.z]))
-            stacked = np.vstack(rows)
-            regressor = stacked[:, :-1]
-            found.append(Block(regressor, regressor.T @ (stacked[:, -1] - regressor @ values)))
+            seen = part if maps is None else _mapped(part, maps)
+            # One triangle for all channels, whose rows are several times as many.
+            whole = seen.combined(dict(zip(seen.channels, weights, strict=True)))
+            found.append(Block(whole.R, whole.R.T @ (whole.z - whole.R @ values)))
         moments = [
             weights[c] ** 2 * (m if maps is None else m @ maps[c])
             for c, m in enumerate(earlier or ())
         ]
         scores = np.sum(moments, axis=0) if moments else np.zeros((0, len(values)))
         return found + [Block(np.zeros((0, len(values))), score) for score in scores]
+
+
+def _mapped(part: Information, maps: Sequence[Array]) -> Information:
+    """Return information about x, of which each channel knows its own map, shape (b, n)."""
+    size = maps[0].shape[1]
+    labels = Labels(tuple(map(str, range(size))), ("1",) * size)
+    triangles = []
+    for channel, triangle, own in zip(part.channels, part.triangles, maps, strict=True):
+        alone = Information(part.labels, (channel,), (triangle,))
+        triangles.append(alone.transformed(own, labels).triangles[0])
+    return Information(labels, part.channels, tuple(triangles))
 
 
 def block_moments(parts: Sequence[Information], values: Array) -> tuple[Array, ...]:
