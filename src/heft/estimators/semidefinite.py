@@ -21,8 +21,6 @@ def conic_settings() -> Any:
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.max_threads = 1  # one thread, one order of sums
-    # Rows of the misfit are dense: factored in blocks, programmes of many links take half the time.
-    settings.direct_solve_method = "faer"
     return settings
 
 
