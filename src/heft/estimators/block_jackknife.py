@@ -204,9 +204,9 @@ class _Tangent:
 
     Attributes:
         back: Of steps y, shape (n, m): scaled unknowns in the tangent of all that binds but signs.
-        rows: Square root of the information of data and prior about y, shape (any, m).
+        rows: Square root of the information of data and prior about y, triangular, shape (m, m).
         gradient: Of half the sum of squares at the estimate, shape (m,).
-        signed: Positions in y of coefficients with a sign.
+        signed: Positions in y of coefficients with a sign, the last of all.
         room: How far each of these may fall, shape (signed,).
     """
 
@@ -225,12 +225,19 @@ class _Tangent:
         faces = _binding(scaled, unknown, margin)[:, :bodies]
         free = scipy.linalg.null_space(faces) if len(faces) else np.eye(bodies)
         basis = scipy.linalg.block_diag(free, np.eye(len(unknown) - bodies))
-        rows = scaled.factor[:-1, :-1] @ basis
-        gradient = rows.T @ (scaled.factor[:-1, :-1] @ unknown - scaled.factor[:-1, -1])
-        signs = np.array(space.nonnegative, dtype=np.intp)
-        shift = free.shape[1] - bodies
+        signs = np.array(sorted(space.nonnegative), dtype=np.intp)
+        signed = np.zeros(basis.shape[1], dtype=bool)
+        signed[signs + free.shape[1] - bodies] = True
+        # Those with a sign last: without some of them the triangle's other columns stay.
+        basis = basis[:, np.append(np.flatnonzero(~signed), np.flatnonzero(signed))]
+        rows = np.asarray(np.linalg.qr(scaled.factor[:-1, :-1] @ basis, mode="r"))
+        left = scaled.factor[:-1, :-1] @ unknown - scaled.factor[:-1, -1]
         return _Tangent(
-            scaled.back @ basis, rows, gradient, signs + shift, np.maximum(unknown[signs], 0.0)
+            scaled.back @ basis,
+            rows,
+            basis.T @ (scaled.factor[:-1, :-1].T @ left),
+            np.arange(len(signed) - len(signs), len(signed)),
+            np.maximum(unknown[signs], 0.0),
         )
 
     def without(self, jackknife: Jackknife, inner: Array, score: Array) -> Array:
@@ -280,7 +287,9 @@ class _Tangent:
         right = gradient
         if step.any():
             right = right + self.rows.T @ (self.rows @ step) - inner.T @ (inner @ step)
-        factor = np.linalg.qr(self.rows[:, moved], mode="r")
+        first = len(step) - len(self.signed)
+        factor = self.rows[:, moved][: np.count_nonzero(moved)]
+        factor[first:, first:] = np.linalg.qr(self.rows[first:, moved][:, first:], mode="r")
         whitened = scipy.linalg.solve_triangular(factor, inner[:, moved].T, trans="T").T
         pull = scipy.linalg.solve_triangular(factor, right[moved], trans="T")
         left = jackknife.without(whitened, pull)
