@@ -8,12 +8,19 @@ from functools import cache
 import numpy as np
 import pytest
 import scipy.stats
+from benchmarks import intervals
 
 from heft.applications.identification.opening import limits_of
 from heft.errors import InvalidSetting, SolverFailure
-from heft.estimators import ConsistentSampler, PossibleFits, StrictBounds, strict_bounds
+from heft.estimators import (
+    ConsistentSampler,
+    PossibleFits,
+    StrictBounds,
+    possible_fits,
+    strict_bounds,
+)
 from heft.estimators.consistent import PhysicallyConsistent
-from heft.estimators.feasible_set import Limits
+from heft.estimators.feasible_set import Limits, unstack
 from heft.information import ParameterSpace, inertia
 from heft.information.parameters import Labels
 from heft.information.square_root import Triangle, triangle_of
@@ -324,6 +331,23 @@ def test_units_do_not_matter() -> None:
     both = np.isfinite(one.com) & np.isfinite(two.com)
     np.testing.assert_allclose(two.com[both] / metre, one.com[both], rtol=0.1, atol=1e-4)
     assert np.mean(np.isfinite(one.com) != np.isfinite(two.com)) <= 0.1
+
+
+def test_no_point_that_fits_is_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an arm whose model file is far off, ends lie where other links are vast."""
+    _, believed, rows = intervals.experiment("wrong prior", 2)
+    fits, combination = PossibleFits.of(rows, believed), believed.matrix[3]
+    direction = combination @ fits.metric
+    assert fits.eliminated.part(combination)[2] == 0.0
+    with monkeypatch.context() as changed:
+        changed.setattr(possible_fits, "REGULARISATION", (1e-12,))
+        _, move = fits.programme().least(np.array([*-direction, 0.0, 0.0]))
+    bodies = (fits.centre + move)[: 10 * fits.links].reshape(-1, 10)
+    assert np.linalg.norm(fits.rows @ move - fits.rest) < fits.radius
+    assert np.linalg.eigvalsh(unstack(bodies)).min() > 0.0
+    assert np.abs(bodies).max() > 1e5
+    low, high = fits.bound(combination)
+    assert low <= direction @ (fits.centre + move) <= high + 1e-3 * (high - low)
 
 
 # ---- coverage -------------------------------------------------------------------------------

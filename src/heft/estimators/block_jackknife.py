@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.files import Keys, Number, check_fields
-from heft.information import Directions, Information, components
+from heft.information import Directions, Information, Labels, components
 
 from .consistent import PhysicallyConsistent, Scaled
 from .drive_gains import ConsistentFit
@@ -74,23 +74,27 @@ class Block:
         """
         found = []
         for part in parts:
-            size = len(part.labels)
-            rows = []
-            for c, (weight, triangle) in enumerate(zip(weights, part.triangles, strict=True)):
-                if maps is None:
-                    mapped = triangle.spread(size)[:-1, :-1]
-                else:
-                    mapped = triangle.R @ maps[c][triangle.columns]
-                rows.append(weight * np.column_stack([mapped, triangle.z]))
-            stacked = np.vstack(rows)
-            regressor = stacked[:, :-1]
-            found.append(Block(regressor, regressor.T @ (stacked[:, -1] - regressor @ values)))
+            seen = part if maps is None else _mapped(part, maps)
+            # One triangle for all channels, whose rows are several times as many.
+            whole = seen.combined(dict(zip(seen.channels, weights, strict=True)))
+            found.append(Block(whole.R, whole.R.T @ (whole.z - whole.R @ values)))
         moments = [
             weights[c] ** 2 * (m if maps is None else m @ maps[c])
             for c, m in enumerate(earlier or ())
         ]
         scores = np.sum(moments, axis=0) if moments else np.zeros((0, len(values)))
         return found + [Block(np.zeros((0, len(values))), score) for score in scores]
+
+
+def _mapped(part: Information, maps: Sequence[Array]) -> Information:
+    """Return information about x, of which each channel knows its own map, shape (b, n)."""
+    size = maps[0].shape[1]
+    labels = Labels(tuple(map(str, range(size))), ("1",) * size)
+    triangles = []
+    for channel, triangle, own in zip(part.channels, part.triangles, maps, strict=True):
+        alone = Information(part.labels, (channel,), (triangle,))
+        triangles.append(alone.transformed(own, labels).triangles[0])
+    return Information(labels, part.channels, tuple(triangles))
 
 
 def block_moments(parts: Sequence[Information], values: Array) -> tuple[Array, ...]:
@@ -200,9 +204,9 @@ class _Tangent:
 
     Attributes:
         back: Of steps y, shape (n, m): scaled unknowns in the tangent of all that binds but signs.
-        rows: Square root of the information of data and prior about y, shape (any, m).
+        rows: Square root of the information of data and prior about y, triangular, shape (m, m).
         gradient: Of half the sum of squares at the estimate, shape (m,).
-        signed: Positions in y of coefficients with a sign.
+        signed: Positions in y of coefficients with a sign, the last of all.
         room: How far each of these may fall, shape (signed,).
     """
 
@@ -221,12 +225,19 @@ class _Tangent:
         faces = _binding(scaled, unknown, margin)[:, :bodies]
         free = scipy.linalg.null_space(faces) if len(faces) else np.eye(bodies)
         basis = scipy.linalg.block_diag(free, np.eye(len(unknown) - bodies))
-        rows = scaled.factor[:-1, :-1] @ basis
-        gradient = rows.T @ (scaled.factor[:-1, :-1] @ unknown - scaled.factor[:-1, -1])
-        signs = np.array(space.nonnegative, dtype=np.intp)
-        shift = free.shape[1] - bodies
+        signs = np.array(sorted(space.nonnegative), dtype=np.intp)
+        signed = np.zeros(basis.shape[1], dtype=bool)
+        signed[signs + free.shape[1] - bodies] = True
+        # Those with a sign last: without some of them the triangle's other columns stay.
+        basis = basis[:, np.append(np.flatnonzero(~signed), np.flatnonzero(signed))]
+        rows = np.asarray(np.linalg.qr(scaled.factor[:-1, :-1] @ basis, mode="r"))
+        left = scaled.factor[:-1, :-1] @ unknown - scaled.factor[:-1, -1]
         return _Tangent(
-            scaled.back @ basis, rows, gradient, signs + shift, np.maximum(unknown[signs], 0.0)
+            scaled.back @ basis,
+            rows,
+            basis.T @ (scaled.factor[:-1, :-1].T @ left),
+            np.arange(len(signed) - len(signs), len(signed)),
+            np.maximum(unknown[signs], 0.0),
         )
 
     def without(self, jackknife: Jackknife, inner: Array, score: Array) -> Array:
@@ -276,7 +287,9 @@ class _Tangent:
         right = gradient
         if step.any():
             right = right + self.rows.T @ (self.rows @ step) - inner.T @ (inner @ step)
-        factor = np.linalg.qr(self.rows[:, moved], mode="r")
+        first = len(step) - len(self.signed)
+        factor = self.rows[:, moved][: np.count_nonzero(moved)]
+        factor[first:, first:] = np.linalg.qr(self.rows[first:, moved][:, first:], mode="r")
         whitened = scipy.linalg.solve_triangular(factor, inner[:, moved].T, trans="T").T
         pull = scipy.linalg.solve_triangular(factor, right[moved], trans="T")
         left = jackknife.without(whitened, pull)

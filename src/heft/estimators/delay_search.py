@@ -357,26 +357,29 @@ class DelaySearch:
             of the predicted torque for one standard deviation of the delay; see `noise.Noise`.
         """
         short = problem.shortened(self.rows)
-        around = [found.delay + k * self.nudge for k in (-1, 0, 1)]
-        looked = [d for d in around if known is None or d != found.delay]
-        looks = side_by_side(lambda d: short.delayed(d).information(), looked, short.threads)
-        if known is not None:
-            looks.insert(1, known)
-        below, middle, above = looks
         quick = _Weighted(short.noise_names)
-        values = quick(middle)
+
+        def look(away: float) -> tuple[Information, Array, Array]:
+            """Return information, values and residual energies so far from the delay [s]."""
+            moved = short.delayed(found.delay + away)
+            information = moved.information() if known is None or away else known
+            values = quick(information)
+            # Asked of the same problem, which may have kept its rows.
+            left = np.zeros(0) if found.delay else moved.residual_energy(values)
+            return information, values, left
+
+        middle = look(0.0)  # whose weights are those of all
+        below, above = side_by_side(look, (-self.nudge, self.nudge), short.threads)
         std = found.std
         if not found.delay:
-            left = [
-                short.delayed(d).residual_energy(quick(look))
-                for d, look in zip(around, looks, strict=True)
-            ]
+            left = np.array([energy for _, _, energy in (below, middle, above)])
             scale = np.where(left[1] > 0.0, left[1], np.inf)
-            mean, std, _ = _common(around, np.array(left) / scale, extrapolate=self.reach)
+            around = (-self.nudge, 0.0, self.nudge)
+            mean, std, _ = _common(around, left / scale, extrapolate=self.reach)
             if std > 0.0:
                 std = 1.0 / float(np.hypot(1.0 / np.hypot(std, mean), 1.0 / self.usual))
-        change = above.moments(values) - below.moments(values)
-        change *= rows / max(middle.rows, 1) * std / (2.0 * self.nudge)
+        change = above[0].moments(middle[1]) - below[0].moments(middle[1])
+        change *= rows / max(middle[0].rows, 1) * std / (2.0 * self.nudge)
         return replace(found, std=std), tuple(change[:, None])
 
 

@@ -354,7 +354,8 @@ class RobotPlant(Plant[RobotMotion]):
     ) -> tuple[ChannelRows, ...]:
         """Return rows of some of the robot's channels, measured or not."""
         robot, count = self.robot, len(samples.time)
-        known = tuple(c for c in columns if c < own_slice(robot).stop)  # joints see no bias
+        end = own_slice(robot).stop
+        known = tuple(c for c in columns if c < end)  # joints see no bias
         plan = kernel_plan(robot, known, tuple(chosen.tolist()))
         scatter = self._scatter(samples, chosen)
         out = np.zeros((robot.tree.channels, int(plan.widths[chosen].max(initial=0)), count))
@@ -383,7 +384,8 @@ class RobotPlant(Plant[RobotMotion]):
         Arguments are as of `LimbedIntegrable`.
         """
         robot, motion = self.robot, samples.motion.bodies
-        known = [c for c in columns if c < own_slice(robot).stop]  # joints see no bias
+        end = own_slice(robot).stop
+        known = [c for c in columns if c < end]  # joints see no bias
         return sides_of_channels(robot, motion, self.drive_state(samples), known, robot.measured)
 
     def reduce(
