@@ -5,7 +5,8 @@ from .limits import Limit, Limits
 from .settings import Settings
 from .preparation import Progress, sharpened_and_delayed, silent
 from .selection import Kept, Selection
-from .opening import gain_spread, limits_of, open_experiment
+from .gains import gain_spread
+from .opening import limits_of, open_experiment
 from .fit import ExperimentFit, fit_experiment
 from .identification import Identification
 from .inputs import Inputs
