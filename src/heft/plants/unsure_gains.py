@@ -34,7 +34,7 @@ from .elimination import Elimination
 from .floating_robot import FloatingRobotPlant
 from .plant import ChannelSides, Inputs, Rows, Samples, Sides
 
-SUFFIX = "gain"  # of a column's name, behind that of the joint
+GAIN = "gain"  # of a column's name, behind that of the joint
 UNIT = "1"
 
 
@@ -57,7 +57,7 @@ class UnsureGains:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the columns, one a drive."""
-        return tuple(f"{joint}.{SUFFIX}" for joint in self.factors)
+        return tuple(f"{joint}.{GAIN}" for joint in self.factors)
 
 
 @dataclass(frozen=True, eq=False)

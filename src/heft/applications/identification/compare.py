@@ -120,7 +120,8 @@ class Side:
                 "the folder's base parameters are not those of its robot",
                 argument=str(folder),
                 cure="identify again with this version of heft, and without earlier results that "
-                "tell other base parameters than these logs",
+                "tell other base parameters than these logs; state gains of drives that were "
+                "found beside contacts, and leave gain_std out",
             )
         return side
 
