@@ -141,19 +141,30 @@ def test_gains_of_exact_motion_are_found_exactly() -> None:
 
 
 def test_all_gains_together_are_the_scale_of_all_torque_which_rows_do_not_tell() -> None:
-    plant = unsure()
+    """Whatever the base's equations leave over, which a robot of nothing would fulfil."""
+    plain = FloatingRobotPlant(walker(SPREAD, held=False))
+    gains = UnsureGains({"hip": 1.1, "knee": 0.9}, plain.robot.nominal(), tuple(np.ones(8)))
+    plant = UnsureGainsPlant.of(plain, replace(gains, noise=(2.0,) * 6 + (0.3, 0.5)))
     samples = closed(plant, 20, 2)
+    samples.motion.closed[0, :10] = False  # nothing holds its trunk
     out = Elimination.of(plant.acting(samples), np.array(plant.gains.noise))
     columns = range(plant.plain, len(plant.labels))
-    # Contacts whose wrench nobody measures take what they like of the base.
     together = out(plant.rows(samples, columns).regressor) @ list(plant.gains.factors.values())
     said = plant.predict(samples, np.append(plant.gains.point, [0.0, 0.0]))
-    rest = out(said)
+    assert np.abs(together - out(said)).max() <= 1e-10 * np.abs(said).max()
+    assert np.abs(out(said)[:, :6]).max() > 0.01 * np.abs(said).max()
+
+
+def test_base_equations_hold_nothing_of_gains_but_their_share_of_the_scale() -> None:
+    plant = unsure()
+    samples = closed(plant, 20, 2)
+    rows = plant.rows(samples, range(plant.plain, len(plant.labels))).regressor
     given = plant.given(samples)
-    assert np.abs(out(given) - rest).max() <= 1e-11 * np.abs(said).max()
-    drives = np.zeros_like(given)
-    drives[:, 6:8] = given[:, 6:8]
-    assert np.abs(together - out(drives)).max() <= 1e-11 * np.abs(said).max()
+    for k, factor in enumerate(plant.gains.factors.values()):
+        wanted = np.zeros_like(given)
+        wanted[:, :6] = given[:, :6] / (8 * factor)  # two joints, six axes at the trunk
+        wanted[:, 6 + k] = given[:, 6 + k] / factor
+        assert np.abs(rows[:, :, k] - wanted).max() <= 1e-14 * np.abs(given).max()
 
 
 def test_columns_do_not_hold_the_noise_of_their_rows() -> None:

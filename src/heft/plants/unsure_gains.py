@@ -10,9 +10,13 @@ d measures `c (Y π − N λ)_d − ε`. About c₀ the signal is divided by c�
 The column is what the drive gave, t. What was measured of it holds the noise of the very row that
 it is to explain: such columns draw all gains to nothing, the more rows there are the further. So t
 is what a fit says of it, contacts included: `t = Y π₀ + (1 − P) (measured / c₀ − Y π₀)`. The noise
-that P leaves in a row and the noise that 1 − P leaves in t are independent, and where the gains of
-all drives are unsure the columns together are P Y π₀: what rows cannot say, the scale of all
-torque, they then do not say.
+that P leaves in a row and the noise that 1 − P leaves in t are independent.
+
+Of the scale of all torque rows say nothing, if all that is measured is of unsure gain. But the
+base's equations, whose right-hand side is zero, are fulfilled the better the lighter a robot is: so
+they are taken relative to that scale, the geometric mean of c over the m channels that measure
+something. Column d has `t_b / (m c₀_d)` in the rows of the base. All columns together then are
+`P t = P Y π₀`, which the masses' own columns are, too.
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ from heft.models import Robot
 from heft.recordings import Recording
 
 from .elimination import Elimination
-from .floating_robot import FloatingRobotPlant
+from .floating_robot import SIX, FloatingRobotPlant
 from .plant import ChannelSides, Inputs, Rows, Samples, Sides
 
 GAIN = "gain"  # of a column's name, behind that of the joint
@@ -170,7 +174,10 @@ class UnsureGainsPlant(FloatingRobotPlant):
         asked = [(k, *self._driven[c]) for k, c in enumerate(columns) if c in self._driven]
         if asked:
             given = self.given(samples)
+            base = int(np.sum(self.robot.measured < SIX))
+            scale = factor * given[:, :base] / (len(self.channels) - base)
             for k, channel, by in asked:
+                made[:, :base, k] = scale / by
                 made[:, channel, k] = factor * given[:, channel] / by
 
     def channel_rows(
