@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from heft.applications.identification import Settings, gain_spread, identify
+from heft.applications.identification import Settings, gain_spread, identify, identify_plant
 from heft.applications.identification.fit import ExperimentFit, fit_experiment
 from heft.applications.identification.gains import STATED, stated_gains, with_found_gains
 from heft.applications.identification.results import base_entries, to_json
@@ -292,6 +292,12 @@ def test_what_knows_no_columns_of_gains_refuses_them(said: dict[str, Any], names
     with pytest.raises(InvalidSetting, match="gains of drives are found by") as told:
         fitted(**said)
     assert told.value.argument == names
+
+
+def test_gains_are_found_of_robots_not_of_any_plant() -> None:
+    log = log_of()
+    with pytest.raises(InvalidSetting, match=r"found of robots: hip, knee"):
+        identify_plant(plant_of(walker(SPREAD), log), [log], (), settings())
 
 
 def test_earlier_results_are_refused_beside_columns_of_gains() -> None:

@@ -93,6 +93,17 @@ def refuse_unlike_gains(
     )
 
 
+def refuse_gains_of_any_plant(problem: Problem[Any]) -> None:
+    """Raise `InvalidSetting` where gains would be columns: what states them is of robots."""
+    if unsure := unsure_beside_contacts(problem):
+        raise InvalidSetting(
+            "beside contacts of unknown wrench gains of drives are found of robots: "
+            + ", ".join(unsure),
+            argument="[joint.NAME] gain_std",
+            cure="take heft.identify, or leave gain_std out",
+        )
+
+
 def with_unsure_gains(
     problem: Problem[P], settings: Settings, progress: Progress
 ) -> tuple[Problem[P], Earlier | None]:
