@@ -122,16 +122,24 @@ def with_unsure_gains(
     progress("finding gains of drives beside contacts")
     found = _about(problem, dict.fromkeys(spread, 1.0), _first_point(problem, settings))
     found = _settled(found, spread, settings)
-    found = _settled(settings.variance_components.settled(found), spread, settings)
-    return found, stated_gains(found, spread)
+    found = settings.variance_components.settled(found)
+    memory = _memory(found, spread, settings)
+    found = _settled(found, spread, settings, memory)
+    return found, stated_gains(found, spread, memory)
 
 
-def stated_gains(problem: Problem[Any], spread: Mapping[str, float]) -> Earlier:
+def stated_gains(
+    problem: Problem[Any], spread: Mapping[str, float], memory: float = 1.0
+) -> Earlier:
     """Return what is stated of gains as information about β, of a channel of its own.
+
+    Least squares weigh rows by their deviation alone, as if each told something new. So that what
+    is stated once counts as much against them as it is worth, it is given as long a memory.
 
     Args:
         problem: With columns of gains, last of its base parameters.
         spread: Relative standard deviation of each gain as stated, by joint [1].
+        memory: Integrated autocorrelation time of what is left of the logs' rows [rows].
     """
     plant, labels, channels = problem.plant, problem.labels, problem.channels
     assert isinstance(plant, UnsureGainsPlant)
@@ -147,8 +155,8 @@ def stated_gains(problem: Problem[Any], spread: Mapping[str, float]) -> Earlier:
         Bodies.of(plant.robot),
         tuple(d.name for d in plant.robot.drives),
         (*channels, STATED),
-        np.ones(count),
-        np.ones(count),
+        np.append(np.ones(count - 1), 1.0 / np.sqrt(memory)),
+        np.append(np.ones(count - 1), memory),
         (True,) * count,
     )
     return Earlier(
@@ -228,15 +236,31 @@ def _first_point(problem: Problem[Any], settings: Settings) -> Array:
     return problem.base.spread(found.fitted)
 
 
-def _settled(problem: Problem[P], spread: Mapping[str, float], settings: Settings) -> Problem[P]:
+def _solved(problem: Problem[Any], stated: Earlier, settings: Settings) -> Estimate:
+    """Return least squares of rows and of what is stated of gains, with white noise."""
+    information = problem.information().among(stated.information.channels)
+    known = {**problem.known_noise, **stated.noise_of(problem.channels)[1]}
+    return settings.least_squares.solve(information + stated.information, (), known)
+
+
+def _memory(problem: Problem[Any], spread: Mapping[str, float], settings: Settings) -> float:
+    """Return the integrated autocorrelation time of residuals [rows], at least 1."""
+    if not settings.least_squares.coloured:
+        return 1.0
+    stated = stated_gains(problem, spread)
+    found = _solved(problem, stated, settings)
+    coloured = settings.least_squares.colour(problem, found, None, stated.noise)
+    return float(coloured.noise.autocorrelation_time[0])
+
+
+def _settled(
+    problem: Problem[P], spread: Mapping[str, float], settings: Settings, memory: float = 1.0
+) -> Problem[P]:
     """Return the problem about gains that a further fit leaves where they are."""
     for _ in range(ROUNDS):
         plant = problem.plant
         assert isinstance(plant, UnsureGainsPlant)
-        stated = stated_gains(problem, spread)
-        information = problem.information().among(stated.information.channels)
-        known = {**problem.known_noise, STATED: 1.0}
-        found = settings.least_squares.solve(information + stated.information, (), known)
+        found = _solved(problem, stated_gains(problem, spread, memory), settings)
         values = problem.base.spread(found.fitted)
         steps = dict(zip(plant.gains.factors, values[plant.plain :].tolist(), strict=True))
         factors = {joint: c + steps[joint] for joint, c in plant.gains.factors.items()}
