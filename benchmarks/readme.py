@@ -164,7 +164,6 @@ FIGURES = {
     "intervals": intervals,
     "panda_published": panda_published,
     "floating": lambda: listed("floating"),
-    "floating_gains": lambda: listed("floating_gains"),
     "chains": lambda: listed("chains"),
     "missed": missed,
 }
