@@ -6,6 +6,7 @@ are MuJoCo's. heft sees what sensors would: joint positions, the base's pose, jo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -363,8 +364,22 @@ class SensorNoise:
     moment: float = 0.1
 
 
-def recording(run: Run, noise: SensorNoise, seed: int, name: str = "run") -> Recording:
-    """Return what is logged of a run: positions, the base's pose, torques, wrenches and flags."""
+def recording(
+    run: Run,
+    noise: SensorNoise,
+    seed: int,
+    name: str = "run",
+    gains: Mapping[str, float] | None = None,
+) -> Recording:
+    """Return what is logged of a run: positions, the base's pose, torques, wrenches and flags.
+
+    Args:
+        run: What happened.
+        noise: Of the sensors.
+        seed: Of the noise.
+        name: Of the log.
+        gains: Of drives whose current is logged in place of their torque, by joint [N·m/A].
+    """
     rng = np.random.default_rng([seed, 3])
 
     def noisy(values: Array, size: float) -> Array:
@@ -382,6 +397,8 @@ def recording(run: Run, noise: SensorNoise, seed: int, name: str = "run") -> Rec
         "force": {},
         "torque": {},
     }
+    for joint, gain in (gains or {}).items():
+        signals.setdefault("current", {})[joint] = signals["tau"].pop(joint) / gain
     for contact, wrench in run.wrenches.items():
         force, moment = noisy(wrench[:, :3], noise.force), noisy(wrench[:, 3:], noise.moment)
         signals["force"] |= {f"{contact}.{x}": force[:, k] for k, x in enumerate("xyz")}

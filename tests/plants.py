@@ -31,6 +31,8 @@ from heft.plants import (
     Rows,
     Samples,
     Unknowns,
+    UnsureGains,
+    UnsureGainsPlant,
 )
 from heft.plants.elastic_robot import ElasticRobotPlant
 from heft.plants.floating_robot import FloatingRobotPlant
@@ -511,6 +513,15 @@ def _flyer(name: str) -> FreeFlyerPlant:
     return FreeFlyerPlant.of(shipped_free_flyer(name))
 
 
+def _unsure_gains() -> UnsureGainsPlant:
+    """The floating robot, whose torques are by gains that are a tenth off."""
+    plain = case("floating robot, a contact unknown").plant
+    assert isinstance(plain, FloatingRobotPlant)
+    noise = tuple(np.linspace(0.2, 2.0, len(plain.channels)).tolist())
+    gains = UnsureGains({"hip": 1.1, "knee": 0.9}, plain.robot.nominal(), noise)
+    return UnsureGainsPlant.of(plain, gains)
+
+
 # Plants whose rows alone are looked at: no other software makes their experiments, or none that
 # can be differentiated.
 BARE: dict[str, Callable[[], Plant[Any]]] = {
@@ -548,6 +559,7 @@ BARE: dict[str, Callable[[], Plant[Any]]] = {
             equations="base",
         )
     ),
+    "floating robot with unsure gains": _unsure_gains,
     "floating robot with friction's dictionary": lambda: FloatingRobotPlant(
         robots.walker(
             joint={},

@@ -13,7 +13,7 @@ from heft.applications.payload import WeighCarried, payload
 from heft.cli import app
 from heft.errors import InvalidSetting
 from heft.information import inertia
-from heft.models import ContactOptions
+from heft.models import ContactOptions, JointOptions
 from tests import robots
 from tests.plants import _floating_robot
 from tests.test_floating_robot import OPTIONS, TIME
@@ -94,6 +94,10 @@ def test_gains_and_differences_are_of_a_fixed_base(folder: Path) -> None:
     robot = robots.walker(contact={"ground": ContactOptions("foot")})
     with pytest.raises(InvalidSetting, match="gains are found on a fixed base only"):
         WeighCarried(known_mass=MASS).fit(robot, (), ())
+    unsure = robot.with_joints(dict.fromkeys(robot.joints, JointOptions(gain=2.0, gain_std=0.1)))
+    with pytest.raises(InvalidSetting, match="gains are found on a fixed base only") as told:
+        WeighCarried().fit(unsure, (), ())
+    assert told.value.argument == "[joint.NAME] gain_std"
     files = (folder / "walker.urdf", [folder / "empty.npz"], [folder / "loaded.npz"])
     with pytest.raises(InvalidSetting, match="fixed base only"):
         payload.difference_files(*files, options=folder / "all.toml")

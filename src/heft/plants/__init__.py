@@ -15,6 +15,7 @@ from .flat_attitude import ORDERS as FLAT_ORDERS, flat_attitude
 from .free_body import FreeBody
 from .free_flyer import Combinations, FlatFlyerPlant, FreeFlyerPlant
 from .floating_robot import FloatingMotion, FloatingRobotPlant
+from .unsure_gains import GAIN, UnsureGains, UnsureGainsPlant, without_gains
 from .contact_efforts import ContactEfforts
 from .elastic_robot import GEAR, ElasticMotion, ElasticRobotPlant
 from .plant_of_robot import plant_of, with_logged_gears

@@ -295,7 +295,8 @@ class Plant(Protocol[M]):
         """Return rows of some columns of `labels`, about the plant's point.
 
         Args:
-            samples: N of them; what they measured is not looked at.
+            samples: N of them; what they measured is not looked at, but for what it says of
+                unknowns of a sample.
             columns: Positions of columns.
         """
         ...

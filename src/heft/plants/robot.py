@@ -130,11 +130,10 @@ class RobotPlant(Plant[RobotMotion]):
     @cached_property
     def functions(self) -> tuple[tuple[int, ...], ...]:
         """Friction's dictionary, drive by drive."""
-        drives = [d for d, _ in self.robot.drive_columns]
-        own = self.bodies_size
         by_drive: dict[int, list[int]] = {}
-        for k in self.independent:
-            by_drive.setdefault(drives[k - own], []).append(k)
+        for k, (drive, term) in enumerate(self.robot.drive_columns, self.bodies_size):
+            if term.dictionary:
+                by_drive.setdefault(drive, []).append(k)
         return tuple(map(tuple, by_drive.values()))
 
     @cached_property

@@ -6,7 +6,8 @@ from .settings import RowKind, Settings
 from .preparation import Progress, about_first_fit, sharpened_and_delayed, silent
 from .earlier import Earlier
 from .selection import Kept, Selection
-from .opening import gain_spread, limits_of, open_experiment
+from .gains import gain_spread
+from .opening import limits_of, open_experiment
 from .fit import ExperimentFit, fit_experiment
 from .identification import Identification
 from .inputs import Inputs

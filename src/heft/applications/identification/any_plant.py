@@ -25,6 +25,7 @@ from heft.recordings import Recording
 from . import checks
 from .earlier import Earlier
 from .fit import ExperimentFit, fit_experiment
+from .gains import refuse_gains_of_any_plant
 from .opening import windows_for
 from .predicted_error import PredictedError, predicted_error_alike
 from .preparation import Progress, averaged, silent
@@ -167,6 +168,7 @@ def _identified(
 ) -> PlantIdentification[P]:
     weak = windows_for(plant, settings)
     problem = Problem(plant, tuple(logs), settings.smoothing, settings.threads, weak=weak)
+    refuse_gains_of_any_plant(problem)
     if settings.average:
         problem = averaged(problem)
     corner = problem.corner

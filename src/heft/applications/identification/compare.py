@@ -123,7 +123,8 @@ class Side:
             raise InputError(
                 "the folder's base parameters are not those of its robot",
                 argument=str(folder),
-                cure="identify again with this version of heft",
+                cure="identify again with this version of heft; state gains of drives that were "
+                "found beside contacts, and leave gain_std out",
             )
         return side
 

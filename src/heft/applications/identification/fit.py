@@ -30,9 +30,10 @@ from heft.estimators import (
 )
 from heft.experiments import ClosedLoop, DrivenRobot
 from heft.information import DataRank, Information, Labels, data_rank
-from heft.plants import Plant, Problem, RobotPlant, point_moments
+from heft.plants import Plant, Problem, RobotPlant, UnsureGainsPlant, point_moments
 
 from .earlier import Earlier
+from .gains import refuse_unlike_gains, with_unsure_gains
 from .preparation import (
     Progress,
     about_first_fit,
@@ -105,6 +106,8 @@ class ExperimentFit(Generic[P]):
         The dictionary of friction has no numbers of its own, only their sum has; 0 for these.
         """
         plant, base = self.problem.plant, self.problem.base
+        # Beside columns of gains base parameters are by the gains found.
+        gains = {} if isinstance(plant, UnsureGainsPlant) else found.gains
         matrix, labels = found.space.matrix, self.problem.labels
         apart = {plant.labels.names[k] for k in plant.independent}
         shift = np.zeros(matrix.shape[1])
@@ -114,7 +117,7 @@ class ExperimentFit(Generic[P]):
             own = self.estimate.parameters.values[b] if len(places) == 1 else np.nan
             if len(places) == 1 and alone[places[0]] and labels.names[b] not in apart:
                 channel = labels.names[b].rpartition(".")[0]
-                own /= row[places[0]] * found.gains.get(channel, 1.0)
+                own /= row[places[0]] * gains.get(channel, 1.0)
                 shift[places[0]] = found.consistent.parameters.values[places[0]] - own
         return np.where(np.isfinite(shift), shift, 0.0)
 
@@ -163,6 +166,7 @@ def fit_experiment(
             estimator other than least squares.
     """
     _refuse_given(settings, given)
+    refuse_unlike_gains(problem, settings, given)
     if not kernels.is_compiled():
         progress("compiling the kernels for this machine, once: about 20 s")
     problem, delay = sharpened_and_delayed(problem, settings, progress)
@@ -171,9 +175,11 @@ def fit_experiment(
     problem = weighed(only_selected(problem, only, progress), settings, progress)
     if isinstance(given, Earlier):
         problem, given = given.seen_from(problem)
+    problem, stated = with_unsure_gains(problem, settings, progress)
+    given = given or stated
     kind = ", differentiated" if problem.weak is None else " of the weak form"
     progress(f"smoothing at {problem.corner:.3g} Hz, summing up rows{kind}")
-    linear = _linearised(problem, settings, delay)
+    linear = _linearised(problem, settings, delay, stated)
     problem, left_out = without_outliers(linear.problem, settings.robust, progress)
     progress("summing up rows with load-dependent gear friction")
     chosen = _simulating(settings, problem)
@@ -242,16 +248,24 @@ class _Linearised(Generic[P]):
     rough: ConsistentEstimate | None
 
 
-def _linearised(problem: Problem[P], settings: Settings, delay: DelayFound) -> _Linearised[P]:
+def _linearised(
+    problem: Problem[P], settings: Settings, delay: DelayFound, stated: Earlier | None
+) -> _Linearised[P]:
     """Return a problem about a first fit.
 
     The fit before the first ignores load-dependent gear friction, so that its bodies are biased,
     and with them the torque that this friction takes: so it is done once more, with it.
+
+    Args:
+        problem: Whose rows may depend on a point.
+        settings: Settings.
+        delay: Result of the delay search.
+        stated: What is stated of gains that are columns; None if there are none.
     """
     information = problem.information()
     rows, loaded = information.rows, len(problem.plant.point_columns) > 0
     if loaded:
-        problem = about_first_fit(problem, settings, information)
+        problem = about_first_fit(problem, settings, information, stated)
         information = problem.information()
     late = None
     if settings.smoothing.delay is None:
@@ -260,7 +274,7 @@ def _linearised(problem: Problem[P], settings: Settings, delay: DelayFound) -> _
         delay, late = search.delay_error(problem, delay, rows, known)
     rough = None
     if loaded:
-        triangle = first_triangle(problem, information, settings)
+        triangle = first_triangle(problem, information, settings, stated)
         rough = settings.consistent.fit(triangle, problem.space)
         problem = problem.about(rough.parameters.values)
     return _Linearised(problem, rows, delay, late, rough)

@@ -14,6 +14,7 @@ from heft.information import Check, Information, Verdict, verdict
 from heft.plants import Problem, RobotPlant
 
 from .alternatives import Alternative
+from .gains import plain_problem
 from .misfit import Misfit
 from .misfit_moments import MisfitMoments
 from .predicted_error import PredictedError
@@ -120,7 +121,7 @@ class Identification:
     @cached_property
     def deviation(self) -> TorqueDeviation:
         """What the standard deviation of predicted torques is made of."""
-        matrix = self.problem.plant.space.matrix
+        matrix = plain_problem(self.problem).plant.space.matrix
         size = matrix.shape[1]
         return TorqueDeviation(self.deviations[:, :size] @ matrix.T, self.misfits)
 
@@ -151,7 +152,7 @@ def with_gains(problem: Problem[RobotPlant], gains: Mapping[str, float]) -> Prob
     Returns:
         The problem with the identified gains.
     """
-    robot = problem.plant.robot
+    problem, robot = plain_problem(problem), problem.plant.robot
     changed = {
         j: replace(robot.options.of(j), gain=gain / gains[j])
         for j in robot.joints
@@ -198,8 +199,8 @@ def drive_terms(
         inertias and the parameters of the user's own columns.
     """
     first = 10 * len(problem.space.groups)
-    labels, values = problem.space.labels, consistent.parameters.values
-    drives = dict(zip(labels.names[first:], values[first:].tolist(), strict=False))
+    names, values = plain_problem(problem).plant.space.labels.names, consistent.parameters.values
+    drives = dict(zip(names[first:], values[first:].tolist(), strict=False))
     robot = problem.plant.robot
     kept = {*robot.drives.names_where(lambda t: t.inertial), *robot.own_names}
     rotors = {k: v for k, v in drives.items() if k in kept}

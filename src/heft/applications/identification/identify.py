@@ -23,6 +23,7 @@ from . import checks
 from .alternatives import alternatives
 from .earlier import Earlier
 from .fit import ExperimentFit, fit_experiment
+from .gains import gain_columns, gain_spread, of_rows, with_found_gains
 from .identification import (
     Identification,
     drive_terms,
@@ -32,7 +33,7 @@ from .identification import (
 from .inputs import Inputs
 from .misfit import Misfit, MisfitGatherer
 from .misfit_moments import MisfitMoments
-from .opening import gain_spread, open_experiment, why_differentiated
+from .opening import open_experiment, why_differentiated
 from .predicted_error import predicted_error
 from .preparation import Progress, silent
 from .scores import Score, Scores, held_out, scores
@@ -194,7 +195,9 @@ def _concluded(
     """
     problem = run.problem
     progress("solving for physically consistent parameters")
-    first = DriveGains(settings.consistent).fit([run.estimate], problem.space, gain_spread(problem))
+    spread = {} if gain_columns(problem) else gain_spread(problem)
+    first = DriveGains(settings.consistent).fit([run.estimate], problem.space, spread)
+    first = with_found_gains(first, problem)
     calibrated, deviations = run.widened(settings.consistent, settings.jackknife, first)
     calibrated_problem = with_gains(problem, calibrated.gains)
     simple = _simple(calibrated_problem, run, calibrated, settings, progress)
@@ -209,10 +212,12 @@ def _concluded(
     scored = with_gains(whole, calibrated.gains)
     fitted, misfits = scoring.of_fitted(scored, corner, settings.limits.unexplained)
     held, notes = scoring.of_held_out(calibrated_problem, validate, corner)
-    predicted = predicted_error(whole, first.consistent, misfits, fitted.list)
+    predicted = predicted_error(
+        scored if gain_columns(problem) else whole, first.consistent, misfits, fitted.list
+    )
     judged = checks.judge(
         calibrated_problem,
-        run.estimate,
+        of_rows(run.estimate),
         fitted.list,
         held,
         predicted,

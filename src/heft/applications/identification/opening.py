@@ -50,8 +50,8 @@ def open_experiment(
         InvalidRecording: If no log is given, or a torque signal is constant in all logs.
         MissingSignal: If the method simulates, and a log lacks the controller's references.
         InvalidSetting: If no joint's torque is measured, the method simulates and the options state
-            no controller, they limit an unknown link, gains are to be found beside contacts, or
-            outliers in rows that are filtered or of the weak form.
+            no controller, they limit an unknown link, or outliers are to be found in rows that are
+            filtered or of the weak form.
     """
     if not logs:
         raise InvalidRecording("no log is given", cure="name at least one log after the model file")
@@ -75,7 +75,6 @@ def open_experiment(
         settings = replace(settings, consistent=replace(settings.consistent, known=known))
         for each in known:
             _ = each.rows(plant_of(robot).space)  # links that are not there are refused now
-    _refuse_unknown_gains(robot)
     if settings.robust != "none" and (
         settings.rows == "weak" or settings.smoothing.torque == "filtered"
     ):
@@ -152,18 +151,6 @@ def limits_of(options: Options) -> Limits:
     )
 
 
-def gain_spread(problem: Problem[RobotPlant]) -> dict[str, float]:
-    """Return the relative standard deviation of each drive gain whose uncertainty is stated [1]."""
-    robot = problem.plant.robot
-    spread = {}
-    for signal, channel, gain in effort_signals(robot, problem.recordings[0]):
-        if signal.startswith("current."):
-            stated = robot.options.of(robot.channels[channel]).gain_std
-            if stated is not None:
-                spread[robot.channels[channel]] = stated / abs(gain)
-    return spread
-
-
 def _known_of(options: Options) -> tuple[KnownMass | MirrorImages, ...]:
     """Return what the options file states of masses and of mirror images."""
     masses = (KnownMass(k.links, k.mass, k.std) for k in options.known)
@@ -178,20 +165,6 @@ def _refuse_unknown_controller(robot: Robot, logs: Sequence[Recording], method: 
         raise unknown_controller(method)
     for recording in logs:
         loop.require_references(recording)
-
-
-def _refuse_unknown_gains(robot: Robot) -> None:
-    """Raise `InvalidSetting` if gains are to be found where contacts mix what joints measure."""
-    options = robot.options
-    unsure = [j for j in robot.joints if options.of(j).gain_std]
-    if options.contact and unsure:
-        raise InvalidSetting(
-            "gains of drives are not found where contacts' wrenches are eliminated: a row without "
-            "them is of all channels, and a gain scales a part of it",
-            argument="[joint.NAME] gain_std",
-            got=", ".join(unsure),
-            cure="leave gain_std out, or find the gains with the base held",
-        )
 
 
 def _refuse_dead(problem: Problem[RobotPlant]) -> None:

@@ -20,6 +20,7 @@ from heft.dynamics import Armature
 from heft.errors import InvalidSetting, UnlikeLabels, did_you_mean
 from heft.information import PARAMETER_COUNT, BaseParameters
 from heft.models import Robot
+from heft.plants import GAIN
 
 PLACE_TOLERANCE = 1e-9  # [rad or m] between two readings of one model file
 NUMBERS = 18  # of a body's place
@@ -206,6 +207,14 @@ class Origin:
         told = np.flatnonzero(np.any(self.matrix != 0.0, axis=0))
         there = {name: k for k, name in enumerate(base.standard.names)}
         strange = [self.names[j] for j in told if self.names[j] not in there]
+        if any(name.endswith(f".{GAIN}") for name in strange):
+            raise UnlikeLabels(
+                "earlier results that found gains of drives beside contacts do not add",
+                argument="--given",
+                got=", ".join(strange[:6]),
+                cure="state the gains that they found, leave gain_std out, and identify those logs "
+                "anew",
+            )
         if strange:
             raise UnlikeLabels(
                 "the earlier results tell parameters that this model does not have",

@@ -21,6 +21,7 @@ from heft.plants import Plant, Problem
 from heft.recordings import Recording
 from heft.signals import periodic
 
+from .earlier import Earlier
 from .selection import Selection
 from .settings import Settings
 
@@ -39,14 +40,33 @@ def noise_of(problem: Problem[Any]) -> tuple[tuple[str, ...], Mapping[str, float
     return () if known else problem.noise_names, known
 
 
-def first_triangle(problem: Problem[Any], information: Information, settings: Settings) -> Triangle:
-    """Return the weighted sum of the channels, for a fit about which rows are then taken."""
-    sigma = settings.least_squares.spread(information, *noise_of(problem))
+def first_triangle(
+    problem: Problem[Any],
+    information: Information,
+    settings: Settings,
+    stated: Earlier | None = None,
+) -> Triangle:
+    """Return the weighted sum of the channels, for a fit about which rows are then taken.
+
+    Args:
+        problem: Whose channels these are.
+        information: Of its rows.
+        settings: Of the fit.
+        stated: What is known of gains, of a channel of its own; None if nothing is.
+    """
+    names, known = noise_of(problem)
+    if stated is not None:
+        information = information.among(stated.information.channels) + stated.information
+        names, known = (), {**known, **stated.noise_of(problem.channels)[1]}
+    sigma = settings.least_squares.spread(information, names, known)
     return information.combined(dict(zip(information.channels, 1.0 / sigma, strict=True)))
 
 
 def about_first_fit(
-    problem: Problem[P], settings: Settings, information: Information | None = None
+    problem: Problem[P],
+    settings: Settings,
+    information: Information | None = None,
+    stated: Earlier | None = None,
 ) -> Problem[P]:
     """Return the problem with rows about a first fit: what loads the gears is taken from that.
 
@@ -54,12 +74,13 @@ def about_first_fit(
         problem: Returned as it is where no row depends on values of the parameters.
         settings: Of the first fit.
         information: Of the problem; None to sum it up from some of its rows.
+        stated: What is known of gains, of a channel of its own; None if nothing is.
     """
     if not len(problem.plant.point_columns):
         return problem
     if information is None:
         information = problem.shortened(settings.delay_search.rows).information()
-    triangle = first_triangle(problem, information, settings)
+    triangle = first_triangle(problem, information, settings, stated)
     return problem.about(settings.consistent.values(triangle, problem.space))
 
 

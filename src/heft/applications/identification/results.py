@@ -31,6 +31,7 @@ from heft.models import Robot, c_source, python_source
 from heft.plants import GEAR
 
 from .earlier import stored
+from .gains import gain_columns, of_rows
 from .identification import Identification
 from .origin import Bodies, columns_called, stored_origin
 
@@ -438,11 +439,12 @@ def base_entries(found: Identification) -> list[dict[str, Any]]:
     """Return the base parameters β with standard errors, except those of full friction.
 
     The columns of the full friction model are nearly collinear, so that only their sum is
-    meaningful: it is reported as the friction curve.
+    meaningful: it is reported as the friction curve. Gains are reported with their joints.
     """
     parameters = found.estimate.parameters
     robot = found.problem.plant.robot
     anew = estimated_anew(found)
+    apart = gain_columns(found.problem)
     inside = {
         robot.drives.name((d, t))
         for d, t in robot.drive_columns
@@ -465,7 +467,7 @@ def base_entries(found: Identification) -> list[dict[str, Any]]:
             parameters.labels.units,
             strict=True,
         )
-        if name not in inside
+        if name not in inside and name not in apart
     ]
 
 
@@ -481,7 +483,8 @@ def estimated_anew(found: Identification) -> set[str]:
 
 
 def _channel_entries(found: Identification) -> list[dict[str, Any]]:
-    noise, information = found.estimate.noise, found.estimate.information
+    estimate = of_rows(found.estimate)
+    noise, information = estimate.noise, estimate.information
     ranks = channel_ranks(information)
     return [
         {

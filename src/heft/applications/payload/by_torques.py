@@ -185,10 +185,17 @@ class WeighCarried:
 
 def _refuse_floating_gains(robot: Robot, known_mass: float | None) -> None:
     """Refuse gains of a floating robot: contacts' wrenches are eliminated across its torques."""
-    if known_mass is not None and robot.tree.free_base:
+    unsure = [j for j in robot.joints if robot.options.of(j).gain_std]
+    beside = unsure if robot.options.contact else []
+    if robot.tree.free_base and (known_mass is not None or beside):
+        stated = known_mass is None
         raise InvalidSetting(
-            "gains are found on a fixed base only: what contacts of a floating one take is "
-            "eliminated from all joints' torques together, whose gains then no longer stand apart",
-            argument="--known-mass",
-            cure='hang the robot up or clamp it and say base = "fixed", or leave --known-mass out',
+            "with a load gains are found on a fixed base only: what contacts of a floating one "
+            "take is eliminated from all joints' torques together, whose gains then no longer "
+            "stand apart",
+            argument="[joint.NAME] gain_std" if stated else "--known-mass",
+            got=", ".join(beside) if stated else None,
+            cure="let heft identify find the gains, state them, and leave gain_std out"
+            if stated
+            else 'hang the robot up or clamp it and say base = "fixed", or leave --known-mass out',
         )

@@ -1,0 +1,270 @@
+"""Gains of drives: how unsure they are stated to be, and how they are found beside contacts.
+
+With the base held a gain scales all that a channel measures, and the triangles of rows are scaled
+once they are summed (`estimators.DriveGains`). Where unknown wrenches of contacts are eliminated,
+rows are of all channels, and gains are columns of them (`plants.UnsureGainsPlant`). These are taken
+about what drives gave by an earlier fit, so the rows are made some times: Gauss-Newton again, a
+pass over the rows a step. What is stated of gains is information of a channel of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.errors import InvalidSetting
+from heft.estimators import ConsistentFit, Estimate, LeastSquares, Noise
+from heft.information import Information
+from heft.plants import (
+    FloatingRobotPlant,
+    Plant,
+    Problem,
+    RobotPlant,
+    UnsureGains,
+    UnsureGainsPlant,
+    effort_signals,
+    without_gains,
+)
+
+from .earlier import Earlier
+from .origin import Bodies, Origin
+from .preparation import Progress
+from .settings import Settings
+
+P = TypeVar("P", bound="Plant[Any]")
+STATED = "gains as stated"  # channel of what the options file says of gains
+ROUNDS = 8  # of further rows at most
+SETTLED = 1e-3  # of its stated deviation, by which a gain may still move
+
+
+def gain_spread(problem: Problem[Any]) -> dict[str, float]:
+    """Return the relative standard deviation of each drive gain whose uncertainty is stated [1]."""
+    plant = problem.plant
+    if not isinstance(plant, RobotPlant):
+        return {}
+    robot = plant.robot
+    spread = {}
+    for signal, channel, gain in effort_signals(robot, problem.recordings[0]):
+        if signal.startswith("current."):
+            stated = robot.options.of(robot.channels[channel]).gain_std
+            if stated is not None:
+                spread[robot.channels[channel]] = stated / abs(gain)
+    return spread
+
+
+def unsure_beside_contacts(problem: Problem[Any]) -> dict[str, float]:
+    """Return those of `gain_spread` that are columns, since contacts' wrenches are eliminated."""
+    if not isinstance(problem.plant, FloatingRobotPlant) or not problem.has_unknowns:
+        return {}
+    return {joint: spread for joint, spread in gain_spread(problem).items() if spread > 0.0}
+
+
+def gain_columns(problem: Problem[Any]) -> tuple[str, ...]:
+    """Return the names of the columns of gains; none where gains are no columns."""
+    plant = problem.plant
+    return plant.gains.names if isinstance(plant, UnsureGainsPlant) else ()
+
+
+def refuse_unlike_gains(
+    problem: Problem[Any], settings: Settings, given: Earlier | Information | None
+) -> None:
+    """Raise `InvalidSetting` where gains are columns, for what does not know such columns."""
+    unsure = unsure_beside_contacts(problem)
+    if not unsure:
+        return
+    if not isinstance(settings.estimator, LeastSquares) or settings.method == "ordinary":
+        what, argument, got = "weighted least squares", "method", settings.method
+    elif settings.robust != "none":
+        what, argument, got = "fits of all rows", "robust", settings.robust
+    elif given is not None:
+        what, argument, got = "logs without earlier results", "--given", "earlier results"
+    else:
+        return
+    raise InvalidSetting(
+        f"beside contacts of unknown wrench gains of drives are found by {what} only: "
+        + ", ".join(unsure),
+        argument=argument,
+        got=got,
+        cure="leave that out, or find the gains first, state them and leave gain_std out",
+    )
+
+
+def refuse_gains_of_any_plant(problem: Problem[Any]) -> None:
+    """Raise `InvalidSetting` where gains would be columns: what states them is of robots."""
+    if unsure := unsure_beside_contacts(problem):
+        raise InvalidSetting(
+            "beside contacts of unknown wrench gains of drives are found of robots: "
+            + ", ".join(unsure),
+            argument="[joint.NAME] gain_std",
+            cure="take heft.identify, or leave gain_std out",
+        )
+
+
+def with_unsure_gains(
+    problem: Problem[P], settings: Settings, progress: Progress
+) -> tuple[Problem[P], Earlier | None]:
+    """Return the problem with columns of gains beside contacts, and what is stated of the gains.
+
+    Noise is found anew once gains are near: what wrong ones left over was taken for noise.
+
+    Args:
+        problem: At the cutoff and delay that are chosen; returned as it is if no gain is a column.
+        settings: Whose `least_squares` and `variance_components` are asked.
+        progress: Callback for progress messages.
+    """
+    spread = unsure_beside_contacts(problem)
+    if not spread:
+        return problem, None
+    progress("finding gains of drives beside contacts")
+    found = _about(problem, dict.fromkeys(spread, 1.0), _first_point(problem, settings))
+    found = _settled(found, spread, settings)
+    found = settings.variance_components.settled(found)
+    memory = _memory(found, spread, settings)
+    found = _settled(found, spread, settings, memory)
+    return found, stated_gains(found, spread, memory)
+
+
+def stated_gains(
+    problem: Problem[Any], spread: Mapping[str, float], memory: float = 1.0
+) -> Earlier:
+    """Return what is stated of gains as information about β, of a channel of its own.
+
+    Least squares weigh rows by their deviation alone, as if each told something new. So that what
+    is stated once counts as much against them as it is worth, it is given as long a memory.
+
+    Args:
+        problem: With columns of gains, last of its base parameters.
+        spread: Relative standard deviation of each gain as stated, by joint [1].
+        memory: Integrated autocorrelation time of what is left of the logs' rows [rows].
+    """
+    plant, labels, channels = problem.plant, problem.labels, problem.channels
+    assert isinstance(plant, UnsureGainsPlant)
+    rows = np.zeros((len(spread), len(labels) + 1))
+    for k, (joint, name) in enumerate(zip(plant.gains.factors, plant.gains.names, strict=True)):
+        rows[k, labels.names.index(name)] = 1.0 / spread[joint]
+        rows[k, -1] = (1.0 - plant.gains.factors[joint]) / spread[joint]
+    none = (np.zeros((0, len(labels))),) * len(channels)
+    count = len(channels) + 1
+    origin = Origin(
+        problem.base.standard.names,
+        problem.base.matrix,
+        Bodies.of(plant.robot),
+        tuple(d.name for d in plant.robot.drives),
+        (*channels, STATED),
+        np.append(np.ones(count - 1), 1.0 / np.sqrt(memory)),
+        np.append(np.ones(count - 1), memory),
+        (True,) * count,
+    )
+    return Earlier(
+        Information.neutral(labels, channels).beside(STATED, rows),
+        (*none, rows[:, :-1]),
+        (*none, none[0]),
+        (*none, none[0]),
+        origin=origin,
+    )
+
+
+def with_found_gains(fit: ConsistentFit, problem: Problem[Any]) -> ConsistentFit:
+    """Return a consistent fit with gains as its columns have them.
+
+    Args:
+        fit: Of the problem; returned as it is if no gain is a column.
+        problem: That was fitted.
+    """
+    plant = problem.plant
+    if not isinstance(plant, UnsureGainsPlant):
+        return fit
+    parameters, gains, stds = fit.consistent.parameters, {}, {}
+    for (joint, factor), name in zip(plant.gains.factors.items(), plant.gains.names, strict=True):
+        k = parameters.labels.names.index(name)
+        gains[joint] = factor + float(parameters.values[k])
+        stds[joint] = float(parameters.std[k])
+    ones, zeros = (dict.fromkeys(problem.channels, x) for x in (1.0, 0.0))
+    return replace(fit, gains=ones | gains, std=zeros | stds)
+
+
+def of_rows(estimate: Estimate) -> Estimate:
+    """Return an estimate without the channel of what is stated of gains: of rows of logs alone."""
+    information, noise = estimate.information, estimate.noise
+    kept = [k for k, channel in enumerate(information.channels) if channel != STATED]
+    if len(kept) == len(information.channels):
+        return estimate
+
+    def some(parts: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(parts[k] for k in kept)
+
+    return replace(
+        estimate,
+        information=replace(
+            information, channels=some(information.channels), triangles=some(information.triangles)
+        ),
+        noise=Noise(
+            noise.sigma[kept],
+            noise.autocorrelation_time[kept],
+            noise.rows[kept],
+            noise.coloured and some(noise.coloured),
+            noise.common_errors and some(noise.common_errors),
+        ),
+    )
+
+
+def plain_problem(problem: Problem[P]) -> Problem[P]:
+    """Return the problem with gains as stated, without columns for them."""
+    plant = problem.plant
+    if not isinstance(plant, UnsureGainsPlant):
+        return problem
+    return problem.with_settings(plant=without_gains(plant))
+
+
+def _about(problem: Problem[P], factors: Mapping[str, float], point: Array) -> Problem[P]:
+    """Return the problem with columns of gains about factors and standard parameters (p,)."""
+    plant = problem.plant
+    assert isinstance(plant, FloatingRobotPlant)
+    noise = problem.noise or (1.0,) * len(problem.channels)
+    gains = UnsureGains(factors, point, noise)
+    return problem.with_settings(plant=UnsureGainsPlant.of(plant, gains))
+
+
+def _first_point(problem: Problem[Any], settings: Settings) -> Array:
+    """Return standard parameters of a fit with gains as stated, shape (p,)."""
+    known = problem.known_noise
+    found = settings.least_squares.solve(problem.information(), (), known)
+    return problem.base.spread(found.fitted)
+
+
+def _solved(problem: Problem[Any], stated: Earlier, settings: Settings) -> Estimate:
+    """Return least squares of rows and of what is stated of gains, with white noise."""
+    information = problem.information().among(stated.information.channels)
+    known = {**problem.known_noise, **stated.noise_of(problem.channels)[1]}
+    return settings.least_squares.solve(information + stated.information, (), known)
+
+
+def _memory(problem: Problem[Any], spread: Mapping[str, float], settings: Settings) -> float:
+    """Return the integrated autocorrelation time of residuals [rows], at least 1."""
+    if not settings.least_squares.coloured:
+        return 1.0
+    stated = stated_gains(problem, spread)
+    found = _solved(problem, stated, settings)
+    coloured = settings.least_squares.colour(problem, found, None, stated.noise)
+    return float(coloured.noise.autocorrelation_time[0])
+
+
+def _settled(
+    problem: Problem[P], spread: Mapping[str, float], settings: Settings, memory: float = 1.0
+) -> Problem[P]:
+    """Return the problem about gains that a further fit leaves where they are."""
+    for _ in range(ROUNDS):
+        plant = problem.plant
+        assert isinstance(plant, UnsureGainsPlant)
+        found = _solved(problem, stated_gains(problem, spread, memory), settings)
+        values = problem.base.spread(found.fitted)
+        steps = dict(zip(plant.gains.factors, values[plant.plain :].tolist(), strict=True))
+        factors = {joint: c + steps[joint] for joint, c in plant.gains.factors.items()}
+        problem = _about(problem, factors, values[: plant.plain])
+        if all(abs(step) < SETTLED * spread[joint] for joint, step in steps.items()):
+            break
+    return problem
