@@ -1,9 +1,11 @@
-"""Parallel execution: maps over threads and over processes, BLAS limited to one."""
+"""How work is executed: maps over threads and processes, BLAS limited to one, memory kept."""
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import signal
+import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
@@ -12,6 +14,24 @@ from typing import TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+# Of glibc's `mallopt`: sizes from which memory is given back to the system once it is free.
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
+KEPT_BYTES = 2**31 - 1  # the most that it takes
+
+
+def keep_freed_memory() -> None:
+    """Let the process keep memory that is freed for what is allocated next, on Linux with glibc.
+
+    Arrays of some megabytes come from the system otherwise, zeroed page by page, and go back at
+    once: a tenth of the time of an identification. The peak stays what it is.
+    """
+    if sys.platform != "linux":
+        return
+    adjust = getattr(ctypes.CDLL(None), "mallopt", None)
+    if adjust is not None:
+        adjust(TRIM_THRESHOLD, KEPT_BYTES)
+        adjust(MMAP_THRESHOLD, KEPT_BYTES)
 
 
 def in_order(

@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 from cyclopts import App, CycloptsError, Parameter
 
 from heft import __version__
+from heft.engine import keep_freed_memory
 from heft.errors import HeftError, visible
 from heft.interrupts import interruptible
 
@@ -510,6 +511,7 @@ app.command(coop)
 def main() -> None:
     """Run the command line."""
     open_streams()
+    keep_freed_memory()
     try:
         with interruptible():
             app(sys.argv[1:], exit_on_error=False, print_error=True)

@@ -99,12 +99,12 @@ class BandwidthSearch:
             found = side_by_side(look, octaves, threads)
             scores.update(zip(octaves, found, strict=True))
 
-        # Two at a time, whatever the number of threads, or the result would depend on it.
+        # How many at a time does not depend on the number of threads, or the result would.
         look_at(sorted({float(np.floor(self.above)), self.above} - {0.0}))
-        ahead = [-float(k) for k in range(1, int(self.below) + 1)]
-        while ahead and scores[min(scores)] <= self.hopeless * min(scores.values()):
-            look_at(ahead[:2])
-            ahead = ahead[2:]
+        for lower in range(1, int(self.below) + 1):
+            if scores[min(scores)] > self.hopeless * min(scores.values()):
+                break
+            look_at([-float(lower)])
         for step in FINE:
             best = min(scores, key=lambda k: scores[k])
             near = [k for k in (best - step, best + step) if -self.below <= k <= self.above]

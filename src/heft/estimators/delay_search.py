@@ -324,13 +324,15 @@ class DelaySearch:
         return _View(problem.delay + mean, std, ratio, count)
 
     def _ahead(self, ratios: Mapping[float, Array], about: float) -> list[float]:
-        """Return the delays to be tried next, relative to one [s], two at an end and in reach."""
+        """Return the delays to be tried next, relative to one [s], those beside what was tried."""
         tried = sorted(ratios)
         delays = [d for d in self.delays if abs(about + d) <= self.reach]
+        below, above = [d for d in delays if d < tried[0]], [d for d in delays if d > tried[-1]]
         least = np.argmin([ratios[d] for d in tried], axis=0)
-        lower = [d for d in delays if d < tried[0]][-2:] if (least == 0).any() else []
-        last = len(tried) - 1
-        upper = [d for d in delays if d > tried[-1]][:2] if (least == last).any() else []
+        # A parabola needs three.
+        count = 1 if len(tried) > 1 or (below and above) else 2
+        lower = below[-count:] if (least == 0).any() else []
+        upper = above[:count] if (least == len(tried) - 1).any() else []
         return [*lower, *upper]
 
     def delay_error(

@@ -21,7 +21,7 @@ from .walk import Walk
 
 P = TypeVar("P", bound="Plant[Any]")
 DENSE_SAMPLES = 6_000  # that a quick look takes of logs whose rows mix all channels
-DENSE_SHARE = 12.0  # of a period of the cutoff that such rows are averaged over
+AVERAGED_SHARE = 12.0  # of a period of the cutoff, over which quick looks average
 
 
 @dataclass(frozen=True)
@@ -280,7 +280,9 @@ class Setup(Generic[P]):
         """
         if not self.has_unknowns:
             return self
-        return self.with_settings(decimation=max(self.decimation, self._averaged_over(DENSE_SHARE)))
+        return self.with_settings(
+            decimation=max(self.decimation, self._averaged_over(AVERAGED_SHARE))
+        )
 
     def _averaged_over(self, share: float) -> int:
         """Return the odd number of samples in a share of a period of the cutoff, at least 1."""
@@ -295,19 +297,20 @@ class Setup(Generic[P]):
         """
         rows = min(rows, DENSE_SAMPLES) if self.has_unknowns else rows
         whole = all(t.rows <= rows // len(self.recordings) for t in self.timelines)
-        alike = self._quick_decimation == self.decimation and self.counted is None
-        return whole and alike
+        # Windows of the weak form weigh every sample.
+        alike = self.weak is not None or self._quick_decimation == self.decimation
+        return whole and alike and self.counted is None
 
     @property
     def _quick_decimation(self) -> int:
         """How many samples a quick look averages into one row."""
-        return self._averaged_over(DENSE_SHARE if self.has_unknowns else 32.0)
+        return self._averaged_over(AVERAGED_SHARE)
 
     def shortened(self, rows: int) -> Self:
         """Return the problem from the logs' beginnings, for a quick look.
 
-        Motion and friction hardly change within a thirtieth of a period of the cutoff, nor do
-        residuals in the band.
+        Motion and friction hardly change within a twelfth of a period of the cutoff, nor do
+        residuals in the band; see `thinned`.
 
         Args:
             rows: At most about how many samples.

@@ -20,6 +20,7 @@ however a log is split, and a stream buffers no more than one window's length.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -227,6 +228,13 @@ class Integrals:
     regressor: Array
     effort: Array
 
+    @staticmethod
+    def joined(parts: Sequence[Integrals]) -> Integrals:
+        """Return the rows of windows that follow one another."""
+        if len(parts) == 1:
+            return parts[0]
+        return Integrals(*map(np.concatenate, zip(*(vars(p).values() for p in parts), strict=True)))
+
 
 def integrate(
     windows: Windows, samples: Samples, begin: float = -math.inf, end: float = math.inf
@@ -295,15 +303,27 @@ def advance(windows: Windows, held: Held | None, piece: Samples) -> tuple[Held, 
     Raises:
         AssertionError: If the piece does not come later than the buffer.
     """
-    samples = piece if held is None else held.samples.then(piece)
-    following = windows.from_time(float(samples.time[0])) if held is None else held.following
-    done = _integrals(
-        windows, samples, following, windows.over_at(float(samples.time[-1])) - following
-    )
-    following += len(done.time)
-    before = np.searchsorted(samples.time, following * windows.stride, side="right") - 1
+    begin, behind = float(piece.time[0]), windows.over_at(float(piece.time[-1]))
+    following = windows.from_time(begin) if held is None else held.following
+    behind = max(behind, following)
+    done = []
+    if held is not None:
+        # Windows that begin before the piece need its first samples only: the rest is not copied.
+        if begin <= held.samples.time[-1]:
+            raise AssertionError("samples do not follow one another")
+        own = min(max(windows.from_time(begin), following), behind)
+        if own > following:
+            end = (own - 1) * windows.stride + windows.length
+            reached = int(np.searchsorted(piece.time, end)) + 1
+            across = held.samples.then(piece.part(slice(0, reached)))
+            done.append(_integrals(windows, across, following, own - following))
+        following = own
+    done.append(_integrals(windows, piece, following, behind - following))
+    start = behind * windows.stride
+    samples = piece if held is None or start >= begin else held.samples.then(piece)
+    before = np.searchsorted(samples.time, start, side="right") - 1
     kept = samples.part(slice(max(int(before), 0), None))
-    return Held(kept, following), done
+    return Held(kept, behind), Integrals.joined(done)
 
 
 @dataclass(frozen=True)

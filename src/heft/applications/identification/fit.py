@@ -262,12 +262,10 @@ def _linearised(
         delay: Result of the delay search.
         stated: What is stated of gains that are columns; None if there are none.
     """
+    loaded = len(problem.plant.point_columns) > 0
+    problem = about_first_fit(problem, settings, stated)
     information = problem.information()
-    rows, loaded = information.rows, len(problem.plant.point_columns) > 0
-    if loaded:
-        problem = about_first_fit(problem, settings, information, stated)
-        information = problem.information()
-    late = None
+    rows, late = information.rows, None
     if settings.smoothing.delay is None:
         search = settings.delay_search
         known = information if problem.is_short(search.rows) else None
@@ -395,8 +393,8 @@ def _common_errors(
         count = linear.rows / len(problem.channels)
         found.append(tuple(m * count for m in errors))
     search, held = settings.bandwidth_search, problem.holding_windows()
-    short = problem.weak is None and problem.is_short(search.rows)
-    found.append(search.cutoff_error(held, linear.rows, summed.own if short else None))
+    alike = problem.is_short(search.rows) and (problem.weak is None or problem.decimation == 1)
+    found.append(search.cutoff_error(held, linear.rows, summed.own if alike else None))
     together = tuple(np.vstack(errors) for errors in zip(*found, strict=True))
     extra = len(summed.information.channels) - len(together)
     return (*together, *(np.zeros_like(together[0]) for _ in range(extra)))

@@ -63,24 +63,19 @@ def first_triangle(
 
 
 def about_first_fit(
-    problem: Problem[P],
-    settings: Settings,
-    information: Information | None = None,
-    stated: Earlier | None = None,
+    problem: Problem[P], settings: Settings, stated: Earlier | None = None
 ) -> Problem[P]:
     """Return the problem with rows about a first fit: what loads the gears is taken from that.
 
     Args:
         problem: Returned as it is where no row depends on values of the parameters.
-        settings: Of the first fit.
-        information: Of the problem; None to sum it up from some of its rows.
+        settings: Of the first fit, which is a quick look: of some of the rows, differentiated.
         stated: What is known of gains, of a channel of its own; None if nothing is.
     """
     if not len(problem.plant.point_columns):
         return problem
-    if information is None:
-        information = problem.shortened(settings.delay_search.rows).information()
-    triangle = first_triangle(problem, information, settings, stated)
+    quick = problem.blurred(1.0).shortened(settings.delay_search.rows)
+    triangle = first_triangle(problem, quick.information(), settings, stated)
     return problem.about(settings.consistent.values(triangle, problem.space))
 
 
