@@ -100,7 +100,7 @@ class BandwidthSearch:
             scores.update(zip(octaves, found, strict=True))
 
         # How many at a time does not depend on the number of threads, or the result would.
-        look_at(sorted({float(np.floor(self.above)), self.above} - {0.0}))
+        look_at([float(k) for k in range(1, int(self.above) + 1)])
         for lower in range(1, int(self.below) + 1):
             if scores[min(scores)] > self.hopeless * min(scores.values()):
                 break

@@ -20,6 +20,7 @@ from .sliding import Counted, sliding_rows
 from .walk import Walk
 
 P = TypeVar("P", bound="Plant[Any]")
+LOG_BYTES = 64 << 20  # of a recording's signals that stay in memory
 DENSE_SAMPLES = 6_000  # that a quick look takes of logs whose rows mix all channels
 AVERAGED_SHARE = 12.0  # of a period of the cutoff, over which quick looks average
 
@@ -258,6 +259,19 @@ class Setup(Generic[P]):
             period=None,
         )
         return self.with_settings(smoothing=smoothing, weak=None, band_hz=None)
+
+    def in_memory(self) -> Self:
+        """Return the problem with recordings in memory, those that take little of it.
+
+        Each walk reads a recording anew otherwise.
+        """
+        kept = []
+        for recording, inputs, line in zip(
+            self.recordings, self.survey.inputs, self.timelines, strict=True
+        ):
+            small = 8 * line.rows * len(inputs.names) <= LOG_BYTES
+            kept.append(recording.in_memory(inputs.names) if small else recording)
+        return self.with_settings(recordings=tuple(kept))
 
     def sliding(self, speed: float, settle: float) -> Self:
         """Return the problem of which only rows count in which what rubs slides.

@@ -169,7 +169,7 @@ def fit_experiment(
     refuse_unlike_gains(problem, settings, given)
     if not kernels.is_compiled():
         progress("compiling the kernels for this machine, once: about 20 s")
-    problem, delay = sharpened_and_delayed(problem, settings, progress)
+    problem, delay = sharpened_and_delayed(problem.in_memory(), settings, progress)
     if settings.rows == "auto":
         problem = with_enough_rows(problem)
     problem = weighed(only_selected(problem, only, progress), settings, progress)
