@@ -11,9 +11,14 @@ import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator
+import zipfile
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from heft.errors import InvalidSetting
 
@@ -179,6 +184,22 @@ def _swap(new: Path, out: Path) -> None:
         if old.exists() and not out.exists():
             old.rename(out)
         raise
+
+
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write an NPZ file, lightly compressed; nothing is pickled.
+
+    Triangles are half zeros and half digits that are as good as random: more compression than the
+    least saves 2 % of the file for a third more time.
+
+    Args:
+        path: The file; replaced if it exists.
+        arrays: By name.
+    """
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
 
 
 def write_text(path: Path, text: str) -> None:
