@@ -304,9 +304,9 @@ def test_signs_that_cannot_matter_change_nothing() -> None:
     assert none[-2, 0] < 0.1 < signed[-2, 0] and none[-1, 1] > signed[-1, 1] + 1.0
 
 
-def test_the_same_input_gives_the_same_bounds() -> None:
+def test_the_same_input_gives_the_same_bounds_on_any_number_of_threads() -> None:
     believed, rows, _, _ = problem_of("finger", False)
-    one, two = (strict_bounds(rows, believed) for _ in range(2))
+    one, two = (strict_bounds(rows, believed, threads=n) for n in (1, 2))
     assert np.array_equal(one.mass, two.mass)
     assert np.array_equal(one.com, two.com)
     assert np.array_equal(one.inertia, two.inertia)

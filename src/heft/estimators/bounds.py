@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from heft.arrays import Array
+from heft.engine import side_by_side
 from heft.information import ParameterSpace, Triangle, inertia
 
 from .central_inertia import central_inertia
@@ -55,6 +57,7 @@ def strict_bounds(
     space: ParameterSpace,
     level: float = 0.95,
     limits: Limits = NO_LIMITS,
+    threads: int = 1,
 ) -> StrictBounds:
     """Return confidence intervals of each link's mass, centre and inertia, without a prior.
 
@@ -65,6 +68,7 @@ def strict_bounds(
         space: The parameters x and their map to β.
         level: Nominal coverage of each interval by itself, 0 to 1.
         limits: Hard bounds on masses and centres of mass.
+        threads: How many share the links; the result does not depend on it.
 
     Raises:
         InvalidSetting: If a limit is of a link that is not there.
@@ -78,13 +82,25 @@ def strict_bounds(
         if not limb.space.groups:
             continue
         fits = PossibleFits.of(limb.triangle, limb.space, level, limits.of(limb.space.bodies))
-        for link, first in zip(limb.space.bodies, limb.space.groups, strict=True):
-            k, nominal = links.index(link), limb.space.nominal[first : first + 10]
-            mass[k] = _mass(fits, first, nominal, limits.mass.get(link))
-            com[k] = _centre(fits, first, nominal, mass[k], limits.com.get(link, ()))
-            if fits.links <= MOST_LINKS:
-                moments[k] = central_inertia(fits, first, nominal, com[k])
+        own = limb.space
+        of_link = partial(_of_link, fits, own, limits)
+        found = side_by_side(of_link, range(len(own.groups)), threads)
+        at = [links.index(link) for link in own.bodies]
+        mass[at], com[at], moments[at] = map(np.array, zip(*found, strict=True))
     return StrictBounds(links, mass, com, moments, level)
+
+
+def _of_link(
+    fits: PossibleFits, space: ParameterSpace, limits: Limits, k: int
+) -> tuple[Array, Array, Array]:
+    """Return the bounds of the k-th link's mass, centre and moments of inertia."""
+    link, first = space.bodies[k], space.groups[k]
+    nominal = space.nominal[first : first + 10]
+    mass = _mass(fits, first, nominal, limits.mass.get(link))
+    com = _centre(fits, first, nominal, mass, limits.com.get(link, ()))
+    if fits.links > MOST_LINKS:
+        return mass, com, np.full((3, 2), np.nan)
+    return mass, com, central_inertia(fits, first, nominal, com)
 
 
 def _mass(

@@ -203,7 +203,9 @@ def _concluded(
     simple = _simple(calibrated_problem, run, calibrated, settings, progress)
     progress("bounding the feasible set")
     space = _without_signs_of_dictionary(calibrated.space, robot)
-    bounds = strict_bounds(calibrated.triangle, space, limits=settings.consistent.limits)
+    bounds = strict_bounds(
+        calibrated.triangle, space, limits=settings.consistent.limits, threads=settings.threads
+    )
     links = link_parameters(problem, calibrated.consistent)
     friction = drive_terms(problem, calibrated.consistent, simple)
     files = export.write(robot, links, _simple_friction(robot, simple), _armatures(robot, friction))
