@@ -73,6 +73,8 @@ class Block:
                 shape (blocks, b).
         """
         found = []
+        if maps is not None and _is_identity(maps):
+            maps = None
         for part in parts:
             seen = part if maps is None else _mapped(part, maps)
             # One triangle for all channels, whose rows are several times as many.
@@ -84,6 +86,12 @@ class Block:
         ]
         scores = np.sum(moments, axis=0) if moments else np.zeros((0, len(values)))
         return found + [Block(np.zeros((0, len(values))), score) for score in scores]
+
+
+def _is_identity(maps: Sequence[Array]) -> bool:
+    """Return whether x is β, as it is where no gain of a drive is unsure."""
+    alike = all(m is maps[0] for m in maps)
+    return alike and np.array_equal(maps[0], np.eye(len(maps[0])))
 
 
 def _mapped(part: Information, maps: Sequence[Array]) -> Information:

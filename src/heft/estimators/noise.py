@@ -94,21 +94,28 @@ class Noise:
         Returns:
             S, shape (any, n).
         """
-        count = len(self.sigma)
         factors = self.factors(information)
-        shared = self.common_errors or (np.zeros((0, len(information.labels))),) * count
-        if maps is not None:
-            factors = [_mapped(f, m) for f, m in zip(factors, maps, strict=True)]
-            shared = tuple(_mapped(f, m) for f, m in zip(shared, maps, strict=True))
-        own = [w**2 * f for w, f in zip(weights, factors, strict=True)]
-        common = np.sum([w**2 * f for w, f in zip(weights, shared, strict=True)], axis=0)
-        return np.vstack([*own, common])
+        size = factors[0].shape[1] if maps is None else maps[0].shape[1]
+        counts = [len(f) for f in factors]
+        together = 0 if self.common_errors is None else len(self.common_errors[0])
+        # Most entries are zero: only the columns that a channel sees are worked on.
+        found, first = np.zeros((sum(counts) + together, size)), 0
+        for c, (factor, weight) in enumerate(zip(factors, weights, strict=True)):
+            matrix, last = None if maps is None else maps[c], first + len(factor)
+            _add(found[first:last], weight**2, factor, matrix)
+            if self.common_errors is not None:
+                _add(found[sum(counts) :], weight**2, self.common_errors[c], matrix)
+            first = last
+        return found
 
 
-def _mapped(factor: Array, matrix: Array) -> Array:
-    """Return `factor @ matrix`, of a factor most of whose columns may be zero."""
-    held = np.flatnonzero(np.any(factor != 0.0, axis=0))
-    return np.asarray(factor[:, held] @ matrix[held])
+def _add(total: Array, share: float, factor: Array, matrix: Array | None) -> None:
+    """Add `share * factor @ matrix` to a total, of a factor most of whose columns may be zero."""
+    held = np.flatnonzero(factor.any(axis=0))
+    if matrix is None:
+        total[:, held] += share * factor[:, held]
+    else:
+        total += share * (factor[:, held] @ matrix[held])
 
 
 def autocovariance(residuals: Iterable[Array], longest: int = LONGEST_MEMORY) -> Array:
