@@ -23,9 +23,10 @@ from heft.information import (
     Triangle,
     components,
     gram,
+    shortest,
 )
 
-from .estimate import Estimate, ProblemLike, _shortest
+from .estimate import Estimate, ProblemLike
 from .noise import Noise, autocorrelation_time, coloured_factors, thinned
 from .variance_components import MixedProblem, VarianceComponents
 
@@ -179,8 +180,8 @@ class LeastSquares:
         sigma = _replaced(np.ones(channels), names, known or {})
         for sweep in range(self.sweeps + 1):
             weight = 1.0 / sigma if self.weighting == "channel" else np.ones(channels)
-            combined = information.combined(dict(zip(information.channels, weight, strict=True)))
-            values = _shortest(combined)
+            by_name = dict(zip(information.channels, weight.tolist(), strict=True))
+            values = shortest(information, by_name)
             energy = np.array([t.residual_energy(values) for t in information.triangles])
             scale = np.array([np.linalg.norm(t.factor[:, -1]) for t in information.triangles])
             freedom = np.maximum(rows * (1.0 - size / rows.sum()), 1.0)
