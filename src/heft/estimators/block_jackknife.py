@@ -77,9 +77,10 @@ class Block:
             maps = None
         for part in parts:
             seen = part if maps is None else _mapped(part, maps)
-            # One triangle for all channels, whose rows are several times as many.
-            whole = seen.combined(dict(zip(seen.channels, weights, strict=True)))
-            found.append(Block(whole.R, whole.R.T @ (whole.z - whole.R @ values)))
+            # The channels' sum, whose rows are several times as few.
+            rows = seen.summed(dict(zip(seen.channels, weights, strict=True))).rows_of_all()
+            R = np.ascontiguousarray(rows[:, :-1])
+            found.append(Block(R, R.T @ (rows[:, -1] - R @ values)))
         moments = [
             weights[c] ** 2 * (m if maps is None else m @ maps[c])
             for c, m in enumerate(earlier or ())
@@ -260,6 +261,7 @@ class _Tangent:
             inner: Of the block, shape (any, m).
             score: Of the block, shape (m,).
         """
+        without = _Without.of(jackknife, self, inner)
         gradient = self.gradient + score
         signed, room = self.signed, self.room
         positive = room > 0.0
@@ -267,10 +269,10 @@ class _Tangent:
         step = np.zeros(len(gradient))
         scale = np.linalg.norm(self.rows[:, signed], axis=0)
         for _ in range(jackknife.rounds):
-            step = self._held(jackknife, inner, gradient, positive)
-            slope = gradient + self.rows.T @ (self.rows @ step) - inner.T @ (inner @ step)
+            step = without.held(gradient, positive)
+            slope = gradient[signed] + without.curved(step)[signed]
             below = positive & (step[signed] < -room)
-            falling = ~positive & (slope[signed] < -BINDING * scale)
+            falling = ~positive & (slope < -BINDING * scale)
             wrong = np.flatnonzero(below | falling)
             if not len(wrong):
                 break
@@ -283,26 +285,129 @@ class _Tangent:
         step[signed] = np.maximum(step[signed], -room)
         return step
 
-    def _held(
-        self, jackknife: Jackknife, inner: Array, gradient: Array, positive: NDArray[np.bool_]
-    ) -> Array:
-        """Return the step with coefficients that are not positive held at zero."""
+
+@dataclass(frozen=True, eq=False)
+class _Without:
+    """What is left without one block, in coordinates in which the information of all is 1.
+
+    Of the coordinates those of unknowns u without a sign come first and are the same whichever
+    coefficients s are held at zero: with `R = [R_u R_us; 0 R_s]` and W the block's rows in them,
+    `W_u = Y_u R_u⁻¹` and `W_s = (Y_s − W_u R_us) R_s⁻¹`, R_s being of the coefficients not held.
+    What is left, `1 − WᵀW`, is factored with u eliminated first.
+
+    Attributes:
+        jackknife: Settings.
+        tangent: Of the estimate of all.
+        inner: Y, square root of the block's information about y, shape (any, m).
+        free: W_u, shape (any, u).
+        signed: Y_s − W_u R_us, of all coefficients with a sign, shape (any, s).
+        factors: For what is left, and for what is left less `least_left`: the Cholesky factor L of
+            its part of u, and `L⁻¹ W_uᵀ (Y_s − W_u R_us)`; None where it is not positive definite.
+    """
+
+    jackknife: Jackknife
+    tangent: _Tangent
+    inner: Array
+    free: Array
+    signed: Array
+    factors: tuple[tuple[Array, Array], ...] | None
+
+    @staticmethod
+    def of(jackknife: Jackknife, tangent: _Tangent, inner: Array) -> _Without:
+        """Return what is left without a block, rows Y about y given, shape (any, m)."""
+        first = len(tangent.gradient) - len(tangent.signed)
+        rows, factors = tangent.rows, []
+        free = scipy.linalg.solve_triangular(rows[:first, :first], inner[:, :first].T, trans="T").T
+        signed = inner[:, first:] - free @ rows[:first, first:]
+        across = free.T @ signed
+        left = np.eye(first) - free.T @ free
+        try:
+            for least in (0.0, jackknife.least_left):
+                lower = np.linalg.cholesky(left - least * np.eye(first))
+                beside = scipy.linalg.solve_triangular(lower, across, lower=True)
+                factors.append((lower, beside))
+        except np.linalg.LinAlgError:
+            return _Without(jackknife, tangent, inner, free, signed, None)
+        return _Without(jackknife, tangent, inner, free, signed, tuple(factors))
+
+    def curved(self, step: Array) -> Array:
+        """Return the change of the gradient by a step y, shape (m,)."""
+        rows, inner = self.tangent.rows, self.inner
+        moved = np.flatnonzero(step)
+        if 2 * len(moved) < len(step):
+            whole, block = rows[:, moved] @ step[moved], inner[:, moved] @ step[moved]
+        else:
+            whole, block = rows @ step, inner @ step
+        return np.asarray(rows.T @ whole - inner.T @ block)
+
+    def held(self, gradient: Array, positive: NDArray[np.bool_]) -> Array:
+        """Return the step with coefficients that are not positive held at zero, shape (m,)."""
+        tangent = self.tangent
         step = np.zeros(len(gradient))
-        zero = self.signed[~positive]
-        step[zero] = -self.room[~positive]
+        zero = tangent.signed[~positive]
+        step[zero] = -tangent.room[~positive]
         moved = np.ones(len(step), dtype=bool)
         moved[zero] = False
-        right = gradient
-        if step.any():
-            right = right + self.rows.T @ (self.rows @ step) - inner.T @ (inner @ step)
-        first = len(step) - len(self.signed)
-        factor = self.rows[:, moved][: np.count_nonzero(moved)]
-        factor[first:, first:] = np.linalg.qr(self.rows[first:, moved][:, first:], mode="r")
-        whitened = scipy.linalg.solve_triangular(factor, inner[:, moved].T, trans="T").T
-        pull = scipy.linalg.solve_triangular(factor, right[moved], trans="T")
-        left = jackknife.without(whitened, pull)
-        step[moved] = -scipy.linalg.solve_triangular(factor, left)
+        right = (gradient + self.curved(step) if step.any() else gradient)[moved]
+        first = len(step) - len(tangent.signed)
+        own, across = tangent.rows[:first, :first], tangent.rows[:first, first:][:, positive]
+        signed = tangent.rows[first:, first:][:, positive]
+        factor = np.asarray(np.linalg.qr(signed, mode="r"))
+        pull = scipy.linalg.solve_triangular(own, right[:first], trans="T")
+        last = scipy.linalg.solve_triangular(factor, right[first:] - across.T @ pull, trans="T")
+        white = scipy.linalg.solve_triangular(factor, self.signed[:, positive].T, trans="T").T
+        left, left_last = self._solved(pull, last, factor, white, positive)
+        ahead = scipy.linalg.solve_triangular(factor, left_last)
+        step[moved] = -np.append(scipy.linalg.solve_triangular(own, left - across @ ahead), ahead)
         return step
+
+    def _solved(
+        self, pull: Array, last: Array, factor: Array, white: Array, positive: NDArray[np.bool_]
+    ) -> tuple[Array, Array]:
+        """Return `(1 − WᵀW)⁻¹` times the pull, of both kinds of unknowns; see `Jackknife.without`.
+
+        Args:
+            pull: Of unknowns without a sign, shape (u,).
+            last: Of coefficients that are not held, shape (k,).
+            factor: R_s, shape (k, k).
+            white: W_s, shape (any, k).
+            positive: Which coefficients are not held.
+        """
+        if self.factors is not None:
+            own = np.eye(len(last)) - white.T @ white
+            try:
+                found = [self._corner(k, factor, own, positive) for k in (1, 0)]
+            except np.linalg.LinAlgError:
+                pass
+            else:
+                (beside, corner), (lower, _) = found[1], self.factors[0]
+                ahead = scipy.linalg.solve_triangular(lower, pull, lower=True)
+                behind = scipy.linalg.cho_solve((corner, True), last + beside.T @ ahead)
+                both = ahead + beside @ behind
+                return scipy.linalg.solve_triangular(lower, both, lower=True, trans="T"), behind
+        whole = self.jackknife.without(np.hstack([self.free, white]), np.append(pull, last))
+        return whole[: len(pull)], whole[len(pull) :]
+
+    def _corner(
+        self, which: int, factor: Array, own: Array, positive: NDArray[np.bool_]
+    ) -> tuple[Array, Array]:
+        """Return `L⁻¹ W_uᵀ W_s` and the Cholesky factor of what is left once u is eliminated.
+
+        Args:
+            which: 0 for what is left, 1 for what is left less `least_left`.
+            factor: R_s, shape (k, k).
+            own: `1 − W_sᵀ W_s`, shape (k, k).
+            positive: Which coefficients are not held.
+
+        Raises:
+            numpy.linalg.LinAlgError: If it is not positive definite.
+        """
+        assert self.factors is not None
+        across = self.factors[which][1][:, positive].T
+        beside = scipy.linalg.solve_triangular(factor, across, trans="T").T
+        least = (0.0, self.jackknife.least_left)[which]
+        left = own - beside.T @ beside - least * np.eye(len(own))
+        return beside, np.linalg.cholesky(left)
 
 
 def _binding(scaled: Scaled, unknown: Array, margin: float) -> Array:

@@ -171,6 +171,18 @@ class Summed:
     rest: float
     rows: int
 
+    def rows_of_all(self) -> Array:
+        """Return the rows of all components that hold a column, right-hand side last.
+
+        Returns:
+            Shape (≤ p, p + 1), triangular in another order of the columns.
+        """
+        found = []
+        for part in self.parts:
+            own = part.rows()[:-1]
+            found.append(among(own[own[:, :-1].any(axis=1)], part.columns, self.size + 1))
+        return np.vstack(found)
+
 
 @dataclass(frozen=True)
 class Information:
