@@ -23,14 +23,23 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.files import Keys, Number, check_fields
-from heft.information import Directions, Information, Labels, components
+from heft.information import (
+    BorderedInverse,
+    Directions,
+    Information,
+    Labels,
+    components,
+    inverses,
+)
 
 from .consistent import PhysicallyConsistent, Scaled
 from .drive_gains import ConsistentFit
 from .estimate import Estimate
 from .feasible_set import unstack
+from .left_without import LeftWithout
 
 CHECKS: Keys = {"blocks": Number("there are too few or too many blocks", 2, 1000, whole=True)}
+MANY = 500  # connected columns from which what is left without a block is taken as sparse
 BINDING = 1e-6  # distance from a constraint, in scaled unknowns, at which it binds
 
 
@@ -149,6 +158,21 @@ class Jackknife:
             estimate: Of all rows, by least squares.
             blocks: On β, with the weights of the fit.
         """
+        total = estimate.information.summed(estimate.fitted_with)
+        found = inverses(total)
+        size = total.size
+        if found is None or all(len(g.columns) < MANY or not g.corners for g in found):
+            return self._of_all(estimate, blocks)
+        moved = np.zeros((len(blocks), size))
+        for inverse in found:
+            columns = inverse.columns
+            for k, block in enumerate(blocks):
+                right = inverse.pull(block.score[columns])
+                moved[k, columns] = -inverse.push(self._without(inverse, block, right))
+        return _centred(moved, size)
+
+    def _of_all(self, estimate: Estimate, blocks: Sequence[Block]) -> Array:
+        """Return the same, by a matrix of all columns that are connected."""
         triangle = estimate.information.combined(estimate.fitted_with)
         inverse = Directions.of(triangle.R, triangle.rows).covariance_factor
         moved = np.zeros((len(blocks), len(inverse)))
@@ -158,6 +182,18 @@ class Jackknife:
                 inner = block.on(part.rows) @ own
                 moved[k, part.rows] = -own @ self.without(inner, block.score[part.rows] @ own)
         return _centred(moved, len(inverse))
+
+    def _without(self, inverse: BorderedInverse, block: Block, right: Array) -> Array:
+        """Return `without` of a block in coordinates in which a component's information is 1."""
+        rows = block.on(inverse.columns)
+        if not len(rows):
+            return right
+        if len(right) >= MANY and inverse.corners:
+            left = LeftWithout.of(inverse, rows)
+            found = None if left is None else left.solution(right, self.least_left)
+            if found is not None:
+                return found
+        return self.without(inverse.times(rows), right)
 
     def of_consistent(
         self, solver: PhysicallyConsistent, found: ConsistentFit, blocks: Sequence[Block]
@@ -175,9 +211,9 @@ class Jackknife:
         for own in scaled.limbs:
             tangent = _Tangent.of(scaled.part(own), values[own], solver.margin)
             columns = np.flatnonzero(np.any(found.space.matrix[:, own] != 0.0, axis=1))
-            matrix = found.space.matrix[np.ix_(columns, own)] @ tangent.back
+            matrix = _Sparse.of(found.space.matrix[np.ix_(columns, own)] @ tangent.back)
             for k, block in enumerate(blocks):
-                inner, score = block.on(columns) @ matrix, block.score[columns] @ matrix
+                inner, score = matrix.after(block.on(columns)), matrix.after(block.score[columns])
                 moved[k, own] = tangent.back @ tangent.without(self, inner, score)
         return _centred(moved, len(values))
 
@@ -205,6 +241,45 @@ def _centred(estimates: Array, size: int) -> Array:
     if count < 2:
         return np.zeros((0, size))
     return np.asarray(np.sqrt((count - 1) / count) * (estimates - estimates.mean(axis=0)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Sparse:
+    """A matrix of shape (m, n) most of whose columns hold one entry, as those of drives do.
+
+    Attributes:
+        single: Positions of these columns.
+        rows: Row of each one's entry.
+        entries: The entries.
+        others: Positions of the other columns, k of them.
+        held: Rows that hold something of the others.
+        dense: The others on these rows, shape (held, k).
+    """
+
+    single: NDArray[np.intp]
+    rows: NDArray[np.intp]
+    entries: Array
+    others: NDArray[np.intp]
+    held: NDArray[np.intp]
+    dense: Array
+
+    @staticmethod
+    def of(matrix: Array) -> _Sparse:
+        """Return a matrix, its zeros found."""
+        known = matrix != 0.0
+        alone = known.sum(axis=0) == 1
+        single, others = np.flatnonzero(alone), np.flatnonzero(~alone)
+        rows = np.argmax(known[:, single], axis=0)
+        held = np.flatnonzero(known[:, others].any(axis=1))
+        dense = np.ascontiguousarray(matrix[np.ix_(held, others)])
+        return _Sparse(single, rows, matrix[rows, single], others, held, dense)
+
+    def after(self, rows: Array) -> Array:
+        """Return `Y M` of Y, shape (..., m): shape (..., n)."""
+        found = np.empty((*rows.shape[:-1], len(self.single) + len(self.others)))
+        found[..., self.single] = rows[..., self.rows] * self.entries
+        found[..., self.others] = rows[..., self.held] @ self.dense
+        return found
 
 
 @dataclass(frozen=True)

@@ -227,3 +227,31 @@ class BorderedInverse:
         for corner in self.corners:
             squares[corner.own] = np.sum(corner.R**2, axis=1) + np.sum(corner.beside**2, axis=1)
         return np.sqrt(squares)
+
+    def pull(self, right: Array) -> Array:
+        """Return `Gᵀ y` of y on the n columns, shape (n,)."""
+        found, common = np.zeros(len(right)), right[self.shared] @ self.R
+        for corner in self.corners:
+            found[corner.own] = right[corner.own] @ corner.R
+            common += right[corner.own] @ corner.beside
+        found[self.shared] = common
+        return found
+
+    def push(self, values: Array) -> Array:
+        """Return `G y`, shape (n,)."""
+        found, common = np.zeros(len(values)), values[self.shared]
+        found[self.shared] = self.R @ common
+        for corner in self.corners:
+            found[corner.own] = corner.R @ values[corner.own] + corner.beside @ common
+        return found
+
+    def times(self, rows: Array) -> Array:
+        """Return `Y G` of rows Y on the n columns, shape (any, n)."""
+        found = np.zeros(rows.shape)
+        common = rows[:, self.shared] @ self.R
+        for corner in self.corners:
+            own = rows[:, corner.own]
+            found[:, corner.own] = own @ corner.R
+            common += own @ corner.beside
+        found[:, self.shared] = common
+        return found
