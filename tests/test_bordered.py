@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from heft.estimators import Jackknife
+from heft.estimators import Jackknife, LeastSquares
 from heft.estimators.left_without import LeftWithout
 from heft.information import Bordered, Information, Labels, inverses, shortest, triangle_of
 
@@ -103,6 +103,24 @@ def test_left_without_a_block_is_solved_as_by_all_directions(worth: float) -> No
     assert found is not None
     assert (count > 0) == (worth > 1.0)
     np.testing.assert_allclose(found, Jackknife().without(white, y), rtol=1e-9, atol=1e-11)
+
+
+def test_covariance_is_that_of_dense_matrices() -> None:
+    """Scores of each channel, one that mixes what others see alone, and errors of all channels."""
+    found = information()
+    sigma = 1.0 / np.array(list(WEIGHTS.values()))
+    common = tuple(
+        RNG.standard_normal((3, SIZE)) * (t.spread(SIZE)[0, :-1] != 0.0) for t in found.triangles
+    )
+    own = [s * t.spread(SIZE)[:-1, :-1] for s, t in zip(sigma, found.triangles, strict=True)]
+    for coloured in (own, [*own[:-1], RNG.standard_normal((2, SIZE))]):
+        times = np.linspace(1.0, 2.0, CHANNELS)
+        got = LeastSquares().conclude(found, sigma, times, 1, tuple(coloured), common)
+        rows = dense(found)[:, :-1]
+        change = np.linalg.inv(rows.T @ rows)
+        score = got.noise.score_factor(found, 1.0 / sigma)
+        expected = change @ score.T @ score @ change
+        np.testing.assert_allclose(got.parameters.covariance, expected, rtol=1e-9, atol=1e-13)
 
 
 def test_rows_that_hold_what_two_channels_see_are_not_taken() -> None:

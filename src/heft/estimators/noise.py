@@ -74,6 +74,21 @@ class Noise:
             s * t.spread(size)[:-1, :-1] for s, t in zip(spread, information.triangles, strict=True)
         ]
 
+    def weighted_factors(
+        self, information: Information, weights: Sequence[float] | Array
+    ) -> tuple[list[Array], Array]:
+        """Return S of each channel's weighted score, and of what all channels share.
+
+        Together they are `score_factor`, of which arguments are.
+        """
+        own = [w**2 * f for w, f in zip(weights, self.factors(information), strict=True)]
+        if self.common_errors is None:
+            return own, np.zeros((0, len(information.labels)))
+        common = np.zeros(self.common_errors[0].shape)
+        for weight, errors in zip(weights, self.common_errors, strict=True):
+            _add(common, weight**2, errors, None)
+        return own, common
+
     def score_factor(
         self,
         information: Information,

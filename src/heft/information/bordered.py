@@ -255,3 +255,12 @@ class BorderedInverse:
             common += own @ corner.beside
         found[:, self.shared] = common
         return found
+
+    def back(self, rows: Array) -> Array:
+        """Return `Y Gᵀ` of rows Y, shape (any, n)."""
+        found = np.zeros(rows.shape)
+        common = rows[:, self.shared]
+        found[:, self.shared] = common @ self.R.T
+        for corner in self.corners:
+            found[:, corner.own] = rows[:, corner.own] @ corner.R.T + common @ corner.beside.T
+        return found

@@ -452,11 +452,7 @@ def shortest(
     if inverses(total, visible) is None:
         triangle = information.combined(weights)
         return Directions.of(triangle.R, triangle.rows, visible).shortest(triangle.z)
-    found = np.zeros(total.size)
-    for part in total.parts:
-        if part.inverse is not None:
-            found[part.columns] = part.solution()
-    return found
+    return total.solution()
 
 
 def _or_one(lengths: Array) -> Array:

@@ -171,6 +171,26 @@ class Summed:
     rest: float
     rows: int
 
+    @property
+    def lengths(self) -> Array:
+        """Lengths of the columns, shape (p,)."""
+        found = np.zeros(self.size)
+        for part in self.parts:
+            found[part.columns] = part.lengths
+        return found
+
+    def solution(self) -> Array:
+        """Return the least-squares solution, if no columns but zeros depend on others.
+
+        Returns:
+            Shape (p,); zero where columns are.
+        """
+        found = np.zeros(self.size)
+        for part in self.parts:
+            if part.inverse is not None:
+                found[part.columns] = part.solution()
+        return found
+
     def rows_of_all(self) -> Array:
         """Return the rows of all components that hold a column, right-hand side last.
 
