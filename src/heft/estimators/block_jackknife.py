@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from heft.arrays import Array
 from heft.files import Keys, Number, check_fields
@@ -373,7 +374,8 @@ class _Without:
     Attributes:
         jackknife: Settings.
         tangent: Of the estimate of all.
-        inner: Y, square root of the block's information about y, shape (any, m).
+        inner: Y, square root of the block's information about y, shape (any, m): of a drive's
+            coefficients its own channel's rows alone.
         free: W_u, shape (any, u).
         signed: Y_s − W_u R_us, of all coefficients with a sign, shape (any, s).
         factors: For what is left, and for what is left less `least_left`: the Cholesky factor L of
@@ -382,7 +384,7 @@ class _Without:
 
     jackknife: Jackknife
     tangent: _Tangent
-    inner: Array
+    inner: csr_array
     free: Array
     signed: Array
     factors: tuple[tuple[Array, Array], ...] | None
@@ -402,18 +404,16 @@ class _Without:
                 beside = scipy.linalg.solve_triangular(lower, across, lower=True)
                 factors.append((lower, beside))
         except np.linalg.LinAlgError:
-            return _Without(jackknife, tangent, inner, free, signed, None)
-        return _Without(jackknife, tangent, inner, free, signed, tuple(factors))
+            return _Without(jackknife, tangent, csr_array(inner), free, signed, None)
+        return _Without(jackknife, tangent, csr_array(inner), free, signed, tuple(factors))
 
     def curved(self, step: Array) -> Array:
         """Return the change of the gradient by a step y, shape (m,)."""
         rows, inner = self.tangent.rows, self.inner
         moved = np.flatnonzero(step)
-        if 2 * len(moved) < len(step):
-            whole, block = rows[:, moved] @ step[moved], inner[:, moved] @ step[moved]
-        else:
-            whole, block = rows @ step, inner @ step
-        return np.asarray(rows.T @ whole - inner.T @ block)
+        few = 2 * len(moved) < len(step)
+        whole = rows[:, moved] @ step[moved] if few else rows @ step
+        return np.asarray(rows.T @ whole - inner.T @ (inner @ step))
 
     def held(self, gradient: Array, positive: NDArray[np.bool_]) -> Array:
         """Return the step with coefficients that are not positive held at zero, shape (m,)."""

@@ -12,7 +12,7 @@ as a square root. Where a prior contributes, the covariance is widened by the pr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -498,12 +498,14 @@ def posterior(
         # By the orthogonal factor, so that no accuracy is lost to the square of the condition.
         own, unit = part.columns, scale[part.columns, None]
         square = np.ix_(own, own)
+        needed = part if noise_factor is None else replace(part, rows=part.rows[part.rows >= rows])
         if triangle is None:
             left, right = np.linalg.qr(part.of(stacked))
+            left = left[np.isin(part.rows, needed.rows)]
         else:
             right = triangle[square] / scale[own]
-            left = scipy.linalg.solve_triangular(right, part.of(stacked).T, trans="T").T
-        of_data = part.rows < rows
+            left = scipy.linalg.solve_triangular(right, needed.of(stacked).T, trans="T").T
+        of_data = needed.rows < rows
         pull = scipy.linalg.solve_triangular(right, left[~of_data].T) / unit
         pulled[square] = pull @ pull.T
         if score is None or noise_factor is None:

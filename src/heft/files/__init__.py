@@ -5,7 +5,7 @@ from .reading import UNREADABLE, is_bomb, read_arrays, read_text, refuse_bomb, r
 from .reading import visible_texts
 from .opened import OpenedFile, file_hash, hash_of_all
 from .schema import require_schema
-from .writing import put, require_own, require_writable, workshop, write_text
+from .writing import put, require_own, require_writable, workshop, write_arrays, write_text
 from .toml import LARGEST_NUMBER, Keys, Number, Reader, Scalar, Section, Text, box, check_fields
 from .toml import interval, list_of, located, name_list, named, number, read_toml
 from .toml import planes, rotation_rows, rows_of, solid_box, truth

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array, read_only
 from heft.errors import InvalidRecording, InvalidSetting, UnlikeLabels
-from heft.files import UNREADABLE, read_arrays, require_regular
+from heft.files import UNREADABLE, read_arrays, require_regular, write_arrays
 
 from .bordered import Bordered, among, triangle_of_all
 from .channel_rows import ChannelRows
@@ -492,8 +492,7 @@ class Information:
             arrays[f"columns_{k}"] = triangle.columns
             arrays[f"factor_{k}"] = triangle.factor
         arrays.update(extra)
-        with path.open("wb") as file:
-            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+        write_arrays(path, arrays)
 
     @staticmethod
     def load(path: Path) -> Information:
