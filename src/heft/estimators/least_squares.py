@@ -239,7 +239,7 @@ class LeastSquares:
         summed = information.summed(weights)
         known = inverses(summed, self.visible)
         if known is None or rank is None:
-            combined = information.combined(weights)
+            combined = summed.triangle()
             seen = Directions.of(combined.R, combined.rows, self.visible)
             rank = rank or seen.summary(information.labels)
         if known is None:

@@ -450,7 +450,7 @@ def shortest(
     """
     total = information.summed(weights)
     if inverses(total, visible) is None:
-        triangle = information.combined(weights)
+        triangle = total.triangle()
         return Directions.of(triangle.R, triangle.rows, visible).shortest(triangle.z)
     return total.solution()
 

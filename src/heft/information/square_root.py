@@ -171,6 +171,11 @@ class Summed:
     rest: float
     rows: int
 
+    def triangle(self) -> Triangle:
+        """Return the sum as one triangle over all p columns, in their order."""
+        parts = [(part.columns, part.triangle()) for part in self.parts]
+        return Triangle(np.arange(self.size), _joined(self.size + 1, parts, self.rest), self.rows)
+
     @property
     def lengths(self) -> Array:
         """Lengths of the columns, shape (p,)."""
@@ -368,10 +373,7 @@ class Information:
             weights: Factor of each channel's rows, by name: 1/σ, with σ in the channel's unit. Ones
                 if not given.
         """
-        total = self.summed(weights)
-        size = len(self.labels)
-        parts = [(part.columns, part.triangle()) for part in total.parts]
-        return Triangle(np.arange(size), _joined(size + 1, parts, total.rest), self.rows)
+        return self.summed(weights).triangle()
 
     def summed(self, weights: Mapping[str, float] | None = None) -> Summed:
         """Return the same sum, component by component, each in an order in which it is sparse.
