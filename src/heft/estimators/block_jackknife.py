@@ -88,9 +88,9 @@ class Block:
         for part in parts:
             seen = part if maps is None else _mapped(part, maps)
             # The channels' sum, whose rows are several times as few.
-            rows = seen.summed(dict(zip(seen.channels, weights, strict=True))).rows_of_all()
-            R = np.ascontiguousarray(rows[:, :-1])
-            found.append(Block(R, R.T @ (rows[:, -1] - R @ values)))
+            total = seen.summed(dict(zip(seen.channels, weights, strict=True)))
+            rows, right = total.rows_of_all()
+            found.append(Block(rows, rows.T @ (right - rows @ values)))
         moments = [
             weights[c] ** 2 * (m if maps is None else m @ maps[c])
             for c, m in enumerate(earlier or ())

@@ -196,17 +196,21 @@ class Summed:
                 found[part.columns] = part.solution()
         return found
 
-    def rows_of_all(self) -> Array:
-        """Return the rows of all components that hold a column, right-hand side last.
+    def rows_of_all(self) -> tuple[Array, Array]:
+        """Return the rows of all components that hold a column, and their right-hand side.
 
         Returns:
-            Shape (≤ p, p + 1), triangular in another order of the columns.
+            Shapes (m, p), triangular in another order of the columns, and (m,), m ≤ p.
         """
-        found = []
-        for part in self.parts:
-            own = part.rows()[:-1]
-            found.append(among(own[own[:, :-1].any(axis=1)], part.columns, self.size + 1))
-        return np.vstack(found)
+        parts = [(part.columns, part.rows()[:-1]) for part in self.parts]
+        parts = [(columns, own[own[:, :-1].any(axis=1)]) for columns, own in parts]
+        count = sum(len(own) for _, own in parts)
+        rows, right, first = np.zeros((count, self.size)), np.zeros(count), 0
+        for columns, own in parts:
+            last = first + len(own)
+            rows[first:last, columns], right[first:last] = own[:, :-1], own[:, -1]
+            first = last
+        return rows, right
 
 
 @dataclass(frozen=True)
