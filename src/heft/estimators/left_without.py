@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.linalg
 import scipy.sparse.linalg
 from numpy.typing import NDArray
 
@@ -157,3 +158,22 @@ def _conjugate_gradients(times: Callable[[Array], Array], right: Array, most: in
         before, square = square, float(left @ left)
         direction = left + square / before * direction
     return None
+
+
+def without(inner: Array, right: Array, least: float) -> Array:
+    """Return `(1 − WᵀW)⁻¹ y`, eigenvalues of the matrix being at least a number.
+
+    Args:
+        inner: W, shape (any, n).
+        right: y, shape (n,).
+        least: Above 0.
+    """
+    if not len(inner):
+        return right
+    left = np.eye(len(right)) - inner.T @ inner
+    try:
+        np.linalg.cholesky(left - least * np.eye(len(right)))
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(left)
+        return np.asarray(vectors @ (right @ vectors / np.maximum(values, least)))
+    return np.asarray(scipy.linalg.solve(left, right, assume_a="pos"))
