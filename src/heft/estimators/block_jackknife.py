@@ -7,9 +7,7 @@ to block. Blocks are triangles that were summed anyway, so leaving one out needs
 with R the triangle of all and `W_k = R_k R⁻¹`, the information without block k is
 `Rᵀ(1 − W_kᵀ W_k)R`, formed in coordinates in which that of all is the identity.
 
-Where constraints bind, the estimate without a block is the constrained one: coefficients with a
-sign are solved for again, from the set that is positive in the estimate; a pseudo-inertia on the
-boundary of its cone moves in the boundary's tangent.
+Where constraints bind, the estimate without a block is the constrained one; see `tangent`.
 """
 
 from __future__ import annotations
@@ -18,20 +16,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.files import Keys, Number, check_fields
-from heft.information import Directions, Information, Labels, components
+from heft.information import (
+    BorderedInverse,
+    Directions,
+    Information,
+    Labels,
+    components,
+    inverses,
+)
 
-from .consistent import PhysicallyConsistent, Scaled
+from .consistent import PhysicallyConsistent
 from .drive_gains import ConsistentFit
 from .estimate import Estimate
-from .feasible_set import unstack
+from .left_without import LeftWithout, without
+from .tangent import SparseMap, Tangent
 
 CHECKS: Keys = {"blocks": Number("there are too few or too many blocks", 2, 1000, whole=True)}
-BINDING = 1e-6  # distance from a constraint, in scaled unknowns, at which it binds
+MANY = 500  # connected columns from which what is left without a block is taken as sparse
 
 
 @dataclass(frozen=True)
@@ -73,17 +78,26 @@ class Block:
                 shape (blocks, b).
         """
         found = []
+        if maps is not None and _is_identity(maps):
+            maps = None
         for part in parts:
             seen = part if maps is None else _mapped(part, maps)
-            # One triangle for all channels, whose rows are several times as many.
-            whole = seen.combined(dict(zip(seen.channels, weights, strict=True)))
-            found.append(Block(whole.R, whole.R.T @ (whole.z - whole.R @ values)))
+            # The channels' sum, whose rows are several times as few.
+            total = seen.summed(dict(zip(seen.channels, weights, strict=True)))
+            rows, right = total.rows_of_all()
+            found.append(Block(rows, rows.T @ (right - rows @ values)))
         moments = [
             weights[c] ** 2 * (m if maps is None else m @ maps[c])
             for c, m in enumerate(earlier or ())
         ]
         scores = np.sum(moments, axis=0) if moments else np.zeros((0, len(values)))
         return found + [Block(np.zeros((0, len(values))), score) for score in scores]
+
+
+def _is_identity(maps: Sequence[Array]) -> bool:
+    """Return whether x is β, as it is where no gain of a drive is unsure."""
+    alike = all(m is maps[0] for m in maps)
+    return alike and np.array_equal(maps[0], np.eye(len(maps[0])))
 
 
 def _mapped(part: Information, maps: Sequence[Array]) -> Information:
@@ -140,6 +154,21 @@ class Jackknife:
             estimate: Of all rows, by least squares.
             blocks: On β, with the weights of the fit.
         """
+        total = estimate.information.summed(estimate.fitted_with)
+        found = inverses(total)
+        size = total.size
+        if found is None or all(len(g.columns) < MANY or not g.corners for g in found):
+            return self._of_all(estimate, blocks)
+        moved = np.zeros((len(blocks), size))
+        for inverse in found:
+            columns = inverse.columns
+            for k, block in enumerate(blocks):
+                right = inverse.pull(block.score[columns])
+                moved[k, columns] = -inverse.push(self._without(inverse, block, right))
+        return _centred(moved, size)
+
+    def _of_all(self, estimate: Estimate, blocks: Sequence[Block]) -> Array:
+        """Return the same, by a matrix of all columns that are connected."""
         triangle = estimate.information.combined(estimate.fitted_with)
         inverse = Directions.of(triangle.R, triangle.rows).covariance_factor
         moved = np.zeros((len(blocks), len(inverse)))
@@ -149,6 +178,18 @@ class Jackknife:
                 inner = block.on(part.rows) @ own
                 moved[k, part.rows] = -own @ self.without(inner, block.score[part.rows] @ own)
         return _centred(moved, len(inverse))
+
+    def _without(self, inverse: BorderedInverse, block: Block, right: Array) -> Array:
+        """Return `without` of a block in coordinates in which a component's information is 1."""
+        rows = block.on(inverse.columns)
+        if not len(rows):
+            return right
+        if len(right) >= MANY and inverse.corners:
+            left = LeftWithout.of(inverse, rows)
+            found = None if left is None else left.solution(right, self.least_left)
+            if found is not None:
+                return found
+        return self.without(inverse.times(rows), right)
 
     def of_consistent(
         self, solver: PhysicallyConsistent, found: ConsistentFit, blocks: Sequence[Block]
@@ -164,12 +205,14 @@ class Jackknife:
         values = found.consistent.parameters.values
         moved = np.zeros((len(blocks), len(values)))
         for own in scaled.limbs:
-            tangent = _Tangent.of(scaled.part(own), values[own], solver.margin)
+            tangent = Tangent.of(scaled.part(own), values[own], solver.margin)
             columns = np.flatnonzero(np.any(found.space.matrix[:, own] != 0.0, axis=1))
-            matrix = found.space.matrix[np.ix_(columns, own)] @ tangent.back
+            matrix = SparseMap.of(found.space.matrix[np.ix_(columns, own)] @ tangent.back)
             for k, block in enumerate(blocks):
-                inner, score = block.on(columns) @ matrix, block.score[columns] @ matrix
-                moved[k, own] = tangent.back @ tangent.without(self, inner, score)
+                inner, score = matrix.after(block.on(columns)), matrix.after(block.score[columns])
+                moved[k, own] = tangent.back @ tangent.without(
+                    self.rounds, self.least_left, inner, score
+                )
         return _centred(moved, len(values))
 
     def without(self, inner: Array, right: Array) -> Array:
@@ -179,15 +222,7 @@ class Jackknife:
             inner: W, shape (any, n).
             right: y, shape (n,).
         """
-        if not len(inner):
-            return right
-        left = np.eye(len(right)) - inner.T @ inner
-        try:
-            np.linalg.cholesky(left - self.least_left * np.eye(len(right)))
-        except np.linalg.LinAlgError:
-            values, vectors = np.linalg.eigh(left)
-            return np.asarray(vectors @ (right @ vectors / np.maximum(values, self.least_left)))
-        return np.asarray(scipy.linalg.solve(left, right, assume_a="pos"))
+        return without(inner, right, self.least_left)
 
 
 def _centred(estimates: Array, size: int) -> Array:
@@ -196,123 +231,3 @@ def _centred(estimates: Array, size: int) -> Array:
     if count < 2:
         return np.zeros((0, size))
     return np.asarray(np.sqrt((count - 1) / count) * (estimates - estimates.mean(axis=0)))
-
-
-@dataclass(frozen=True)
-class _Tangent:
-    """Where the consistent estimate can go to first order: `x = x̂ + back @ y`, signs apart.
-
-    Attributes:
-        back: Of steps y, shape (n, m): scaled unknowns in the tangent of all that binds but signs.
-        rows: Square root of the information of data and prior about y, triangular, shape (m, m).
-        gradient: Of half the sum of squares at the estimate, shape (m,).
-        signed: Positions in y of coefficients with a sign, the last of all.
-        room: How far each of these may fall, shape (signed,).
-    """
-
-    back: Array
-    rows: Array
-    gradient: Array
-    signed: NDArray[np.intp]
-    room: Array
-
-    @staticmethod
-    def of(scaled: Scaled, values: Array, margin: float) -> _Tangent:
-        """Return the tangent at the estimate x, shape (n,), of a solver's `margin`."""
-        space = scaled.space
-        bodies = 10 * len(space.groups)
-        unknown = np.asarray(np.linalg.solve(scaled.back, values), dtype=np.float64)
-        faces = _binding(scaled, unknown, margin)[:, :bodies]
-        free = scipy.linalg.null_space(faces) if len(faces) else np.eye(bodies)
-        basis = scipy.linalg.block_diag(free, np.eye(len(unknown) - bodies))
-        signs = np.array(sorted(space.nonnegative), dtype=np.intp)
-        signed = np.zeros(basis.shape[1], dtype=bool)
-        signed[signs + free.shape[1] - bodies] = True
-        # Those with a sign last: without some of them the triangle's other columns stay.
-        basis = basis[:, np.append(np.flatnonzero(~signed), np.flatnonzero(signed))]
-        rows = np.asarray(np.linalg.qr(scaled.factor[:-1, :-1] @ basis, mode="r"))
-        left = scaled.factor[:-1, :-1] @ unknown - scaled.factor[:-1, -1]
-        return _Tangent(
-            scaled.back @ basis,
-            rows,
-            basis.T @ (scaled.factor[:-1, :-1].T @ left),
-            np.arange(len(signed) - len(signs), len(signed)),
-            np.maximum(unknown[signs], 0.0),
-        )
-
-    def without(self, jackknife: Jackknife, inner: Array, score: Array) -> Array:
-        """Return the step y to the estimate without a block.
-
-        Of two coefficients one is positive and the gradient of the other does not fall: the
-        complementary pair is found by exchanging all that are wrong, and one at a time once that
-        does not help [Portugal1994].
-
-        Args:
-            jackknife: Settings.
-            inner: Of the block, shape (any, m).
-            score: Of the block, shape (m,).
-        """
-        gradient = self.gradient + score
-        signed, room = self.signed, self.room
-        positive = room > 0.0
-        best, patience = len(signed) + 1, 3
-        step = np.zeros(len(gradient))
-        scale = np.linalg.norm(self.rows[:, signed], axis=0)
-        for _ in range(jackknife.rounds):
-            step = self._held(jackknife, inner, gradient, positive)
-            slope = gradient + self.rows.T @ (self.rows @ step) - inner.T @ (inner @ step)
-            below = positive & (step[signed] < -room)
-            falling = ~positive & (slope[signed] < -BINDING * scale)
-            wrong = np.flatnonzero(below | falling)
-            if not len(wrong):
-                break
-            if len(wrong) < best:
-                best, patience = len(wrong), 3
-            else:
-                patience -= 1
-            exchanged = wrong if patience > 0 else wrong[-1:]
-            positive[exchanged] = ~positive[exchanged]
-        step[signed] = np.maximum(step[signed], -room)
-        return step
-
-    def _held(
-        self, jackknife: Jackknife, inner: Array, gradient: Array, positive: NDArray[np.bool_]
-    ) -> Array:
-        """Return the step with coefficients that are not positive held at zero."""
-        step = np.zeros(len(gradient))
-        zero = self.signed[~positive]
-        step[zero] = -self.room[~positive]
-        moved = np.ones(len(step), dtype=bool)
-        moved[zero] = False
-        right = gradient
-        if step.any():
-            right = right + self.rows.T @ (self.rows @ step) - inner.T @ (inner @ step)
-        first = len(step) - len(self.signed)
-        factor = self.rows[:, moved][: np.count_nonzero(moved)]
-        factor[first:, first:] = np.linalg.qr(self.rows[first:, moved][:, first:], mode="r")
-        whitened = scipy.linalg.solve_triangular(factor, inner[:, moved].T, trans="T").T
-        pull = scipy.linalg.solve_triangular(factor, right[moved], trans="T")
-        left = jackknife.without(whitened, pull)
-        step[moved] = -scipy.linalg.solve_triangular(factor, left)
-        return step
-
-
-def _binding(scaled: Scaled, unknown: Array, margin: float) -> Array:
-    """Return rows of the constraints that bind, but signs, on the scaled unknowns: shape (k, n)."""
-    space, constraints = scaled.space, scaled.constraints
-    rows = []
-    signs = len(space.nonnegative)
-    slack = constraints.rows @ unknown - constraints.least
-    for k in range(signs, len(slack)):
-        if constraints.equal[k] or slack[k] < BINDING:
-            rows.append(constraints.rows[k])
-    units = unstack(np.eye(10))
-    for first in range(0, 10 * len(space.groups), 10):
-        values, vectors = np.linalg.eigh(unstack(unknown[first : first + 10]))
-        face = vectors[:, values < 2.0 * margin]
-        for i in range(face.shape[1]):
-            for j in range(i + 1):
-                row = np.zeros(len(unknown))
-                row[first : first + 10] = np.einsum("a,kab,b->k", face[:, i], units, face[:, j])
-                rows.append(row)
-    return np.array(rows).reshape(-1, len(unknown))

@@ -98,6 +98,7 @@ class DriveGains:
         unsure = [c for c in channels if spread.get(c, 0.0) > 0.0]
         gains = dict.fromkeys(channels, 1.0)
         size = len(space.matrix)
+        as_they_are = not unsure and changes is None
         changes = changes or [np.eye(size)] * len(estimates)
         point = np.zeros(size)
         wide = space.beside([f"{c}.gain" for c in unsure], ["1"] * len(unsure))
@@ -107,10 +108,12 @@ class DriveGains:
                 maps = [_map(c, gains[c], change, point, unsure) for c in channels]
                 weights = estimate.weights()
                 taken.append(tuple(maps))
-                parts += _rows(estimate, maps)
+                parts += [_sum(estimate)] if as_they_are else _rows(estimate, maps)
                 noises.append(
                     estimate.noise.score_factor(
-                        estimate.information, [weights[c] for c in channels], maps
+                        estimate.information,
+                        [weights[c] for c in channels],
+                        None if as_they_are else maps,
                     )
                 )
             prior = np.zeros((len(unsure), size + len(unsure) + 1))
@@ -146,6 +149,11 @@ def _map(channel: str, gain: float, change: Array, point: Array, unsure: list[st
     if channel in unsure:
         beside[:, unsure.index(channel)] = change @ point
     return np.hstack([gain * change, beside])
+
+
+def _sum(estimate: Estimate) -> Array:
+    """Return the sum of all channels in unit variance, on β: all that is needed without gains."""
+    return estimate.information.combined(estimate.weights()).factor
 
 
 def _rows(estimate: Estimate, maps: list[Array]) -> list[Array]:

@@ -11,7 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.information import DataRank, Directions, Information, Labels, Parameters, Triangle
+from heft.information import (
+    DataRank,
+    Directions,
+    Information,
+    Labels,
+    Parameters,
+    Triangle,
+    shortest,
+)
 
 from .noise import Noise, ResidualsLike, raised
 
@@ -113,7 +121,7 @@ class Estimate:
         """
         visible = self.settings.get("visible", 0.0)
         assert isinstance(visible, float)
-        return _shortest(self.information.combined(self.fitted_with), visible)
+        return shortest(self.information, self.fitted_with, visible)
 
     @property
     def fitted_with(self) -> dict[str, float] | None:

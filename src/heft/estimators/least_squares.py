@@ -18,32 +18,42 @@ from heft.information import (
     DataRank,
     Directions,
     Information,
-    Labels,
     Parameters,
-    Triangle,
     components,
     gram,
+    inverses,
+    shortest,
 )
 
-from .estimate import Estimate, ProblemLike, _shortest
+from .estimate import Estimate, ProblemLike
 from .noise import Noise, autocorrelation_time, coloured_factors, thinned
+from .sandwich import sandwich
 from .variance_components import MixedProblem, VarianceComponents
 
 
-def _least_squares(
-    triangle: Triangle, labels: Labels, visible: float
-) -> tuple[Array, Array, DataRank]:
-    """Return solution, its change with the score, and rank; the solution NaN where not unique.
+def _of_directions(seen: Directions, z: Array, score: Array) -> tuple[Array, Array]:
+    """Return solution and covariance where columns may depend on others.
 
-    The change with the score Yᵀε is the pseudo-inverse of the information, shape (b, b).
+    Args:
+        seen: Singular values of the weighted information.
+        z: Its right-hand side, shape (b,).
+        score: S with SᵀS the covariance of the weighted score, shape (any, b).
+
+    Returns:
+        The solution, NaN where not unique, and its covariance.
     """
-    seen = Directions.of(triangle.R, triangle.rows, visible)
-    values = seen.shortest(triangle.z)
+    values = seen.shortest(z)
     # A parameter with a component in an unidentified direction is not identifiable.
     values[seen.blind] = np.nan
     half = seen.covariance_factor.T
     change = gram(half, [part.rows for part in components(half.T)])
-    return values, change, seen.summary(labels)
+    parts = components(change)
+    spread = np.zeros((len(score), change.shape[1]))
+    for part in parts:
+        held = np.any(score[:, part.rows] != 0.0, axis=1)
+        own = score[np.ix_(held, part.rows)] @ part.of(change)
+        spread[np.ix_(held, part.columns)] = own
+    return values, gram(spread, [part.columns for part in parts])
 
 
 def _together(values: Array, names: Sequence[str]) -> Array:
@@ -121,7 +131,7 @@ class LeastSquares:
         """
         values = estimate.fitted
         covariance, sample = thinned(problem.residuals(values), problem.spacing, problem.repeats)
-        sandwich = coloured_factors(sample, len(values))
+        coloured = coloured_factors(sample, len(values))
         times = autocorrelation_time(covariance)
         if isinstance(problem, MixedProblem) and problem.has_unknowns:
             # Channels mix: rows are to be weighed by their noise alone, and by one memory.
@@ -129,12 +139,14 @@ class LeastSquares:
         sigma = estimate.noise.sigma
         if earlier is not None and earlier.coloured is not None:
             times = np.append(times, earlier.autocorrelation_time[len(times) :])
-            if sandwich is not None:
-                bare = (np.zeros((0, len(values))),) * (len(sigma) - len(sandwich))
-                sandwich = _stacked((*sandwich, *bare), earlier.coloured)
+            if coloured is not None:
+                bare = (np.zeros((0, len(values))),) * (len(sigma) - len(coloured))
+                coloured = _stacked((*coloured, *bare), earlier.coloured)
             others = earlier.common_errors or ()
             common_errors = _stacked(common_errors, others) if common_errors else others
-        return self.conclude(estimate.information, sigma, times, 2, sandwich, common_errors)
+        return self.conclude(
+            estimate.information, sigma, times, 2, coloured, common_errors, estimate.rank
+        )
 
     def solve(
         self,
@@ -179,8 +191,8 @@ class LeastSquares:
         sigma = _replaced(np.ones(channels), names, known or {})
         for sweep in range(self.sweeps + 1):
             weight = 1.0 / sigma if self.weighting == "channel" else np.ones(channels)
-            combined = information.combined(dict(zip(information.channels, weight, strict=True)))
-            values = _shortest(combined)
+            by_name = dict(zip(information.channels, weight.tolist(), strict=True))
+            values = shortest(information, by_name)
             energy = np.array([t.residual_energy(values) for t in information.triangles])
             scale = np.array([np.linalg.norm(t.factor[:, -1]) for t in information.triangles])
             freedom = np.maximum(rows * (1.0 - size / rows.sum()), 1.0)
@@ -199,8 +211,9 @@ class LeastSquares:
         sigma: Array,
         times: Array,
         passes: int,
-        sandwich: tuple[Array, ...] | None = None,
+        coloured: tuple[Array, ...] | None = None,
         common_errors: tuple[Array, ...] | None = None,
+        rank: DataRank | None = None,
     ) -> Estimate:
         """Return base parameters β from information and a given noise model.
 
@@ -210,27 +223,33 @@ class LeastSquares:
             times: Integrated autocorrelation time of each channel's residual, shape (channels,)
                 [rows].
             passes: Number of passes over the rows so far.
-            sandwich: For each channel S with `SᵀS` the covariance of `Yᵀε`, shape (any, b); see
+            coloured: For each channel S with `SᵀS` the covariance of `Yᵀε`, shape (any, b); see
                 `noise.coloured_factors`.
             common_errors: Systematic errors that all channels share; see `Noise`.
+            rank: Of the data, if it is known.
         """
         rows = np.array([t.rows for t in information.triangles], dtype=float)
-        noise = Noise(sigma, times, rows, sandwich, common_errors)
+        noise = Noise(sigma, times, rows, coloured, common_errors)
         ordinary = self.weighting == "none"
         scale = np.ones_like(sigma) if ordinary else sigma
-        names = information.channels
-        combined = information.combined(dict(zip(names, 1.0 / scale, strict=True)))
-        values, change, rank = _least_squares(combined, information.labels, self.visible)
+        weights = dict(zip(information.channels, (1.0 / scale).tolist(), strict=True))
         # With weights 1/scale_c the estimate's covariance is G (Σ_c Yᵀ Γ_c Y / scale_c⁴) G, with
         # G the inverse of the weighted information. What is identifiable changes with the score of
         # what is not, too: only the result is blanked.
-        score, parts = noise.score_factor(information, 1.0 / scale), components(change)
-        spread = np.zeros((len(score), change.shape[1]))
-        for part in parts:
-            held = np.any(score[:, part.rows] != 0.0, axis=1)
-            own = score[np.ix_(held, part.rows)] @ part.of(change)
-            spread[np.ix_(held, part.columns)] = own
-        total = gram(spread, [part.columns for part in parts])
+        summed = information.summed(weights)
+        known = inverses(summed, self.visible)
+        if known is None or rank is None:
+            combined = summed.triangle()
+            seen = Directions.of(combined.R, combined.rows, self.visible)
+            rank = rank or seen.summary(information.labels)
+        if known is None:
+            values, total = _of_directions(
+                seen, combined.z, noise.score_factor(information, 1.0 / scale)
+            )
+        else:
+            values = np.where(summed.lengths > 0.0, summed.solution(), np.nan)
+            factors, common = noise.weighted_factors(information, 1.0 / scale)
+            total = sandwich(factors, common, known, summed.size)
         blind = np.isnan(values)
         total[blind, :] = total[:, blind] = 0.0
         total[blind, blind] = np.inf

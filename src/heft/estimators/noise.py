@@ -12,7 +12,7 @@ as a square root. Where a prior contributes, the covariance is widened by the pr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -74,6 +74,21 @@ class Noise:
             s * t.spread(size)[:-1, :-1] for s, t in zip(spread, information.triangles, strict=True)
         ]
 
+    def weighted_factors(
+        self, information: Information, weights: Sequence[float] | Array
+    ) -> tuple[list[Array], Array]:
+        """Return S of each channel's weighted score, and of what all channels share.
+
+        Together they are `score_factor`, of which arguments are.
+        """
+        own = [w**2 * f for w, f in zip(weights, self.factors(information), strict=True)]
+        if self.common_errors is None:
+            return own, np.zeros((0, len(information.labels)))
+        common = np.zeros(self.common_errors[0].shape)
+        for weight, errors in zip(weights, self.common_errors, strict=True):
+            _add(common, weight**2, errors, None)
+        return own, common
+
     def score_factor(
         self,
         information: Information,
@@ -94,21 +109,28 @@ class Noise:
         Returns:
             S, shape (any, n).
         """
-        count = len(self.sigma)
         factors = self.factors(information)
-        shared = self.common_errors or (np.zeros((0, len(information.labels))),) * count
-        if maps is not None:
-            factors = [_mapped(f, m) for f, m in zip(factors, maps, strict=True)]
-            shared = tuple(_mapped(f, m) for f, m in zip(shared, maps, strict=True))
-        own = [w**2 * f for w, f in zip(weights, factors, strict=True)]
-        common = np.sum([w**2 * f for w, f in zip(weights, shared, strict=True)], axis=0)
-        return np.vstack([*own, common])
+        size = factors[0].shape[1] if maps is None else maps[0].shape[1]
+        counts = [len(f) for f in factors]
+        together = 0 if self.common_errors is None else len(self.common_errors[0])
+        # Most entries are zero: only the columns that a channel sees are worked on.
+        found, first = np.zeros((sum(counts) + together, size)), 0
+        for c, (factor, weight) in enumerate(zip(factors, weights, strict=True)):
+            matrix, last = None if maps is None else maps[c], first + len(factor)
+            _add(found[first:last], weight**2, factor, matrix)
+            if self.common_errors is not None:
+                _add(found[sum(counts) :], weight**2, self.common_errors[c], matrix)
+            first = last
+        return found
 
 
-def _mapped(factor: Array, matrix: Array) -> Array:
-    """Return `factor @ matrix`, of a factor most of whose columns may be zero."""
-    held = np.flatnonzero(np.any(factor != 0.0, axis=0))
-    return np.asarray(factor[:, held] @ matrix[held])
+def _add(total: Array, share: float, factor: Array, matrix: Array | None) -> None:
+    """Add `share * factor @ matrix` to a total, of a factor most of whose columns may be zero."""
+    held = np.flatnonzero(factor.any(axis=0))
+    if matrix is None:
+        total[:, held] += share * factor[:, held]
+    else:
+        total += share * (factor[:, held] @ matrix[held])
 
 
 def autocovariance(residuals: Iterable[Array], longest: int = LONGEST_MEMORY) -> Array:
@@ -476,12 +498,14 @@ def posterior(
         # By the orthogonal factor, so that no accuracy is lost to the square of the condition.
         own, unit = part.columns, scale[part.columns, None]
         square = np.ix_(own, own)
+        needed = part if noise_factor is None else replace(part, rows=part.rows[part.rows >= rows])
         if triangle is None:
             left, right = np.linalg.qr(part.of(stacked))
+            left = left[np.isin(part.rows, needed.rows)]
         else:
             right = triangle[square] / scale[own]
-            left = scipy.linalg.solve_triangular(right, part.of(stacked).T, trans="T").T
-        of_data = part.rows < rows
+            left = scipy.linalg.solve_triangular(right, needed.of(stacked).T, trans="T").T
+        of_data = needed.rows < rows
         pull = scipy.linalg.solve_triangular(right, left[~of_data].T) / unit
         pulled[square] = pull @ pull.T
         if score is None or noise_factor is None:

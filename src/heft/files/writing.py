@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from heft.errors import InvalidSetting
@@ -186,22 +187,6 @@ def _swap(new: Path, out: Path) -> None:
         raise
 
 
-def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write an NPZ file, lightly compressed; nothing is pickled.
-
-    Triangles are half zeros and half digits that are as good as random: more compression than the
-    least saves 2 % of the file for a third more time.
-
-    Args:
-        path: The file; replaced if it exists.
-        arrays: By name.
-    """
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
-
-
 def write_text(path: Path, text: str) -> None:
     """Write a text file atomically; an existing file is replaced.
 
@@ -217,3 +202,18 @@ def write_text(path: Path, text: str) -> None:
         new = folder / path.name
         new.write_text(text, encoding="utf-8")
         put(new, path)
+
+
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write an NPZ file, packed in a third less time than numpy's for 4 % more bytes.
+
+    Most of what is stored are zeros, which pack as well, or covariances, which do not pack at all.
+
+    Args:
+        path: The file; replaced if it exists.
+        arrays: By name; nothing is pickled.
+    """
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                npy.write_array(file, np.asanyarray(array), allow_pickle=False)

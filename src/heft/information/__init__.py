@@ -10,10 +10,11 @@ from .rotation import quaternion_of_matrix, rotation_vector_between, rotation_ve
 from .rotation import rpy_of_matrix, skew
 from .channel_rows import ChannelRows
 from .connectivity import Component, components, connected, gram
-from .square_root import Information, Triangle, triangle_of
+from .bordered import Bordered, BorderedInverse, Corner
+from .square_root import Information, Summed, Triangle, triangle_of
 from .identifiability import BaseParameters, DataRank, Directions, base_parameters
 from .identifiability import channel_ranks, column_order, data_rank, decomposition, solve
-from .identifiability import visible_share
+from .identifiability import inverses, shortest, visible_share
 from .selection import SegmentSelection, Selected
 from .parameter_space import ParameterSpace
 from .consensus import Graph, Spectrum, averaged, chebyshev, chebyshev_step, consensus_maps

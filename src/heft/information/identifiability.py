@@ -17,7 +17,7 @@ thereby regrouped on those further in, as Khalil's rules do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -28,10 +28,11 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 from heft.errors import FitError, TooLittleData
 
+from .bordered import BorderedInverse
 from .connectivity import Component, components
 from .inertia import PARAMETER_COUNT
 from .parameters import Labels
-from .square_root import Information, Triangle
+from .square_root import Information, Summed, Triangle
 
 # Noise-free columns that depend on each other leave at most 1e-9 of their length where angles are
 # exact; independent ones of the example robots leave half or more.
@@ -413,6 +414,45 @@ def _decomposed(matrix: Array) -> tuple[Array, Array, Array]:
     """Return U, singular values and Vᵀ of one component, shapes (m, min), (min,) and (n, n)."""
     left, singular, right = np.linalg.svd(matrix)
     return left[:, : len(singular)], singular, right
+
+
+def inverses(total: Summed, visible: float = 0.0) -> tuple[BorderedInverse, ...] | None:
+    """Return the inverse of each component of a sum whose columns are certain to be independent.
+
+    None if that is not certain, by the rule of `Directions`; columns that are zero have no inverse.
+
+    Args:
+        total: Weighted sum over the channels.
+        visible: As that of `Directions`.
+    """
+    found, size = [], 0.0
+    for part in total.parts:
+        if not part.lengths.any():
+            continue
+        inverse = part.inverse
+        if inverse is None:
+            return None
+        found.append(inverse)
+        size = float(np.hypot(size, np.linalg.norm(part.lengths * inverse.deviations)))
+    rounding = max(total.rows, total.size) * float(np.finfo(float).eps)
+    return tuple(found) if size * max(rounding, visible) * np.sqrt(total.size) < 1.0 else None
+
+
+def shortest(
+    information: Information, weights: Mapping[str, float] | None, visible: float = 0.0
+) -> Array:
+    """Return the least-squares solution of least norm, that of columns scaled to one, shape (p,).
+
+    Args:
+        information: About p parameters.
+        weights: Factor of each channel's rows, by name; ones if None.
+        visible: As that of `Directions`.
+    """
+    total = information.summed(weights)
+    if inverses(total, visible) is None:
+        triangle = total.triangle()
+        return Directions.of(triangle.R, triangle.rows, visible).shortest(triangle.z)
+    return total.solution()
 
 
 def _or_one(lengths: Array) -> Array:

@@ -25,8 +25,9 @@ from heft.arrays import Array, read_only
 from heft.errors import InvalidRecording, InvalidSetting, UnlikeLabels
 from heft.files import UNREADABLE, read_arrays, require_regular, write_arrays
 
+from .bordered import Bordered, among, triangle_of_all
 from .channel_rows import ChannelRows
-from .connectivity import FEWEST, components, connected
+from .connectivity import components, connected
 from .parameters import Labels
 
 FORMAT = "heft-information-1"
@@ -45,23 +46,14 @@ def triangle_of(rows: Array) -> Array:
     # The last column, a right-hand side as a rule, is eliminated last: it connects nothing.
     parts = components(rows[:, :-1])
     if len(parts) == 1:
-        return _triangle_of(rows)
+        return triangle_of_all(rows)
     bare = np.ones(len(rows), dtype=bool)
     found = []
     for part in parts:
         own = rows[np.ix_(part.rows, np.append(part.columns, -1))]
-        found.append((part.columns, _triangle_of(own)))
+        found.append((part.columns, triangle_of_all(own)))
         bare[part.rows] = False
     return _joined(rows.shape[1], found, float(np.linalg.norm(rows[bare, -1])))
-
-
-def _triangle_of(rows: Array) -> Array:
-    """Return the triangle of rows whose columns are connected."""
-    m, n = rows.shape
-    if m < n:
-        rows = np.vstack([rows, np.zeros((n - m, n))])
-    factor = np.linalg.qr(rows, mode="r")
-    return np.asarray(np.where(np.diag(factor) < 0.0, -1.0, 1.0)[:, None] * factor)
 
 
 def _joined(size: int, parts: Sequence[tuple[NDArray[np.intp], Array]], rest: float) -> Array:
@@ -82,14 +74,6 @@ def _joined(size: int, parts: Sequence[tuple[NDArray[np.intp], Array]], rest: fl
     return factor
 
 
-def _among(rows: Array, columns: NDArray[np.intp], size: int) -> Array:
-    """Return rows, right-hand side last, with zero columns inserted: shape (rows, size)."""
-    wide = np.zeros((len(rows), size))
-    wide[:, columns] = rows[:, :-1]
-    wide[:, -1] = rows[:, -1]
-    return wide
-
-
 def _sum_of(first: Array, second: Array) -> Array:
     """Return the triangle of one triangle stacked on another, with a third of a QR's work.
 
@@ -102,40 +86,6 @@ def _sum_of(first: Array, second: Array) -> Array:
     )
     assert not failed
     return np.asarray(np.where(np.diag(factor) < 0.0, -1.0, 1.0)[:, None] * np.triu(factor))
-
-
-def _sum_of_sets(sets: Sequence[tuple[NDArray[np.intp], Array]], ridge: Array) -> Array:
-    """Return the triangle of sets of rows that share some of their columns.
-
-    Columns that one set alone holds, such as a joint's friction, are eliminated there: what the
-    sets have in common is then a stack of short rows, and what is left is square.
-
-    Args:
-        sets: Columns and rows on them, right-hand side last, of each.
-        ridge: Rows that hold one column each, right-hand side last, shape (any, n + 1).
-
-    Returns:
-        Shape (n + 1, n + 1).
-    """
-    size = ridge.shape[1] - 1
-    none = np.zeros(0, dtype=np.intp)
-    alone = np.bincount(np.concatenate([none, *(c for c, _ in sets)]), minlength=size) == 1
-    if size < FEWEST or len(sets) < 2 or not alone.any():
-        return _triangle_of(np.vstack([ridge, *(_among(r, c, size + 1) for c, r in sets)]))
-    shared = np.append(np.flatnonzero(~alone), size)
-    held = ridge[:, :-1] != 0.0
-    first, others = [], [ridge[~held[:, alone].any(axis=1)][:, shared]]
-    for columns, rows in sets:
-        order = np.append(columns[np.argsort(~alone[columns], kind="stable")], size)
-        own = columns[alone[columns]]
-        stacked = np.vstack([_among(rows, columns, size + 1), ridge[held[:, own].any(axis=1)]])
-        wide = np.zeros((len(order), size + 1))
-        wide[:, order] = _triangle_of(stacked[:, order])
-        first.append(wide[: len(own)])
-        others.append(wide[len(own) :, shared])
-    together = np.zeros((len(shared), size + 1))
-    together[:, shared] = _triangle_of(np.vstack(others))
-    return _triangle_of(np.vstack([*first, together]))
 
 
 @dataclass(frozen=True)
@@ -203,6 +153,64 @@ class Triangle:
         wide = np.zeros((len(self.columns) + 1, size + 1))
         wide[:, np.append(self.columns, size)] = self.factor
         return wide
+
+
+@dataclass(frozen=True, eq=False)
+class Summed:
+    """Weighted sum of an information's channels.
+
+    Attributes:
+        size: Number of parameters p.
+        parts: Components, by their columns.
+        rest: Length of the right-hand side in rows that hold no column.
+        rows: Number of rows of all channels together.
+    """
+
+    size: int
+    parts: tuple[Bordered, ...]
+    rest: float
+    rows: int
+
+    def triangle(self) -> Triangle:
+        """Return the sum as one triangle over all p columns, in their order."""
+        parts = [(part.columns, part.triangle()) for part in self.parts]
+        return Triangle(np.arange(self.size), _joined(self.size + 1, parts, self.rest), self.rows)
+
+    @property
+    def lengths(self) -> Array:
+        """Lengths of the columns, shape (p,)."""
+        found = np.zeros(self.size)
+        for part in self.parts:
+            found[part.columns] = part.lengths
+        return found
+
+    def solution(self) -> Array:
+        """Return the least-squares solution, if no columns but zeros depend on others.
+
+        Returns:
+            Shape (p,); zero where columns are.
+        """
+        found = np.zeros(self.size)
+        for part in self.parts:
+            if part.inverse is not None:
+                found[part.columns] = part.solution()
+        return found
+
+    def rows_of_all(self) -> tuple[Array, Array]:
+        """Return the rows of all components that hold a column, and their right-hand side.
+
+        Returns:
+            Shapes (m, p), triangular in another order of the columns, and (m,), m ≤ p.
+        """
+        parts = [(part.columns, part.rows()[:-1]) for part in self.parts]
+        parts = [(columns, own[own[:, :-1].any(axis=1)]) for columns, own in parts]
+        count = sum(len(own) for _, own in parts)
+        rows, right, first = np.zeros((count, self.size)), np.zeros(count), 0
+        for columns, own in parts:
+            last = first + len(own)
+            rows[first:last, columns], right[first:last] = own[:, :-1], own[:, -1]
+            first = last
+        return rows, right
 
 
 @dataclass(frozen=True)
@@ -369,6 +377,14 @@ class Information:
             weights: Factor of each channel's rows, by name: 1/σ, with σ in the channel's unit. Ones
                 if not given.
         """
+        return self.summed(weights).triangle()
+
+    def summed(self, weights: Mapping[str, float] | None = None) -> Summed:
+        """Return the same sum, component by component, each in an order in which it is sparse.
+
+        Args:
+            weights: As for `combined`.
+        """
         size = len(self.labels)
         held: list[tuple[NDArray[np.intp], Array]] = []  # columns, and rows on them
         ridges: list[tuple[NDArray[np.intp], Array]] = []  # the same of rows that connect nothing
@@ -396,11 +412,10 @@ class Information:
             for columns, diagonal in ridges:
                 own = np.flatnonzero(np.isin(columns, part.columns, assume_unique=True))
                 place = np.searchsorted(part.columns, columns[own])
-                added = _among(diagonal[np.ix_(own, np.append(own, -1))], place, count + 1)
+                added = among(diagonal[np.ix_(own, np.append(own, -1))], place, count + 1)
                 beside = np.vstack([beside, added])
-            parts.append((part.columns, _sum_of_sets(mine, beside)))
-        factor = _joined(size + 1, parts, float(np.linalg.norm(rest)))
-        return Triangle(np.arange(size), factor, self.rows)
+            parts.append(Bordered.of(part.columns, mine, beside))
+        return Summed(size, tuple(parts), float(np.linalg.norm(rest)), self.rows)
 
     def only(self, keep: Sequence[int]) -> Information:
         """Return the information with all other parameters fixed at zero (their columns deleted).

@@ -189,11 +189,14 @@ def fit_experiment(
     information = summed.information
     blocks = summed.blocks if isinstance(solver, LeastSquares) else ()
     if isinstance(solver, LeastSquares):
-        estimate = solver.solve(information, summed.names, summed.known)
+        sigma = solver.spread(information, summed.names, summed.known)
+        rank = _data_rank(problem, information, 1.0 / sigma)
+        white = np.ones(len(sigma))
+        estimate = solver.conclude(information, sigma, white, 1, rank=rank)
     else:
         progress(f"estimating base parameters ({settings.method})")
         estimate = solver.fit(problem)
-    rank = _data_rank(problem, information, estimate)
+        rank = _data_rank(problem, information, 1.0 / estimate.noise.sigma)
     moments: tuple[Array, ...] = ()
     if not isinstance(solver, LeastSquares):  # which has looked at its residuals itself
         progress("analysing the residuals")
@@ -423,13 +426,19 @@ def _point_spread(problem: Problem[Any], rough: ConsistentEstimate) -> Array:
     return errors
 
 
-def _data_rank(problem: Problem[Any], information: Information, estimate: Estimate) -> DataRank:
+def _data_rank(problem: Problem[Any], information: Information, weights: Array) -> DataRank:
     """Return rank and conditioning of the data without the plant's redundant columns.
 
     Those of friction's dictionary are nearly collinear by design: one stands for all.
+
+    Args:
+        problem: Whose plant it is.
+        information: Of its rows, and earlier ones.
+        weights: Of each channel's rows, shape (channels,) [1 / channel's unit].
     """
     labels, standard = information.labels, problem.plant.labels.names
     apart = {standard[k] for k in problem.plant.redundant}
     kept = [k for k, name in enumerate(labels.names) if name not in apart]
-    triangle = information.only(kept).combined(estimate.weights(worth=False))
+    by_name = dict(zip(information.channels, weights.tolist(), strict=True))
+    triangle = information.only(kept).combined(by_name)
     return data_rank(triangle.R, labels.select(kept), triangle.rows)

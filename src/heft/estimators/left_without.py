@@ -1,0 +1,179 @@
+"""What is left of an information without a block of rows, where many columns are of one channel.
+
+In coordinates in which the information of all is the identity, `1 − WᵀW` is left without a block
+with rows W. Of columns that one channel alone holds (see `information.bordered`) it has blocks on
+its diagonal, joined by the shared ones alone:
+
+    [ D₁       E₁ ]
+    [    D₂    E₂ ]
+    [       ⋱  ⋮  ]
+    [ E₁ᵀ E₂ᵀ … F ]
+
+How many of its directions have less than a share left follows from the signs of its parts' pivots
+[Haynsworth1968], the directions themselves by Lanczos' method; with them raised to that share it is
+well conditioned, and conjugate gradients solve to rounding in some forty products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse.linalg
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.information import BorderedInverse
+
+NEAR = 1e-9  # of a pivot to zero, or of a direction's share to the least: settled by all directions
+EXACT = 1e-15  # what conjugate gradients leave over, relative
+
+
+@dataclass(frozen=True, eq=False)
+class LeftWithout:
+    """The symmetric matrix above.
+
+    Attributes:
+        own: Positions of the columns of each diagonal block.
+        shared: Positions of the others.
+        corners: D of each.
+        borders: E of each.
+        centre: F.
+    """
+
+    own: tuple[NDArray[np.intp], ...]
+    shared: NDArray[np.intp]
+    corners: tuple[Array, ...]
+    borders: tuple[Array, ...]
+    centre: Array
+
+    @staticmethod
+    def of(inverse: BorderedInverse, rows: Array) -> LeftWithout | None:
+        """Return what is left without a block; None if a row of it holds what two channels see.
+
+        Args:
+            inverse: Of the information of all.
+            rows: Of the block, on its n columns, shape (any, n).
+        """
+        beside = rows[:, inverse.shared] @ inverse.R
+        white, taken = [], np.zeros(len(rows), dtype=bool)
+        for corner in inverse.corners:
+            own = rows[:, corner.own]
+            held = np.flatnonzero(own.any(axis=1))
+            if taken[held].any():
+                return None
+            taken[held] = True
+            beside[held] += own[held] @ corner.beside
+            white.append((held, own[held] @ corner.R))
+        return LeftWithout(
+            tuple(corner.own for corner in inverse.corners),
+            inverse.shared,
+            tuple(np.eye(w.shape[1]) - w.T @ w for _, w in white),
+            tuple(-(w.T @ beside[held]) for held, w in white),
+            np.eye(len(inverse.shared)) - beside.T @ beside,
+        )
+
+    @property
+    def size(self) -> int:
+        """Number n of columns."""
+        return len(self.shared) + sum(map(len, self.own))
+
+    def times(self, x: Array) -> Array:
+        """Return its product with x, shape (n,)."""
+        found, common = np.zeros(len(x)), x[self.shared]
+        centre = self.centre @ common
+        for own, corner, border in zip(self.own, self.corners, self.borders, strict=True):
+            found[own] = corner @ x[own] + border @ common
+            centre += x[own] @ border
+        found[self.shared] = centre
+        return found
+
+    def below(self, least: float) -> int | None:
+        """Return how many eigenvalues are below a number; None if a pivot is too near to tell."""
+        count, left = 0, self.centre - least * np.eye(len(self.shared))
+        for corner, border in zip(self.corners, self.borders, strict=True):
+            values, vectors = np.linalg.eigh(corner)
+            values = values - least
+            if np.abs(values).min() < NEAR:
+                return None
+            across = vectors.T @ border
+            left = left - across.T @ (across / values[:, None])
+            count += int(np.sum(values < 0.0))
+        values = np.linalg.eigvalsh(left)
+        near = len(values) and np.abs(values).min() < NEAR
+        return None if near else count + int(np.sum(values < 0.0))
+
+    def solution(self, right: Array, least: float) -> Array | None:
+        """Return x with `M x = y`, M the matrix with its eigenvalues at least a number.
+
+        Args:
+            right: y, shape (n,).
+            least: Above 0.
+
+        Returns:
+            Shape (n,); None if it is not certain that all smaller eigenvalues were found.
+        """
+        count = self.below(least)
+        if count is None or count > self.size // 4:
+            return None
+        operator = scipy.sparse.linalg.LinearOperator(
+            (self.size, self.size), matvec=self.times, dtype=np.float64
+        )
+        lifted, vectors = np.zeros(0), np.zeros((self.size, 0))
+        if count:
+            start = np.random.default_rng(0).standard_normal(self.size)
+            try:
+                values, vectors = scipy.sparse.linalg.eigsh(operator, count, which="SA", v0=start)
+            except scipy.sparse.linalg.ArpackError:
+                return None
+            if values.max() > least:
+                return None
+            lifted = least - values
+        return _conjugate_gradients(
+            lambda x: self.times(x) + vectors @ (lifted * (x @ vectors)), right, self.size
+        )
+
+
+def _conjugate_gradients(times: Callable[[Array], Array], right: Array, most: int) -> Array | None:
+    """Return the solution of a well-conditioned positive definite system [Hestenes1952].
+
+    Args:
+        times: Product with the matrix, shape (n,).
+        right: Right-hand side, shape (n,).
+        most: Steps after which there is none.
+    """
+    found = np.zeros(len(right))
+    left = direction = right
+    square = float(left @ left)
+    enough = EXACT**2 * square
+    for _ in range(most):
+        if square <= enough:
+            return found
+        ahead = times(direction)
+        step = square / float(direction @ ahead)
+        found = found + step * direction
+        left = left - step * ahead
+        before, square = square, float(left @ left)
+        direction = left + square / before * direction
+    return None
+
+
+def without(inner: Array, right: Array, least: float) -> Array:
+    """Return `(1 − WᵀW)⁻¹ y`, eigenvalues of the matrix being at least a number.
+
+    Args:
+        inner: W, shape (any, n).
+        right: y, shape (n,).
+        least: Above 0.
+    """
+    if not len(inner):
+        return right
+    left = np.eye(len(right)) - inner.T @ inner
+    try:
+        np.linalg.cholesky(left - least * np.eye(len(right)))
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(left)
+        return np.asarray(vectors @ (right @ vectors / np.maximum(values, least)))
+    return np.asarray(scipy.linalg.solve(left, right, assume_a="pos"))

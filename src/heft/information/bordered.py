@@ -1,0 +1,266 @@
+"""Sums of triangles that share some of their columns, what one alone holds eliminated first.
+
+A joint's friction stands in the rows of its own channel alone. Eliminated there, it leaves short
+rows on the columns that channels share, and the sum is triangular in another order of its columns:
+
+    [ R₁       B₁ ]   x₁      z₁
+    [    R₂    B₂ ]   x₂  =   z₂
+    [       ⋱  ⋮  ]   ⋮       ⋮
+    [          R  ]   x       z
+
+Brought into the order of the columns it would be full: bodies come first, and all friction that
+presses on them is connected by their elimination.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+
+from .connectivity import FEWEST
+
+
+def triangle_of_all(rows: Array) -> Array:
+    """Return the triangle of rows whose columns are taken as a whole; see `triangle_of`."""
+    m, n = rows.shape
+    if m < n:
+        rows = np.vstack([rows, np.zeros((n - m, n))])
+    factor = np.linalg.qr(rows, mode="r")
+    return np.asarray(np.where(np.diag(factor) < 0.0, -1.0, 1.0)[:, None] * factor)
+
+
+def among(rows: Array, columns: NDArray[np.intp], size: int) -> Array:
+    """Return rows, right-hand side last, with zero columns inserted: shape (rows, size)."""
+    wide = np.zeros((len(rows), size))
+    wide[:, columns] = rows[:, :-1]
+    wide[:, -1] = rows[:, -1]
+    return wide
+
+
+@dataclass(frozen=True, eq=False)
+class Corner:
+    """Rows `R x + B y = z` of p columns x that one set of rows alone holds, and shared ones y.
+
+    Attributes:
+        own: Positions of x among the columns of the sum, shape (p,).
+        shared: Positions of y among the shared columns, shape (s,).
+        R: Upper triangle, shape (p, p).
+        border: B, shape (p, s).
+        z: Right-hand side, shape (p,).
+    """
+
+    own: NDArray[np.intp]
+    shared: NDArray[np.intp]
+    R: Array
+    border: Array
+    z: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Bordered:
+    """A sum of sets of rows about n columns.
+
+    Attributes:
+        columns: Their positions among all parameters, shape (n,).
+        corners: What single sets hold alone.
+        shared: Positions of the k other columns among these n, shape (k,).
+        R: Upper triangle of the shared columns, shape (k, k).
+        z: Its right-hand side, shape (k,).
+        rest: Length of the right-hand side that no column explains.
+    """
+
+    columns: NDArray[np.intp]
+    corners: tuple[Corner, ...]
+    shared: NDArray[np.intp]
+    R: Array
+    z: Array
+    rest: float
+
+    @staticmethod
+    def of(
+        columns: NDArray[np.intp],
+        sets: Sequence[tuple[NDArray[np.intp], Array]],
+        ridge: Array,
+    ) -> Bordered:
+        """Return the sum of sets of rows.
+
+        Args:
+            columns: Positions of the n columns among all parameters.
+            sets: Columns, of these n, and rows on them, right-hand side last, of each.
+            ridge: Rows that hold one column each, right-hand side last, shape (any, n + 1).
+        """
+        size = len(columns)
+        none = np.zeros(0, dtype=np.intp)
+        alone = np.bincount(np.concatenate([none, *(c for c, _ in sets)]), minlength=size) == 1
+        if size < FEWEST or len(sets) < 2 or not alone.any():
+            stacked = np.vstack([ridge, *(among(r, c, size + 1) for c, r in sets)])
+            return _finished(columns, (), np.arange(size), triangle_of_all(stacked))
+        shared = np.flatnonzero(~alone)
+        place = np.cumsum(~alone) - 1
+        held = ridge[:, :-1] != 0.0
+        left = ridge[~held[:, alone].any(axis=1)][:, np.append(shared, size)]
+        corners, others = [], [left]
+        for seen, rows in sets:
+            own, common = seen[alone[seen]], seen[~alone[seen]]
+            order = np.concatenate(
+                [np.flatnonzero(alone[seen]), np.flatnonzero(~alone[seen]), [-1]]
+            )
+            beside = ridge[held[:, own].any(axis=1)]
+            stacked = np.vstack([rows[:, order], beside[:, np.append(seen, size)[order]]])
+            factor, p = triangle_of_all(stacked), len(own)
+            if p:
+                corner = Corner(
+                    own, place[common], factor[:p, :p], factor[:p, p:-1], factor[:p, -1]
+                )
+                corners.append(corner)
+            others.append(among(factor[p:, p:], place[common], len(shared) + 1))
+        return _finished(columns, tuple(corners), shared, triangle_of_all(np.vstack(others)))
+
+    def rows(self) -> Array:
+        """Return all rows, right-hand side last, on the n columns: shape (n + 1, n + 1)."""
+        size = len(self.columns)
+        found, first = np.zeros((size + 1, size + 1)), 0
+        for corner in self.corners:
+            own = slice(first, first + len(corner.own))
+            found[own, corner.own] = corner.R
+            found[own, self.shared[corner.shared]] = corner.border
+            found[own, -1] = corner.z
+            first = own.stop
+        found[first:-1, self.shared] = self.R
+        found[first:-1, -1] = self.z
+        found[-1, -1] = self.rest
+        return found
+
+    def triangle(self) -> Array:
+        """Return their triangle in the order of the columns, shape (n + 1, n + 1)."""
+        return triangle_of_all(self.rows()) if self.corners else self.rows()
+
+    @cached_property
+    def lengths(self) -> Array:
+        """Lengths of the n columns, shape (n,)."""
+        squares = np.zeros(len(self.columns))
+        squares[self.shared] = np.sum(self.R**2, axis=0)
+        for corner in self.corners:
+            squares[corner.own] = np.sum(corner.R**2, axis=0)
+            squares[self.shared[corner.shared]] += np.sum(corner.border**2, axis=0)
+        return np.sqrt(squares)
+
+    def solution(self) -> Array:
+        """Return the least-squares solution of columns that are independent, shape (n,)."""
+        found = np.zeros(len(self.columns))
+        common = scipy.linalg.solve_triangular(self.R, self.z)
+        found[self.shared] = common
+        for corner in self.corners:
+            right = corner.z - corner.border @ common[corner.shared]
+            found[corner.own] = scipy.linalg.solve_triangular(corner.R, right)
+        return found
+
+    @cached_property
+    def inverse(self) -> BorderedInverse | None:
+        """The inverse of the rows; None if a column is zero or depends on others."""
+        common, singular = scipy.linalg.lapack.dtrtri(self.R)
+        corners = []
+        for corner in self.corners:
+            own, failed = scipy.linalg.lapack.dtrtri(corner.R)
+            singular = singular or failed
+            beside = -(own @ corner.border) @ common[corner.shared]
+            corners.append(InverseCorner(corner.own, own, beside))
+        if singular:
+            return None
+        return BorderedInverse(self.columns, tuple(corners), self.shared, common)
+
+
+def _finished(
+    columns: NDArray[np.intp],
+    corners: tuple[Corner, ...],
+    shared: NDArray[np.intp],
+    factor: Array,
+) -> Bordered:
+    """Return a sum with the triangle of its shared columns, right-hand side last."""
+    R, z = factor[:-1, :-1], factor[:-1, -1]
+    return Bordered(columns, corners, shared, R, z, float(factor[-1, -1]))
+
+
+@dataclass(frozen=True, eq=False)
+class InverseCorner:
+    """Rows of an inverse: of p columns that one set alone holds.
+
+    Attributes:
+        own: Positions of these columns, shape (p,).
+        R: Inverse of their triangle, shape (p, p).
+        beside: What k shared columns add, shape (p, k).
+    """
+
+    own: NDArray[np.intp]
+    R: Array
+    beside: Array
+
+
+@dataclass(frozen=True, eq=False)
+class BorderedInverse:
+    """Inverse G of a sum's rows, with `G Gᵀ` the inverse of its information.
+
+    Attributes:
+        columns: Positions of the n columns among all parameters, shape (n,).
+        corners: Rows of G of columns that one set alone holds.
+        shared: Positions of the k other columns among these n, shape (k,).
+        R: Inverse of their triangle, shape (k, k).
+    """
+
+    columns: NDArray[np.intp]
+    corners: tuple[InverseCorner, ...]
+    shared: NDArray[np.intp]
+    R: Array
+
+    @cached_property
+    def deviations(self) -> Array:
+        """Lengths of the rows of G, shape (n,)."""
+        squares = np.zeros(len(self.columns))
+        squares[self.shared] = np.sum(self.R**2, axis=1)
+        for corner in self.corners:
+            squares[corner.own] = np.sum(corner.R**2, axis=1) + np.sum(corner.beside**2, axis=1)
+        return np.sqrt(squares)
+
+    def pull(self, right: Array) -> Array:
+        """Return `Gᵀ y` of y on the n columns, shape (n,)."""
+        found, common = np.zeros(len(right)), right[self.shared] @ self.R
+        for corner in self.corners:
+            found[corner.own] = right[corner.own] @ corner.R
+            common += right[corner.own] @ corner.beside
+        found[self.shared] = common
+        return found
+
+    def push(self, values: Array) -> Array:
+        """Return `G y`, shape (n,)."""
+        found, common = np.zeros(len(values)), values[self.shared]
+        found[self.shared] = self.R @ common
+        for corner in self.corners:
+            found[corner.own] = corner.R @ values[corner.own] + corner.beside @ common
+        return found
+
+    def times(self, rows: Array) -> Array:
+        """Return `Y G` of rows Y on the n columns, shape (any, n)."""
+        found = np.zeros(rows.shape)
+        common = rows[:, self.shared] @ self.R
+        for corner in self.corners:
+            own = rows[:, corner.own]
+            found[:, corner.own] = own @ corner.R
+            common += own @ corner.beside
+        found[:, self.shared] = common
+        return found
+
+    def back(self, rows: Array) -> Array:
+        """Return `Y Gᵀ` of rows Y, shape (any, n)."""
+        found = np.zeros(rows.shape)
+        common = rows[:, self.shared]
+        found[:, self.shared] = common @ self.R.T
+        for corner in self.corners:
+            found[:, corner.own] = rows[:, corner.own] @ corner.R.T + common @ corner.beside.T
+        return found

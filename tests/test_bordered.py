@@ -1,0 +1,130 @@
+"""Sums of triangles with what one channel alone holds eliminated first, against dense matrices."""
+
+import numpy as np
+import pytest
+
+from heft.estimators import Jackknife, LeastSquares
+from heft.estimators.left_without import LeftWithout
+from heft.information import Bordered, Information, Labels, inverses, shortest, triangle_of
+
+RNG = np.random.default_rng(7)
+CHANNELS, OWN, SHARED = 6, 9, 14  # columns of each channel alone, and of all
+SIZE = CHANNELS * OWN + SHARED
+LABELS = Labels(tuple(f"x{k}" for k in range(SIZE)), ("1",) * SIZE)
+NAMES = tuple(f"c{k}" for k in range(CHANNELS))
+WEIGHTS = dict(zip(NAMES, np.linspace(0.5, 3.0, CHANNELS).tolist(), strict=True))
+
+
+def information(samples: int = 60, seed: int = 1, own_scale: float = 1.0) -> Information:
+    """Shared columns first, as bodies are, then each channel's own."""
+    rng = np.random.default_rng(seed)
+    Y = np.zeros((samples, CHANNELS, SIZE))
+    for c in range(CHANNELS):
+        seen = SHARED - 2 * max(c - 1, 0)  # channels further out see fewer
+        Y[:, c, SHARED - seen : SHARED] = rng.standard_normal((samples, seen))
+        own = slice(SHARED + c * OWN, SHARED + (c + 1) * OWN)
+        Y[:, c, own] = own_scale * rng.standard_normal((samples, OWN))
+    return Information.from_rows(LABELS, NAMES, Y, rng.standard_normal((samples, CHANNELS)))
+
+
+def dense(found: Information) -> np.ndarray:
+    """All rows, weighted, right-hand side last."""
+    spread = [WEIGHTS[n] * t.spread(SIZE) for n, t in zip(NAMES, found.triangles, strict=True)]
+    return np.vstack(spread)
+
+
+def whole(total: Bordered) -> np.ndarray:
+    """The inverse as a dense matrix, in its own order of coordinates."""
+    inverse = total.inverse
+    assert inverse is not None
+    return np.column_stack([inverse.push(unit) for unit in np.eye(SIZE)])
+
+
+def test_sum_is_that_of_stacked_rows() -> None:
+    found = information()
+    (total,) = found.summed(WEIGHTS).parts
+    assert len(total.corners) == CHANNELS and len(total.shared) == SHARED
+    rows = dense(found)
+    own = total.rows()
+    np.testing.assert_allclose(own.T @ own[:, :-1], rows.T @ rows[:, :-1], atol=1e-11)
+    np.testing.assert_allclose(found.combined(WEIGHTS).factor, triangle_of(rows), atol=1e-11)
+    np.testing.assert_allclose(total.lengths, np.linalg.norm(rows[:, :-1], axis=0))
+
+
+def test_solution_and_inverse_are_those_of_dense_rows() -> None:
+    found = information()
+    rows = dense(found)
+    expected = np.linalg.lstsq(rows[:, :-1], rows[:, -1], rcond=None)[0]
+    np.testing.assert_allclose(shortest(found, WEIGHTS), expected, atol=1e-12)
+    (total,) = found.summed(WEIGHTS).parts
+    G, J = whole(total), rows[:, :-1].T @ rows[:, :-1]
+    np.testing.assert_allclose(G @ G.T, np.linalg.inv(J), atol=1e-13)
+    inverse = total.inverse
+    assert inverse is not None
+    np.testing.assert_allclose(inverse.deviations, np.linalg.norm(G, axis=1))
+    x, Y = RNG.standard_normal(SIZE), RNG.standard_normal((5, SIZE))
+    np.testing.assert_allclose(inverse.pull(x), G.T @ x, atol=1e-12)
+    np.testing.assert_allclose(inverse.times(Y), Y @ G, atol=1e-12)
+
+
+def test_dependent_columns_have_no_inverse_and_the_shortest_solution() -> None:
+    twin = np.eye(SIZE)
+    twin[SHARED, SHARED + 1] = 2.0  # a column of the first channel is twice its neighbour
+    twin[SHARED + 1, SHARED + 1] = 0.0
+    found = information().transformed(twin, LABELS)
+    assert inverses(found.summed(WEIGHTS)) is None
+    rows = dense(found)
+    lengths = np.linalg.norm(rows[:, :-1], axis=0)
+    expected = np.linalg.lstsq(rows[:, :-1] / lengths, rows[:, -1], rcond=1e-12)[0] / lengths
+    np.testing.assert_allclose(shortest(found, WEIGHTS), expected, atol=1e-10)
+
+
+@pytest.mark.parametrize("worth", [0.1, 12.0, 1e6])
+def test_left_without_a_block_is_solved_as_by_all_directions(worth: float) -> None:
+    """Without the last block nothing is left in so many directions that all are looked for."""
+    others, block = information(seed=1), information(seed=2, samples=13)
+    scaled = worth * block
+    (total,) = (others + scaled).summed(WEIGHTS).parts
+    rows, _ = scaled.summed(WEIGHTS).rows_of_all()
+    inverse = total.inverse
+    assert inverse is not None
+    left = LeftWithout.of(inverse, rows)
+    assert left is not None
+    white, y = inverse.times(rows), RNG.standard_normal(SIZE)
+    M = np.eye(SIZE) - white.T @ white
+    np.testing.assert_allclose(left.times(y), M @ y, atol=1e-12)
+    least = Jackknife().least_left
+    count = int(np.sum(np.linalg.eigvalsh(M) < least))
+    assert left.below(least) == count
+    found = left.solution(y, least)
+    if worth == 1e6:
+        assert count > SIZE // 4 and found is None
+        return
+    assert found is not None
+    assert (count > 0) == (worth > 1.0)
+    np.testing.assert_allclose(found, Jackknife().without(white, y), rtol=1e-9, atol=1e-11)
+
+
+def test_covariance_is_that_of_dense_matrices() -> None:
+    """Scores of each channel, one that mixes what others see alone, and errors of all channels."""
+    found = information()
+    sigma = 1.0 / np.array(list(WEIGHTS.values()))
+    common = tuple(
+        RNG.standard_normal((3, SIZE)) * (t.spread(SIZE)[0, :-1] != 0.0) for t in found.triangles
+    )
+    own = [s * t.spread(SIZE)[:-1, :-1] for s, t in zip(sigma, found.triangles, strict=True)]
+    for coloured in (own, [*own[:-1], RNG.standard_normal((2, SIZE))]):
+        times = np.linspace(1.0, 2.0, CHANNELS)
+        got = LeastSquares().conclude(found, sigma, times, 1, tuple(coloured), common)
+        rows = dense(found)[:, :-1]
+        change = np.linalg.inv(rows.T @ rows)
+        score = got.noise.score_factor(found, 1.0 / sigma)
+        expected = change @ score.T @ score @ change
+        np.testing.assert_allclose(got.parameters.covariance, expected, rtol=1e-9, atol=1e-13)
+
+
+def test_rows_that_hold_what_two_channels_see_are_not_taken() -> None:
+    (total,) = information().summed(WEIGHTS).parts
+    inverse = total.inverse
+    assert inverse is not None
+    assert LeftWithout.of(inverse, np.ones((1, SIZE))) is None
