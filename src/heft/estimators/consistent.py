@@ -110,8 +110,9 @@ class ConsistentEstimate:
         pull: First-order shift of x by the prior, shape (n,), in the units of x: what a prior of
             no strength would take back if no constraint were active.
         active: Names of active constraints: bodies (`link3`) and terms (`elbow.viscous`).
-        iterations: Iterations of the conic solver, 0 where no constraint is active; Newton steps
-            for the log-determinant prior; steps of log-Cholesky least squares are added.
+        iterations: Steps to the nearest consistent parameters, 0 where no constraint is active;
+            Newton steps for the log-determinant prior; steps of log-Cholesky least squares are
+            added.
         strength: n₀ of the prior [effective samples].
         prior_error: Assumed relative error of the model file's bodies, in the metric of the cone.
     """

@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 from heft.information import triangle_of
 
-from .feasible_set import IDENTITY, LinearConstraints
+from .drives_first import DrivesFirst
+from .feasible_set import IDENTITY, LinearConstraints, unstack
+from .interior_equations import Norm, Walls
+from .interior_point import InteriorPoint
 
 
 def conic_settings() -> Any:
@@ -50,8 +53,8 @@ def nearest_body(
 ) -> tuple[Array, int, NDArray[np.bool_]] | None:
     """Return the point of the cone nearest to `free` in the norm of R, or None.
 
-    Minimises `t` subject to `‖R (u − free)‖ ≤ t`: a norm, not its square, so that RᵀR is
-    never formed, and steps from the unconstrained optimum, which keeps numbers small.
+    By steps that know a robot's zeros, to a certificate; by the conic solver where they come to
+    none, and where constraints are equations or hold several bodies or terms.
 
     Args:
         R: Triangle, shape (n, n).
@@ -62,7 +65,52 @@ def nearest_body(
 
     Returns:
         u, shape (n,), the iterations, and for each constraint whether it binds, shape (k,); None
-        if the solver fails.
+        if both solvers fail.
+    """
+    found = _by_steps(R, free, links, constraints, margin)
+    return found or _by_conic_solver(R, free, links, constraints, margin)
+
+
+def _by_steps(
+    R: Array, free: Array, links: int, constraints: LinearConstraints, margin: float
+) -> tuple[Array, int, NDArray[np.bool_]] | None:
+    """Return the point, the steps and what binds; None if steps find no point."""
+    if constraints.equal.any():
+        return None
+    bodies = 10 * links
+    held = np.any(constraints.rows[:, bodies:] != 0.0, axis=0)
+    triangle = DrivesFirst.of(R, bodies, bodies + np.argsort(held, kind="stable"))
+    # Terms that nothing holds are eliminated once; they follow from the others.
+    alone = [int(np.count_nonzero(~held[d.terms - bodies])) for d in triangle.drives]
+    behind = [d.behind(k) for d, k in zip(triangle.drives, alone, strict=True)]
+    holding = tuple(d for d in behind if len(d.terms))
+    places = np.concatenate([*(d.terms for d in holding), np.arange(bodies)]).astype(np.intp)
+    walls = Walls.of(constraints.rows[:, places], len(places) - bodies)
+    if walls is None:
+        return None
+    offsets = (constraints.rows @ free - constraints.least)[walls.order]
+    tens = unstack(free[:bodies].reshape(-1, 10)) - margin * np.eye(4)
+    norm = Norm.of(holding, triangle.bodies)
+    nearest = InteriorPoint().nearest(norm, walls, offsets, tens)
+    if nearest is None:
+        return None
+    moved = np.zeros(len(free))
+    moved[places] = nearest.y
+    for drive, count in zip(triangle.drives, alone, strict=True):
+        drive.follow(count, moved)
+    length = float(np.linalg.norm(norm.times(nearest.y)))
+    binds = np.empty(len(walls.order), dtype=bool)
+    binds[walls.order] = nearest.push > length * nearest.slack  # multipliers of the norm
+    return free + moved, nearest.steps, binds
+
+
+def _by_conic_solver(
+    R: Array, free: Array, links: int, constraints: LinearConstraints, margin: float
+) -> tuple[Array, int, NDArray[np.bool_]] | None:
+    """Return the point, the iterations and what binds; None if the solver fails.
+
+    Minimises `t` subject to `‖R (u − free)‖ ≤ t`: a norm, not its square, so that RᵀR is
+    never formed, and steps from the unconstrained optimum, which keeps numbers small.
     """
     import clarabel
 
