@@ -9,9 +9,9 @@ import pytest
 
 from heft.arrays import Array
 from heft.estimators import semidefinite
-from heft.estimators.drives_first import DrivesFirst
+from heft.estimators.drives_first import DrivesFirst, mean_squared_error
 from heft.estimators.feasible_set import IDENTITY, LinearConstraints, stack, unstack
-from heft.information import triangle_of
+from heft.estimators.noise import posterior
 
 MARGIN = 1e-4
 every_seed = pytest.mark.parametrize("seed", range(6))
@@ -22,15 +22,19 @@ class Case:
     """A triangle of rows of a made-up robot, and where it would like to be.
 
     Attributes:
-        R: Bodies first, then terms of drives.
+        data: Rows, bodies first, then terms of drives, right-hand side last.
+        weights: Of the prior.
+        triangle: Of both; the first term of each drive has no sign, and is eliminated first.
+        R: Its rows.
         free: Its optimum without constraints.
-        links: Number of bodies.
         constraints: On some terms, and on some bodies' numbers.
     """
 
+    data: Array
+    weights: Array
+    triangle: DrivesFirst
     R: Array
     free: Array
-    links: int
     constraints: LinearConstraints
 
     @staticmethod
@@ -46,9 +50,13 @@ class Case:
             own = slice(bodies + k * terms, bodies + (k + 1) * terms)
             of_drive[:, own] = rng.normal(size=(40, terms))
             rows.append(rng.uniform(1.0, 100.0) * of_drive)
-        prior = np.diag(np.append(np.full(bodies, 3.0), np.full(size - bodies, 1e-6)))
-        R = triangle_of(np.column_stack([np.vstack([*rows, prior]), np.zeros(40 * drives + size)]))
-        free = 2.0 * rng.normal(size=size)
+        weights = np.append(np.full(bodies, 3.0), np.full(size - bodies, 1e-6))
+        wanted = 2.0 * rng.normal(size=size)
+        data = np.vstack(rows)
+        data = np.column_stack([data, data @ wanted])
+        of_drives = np.arange(bodies, size).reshape(drives, terms)
+        order = np.concatenate([of_drives[:, 0], of_drives[:, 1:].ravel()])
+        triangle = DrivesFirst.of(data, weights, np.zeros(size), order)
         held = np.zeros((drives * (terms - 1) + 2, size))
         signed = [bodies + k * terms + i for k in range(drives) for i in range(1, terms)]
         held[np.arange(len(signed)), signed] = 1.0
@@ -56,7 +64,8 @@ class Case:
         least = np.append(np.zeros(len(signed)), [0.5, -3.0])
         names = tuple(f"c{k}" for k in range(len(held)))
         constraints = LinearConstraints(names, held, least, np.zeros(len(held), dtype=bool))
-        return Case(R[:-1, :-1], free, links, constraints)
+        R = triangle.rows()[:-1, :-1]
+        return Case(data, weights, triangle, R, triangle.optimum(), constraints)
 
     def length(self, unknown: Array) -> float:
         """‖R (u − free)‖."""
@@ -64,38 +73,56 @@ class Case:
 
     def least_eigenvalue(self, unknown: Array) -> float:
         """Of all bodies."""
-        bodies = unstack(unknown[: 10 * self.links].reshape(-1, 10))
+        bodies = unstack(unknown[: len(self.triangle.bodies)].reshape(-1, 10))
         return float(np.linalg.eigvalsh(bodies).min())
 
 
 @every_seed
-def test_drives_first_is_the_same_norm(seed: int) -> None:
+def test_drives_first_are_the_same_sums_of_squares(seed: int) -> None:
     case = Case.drawn(seed)
-    bodies, size = 10 * case.links, len(case.R)
-    order = np.random.default_rng(seed).permutation(np.arange(bodies, size))
-    triangle = DrivesFirst.of(case.R, bodies, order)
-    assert len(triangle.drives) == 4
-    square = np.zeros((size, size))
-    square[:bodies, :bodies] = triangle.bodies.T @ triangle.bodies
-    for drive in triangle.drives:
-        rows = np.zeros((len(drive.terms), size))
-        rows[:, drive.terms], rows[:, drive.bodies] = drive.triangle, drive.coupling
-        square += rows.T @ rows
-        assert list(drive.terms) == [k for k in order if k in drive.terms]
-    np.testing.assert_allclose(square, case.R.T @ case.R, rtol=0.0, atol=1e-13 * square.max())
+    prior = np.column_stack([np.diag(case.weights), np.zeros(len(case.weights))])
+    stacked = np.vstack([case.data, prior])
+    square, rows = stacked.T @ stacked, case.triangle.rows()
+    np.testing.assert_allclose(rows.T @ rows, square, rtol=0.0, atol=1e-13 * square.max())
+    terms = np.concatenate([drive.terms for drive in case.triangle.drives])
+    assert sorted(terms) == list(range(len(case.triangle.bodies), len(case.R)))
+    assert all(drive.terms[0] % 5 == 0 for drive in case.triangle.drives)
+
+
+@every_seed
+def test_solving_undoes_the_rows(seed: int) -> None:
+    case = Case.drawn(seed)
+    many = np.random.default_rng(seed).normal(size=(len(case.R), 3))
+    np.testing.assert_allclose(case.triangle.solved(case.R @ many), many, atol=1e-9)
+    np.testing.assert_allclose(case.triangle.solved_transposed(case.R.T @ many), many, atol=1e-9)
+    inverse = case.triangle.inverse_square() @ (case.R.T @ (case.R @ many))
+    np.testing.assert_allclose(inverse, many, atol=1e-9)
 
 
 def test_what_a_drive_does_not_move_is_not_in_its_rows() -> None:
-    triangle = DrivesFirst.of(Case.drawn(0).R, 40, np.arange(40, 60))
+    triangle = Case.drawn(0).triangle
     first = sorted(int(drive.bodies[0]) for drive in triangle.drives)
     assert first == [0, 10, 20, 30]
 
 
 @every_seed
+def test_errors_are_those_of_the_whole_triangle(seed: int) -> None:
+    case = Case.drawn(seed)
+    size = len(case.R)
+    data, prior = case.data[:, :-1], np.diag(case.weights)
+    factor = np.random.default_rng(seed).normal(size=(7, size))
+    for spread in (None, factor):
+        mine = mean_squared_error(case.triangle, [np.arange(size)], data, 1.5, spread)
+        other = posterior(data, prior, 1.5, spread)
+        for one, two in zip(mine, other, strict=True):
+            np.testing.assert_allclose(one, two, atol=1e-9 * np.abs(two).max())
+
+
+@every_seed
 def test_steps_find_what_the_conic_solver_finds(seed: int) -> None:
     case = Case.drawn(seed)
-    mine = semidefinite._by_steps(case.R, case.free, case.links, case.constraints, MARGIN)
-    other = semidefinite._by_conic_solver(case.R, case.free, case.links, case.constraints, MARGIN)
+    mine = semidefinite._by_steps(case.triangle, case.free, case.constraints, MARGIN)
+    other = semidefinite._by_conic_solver(case.R, case.free, 40, case.constraints, MARGIN)
     assert mine is not None and other is not None
     assert case.least_eigenvalue(mine[0]) >= MARGIN - 1e-8
     assert (case.constraints.rows @ mine[0] >= case.constraints.least - 1e-8).all()
@@ -109,14 +136,14 @@ def test_steps_find_what_the_conic_solver_finds(seed: int) -> None:
 def test_no_other_consistent_robot_is_nearer(seed: int) -> None:
     """Slopes towards feasible points are not negative: the optimality of a convex problem."""
     case = Case.drawn(seed)
-    found = semidefinite.nearest_body(case.R, case.free, case.links, case.constraints, MARGIN)
+    found = semidefinite.nearest_body(case.triangle, case.free, case.constraints, MARGIN)
     assert found is not None
     slope = case.R.T @ (case.R @ (found[0] - case.free))
     rng = np.random.default_rng([seed, 8])
     points = np.abs(rng.normal(size=(200, len(case.R))))
-    roots = rng.normal(size=(200, case.links, 4, 4))
+    roots = rng.normal(size=(200, 4, 4, 4))
     bodies = roots @ np.swapaxes(roots, -1, -2) + MARGIN * np.eye(4)
-    points[:, : 10 * case.links] = stack(bodies).reshape(200, -1)
+    points[:, : len(case.triangle.bodies)] = stack(bodies).reshape(200, -1)
     keep = (points @ case.constraints.rows.T >= case.constraints.least).all(axis=1)
     assert keep.sum() > 10
     gains = (points[keep] - found[0]) @ slope
@@ -127,7 +154,7 @@ def test_no_drives_and_no_constraints() -> None:
     """A body alone: its projection in the plain norm raises its eigenvalues."""
     free = IDENTITY - 3.0 * np.eye(10)[2]
     none = LinearConstraints((), np.zeros((0, 10)), np.zeros(0), np.zeros(0, dtype=bool))
-    found = semidefinite._by_steps(np.eye(10), free, 1, none, 0.0)
+    found = semidefinite._by_steps(DrivesFirst.of_bodies(np.eye(10), free), free, none, 0.0)
     assert found is not None
     values, vectors = np.linalg.eigh(unstack(free))
     raised = (vectors * np.maximum(values, 0.0)) @ vectors.T
@@ -140,8 +167,8 @@ def test_equations_are_left_to_the_conic_solver() -> None:
     equal = held.equal.copy()
     equal[0] = True
     constraints = LinearConstraints(held.names, held.rows, held.least, equal)
-    assert semidefinite._by_steps(case.R, case.free, case.links, constraints, MARGIN) is None
-    found = semidefinite.nearest_body(case.R, case.free, case.links, constraints, MARGIN)
+    assert semidefinite._by_steps(case.triangle, case.free, constraints, MARGIN) is None
+    found = semidefinite.nearest_body(case.triangle, case.free, constraints, MARGIN)
     assert found is not None
     assert abs(held.rows[0] @ found[0] - held.least[0]) < 1e-7
 
@@ -151,5 +178,5 @@ def test_where_nothing_is_inside_there_is_no_nearest() -> None:
     row = np.zeros((1, len(case.R)))
     row[0, 0] = -1.0  # an entry of a diagonal, below zero
     constraints = LinearConstraints(("no",), row, np.ones(1), np.zeros(1, dtype=bool))
-    found = semidefinite.nearest_body(case.R, case.free, case.links, constraints, MARGIN)
+    found = semidefinite.nearest_body(case.triangle, case.free, constraints, MARGIN)
     assert found is None

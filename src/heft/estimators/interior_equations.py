@@ -28,7 +28,8 @@ class Norm:
     Attributes:
         triangles: T of each drive, filled up with ones to the same size, shape (g, k, k).
         places: Where its terms stand in y; those filled up one behind the last, shape (g, k).
-        links: Positions of its bodies' numbers behind the terms, and C on these, of each drive.
+        links: Of each drive, where its bodies' numbers stand behind the terms, from first to
+            last, and C on these.
         rows: Rows of all drives on y, shape (t, n).
         bodies: Triangle of bodies, shape (n_b, n_b).
         square: Its square, shape (n_b, n_b).
@@ -36,7 +37,7 @@ class Norm:
 
     triangles: Array
     places: NDArray[np.intp]
-    links: tuple[tuple[NDArray[np.intp], Array], ...]
+    links: tuple[tuple[slice, Array], ...]
     rows: Any
     bodies: Array
     square: Array
@@ -54,8 +55,10 @@ class Norm:
             triangles[k, :size, :size], places[k, :size] = drive.triangle, own
             rows[np.ix_(own, own)] = drive.triangle
             rows[np.ix_(own, count + drive.bodies)] = drive.coupling
-            filled = np.vstack([drive.coupling, np.zeros((most - size, len(drive.bodies)))])
-            links.append((drive.bodies, filled))
+            span = slice(*(drive.bodies[[0, -1]] + [0, 1])) if len(drive.bodies) else slice(0, 0)
+            filled = np.zeros((most, span.stop - span.start))
+            filled[:size, drive.bodies - span.start] = drive.coupling
+            links.append((span, filled))
             first += size
         held: Any = rows if rows.size <= FULL else scipy.sparse.csr_array(rows)
         return Norm(triangles, places, tuple(links), held, bodies, bodies.T @ bodies)
@@ -126,7 +129,7 @@ class Step:
         left = norm.square.copy()
         for root, (own, coupling) in zip(roots, norm.links, strict=True):
             rows = root @ coupling
-            left[np.ix_(own, own)] += rows.T @ rows
+            left[own, own] += rows.T @ rows
         for k, added in enumerate(D):
             ten = slice(10 * k, 10 * k + 10)
             left[ten, ten] += added

@@ -10,7 +10,7 @@ from .rotation import quaternion_of_matrix, rotation_vector_between, rotation_ve
 from .rotation import rpy_of_matrix, skew
 from .channel_rows import ChannelRows
 from .connectivity import Component, components, connected, gram
-from .square_root import Information, Triangle, triangle_of
+from .square_root import Information, Triangle, trapezoid_folded, triangle_of
 from .identifiability import BaseParameters, DataRank, Directions, base_parameters
 from .identifiability import channel_ranks, column_order, data_rank, decomposition, solve
 from .identifiability import visible_share
