@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-import scipy.linalg
 import scipy.sparse
 from numpy.typing import NDArray
 
@@ -30,13 +30,15 @@ from heft.information import (
     Parameters,
     ParameterSpace,
     Triangle,
-    components,
+    connected,
     decomposition,
     inertia,
+    trapezoid_folded,
     triangle_of,
     visible_share,
 )
 
+from .drives_first import DrivesFirst, mean_squared_error
 from .feasible_set import (
     IDENTITY,
     Limits,
@@ -51,7 +53,7 @@ from .known_bodies import Known, known_rows
 from .limbs import part_of
 from .log_cholesky import LogCholesky
 from .log_determinant import LogDetProblem
-from .noise import posterior, raised
+from .noise import raised
 from .semidefinite import nearest_body
 
 # 1.96 standard deviations of a number cover the worst-case error of a link's prior of that size,
@@ -88,7 +90,9 @@ def estimated_prior_error(data: Array, right: Array, start: Array, bodies: int) 
     size = data.shape[1]
     order = [*range(bodies, size), *range(bodies)]
     gap = right - data @ start
-    factor = triangle_of(np.column_stack([data[:, order], gap]))
+    held = np.flatnonzero(np.any(data[:, :bodies] != 0.0, axis=1))
+    top = int(held[-1]) + 1 if len(held) else 0
+    factor = trapezoid_folded(np.column_stack([data[:, order], gap]), top)
     drives = size - bodies
     R, z = factor[drives:size, drives:size], factor[drives:size, size]
     left, singular, _ = decomposition(R)
@@ -110,8 +114,9 @@ class ConsistentEstimate:
         pull: First-order shift of x by the prior, shape (n,), in the units of x: what a prior of
             no strength would take back if no constraint were active.
         active: Names of active constraints: bodies (`link3`) and terms (`elbow.viscous`).
-        iterations: Iterations of the conic solver, 0 where no constraint is active; Newton steps
-            for the log-determinant prior; steps of log-Cholesky least squares are added.
+        iterations: Steps to the nearest consistent parameters, 0 where no constraint is active;
+            Newton steps for the log-determinant prior; steps of log-Cholesky least squares are
+            added.
         strength: n₀ of the prior [effective samples].
         prior_error: Assumed relative error of the model file's bodies, in the metric of the cone.
     """
@@ -164,7 +169,7 @@ class Scaled:
         metric, scale: Of bodies, shape (n, n); of drives, shape (n,).
         data, right: Rows of unit variance, shape (m, n) and (m,).
         prior: Rows of the prior, shape (n, n).
-        factor: The triangle of both, right-hand side last.
+        triangle: The triangle of both, drives first.
         start: u of the model file, zero for drives, shape (n,).
         strengths: Of the prior of each of the bodies' numbers.
         silent: Positions of drive parameters whose columns are zero in the data.
@@ -178,7 +183,7 @@ class Scaled:
     data: Array
     right: Array
     prior: Array
-    factor: Array
+    triangle: DrivesFirst
     start: Array
     strengths: Array
     silent: NDArray[np.intp]
@@ -189,14 +194,22 @@ class Scaled:
         """The matrix with `x = back @ u`, shape (n, n)."""
         return self.metric / self.scale
 
-    @property
+    @cached_property
+    def factor(self) -> Array:
+        """Rows of the triangle at their unknowns' places, right-hand side last, (n + 1, n + 1)."""
+        return self.triangle.rows()
+
+    @cached_property
     def limbs(self) -> tuple[NDArray[np.intp], ...]:
         """Positions of unknowns that neither rows nor constraints connect with the others."""
-        bodies = np.zeros((len(self.space.groups), len(self.start)))
-        for k in range(len(bodies)):
-            bodies[k, 10 * k : 10 * k + 10] = 1.0
-        held = np.vstack([self.factor[:-1, :-1], bodies, self.constraints.rows])
-        return tuple(part.columns for part in components(held))
+        held = self.constraints.rows != 0.0
+        sets = (
+            *(np.append(drive.terms, drive.bodies) for drive in self.triangle.drives),
+            *(np.flatnonzero(row) for row in self.triangle.bodies),
+            *(10 * k + np.arange(10) for k in range(len(self.space.groups))),
+            *(np.flatnonzero(row) for row in held[held.sum(axis=1) > 1]),
+        )
+        return tuple(part.columns for part in connected(sets, len(self.start)))
 
     def part(self, own: NDArray[np.intp]) -> Scaled:
         """Return the same of one of the limbs."""
@@ -206,7 +219,6 @@ class Scaled:
         rows = np.flatnonzero(np.any(self.data[:, own] != 0.0, axis=1))
         square = np.ix_(own, own)
         bodies = own[own < len(self.strengths)]
-        with_right = np.append(own, len(self.start))
         return Scaled(
             part_of(self.space, own, columns),
             self.constraints.part(own),
@@ -215,7 +227,7 @@ class Scaled:
             self.data[np.ix_(rows, own)],
             self.right[rows],
             self.prior[square],
-            self.factor[np.ix_(with_right, with_right)],
+            self.triangle.part(own),
             self.start[own],
             self.strengths[bodies],
             np.flatnonzero(np.isin(own, self.silent)),
@@ -235,9 +247,7 @@ class Scaled:
         """
         towards, bodies = np.zeros(len(self.start)), len(self.strengths)
         towards[:bodies] = self.strengths * (self.start - unknown)[:bodies]
-        triangle = self.factor[:-1, :-1]
-        half = scipy.linalg.solve_triangular(triangle, towards, trans="T")
-        return np.asarray(scipy.linalg.solve_triangular(triangle, half))
+        return self.triangle.solved(self.triangle.solved_transposed(towards))
 
 
 def sparse(matrix: Array) -> Any:
@@ -347,35 +357,33 @@ class PhysicallyConsistent:
         metric = scaled_metric(space)
         start = np.zeros(size)
         start[:bodies] = np.tile(IDENTITY, len(space.groups))
-        columns = triangle.R @ sparse(space.matrix) @ sparse(metric)
+        columns = triangle.R @ (sparse(space.matrix) @ sparse(metric))
         lengths = np.linalg.norm(columns, axis=0)
         drives = np.arange(bodies, size)
         scale = np.ones(size)
         scale[drives] = np.where(lengths[drives] > 0.0, lengths[drives], 1.0)
-        prior = np.zeros((size, size))
         strengths = np.repeat(
             [UNKNOWN if k in self.unknown else self.strength for k in space.bodies], 10
         )
-        prior[:bodies, :bodies] = np.diag(np.sqrt(strengths))
-        prior[drives, drives] = DRIVE_RIDGE
+        weights = np.append(np.sqrt(strengths), np.full(len(drives), DRIVE_RIDGE))
         known = known_rows(self.known, space)
         data = np.vstack([columns, known[:, :-1] @ metric]) / scale
         right = np.append(triangle.z, known[:, -1])
-        stacked = np.vstack(
-            [np.column_stack([data, right]), np.column_stack([prior, prior @ start])]
-        )
-        factor = triangle_of(stacked)
-        if not (np.abs(np.diag(factor)[:-1]) > 0.0).all():
+        constraints = linear_constraints(space, self.limits).measured(metric / scale)
+        # Terms that a constraint holds last: the others then follow from them.
+        held = np.any(constraints.rows[:, drives] != 0.0, axis=0)
+        order = drives[np.argsort(held, kind="stable")]
+        whole = DrivesFirst.of(np.column_stack([data, right]), weights, start, order)
+        if not (np.abs(whole.diagonal) > 0.0).all():
             raise TooLittleData(
                 "without a prior the data do not determine all parameters",
                 argument="strength",
                 got=self.strength,
                 expected="above 0",
             )
-        constraints = linear_constraints(space, self.limits).measured(metric / scale)
         return Scaled(
-            space, constraints, metric, scale, data, right, prior, factor, start, strengths,
-            drives[lengths[drives] == 0.0], len(known),
+            space, constraints, metric, scale, data, right, np.diag(weights), whole, start,
+            strengths, drives[lengths[drives] == 0.0], len(known),
         )  # fmt: skip
 
     def _solved(self, scaled: Scaled) -> tuple[Array, NDArray[np.bool_], Array, int]:
@@ -414,8 +422,9 @@ class PhysicallyConsistent:
                 np.vstack([measured, scaled.data[-scaled.known :]]) if scaled.known else measured
             )
         doubted = reach * float(np.sqrt(self.strength))
-        whole = scaled.factor[:-1, :-1]
-        covariance, noise = posterior(scaled.data, scaled.prior, doubted, spread, whole)
+        covariance, noise = mean_squared_error(
+            scaled.triangle, scaled.limbs, scaled.data, doubted, spread
+        )
         weaker = np.ones(bodies)  # also where the prior has zero strength
         np.divide(self.strength, scaled.strengths, out=weaker, where=scaled.strengths > 0.0)
         doubts = np.append(reach * np.sqrt(weaker), np.zeros(size - bodies))
@@ -439,14 +448,12 @@ class PhysicallyConsistent:
 
     def _solve_limb(self, limb: Scaled) -> tuple[Array, int, NDArray[np.bool_]]:
         """Return the same of unknowns that are connected."""
-        R, z, bodies = limb.factor[:-1, :-1], limb.factor[:-1, -1], len(limb.space.groups)
-        free = np.asarray(scipy.linalg.solve_triangular(R, z))
+        free, bodies = limb.triangle.optimum(), len(limb.space.groups)
         if self._feasible(free, bodies, limb.constraints):
             return free, 0, np.zeros(len(limb.constraints.names), dtype=bool)
-        for scale in (1.0, 1.0 / max(float(np.linalg.norm(z)), 1e-300)):
-            found = nearest_body(scale * R, free, bodies, limb.constraints, self.margin)
-            if found is not None:
-                return found
+        found = nearest_body(limb.triangle, free, limb.constraints, self.margin)
+        if found is not None:
+            return found
         self._refuse_conflicts(limb.space)
         raise SolverFailure(
             "the conic solver found no consistent parameters",
@@ -472,9 +479,10 @@ class PhysicallyConsistent:
         """Raise `SolverFailure` for limits of a link that no body fulfils."""
         limits = self.limits.of(space.bodies)
         constraints = linear_constraints(space, limits).measured(scaled_metric(space))
+        alone = DrivesFirst.of_bodies(np.eye(10), IDENTITY)
         for link, first in zip(space.bodies, space.groups, strict=True):
             own = constraints.part(slice(first, first + 10))
-            if own.names and nearest_body(np.eye(10), IDENTITY, 1, own, self.margin) is None:
+            if own.names and nearest_body(alone, IDENTITY, own, self.margin) is None:
                 raise SolverFailure(
                     f"no body keeps the limits of link '{link}'",
                     argument="limits",

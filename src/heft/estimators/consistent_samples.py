@@ -37,6 +37,7 @@ from .consistent import PhysicallyConsistent
 from .feasible_set import UPPER, Limits, cone_metric, linear_constraints
 
 NONE = Limits()
+FIXED = 1e-12  # deviation of a parameter that does not vary, as a share of it: rounding
 ROUNDING = 1e-9  # by which a point may break a constraint, in units of a draw's size
 RIDGE = 1e-6  # least variance of directions, in that of draws that nothing cuts
 
@@ -259,7 +260,8 @@ class _Target:
                 entries = entry[:, None] * np.linalg.inv(cone_metric(space.nominal[ten]))
                 walls.append(entries @ factor[ten])
                 level.append(entries @ mean[ten])
-        varied = np.flatnonzero(np.any(factor != 0.0, axis=1))
+        spread = np.linalg.norm(factor, axis=1)
+        varied = np.flatnonzero(spread > FIXED * np.abs(mean))
         signs = int(felt.sum())
         return _Target(mean, factor, np.vstack(walls), np.concatenate(level), signs, varied)
 

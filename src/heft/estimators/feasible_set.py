@@ -94,7 +94,7 @@ class LinearConstraints:
 
     def measured(self, matrix: Array) -> LinearConstraints:
         """Return the same for u with `x = matrix @ u`, rows of length one."""
-        rows = self.rows @ scipy.sparse.csr_array(matrix)
+        rows = (scipy.sparse.csr_array(self.rows) @ scipy.sparse.csr_array(matrix)).toarray()
         lengths = np.linalg.norm(rows, axis=1)
         return LinearConstraints(
             self.names, rows / lengths[:, None], self.least / lengths, self.equal

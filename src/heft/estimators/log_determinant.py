@@ -82,7 +82,10 @@ class LogDetProblem:
             exact = self._on_equations(point, binds)
             if exact is None:
                 break
-            trial, steps = self._newton(exact, self.strength, 0.0, binds)
+            try:
+                trial, steps = self._newton(exact, self.strength, 0.0, binds)
+            except np.linalg.LinAlgError:  # rounding, of a body beside the boundary
+                break
             total += steps
             wrong = self._wrong(trial, binds)
             if wrong is None:

@@ -9,9 +9,11 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.information import triangle_of
 
-from .feasible_set import IDENTITY, LinearConstraints
+from .drives_first import DrivesFirst
+from .feasible_set import IDENTITY, LinearConstraints, unstack
+from .interior_equations import Norm, Walls
+from .interior_point import InteriorPoint
 
 
 def conic_settings() -> Any:
@@ -24,50 +26,82 @@ def conic_settings() -> Any:
     return settings
 
 
-def _drives_first(R: Array, bodies: int) -> Array:
-    """Return a triangle of the same norm with fewer entries, shape (n, n).
-
-    No row but those of its own channel holds a term of a drive. Eliminated before the bodies these
-    stay apart, while a triangle that begins with the bodies has filled up with their products.
-    What is left of such a zero is the rounding of columns, and is dropped.
-
-    Args:
-        R: Triangle, bodies' columns first, shape (n, n).
-        bodies: Number of their columns.
-    """
-    size = len(R)
-    order = np.append(np.arange(bodies, size), np.arange(bodies))
-    turned = triangle_of(np.column_stack([R[:, order], np.zeros(size)]))[:-1, :-1]
-    rounding = size * float(np.finfo(float).eps) * np.linalg.norm(turned, axis=0)
-    turned[np.abs(turned) <= rounding] = 0.0
-    out = np.empty_like(turned)
-    out[:, order] = turned
-    return out
-
-
 def nearest_body(
-    R: Array, free: Array, links: int, constraints: LinearConstraints, margin: float
+    triangle: DrivesFirst, free: Array, constraints: LinearConstraints, margin: float
 ) -> tuple[Array, int, NDArray[np.bool_]] | None:
     """Return the point of the cone nearest to `free` in the norm of R, or None.
 
-    Minimises `t` subject to `‖R (u − free)‖ ≤ t`: a norm, not its square, so that RᵀR is
-    never formed, and steps from the unconstrained optimum, which keeps numbers small.
+    By steps that know a robot's zeros, to a certificate; by the conic solver where they come to
+    none, and where constraints are equations or hold several bodies or terms.
 
     Args:
-        R: Triangle, shape (n, n).
+        triangle: R, whose terms without a sign were eliminated before those with one.
         free: Unconstrained optimum, bodies in the model file's measure first, shape (n,).
-        links: Number of bodies.
         constraints: Linear ones, on u.
         margin: Least eigenvalue of a body.
 
     Returns:
         u, shape (n,), the iterations, and for each constraint whether it binds, shape (k,); None
-        if the solver fails.
+        if both solvers fail.
+    """
+    found = _by_steps(triangle, free, constraints, margin)
+    if found is not None:
+        return found
+    rows = triangle.rows()[:-1, :-1]
+    for scale in (1.0, 1.0 / max(float(np.linalg.norm(rows @ free)), 1e-300)):
+        found = _by_conic_solver(scale * rows, free, len(triangle.bodies), constraints, margin)
+        if found is not None:
+            return found
+    return None
+
+
+def _by_steps(
+    triangle: DrivesFirst, free: Array, constraints: LinearConstraints, margin: float
+) -> tuple[Array, int, NDArray[np.bool_]] | None:
+    """Return the point, the steps and what binds; None if steps find no point."""
+    if constraints.equal.any():
+        return None
+    bodies = len(triangle.bodies)
+    held = np.any(constraints.rows != 0.0, axis=0)
+    # Terms before the first that a constraint holds follow from the others.
+    alone = [
+        int(np.append(np.flatnonzero(held[d.terms]), len(d.terms))[0]) for d in triangle.drives
+    ]
+    behind = [d.behind(k) for d, k in zip(triangle.drives, alone, strict=True)]
+    if not all(held[d.terms].all() for d in behind):
+        return None
+    holding = tuple(d for d in behind if len(d.terms))
+    places = np.concatenate([*(d.terms for d in holding), np.arange(bodies)]).astype(np.intp)
+    walls = Walls.of(constraints.rows[:, places], len(places) - bodies)
+    if walls is None:
+        return None
+    offsets = (constraints.rows @ free - constraints.least)[walls.order]
+    tens = unstack(free[:bodies].reshape(-1, 10)) - margin * np.eye(4)
+    norm = Norm.of(holding, triangle.bodies)
+    nearest = InteriorPoint().nearest(norm, walls, offsets, tens)
+    if nearest is None:
+        return None
+    moved = np.zeros(len(free))
+    moved[places] = nearest.y
+    for drive, count in zip(triangle.drives, alone, strict=True):
+        drive.follow(count, moved)
+    length = float(np.linalg.norm(norm.times(nearest.y)))
+    binds = np.empty(len(walls.order), dtype=bool)
+    binds[walls.order] = nearest.push > length * nearest.slack  # multipliers of the norm
+    return free + moved, nearest.steps, binds
+
+
+def _by_conic_solver(
+    R: Array, free: Array, bodies: int, constraints: LinearConstraints, margin: float
+) -> tuple[Array, int, NDArray[np.bool_]] | None:
+    """Return the point, the iterations and what binds; None if the solver fails.
+
+    Minimises `t` subject to `‖R (u − free)‖ ≤ t`: a norm, not its square, so that RᵀR is
+    never formed, and steps from the unconstrained optimum, which keeps numbers small.
     """
     import clarabel
 
     size = len(free)
-    rows_of_norm = _drives_first(R, 10 * links)
     order = np.argsort(~constraints.equal, kind="stable")
     equations = int(constraints.equal.sum())
     parts = [-scipy.sparse.csr_matrix(constraints.rows[order])]
@@ -77,11 +111,13 @@ def nearest_body(
         clarabel.NonnegativeConeT(len(order) - equations),
     ]
     unit = scipy.sparse.identity(size, format="csr")
-    for first in range(0, 10 * links, 10):
+    for first in range(0, bodies, 10):
         parts.append(-unit[first : first + 10])
         limits.append(free[first : first + 10] - margin * IDENTITY)
         cones.append(clarabel.PSDTriangleConeT(4))
-    parts.append(-scipy.sparse.vstack([scipy.sparse.csr_matrix((1, size)), rows_of_norm]))
+    parts.append(
+        -scipy.sparse.vstack([scipy.sparse.csr_matrix((1, size)), scipy.sparse.csr_matrix(R)])
+    )
     limits.append(np.zeros(size + 1))
     cones.append(clarabel.SecondOrderConeT(size + 1))
     rows = sum(part.shape[0] for part in parts)

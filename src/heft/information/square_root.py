@@ -56,6 +56,30 @@ def triangle_of(rows: Array) -> Array:
     return _joined(rows.shape[1], found, float(np.linalg.norm(rows[bare, -1])))
 
 
+def trapezoid_folded(rows: Array, top: int) -> Array:
+    """Return the triangle of rows of which all but the first ones are a triangle already.
+
+    Such as a triangle whose columns are in another order: reflectors are then short.
+
+    Args:
+        rows: Right-hand side last, shape (m, n). Row `top + k` is zero left of column k.
+        top: Number of the first rows.
+
+    Returns:
+        As `triangle_of`, shape (n, n).
+    """
+    size = rows.shape[1]
+    if not top or len(rows) - top >= size or np.tril(rows[top:], -1).any():
+        return triangle_of(rows)
+    lower = np.zeros((size, size), order="F")
+    lower[: len(rows) - top] = rows[top:]
+    factor, _, _, failed = scipy.linalg.lapack.dtpqrt(
+        0, min(size, PANEL), lower, rows[:top], overwrite_a=True
+    )
+    assert not failed
+    return np.asarray(np.where(np.diag(factor) < 0.0, -1.0, 1.0)[:, None] * np.triu(factor))
+
+
 def _joined(size: int, parts: Sequence[tuple[NDArray[np.intp], Array]], rest: float) -> Array:
     """Return the triangle of rows of which each holds columns of one part alone.
 

@@ -1,0 +1,264 @@
+"""Triangles that begin with terms of drives: no row but those of its own channel holds one.
+
+Eliminated before the bodies, terms of different drives stay apart: a drive's rows hold its own
+terms and the bodies that it moves. A triangle that begins with the bodies has filled up with their
+products. Drives are found by the columns alone: those of two are orthogonal to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse
+import scipy.sparse.csgraph
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.information import gram, triangle_of
+
+
+@dataclass(frozen=True)
+class DriveRows:
+    """Rows of a triangle that begin with terms of one drive.
+
+    Attributes:
+        terms: Positions of its k terms, in the order in which they were eliminated.
+        triangle: T of these terms, shape (k, k).
+        bodies: Positions of the bodies' numbers that the drive moves, ascending, shape (b,).
+        coupling: C on these, shape (k, b).
+        right: Right-hand side, shape (k,).
+    """
+
+    terms: NDArray[np.intp]
+    triangle: Array
+    bodies: NDArray[np.intp]
+    coupling: Array
+    right: Array
+
+    def behind(self, count: int) -> DriveRows:
+        """Return the rows of all but the first terms, which the first ones cannot change."""
+        square = self.triangle[count:, count:]
+        return DriveRows(
+            self.terms[count:], square, self.bodies, self.coupling[count:], self.right[count:]
+        )
+
+    def follow(self, count: int, unknown: Array) -> None:
+        """Set the first terms to what makes their rows zero, given all other unknowns.
+
+        Args:
+            count: How many.
+            unknown: All unknowns, shape (n,), overwritten.
+        """
+        first, others = self.terms[:count], self.terms[count:]
+        pull = self.triangle[:count, count:] @ unknown[others]
+        pull += self.coupling[:count] @ unknown[self.bodies]
+        unknown[first] = -solve_triangular(self.triangle[:count, :count], pull)
+
+
+@dataclass(frozen=True)
+class DrivesFirst:
+    """A triangle R that begins with terms of drives, one drive after another, and ends with bodies.
+
+    Unknowns keep their places, bodies first: what stands in this order is the elimination alone.
+
+    Attributes:
+        drives: Rows of each drive.
+        bodies: Triangle of the bodies' numbers, shape (n_b, n_b).
+        right: Right-hand side of these, shape (n_b,).
+        rest: Length of what is left of the right-hand side.
+    """
+
+    drives: tuple[DriveRows, ...]
+    bodies: Array
+    right: Array
+    rest: float
+
+    @staticmethod
+    def of(rows: Array, weights: Array, towards: Array, order: NDArray[np.intp]) -> DrivesFirst:
+        """Return the triangle of rows of data, and of `weights_k (u_k − towards_k)` of a prior.
+
+        Args:
+            rows: Right-hand side last, shape (m, n + 1).
+            weights: Above 0 for terms, shape (n,).
+            towards: Zero for terms, shape (n,).
+            order: Positions of all terms, in the order in which each drive's are eliminated.
+        """
+        bodies, count = len(weights) - len(order), len(rows)
+        left = np.zeros((bodies + 1, count + len(order)))  # transposed: columns side by side
+        left[:-1, :count], left[-1, :count] = rows[:, :bodies].T, rows[:, -1]
+        top = int(np.append(0, 1 + np.flatnonzero(left[:-1].any(axis=0)))[-1])
+        rounding = max(rows.shape) * float(np.finfo(float).eps)
+        lengths = rounding * np.linalg.norm(left[:-1], axis=1)
+        found, columns = [], rows[:, order]
+        for terms in _by_drive(columns, rounding):
+            own = columns[:, terms]
+            held = np.asarray(own.any(axis=1))
+            end = int(np.append(0, 1 + np.flatnonzero(held))[-1])
+            shared = np.abs(own[:top].T @ rows[:top, :bodies])
+            moved = np.any(shared > np.linalg.norm(own, axis=0)[:, None] * lengths, axis=0)
+            moved = np.append(np.flatnonzero(moved), bodies)
+            ridge = np.diag(weights[order[terms]])
+            across, triangle = np.linalg.qr(np.vstack([own[:end], ridge]))
+            across[:end][~held[:end]] = 0.0  # exactly, so that limbs stay apart
+            coupling = left[moved, :end] @ across[:end]
+            left[moved, :end] -= coupling @ across[:end].T
+            left[moved[:, None], count + terms] = -coupling @ across[end:].T
+            found.append(
+                DriveRows(order[terms], triangle, moved[:-1], coupling[:-1].T, coupling[-1])
+            )
+        firm = weights[:bodies]
+        prior = np.column_stack([np.diag(firm), firm * towards[:bodies]])
+        square = triangle_of(np.vstack([left.T, prior]))
+        rest = abs(float(square[-1, -1]))
+        return DrivesFirst(tuple(found), square[:-1, :-1], square[:-1, -1], rest)
+
+    @property
+    def size(self) -> int:
+        """Number n of unknowns."""
+        return len(self.bodies) + sum(len(drive.terms) for drive in self.drives)
+
+    @property
+    def diagonal(self) -> Array:
+        """Diagonal entries, in the order of elimination, shape (n,)."""
+        parts = (*(drive.triangle for drive in self.drives), self.bodies)
+        return np.concatenate([np.diag(part) for part in parts])
+
+    def rows(self) -> Array:
+        """Return all rows, right-hand side last, each at its unknown's place; (n + 1, n + 1)."""
+        bodies, size = np.arange(len(self.bodies)), self.size
+        out = np.zeros((size + 1, size + 1))
+        out[np.ix_(bodies, bodies)], out[bodies, -1] = self.bodies, self.right
+        for drive in self.drives:
+            out[np.ix_(drive.terms, drive.terms)] = drive.triangle
+            out[np.ix_(drive.terms, drive.bodies)] = drive.coupling
+            out[drive.terms, -1] = drive.right
+        out[-1, -1] = self.rest
+        return out
+
+    def part(self, own: NDArray[np.intp]) -> DrivesFirst:
+        """Return the triangle of some unknowns that no row connects with the others.
+
+        Args:
+            own: Their positions, ascending.
+        """
+        place = np.full(self.size, -1)
+        place[own] = np.arange(len(own))
+        bodies = own[own < len(self.bodies)]
+        drives = tuple(
+            DriveRows(place[d.terms], d.triangle, place[d.bodies], d.coupling, d.right)
+            for d in self.drives
+            if place[d.terms[0]] >= 0
+        )
+        square = self.bodies[np.ix_(bodies, bodies)]
+        return DrivesFirst(drives, square, self.right[bodies], self.rest)
+
+    @staticmethod
+    def of_bodies(triangle: Array, right: Array) -> DrivesFirst:
+        """Return a triangle of bodies alone, shapes (n, n) and (n,)."""
+        return DrivesFirst((), triangle, right, 0.0)
+
+    def optimum(self) -> Array:
+        """Return the unknowns that fulfil all rows, shape (n,)."""
+        return self.solved(self.rows()[:-1, -1])
+
+    def inverse_square(self) -> Array:
+        """Return (RᵀR)⁻¹, shape (n, n)."""
+        count, inverse = len(self.bodies), solve_triangular(self.bodies, np.eye(len(self.bodies)))
+        out = np.zeros((self.size, self.size))
+        across = out[:count]
+        across[:, :count] = inverse @ inverse.T
+        follows = [-solve_triangular(d.triangle, d.coupling) for d in self.drives]
+        for drive, follow in zip(self.drives, follows, strict=True):
+            across[:, drive.terms] = across[drive.bodies, :count].T @ follow.T
+        for drive, follow in zip(self.drives, follows, strict=True):
+            out[drive.terms] = follow @ across[drive.bodies]
+            own = solve_triangular(drive.triangle, np.eye(len(drive.terms)))
+            out[np.ix_(drive.terms, drive.terms)] += own @ own.T
+        return out
+
+    def solved(self, right: Array) -> Array:
+        """Return R⁻¹ of right-hand sides at their unknowns' places, shape (n,) or (n, any)."""
+        out, count = np.empty(right.shape), len(self.bodies)
+        out[:count] = solve_triangular(self.bodies, right[:count])
+        for drive in self.drives:
+            left = right[drive.terms] - drive.coupling @ out[drive.bodies]
+            out[drive.terms] = solve_triangular(drive.triangle, left)
+        return out
+
+    def solved_transposed(self, right: Array) -> Array:
+        """Return R⁻ᵀ of right-hand sides at their unknowns' places, shape (n,) or (n, any)."""
+        out, count = np.empty(right.shape), len(self.bodies)
+        left = right[:count].copy()
+        for drive in self.drives:
+            first = solve_triangular(drive.triangle, right[drive.terms], transposed=True)
+            out[drive.terms] = first
+            left[drive.bodies] -= drive.coupling.T @ first
+        out[:count] = solve_triangular(self.bodies, left, transposed=True)
+        return out
+
+
+def solve_triangular(triangle: Array, right: Array, transposed: bool = False) -> Array:
+    """Return T⁻¹ or T⁻ᵀ of right-hand sides."""
+    return np.asarray(
+        scipy.linalg.solve_triangular(
+            triangle, right, trans="T" if transposed else "N", check_finite=False
+        )
+    )
+
+
+def mean_squared_error(
+    triangle: DrivesFirst,
+    limbs: Sequence[NDArray[np.intp]],
+    data: Array,
+    doubt: float,
+    noise_factor: Array | None = None,
+) -> tuple[Array, Array]:
+    """Return the mean squared error matrix of a regularised estimate, as `noise.posterior` does.
+
+    The bias A Λ A is what `A = (J + Λ)⁻¹` is more than A J A.
+
+    Args:
+        triangle: R with RᵀR = J + Λ, of n unknowns.
+        limbs: Positions of unknowns that no row connects with the others.
+        data: Rows with J their square, shape (m, n).
+        doubt: Prior error e times √w.
+        noise_factor: S with SᵀS the covariance of Yᵀε, shape (any, n).
+
+    Returns:
+        The total (noise and bias) and its noise part, each of shape (n, n), in products of the
+        unknowns' units.
+    """
+    size = triangle.size
+    noise, whole = np.zeros((size, size)), np.zeros((size, size))
+    score = None if noise_factor is None else np.zeros((len(noise_factor), size))
+    for own in limbs:
+        part, square = triangle.part(own), np.ix_(own, own)
+        rows = data[np.ix_(np.any(data[:, own] != 0.0, axis=1), own)]
+        # By the orthogonal factor, so that no accuracy is lost to the square of the condition.
+        spread = part.solved(part.solved_transposed(rows.T))
+        noise[square] = spread @ spread.T
+        whole[square] = part.inverse_square()
+        if score is not None and noise_factor is not None:
+            held = np.any(noise_factor[:, own] != 0.0, axis=1)
+            inner = part.solved_transposed(noise_factor[np.ix_(held, own)].T)
+            score[np.ix_(held, own)] = part.solved(inner).T
+    bias = doubt**2 * (whole - noise)
+    if score is not None:  # some errors are shared by all limbs
+        noise = gram(score, limbs)
+    return noise + bias, noise
+
+
+def _by_drive(columns: Array, rounding: float) -> list[NDArray[np.intp]]:
+    """Return the sets of columns that are orthogonal to all others, each ascending."""
+    if not columns.shape[1]:
+        return []
+    shared = columns.T @ columns
+    lengths = np.sqrt(np.diag(shared))
+    linked = np.abs(shared) > rounding * lengths[:, None] * lengths
+    count, number = scipy.sparse.csgraph.connected_components(
+        scipy.sparse.csr_array(linked), directed=False
+    )
+    return [np.flatnonzero(number == k) for k in range(count)]

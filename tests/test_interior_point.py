@@ -1,0 +1,182 @@
+"""Laws of the nearest consistent robot: a certificate, and the conic solver beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from heft.arrays import Array
+from heft.estimators import semidefinite
+from heft.estimators.drives_first import DrivesFirst, mean_squared_error
+from heft.estimators.feasible_set import IDENTITY, LinearConstraints, stack, unstack
+from heft.estimators.noise import posterior
+
+MARGIN = 1e-4
+every_seed = pytest.mark.parametrize("seed", range(6))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A triangle of rows of a made-up robot, and where it would like to be.
+
+    Attributes:
+        data: Rows, bodies first, then terms of drives, right-hand side last.
+        weights: Of the prior.
+        triangle: Of both; the first term of each drive has no sign, and is eliminated first.
+        R: Its rows.
+        free: Its optimum without constraints.
+        constraints: On some terms, and on some bodies' numbers.
+    """
+
+    data: Array
+    weights: Array
+    triangle: DrivesFirst
+    R: Array
+    free: Array
+    constraints: LinearConstraints
+
+    @staticmethod
+    def drawn(seed: int, links: int = 4, drives: int = 4, terms: int = 5) -> Case:
+        """Each drive's rows hold its own terms and the bodies beyond it."""
+        rng = np.random.default_rng([seed, 7])
+        bodies, size = 10 * links, 10 * links + drives * terms
+        rows = []
+        for k in range(drives):
+            of_drive = np.zeros((40, size))
+            moved = slice(10 * min(k, links), bodies)
+            of_drive[:, moved] = rng.normal(size=of_drive[:, moved].shape)
+            own = slice(bodies + k * terms, bodies + (k + 1) * terms)
+            of_drive[:, own] = rng.normal(size=(40, terms))
+            rows.append(rng.uniform(1.0, 100.0) * of_drive)
+        weights = np.append(np.full(bodies, 3.0), np.full(size - bodies, 1e-6))
+        wanted = 2.0 * rng.normal(size=size)
+        data = np.vstack(rows)
+        data = np.column_stack([data, data @ wanted])
+        of_drives = np.arange(bodies, size).reshape(drives, terms)
+        order = np.concatenate([of_drives[:, 0], of_drives[:, 1:].ravel()])
+        triangle = DrivesFirst.of(data, weights, np.zeros(size), order)
+        held = np.zeros((drives * (terms - 1) + 2, size))
+        signed = [bodies + k * terms + i for k in range(drives) for i in range(1, terms)]
+        held[np.arange(len(signed)), signed] = 1.0
+        held[-2, 3:6], held[-1, 5] = 1.0, -1.0
+        least = np.append(np.zeros(len(signed)), [0.5, -3.0])
+        names = tuple(f"c{k}" for k in range(len(held)))
+        constraints = LinearConstraints(names, held, least, np.zeros(len(held), dtype=bool))
+        R = triangle.rows()[:-1, :-1]
+        return Case(data, weights, triangle, R, triangle.optimum(), constraints)
+
+    def length(self, unknown: Array) -> float:
+        """‖R (u − free)‖."""
+        return float(np.linalg.norm(self.R @ (unknown - self.free)))
+
+    def least_eigenvalue(self, unknown: Array) -> float:
+        """Of all bodies."""
+        bodies = unstack(unknown[: len(self.triangle.bodies)].reshape(-1, 10))
+        return float(np.linalg.eigvalsh(bodies).min())
+
+
+@every_seed
+def test_drives_first_are_the_same_sums_of_squares(seed: int) -> None:
+    case = Case.drawn(seed)
+    prior = np.column_stack([np.diag(case.weights), np.zeros(len(case.weights))])
+    stacked = np.vstack([case.data, prior])
+    square, rows = stacked.T @ stacked, case.triangle.rows()
+    np.testing.assert_allclose(rows.T @ rows, square, rtol=0.0, atol=1e-13 * square.max())
+    terms = np.concatenate([drive.terms for drive in case.triangle.drives])
+    assert sorted(terms) == list(range(len(case.triangle.bodies), len(case.R)))
+    assert all(drive.terms[0] % 5 == 0 for drive in case.triangle.drives)
+
+
+@every_seed
+def test_solving_undoes_the_rows(seed: int) -> None:
+    case = Case.drawn(seed)
+    many = np.random.default_rng(seed).normal(size=(len(case.R), 3))
+    np.testing.assert_allclose(case.triangle.solved(case.R @ many), many, atol=1e-9)
+    np.testing.assert_allclose(case.triangle.solved_transposed(case.R.T @ many), many, atol=1e-9)
+    inverse = case.triangle.inverse_square() @ (case.R.T @ (case.R @ many))
+    np.testing.assert_allclose(inverse, many, atol=1e-9)
+
+
+def test_what_a_drive_does_not_move_is_not_in_its_rows() -> None:
+    triangle = Case.drawn(0).triangle
+    first = sorted(int(drive.bodies[0]) for drive in triangle.drives)
+    assert first == [0, 10, 20, 30]
+
+
+@every_seed
+def test_errors_are_those_of_the_whole_triangle(seed: int) -> None:
+    case = Case.drawn(seed)
+    size = len(case.R)
+    data, prior = case.data[:, :-1], np.diag(case.weights)
+    factor = np.random.default_rng(seed).normal(size=(7, size))
+    for spread in (None, factor):
+        mine = mean_squared_error(case.triangle, [np.arange(size)], data, 1.5, spread)
+        other = posterior(data, prior, 1.5, spread)
+        for one, two in zip(mine, other, strict=True):
+            np.testing.assert_allclose(one, two, atol=1e-9 * np.abs(two).max())
+
+
+@every_seed
+def test_steps_find_what_the_conic_solver_finds(seed: int) -> None:
+    case = Case.drawn(seed)
+    mine = semidefinite._by_steps(case.triangle, case.free, case.constraints, MARGIN)
+    other = semidefinite._by_conic_solver(case.R, case.free, 40, case.constraints, MARGIN)
+    assert mine is not None and other is not None
+    assert case.least_eigenvalue(mine[0]) >= MARGIN - 1e-8
+    assert (case.constraints.rows @ mine[0] >= case.constraints.least - 1e-8).all()
+    assert case.length(mine[0]) <= case.length(other[0]) * (1.0 + 1e-7)
+    apart = np.linalg.norm(case.R @ (mine[0] - other[0]))
+    assert apart <= 1e-3 * case.length(other[0])
+    np.testing.assert_array_equal(mine[2], other[2])
+
+
+@every_seed
+def test_no_other_consistent_robot_is_nearer(seed: int) -> None:
+    """Slopes towards feasible points are not negative: the optimality of a convex problem."""
+    case = Case.drawn(seed)
+    found = semidefinite.nearest_body(case.triangle, case.free, case.constraints, MARGIN)
+    assert found is not None
+    slope = case.R.T @ (case.R @ (found[0] - case.free))
+    rng = np.random.default_rng([seed, 8])
+    points = np.abs(rng.normal(size=(200, len(case.R))))
+    roots = rng.normal(size=(200, 4, 4, 4))
+    bodies = roots @ np.swapaxes(roots, -1, -2) + MARGIN * np.eye(4)
+    points[:, : len(case.triangle.bodies)] = stack(bodies).reshape(200, -1)
+    keep = (points @ case.constraints.rows.T >= case.constraints.least).all(axis=1)
+    assert keep.sum() > 10
+    gains = (points[keep] - found[0]) @ slope
+    assert gains.min() >= -1e-6 * np.abs(gains).max()
+
+
+def test_no_drives_and_no_constraints() -> None:
+    """A body alone: its projection in the plain norm raises its eigenvalues."""
+    free = IDENTITY - 3.0 * np.eye(10)[2]
+    none = LinearConstraints((), np.zeros((0, 10)), np.zeros(0), np.zeros(0, dtype=bool))
+    found = semidefinite._by_steps(DrivesFirst.of_bodies(np.eye(10), free), free, none, 0.0)
+    assert found is not None
+    values, vectors = np.linalg.eigh(unstack(free))
+    raised = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    np.testing.assert_allclose(unstack(found[0]), raised, atol=1e-4)
+
+
+def test_equations_are_left_to_the_conic_solver() -> None:
+    case = Case.drawn(1)
+    held = case.constraints
+    equal = held.equal.copy()
+    equal[0] = True
+    constraints = LinearConstraints(held.names, held.rows, held.least, equal)
+    assert semidefinite._by_steps(case.triangle, case.free, constraints, MARGIN) is None
+    found = semidefinite.nearest_body(case.triangle, case.free, constraints, MARGIN)
+    assert found is not None
+    assert abs(held.rows[0] @ found[0] - held.least[0]) < 1e-7
+
+
+def test_where_nothing_is_inside_there_is_no_nearest() -> None:
+    case = Case.drawn(2)
+    row = np.zeros((1, len(case.R)))
+    row[0, 0] = -1.0  # an entry of a diagonal, below zero
+    constraints = LinearConstraints(("no",), row, np.ones(1), np.zeros(1, dtype=bool))
+    found = semidefinite.nearest_body(case.triangle, case.free, constraints, MARGIN)
+    assert found is None
