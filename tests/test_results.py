@@ -746,7 +746,9 @@ FULL = OSError(errno.ENOSPC, "No space left on device")
 BREAKS: dict[str, Callable[[pytest.MonkeyPatch], object]] = {
     "the disk is full at the first file": lambda m: m.setattr(Path, "write_bytes", failing(FULL)),
     "the disk is full at the text": lambda m: m.setattr(Path, "write_text", failing(FULL)),
-    "the disk is full at the triangles": lambda m: m.setattr(np, "savez_compressed", failing(FULL)),
+    "the disk is full at the triangles": lambda m: m.setattr(
+        writing.npy, "write_array", failing(FULL)
+    ),
     "the disk fails at the first flush": lambda m: m.setattr(os, "fsync", failing(FULL)),
     "the disk fails at the last flush": lambda m: m.setattr(os, "fsync", failing(FULL, 3)),
     "a number cannot be written": lambda m: m.setattr(json, "dumps", failing(ValueError("NaN"))),

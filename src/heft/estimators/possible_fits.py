@@ -388,7 +388,9 @@ def _settings(regularisation: float) -> Any:
 def _surely_positive(columns: Array, triangle: Triangle, energy: float) -> NDArray[np.bool_]:
     """Return which parameters are above 0 in all that fits, consistent or not, shape (n,)."""
     shown = Directions.of(columns, triangle.rows)
-    seen = shown.left[:, : shown.rank].T @ triangle.z
-    room = max(energy - float(triangle.z @ triangle.z - seen @ seen), 0.0)
+    left = shown.left[:, : shown.rank]
+    seen = left.T @ triangle.z
+    rest = triangle.z - left @ seen  # whose square is no difference of large numbers
+    room = max(energy - float(rest @ rest), 0.0)
     least = shown.inverse @ seen - SURELY * np.sqrt(room) * shown.deviations
     return np.asarray(least > 0.0)

@@ -48,7 +48,7 @@ class SparseMap:
         known = matrix != 0.0
         alone = known.sum(axis=0) == 1
         single, others = np.flatnonzero(alone), np.flatnonzero(~alone)
-        rows = np.argmax(known[:, single], axis=0)
+        rows = np.nonzero(known[:, single].T)[1]
         held = np.flatnonzero(known[:, others].any(axis=1))
         dense = np.ascontiguousarray(matrix[np.ix_(held, others)])
         return SparseMap(single, rows, matrix[rows, single], others, held, dense)
