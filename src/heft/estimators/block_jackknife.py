@@ -134,7 +134,8 @@ class Jackknife:
         least_left: Share of the information in a direction that is taken to be left without a
             block, at least. Where one block alone shows a direction, nothing is known without it,
             and its deviation would be infinite.
-        rounds: Most exchanges between coefficients that are positive and those that are zero.
+        rounds: Most exchanges of all coefficients that are wrongly zero or positive, before they
+            move one at a time; see `nonnegative`.
 
     Raises:
         InvalidSetting: If there are fewer than two blocks.
@@ -142,7 +143,7 @@ class Jackknife:
 
     blocks: int = 12
     least_left: float = 0.1
-    rounds: int = 60
+    rounds: int = 12
 
     def __post_init__(self) -> None:
         check_fields(self, CHECKS)

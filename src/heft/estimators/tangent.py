@@ -11,13 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from heft.arrays import Array
 
 from .consistent import Scaled
 from .feasible_set import unstack
-from .left_without import without
+from .nonnegative import nonnegative
 
 BINDING = 1e-6  # distance from a constraint, in scaled unknowns, at which it binds
 
@@ -103,165 +102,45 @@ class Tangent:
             np.maximum(unknown[signs], 0.0),
         )
 
-    def without(self, rounds: int, least: float, inner: Array, score: Array) -> Array:
+    def without(self, exchanges: int, least: float, inner: Array, score: Array) -> Array:
         """Return the step y to the estimate without a block.
 
-        Of two coefficients one is positive and the gradient of the other does not fall: the
-        complementary pair is found by exchanging all that are wrong, and one at a time once that
-        does not help [Portugal1994].
+        With W the block's rows in coordinates in which the information of all is 1, what is left
+        is `Rᵀ (1 − WᵀW) R = AᵀA`, and A is triangular. So its last columns and rows are the
+        problem of the coefficients with a sign, for whichever values of the others are best.
 
         Args:
-            rounds: Most exchanges.
+            exchanges: Most exchanges of all coefficients that are wrong; see `nonnegative`.
             least: Share of the information in a direction that is left at least.
             inner: Of the block, shape (any, m).
             score: Of the block, shape (m,).
         """
-        left = Without.of(least, self, inner)
-        gradient = self.gradient + score
-        signed, room = self.signed, self.room
-        positive = room > 0.0
-        best, patience = len(signed) + 1, 3
-        step = np.zeros(len(gradient))
-        scale = np.linalg.norm(self.rows[:, signed], axis=0)
-        for _ in range(rounds):
-            step = left.held(gradient, positive)
-            slope = gradient[signed] + left.curved(step)[signed]
-            below = positive & (step[signed] < -room)
-            falling = ~positive & (slope < -BINDING * scale)
-            wrong = np.flatnonzero(below | falling)
-            if not len(wrong):
-                break
-            if len(wrong) < best:
-                best, patience = len(wrong), 3
-            else:
-                patience -= 1
-            exchanged = wrong if patience > 0 else wrong[-1:]
-            positive[exchanged] = ~positive[exchanged]
-        step[signed] = np.maximum(step[signed], -room)
-        return step
+        rows, first = self.rows, len(self.gradient) - len(self.signed)
+        left = _left(scipy.linalg.solve_triangular(rows, inner.T, trans="T").T, least) @ rows
+        if np.tril(left, -1).any():
+            left = np.linalg.qr(left, mode="r")
+        right = -scipy.linalg.solve_triangular(left, self.gradient + score, trans="T")
+        own, signed = left[:first, :first], left[first:, first:]
+        moved = nonnegative(signed, right[first:] + signed @ self.room, self.room, exchanges)
+        moved = moved - self.room
+        others = right[:first] - left[:first, first:] @ moved
+        return np.append(scipy.linalg.solve_triangular(own, others), moved)
 
 
-@dataclass(frozen=True, eq=False)
-class Without:
-    """What is left without one block, in coordinates in which the information of all is 1.
+def _left(inner: Array, least: float) -> Array:
+    """Return a square root of `1 − WᵀW`, upper triangular where no direction has less than `least`.
 
-    Of the coordinates those of unknowns u without a sign come first and are the same whichever
-    coefficients s are held at zero: with `R = [R_u R_us; 0 R_s]` and W the block's rows in them,
-    `W_u = Y_u R_u⁻¹` and `W_s = (Y_s − W_u R_us) R_s⁻¹`, R_s being of the coefficients not held.
-    What is left, `1 − WᵀW`, is factored with u eliminated first.
-
-    Attributes:
-        least: Share of the information in a direction that is left at least.
-        tangent: Of the estimate of all.
-        inner: Y, square root of the block's information about y, shape (any, m): of a drive's
-            coefficients its own channel's rows alone.
-        free: W_u, shape (any, u).
-        signed: Y_s − W_u R_us, of all coefficients with a sign, shape (any, s).
-        factors: For what is left, and for what is left less `least`: the Cholesky factor L of
-            its part of u, and `L⁻¹ W_uᵀ (Y_s − W_u R_us)`; None where it is not positive definite.
+    Args:
+        inner: W, shape (any, m).
+        least: Share that is left at least: less is raised to it.
     """
-
-    least: float
-    tangent: Tangent
-    inner: csr_array
-    free: Array
-    signed: Array
-    factors: tuple[tuple[Array, Array], ...] | None
-
-    @staticmethod
-    def of(least: float, tangent: Tangent, inner: Array) -> Without:
-        """Return what is left without a block, rows Y about y given, shape (any, m)."""
-        first = len(tangent.gradient) - len(tangent.signed)
-        rows, factors = tangent.rows, []
-        free = scipy.linalg.solve_triangular(rows[:first, :first], inner[:, :first].T, trans="T").T
-        signed = inner[:, first:] - free @ rows[:first, first:]
-        across = free.T @ signed
-        left = np.eye(first) - free.T @ free
-        try:
-            for less in (0.0, least):
-                lower = np.linalg.cholesky(left - less * np.eye(first))
-                beside = scipy.linalg.solve_triangular(lower, across, lower=True)
-                factors.append((lower, beside))
-        except np.linalg.LinAlgError:
-            return Without(least, tangent, csr_array(inner), free, signed, None)
-        return Without(least, tangent, csr_array(inner), free, signed, tuple(factors))
-
-    def curved(self, step: Array) -> Array:
-        """Return the change of the gradient by a step y, shape (m,)."""
-        rows, inner = self.tangent.rows, self.inner
-        moved = np.flatnonzero(step)
-        few = 2 * len(moved) < len(step)
-        whole = rows[:, moved] @ step[moved] if few else rows @ step
-        return np.asarray(rows.T @ whole - inner.T @ (inner @ step))
-
-    def held(self, gradient: Array, positive: NDArray[np.bool_]) -> Array:
-        """Return the step with coefficients that are not positive held at zero, shape (m,)."""
-        tangent = self.tangent
-        step = np.zeros(len(gradient))
-        zero = tangent.signed[~positive]
-        step[zero] = -tangent.room[~positive]
-        moved = np.ones(len(step), dtype=bool)
-        moved[zero] = False
-        right = (gradient + self.curved(step) if step.any() else gradient)[moved]
-        first = len(step) - len(tangent.signed)
-        own, across = tangent.rows[:first, :first], tangent.rows[:first, first:][:, positive]
-        signed = tangent.rows[first:, first:][:, positive]
-        factor = np.asarray(np.linalg.qr(signed, mode="r"))
-        pull = scipy.linalg.solve_triangular(own, right[:first], trans="T")
-        last = scipy.linalg.solve_triangular(factor, right[first:] - across.T @ pull, trans="T")
-        white = scipy.linalg.solve_triangular(factor, self.signed[:, positive].T, trans="T").T
-        left, left_last = self._solved(pull, last, factor, white, positive)
-        ahead = scipy.linalg.solve_triangular(factor, left_last)
-        step[moved] = -np.append(scipy.linalg.solve_triangular(own, left - across @ ahead), ahead)
-        return step
-
-    def _solved(
-        self, pull: Array, last: Array, factor: Array, white: Array, positive: NDArray[np.bool_]
-    ) -> tuple[Array, Array]:
-        """Return `(1 − WᵀW)⁻¹` times the pull, of both kinds of unknowns; see `left_without`.
-
-        Args:
-            pull: Of unknowns without a sign, shape (u,).
-            last: Of coefficients that are not held, shape (k,).
-            factor: R_s, shape (k, k).
-            white: W_s, shape (any, k).
-            positive: Which coefficients are not held.
-        """
-        if self.factors is not None:
-            own = np.eye(len(last)) - white.T @ white
-            try:
-                found = [self._corner(k, factor, own, positive) for k in (1, 0)]
-            except np.linalg.LinAlgError:
-                pass
-            else:
-                (beside, corner), (lower, _) = found[1], self.factors[0]
-                ahead = scipy.linalg.solve_triangular(lower, pull, lower=True)
-                behind = scipy.linalg.cho_solve((corner, True), last + beside.T @ ahead)
-                both = ahead + beside @ behind
-                return scipy.linalg.solve_triangular(lower, both, lower=True, trans="T"), behind
-        whole = without(np.hstack([self.free, white]), np.append(pull, last), self.least)
-        return whole[: len(pull)], whole[len(pull) :]
-
-    def _corner(
-        self, which: int, factor: Array, own: Array, positive: NDArray[np.bool_]
-    ) -> tuple[Array, Array]:
-        """Return `L⁻¹ W_uᵀ W_s` and the Cholesky factor of what is left once u is eliminated.
-
-        Args:
-            which: 0 for what is left, 1 for what is left less `least`.
-            factor: R_s, shape (k, k).
-            own: `1 − W_sᵀ W_s`, shape (k, k).
-            positive: Which coefficients are not held.
-
-        Raises:
-            numpy.linalg.LinAlgError: If it is not positive definite.
-        """
-        assert self.factors is not None
-        across = self.factors[which][1][:, positive].T
-        beside = scipy.linalg.solve_triangular(factor, across, trans="T").T
-        least = (0.0, self.least)[which]
-        left = own - beside.T @ beside - least * np.eye(len(own))
-        return beside, np.linalg.cholesky(left)
+    left = np.eye(inner.shape[1]) - inner.T @ inner
+    try:
+        np.linalg.cholesky(left - least * np.eye(len(left)))
+        return np.asarray(np.linalg.cholesky(left).T)
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(left)
+        return np.asarray(np.sqrt(np.maximum(values, least))[:, None] * vectors.T)
 
 
 def _binding(scaled: Scaled, unknown: Array, margin: float) -> Array:

@@ -20,6 +20,7 @@ from .sliding import Counted, sliding_rows
 from .walk import Walk
 
 P = TypeVar("P", bound="Plant[Any]")
+ENOUGH_ROWS = 10.0  # that quick looks leave for each column
 LOG_BYTES = 64 << 20  # of a recording's signals that stay in memory
 DENSE_SAMPLES = 6_000  # that a quick look takes of logs whose rows mix all channels
 AVERAGED_SHARE = 12.0  # of a period of the cutoff, over which quick looks average
@@ -317,8 +318,10 @@ class Setup(Generic[P]):
 
     @property
     def _quick_decimation(self) -> int:
-        """How many samples a quick look averages into one row."""
-        return self._averaged_over(AVERAGED_SHARE)
+        """How many samples a quick look averages into one row, an odd number."""
+        rows = len(self.channels) * sum(t.used for t in self.timelines)
+        most = int(rows / (ENOUGH_ROWS * max(len(self.labels), 1)))
+        return min(self._averaged_over(AVERAGED_SHARE), max(1, most - 1 + most % 2))
 
     def shortened(self, rows: int) -> Self:
         """Return the problem from the logs' beginnings, for a quick look.
