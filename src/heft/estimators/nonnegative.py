@@ -75,7 +75,8 @@ def _with_zeros(factor: Array, right: Array, positive: NDArray[np.bool_]) -> Arr
     """Return the solution with all others held at zero, shape (n,)."""
     x = np.zeros(len(positive))
     count = int(positive.sum())
-    triangle = np.linalg.qr(np.column_stack([factor[:, positive], right]), mode="r")
+    rows = np.column_stack([factor[:, positive], right])
+    triangle = np.asarray(np.linalg.qr(rows, mode="r"))
     x[positive] = scipy.linalg.solve_triangular(triangle[:count, :count], triangle[:count, -1])
     return x
 

@@ -118,7 +118,7 @@ class Tangent:
         rows, first = self.rows, len(self.gradient) - len(self.signed)
         left = _left(scipy.linalg.solve_triangular(rows, inner.T, trans="T").T, least) @ rows
         if np.tril(left, -1).any():
-            left = np.linalg.qr(left, mode="r")
+            left = np.asarray(np.linalg.qr(left, mode="r"))
         right = -scipy.linalg.solve_triangular(left, self.gradient + score, trans="T")
         own, signed = left[:first, :first], left[first:, first:]
         moved = nonnegative(signed, right[first:] + signed @ self.room, self.room, exchanges)
