@@ -90,7 +90,7 @@ class Tangent:
         signs = np.array(sorted(space.nonnegative), dtype=np.intp)
         signed = np.zeros(basis.shape[1], dtype=bool)
         signed[signs + free.shape[1] - bodies] = True
-        # Those with a sign last: without some of them the triangle's other columns stay.
+        # Those with a sign last: their problem is then the last columns of a triangle.
         basis = basis[:, np.append(np.flatnonzero(~signed), np.flatnonzero(signed))]
         rows = np.asarray(np.linalg.qr(scaled.factor[:-1, :-1] @ basis, mode="r"))
         left = scaled.factor[:-1, :-1] @ unknown - scaled.factor[:-1, -1]
