@@ -14,10 +14,10 @@ import numpy as np
 
 from heft.arrays import Array
 
+from .cones import BodyScaling
 from .feasible_set import stack, unstack
 from .interior_equations import Norm, Step, Walls
 
-BASIS = unstack(np.eye(10))
 TERM, BODY = 0.1, 10.0  # stiffness of constraints as springs, whose balance is the start
 INSIDE = 0.3  # least slack and multiplier at the start, as a share of their rms
 NEAR_WALL = 0.99  # share of the way to the boundary that a step may go
@@ -51,53 +51,6 @@ class _Pair:
             self.bodies + share * change.bodies,
             self.wrench + share * change.wrench,
         )
-
-
-@dataclass(frozen=True)
-class _Scaling:
-    """Coordinates of each body in which slack and multiplier are one diagonal matrix.
-
-    Attributes:
-        values: Its entries λ, shape (links, 4).
-        back: R⁻¹, with `R⁻¹ S R⁻ᵀ = Rᵀ Z R = diag(λ)`, shape (links, 4, 4).
-        map: The same of stacked slacks, shape (links, 10, 10).
-    """
-
-    values: Array
-    back: Array
-    map: Array
-
-    @staticmethod
-    def of(pair: _Pair) -> _Scaling:
-        """Return the scaling; raises `LinAlgError` where a body has reached the boundary."""
-        first, second = np.linalg.cholesky(pair.bodies), np.linalg.cholesky(pair.wrench)
-        second = np.swapaxes(second, 1, 2)
-        left, values, _ = np.linalg.svd(second @ first)
-        back = np.swapaxes(left, 1, 2) @ second / np.sqrt(values)[:, :, None]
-        moved = back[:, None] @ BASIS @ np.swapaxes(back, 1, 2)[:, None]
-        return _Scaling(values, back, np.swapaxes(stack(moved), 1, 2))
-
-    def scaled(self, slack: Array) -> Array:
-        """Return R⁻¹ S R⁻ᵀ."""
-        return np.asarray(self.back @ slack @ np.swapaxes(self.back, 1, 2))
-
-    def wrench(self, scaled: Array) -> Array:
-        """Return Z of Rᵀ Z R."""
-        return np.asarray(np.swapaxes(self.back, 1, 2) @ scaled @ self.back)
-
-    def share(self, scaled: Array) -> float:
-        """Return how far beyond the boundary a full change of a scaled matrix goes, as 1/share."""
-        if not len(scaled):
-            return 0.0
-        root = np.sqrt(self.values)
-        relative = scaled / (root[:, :, None] * root[:, None, :])
-        return float(-np.linalg.eigvalsh(relative)[:, 0].min())
-
-    def complement(self, target: float, product: Array) -> Array:
-        """Return X with `½ (λ X + X λ) = target − λ² − product`, its symmetric part."""
-        right = -0.5 * (product + np.swapaxes(product, 1, 2))
-        right[:, range(4), range(4)] += target - self.values**2
-        return 2.0 * right / (self.values[:, :, None] + self.values[:, None, :])
 
 
 @dataclass(frozen=True)
@@ -193,7 +146,7 @@ class _Search:
 
     def step(self, y: Array, pair: _Pair) -> tuple[Array, _Pair]:
         """Return point, slacks and multipliers after a step: a predictor, then a corrector."""
-        scaling = _Scaling.of(pair)
+        scaling = BodyScaling.of(pair.bodies, pair.wrench)
         weights = pair.push / pair.slack
         squares = np.swapaxes(scaling.map, 1, 2) @ scaling.map
         newton = Step.of(self.norm, *self.walls.stiffness(weights, squares))
