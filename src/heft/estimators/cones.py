@@ -125,7 +125,7 @@ class BallScaling:
         first = (own[0] * right[0] - own[1:] @ right[1:]) / depth(own)
         out = (right - first * own) / own[0]
         out[0] = first
-        return out
+        return np.asarray(out)
 
 
 def depth(v: Array) -> float:
@@ -138,4 +138,4 @@ def ball_product(first: Array, second: Array) -> Array:
     """Return `(u·v, u_0 v_1 + v_0 u_1, ...)`, of which (1, 0, ...) is the unit."""
     out = first[0] * second + second[0] * first
     out[0] = first @ second
-    return out
+    return np.asarray(out)

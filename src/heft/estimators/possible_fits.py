@@ -20,7 +20,8 @@ fewer than 85 of 100.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,8 @@ from .feasible_set import (
     scaled_metric,
 )
 from .semidefinite import conic_settings
+from .support_equations import FitsCone
+from .support_function import SupportFunction
 
 NO_LIMITS = Limits()
 # Strength of the prior that picks one of the best points: it can only widen, by as little.
@@ -57,6 +60,8 @@ MASS_CAP = 1e4
 # What is added for the solver's tolerance of 1e-8, as a share and in the model file's units:
 # a friction that is zero must not fall out of its bounds by rounding.
 EXACT = 1e-7
+# Links up to which the conic solver takes less time than steps of our own.
+FEW_LINKS = 12
 # What is added, as a share, where the solver ended with a lower accuracy than asked: runs from
 # different centres then differed by up to 2 %, between links that may nearly vanish.
 ALMOST = 0.05
@@ -122,6 +127,8 @@ class PossibleFits:
         links: Number of links.
         constraints: Linear constraints on u.
         eliminated: The other parameters.
+        support: The least of linear functions by steps that know which rows see which links, for
+            more links than `FEW_LINKS`; None for others.
     """
 
     centre: Array
@@ -132,6 +139,7 @@ class PossibleFits:
     links: int
     constraints: LinearConstraints
     eliminated: Eliminated
+    support: SupportFunction | None = None
 
     @staticmethod
     def of(
@@ -188,7 +196,7 @@ class PossibleFits:
         telling = np.flatnonzero(singular > 1.0 / UNSEEN)  # others narrow what is far outside only
         inside = left.T @ rest
         energy -= max(float(rest @ rest - inside @ inside), 0.0)
-        return PossibleFits(
+        fits = PossibleFits(
             centre,
             metric[:, ~free],
             singular[telling, None] * right[telling],
@@ -198,6 +206,10 @@ class PossibleFits:
             constraints.measured(metric).part(np.flatnonzero(~free)),
             eliminated,
         )
+        if fits.links <= FEW_LINKS:
+            return fits
+        fit = np.asarray(np.linalg.solve(metric, best), float)[~free]
+        return replace(fits, support=fits.support_function(fit))
 
     def bound(self, c: Array) -> tuple[float, float]:
         """Return the lower and upper bound of c·x; infinite where unbounded.
@@ -220,13 +232,13 @@ class PossibleFits:
         Returns:
             Shape (k, 2); infinite where unbounded.
         """
-        programme = self.programme()
+        ends_of = _Ends(self, None)
         found = np.empty((len(quantities), 2))
         for c, ends in zip(quantities, found, strict=True):
             others, constant, slope = self.eliminated.part(c)
             direction = c @ self.metric + others
             middle = float(direction @ self.centre) + constant
-            ends[:] = middle + self._ends(programme, direction, slope)
+            ends[:] = middle + ends_of(direction, slope)
         return found
 
     def ratios(self, tops: Array, bottom: Array) -> Array:
@@ -244,16 +256,36 @@ class PossibleFits:
         """
         below = bottom @ self.metric
         size = float(below @ self.centre)
-        programme = self.programme(below)
+        ends_of = _Ends(self, below)
         found = np.empty((len(tops), 2))
         for top, ends in zip(tops, found, strict=True):
             others, constant, slope = self.eliminated.part(top)
             direction = top @ self.metric + others
             middle = (float(direction @ self.centre) + constant) / size
-            ends[:] = middle + self._ends(
-                programme, (direction - middle * below) / size, slope / size
-            )
+            ends[:] = middle + ends_of((direction - middle * below) / size, slope / size)
         return found
+
+    def support_function(self, fit: Array) -> SupportFunction | None:
+        """Return the least of linear functions; None where constraints are of another kind.
+
+        Args:
+            fit: A point u of the set, shape (n,).
+        """
+        limits, bodies = self.constraints, 10 * self.links
+        signs = np.any(limits.rows[:, bodies:] != 0.0, axis=1)
+        alone = np.sort(np.nonzero(limits.rows[signs])[1])
+        if (
+            limits.equal.any()
+            or limits.least[signs].any()
+            or (limits.rows[signs] < 0.0).any()
+            or not np.array_equal(alone, np.arange(bodies, len(self.centre)))
+            or (~signs).sum() > len(self.rows)
+        ):
+            return None
+        rows = np.vstack([self.rows, limits.rows[~signs]])
+        right = np.append(self.rest + self.rows @ self.centre, limits.least[~signs])
+        cone = FitsCone(self.links, rows, right, int((~signs).sum()), self.radius)
+        return SupportFunction.of(cone, fit)
 
     def programme(
         self, below: Array | None = None, squares: tuple[Array, Array] | None = None
@@ -327,14 +359,48 @@ class PossibleFits:
             found.append(rows)
         return found
 
-    def _ends(self, programme: ConicProgramme, direction: Array, slope: float) -> Array:
+
+@dataclass(frozen=True)
+class _Ends:
+    """The least and the most of functions of (d, e, s) over possible fits.
+
+    Attributes:
+        fits: The fits.
+        below: Coefficients of scaled parameters of what s normalises, None where s = 1.
+    """
+
+    fits: PossibleFits
+    below: Array | None
+
+    @cached_property
+    def programme(self) -> ConicProgramme:
+        """The conic programme: for few links, and where the steps of many come to no proof."""
+        return self.fits.programme(self.below)
+
+    @cached_property
+    def whole(self) -> Array:
+        """Coefficients of (y, e, s) of what is 1."""
+        count = len(self.fits.centre)
+        if self.below is None:
+            return np.append(np.zeros(count + 1), 1.0)
+        return np.append(self.below / float(self.below @ self.fits.centre), [0.0, 0.0])
+
+    def __call__(self, direction: Array, slope: float) -> Array:
         """Return the least and the most of `direction·d + slope e`, shape (2,)."""
         if not np.isfinite(slope):
             return np.array([-np.inf, np.inf])
-        low, high = (
-            programme.least(np.array([*d, -slope, 0.0]))[0] for d in (direction, -direction)
-        )
+        low, high = (self._least(d, slope) for d in (direction, -direction))
         return np.array([low, -high])
+
+    def _least(self, direction: Array, slope: float) -> float:
+        support = self.fits.support
+        if support is not None:
+            at_centre = float(direction @ self.fits.centre)
+            found = support.least(np.append(direction, [-slope, -at_centre]), self.whole)
+            if found is not None:
+                scale = max(float(np.abs(direction).max()), slope)
+                return found - EXACT * (abs(found) + scale)
+        return self.programme.least(np.append(direction, [-slope, 0.0]))[0]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,265 @@
+"""Newton's equations of ends of possible fits: bodies one by one, then the rows of the data.
+
+Possible fits as a cone. With s = 1, or what normalises a ratio, and e what eliminated parameters
+add to the misfit, v = (y, e, s) holds a possible fit y/s if these slacks P v are in their cones:
+
+- the bodies of y, positive semidefinite, and its terms with a sign, at least 0;
+- `L y − s l`, at least 0: hard limits;
+- `(ρ s, e, R y − s r)`, a ball: the misfit.
+
+All slacks, and multipliers likewise, stand in one vector in this order, bodies as `stack` has them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.linalg
+
+from heft.arrays import Array
+
+from .cones import BallScaling, BodyScaling, ball_product, depth
+from .feasible_set import stack, unstack
+
+
+@dataclass(frozen=True)
+class FitsCone:
+    """Possible fits as a cone of v = (y, e, s).
+
+    Attributes:
+        links: Number of bodies, whose ten stand first in y.
+        rows: R and below it L, shape (r + k, n).
+        right: r and l, shape (r + k,).
+        limits: Number k of limits.
+        radius: ρ.
+    """
+
+    links: int
+    rows: Array
+    right: Array
+    limits: int
+    radius: float
+
+    @cached_property
+    def tens(self) -> Array:
+        """Columns of each body, turned, shape (links, 10, r + k)."""
+        return np.ascontiguousarray(self.rows[:, self.bodies].T).reshape(self.links, 10, -1)
+
+    @property
+    def unknowns(self) -> int:
+        """Number n of unknowns y."""
+        return int(self.rows.shape[1])
+
+    @property
+    def bodies(self) -> slice:
+        """Where slacks of bodies stand."""
+        return slice(0, 10 * self.links)
+
+    @property
+    def signs(self) -> slice:
+        """Where those of terms stand, in y as well."""
+        return slice(10 * self.links, self.unknowns)
+
+    @property
+    def linear(self) -> slice:
+        """Where those of terms and of limits stand."""
+        return slice(10 * self.links, self.unknowns + self.limits)
+
+    @property
+    def ball(self) -> slice:
+        """Where that of the misfit stands."""
+        return slice(self.linear.stop, self.linear.stop + len(self.rows) - self.limits + 2)
+
+    @property
+    def degree(self) -> int:
+        """What s·z of the unit is."""
+        return 4 * self.links + self.unknowns - 10 * self.links + self.limits + 1
+
+    def slack(self, v: Array) -> Array:
+        """Return P v."""
+        n, count = self.unknowns, len(self.rows) - self.limits
+        left = self.rows @ v[:n] - v[n + 1] * self.right
+        return np.concatenate([v[:n], left[count:], [self.radius * v[n + 1], v[n]], left[:count]])
+
+    def pulled(self, push: Array) -> Array:
+        """Return Pᵀ z."""
+        first, along, on_rows = self.on_rows(push)
+        return np.concatenate(
+            [
+                push[: self.unknowns] + self.rows.T @ on_rows,
+                [along, self.radius * first - self.right @ on_rows],
+            ]
+        )
+
+    def on_rows(self, push: Array) -> tuple[float, float, Array]:
+        """Return the ball's first two numbers, and those of all rows, shape (r + k,)."""
+        ball = push[self.ball]
+        limits = push[self.unknowns : self.linear.stop]
+        return float(ball[0]), float(ball[1]), np.append(ball[2:], limits)
+
+    def inverse(self, slack: Array) -> Array:
+        """Return the multiplier at which all of s·z is the unit: what a barrier pulls."""
+        out = np.empty_like(slack)
+        matrices = np.asarray(np.linalg.inv(unstack(slack[self.bodies].reshape(-1, 10))), float)
+        out[self.bodies] = stack(0.5 * (matrices + np.swapaxes(matrices, 1, 2))).ravel()
+        out[self.linear] = 1.0 / slack[self.linear]
+        ball = slack[self.ball]
+        out[self.ball] = -ball / depth(ball)
+        out[self.ball.start] *= -1.0
+        return out
+
+
+@dataclass(frozen=True)
+class FitsScaling:
+    """Coordinates in which slacks and multipliers are one vector λ: `W⁻¹ s = Wᵀ z`.
+
+    Attributes:
+        cone: Of the fits.
+        bodies: Scaling of bodies.
+        inverse: Inverse of its map, shape (links, 10, 10).
+        lengths: √(s/z) of terms and limits.
+        both: √(s z) of these.
+        ball: Scaling of the misfit.
+    """
+
+    cone: FitsCone
+    bodies: BodyScaling
+    inverse: Array
+    lengths: Array
+    both: Array
+    ball: BallScaling
+
+    @staticmethod
+    def of(cone: FitsCone, slack: Array, push: Array) -> FitsScaling:
+        """Return the scaling; raises `LinAlgError` where one has reached the boundary."""
+        first, second = (unstack(x[cone.bodies].reshape(-1, 10)) for x in (slack, push))
+        bodies = BodyScaling.of(first, second)
+        own, other = slack[cone.linear], push[cone.linear]
+        if min(own.min(initial=1.0), other.min(initial=1.0)) <= 0.0:
+            raise np.linalg.LinAlgError
+        ball = BallScaling.of(slack[cone.ball], push[cone.ball])
+        inverse = np.asarray(np.linalg.inv(bodies.map), float)
+        return FitsScaling(cone, bodies, inverse, np.sqrt(own / other), np.sqrt(own * other), ball)
+
+    def into(self, slack: Array) -> Array:
+        """Return W⁻¹ s."""
+        ball = self.ball.solved(slack[self.cone.ball])
+        return self._joined(self.bodies.map, slack, 1.0 / self.lengths, ball)
+
+    def out(self, scaled: Array) -> Array:
+        """Return W x, the slack of a scaled one."""
+        ball = self.ball.times(scaled[self.cone.ball])
+        return self._joined(self.inverse, scaled, self.lengths, ball)
+
+    def push_into(self, push: Array) -> Array:
+        """Return Wᵀ z."""
+        ball = self.ball.times(push[self.cone.ball])
+        return self._joined(np.swapaxes(self.inverse, 1, 2), push, self.lengths, ball)
+
+    def _joined(self, maps: Array, v: Array, lengths: Array, ball: Array) -> Array:
+        bodies = (maps @ v[self.cone.bodies].reshape(-1, 10, 1)).ravel()
+        return np.concatenate([bodies, lengths * v[self.cone.linear], ball])
+
+    def share(self, scaled: Array) -> float:
+        """Return how far beyond the boundary a full change of a scaled vector goes, as 1/share."""
+        cone = self.cone
+        return max(
+            self.bodies.share(unstack(scaled[cone.bodies].reshape(-1, 10))),
+            float(np.max(-scaled[cone.linear] / self.both, initial=0.0)),
+            self.ball.share(scaled[cone.ball]),
+        )
+
+    def complement(self, target: float, first: Array, second: Array) -> Array:
+        """Return x with `λ ∘ x = target − λ ∘ λ − first ∘ second`, ∘ the product of each cone."""
+        cone = self.cone
+        left, right = (unstack(x[cone.bodies].reshape(-1, 10)) for x in (first, second))
+        linear = target - first[cone.linear] * second[cone.linear]
+        return np.concatenate(
+            [
+                stack(self.bodies.complement(target, left @ right)).ravel(),
+                linear / self.both - self.both,
+                self.ball.complement(target, ball_product(first[cone.ball], second[cone.ball])),
+            ]
+        )
+
+
+@dataclass(frozen=True)
+class SupportStep:
+    """Newton's equations `Pᵀ Δz = g, P Δv + W Wᵀ Δz = W b`, factored.
+
+    What is eliminated first are bodies and terms, each by itself. Of multipliers p on rows of the
+    data, those of ρ s and of e follow from the equations of s and e, and leave
+    `R D⁻¹ Rᵀ + Fᵀ W Wᵀ F`, as large as rows are many, in which all differences are resolved: rows
+    of very different size, and misfits near the ball's boundary, harm nothing.
+
+    Attributes:
+        scaling: W.
+        factor: Cholesky factor of all but a rank-one term, shape (r + k, r + k).
+        along: The vector g of that term, with `1/size + gᵀ N⁻¹ g`, and N⁻¹ g.
+    """
+
+    scaling: FitsScaling
+    factor: Array
+    along: tuple[Array, float, Array]
+
+    @staticmethod
+    def of(scaling: FitsScaling) -> SupportStep:
+        """Return the equations; raises `LinAlgError` if rounding leaves them indefinite."""
+        cone, ball = scaling.cone, scaling.ball
+        count, limits = len(cone.rows), cone.limits
+        terms = len(scaling.lengths) - limits
+        told = np.empty((cone.unknowns, count))  # D^-1/2 R^T
+        tens = told[cone.bodies].reshape(-1, 10, count)
+        np.matmul(np.swapaxes(scaling.inverse, 1, 2), cone.tens, out=tens)
+        told[cone.signs] = scaling.lengths[:terms, None] * cone.rows[:, cone.signs].T
+        # FᵀWWᵀF is η² (1 − 2/h w wᵀ + h g gᵀ) on rows of the misfit, with h = 2 w_0² − 1.
+        sure = 2.0 * ball.axis[0] ** 2 - 1.0
+        axis = np.append(ball.axis[2:], np.zeros(limits))
+        left = told.T @ told
+        left -= np.outer(2.0 * ball.size**2 / sure * axis, axis)
+        added = np.full(count, ball.size**2)
+        added[count - limits :] = scaling.lengths[terms:] ** 2
+        left[range(count), range(count)] += added
+        factor = scipy.linalg.cholesky(left, check_finite=False, overwrite_a=True)
+        along = cone.right / cone.radius + (2.0 * ball.axis[0] / sure) * axis
+        solved = scipy.linalg.cho_solve((factor, False), along, check_finite=False)
+        size = 1.0 / (ball.size**2 * sure) + float(along @ solved)
+        return SupportStep(scaling, factor, (along, size, solved))
+
+    def solve(self, g: Array, b: Array) -> tuple[Array, Array]:
+        """Return Δv and Δz."""
+        scaling, cone = self.scaling, self.scaling.cone
+        n, ratio = cone.unknowns, cone.right / cone.radius
+        slack = scaling.out(b)
+        free = slack[:n] - self._softened(g[:n])
+        ball = np.zeros(cone.ball.stop - cone.ball.start)
+        ball[:2] = -g[n + 1] / cone.radius, -g[n]
+        first, _, lacking = cone.on_rows(
+            np.concatenate([slack[: cone.linear.stop], self._ball(ball) + slack[cone.ball]])
+        )
+        pull = self._solved(cone.rows @ free - lacking - first * ratio)
+        on_y = cone.rows.T @ pull
+        ball[0] += ratio @ pull
+        ball[2:] = pull[: len(pull) - cone.limits]
+        last = self._ball(ball)[:2] + slack[cone.ball][:2]
+        move = np.concatenate([free - self._softened(on_y), [last[1], last[0] / cone.radius]])
+        push = np.concatenate([g[:n] + on_y, -pull[len(pull) - cone.limits :], -ball])
+        return move, push
+
+    def _softened(self, g: Array) -> Array:
+        """Return D⁻¹ g of bodies and terms, shape (n,)."""
+        scaling, cone = self.scaling, self.scaling.cone
+        maps = scaling.inverse
+        bodies = maps @ (np.swapaxes(maps, 1, 2) @ g[cone.bodies].reshape(-1, 10, 1))
+        squares = scaling.lengths[: cone.unknowns - 10 * cone.links] ** 2
+        return np.append(bodies.ravel(), squares * g[cone.signs])
+
+    def _ball(self, v: Array) -> Array:
+        return self.scaling.ball.times(self.scaling.ball.times(v))
+
+    def _solved(self, g: Array) -> Array:
+        along, size, solved = self.along
+        found = scipy.linalg.cho_solve((self.factor, False), g, check_finite=False)
+        return np.asarray(found - solved * (float(along @ found) / size))

@@ -1,0 +1,336 @@
+"""The support function of possible fits: the least of a linear function, with a certificate.
+
+A homogeneous self-dual interior-point method [Andersen2003] in Nesterov and Todd's coordinates
+[Todd1998]. Of the cone {v: P v ∈ K} of `FitsCone` it takes `a·v = 1`, and finds
+
+    the least of c·v, which is the largest ν with c − ν a = Pᵀ z, z ∈ K,
+
+or a ray of the cone along which c·v falls without end and a·v stays 0. What ends are is ν, which is
+below the least, less what c − ν a − Pᵀ z lacks to be 0, counted at the v found: however early the
+steps stop, an interval is not too narrow for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.linalg
+
+from heft.arrays import Array
+
+from .cones import BASIS, depth
+from .feasible_set import IDENTITY, stack, unstack
+from .support_equations import FitsCone, FitsScaling, SupportStep
+
+START = 0.1  # multipliers at the start, as a share of the barrier's
+NEAR_WALL = 0.95  # share of the way to the boundary that a step may go
+PROVEN = 1e-5  # of an end's distance from the centre: the method stops
+ENOUGH = 1e-4  # the same, where rounding lets it come no further
+RAY = 1e-8  # what slacks may lack along a ray, relative to the fall
+STEPS = 60
+REFINED = 1  # how often a corrector is
+STUCK = 1e-4  # share of a step from which nothing more is gained
+INSIDE = 1e-2  # share of the model file's bodies that a fit on the boundary is mixed with
+LOOSE = 1e-3  # pull of the model file's bodies at the centre, beside the barrier's of 1
+CENTRED = 1e-2  # Newton decrement at the centre, which need not be exact
+CENTRING = 100  # most steps to it
+
+
+@dataclass(frozen=True)
+class _Iterate:
+    """An iterate, or its change: v, ν, slacks s, multipliers z, the homogenising τ, and κ."""
+
+    v: Array
+    bound: float
+    slack: Array
+    push: Array
+    whole: float
+    lack: float
+
+    def moved(self, share: float, change: _Iterate) -> _Iterate:
+        """Return the iterate after a share of a change."""
+        return _Iterate(
+            self.v + share * change.v,
+            self.bound + share * change.bound,
+            self.slack + share * change.slack,
+            self.push + share * change.push,
+            self.whole + share * change.whole,
+            self.lack + share * change.lack,
+        )
+
+
+@dataclass(frozen=True)
+class SupportFunction:
+    """The least of linear functions over possible fits; the parts that all of them share.
+
+    Attributes:
+        cone: Of the fits.
+        centre: A point y well inside, shape (n,).
+        hessian: Cholesky factor of the barrier's there, shape (n, n).
+        slope: The barrier's second derivative along e.
+    """
+
+    cone: FitsCone
+    centre: Array
+    hessian: Array
+    slope: float
+
+    @staticmethod
+    def of(cone: FitsCone, fit: Array) -> SupportFunction | None:
+        """Return the support function, None if nothing is found inside.
+
+        Args:
+            cone: Of the fits.
+            fit: A possible fit y, on the boundary or inside, shape (n,).
+        """
+        start = _inside(cone, fit)
+        if start is None:
+            return None
+        try:
+            return _centred(cone, start)
+        except np.linalg.LinAlgError:
+            return None
+
+    def width(self, c: Array) -> float:
+        """Return how far c·v changes within the barrier's ellipsoid about the centre."""
+        n = self.cone.unknowns
+        along = scipy.linalg.solve_triangular(self.hessian, c[:n], trans="T", check_finite=False)
+        return float(np.sqrt(along @ along + c[n] ** 2 / self.slope))
+
+    def least(self, c: Array, a: Array) -> float | None:
+        """Return a lower bound of c·v for a·v = 1, where it is the least but for `PROVEN`.
+
+        Args:
+            c: What is to be least, shape (n + 2,).
+            a: What is 1, at the centre too, shape (n + 2,).
+
+        Returns:
+            −inf where there is none; None if the steps come to no proof.
+        """
+        width = self.width(c)
+        if width == 0.0:
+            return None
+        found = _Search(self.cone, c / width, a).run(self._start)
+        return None if found is None else width * found
+
+    @cached_property
+    def _start(self) -> _Iterate:
+        v = np.append(self.centre, [0.0, 1.0])
+        slack = self.cone.slack(v)
+        return _Iterate(v, 0.0, slack, START * self.cone.inverse(slack), 1.0, START)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Steps of the method for one linear function; see `SupportFunction.least`."""
+
+    cone: FitsCone
+    c: Array
+    a: Array
+
+    def run(self, at: _Iterate) -> float | None:
+        """Return the least, −inf along a ray, or None."""
+        best = (np.inf, 0.0)
+        for _ in range(STEPS):
+            off, bound = self.proof(at)
+            best = min(best, (off, bound))
+            if off < PROVEN:
+                break
+            if self.falls(at):
+                return -np.inf
+            try:
+                at, taken = self.step(at)
+            except np.linalg.LinAlgError:  # rounding, beside the boundary
+                break
+            if taken < STUCK:
+                break
+        return best[1] if best[0] < ENOUGH else None
+
+    def residuals(self, at: _Iterate) -> tuple[Array, Array, float, float]:
+        """Return what the four equations lack, in the order of their multipliers."""
+        pulled = self.cone.pulled(at.push) + at.bound * self.a - at.whole * self.c
+        slack = self.cone.slack(at.v) - at.slack
+        value = float(self.c @ at.v)
+        return pulled, slack, float(self.a @ at.v) - at.whole, value - at.bound + at.lack
+
+    def proof(self, at: _Iterate) -> tuple[float, float]:
+        """Return how far at most a proven bound is off, relative to it, and the bound."""
+        pulled, slack, _, _ = self.residuals(at)
+        value, bound = float(self.c @ at.v) / at.whole, at.bound / at.whole
+        bound = min(value, bound) - float(np.abs(pulled) @ np.abs(at.v)) / at.whole**2
+        outside = np.abs(slack).max() / max(np.abs(at.v).max(), at.whole)
+        return max((value - bound) / max(abs(bound), RAY), outside), bound
+
+    def falls(self, at: _Iterate) -> bool:
+        """Return whether v is a ray along which c·v falls."""
+        fall = -float(self.c @ at.v)
+        _, slack, _, _ = self.residuals(at)
+        return max(float(np.abs(slack).max()), abs(float(self.a @ at.v))) < RAY * fall
+
+    def step(self, at: _Iterate) -> tuple[_Iterate, float]:
+        """Return the iterate after a predictor and a corrector, and the share of it taken."""
+        scaling = FitsScaling.of(self.cone, at.slack, at.push)
+        equations = _Equations.of(self, SupportStep.of(scaling), at)
+        gap = float(at.slack @ at.push) + at.whole * at.lack
+        mean = gap / (self.cone.degree + 1)
+        nothing = np.zeros_like(at.slack)
+        first = equations.change(0.0, scaling.complement(0.0, nothing, nothing), 0.0)
+        target = (1.0 - min(1.0, equations.share(first))) ** 3
+        scaled = scaling.into(first.slack), scaling.push_into(first.push)
+        change = equations.change(
+            target, scaling.complement(target * mean, *scaled), target * mean, first, REFINED
+        )
+        taken = min(1.0, NEAR_WALL * equations.share(change))
+        return at.moved(taken, change), taken
+
+
+@dataclass(frozen=True)
+class _Equations:
+    """Newton's equations of an iterate, with ν and τ: two columns beside those of v and z."""
+
+    search: _Search
+    step: SupportStep
+    at: _Iterate
+    lacking: tuple[Array, Array, float, float]
+    columns: tuple[tuple[Array, Array], tuple[Array, Array]]
+    corner: Array
+
+    @staticmethod
+    def of(search: _Search, step: SupportStep, at: _Iterate) -> _Equations:
+        """Return the equations."""
+        a, c, nothing = search.a, search.c, np.zeros_like(at.slack)
+        columns = step.solve(-a, nothing), step.solve(c, nothing)
+        corner = np.array([[row @ column[0] for column in columns] for row in (a, c)])
+        corner -= [[0.0, 1.0], [1.0, at.lack / at.whole]]
+        return _Equations(search, step, at, search.residuals(at), columns, corner)
+
+    def change(
+        self,
+        kept: float,
+        scaled: Array,
+        target: float,
+        first: _Iterate | None = None,
+        refined: int = 0,
+    ) -> _Iterate:
+        """Return the change that leaves a share of what is lacking.
+
+        Args:
+            kept: The share.
+            scaled: What slacks and multipliers change by together, in the scaling's coordinates.
+            target: What τ κ is to be.
+            first: The predictor, whose changes of τ and κ the product has.
+            refined: How often the solution is refined.
+        """
+        at, scaling, share = self.at, self.step.scaling, 1.0 - kept
+        pulled, slack, whole, lack = self.lacking
+        product = target - at.whole * at.lack
+        product -= first.whole * first.lack if first is not None else 0.0
+        right = (
+            -share * pulled,
+            scaled - scaling.into(share * slack),
+            np.array([-share * whole, -share * lack - product / at.whole]),
+        )
+        found = self._solved(*right)
+        for _ in range(refined):
+            more = self._solved(*self._left(right, found))
+            found = tuple(x + y for x, y in zip(found, more, strict=True))
+        move, push, pair = found
+        return _Iterate(
+            move,
+            float(pair[0]),
+            self.search.cone.slack(move) + share * slack,
+            push,
+            float(pair[1]),
+            float(product - at.lack * pair[1]) / at.whole,
+        )
+
+    def share(self, change: _Iterate) -> float:
+        """Return the share of a change that ends at the boundary."""
+        scaling, at = self.step.scaling, self.at
+        beyond = max(
+            scaling.share(scaling.into(change.slack)),
+            scaling.share(scaling.push_into(change.push)),
+            -change.whole / at.whole,
+            -change.lack / at.lack,
+        )
+        return 1.0 / max(beyond, 1e-300)
+
+    def _solved(self, g: Array, b: Array, pair: Array) -> tuple[Array, ...]:
+        move, push = self.step.solve(g, b)
+        told = np.array([self.search.a @ move, self.search.c @ move])
+        ends = np.asarray(np.linalg.solve(self.corner, pair - told), float)
+        for (v, z), share in zip(self.columns, ends, strict=True):
+            move, push = move + share * v, push + share * z
+        return move, push, ends
+
+    def _left(
+        self, right: tuple[Array, Array, Array], found: tuple[Array, ...]
+    ) -> tuple[Array, Array, Array]:
+        """Return what a solution leaves of the right side."""
+        (g, b, pair), (move, push, ends) = right, found
+        search, scaling, at = self.search, self.step.scaling, self.at
+        bound, whole = ends
+        told = [search.a @ move - whole, search.c @ move - bound - at.lack / at.whole * whole]
+        return (
+            g - search.cone.pulled(push) - bound * search.a + whole * search.c,
+            b - scaling.into(search.cone.slack(move)) - scaling.push_into(push),
+            np.asarray(pair - told, float),
+        )
+
+
+def _inside(cone: FitsCone, fit: Array) -> Array | None:
+    """Return a point inside, mixed from a fit on the boundary and the model file's bodies."""
+    middle = fit.copy()
+    middle[cone.bodies] = np.tile(IDENTITY, cone.links)
+    middle[cone.signs] = np.maximum(fit[cone.signs], 1.0)
+    share = INSIDE
+    while share > np.finfo(float).eps:
+        mixed = fit + share * (middle - fit)
+        if _holds(cone, mixed):
+            return mixed
+        share *= 0.5
+    return None
+
+
+def _holds(cone: FitsCone, y: Array) -> bool:
+    """Return whether y is strictly inside."""
+    slack = cone.slack(np.append(y, [0.0, 1.0]))
+    least = np.linalg.eigvalsh(unstack(slack[cone.bodies].reshape(-1, 10)))
+    linear = slack[cone.linear].min(initial=1.0)
+    return bool(least.min() > 0.0 and linear > 0.0 and depth(slack[cone.ball]) > 0.0)
+
+
+def _centred(cone: FitsCone, y: Array) -> SupportFunction:
+    """Return the centre: the least of the barrier and of all bodies' and terms' size.
+
+    The size alone would have no least where data leave a body open.
+    """
+    n, count = cone.unknowns, len(cone.rows) - cone.limits
+    misfits, limits = cone.rows[:count], cone.rows[count:]
+    square = misfits.T @ misfits
+    size = np.zeros(n)
+    size[cone.bodies], size[cone.signs] = np.tile(LOOSE * IDENTITY, cone.links), LOOSE
+    for _ in range(CENTRING):
+        slack = cone.slack(np.append(y, [0.0, 1.0]))
+        ball = slack[cone.ball]
+        room = depth(ball)
+        push = cone.inverse(slack)
+        pull = 2.0 / room * (misfits.T @ ball[2:])
+        slope = size - push[:n] - limits.T @ push[n : n + cone.limits] + pull
+        hessian = 2.0 / room * square + np.outer(pull, pull)
+        hessian += (limits.T * push[n : n + cone.limits] ** 2) @ limits
+        inverses = unstack(push[cone.bodies].reshape(-1, 10))[:, None]
+        for k, block in enumerate(stack(inverses @ BASIS @ inverses)):
+            ten = slice(10 * k, 10 * k + 10)
+            hessian[ten, ten] += block
+        hessian[cone.signs, cone.signs] += np.diag(push[cone.signs] ** 2)
+        factor = scipy.linalg.cholesky(hessian, check_finite=False, overwrite_a=True)
+        move = -scipy.linalg.cho_solve((factor, False), slope, check_finite=False)
+        decrement = float(np.sqrt(max(-slope @ move, 0.0)))
+        if decrement < CENTRED:
+            break
+        share = 1.0 if decrement < 0.25 else 1.0 / (1.0 + decrement)
+        y = y + share * move
+    return SupportFunction(cone, y, factor, 2.0 / room)
