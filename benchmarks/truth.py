@@ -39,7 +39,7 @@ from benchmarks.scoring import Left
 from benchmarks.truth_scores import NORMAL, held_out, record
 from heft.applications.identification.identify import identify
 from heft.applications.identification.settings import Settings
-from heft.errors import FitError
+from heft.errors import FitError, SolverFailure
 from heft.experiments import (
     Arm,
     Condition,
@@ -191,7 +191,7 @@ def one(key: Key) -> Record:
     """Return the record of one fit."""
     try:
         truth = experiment(*key)
-    except np.linalg.LinAlgError:  # of the mass matrix: the controlled arm itself is unstable
+    except (np.linalg.LinAlgError, SolverFailure):  # the controlled arm itself is unstable
         return {"diverged": True}
     begin = time.process_time()
     try:
