@@ -46,7 +46,8 @@ from .support_function import SupportFunction
 NO_LIMITS = Limits()
 # Strength of the prior that picks one of the best points: it can only widen, by as little.
 LEAST_PRIOR = 1e-6
-# Of the one that picks a point near them whose numbers are moderate, to measure from.
+# Of the one that picks a point near them whose numbers are moderate, to measure from; of many links
+# the point is the support function's centre.
 CENTRING = 1.0
 # Directions in which the data leave the model file's numbers this many times themselves count as
 # not seen. Leaving a row out can only widen.
@@ -162,9 +163,10 @@ class PossibleFits:
             SolverFailure: If no consistent parameters are found.
         """
         constraints = linear_constraints(space, limits)
-        best, middle = (
+        few = len(space.groups) <= FEW_LINKS
+        best, *more = (
             PhysicallyConsistent(strength=n, margin=0.0, limits=limits).values(triangle, space)
-            for n in (LEAST_PRIOR, CENTRING)
+            for n in ((LEAST_PRIOR, CENTRING) if few else (LEAST_PRIOR,))
         )
         metric = scaled_metric(space)
         bodies = 10 * len(space.groups)
@@ -186,7 +188,7 @@ class PossibleFits:
             seen.T @ kept,
             seen.T @ triangle.z,
         )
-        whole = np.linalg.solve(metric, middle)
+        whole = np.linalg.solve(metric, *more or (best,))
         centre = np.asarray(whole[~free], dtype=np.float64)
         kept, rest = (v - seen @ (seen.T @ v) for v in (kept, triangle.z - kept @ centre))
         # In the metric of the cone a singular value is a number of standard deviations.
@@ -206,10 +208,7 @@ class PossibleFits:
             constraints.measured(metric).part(np.flatnonzero(~free)),
             eliminated,
         )
-        if fits.links <= FEW_LINKS:
-            return fits
-        fit = np.asarray(np.linalg.solve(metric, best), float)[~free]
-        return replace(fits, support=fits.support_function(fit))
+        return fits if few else fits.with_support()
 
     def bound(self, c: Array) -> tuple[float, float]:
         """Return the lower and upper bound of c·x; infinite where unbounded.
@@ -265,11 +264,11 @@ class PossibleFits:
             ends[:] = middle + ends_of((direction - middle * below) / size, slope / size)
         return found
 
-    def support_function(self, fit: Array) -> SupportFunction | None:
-        """Return the least of linear functions; None where constraints are of another kind.
+    def with_support(self) -> PossibleFits:
+        """Return the set about a point well inside, with steps of our own for its ends.
 
-        Args:
-            fit: A point u of the set, shape (n,).
+        The set itself where constraints are of a kind that these steps do not know, or nothing
+        is found inside.
         """
         limits, bodies = self.constraints, 10 * self.links
         signs = np.any(limits.rows[:, bodies:] != 0.0, axis=1)
@@ -281,11 +280,15 @@ class PossibleFits:
             or not np.array_equal(alone, np.arange(bodies, len(self.centre)))
             or (~signs).sum() > len(self.rows)
         ):
-            return None
+            return self
         rows = np.vstack([self.rows, limits.rows[~signs]])
         right = np.append(self.rest + self.rows @ self.centre, limits.least[~signs])
         cone = FitsCone(self.links, rows, right, int((~signs).sum()), self.radius)
-        return SupportFunction.of(cone, fit)
+        support = SupportFunction.of(cone, self.centre)
+        if support is None:
+            return self
+        rest = self.rest - self.rows @ (support.centre - self.centre)
+        return replace(self, centre=support.centre, rest=rest, support=support)
 
     def programme(
         self, below: Array | None = None, squares: tuple[Array, Array] | None = None

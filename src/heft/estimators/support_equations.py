@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import scipy.linalg
+from scipy.linalg.blas import dsyr, dsyrk
+from scipy.linalg.lapack import dpotrf, dpotrs
 
 from heft.arrays import Array
 
@@ -196,7 +197,8 @@ class SupportStep:
 
     Attributes:
         scaling: W.
-        factor: Cholesky factor of all but a rank-one term, shape (r + k, r + k).
+        factor: Cholesky factor of all but a rank-one term, its upper triangle, shape
+            (r + k, r + k).
         along: The vector g of that term, with `1/size + gᵀ N⁻¹ g`, and N⁻¹ g.
     """
 
@@ -217,14 +219,16 @@ class SupportStep:
         # FᵀWWᵀF is η² (1 − 2/h w wᵀ + h g gᵀ) on rows of the misfit, with h = 2 w_0² − 1.
         sure = 2.0 * ball.axis[0] ** 2 - 1.0
         axis = np.append(ball.axis[2:], np.zeros(limits))
-        left = told.T @ told
-        left -= np.outer(2.0 * ball.size**2 / sure * axis, axis)
+        left = dsyrk(1.0, told.T)  # the upper triangle alone
+        left = dsyr(-2.0 * ball.size**2 / sure, axis, a=left, overwrite_a=True)
         added = np.full(count, ball.size**2)
         added[count - limits :] = scaling.lengths[terms:] ** 2
         left[range(count), range(count)] += added
-        factor = scipy.linalg.cholesky(left, check_finite=False, overwrite_a=True)
+        factor, failed = dpotrf(left, clean=False, overwrite_a=True)
+        if failed:
+            raise np.linalg.LinAlgError
         along = cone.right / cone.radius + (2.0 * ball.axis[0] / sure) * axis
-        solved = scipy.linalg.cho_solve((factor, False), along, check_finite=False)
+        solved = dpotrs(factor, along)[0]
         size = 1.0 / (ball.size**2 * sure) + float(along @ solved)
         return SupportStep(scaling, factor, (along, size, solved))
 
@@ -261,5 +265,5 @@ class SupportStep:
 
     def _solved(self, g: Array) -> Array:
         along, size, solved = self.along
-        found = scipy.linalg.cho_solve((self.factor, False), g, check_finite=False)
+        found = dpotrs(self.factor, g)[0]
         return np.asarray(found - solved * (float(along @ found) / size))

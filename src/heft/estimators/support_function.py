@@ -177,12 +177,13 @@ class _Search:
         mean = gap / (self.cone.degree + 1)
         nothing = np.zeros_like(at.slack)
         first = equations.change(0.0, scaling.complement(0.0, nothing, nothing), 0.0)
-        target = (1.0 - min(1.0, equations.share(first))) ** 3
         scaled = scaling.into(first.slack), scaling.push_into(first.push)
+        target = (1.0 - min(1.0, equations.share(first, *scaled))) ** 3
         change = equations.change(
             target, scaling.complement(target * mean, *scaled), target * mean, first, REFINED
         )
-        taken = min(1.0, NEAR_WALL * equations.share(change))
+        scaled = scaling.into(change.slack), scaling.push_into(change.push)
+        taken = min(1.0, NEAR_WALL * equations.share(change, *scaled))
         return at.moved(taken, change), taken
 
 
@@ -246,12 +247,12 @@ class _Equations:
             float(product - at.lack * pair[1]) / at.whole,
         )
 
-    def share(self, change: _Iterate) -> float:
-        """Return the share of a change that ends at the boundary."""
+    def share(self, change: _Iterate, slack: Array, push: Array) -> float:
+        """Return the share of a change that ends at the boundary, of its scaled parts as well."""
         scaling, at = self.step.scaling, self.at
         beyond = max(
-            scaling.share(scaling.into(change.slack)),
-            scaling.share(scaling.push_into(change.push)),
+            scaling.share(slack),
+            scaling.share(push),
             -change.whole / at.whole,
             -change.lack / at.lack,
         )
