@@ -10,9 +10,9 @@ import numpy as np
 
 from heft.arrays import Array
 from heft.engine import side_by_side
-from heft.information import Information, Triangle
+from heft.information import Information, Triangle, shortest
 
-from .estimate import ProblemLike, _shortest
+from .estimate import ProblemLike
 from .least_squares import LeastSquares
 
 
@@ -70,7 +70,7 @@ class _Weighted:
     def __call__(self, information: Information) -> Array:
         if self.weights is None:
             self.weights = _weights(information, self.noise_names)
-        return _shortest(information.combined(self.weights))
+        return shortest(information, self.weights)
 
 
 def _weights(information: Information, noise_names: Sequence[str] = ()) -> dict[str, float]:
@@ -167,7 +167,7 @@ class _Sliding:
         some = self.some(information)
         triangles = (*some.triangles, self.ridge)
         held = Information(some.labels, (*some.channels, "ridge"), triangles)
-        return _shortest(held.combined(self.weights))
+        return shortest(held, self.weights)
 
 
 @dataclass(frozen=True)
