@@ -32,11 +32,10 @@ from heft.information import (
 from .consistent import PhysicallyConsistent
 from .drive_gains import ConsistentFit
 from .estimate import Estimate
-from .left_without import LeftWithout, without
+from .left_without import MANY, LeftWithout, without
 from .tangent import SparseMap, Tangent
 
 CHECKS: Keys = {"blocks": Number("there are too few or too many blocks", 2, 1000, whole=True)}
-MANY = 500  # connected columns from which what is left without a block is taken as sparse
 
 
 @dataclass(frozen=True)
@@ -209,11 +208,12 @@ class Jackknife:
             tangent = Tangent.of(scaled.part(own), values[own], solver.margin)
             columns = np.flatnonzero(np.any(found.space.matrix[:, own] != 0.0, axis=1))
             matrix = SparseMap.of(found.space.matrix[np.ix_(columns, own)] @ tangent.back)
-            for k, block in enumerate(blocks):
-                inner, score = matrix.after(block.on(columns)), matrix.after(block.score[columns])
-                moved[k, own] = tangent.back @ tangent.without(
-                    self.rounds, self.least_left, inner, score
-                )
+            each = (
+                (matrix.after(block.on(columns)), matrix.after(block.score[columns]))
+                for block in blocks
+            )
+            for k, step in enumerate(tangent.without(self.rounds, self.least_left, each)):
+                moved[k, own] = tangent.back @ step
         return _centred(moved, len(values))
 
     def without(self, inner: Array, right: Array) -> Array:

@@ -165,7 +165,9 @@ class Bordered:
     @cached_property
     def inverse(self) -> BorderedInverse | None:
         """The inverse of the rows; None if a column is zero or depends on others."""
-        common, singular = scipy.linalg.lapack.dtrtri(self.R)
+        common, singular = self.R, 0
+        if len(self.R):
+            common, singular = scipy.linalg.lapack.dtrtri(self.R)
         corners = []
         for corner in self.corners:
             own, failed = scipy.linalg.lapack.dtrtri(corner.R)
