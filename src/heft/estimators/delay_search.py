@@ -363,10 +363,12 @@ class DelaySearch:
 
         def look(away: float) -> tuple[Information, Array, Array]:
             """Return information, values and residual energies so far from the delay [s]."""
-            moved = short.delayed(found.delay + away)
-            information = moved.information() if known is None or away else known
+            if known is None or away:
+                moved = short.delayed(found.delay + away)
+                information = moved.information()
+            else:  # asked of the same problem, which may have kept its rows
+                moved, information = problem, known
             values = quick(information)
-            # Asked of the same problem, which may have kept its rows.
             left = np.zeros(0) if found.delay else moved.residual_energy(values)
             return information, values, left
 

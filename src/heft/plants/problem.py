@@ -26,14 +26,14 @@ from heft.engine import in_order
 from heft.errors import InvalidSetting, TooLittleData
 from heft.information import ChannelRows, Information
 
-from .plant import Fused, Plant, PointSensitive, Predicting, Samples
+from .plant import Fused, LimbedIntegrable, Plant, PointSensitive, Predicting, Samples
 from .rows import Equations, Residuals
 from .setup import Setup
 from .sliding import information_of
 from .walk import cuts
 
 SHORTEST_FILTERED = 32  # rows of a piece that can be filtered
-KEPT_BYTES = 256 << 20  # of the weak form's rows, if none of them were known to be zero
+KEPT_BYTES = 256 << 20  # of the weak form's rows, without known zeros
 
 P = TypeVar("P", bound="Plant[Any]")
 
@@ -67,11 +67,19 @@ class Problem(Setup[P]):
         made = ((t, self.weak.windows(self.corner, t.step)) for t in self.timelines)
         return sum(max(0.0, t.used * t.step - w.length) / w.stride for t, w in made)
 
-    @property
+    @cached_property
     def _keeps_rows(self) -> bool:
         """Whether rows may stay in memory between one look and the next: windows are few."""
-        size = self.window_count * len(self.channels) * len(self.base.kept) * 8
-        return self.weak is not None and size <= KEPT_BYTES
+        if self.weak is None:
+            return False
+        plant, kept = self.plant, self.base.kept
+        room = KEPT_BYTES / (8.0 * max(self.window_count, 1.0))
+        if len(self.channels) * len(kept) <= room:
+            return True
+        if self.has_unknowns or not isinstance(plant, LimbedIntegrable):
+            return False
+        one = plant.random_samples(1, np.random.default_rng(0))
+        return plant.channel_sides(one, kept).momentum.shape[1] <= room
 
     @cached_property
     def _kept_rows(self) -> tuple[Equations, ...]:
