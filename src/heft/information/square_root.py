@@ -421,15 +421,19 @@ class Information:
                 rest.append(float(factor[-1, -1]))
                 continue
             for part in components(t.R):
+                if not len(part.rows):  # columns of zeros, which connect nothing
+                    continue
                 own = factor[np.ix_(part.rows, np.append(part.columns, -1))]
                 held.append((t.columns[part.columns], own))
                 bare[part.rows] = False
             rest.extend(factor[bare, -1].tolist())
         parts = []
-        for part in connected([columns for columns, _ in held], size):
+        firm = [t[np.any(rows[:, :-1] != 0.0, axis=0)] for t, rows in ridges]
+        single = [np.array([k]) for columns in firm for k in columns]
+        for part in connected([*(columns for columns, _ in held), *single], size):
             mine = [
                 (np.searchsorted(part.columns, columns), rows)
-                for columns, rows in (held[k] for k in part.rows)
+                for columns, rows in (held[k] for k in part.rows if k < len(held))
             ]
             count = len(part.columns)
             beside = np.zeros((0, count + 1))
