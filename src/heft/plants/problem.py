@@ -271,7 +271,7 @@ def _no_rows(problem: Problem[Any]) -> TooLittleData:
     )
 
 
-def point_moments(problem: Problem[Any], values: Array, errors: Array) -> tuple[Array, ...]:
+def point_moments(problem: Problem[Any], values: Array, errors: Array) -> tuple[ChannelRows, ...]:
     """Return what errors of the point do to the estimate, by way of the rows.
 
     The point that rows are taken about is itself an estimate: of load-dependent friction, the
@@ -284,12 +284,12 @@ def point_moments(problem: Problem[Any], values: Array, errors: Array) -> tuple[
 
     Returns:
         For each channel the mean of `Yᵀe` over rows, e being what each error does to what is
-        predicted; shape (errors, b). See `estimators.Noise`.
+        predicted, a row each. See `estimators.Noise`.
     """
     plant, kept = problem.plant, problem.base.kept
     assert isinstance(plant, PointSensitive)
     standard = problem.base.spread(values)
-    total = np.zeros((len(problem.channels), errors.shape[1], len(kept)))
+    found: list[list[ChannelRows]] = [[] for _ in problem.channels]
     rows = 0
     for s in problem.samples():
         every = max(1, int(1.0 / (8.0 * problem.corner * problem.timelines[s.recording].step)))
@@ -297,6 +297,8 @@ def point_moments(problem: Problem[Any], values: Array, errors: Array) -> tuple[
         moved = plant.sensitivity(part, standard)
         for c, seen in enumerate(problem.walk.channel_rows(part, kept)):
             own = moved[c].values.T @ seen.values
-            total[c][:, seen.columns] += errors[moved[c].columns].T @ own
+            found[c].append(ChannelRows(seen.columns, errors[moved[c].columns].T @ own))
         rows += len(part.time)
-    return tuple(total / max(rows, 1))
+    nothing = ChannelRows.nothing(errors.shape[1])
+    totals = (ChannelRows.total([nothing, *parts]) for parts in found)
+    return tuple(ChannelRows(t.columns, t.values / max(rows, 1)) for t in totals)
