@@ -224,4 +224,4 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 def _is_full(array: NDArray[Any]) -> bool:
     """Return whether an array is of real numbers hardly one of which is zero."""
-    return array.dtype.kind == "f" and np.count_nonzero(array) > FULL * array.size
+    return bool(array.dtype.kind == "f" and np.count_nonzero(array) > FULL * array.size)

@@ -220,21 +220,16 @@ class Summed:
                 found[part.columns] = part.solution()
         return found
 
-    def rows_of_all(self) -> tuple[Array, Array]:
-        """Return the rows of all components that hold a column, and their right-hand side.
+    def rows_of_each(self) -> tuple[tuple[NDArray[np.intp], Array], ...]:
+        """Return the columns of each component that holds something, and its rows on them.
 
         Returns:
-            Shapes (m, p), triangular in another order of the columns, and (m,), m ≤ p.
+            Rows of k columns with their right-hand side last, shape (m, k + 1), m ≤ k, triangular
+            in another order of the columns.
         """
-        parts = [(part.columns, part.rows()[:-1]) for part in self.parts]
-        parts = [(columns, own[own[:, :-1].any(axis=1)]) for columns, own in parts]
-        count = sum(len(own) for _, own in parts)
-        rows, right, first = np.zeros((count, self.size)), np.zeros(count), 0
-        for columns, own in parts:
-            last = first + len(own)
-            rows[first:last, columns], right[first:last] = own[:, :-1], own[:, -1]
-            first = last
-        return rows, right
+        parts = ((part.columns, part.rows()[:-1]) for part in self.parts)
+        held = ((columns, rows[rows[:, :-1].any(axis=1)]) for columns, rows in parts)
+        return tuple((columns, rows) for columns, rows in held if len(rows))
 
 
 @dataclass(frozen=True)
