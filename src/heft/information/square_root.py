@@ -25,13 +25,12 @@ from heft.arrays import Array, read_only
 from heft.errors import InvalidRecording, InvalidSetting, UnlikeLabels
 from heft.files import UNREADABLE, read_arrays, require_regular, write_arrays
 
-from .bordered import Bordered, among, triangle_of_all
+from .bordered import PANEL, Bordered, among, placed, sum_of_triangles, triangle_of_all
 from .channel_rows import ChannelRows
 from .connectivity import components, connected
 from .parameters import Labels
 
 FORMAT = "heft-information-1"
-PANEL = 32  # columns that are reflected together where triangles are added
 
 
 def triangle_of(rows: Array) -> Array:
@@ -98,20 +97,6 @@ def _joined(size: int, parts: Sequence[tuple[NDArray[np.intp], Array]], rest: fl
     return factor
 
 
-def _sum_of(first: Array, second: Array) -> Array:
-    """Return the triangle of one triangle stacked on another, with a third of a QR's work.
-
-    Both are upper triangular already, so that reflectors are short.
-    """
-    if not first.size:
-        return second
-    factor, _, _, failed = scipy.linalg.lapack.dtpqrt(
-        len(first), min(len(first), PANEL), first, second
-    )
-    assert not failed
-    return np.asarray(np.where(np.diag(factor) < 0.0, -1.0, 1.0)[:, None] * np.triu(factor))
-
-
 @dataclass(frozen=True)
 class Triangle:
     """Square-root information of one channel about the k parameters that affect it.
@@ -158,12 +143,7 @@ class Triangle:
         Returns:
             Upper triangular, shape (n + 1, n + 1).
         """
-        if len(columns) == len(self.columns):
-            return self.factor
-        wide = np.zeros((len(columns) + 1, len(columns) + 1))
-        places = np.append(np.searchsorted(columns, self.columns), len(columns))
-        wide[np.ix_(places, places)] = self.factor
-        return wide
+        return placed(self.factor, np.searchsorted(columns, self.columns), len(columns) + 1)
 
     def spread(self, size: int) -> Array:
         """Return the factor with zero columns inserted for all other parameters.
@@ -333,7 +313,7 @@ class Information:
             columns = a.columns
             if not np.array_equal(columns, b.columns):
                 columns = np.union1d(a.columns, b.columns).astype(np.intp)
-            factor = _sum_of(a.among(columns), b.among(columns))
+            factor = sum_of_triangles(a.among(columns), b.among(columns))
             triangles.append(Triangle(columns, factor, a.rows + b.rows))
         return Information(self.labels, self.channels, tuple(triangles))
 
