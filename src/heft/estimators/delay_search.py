@@ -23,6 +23,13 @@ class DelayedLike(ProblemLike, Protocol):
         """Return the same problem with the torque later than the motion by `delay` [s]."""
         ...
 
+    def later(self, by: float) -> DelayedLike | None:
+        """Return the problem with what is measured taken later [s], against rows as they are.
+
+        None where rows are not in memory.
+        """
+        ...
+
     def shortened(self, rows: int) -> DelayedLike:
         """Return the same problem shortened to about `rows` rows at most."""
         ...
@@ -363,11 +370,12 @@ class DelaySearch:
 
         def look(away: float) -> tuple[Information, Array, Array]:
             """Return information, values and residual energies so far from the delay [s]."""
-            if known is None or away:
-                moved = short.delayed(found.delay + away)
-                information = moved.information()
-            else:  # asked of the same problem, which may have kept its rows
-                moved, information = problem, known
+            # The same problem may have kept its rows.
+            moved = problem if known is not None else short
+            if away:
+                late = moved.later(away) if known is not None else None
+                moved = late or short.delayed(found.delay + away)
+            information = known if known is not None and not away else moved.information()
             values = quick(information)
             left = np.zeros(0) if found.delay else moved.residual_energy(values)
             return information, values, left

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,6 +84,25 @@ class Problem(Setup[P]):
     @cached_property
     def _kept_rows(self) -> tuple[Equations, ...]:
         return tuple(self.walk.equations(self.base.kept))
+
+    def later(self, by: float) -> Self | None:
+        """Return the problem with what is measured taken later, against rows as they are.
+
+        For a look at another delay that costs no rows. Motion is as smooth as it was, and windows
+        stay where they are in it.
+
+        Args:
+            by: How much later [s].
+
+        Returns:
+            None where rows are not kept, or mix samples otherwise than by windows alone.
+        """
+        rows = self.walk.later(self._kept_rows, by) if self._keeps_rows else None
+        if rows is None:
+            return None
+        found = self.delayed(self.delay + by)
+        vars(found)["_kept_rows"] = rows  # in place of those of a walk
+        return found
 
     # --- what rows say
 
