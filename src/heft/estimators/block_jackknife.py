@@ -213,7 +213,7 @@ class Jackknife:
             found: The estimate from all rows.
             blocks: On `found.space.matrix @ x`, of unit variance.
         """
-        scaled = solver.scaled(found.triangle, found.space)
+        scaled = solver.scaled(found.total, found.space)
         values = found.consistent.parameters.values
         moved = np.zeros((len(blocks), len(values)))
         for own in scaled.limbs:

@@ -18,14 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import scipy.linalg.lapack
 from numpy.typing import NDArray
 
 from heft.arrays import Array, read_only
 from heft.errors import InvalidRecording, InvalidSetting, UnlikeLabels
 from heft.files import UNREADABLE, read_arrays, require_regular, write_arrays
 
-from .bordered import PANEL, Bordered, among, placed, sum_of_triangles, triangle_of_all
+from .bordered import Bordered, among, placed, sum_of_triangles, triangle_of_all
 from .channel_rows import ChannelRows
 from .connectivity import components, connected
 from .parameters import Labels
@@ -53,30 +52,6 @@ def triangle_of(rows: Array) -> Array:
         found.append((part.columns, triangle_of_all(own)))
         bare[part.rows] = False
     return _joined(rows.shape[1], found, float(np.linalg.norm(rows[bare, -1])))
-
-
-def trapezoid_folded(rows: Array, top: int) -> Array:
-    """Return the triangle of rows of which all but the first ones are a triangle already.
-
-    Such as a triangle whose columns are in another order: reflectors are then short.
-
-    Args:
-        rows: Right-hand side last, shape (m, n). Row `top + k` is zero left of column k.
-        top: Number of the first rows.
-
-    Returns:
-        As `triangle_of`, shape (n, n).
-    """
-    size = rows.shape[1]
-    if not top or len(rows) - top >= size or np.tril(rows[top:], -1).any():
-        return triangle_of(rows)
-    lower = np.zeros((size, size), order="F")
-    lower[: len(rows) - top] = rows[top:]
-    factor, _, _, failed = scipy.linalg.lapack.dtpqrt(
-        0, min(size, PANEL), lower, rows[:top], overwrite_a=True
-    )
-    assert not failed
-    return np.asarray(np.where(np.diag(factor) < 0.0, -1.0, 1.0)[:, None] * np.triu(factor))
 
 
 def _joined(size: int, parts: Sequence[tuple[NDArray[np.intp], Array]], rest: float) -> Array:
@@ -199,6 +174,21 @@ class Summed:
             if part.inverse is not None:
                 found[part.columns] = part.solution()
         return found
+
+    def rows_of_all(self) -> tuple[Array, Array]:
+        """Return the rows of all components, and their right-hand side.
+
+        Returns:
+            Shapes (m, p), triangular in another order of the columns, and (m,), m ≤ p.
+        """
+        parts = self.rows_of_each()
+        count, first = sum(len(own) for _, own in parts), 0
+        rows, right = np.zeros((count, self.size)), np.zeros(count)
+        for columns, own in parts:
+            last = first + len(own)
+            rows[first:last, columns], right[first:last] = own[:, :-1], own[:, -1]
+            first = last
+        return rows, right
 
     def rows_of_each(self) -> tuple[tuple[NDArray[np.intp], Array], ...]:
         """Return the columns of each component that holds something, and its rows on them.

@@ -37,7 +37,7 @@ from .gains import refuse_unlike_gains, with_unsure_gains
 from .preparation import (
     Progress,
     about_first_fit,
-    first_triangle,
+    first_sum,
     noise_of,
     only_selected,
     sharpened_and_delayed,
@@ -275,8 +275,8 @@ def _linearised(
         delay, late = search.delay_error(problem, delay, rows, known)
     rough = None
     if loaded:
-        triangle = first_triangle(problem, information, settings, stated)
-        rough = settings.consistent.fit(triangle, problem.space)
+        total = first_sum(problem, information, settings, stated)
+        rough = settings.consistent.fit(total, problem.space)
         problem = problem.about(rough.parameters.values)
     return _Linearised(problem, rows, delay, late, rough)
 
