@@ -386,10 +386,11 @@ class Information:
                 rest.append(float(factor[-1, -1]))
                 continue
             for part in components(t.R):
-                if not len(part.rows):  # columns of zeros, which connect nothing
+                seen = part.columns[t.R[np.ix_(part.rows, part.columns)].any(axis=0)]
+                if not len(seen):  # columns of zeros connect nothing
                     continue
-                own = factor[np.ix_(part.rows, np.append(part.columns, -1))]
-                held.append((t.columns[part.columns], own))
+                own = factor[np.ix_(part.rows, np.append(seen, -1))]
+                held.append((t.columns[seen], own))
                 bare[part.rows] = False
             rest.extend(factor[bare, -1].tolist())
         parts = []
