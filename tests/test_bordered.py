@@ -1,5 +1,7 @@
 """Sums of triangles with what one channel alone holds eliminated first, against dense matrices."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -79,13 +81,32 @@ def test_dependent_columns_have_no_inverse_and_the_shortest_solution() -> None:
     np.testing.assert_allclose(shortest(found, WEIGHTS), expected, atol=1e-10)
 
 
+def test_columns_of_zeros_connect_nothing_and_have_no_inverse_to_miss() -> None:
+    """A channel that sees nothing of a column of its own, and of one that others see."""
+    found = information()
+    bare = found.triangles[0]
+    rows = bare.factor.copy()
+    rows[:, [0, len(bare.columns) - 1]] = 0.0
+    zeros = replace(bare, factor=triangle_of(rows))
+    found = replace(found, triangles=(zeros, *found.triangles[1:]))
+    parts = [part for part in found.summed(WEIGHTS).parts if part.lengths.any()]
+    assert all((part.lengths > 0.0).all() for part in parts)
+    assert inverses(found.summed(WEIGHTS)) is not None
+    whole = dense(found)
+    lengths = np.linalg.norm(whole[:, :-1], axis=0)
+    scale = np.where(lengths > 0.0, lengths, 1.0)
+    expected = np.linalg.lstsq(whole[:, :-1] / scale, whole[:, -1], rcond=1e-12)[0] / scale
+    np.testing.assert_allclose(shortest(found, WEIGHTS), expected, atol=1e-10)
+
+
 @pytest.mark.parametrize("worth", [0.1, 12.0, 1e6])
 def test_left_without_a_block_is_solved_as_by_all_directions(worth: float) -> None:
     """Without the last block nothing is left in so many directions that all are looked for."""
     others, block = information(seed=1), information(seed=2, samples=13)
     scaled = worth * block
     (total,) = (others + scaled).summed(WEIGHTS).parts
-    rows, _ = scaled.summed(WEIGHTS).rows_of_all()
+    ((_, whole),) = scaled.summed(WEIGHTS).rows_of_each()
+    rows = whole[:, :-1]
     inverse = total.inverse
     assert inverse is not None
     left = LeftWithout.of(inverse, rows)

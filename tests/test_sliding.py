@@ -12,7 +12,7 @@ from heft.estimators import BandwidthSearch, DelayFound, DelaySearch
 from heft.plants import Problem, RobotPlant
 from heft.plants.sliding import sliding_rows
 from heft.recordings import Recording
-from heft.signals import Smoothing
+from heft.signals import Smoothing, Weak
 from tests import plants
 from tests.robots import FloatArray
 from tests.test_friction import EPS, PANDA, robot_of, swing
@@ -117,6 +117,31 @@ def test_residuals_of_other_rows_do_not_count() -> None:
     assert np.array_equal(loud.residual_energy(values), energy)
     every = replace(sliding, counted=(np.ones_like(counted),))
     assert every.residual_energy(values) == pytest.approx(of(tau).residual_energy(values))
+
+
+def test_what_is_measured_later_is_weighed_where_it_stands_in_time() -> None:
+    """As of a log whose torque is stamped that much earlier, its motion as it is."""
+    time, by = 0.005 * np.arange(1200), 0.003
+    q = {"shoulder": np.sin(3.0 * time), "elbow": 0.7 * np.sin(2.0 * time + 1.0)}
+
+    def of(late: float) -> Problem[RobotPlant]:
+        tau = {j: np.sin(w * (time + late)) for j, w in (("shoulder", 4.0), ("elbow", 9.0))}
+        log = Recording.from_arrays(time, "log", q=q, tau=tau)
+        smoothing = Smoothing(corner=5.0, delay=0.0)
+        return Problem(RobotPlant(robot_of("planar")), (log,), smoothing, 1, weak=Weak())
+
+    problem, wanted = of(0.0), of(by)
+    same, moved = problem.later(0.0), problem.later(by)
+    assert same is not None and moved is not None and moved.delay == by
+    for one, before, found, true in zip(
+        same.rows(), problem.rows(), moved.rows(), wanted.rows(), strict=True
+    ):
+        np.testing.assert_allclose(one.effort, before.effort, rtol=0, atol=1e-12)
+        # What linear interpolation misses of the torque's curvature, alike at any time.
+        np.testing.assert_allclose(found.effort, true.effort, rtol=0, atol=2e-4)
+        assert np.abs(found.effort - before.effort).max() > 5e-3
+        assert found.by_channel is before.by_channel
+    assert of(0.0).with_settings(weak=None).later(by) is None
 
 
 def test_samples_of_no_recording_count_nowhere() -> None:

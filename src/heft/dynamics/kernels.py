@@ -380,8 +380,9 @@ def plan(
             if c in measured:
                 for j in block:
                     slots[c, j] = place.get(j, -1)
-        for k, (channel, column) in enumerate(acts):
-            if channel == c and own + column in place and c in measured:
+        for k in np.flatnonzero(acts[:, 0] == c).tolist():
+            column = acts[k, 1]
+            if own + column in place and c in measured:
                 slotted.append((c, row_of[k], place[own + int(column)]))
                 picked.append(k)
     return Plan(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.engine import side_by_side
@@ -158,21 +159,31 @@ class BandwidthSearch:
             return None if at is None else at.information()
 
         tried = (0.0, -self.std_octaves, self.std_octaves)
-        found = zip(tried, side_by_side(moved, tried, short.threads), strict=True)
-        looks = {octaves: seen for octaves, seen in found if seen is not None}
+        seen = zip(tried, side_by_side(moved, tried, short.threads), strict=True)
+        looks = {octaves: look for octaves, look in seen if look is not None}
         quick, centre = _Weighted(short.noise_names), looks[0.0]
         values, low, high = quick(centre), min(looks), max(looks)
         assert quick.weights is not None
-        ends = (_moved(looks[end], centre, quick.weights, values) for end in (high, low))
+        whole = centre.combined(quick.weights)
+        inverse = Directions.of(whole.R, whole.rows).covariance_factor
+        parts = [(part.rows, part.of(inverse)) for part in components(inverse)]
+        ends = (_moved(looks[end], centre, quick.weights, values, parts) for end in (high, low))
         change = np.subtract(*ends) * self.std_octaves / (high - low)
         scale = rows / max(centre.rows, 1)
-        size = len(centre.labels)
-        roots = (t.spread(size)[:-1, :-1] for t in centre.triangles)
-        return tuple(scale * (change @ R.T) @ R for R in roots)
+        found = []
+        for t in centre.triangles:
+            moments = np.zeros(change.shape)
+            moments[:, t.columns] = scale * (change[:, t.columns] @ t.R.T) @ t.R
+            found.append(moments)
+        return tuple(found)
 
 
 def _moved(
-    look: Information, centre: Information, weights: Mapping[str, float], values: Array
+    look: Information,
+    centre: Information,
+    weights: Mapping[str, float],
+    values: Array,
+    parts: Sequence[tuple[NDArray[np.intp], Array]],
 ) -> Array:
     """Return by how much β moves with one channel's rows at another cutoff, (channels, b).
 
@@ -184,20 +195,22 @@ def _moved(
         centre: At the chosen one.
         weights: Of the channels' rows, by channel.
         values: β at the chosen cutoff, shape (b,).
+        parts: Connected columns, and G with `G Gᵀ` the inverse of their weighted information at the
+            chosen cutoff, of each component.
     """
-    whole, size = centre.combined(weights), len(centre.labels)
-    inverse = Directions.of(whole.R, whole.rows).covariance_factor
+    size = len(centre.labels)
     pull = look.moments(values) - centre.moments(values)
     found = np.zeros((len(weights), size))
-    for part in components(inverse):
-        own = part.of(inverse)
+    for columns, own in parts:
+        place = np.full(size, -1)
+        place[columns] = np.arange(len(columns))
         for c, weight in enumerate(weights.values()):
-            pair = [i.triangles[c] for i in (centre, look)]
-            if not any(np.isin(t.columns, part.rows).any() for t in pair):
+            pair = [(t.R, place[t.columns]) for t in (centre.triangles[c], look.triangles[c])]
+            if not any((at >= 0).any() for _, at in pair):
                 continue
-            before, after = (weight * t.spread(size)[:-1, part.rows] @ own for t in pair)
-            step = _exchanged(before, after, weight**2 * pull[c, part.rows] @ own)
-            found[c, part.rows] = own @ step
+            before, after = (weight * R[:, at >= 0] @ own[at[at >= 0]] for R, at in pair)
+            step = _exchanged(before, after, weight**2 * pull[c, columns] @ own)
+            found[c, columns] = own @ step
     return found
 
 

@@ -32,11 +32,10 @@ from heft.information import (
 from .consistent import PhysicallyConsistent
 from .drive_gains import ConsistentFit
 from .estimate import Estimate
-from .left_without import LeftWithout, without
+from .left_without import MANY, LeftWithout, without
 from .tangent import SparseMap, Tangent
 
 CHECKS: Keys = {"blocks": Number("there are too few or too many blocks", 2, 1000, whole=True)}
-MANY = 500  # connected columns from which what is left without a block is taken as sparse
 
 
 @dataclass(frozen=True)
@@ -44,23 +43,31 @@ class Block:
     """A contiguous block of rows, as far as leaving it out needs it.
 
     Attributes:
-        rows: Square root of its weighted information `Σ w² YᵀY`, shape (any, n). Empty for a
-            block of an earlier experiment, of which only the score is kept: it is left out to
-            first order.
+        parts: Square root of its weighted information `Σ w² YᵀY`: columns of each component, and
+            rows on them. None for a block of an earlier experiment, of which only the score is
+            kept: it is left out to first order.
         score: Its weighted score `Σ w² Yᵀ(τ − Y x)` at the estimate, shape (n,).
     """
 
-    rows: Array
+    parts: tuple[tuple[NDArray[np.intp], Array], ...]
     score: Array
 
     def on(self, columns: NDArray[np.intp]) -> Array:
         """Return the rows that hold something of these columns, on them, shape (any, columns)."""
-        own = self.rows[:, columns]
-        return own[np.any(own != 0.0, axis=1)]
+        place = np.full(len(self.score), -1)
+        place[columns] = np.arange(len(columns))
+        found = [np.zeros((0, len(columns)))]
+        for known, rows in self.parts:
+            at = place[known]
+            if (at >= 0).any():
+                wide = np.zeros((len(rows), len(columns)))
+                wide[:, at[at >= 0]] = rows if (at >= 0).all() else rows[:, at >= 0]
+                found.append(wide[wide.any(axis=1)])
+        return found[-1] if len(found) == 2 else np.vstack(found)
 
     @staticmethod
     def of(
-        parts: Sequence[Information],
+        information: Sequence[Information],
         weights: Sequence[float],
         values: Array,
         maps: Sequence[Array] | None = None,
@@ -69,7 +76,7 @@ class Block:
         """Return blocks on n unknowns x.
 
         Args:
-            parts: Information of each block about β.
+            information: Of each block, about β.
             weights: w of each channel's rows [1 / channel's unit].
             values: x, shape (n,).
             maps: T of each channel, whose regressor of x is Y T, shape (b, n); the identity if
@@ -80,18 +87,22 @@ class Block:
         found = []
         if maps is not None and _is_identity(maps):
             maps = None
-        for part in parts:
+        for part in information:
             seen = part if maps is None else _mapped(part, maps)
             # The channels' sum, whose rows are several times as few.
             total = seen.summed(dict(zip(seen.channels, weights, strict=True)))
-            rows, right = total.rows_of_all()
-            found.append(Block(rows, rows.T @ (right - rows @ values)))
+            parts, score = [], np.zeros(len(values))
+            for columns, whole in total.rows_of_each():
+                rows, right = whole[:, :-1], whole[:, -1]
+                parts.append((columns, rows))
+                score[columns] = rows.T @ (right - rows @ values[columns])
+            found.append(Block(tuple(parts), score))
         moments = [
             weights[c] ** 2 * (m if maps is None else m @ maps[c])
             for c, m in enumerate(earlier or ())
         ]
         scores = np.sum(moments, axis=0) if moments else np.zeros((0, len(values)))
-        return found + [Block(np.zeros((0, len(values))), score) for score in scores]
+        return found + [Block((), score) for score in scores]
 
 
 def _is_identity(maps: Sequence[Array]) -> bool:
@@ -202,18 +213,19 @@ class Jackknife:
             found: The estimate from all rows.
             blocks: On `found.space.matrix @ x`, of unit variance.
         """
-        scaled = solver.scaled(found.triangle, found.space)
+        scaled = solver.scaled(found.total, found.space)
         values = found.consistent.parameters.values
         moved = np.zeros((len(blocks), len(values)))
         for own in scaled.limbs:
             tangent = Tangent.of(scaled.part(own), values[own], solver.margin)
             columns = np.flatnonzero(np.any(found.space.matrix[:, own] != 0.0, axis=1))
             matrix = SparseMap.of(found.space.matrix[np.ix_(columns, own)] @ tangent.back)
-            for k, block in enumerate(blocks):
-                inner, score = matrix.after(block.on(columns)), matrix.after(block.score[columns])
-                moved[k, own] = tangent.back @ tangent.without(
-                    self.rounds, self.least_left, inner, score
-                )
+            each = (
+                (matrix.after(block.on(columns)), matrix.after(block.score[columns]))
+                for block in blocks
+            )
+            for k, step in enumerate(tangent.without(self.rounds, self.least_left, each)):
+                moved[k, own] = tangent.back @ step
         return _centred(moved, len(values))
 
     def without(self, inner: Array, right: Array) -> Array:

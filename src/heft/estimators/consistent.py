@@ -29,11 +29,11 @@ from heft.files import Keys, Number, Text, check_fields
 from heft.information import (
     Parameters,
     ParameterSpace,
+    Summed,
     Triangle,
     connected,
     decomposition,
     inertia,
-    trapezoid_folded,
     triangle_of,
     visible_share,
 )
@@ -88,13 +88,10 @@ def estimated_prior_error(data: Array, right: Array, start: Array, bodies: int) 
         no direction is well identified.
     """
     size = data.shape[1]
-    order = [*range(bodies, size), *range(bodies)]
-    gap = right - data @ start
-    held = np.flatnonzero(np.any(data[:, :bodies] != 0.0, axis=1))
-    top = int(held[-1]) + 1 if len(held) else 0
-    factor = trapezoid_folded(np.column_stack([data[:, order], gap]), top)
-    drives = size - bodies
-    R, z = factor[drives:size, drives:size], factor[drives:size, size]
+    ridge = np.append(np.zeros(bodies), np.full(size - bodies, DRIVE_RIDGE))
+    rows = np.column_stack([data, right - data @ start])
+    seen = DrivesFirst.of(rows, ridge, np.zeros(size), np.arange(bodies, size))
+    R, z = seen.bodies, seen.right
     left, singular, _ = decomposition(R)
     shown = singular > 2.0
     if not shown.any():
@@ -301,20 +298,24 @@ class PhysicallyConsistent:
                 cure="take the conic solver (any other --method)",
             )
 
-    def values(self, triangle: Triangle, space: ParameterSpace) -> Array:
+    def values(self, total: Triangle | Summed, space: ParameterSpace) -> Array:
         """Return the physically consistent parameters x alone, shape (n,).
 
         Arguments and errors are those of `fit`.
         """
-        return self._solved(self.scaled(triangle, space))[0]
+        return self._solved(self.scaled(total, space))[0]
 
     def fit(
-        self, triangle: Triangle, space: ParameterSpace, noise_factor: Array | None = None
+        self,
+        total: Triangle | Summed,
+        space: ParameterSpace,
+        noise_factor: Array | None = None,
     ) -> ConsistentEstimate:
         """Return the physically consistent parameters x.
 
         Args:
-            triangle: Information about β in independent rows of unit variance.
+            total: Information about β in independent rows of unit variance: a triangle, or a sum
+                in an order in which it is sparse.
             space: The parameters x, their map to β and their nominal values in the model file.
             noise_factor: S with `SᵀS` the covariance of `Yᵀε`, shape (any, b); that of
                 independent rows of unit variance if not given.
@@ -324,7 +325,7 @@ class PhysicallyConsistent:
             TooLittleData: If the prior has no strength and the data do not determine x.
             SolverFailure: If the solver finds no solution, or no body satisfies a link's limits.
         """
-        scaled = self.scaled(triangle, space)
+        scaled = self.scaled(total, space)
         values, binds, unknown, iterations = self._solved(scaled)
         constraints = scaled.constraints
         bound = dict.fromkeys(n for n, b in zip(constraints.names, binds, strict=True) if b)
@@ -341,11 +342,12 @@ class PhysicallyConsistent:
             doubt,
         )
 
-    def scaled(self, triangle: Triangle, space: ParameterSpace) -> Scaled:
+    def scaled(self, total: Triangle | Summed, space: ParameterSpace) -> Scaled:
         """Return rows and prior on scaled unknowns; drives' columns have unit length.
 
         Args:
-            triangle: Information about β in independent rows of unit variance.
+            total: Information about β in independent rows of unit variance: a triangle, or a sum
+                in an order in which it is sparse.
             space: The parameters x, their map to β and their nominal values.
 
         Raises:
@@ -357,7 +359,8 @@ class PhysicallyConsistent:
         metric = scaled_metric(space)
         start = np.zeros(size)
         start[:bodies] = np.tile(IDENTITY, len(space.groups))
-        columns = triangle.R @ (sparse(space.matrix) @ sparse(metric))
+        R, z = total.rows_of_all() if isinstance(total, Summed) else (total.R, total.z)
+        columns = R @ (sparse(space.matrix) @ sparse(metric))
         lengths = np.linalg.norm(columns, axis=0)
         drives = np.arange(bodies, size)
         scale = np.ones(size)
@@ -368,7 +371,7 @@ class PhysicallyConsistent:
         weights = np.append(np.sqrt(strengths), np.full(len(drives), DRIVE_RIDGE))
         known = known_rows(self.known, space)
         data = np.vstack([columns, known[:, :-1] @ metric]) / scale
-        right = np.append(triangle.z, known[:, -1])
+        right = np.append(z, known[:, -1])
         constraints = linear_constraints(space, self.limits).measured(metric / scale)
         # Terms that a constraint holds last: the others then follow from them.
         held = np.any(constraints.rows[:, drives] != 0.0, axis=0)

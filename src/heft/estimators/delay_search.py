@@ -10,9 +10,9 @@ import numpy as np
 
 from heft.arrays import Array
 from heft.engine import side_by_side
-from heft.information import Information, Triangle
+from heft.information import Information, Triangle, shortest
 
-from .estimate import ProblemLike, _shortest
+from .estimate import ProblemLike
 from .least_squares import LeastSquares
 
 
@@ -21,6 +21,13 @@ class DelayedLike(ProblemLike, Protocol):
 
     def delayed(self, delay: float) -> DelayedLike:
         """Return the same problem with the torque later than the motion by `delay` [s]."""
+        ...
+
+    def later(self, by: float) -> DelayedLike | None:
+        """Return the problem with what is measured taken later [s], against rows as they are.
+
+        None where rows are not in memory.
+        """
         ...
 
     def shortened(self, rows: int) -> DelayedLike:
@@ -70,7 +77,7 @@ class _Weighted:
     def __call__(self, information: Information) -> Array:
         if self.weights is None:
             self.weights = _weights(information, self.noise_names)
-        return _shortest(information.combined(self.weights))
+        return shortest(information, self.weights)
 
 
 def _weights(information: Information, noise_names: Sequence[str] = ()) -> dict[str, float]:
@@ -167,7 +174,7 @@ class _Sliding:
         some = self.some(information)
         triangles = (*some.triangles, self.ridge)
         held = Information(some.labels, (*some.channels, "ridge"), triangles)
-        return _shortest(held.combined(self.weights))
+        return shortest(held, self.weights)
 
 
 @dataclass(frozen=True)
@@ -363,10 +370,13 @@ class DelaySearch:
 
         def look(away: float) -> tuple[Information, Array, Array]:
             """Return information, values and residual energies so far from the delay [s]."""
-            moved = short.delayed(found.delay + away)
-            information = moved.information() if known is None or away else known
+            # The same problem may have kept its rows.
+            moved = problem if known is not None else short
+            if away:
+                late = moved.later(away) if known is not None else None
+                moved = late or short.delayed(found.delay + away)
+            information = known if known is not None and not away else moved.information()
             values = quick(information)
-            # Asked of the same problem, which may have kept its rows.
             left = np.zeros(0) if found.delay else moved.residual_energy(values)
             return information, values, left
 

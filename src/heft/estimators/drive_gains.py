@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.information import ParameterSpace, Triangle, triangle_of
+from heft.information import ParameterSpace, Summed, Triangle, triangle_of
 
 from .consistent import ConsistentEstimate, PhysicallyConsistent
 from .estimate import Estimate
@@ -29,7 +30,7 @@ class ConsistentFit:
         consistent: The parameters, followed by the gains' changes in the last step.
         gains: Gain factor c by channel, dimensionless; 1 where known.
         std: Standard deviation of each gain factor; 0 where known.
-        triangle: Information to which parameters and gains were fitted.
+        total: Information to which parameters and gains were fitted.
         space: The parameters and gains with their nominal values.
         maps: For each channel of each run T with `τ = Y T [β; changes of gains]`, shape
             (columns, columns + gains).
@@ -38,9 +39,14 @@ class ConsistentFit:
     consistent: ConsistentEstimate
     gains: Mapping[str, float]
     std: Mapping[str, float]
-    triangle: Triangle
+    total: Triangle | Summed
     space: ParameterSpace
     maps: tuple[tuple[Array, ...], ...] = ()
+
+    @cached_property
+    def triangle(self) -> Triangle:
+        """That information as one triangle, in the order of the columns."""
+        return self.total.triangle() if isinstance(self.total, Summed) else self.total
 
     def widened(
         self, deviations: Array, shift: Array, functions: Sequence[NDArray[np.intp]] = ()
@@ -99,6 +105,7 @@ class DriveGains:
         gains = dict.fromkeys(channels, 1.0)
         size = len(space.matrix)
         as_they_are = not unsure and changes is None
+        alone = as_they_are and known is None and len(estimates) == 1
         changes = changes or [np.eye(size)] * len(estimates)
         point = np.zeros(size)
         wide = space.beside([f"{c}.gain" for c in unsure], ["1"] * len(unsure))
@@ -108,7 +115,8 @@ class DriveGains:
                 maps = [_map(c, gains[c], change, point, unsure) for c in channels]
                 weights = estimate.weights()
                 taken.append(tuple(maps))
-                parts += [_sum(estimate)] if as_they_are else _rows(estimate, maps)
+                if not alone:
+                    parts += [_sum(estimate)] if as_they_are else _rows(estimate, maps)
                 noises.append(
                     estimate.noise.score_factor(
                         estimate.information,
@@ -123,10 +131,14 @@ class DriveGains:
             if known is not None:
                 beside = np.zeros((len(known), len(unsure)))
                 parts.append(np.hstack([known[:, :-1], beside, known[:, -1:]]))
-            rows = sum(e.information.rows for e in estimates)
-            stacked = triangle_of(np.vstack([*parts, prior]))
-            triangle = Triangle(np.arange(size + len(unsure)), stacked, rows)
-            found = self.solver.fit(triangle, wide, np.vstack(noises))
+            total: Triangle | Summed
+            if alone:
+                total = estimates[0].information.summed(estimates[0].weights())
+            else:
+                stacked = triangle_of(np.vstack([*parts, prior]))
+                rows = sum(e.information.rows for e in estimates)
+                total = Triangle(np.arange(size + len(unsure)), stacked, rows)
+            found = self.solver.fit(total, wide, np.vstack(noises))
             values = found.parameters.values
             count = len(space.labels)
             point = space.matrix @ values[:count]
@@ -137,7 +149,7 @@ class DriveGains:
                 break
         std = dict(zip(unsure, found.parameters.std[count:].tolist(), strict=True))
         return ConsistentFit(
-            found, gains, dict.fromkeys(channels, 0.0) | std, triangle, wide, tuple(taken)
+            found, gains, dict.fromkeys(channels, 0.0) | std, total, wide, tuple(taken)
         )
 
 

@@ -17,7 +17,7 @@ import scipy.sparse.csgraph
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.information import gram, triangle_of
+from heft.information import components, gram, triangle_of
 
 
 @dataclass(frozen=True)
@@ -86,26 +86,26 @@ class DrivesFirst:
             towards: Zero for terms, shape (n,).
             order: Positions of all terms, in the order in which each drive's are eliminated.
         """
-        bodies, count = len(weights) - len(order), len(rows)
-        left = np.zeros((bodies + 1, count + len(order)))  # transposed: columns side by side
-        left[:-1, :count], left[-1, :count] = rows[:, :bodies].T, rows[:, -1]
-        top = int(np.append(0, 1 + np.flatnonzero(left[:-1].any(axis=0)))[-1])
+        bodies = len(weights) - len(order)
+        left = np.zeros((bodies + 1, len(rows) + len(order)))  # transposed: columns side by side
+        left[:-1, : len(rows)], left[-1, : len(rows)] = rows[:, :bodies].T, rows[:, -1]
         rounding = max(rows.shape) * float(np.finfo(float).eps)
         lengths = rounding * np.linalg.norm(left[:-1], axis=1)
         found, columns = [], rows[:, order]
         for terms in _by_drive(columns, rounding):
-            own = columns[:, terms]
-            held = np.asarray(own.any(axis=1))
-            end = int(np.append(0, 1 + np.flatnonzero(held))[-1])
-            shared = np.abs(own[:top].T @ rows[:top, :bodies])
+            at = _rows_of(np.asarray(columns[:, terms].any(axis=1)))
+            own = columns[at][:, terms]
+            held, count = np.asarray(own.any(axis=1)), len(own)
+            shared = np.abs(own.T @ rows[at, :bodies])
             moved = np.any(shared > np.linalg.norm(own, axis=0)[:, None] * lengths, axis=0)
             moved = np.append(np.flatnonzero(moved), bodies)
             ridge = np.diag(weights[order[terms]])
-            across, triangle = np.linalg.qr(np.vstack([own[:end], ridge]))
-            across[:end][~held[:end]] = 0.0  # exactly, so that limbs stay apart
-            coupling = left[moved, :end] @ across[:end]
-            left[moved, :end] -= coupling @ across[:end].T
-            left[moved[:, None], count + terms] = -coupling @ across[end:].T
+            across, triangle = np.linalg.qr(np.vstack([own, ridge]))
+            across[:count][~held] = 0.0  # exactly, so that limbs stay apart
+            known = (moved, at) if isinstance(at, slice) else np.ix_(moved, at)
+            coupling = left[known] @ across[:count]
+            left[known] -= coupling @ across[:count].T
+            left[moved[:, None], len(rows) + terms] = -coupling @ across[count:].T
             found.append(
                 DriveRows(order[terms], triangle, moved[:-1], coupling[:-1].T, coupling[-1])
             )
@@ -251,14 +251,23 @@ def mean_squared_error(
     return noise + bias, noise
 
 
+def _rows_of(held: NDArray[np.bool_]) -> slice | NDArray[np.intp]:
+    """Return the rows that hold something: as a slice of the first ones, where most of them do."""
+    rows = np.flatnonzero(held)
+    end = int(rows[-1]) + 1 if len(rows) else 0
+    return slice(0, end) if 2 * len(rows) > end else rows
+
+
 def _by_drive(columns: Array, rounding: float) -> list[NDArray[np.intp]]:
     """Return the sets of columns that are orthogonal to all others, each ascending."""
-    if not columns.shape[1]:
-        return []
-    shared = columns.T @ columns
-    lengths = np.sqrt(np.diag(shared))
-    linked = np.abs(shared) > rounding * lengths[:, None] * lengths
-    count, number = scipy.sparse.csgraph.connected_components(
-        scipy.sparse.csr_array(linked), directed=False
-    )
-    return [np.flatnonzero(number == k) for k in range(count)]
+    found: list[NDArray[np.intp]] = []
+    for part in components(columns) if columns.shape[1] else ():
+        own = part.of(columns)
+        shared = own.T @ own
+        lengths = np.sqrt(np.diag(shared))
+        linked = np.abs(shared) > rounding * lengths[:, None] * lengths
+        count, number = scipy.sparse.csgraph.connected_components(
+            scipy.sparse.csr_array(linked), directed=False
+        )
+        found += [part.columns[number == k] for k in range(count)]
+    return sorted(found, key=lambda terms: int(terms[0]))

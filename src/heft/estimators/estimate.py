@@ -17,7 +17,6 @@ from heft.information import (
     Information,
     Labels,
     Parameters,
-    Triangle,
     shortest,
 )
 
@@ -192,11 +191,3 @@ class FromInformation(Protocol):
             SolverFailure: If there is no such β.
         """
         ...
-
-
-def _shortest(triangle: Triangle, visible: float = 0.0) -> Array:
-    """Return the shortest of the least-squares solutions (columns scaled to one), shape (b,).
-
-    For residuals only: where parameters are not identifiable it is no estimate of them.
-    """
-    return Directions.of(triangle.R, triangle.rows, visible).shortest(triangle.z)

@@ -27,8 +27,42 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 from heft.information import BorderedInverse
 
+MANY = 500  # columns from which the matrix is taken by its blocks
 NEAR = 1e-9  # of a pivot to zero, or of a direction's share to the least: settled by all directions
 EXACT = 1e-15  # what conjugate gradients leave over, relative
+
+
+@dataclass(frozen=True, eq=False)
+class Raised:
+    """What is added to a symmetric matrix so that no eigenvalue is below a number.
+
+    Attributes:
+        lift: How much each smaller eigenvalue is raised, shape (k,).
+        vectors: Their eigenvectors, shape (n, k).
+    """
+
+    lift: Array
+    vectors: Array
+
+    @staticmethod
+    def of(left: Array, least: float) -> Raised:
+        """Return what is added to a matrix, found by all its directions.
+
+        Args:
+            left: Symmetric, shape (n, n).
+            least: Above 0.
+        """
+        try:
+            np.linalg.cholesky(left - least * np.eye(len(left)))
+        except np.linalg.LinAlgError:
+            values, vectors = np.linalg.eigh(left)
+            low = values < least
+            return Raised(least - values[low], vectors[:, low])
+        return Raised(np.zeros(0), np.zeros((len(left), 0)))
+
+    def times(self, x: Array) -> Array:
+        """Return the product of what is added with x, shape (n,)."""
+        return np.asarray(self.vectors @ (self.lift * (x @ self.vectors)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +139,30 @@ class LeftWithout:
         near = len(values) and np.abs(values).min() < NEAR
         return None if near else count + int(np.sum(values < 0.0))
 
+    def raised(self, least: float) -> Raised | None:
+        """Return what is added to raise all eigenvalues to a number.
+
+        Args:
+            least: Above 0.
+
+        Returns:
+            None if it is not certain that all smaller eigenvalues were found.
+        """
+        count = self.below(least)
+        if count is None or count > self.size // 4:
+            return None
+        if not count:
+            return Raised(np.zeros(0), np.zeros((self.size, 0)))
+        operator = scipy.sparse.linalg.LinearOperator(
+            (self.size, self.size), matvec=self.times, dtype=np.float64
+        )
+        start = np.random.default_rng(0).standard_normal(self.size)
+        try:
+            values, vectors = scipy.sparse.linalg.eigsh(operator, count, which="SA", v0=start)
+        except scipy.sparse.linalg.ArpackError:
+            return None
+        return None if values.max() > least else Raised(least - values, vectors)
+
     def solution(self, right: Array, least: float) -> Array | None:
         """Return x with `M x = y`, M the matrix with its eigenvalues at least a number.
 
@@ -115,25 +173,46 @@ class LeftWithout:
         Returns:
             Shape (n,); None if it is not certain that all smaller eigenvalues were found.
         """
-        count = self.below(least)
-        if count is None or count > self.size // 4:
+        added = self.raised(least)
+        if added is None:
             return None
-        operator = scipy.sparse.linalg.LinearOperator(
-            (self.size, self.size), matvec=self.times, dtype=np.float64
-        )
-        lifted, vectors = np.zeros(0), np.zeros((self.size, 0))
-        if count:
-            start = np.random.default_rng(0).standard_normal(self.size)
-            try:
-                values, vectors = scipy.sparse.linalg.eigsh(operator, count, which="SA", v0=start)
-            except scipy.sparse.linalg.ArpackError:
-                return None
-            if values.max() > least:
-                return None
-            lifted = least - values
-        return _conjugate_gradients(
-            lambda x: self.times(x) + vectors @ (lifted * (x @ vectors)), right, self.size
-        )
+        return _conjugate_gradients(lambda x: self.times(x) + added.times(x), right, self.size)
+
+
+@dataclass(frozen=True, eq=False)
+class Left:
+    """What is left without a block, no eigenvalue of it below a number.
+
+    Attributes:
+        matrix: The symmetric matrix M, by its blocks where columns are many, else all of it.
+        added: What raises its eigenvalues.
+    """
+
+    matrix: LeftWithout | Array
+    added: Raised
+
+    @staticmethod
+    def of(inverse: BorderedInverse, rows: Array, least: float) -> Left:
+        """Return what is left.
+
+        Args:
+            inverse: Of the information of all.
+            rows: Of the block, on its n columns, shape (any, n).
+            least: Above 0.
+        """
+        if len(inverse.columns) >= MANY and inverse.corners:
+            blocks = LeftWithout.of(inverse, rows)
+            added = None if blocks is None else blocks.raised(least)
+            if blocks is not None and added is not None:
+                return Left(blocks, added)
+        white = inverse.times(rows)
+        matrix = np.eye(white.shape[1]) - white.T @ white
+        return Left(matrix, Raised.of(matrix, least))
+
+    def times(self, x: Array) -> Array:
+        """Return its product with x, shape (n,)."""
+        plain = self.matrix.times(x) if isinstance(self.matrix, LeftWithout) else self.matrix @ x
+        return np.asarray(plain + self.added.times(x))
 
 
 def _conjugate_gradients(times: Callable[[Array], Array], right: Array, most: int) -> Array | None:
@@ -171,9 +250,6 @@ def without(inner: Array, right: Array, least: float) -> Array:
     if not len(inner):
         return right
     left = np.eye(len(right)) - inner.T @ inner
-    try:
-        np.linalg.cholesky(left - least * np.eye(len(right)))
-    except np.linalg.LinAlgError:
-        values, vectors = np.linalg.eigh(left)
-        return np.asarray(vectors @ (right @ vectors / np.maximum(values, least)))
+    added = Raised.of(left, least)
+    left += (added.vectors * added.lift) @ added.vectors.T
     return np.asarray(scipy.linalg.solve(left, right, assume_a="pos"))

@@ -6,17 +6,21 @@ pseudo-inertia on the boundary of its cone moves in the boundary's tangent.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
 from heft.arrays import Array
+from heft.information import Bordered, Corner
 
 from .consistent import Scaled
 from .feasible_set import unstack
-from .nonnegative import nonnegative
+from .left_without import Left
+from .nonnegative import FALLING, nonnegative
 
 BINDING = 1e-6  # distance from a constraint, in scaled unknowns, at which it binds
 
@@ -60,20 +64,22 @@ class SparseMap:
         return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Tangent:
     """Where the consistent estimate can go to first order: `x = x̂ + back @ y`, signs apart.
 
+    Of steps y those of the bodies come first, k of them, in the tangent of all that binds them.
+
     Attributes:
-        back: Of steps y, shape (n, m): scaled unknowns in the tangent of all that binds but signs.
-        rows: Square root of the information of data and prior about y, triangular, shape (m, m).
+        back: Shape (n, m).
+        total: Information of data and prior about y: what each drive alone holds, and the bodies.
         gradient: Of half the sum of squares at the estimate, shape (m,).
-        signed: Positions in y of coefficients with a sign, the last of all.
+        signed: Positions in y of coefficients with a sign, ascending.
         room: How far each of these may fall, shape (signed,).
     """
 
     back: Array
-    rows: Array
+    total: Bordered
     gradient: Array
     signed: NDArray[np.intp]
     room: Array
@@ -81,66 +87,151 @@ class Tangent:
     @staticmethod
     def of(scaled: Scaled, values: Array, margin: float) -> Tangent:
         """Return the tangent at the estimate x, shape (n,), of a solver's `margin`."""
-        space = scaled.space
+        space, triangle = scaled.space, scaled.triangle
         bodies = 10 * len(space.groups)
-        unknown = np.asarray(np.linalg.solve(scaled.back, values), dtype=np.float64)
+        unknown = values * scaled.scale
+        unknown[:bodies] = np.linalg.solve(scaled.metric[:bodies, :bodies], unknown[:bodies])
         faces = _binding(scaled, unknown, margin)[:, :bodies]
         free = scipy.linalg.null_space(faces) if len(faces) else np.eye(bodies)
-        basis = scipy.linalg.block_diag(free, np.eye(len(unknown) - bodies))
-        signs = np.array(sorted(space.nonnegative), dtype=np.intp)
-        signed = np.zeros(basis.shape[1], dtype=bool)
-        signed[signs + free.shape[1] - bodies] = True
-        # Those with a sign last: their problem is then the last columns of a triangle.
-        basis = basis[:, np.append(np.flatnonzero(~signed), np.flatnonzero(signed))]
-        rows = np.asarray(np.linalg.qr(scaled.factor[:-1, :-1] @ basis, mode="r"))
+        size = free.shape[1] + len(unknown) - bodies
+        fewer = bodies - free.shape[1]
+        shared = np.arange(free.shape[1])
+        corners = tuple(
+            Corner(
+                d.terms - fewer,
+                shared,
+                d.triangle,
+                d.coupling @ free[d.bodies],
+                np.zeros(len(d.terms)),
+            )
+            for d in triangle.drives
+        )
+        square = np.asarray(np.linalg.qr(triangle.bodies @ free, mode="r"))
+        total = Bordered(np.arange(size), corners, shared, square, np.zeros(len(shared)), 0.0)
         left = scaled.factor[:-1, :-1] @ unknown - scaled.factor[:-1, -1]
+        steep = scaled.factor[:-1, :-1].T @ left
+        back = np.zeros((len(unknown), size))
+        back[:bodies, : len(shared)] = scaled.back[:bodies, :bodies] @ free
+        back[bodies:, len(shared) :] = scaled.back[bodies:, bodies:]
+        signs = np.array(sorted(space.nonnegative), dtype=np.intp)
         return Tangent(
-            scaled.back @ basis,
-            rows,
-            basis.T @ (scaled.factor[:-1, :-1].T @ left),
-            np.arange(len(signed) - len(signs), len(signed)),
+            back,
+            total,
+            np.append(free.T @ steep[:bodies], steep[bodies:]),
+            signs - fewer,
             np.maximum(unknown[signs], 0.0),
         )
 
-    def without(self, exchanges: int, least: float, inner: Array, score: Array) -> Array:
-        """Return the step y to the estimate without a block.
+    @cached_property
+    def rows(self) -> Array:
+        """Square root of that information, a row at the place of each unknown, shape (m, m)."""
+        total, size = self.total, len(self.gradient)
+        out = np.zeros((size, size))
+        out[np.ix_(total.shared, total.shared)] = total.R
+        for corner in total.corners:
+            out[np.ix_(corner.own, corner.own)] = corner.R
+            out[np.ix_(corner.own, corner.shared)] = corner.border
+        return out
 
-        With W the block's rows in coordinates in which the information of all is 1, what is left
-        is `Rᵀ (1 − WᵀW) R = AᵀA`, and A is triangular. So its last columns and rows are the
-        problem of the coefficients with a sign, for whichever values of the others are best.
+    def among(self, positive: NDArray[np.bool_]) -> Among:
+        """Return the steps that leave all coefficients with a sign at zero but some.
+
+        Args:
+            positive: Which of them may move, shape (signed,).
+        """
+        free = np.ones(len(self.gradient), dtype=bool)
+        free[self.signed] = False
+        # Those with a sign last: their problem is then the last columns of a triangle.
+        columns = np.append(np.flatnonzero(free), self.signed[positive])
+        triangle = np.asarray(np.linalg.qr(self.rows[:, columns], mode="r"))
+        return Among(columns, triangle, self.room[positive])
+
+    def without(
+        self, exchanges: int, least: float, blocks: Iterable[tuple[Array, Array]]
+    ) -> Iterator[Array]:
+        """Yield the step y to the estimate without each of some blocks, shape (m,).
+
+        Most coefficients with a sign are zero, with a block and without it. The others are solved
+        for, and those along which the sum of squares then falls join them.
 
         Args:
             exchanges: Most exchanges of all coefficients that are wrong; see `nonnegative`.
             least: Share of the information in a direction that is left at least.
-            inner: Of the block, shape (any, m).
-            score: Of the block, shape (m,).
+            blocks: Rows, shape (any, m), and score, shape (m,), of each.
+
+        Raises:
+            LinAlgError: If the information does not determine y.
         """
-        rows, first = self.rows, len(self.gradient) - len(self.signed)
-        left = _left(scipy.linalg.solve_triangular(rows, inner.T, trans="T").T, least) @ rows
-        if np.tril(left, -1).any():
-            left = np.asarray(np.linalg.qr(left, mode="r"))
-        right = -scipy.linalg.solve_triangular(left, self.gradient + score, trans="T")
-        own, signed = left[:first, :first], left[first:, first:]
+        inverse, rows = self.total.inverse, self.rows
+        if inverse is None:
+            raise np.linalg.LinAlgError("columns of the tangent depend on others")
+        positive = self.room > 0.0
+        among = self.among(positive)
+        lengths = np.linalg.norm(rows[:, self.signed], axis=0)
+        for inner, score in blocks:
+            left, steep = Left.of(inverse, inner, least), self.gradient + score
+            while True:
+                pulled = rows[:, among.columns].T @ left.added.vectors
+                step, height = among.step(exchanges, inner, left.added.lift, pulled, steep)
+                whole = np.zeros(len(steep))
+                whole[among.columns] = step
+                slopes = (steep + rows.T @ left.times(rows @ whole))[self.signed]
+                falling = ~positive & (slopes < -FALLING * height * lengths)
+                if not falling.any():
+                    break
+                positive = positive | falling
+                among = self.among(positive)
+            yield whole
+
+
+@dataclass(frozen=True, eq=False)
+class Among:
+    """Steps of some of the unknowns, the others staying where they are.
+
+    Attributes:
+        columns: Their positions, those of coefficients with a sign last, shape (a,).
+        triangle: R with RᵀR the information of data and prior about them, shape (a, a).
+        room: How far each coefficient with a sign may fall, shape (signed,).
+    """
+
+    columns: NDArray[np.intp]
+    triangle: Array
+    room: Array
+
+    def step(
+        self, exchanges: int, inner: Array, lift: Array, pulled: Array, steep: Array
+    ) -> tuple[Array, float]:
+        """Return the step to the least sum of squares without a block, and its right side's length.
+
+        With W the block's rows in coordinates in which the information of all is 1, what is left
+        is `Rᵀ (1 − WᵀW + VΛVᵀ) R = AᵀA`, and A is triangular. So its last columns and rows are the
+        problem of the coefficients with a sign, for whichever values of the others are best.
+
+        Args:
+            exchanges: As of `Tangent.without`.
+            inner: Rows of the block on all unknowns, shape (any, m).
+            lift: Λ, by which directions with less than the least share are raised, shape (k,).
+            pulled: RᵀV of these directions V, shape (a, k).
+            steep: Derivative of half the sum of squares without the block by all, shape (m,).
+        """
+        R, first = self.triangle, len(self.columns) - len(self.room)
+        white = _back(R, inner[:, self.columns].T)
+        raised = _back(R, pulled)
+        left = np.eye(len(R)) - white @ white.T + (raised * lift) @ raised.T
+        C = np.asarray(np.linalg.cholesky(left).T, dtype=np.float64)
+        right = -_back(C, _back(R, steep[self.columns]))
+        signed = C[first:, first:] @ R[first:, first:]
         moved = nonnegative(signed, right[first:] + signed @ self.room, self.room, exchanges)
         moved = moved - self.room
-        others = right[:first] - left[:first, first:] @ moved
-        return np.append(scipy.linalg.solve_triangular(own, others), moved)
+        rest = right[:first] - C[:first] @ (R[:, first:] @ moved)
+        others = scipy.linalg.solve_triangular(C[:first, :first], rest)
+        others = scipy.linalg.solve_triangular(R[:first, :first], others)
+        return np.append(others, moved), float(np.linalg.norm(right))
 
 
-def _left(inner: Array, least: float) -> Array:
-    """Return a square root of `1 − WᵀW`, upper triangular where no direction has less than `least`.
-
-    Args:
-        inner: W, shape (any, m).
-        least: Share that is left at least: less is raised to it.
-    """
-    left = np.eye(inner.shape[1]) - inner.T @ inner
-    try:
-        np.linalg.cholesky(left - least * np.eye(len(left)))
-        return np.asarray(np.linalg.cholesky(left).T)
-    except np.linalg.LinAlgError:
-        values, vectors = np.linalg.eigh(left)
-        return np.asarray(np.sqrt(np.maximum(values, least))[:, None] * vectors.T)
+def _back(triangle: Array, right: Array) -> Array:
+    """Return R⁻ᵀ of right-hand sides."""
+    return np.asarray(scipy.linalg.solve_triangular(triangle, right, trans="T", check_finite=False))
 
 
 def _binding(scaled: Scaled, unknown: Array, margin: float) -> Array:

@@ -19,9 +19,7 @@ import numpy as np
 import scipy.optimize
 
 from heft.arrays import Array
-from heft.information import Information
-
-from .estimate import _shortest
+from heft.information import Information, shortest
 
 
 class EliminationLike(Protocol):
@@ -110,7 +108,7 @@ class VarianceComponents:
         for _ in range(self.rounds):
             known = problem.known_noise
             weights = {c: 1.0 / known[c] for c in problem.channels}
-            values = _shortest(problem.information().combined(weights))
+            values = shortest(problem.information(), weights)
             problem = problem.with_noise(self.of(problem, values).tolist())
         return problem
 

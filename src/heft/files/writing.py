@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from heft.errors import InvalidSetting
 
+FULL = 0.5  # share of numbers that are not zero, beyond which packing does not pay
 EXCHANGE, HERE = 2, -100  # Linux's RENAME_EXCHANGE and AT_FDCWD
 
 
@@ -205,9 +206,10 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write an NPZ file, packed in a third less time than numpy's for 4 % more bytes.
+    """Write an NPZ file, packed where that saves something.
 
-    Most of what is stored are zeros, which pack as well, or covariances, which do not pack at all.
+    Most of what is stored are zeros, which pack as well as anything, or covariances, which do not
+    pack at all and would take most of the time.
 
     Args:
         path: The file; replaced if it exists.
@@ -215,5 +217,11 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for name, array in arrays.items():
+            archive.compression = zipfile.ZIP_STORED if _is_full(array) else zipfile.ZIP_DEFLATED
             with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
                 npy.write_array(file, np.asanyarray(array), allow_pickle=False)
+
+
+def _is_full(array: NDArray[Any]) -> bool:
+    """Return whether an array is of real numbers hardly one of which is zero."""
+    return bool(array.dtype.kind == "f" and np.count_nonzero(array) > FULL * array.size)

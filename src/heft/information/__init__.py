@@ -11,7 +11,7 @@ from .rotation import rpy_of_matrix, skew
 from .channel_rows import ChannelRows
 from .connectivity import Component, components, connected, gram
 from .bordered import Bordered, BorderedInverse, Corner
-from .square_root import Information, Summed, Triangle, trapezoid_folded, triangle_of
+from .square_root import Information, Summed, Triangle, triangle_of
 from .identifiability import BaseParameters, DataRank, Directions, base_parameters
 from .identifiability import channel_ranks, column_order, data_rank, decomposition, solve
 from .identifiability import inverses, shortest, visible_share

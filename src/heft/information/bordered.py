@@ -26,6 +26,8 @@ from heft.arrays import Array
 
 from .connectivity import FEWEST
 
+PANEL = 32  # columns that are reflected together where triangles are added
+
 
 def triangle_of_all(rows: Array) -> Array:
     """Return the triangle of rows whose columns are taken as a whole; see `triangle_of`."""
@@ -42,6 +44,39 @@ def among(rows: Array, columns: NDArray[np.intp], size: int) -> Array:
     wide[:, columns] = rows[:, :-1]
     wide[:, -1] = rows[:, -1]
     return wide
+
+
+def placed(triangle: Array, columns: NDArray[np.intp], size: int) -> Array:
+    """Return a triangle, right-hand side last, among more columns, those that it lacks zero.
+
+    Args:
+        triangle: Shape (k + 1, k + 1).
+        columns: Positions of its columns, ascending, shape (k,).
+        size: Number of all columns, that of the right-hand side included.
+
+    Returns:
+        Upper triangular, shape (size, size).
+    """
+    if len(columns) + 1 == size:
+        return triangle
+    wide = np.zeros((size, size))
+    places = np.append(columns, size - 1)
+    wide[np.ix_(places, places)] = triangle
+    return wide
+
+
+def sum_of_triangles(first: Array, second: Array) -> Array:
+    """Return the triangle of one triangle stacked on another, with a third of a QR's work.
+
+    Both are upper triangular already, so that reflectors are short.
+    """
+    if not first.size:
+        return second
+    factor, _, _, failed = scipy.linalg.lapack.dtpqrt(
+        len(first), min(len(first), PANEL), first, second
+    )
+    assert not failed
+    return np.asarray(np.where(np.diag(factor) < 0.0, -1.0, 1.0)[:, None] * np.triu(factor))
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +128,8 @@ class Bordered:
 
         Args:
             columns: Positions of the n columns among all parameters.
-            sets: Columns, of these n, and rows on them, right-hand side last, of each.
+            sets: Columns, of these n and ascending, and rows on them, right-hand side last, of
+                each.
             ridge: Rows that hold one column each, right-hand side last, shape (any, n + 1).
         """
         size = len(columns)
@@ -106,7 +142,7 @@ class Bordered:
         place = np.cumsum(~alone) - 1
         held = ridge[:, :-1] != 0.0
         left = ridge[~held[:, alone].any(axis=1)][:, np.append(shared, size)]
-        corners, others = [], [left]
+        corners, others = [], []
         for seen, rows in sets:
             own, common = seen[alone[seen]], seen[~alone[seen]]
             order = np.concatenate(
@@ -120,8 +156,8 @@ class Bordered:
                     own, place[common], factor[:p, :p], factor[:p, p:-1], factor[:p, -1]
                 )
                 corners.append(corner)
-            others.append(among(factor[p:, p:], place[common], len(shared) + 1))
-        return _finished(columns, tuple(corners), shared, triangle_of_all(np.vstack(others)))
+            others.append((place[common], factor[p:, p:]))
+        return _finished(columns, tuple(corners), shared, _nested(others, left))
 
     def rows(self) -> Array:
         """Return all rows, right-hand side last, on the n columns: shape (n + 1, n + 1)."""
@@ -165,7 +201,9 @@ class Bordered:
     @cached_property
     def inverse(self) -> BorderedInverse | None:
         """The inverse of the rows; None if a column is zero or depends on others."""
-        common, singular = scipy.linalg.lapack.dtrtri(self.R)
+        common, singular = self.R, 0
+        if len(self.R):
+            common, singular = scipy.linalg.lapack.dtrtri(self.R)
         corners = []
         for corner in self.corners:
             own, failed = scipy.linalg.lapack.dtrtri(corner.R)
@@ -175,6 +213,36 @@ class Bordered:
         if singular:
             return None
         return BorderedInverse(self.columns, tuple(corners), self.shared, common)
+
+
+def _nested(parts: Sequence[tuple[NDArray[np.intp], Array]], rows: Array) -> Array:
+    """Return the triangle of triangles, and of further rows.
+
+    A joint holds what the joints behind it hold, and more: triangles of few columns are added where
+    they are still small.
+
+    Args:
+        parts: Columns of each, ascending, and its triangle, right-hand side last.
+        rows: Right-hand side last, shape (any, n + 1).
+
+    Returns:
+        Shape (n + 1, n + 1).
+    """
+    size = rows.shape[1]
+    fronts: list[tuple[int, NDArray[np.intp], Array]] = []
+    for columns, triangle in sorted(parts, key=lambda part: len(part[0])):
+        known = np.zeros(size, dtype=bool)
+        known[columns] = True
+        held, beside = int.from_bytes(np.packbits(known).tobytes(), "big"), []
+        for front in fronts:
+            if front[0] & ~held:
+                beside.append(front)
+            else:
+                within = np.searchsorted(columns, front[1])
+                triangle = sum_of_triangles(triangle, placed(front[2], within, len(columns) + 1))
+        fronts = [*beside, (held, columns, triangle)]
+    wide = (among(triangle, columns, size) for _, columns, triangle in fronts)
+    return triangle_of_all(np.vstack([rows, *wide]))
 
 
 def _finished(

@@ -40,6 +40,27 @@ class ChannelRows:
         return ChannelRows(parts[0].columns, np.concatenate([p.values for p in parts]))
 
     @staticmethod
+    def below(parts: Sequence[ChannelRows], size: int) -> Array:
+        """Return rows of different columns below one another, on all columns.
+
+        Columns are contiguous: those that no row holds take no memory until they are written.
+
+        Args:
+            parts: Of one channel.
+            size: Number of all columns.
+
+        Returns:
+            Shape (Σ N, size).
+        """
+        wide = np.zeros((size, sum(len(p.values) for p in parts)))
+        first = 0
+        for part in parts:
+            last = first + len(part.values)
+            wide[part.columns, first:last] = part.values.T
+            first = last
+        return wide.T
+
+    @staticmethod
     def total(parts: Sequence[ChannelRows]) -> ChannelRows:
         """Return the sum of rows of the same samples, on the columns of all of them."""
         columns = np.unique(np.concatenate([p.columns for p in parts]))
@@ -47,6 +68,16 @@ class ChannelRows:
         for part in parts:
             values[:, np.searchsorted(columns, part.columns)] += part.values
         return ChannelRows(columns, values)
+
+    @staticmethod
+    def held(rows: Array) -> ChannelRows:
+        """Return rows on the columns that are not zero.
+
+        Args:
+            rows: On all columns, shape (N, b).
+        """
+        columns = np.flatnonzero(rows.any(axis=0))
+        return ChannelRows(columns, rows[:, columns])
 
     def spread(self, size: int) -> Array:
         """Return the rows on all `size` columns, shape (N, size)."""

@@ -144,7 +144,7 @@ def base_parameters(
     norms = np.linalg.norm(rows, axis=0)
     longest = np.array([norms[np.array(labels.units) == u].max() for u in labels.units])
     short = np.maximum(1e-12 * norms.max(initial=0.0), rounding * longest)
-    basis = np.zeros((rows.shape[0], 0))
+    basis = np.zeros(rows.shape, order="F")
     kept: list[int] = []
     dependent: list[int] = []
     unseen: list[int] = []
@@ -154,8 +154,9 @@ def base_parameters(
             unseen.append(j)
             continue
         rest = rows[:, j] / norms[j]
+        known = basis[:, : len(kept)]
         for _ in range(2):  # once more takes out what rounding left [Giraud2005]
-            rest = rest - basis @ (basis.T @ rest)
+            rest = rest - known @ (known.T @ rest)
         share = float(np.linalg.norm(rest))
         if share <= TOLERANCE or share * norms[j] <= short[j]:
             dependent.append(j)
@@ -163,9 +164,9 @@ def base_parameters(
                 worst_dependent, share * norms[j] / longest[j] if rounding else share
             )
         else:
+            basis[:, len(kept)] = rest / share
             kept.append(j)
             least_kept = min(least_kept, share)
-            basis = np.column_stack([basis, rest / share])
     if rounding == 0.0 and 0.0 < least_kept < 10.0 * worst_dependent:
         raise FitError(
             "it is not clear which columns are independent",

@@ -18,20 +18,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import scipy.linalg.lapack
 from numpy.typing import NDArray
 
 from heft.arrays import Array, read_only
 from heft.errors import InvalidRecording, InvalidSetting, UnlikeLabels
 from heft.files import UNREADABLE, read_arrays, require_regular, write_arrays
 
-from .bordered import Bordered, among, triangle_of_all
+from .bordered import Bordered, among, placed, sum_of_triangles, triangle_of_all
 from .channel_rows import ChannelRows
 from .connectivity import components, connected
 from .parameters import Labels
 
 FORMAT = "heft-information-1"
-PANEL = 32  # columns that are reflected together where triangles are added
 
 
 def triangle_of(rows: Array) -> Array:
@@ -56,30 +54,6 @@ def triangle_of(rows: Array) -> Array:
     return _joined(rows.shape[1], found, float(np.linalg.norm(rows[bare, -1])))
 
 
-def trapezoid_folded(rows: Array, top: int) -> Array:
-    """Return the triangle of rows of which all but the first ones are a triangle already.
-
-    Such as a triangle whose columns are in another order: reflectors are then short.
-
-    Args:
-        rows: Right-hand side last, shape (m, n). Row `top + k` is zero left of column k.
-        top: Number of the first rows.
-
-    Returns:
-        As `triangle_of`, shape (n, n).
-    """
-    size = rows.shape[1]
-    if not top or len(rows) - top >= size or np.tril(rows[top:], -1).any():
-        return triangle_of(rows)
-    lower = np.zeros((size, size), order="F")
-    lower[: len(rows) - top] = rows[top:]
-    factor, _, _, failed = scipy.linalg.lapack.dtpqrt(
-        0, min(size, PANEL), lower, rows[:top], overwrite_a=True
-    )
-    assert not failed
-    return np.asarray(np.where(np.diag(factor) < 0.0, -1.0, 1.0)[:, None] * np.triu(factor))
-
-
 def _joined(size: int, parts: Sequence[tuple[NDArray[np.intp], Array]], rest: float) -> Array:
     """Return the triangle of rows of which each holds columns of one part alone.
 
@@ -96,20 +70,6 @@ def _joined(size: int, parts: Sequence[tuple[NDArray[np.intp], Array]], rest: fl
         left.append(float(own[-1, -1]))
     factor[-1, -1] = np.linalg.norm(left)
     return factor
-
-
-def _sum_of(first: Array, second: Array) -> Array:
-    """Return the triangle of one triangle stacked on another, with a third of a QR's work.
-
-    Both are upper triangular already, so that reflectors are short.
-    """
-    if not first.size:
-        return second
-    factor, _, _, failed = scipy.linalg.lapack.dtpqrt(
-        len(first), min(len(first), PANEL), first, second
-    )
-    assert not failed
-    return np.asarray(np.where(np.diag(factor) < 0.0, -1.0, 1.0)[:, None] * np.triu(factor))
 
 
 @dataclass(frozen=True)
@@ -158,12 +118,7 @@ class Triangle:
         Returns:
             Upper triangular, shape (n + 1, n + 1).
         """
-        if len(columns) == len(self.columns):
-            return self.factor
-        wide = np.zeros((len(columns) + 1, len(columns) + 1))
-        places = np.append(np.searchsorted(columns, self.columns), len(columns))
-        wide[np.ix_(places, places)] = self.factor
-        return wide
+        return placed(self.factor, np.searchsorted(columns, self.columns), len(columns) + 1)
 
     def spread(self, size: int) -> Array:
         """Return the factor with zero columns inserted for all other parameters.
@@ -221,20 +176,30 @@ class Summed:
         return found
 
     def rows_of_all(self) -> tuple[Array, Array]:
-        """Return the rows of all components that hold a column, and their right-hand side.
+        """Return the rows of all components, and their right-hand side.
 
         Returns:
             Shapes (m, p), triangular in another order of the columns, and (m,), m ≤ p.
         """
-        parts = [(part.columns, part.rows()[:-1]) for part in self.parts]
-        parts = [(columns, own[own[:, :-1].any(axis=1)]) for columns, own in parts]
-        count = sum(len(own) for _, own in parts)
-        rows, right, first = np.zeros((count, self.size)), np.zeros(count), 0
+        parts = self.rows_of_each()
+        count, first = sum(len(own) for _, own in parts), 0
+        rows, right = np.zeros((count, self.size)), np.zeros(count)
         for columns, own in parts:
             last = first + len(own)
             rows[first:last, columns], right[first:last] = own[:, :-1], own[:, -1]
             first = last
         return rows, right
+
+    def rows_of_each(self) -> tuple[tuple[NDArray[np.intp], Array], ...]:
+        """Return the columns of each component that holds something, and its rows on them.
+
+        Returns:
+            Rows of k columns with their right-hand side last, shape (m, k + 1), m ≤ k, triangular
+            in another order of the columns.
+        """
+        parts = ((part.columns, part.rows()[:-1]) for part in self.parts)
+        held = ((columns, rows[rows[:, :-1].any(axis=1)]) for columns, rows in parts)
+        return tuple((columns, rows) for columns, rows in held if len(rows))
 
 
 @dataclass(frozen=True)
@@ -338,7 +303,7 @@ class Information:
             columns = a.columns
             if not np.array_equal(columns, b.columns):
                 columns = np.union1d(a.columns, b.columns).astype(np.intp)
-            factor = _sum_of(a.among(columns), b.among(columns))
+            factor = sum_of_triangles(a.among(columns), b.among(columns))
             triangles.append(Triangle(columns, factor, a.rows + b.rows))
         return Information(self.labels, self.channels, tuple(triangles))
 
@@ -421,15 +386,20 @@ class Information:
                 rest.append(float(factor[-1, -1]))
                 continue
             for part in components(t.R):
-                own = factor[np.ix_(part.rows, np.append(part.columns, -1))]
-                held.append((t.columns[part.columns], own))
+                seen = part.columns[t.R[np.ix_(part.rows, part.columns)].any(axis=0)]
+                if not len(seen):  # columns of zeros connect nothing
+                    continue
+                own = factor[np.ix_(part.rows, np.append(seen, -1))]
+                held.append((t.columns[seen], own))
                 bare[part.rows] = False
             rest.extend(factor[bare, -1].tolist())
         parts = []
-        for part in connected([columns for columns, _ in held], size):
+        firm = [t[np.any(rows[:, :-1] != 0.0, axis=0)] for t, rows in ridges]
+        single = [np.array([k]) for columns in firm for k in columns]
+        for part in connected([*(columns for columns, _ in held), *single], size):
             mine = [
                 (np.searchsorted(part.columns, columns), rows)
-                for columns, rows in (held[k] for k in part.rows)
+                for columns, rows in (held[k] for k in part.rows if k < len(held))
             ]
             count = len(part.columns)
             beside = np.zeros((0, count + 1))

@@ -8,9 +8,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from heft.arrays import Array
-from heft.information import BaseParameters, base_parameters, triangle_of
+from heft.information import BaseParameters, ChannelRows, Information, base_parameters
 
-from .plant import Plant
+from .plant import Limbed, Plant
 
 SEED = 20_260  # any will do: the base parameters do not depend on the draw
 FEWEST_SAMPLES = 32
@@ -44,6 +44,12 @@ def _base(plant: Plant[Any]) -> BaseParameters:
     if len(plant.point_columns):
         plant = plant.about(rng.normal(size=len(labels)))
     everything = range(len(labels))
+    if isinstance(plant, Limbed):  # channel by channel, of which each sees few columns
+        rows = plant.channel_rows(samples, everything)
+        names = tuple(c.name for c in channels)
+        nothing = np.zeros((count, len(channels)))
+        found = Information.from_channel_rows(labels, names, rows, nothing)
+        return _of_information(plant, found)
     return _of_rows(plant, plant.rows(samples, everything).regressor.reshape(-1, len(labels)))
 
 
@@ -79,16 +85,24 @@ def spans(base: BaseParameters, matrix: Array, rounding: float = 0.0) -> bool:
 
 def _of_rows(plant: Plant[Any], rows: Array) -> BaseParameters:
     """Return the base parameters of rows on all standard columns, which excite all of them."""
+    every = ChannelRows(np.arange(len(plant.labels)), rows)
+    nothing = np.zeros((len(rows), 1))
+    return _of_information(
+        plant, Information.from_channel_rows(plant.labels, ("all",), (every,), nothing)
+    )
+
+
+def _of_information(plant: Plant[Any], every: Information) -> BaseParameters:
+    """Return the base parameters of information about all standard columns."""
     labels = plant.labels
-    everything = range(len(labels))
     # Columns that nearly depend on one another, but are parameters of their own whatever rounding
     # says, are kept apart; those of a tree of bodies never depend on them.
     apart = list(plant.independent)
-    plain = [k for k in everything if k not in set(apart)]
-    base = base_parameters(
-        triangle_of(rows[:, plain]), labels.select(plain), plant.order, plant.rounding
-    )
-    seen = [k for k in apart if np.any(rows[:, k] != 0.0)]
+    plain = sorted(set(range(len(labels))) - set(apart))
+    rows = every.only(plain).combined().R
+    base = base_parameters(rows, labels.select(plain), plant.order, plant.rounding)
+    shown = set(np.concatenate([t.columns for t in every.triangles]).tolist())
+    seen = [k for k in apart if k in shown]
     kept = sorted([plain[k] for k in base.kept] + seen)
     matrix = np.zeros((len(kept), len(labels)))
     for row, position in zip(base.matrix, base.kept, strict=True):

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,14 +26,14 @@ from heft.engine import in_order
 from heft.errors import InvalidSetting, TooLittleData
 from heft.information import ChannelRows, Information
 
-from .plant import Fused, Plant, PointSensitive, Predicting, Samples
+from .plant import Fused, LimbedIntegrable, Plant, PointSensitive, Predicting, Samples
 from .rows import Equations, Residuals
 from .setup import Setup
 from .sliding import information_of
 from .walk import cuts
 
 SHORTEST_FILTERED = 32  # rows of a piece that can be filtered
-KEPT_BYTES = 256 << 20  # of the weak form's rows, if none of them were known to be zero
+KEPT_BYTES = 256 << 20  # of the weak form's rows, without known zeros
 
 P = TypeVar("P", bound="Plant[Any]")
 
@@ -67,15 +67,42 @@ class Problem(Setup[P]):
         made = ((t, self.weak.windows(self.corner, t.step)) for t in self.timelines)
         return sum(max(0.0, t.used * t.step - w.length) / w.stride for t, w in made)
 
-    @property
+    @cached_property
     def _keeps_rows(self) -> bool:
         """Whether rows may stay in memory between one look and the next: windows are few."""
-        size = self.window_count * len(self.channels) * len(self.base.kept) * 8
-        return self.weak is not None and size <= KEPT_BYTES
+        if self.weak is None:
+            return False
+        plant, kept = self.plant, self.base.kept
+        room = KEPT_BYTES / (8.0 * max(self.window_count, 1.0))
+        if len(self.channels) * len(kept) <= room:
+            return True
+        if self.has_unknowns or not isinstance(plant, LimbedIntegrable):
+            return False
+        one = plant.random_samples(1, np.random.default_rng(0))
+        return plant.channel_sides(one, kept).momentum.shape[1] <= room
 
     @cached_property
     def _kept_rows(self) -> tuple[Equations, ...]:
         return tuple(self.walk.equations(self.base.kept))
+
+    def later(self, by: float) -> Self | None:
+        """Return the problem with what is measured taken later, against rows as they are.
+
+        For a look at another delay that costs no rows. Motion is as smooth as it was, and windows
+        stay where they are in it.
+
+        Args:
+            by: How much later [s].
+
+        Returns:
+            None where rows are not kept, or mix samples otherwise than by windows alone.
+        """
+        rows = self.walk.later(self._kept_rows, by) if self._keeps_rows else None
+        if rows is None:
+            return None
+        found = self.delayed(self.delay + by)
+        vars(found)["_kept_rows"] = rows  # in place of those of a walk
+        return found
 
     # --- what rows say
 
@@ -263,7 +290,7 @@ def _no_rows(problem: Problem[Any]) -> TooLittleData:
     )
 
 
-def point_moments(problem: Problem[Any], values: Array, errors: Array) -> tuple[Array, ...]:
+def point_moments(problem: Problem[Any], values: Array, errors: Array) -> tuple[ChannelRows, ...]:
     """Return what errors of the point do to the estimate, by way of the rows.
 
     The point that rows are taken about is itself an estimate: of load-dependent friction, the
@@ -276,12 +303,12 @@ def point_moments(problem: Problem[Any], values: Array, errors: Array) -> tuple[
 
     Returns:
         For each channel the mean of `Yᵀe` over rows, e being what each error does to what is
-        predicted; shape (errors, b). See `estimators.Noise`.
+        predicted, a row each. See `estimators.Noise`.
     """
     plant, kept = problem.plant, problem.base.kept
     assert isinstance(plant, PointSensitive)
     standard = problem.base.spread(values)
-    total = np.zeros((len(problem.channels), errors.shape[1], len(kept)))
+    found: list[list[ChannelRows]] = [[] for _ in problem.channels]
     rows = 0
     for s in problem.samples():
         every = max(1, int(1.0 / (8.0 * problem.corner * problem.timelines[s.recording].step)))
@@ -289,6 +316,8 @@ def point_moments(problem: Problem[Any], values: Array, errors: Array) -> tuple[
         moved = plant.sensitivity(part, standard)
         for c, seen in enumerate(problem.walk.channel_rows(part, kept)):
             own = moved[c].values.T @ seen.values
-            total[c][:, seen.columns] += errors[moved[c].columns].T @ own
+            found[c].append(ChannelRows(seen.columns, errors[moved[c].columns].T @ own))
         rows += len(part.time)
-    return tuple(total / max(rows, 1))
+    nothing = ChannelRows.nothing(errors.shape[1])
+    totals = (ChannelRows.total([nothing, *parts]) for parts in found)
+    return tuple(ChannelRows(t.columns, t.values / max(rows, 1)) for t in totals)

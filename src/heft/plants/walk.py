@@ -7,7 +7,7 @@ pass alike, or integrated against the windows of the weak form.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -270,6 +270,45 @@ class Walk:
             gathered.append(rows)
         if gathered:
             yield Equations.joined(gathered)
+
+    def later(self, kept: Sequence[Equations], by: float) -> tuple[Equations, ...] | None:
+        """Return rows of the weak form with what was measured taken later, motion being as it is.
+
+        Their windows weigh measurements where they stand in time, so that none is interpolated.
+
+        Args:
+            kept: All rows, as `equations` yields them.
+            by: How much later [s].
+
+        Returns:
+            None where unknowns are eliminated, rows are whitened or a clock goes back.
+        """
+        weak, sampler = self.weak, self.sampler
+        if weak is None or self.mixes or isinstance(weak, WhiteWeak):
+            return None
+        streams: dict[int, list[tuple[Array, Array]]] = {}
+        for k, window in sampler.windows():
+            measured = sampler.measured(k, window.values[window.core])
+            streams.setdefault(k, []).append((window.time[window.core], measured))
+        seen: dict[int, weak_form.Integrals] = {}
+        for k, parts in streams.items():
+            time, effort = (np.concatenate(each) for each in zip(*parts, strict=True))
+            if (np.diff(time) <= 0.0).any():
+                return None
+            step = sampler.survey.timelines[k].step
+            ends = np.array([-1.0, 1.0]) * (abs(by) + step)  # as at the first and last sample
+            time = np.concatenate([time[:1] + ends[:1], time, time[-1:] + ends[1:]]) - by
+            effort = np.concatenate([effort[:1], effort, effort[-1:]])
+            none = np.zeros((len(time), 1, 0))
+            windows = weak.windows(sampler.cutoff, step)
+            samples = weak_form.Samples(time, none, none, effort)
+            seen[k] = weak_form.integrate(windows, samples)
+        found = []
+        for rows in kept:
+            every = seen[rows.recording]
+            place = np.searchsorted(every.time, rows.time).clip(max=len(every.time) - 1)
+            found.append(replace(rows, effort=every.effort[place]))
+        return tuple(found)
 
     def _windows(self, columns: Sequence[int]) -> Iterator[tuple[bool, Equations]]:
         """Yield rows of windows as pieces of the logs complete them, and whether a run begins."""

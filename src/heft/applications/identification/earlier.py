@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.estimators import Noise
 from heft.files import UNREADABLE, read_arrays
-from heft.information import BaseParameters, Directions, Information, Labels, Triangle, triangle_of
+from heft.information import (
+    BaseParameters,
+    ChannelRows,
+    Directions,
+    Information,
+    Labels,
+    Triangle,
+    triangle_of,
+)
 from heft.models import Robot
 from heft.plants import Plant, Problem, RobotPlant
 
@@ -23,6 +32,7 @@ from .origin import Origin, columns_called
 P = TypeVar("P", bound="Plant[Any]")
 EARLIER = "earlier results"  # channel of what is left where some of it may have changed
 TINY = 1e-300
+KINDS = ("noise", "common", "moments")  # of what is stored of each channel
 ROUNDED = 1e-9  # of the largest number in a map, what is rounding
 
 
@@ -269,10 +279,10 @@ class Earlier:
                 rows = np.array([t.rows for t in information.triangles], dtype=float)
                 noise = Noise(origin.sigma, origin.memory, rows)
                 return replace(Earlier.like(information, noise), origin=origin)
-            kinds = ("noise", "common", "moments")
+            size = len(information.labels)
             found = [
-                tuple(np.asarray(data[f"{kind}_{c}"], dtype=float) for c in range(count))
-                for kind in kinds
+                tuple(_wide(data, f"{kind}_{c}", f"{kind}_columns_{c}", size) for c in range(count))
+                for kind in KINDS
             ]
             widths = {part.shape[1:] for parts in found for part in parts}
             lengths = [{len(part) for part in parts} for parts in found[1:]]
@@ -287,6 +297,26 @@ class Earlier:
             ) from problem
         coloured, common, moments = found
         return Earlier(information, coloured, common, moments, misfit, origin)
+
+
+def _wide(data: Mapping[str, Array], name: str, held: str, size: int) -> Array:
+    """Return rows of a channel on all columns, shape (any, b), which were stored without zeros.
+
+    Args:
+        data: Arrays by name.
+        name: Of the rows.
+        held: Of the positions of their columns; earlier versions stored rows on all columns.
+        size: Number b of columns.
+    """
+    rows = np.asarray(data[name], dtype=float)
+    if held not in data:
+        return rows
+    columns = np.asarray(data[held]).astype(np.intp)
+    if rows.ndim != 2 or columns.shape != rows.shape[1:]:
+        raise ValueError(f"columns of shape {columns.shape} for noise of shape {rows.shape}")
+    if len(columns) and (columns[0] < 0 or columns[-1] >= size or (np.diff(columns) <= 0).any()):
+        raise ValueError(f"columns of noise out of range or order, of {size}")
+    return ChannelRows.below([ChannelRows(columns, rows)], size)
 
 
 def _without(rows: Array, away: Array, count: int) -> Array:
@@ -305,7 +335,7 @@ def _without(rows: Array, away: Array, count: int) -> Array:
     return np.asarray(rows - basis @ (basis.T @ rows))
 
 
-def stored(noise: Noise, moments: Sequence[Array]) -> dict[str, Array]:
+def stored(noise: Noise, moments: Sequence[Array]) -> dict[str, NDArray[Any]]:
     """Return an experiment's noise as the arrays that `Earlier.load` reads.
 
     Args:
@@ -313,16 +343,19 @@ def stored(noise: Noise, moments: Sequence[Array]) -> dict[str, Array]:
         moments: For each channel the moments of blocks, shape (blocks, b).
 
     Returns:
-        Arrays by name: `noise_0`, `common_0`, `moments_0` and so on, a number a channel; none
-        where residuals are treated as white, or the estimator is another than least squares.
+        Arrays by name: `noise_0`, `common_0`, `moments_0` and so on, a number a channel, and the
+        positions of their columns, `noise_columns_0`; none where residuals are treated as white, or
+        the estimator is another than least squares.
     """
     if noise.coloured is None or not moments:
         return {}
     size = noise.coloured[0].shape[1]
     common = noise.common_errors or tuple(np.zeros((0, size)) for _ in noise.coloured)
-    arrays = {}
+    arrays: dict[str, NDArray[Any]] = {}
     for c, parts in enumerate(zip(noise.coloured, common, moments, strict=True)):
         factor = parts[0] if len(parts[0]) <= size else triangle_of(parts[0])
-        for kind, part in zip(("noise", "common", "moments"), (factor, *parts[1:]), strict=True):
-            arrays[f"{kind}_{c}"] = part
+        for kind, part in zip(KINDS, (factor, *parts[1:]), strict=True):
+            held = ChannelRows.held(part)  # a limb's rows hold few columns
+            arrays[f"{kind}_{c}"] = held.values
+            arrays[f"{kind}_columns_{c}"] = held.columns
     return arrays

@@ -29,7 +29,7 @@ from heft.estimators import (
     block_moments,
 )
 from heft.experiments import ClosedLoop, DrivenRobot
-from heft.information import DataRank, Information, Labels, data_rank
+from heft.information import ChannelRows, DataRank, Information, Labels, data_rank
 from heft.plants import Plant, Problem, RobotPlant, UnsureGainsPlant, point_moments
 
 from .earlier import Earlier
@@ -37,7 +37,7 @@ from .gains import refuse_unlike_gains, with_unsure_gains
 from .preparation import (
     Progress,
     about_first_fit,
-    first_triangle,
+    first_sum,
     noise_of,
     only_selected,
     sharpened_and_delayed,
@@ -275,8 +275,8 @@ def _linearised(
         delay, late = search.delay_error(problem, delay, rows, known)
     rough = None
     if loaded:
-        triangle = first_triangle(problem, information, settings, stated)
-        rough = settings.consistent.fit(triangle, problem.space)
+        total = first_sum(problem, information, settings, stated)
+        rough = settings.consistent.fit(total, problem.space)
         problem = problem.about(rough.parameters.values)
     return _Linearised(problem, rows, delay, late, rough)
 
@@ -390,17 +390,23 @@ def _common_errors(
         linear: What it was made of.
         summed: Its information.
     """
-    found = [] if linear.late is None else [linear.late]
+    found = [] if linear.late is None else [_held(linear.late)]
     if linear.rough is not None:
         errors = point_moments(problem, estimate.fitted, _point_spread(problem, linear.rough))
         count = linear.rows / len(problem.channels)
-        found.append(tuple(m * count for m in errors))
+        found.append([ChannelRows(m.columns, m.values * count) for m in errors])
     search, held = settings.bandwidth_search, problem.holding_windows()
     alike = problem.is_short(search.rows) and (problem.weak is None or problem.decimation == 1)
-    found.append(search.cutoff_error(held, linear.rows, summed.own if alike else None))
-    together = tuple(np.vstack(errors) for errors in zip(*found, strict=True))
+    found.append(_held(search.cutoff_error(held, linear.rows, summed.own if alike else None)))
+    size = len(summed.information.labels)
+    together = tuple(ChannelRows.below(errors, size) for errors in zip(*found, strict=True))
     extra = len(summed.information.channels) - len(together)
     return (*together, *(np.zeros_like(together[0]) for _ in range(extra)))
+
+
+def _held(errors: tuple[Array, ...]) -> list[ChannelRows]:
+    """Return each channel's moments, shape (errors, b), without columns of zeros."""
+    return [ChannelRows.held(moments) for moments in errors]
 
 
 def _refuse_given(settings: Settings, given: Earlier | Information | None) -> None:

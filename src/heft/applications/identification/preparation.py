@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from heft import signals
 from heft.arrays import Array
 from heft.estimators import DelayFound, robust, robust_methods
-from heft.information import Information, Triangle
+from heft.information import Information, Summed
 from heft.plants import Plant, Problem
 from heft.recordings import Recording
 from heft.signals import periodic
@@ -40,12 +40,12 @@ def noise_of(problem: Problem[Any]) -> tuple[tuple[str, ...], Mapping[str, float
     return () if known else problem.noise_names, known
 
 
-def first_triangle(
+def first_sum(
     problem: Problem[Any],
     information: Information,
     settings: Settings,
     stated: Earlier | None = None,
-) -> Triangle:
+) -> Summed:
     """Return the weighted sum of the channels, for a fit about which rows are then taken.
 
     Args:
@@ -59,7 +59,7 @@ def first_triangle(
         information = information.among(stated.information.channels) + stated.information
         names, known = (), {**known, **stated.noise_of(problem.channels)[1]}
     sigma = settings.least_squares.spread(information, names, known)
-    return information.combined(dict(zip(information.channels, 1.0 / sigma, strict=True)))
+    return information.summed(dict(zip(information.channels, 1.0 / sigma, strict=True)))
 
 
 def about_first_fit(
@@ -75,8 +75,8 @@ def about_first_fit(
     if not len(problem.plant.point_columns):
         return problem
     quick = problem.blurred(1.0).shortened(settings.delay_search.rows)
-    triangle = first_triangle(problem, quick.information(), settings, stated)
-    return problem.about(settings.consistent.values(triangle, problem.space))
+    total = first_sum(problem, quick.information(), settings, stated)
+    return problem.about(settings.consistent.values(total, problem.space))
 
 
 def sharpened_and_delayed(
