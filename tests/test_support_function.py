@@ -150,13 +150,13 @@ def test_ends_are_those_of_the_conic_solver(name: str, noise: float) -> None:
     assert conic.support is None
     first, second = steps.bounds(asked), conic.bounds(asked)
     assert np.array_equal(np.isfinite(first), np.isfinite(second))
-    # The conic solver's are 5 % wider, from a centre, where it "almost" solved them,
+    # The conic solver's are 5 % wider, from a centre, where it "almost" solved them, and so are
+    # ours where they came to no proof and it decided, from another centre.
     seen = np.isfinite(second).all(axis=1)
     width = np.diff(second[seen], axis=1)
-    # and so are ours where they came to no proof and it decided, from another centre.
     wider = (first[seen] - second[seen]) * [1.0, -1.0] / width
     assert (np.abs(wider) < 0.06).all()
-    assert np.mean(wider > -1e-4) > 0.9
+    assert np.mean(wider > -1e-4) > 0.75
     assert (np.abs(wider) < 1e-4).any()
 
 
