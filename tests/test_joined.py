@@ -11,7 +11,7 @@ import pytest
 
 from heft.applications.identification import Identification, Settings, compare, identify, write
 from heft.applications.identification.earlier import Earlier
-from heft.errors import UnlikeLabels
+from heft.errors import InvalidRecording, UnlikeLabels
 from heft.estimators import LeastSquares, VarianceComponents
 from heft.models import JointOptions, Options, Robot, SensorOptions
 from heft.plants import FloatingRobotPlant, Problem, plant_of, structural_base
@@ -112,6 +112,51 @@ def test_a_sensors_run_given_to_one_of_torques_is_both_at_once(tmp_path: Path) -
     for after, at_once in zip(later.estimate.parameters.std, both.estimate.parameters.std,
                               strict=True):  # fmt: skip
         assert after == pytest.approx(at_once, rel=0.6)
+
+
+def wide(arrays: dict[str, Any], size: int) -> dict[str, Any]:
+    """Return a file's arrays as earlier versions wrote them: noise on all columns."""
+    made = {name: a for name, a in arrays.items() if "_columns_" not in name}
+    for name, columns in arrays.items():
+        if "_columns_" in name:
+            own = name.replace("_columns_", "_")
+            made[own] = np.zeros((len(arrays[own]), size))
+            made[own][:, columns] = arrays[own]
+    return made
+
+
+def test_noise_is_read_as_earlier_versions_wrote_it(tmp_path: Path) -> None:
+    found = identify(sensed(measured=False), [sensed_log(4)], settings=SETTINGS)
+    earlier, size = kept(found, tmp_path / "new"), len(found.information.labels)
+    with np.load(tmp_path / "new" / "information.npz") as data:
+        arrays = dict(data)
+    assert any(0 < a.shape[1] < size for n, a in arrays.items() if n.startswith("noise_")
+               and "columns" not in n)  # fmt: skip
+    np.savez(tmp_path / "old.npz", **wide(arrays, size))
+    old = Earlier.load(tmp_path / "old.npz")
+    assert isinstance(old, Earlier)
+    for kind in ("coloured", "common", "moments"):
+        for one, two in zip(getattr(old, kind), getattr(earlier, kind), strict=True):
+            assert np.array_equal(one, two)
+            assert one.shape[1] == size
+
+
+@pytest.mark.parametrize("spoilt", ["beyond", "twice", "fewer", "below"])
+def test_columns_of_noise_that_cannot_be_are_refused(spoilt: str, tmp_path: Path) -> None:
+    found = identify(sensed(measured=False), [sensed_log(4)], settings=SETTINGS)
+    kept(found, tmp_path / "found")
+    with np.load(tmp_path / "found" / "information.npz") as data:
+        arrays = dict(data)
+    columns = arrays["noise_columns_0"].copy()
+    if spoilt == "fewer":
+        columns = columns[:-1]
+    else:
+        columns[-1 if spoilt == "beyond" else 0] = {
+            "beyond": len(found.information.labels), "twice": columns[1], "below": -1
+        }[spoilt]  # fmt: skip
+    np.savez(tmp_path / "bad.npz", **{**arrays, "noise_columns_0": columns})
+    with pytest.raises(InvalidRecording, match="not a file of information"):
+        Earlier.load(tmp_path / "bad.npz")
 
 
 def test_results_of_results_add_further(tmp_path: Path) -> None:

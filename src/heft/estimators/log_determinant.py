@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 from heft.errors import SolverFailure
 
+from .cones import BASIS
 from .feasible_set import IDENTITY, LinearConstraints, stack, unstack
 
-BASIS = unstack(np.eye(10))
 LEAST_BARRIER = 1e-8  # in squared standard deviations of the misfit
 FALL = 10.0  # of a weight from stage to stage
 # Of one stage. A dozen are usual; a hundred effective samples less than the data's misfit calls
