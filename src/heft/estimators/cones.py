@@ -36,7 +36,12 @@ class BodyScaling:
         """Return the scaling; raises `LinAlgError` where a body has reached the boundary."""
         first, second = np.linalg.cholesky(bodies), np.linalg.cholesky(wrench)
         second = np.swapaxes(second, 1, 2)
-        left, values, _ = np.linalg.svd(second @ first)
+        # Of a square, in half of the time: λ is of like size where steps stay near the path.
+        both = second @ first
+        squares, left = np.linalg.eigh(both @ np.swapaxes(both, 1, 2))
+        if squares.min(initial=1.0) <= 0.0:
+            raise np.linalg.LinAlgError
+        values = np.sqrt(squares)
         back = np.swapaxes(left, 1, 2) @ second / np.sqrt(values)[:, :, None]
         moved = back[:, None] @ BASIS @ np.swapaxes(back, 1, 2)[:, None]
         return BodyScaling(values, back, np.swapaxes(stack(moved), 1, 2))
@@ -94,11 +99,11 @@ class BallScaling:
         return BallScaling(size, axis, BallScaling(size, axis, own).times(push))
 
     def times(self, v: Array) -> Array:
-        """Return W v."""
+        """Return W v, shape (..., k)."""
         w = self.axis
-        along = w[1:] @ v[1:]
-        out = v + w * (v[0] + along / (1.0 + w[0]))
-        out[0] = w[0] * v[0] + along
+        along = v[..., 1:] @ w[1:]
+        out = v + w * (v[..., 0] + along / (1.0 + w[0]))[..., None]
+        out[..., 0] = w[0] * v[..., 0] + along
         return np.asarray(self.size * out)
 
     def solved(self, v: Array) -> Array:

@@ -92,7 +92,7 @@ class DrivesFirst:
         rounding = max(rows.shape) * float(np.finfo(float).eps)
         lengths = rounding * np.linalg.norm(left[:-1], axis=1)
         found, columns = [], rows[:, order]
-        for terms in _by_drive(columns, rounding):
+        for terms in by_drive(columns, rounding):
             at = _rows_of(np.asarray(columns[:, terms].any(axis=1)))
             own = columns[at][:, terms]
             held, count = np.asarray(own.any(axis=1)), len(own)
@@ -258,8 +258,13 @@ def _rows_of(held: NDArray[np.bool_]) -> slice | NDArray[np.intp]:
     return slice(0, end) if 2 * len(rows) > end else rows
 
 
-def _by_drive(columns: Array, rounding: float) -> list[NDArray[np.intp]]:
-    """Return the sets of columns that are orthogonal to all others, each ascending."""
+def by_drive(columns: Array, rounding: float) -> list[NDArray[np.intp]]:
+    """Return the sets of columns that are orthogonal to all others, each ascending.
+
+    Args:
+        columns: Of terms, shape (m, f).
+        rounding: Share of two columns' lengths that their product may have.
+    """
     found: list[NDArray[np.intp]] = []
     for part in components(columns) if columns.shape[1] else ():
         own = part.of(columns)

@@ -24,6 +24,10 @@ from .half_spaces import HalfSpaces
 
 # Upper triangle of a 4×4 matrix, column by column, as the conic solver stacks it.
 UPPER = [(i, j) for j in range(4) for i in range(j + 1)]
+STACKED = np.array([4 * i + j for i, j in UPPER])  # where it stands in the matrix
+STANDS = np.array([UPPER.index((min(i, j), max(i, j))) for i in range(4) for j in range(4)])
+TWICE = np.array([1.0 if i == j else np.sqrt(2.0) for i, j in UPPER])
+HALF = np.where(np.eye(4, dtype=bool), 1.0, np.sqrt(0.5)).ravel()
 
 
 def stack(matrices: Array) -> Array:
@@ -31,17 +35,12 @@ def stack(matrices: Array) -> Array:
 
     Off-diagonal entries are multiplied by √2, so that inner products are those of the matrices.
     """
-    parts = [matrices[..., i, j] * (1.0 if i == j else np.sqrt(2.0)) for i, j in UPPER]
-    return np.stack(parts, axis=-1)
+    return np.asarray(matrices.reshape(*matrices.shape[:-2], 16)[..., STACKED] * TWICE)
 
 
 def unstack(vectors: Array) -> Array:
     """Return the symmetric matrices, shape (..., 4, 4), of vectors that `stack` returns."""
-    matrices = np.zeros((*vectors.shape[:-1], 4, 4))
-    for k, (i, j) in enumerate(UPPER):
-        entry = vectors[..., k] * (1.0 if i == j else np.sqrt(0.5))
-        matrices[..., i, j] = matrices[..., j, i] = entry
-    return matrices
+    return np.asarray((vectors[..., STANDS] * HALF).reshape(*vectors.shape[:-1], 4, 4))
 
 
 IDENTITY = stack(np.eye(4))

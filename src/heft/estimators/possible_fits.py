@@ -27,12 +27,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 import scipy.special
-from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.information import Directions, ParameterSpace, Triangle, decomposition
+from heft.information import ParameterSpace, Triangle, decomposition
 
 from .consistent import PhysicallyConsistent
+from .eliminated_terms import Eliminated, TermDirections
 from .feasible_set import (
     Limits,
     LinearConstraints,
@@ -54,8 +54,6 @@ CENTRING = 1.0
 UNSEEN = 1e5
 # Deviations to a sign's constraint, in those of the farthest point, from which it cannot matter.
 SURELY = 1.01
-# Share of a quantity in what the data leave open, from which it is open.
-HIDDEN = 1e-6
 # Bounds of masses and inertias beyond this many times the model file's are none.
 MASS_CAP = 1e4
 # What is added for the solver's tolerance of 1e-8, as a share and in the model file's units:
@@ -73,43 +71,6 @@ ALMOST = 0.05
 REGULARISATION = (1e-10, 1e-8)
 SOLVED = ("Solved", "AlmostSolved")
 UNBOUNDED = ("DualInfeasible", "AlmostDualInfeasible")
-
-
-@dataclass(frozen=True)
-class Eliminated:
-    """Parameters f without constraints, projected out: others u leave them a ball of values.
-
-    With R f-columns of rank r, `f = inverse (e + right − columns u)`, where ‖e‖² is what f adds to
-    the squared misfit of the others u. A linear function of f needs e along one direction only.
-
-    Attributes:
-        metric: `x = metric @ f` beside what u adds, shape (N, f).
-        inverse: Shape (f, r).
-        forward: Its inverse, `forward inverse = 1`, shape (r, f).
-        columns, right: What u and the data say of it, shape (r, n) and (r,).
-    """
-
-    metric: Array
-    inverse: Array
-    forward: Array
-    columns: Array
-    right: Array
-
-    def part(self, c: Array) -> tuple[Array, float, float]:
-        """Return what c·x is of f: a function of u and a constant, and its slope along e.
-
-        Args:
-            c: Coefficients of all parameters x, shape (N,).
-
-        Returns:
-            Shape (n,); a number; the slope, infinite where the data leave c·x open.
-        """
-        asked = c @ self.metric
-        slope = asked @ self.inverse
-        told = slope @ self.forward
-        if np.linalg.norm(told - asked) > HIDDEN * np.linalg.norm(asked):
-            return np.zeros(self.columns.shape[1]), 0.0, np.inf
-        return -slope @ self.columns, float(slope @ self.right), float(np.linalg.norm(slope))
 
 
 @dataclass(frozen=True)
@@ -168,29 +129,27 @@ class PossibleFits:
             PhysicallyConsistent(strength=n, margin=0.0, limits=limits).values(triangle, space)
             for n in ((LEAST_PRIOR, CENTRING) if few else (LEAST_PRIOR,))
         )
-        metric = scaled_metric(space)
         bodies = 10 * len(space.groups)
-        columns = triangle.R @ space.matrix @ metric
-        lengths = np.linalg.norm(columns[:, bodies:], axis=0)
-        metric[:, bodies:] /= np.where(lengths > 0.0, lengths, 1.0)
-        columns = triangle.R @ space.matrix @ metric
+        metric, columns = _scaled(triangle, space)
         least = triangle.R @ (space.matrix @ best) - triangle.z
         energy = float(least @ least) + float(scipy.special.chdtri(1, 1.0 - level))
         signs = list(space.nonnegative)
         free = np.arange(space.size) >= bodies
-        free[signs] &= _surely_positive(columns, triangle, energy)[signs]
-        shown = Directions.of(columns[:, free], triangle.rows)
-        seen, kept = shown.left[:, : shown.rank], columns[:, ~free]
+        terms = TermDirections.of(columns[:, bodies:], triangle.rows)
+        sure = terms.surely_positive(columns[:, :bodies], triangle.z, triangle.rows, energy, SURELY)
+        free[signs] &= np.append(np.zeros(bodies, dtype=np.bool_), sure)[signs]
+        shown = TermDirections.of(columns[:, free], triangle.rows)
+        kept = columns[:, ~free]
         eliminated = Eliminated(
-            metric[:, free],
+            scipy.sparse.csc_array(metric[:, free]),
             shown.inverse,
-            seen.T @ columns[:, free],
-            seen.T @ kept,
-            seen.T @ triangle.z,
+            shown.forward,
+            shown.seen.T @ kept,
+            shown.seen.T @ triangle.z,
         )
         whole = np.linalg.solve(metric, *more or (best,))
         centre = np.asarray(whole[~free], dtype=np.float64)
-        kept, rest = (v - seen @ (seen.T @ v) for v in (kept, triangle.z - kept @ centre))
+        kept, rest = (shown.without(v) for v in (kept, triangle.z - kept @ centre))
         # In the metric of the cone a singular value is a number of standard deviations.
         left, singular, right = decomposition(kept)
         right = right[: len(singular)]
@@ -454,12 +413,16 @@ def _settings(regularisation: float) -> Any:
     return settings
 
 
-def _surely_positive(columns: Array, triangle: Triangle, energy: float) -> NDArray[np.bool_]:
-    """Return which parameters are above 0 in all that fits, consistent or not, shape (n,)."""
-    shown = Directions.of(columns, triangle.rows)
-    left = shown.left[:, : shown.rank]
-    seen = left.T @ triangle.z
-    rest = triangle.z - left @ seen  # whose square is no difference of large numbers
-    room = max(energy - float(rest @ rest), 0.0)
-    least = shown.inverse @ seen - SURELY * np.sqrt(room) * shown.deviations
-    return np.asarray(least > 0.0)
+def _scaled(triangle: Triangle, space: ParameterSpace) -> tuple[Array, Array]:
+    """Return the metric with `x = metric @ u`, terms' columns of length one, and R's columns of u.
+
+    Shapes (N, N) and (m, N).
+    """
+    metric, bodies = scaled_metric(space), 10 * len(space.groups)
+    onto = scipy.sparse.csc_array(space.matrix) @ scipy.sparse.csc_array(metric)
+    columns = np.asarray(triangle.R @ onto)
+    lengths = np.linalg.norm(columns[:, bodies:], axis=0)
+    lengths[lengths == 0.0] = 1.0
+    metric[:, bodies:] /= lengths
+    columns[:, bodies:] /= lengths
+    return metric, columns

@@ -48,32 +48,32 @@ class FitsCone:
         """Columns of each body, turned, shape (links, 10, r + k)."""
         return np.ascontiguousarray(self.rows[:, self.bodies].T).reshape(self.links, 10, -1)
 
-    @property
+    @cached_property
     def unknowns(self) -> int:
         """Number n of unknowns y."""
         return int(self.rows.shape[1])
 
-    @property
+    @cached_property
     def bodies(self) -> slice:
         """Where slacks of bodies stand."""
         return slice(0, 10 * self.links)
 
-    @property
+    @cached_property
     def signs(self) -> slice:
         """Where those of terms stand, in y as well."""
         return slice(10 * self.links, self.unknowns)
 
-    @property
+    @cached_property
     def linear(self) -> slice:
         """Where those of terms and of limits stand."""
         return slice(10 * self.links, self.unknowns + self.limits)
 
-    @property
+    @cached_property
     def ball(self) -> slice:
         """Where that of the misfit stands."""
         return slice(self.linear.stop, self.linear.stop + len(self.rows) - self.limits + 2)
 
-    @property
+    @cached_property
     def degree(self) -> int:
         """What s·z of the unit is."""
         return 4 * self.links + self.unknowns - 10 * self.links + self.limits + 1
@@ -94,11 +94,11 @@ class FitsCone:
             ]
         )
 
-    def on_rows(self, push: Array) -> tuple[float, float, Array]:
-        """Return the ball's first two numbers, and those of all rows, shape (r + k,)."""
-        ball = push[self.ball]
-        limits = push[self.unknowns : self.linear.stop]
-        return float(ball[0]), float(ball[1]), np.append(ball[2:], limits)
+    def on_rows(self, push: Array) -> tuple[Array, Array, Array]:
+        """Return the ball's first two numbers, and those of all rows, shape (..., r + k)."""
+        ball = push[..., self.ball]
+        limits = push[..., self.unknowns : self.linear.stop]
+        return ball[..., 0], ball[..., 1], np.concatenate([ball[..., 2:], limits], axis=-1)
 
     def inverse(self, slack: Array) -> Array:
         """Return the multiplier at which all of s·z is the unit: what a barrier pulls."""
@@ -150,8 +150,8 @@ class FitsScaling:
         return self._joined(self.bodies.map, slack, 1.0 / self.lengths, ball)
 
     def out(self, scaled: Array) -> Array:
-        """Return W x, the slack of a scaled one."""
-        ball = self.ball.times(scaled[self.cone.ball])
+        """Return W x, the slack of a scaled one, shape (..., slots)."""
+        ball = self.ball.times(scaled[..., self.cone.ball])
         return self._joined(self.inverse, scaled, self.lengths, ball)
 
     def push_into(self, push: Array) -> Array:
@@ -160,8 +160,9 @@ class FitsScaling:
         return self._joined(np.swapaxes(self.inverse, 1, 2), push, self.lengths, ball)
 
     def _joined(self, maps: Array, v: Array, lengths: Array, ball: Array) -> Array:
-        bodies = (maps @ v[self.cone.bodies].reshape(-1, 10, 1)).ravel()
-        return np.concatenate([bodies, lengths * v[self.cone.linear], ball])
+        cone, parts = self.cone, (*v.shape[:-1], self.cone.links, 10, 1)
+        bodies = (maps @ v[..., cone.bodies].reshape(parts)).reshape(*v.shape[:-1], -1)
+        return np.concatenate([bodies, lengths * v[..., cone.linear], ball], axis=-1)
 
     def share(self, scaled: Array) -> float:
         """Return how far beyond the boundary a full change of a scaled vector goes, as 1/share."""
@@ -233,37 +234,40 @@ class SupportStep:
         return SupportStep(scaling, factor, (along, size, solved))
 
     def solve(self, g: Array, b: Array) -> tuple[Array, Array]:
-        """Return Δv and Δz."""
+        """Return Δv and Δz of one right side or several, shapes (..., n + 2) and (..., slots)."""
         scaling, cone = self.scaling, self.scaling.cone
         n, ratio = cone.unknowns, cone.right / cone.radius
         slack = scaling.out(b)
-        free = slack[:n] - self._softened(g[:n])
-        ball = np.zeros(cone.ball.stop - cone.ball.start)
-        ball[:2] = -g[n + 1] / cone.radius, -g[n]
-        first, _, lacking = cone.on_rows(
-            np.concatenate([slack[: cone.linear.stop], self._ball(ball) + slack[cone.ball]])
-        )
-        pull = self._solved(cone.rows @ free - lacking - first * ratio)
-        on_y = cone.rows.T @ pull
-        ball[0] += ratio @ pull
-        ball[2:] = pull[: len(pull) - cone.limits]
-        last = self._ball(ball)[:2] + slack[cone.ball][:2]
-        move = np.concatenate([free - self._softened(on_y), [last[1], last[0] / cone.radius]])
-        push = np.concatenate([g[:n] + on_y, -pull[len(pull) - cone.limits :], -ball])
+        free = slack[..., :n] - self._softened(g[..., :n])
+        ball = np.zeros_like(slack[..., cone.ball])
+        ball[..., 0], ball[..., 1] = -g[..., n + 1] / cone.radius, -g[..., n]
+        held = slack.copy()
+        held[..., cone.ball] += self._ball(ball)
+        first, _, lacking = cone.on_rows(held)
+        pull = self._solved(free @ cone.rows.T - lacking - first[..., None] * ratio)
+        on_y = pull @ cone.rows
+        rows = pull.shape[-1] - cone.limits
+        ball[..., 0] += pull @ ratio
+        ball[..., 2:] = pull[..., :rows]
+        last = self._ball(ball)[..., :2] + slack[..., cone.ball][..., :2]
+        last = last[..., ::-1] / [1.0, cone.radius]
+        move = np.concatenate([free - self._softened(on_y), last], axis=-1)
+        push = np.concatenate([g[..., :n] + on_y, -pull[..., rows:], -ball], axis=-1)
         return move, push
 
     def _softened(self, g: Array) -> Array:
-        """Return D⁻¹ g of bodies and terms, shape (n,)."""
+        """Return D⁻¹ g of bodies and terms, shape (..., n)."""
         scaling, cone = self.scaling, self.scaling.cone
-        maps = scaling.inverse
-        bodies = maps @ (np.swapaxes(maps, 1, 2) @ g[cone.bodies].reshape(-1, 10, 1))
+        maps, bodies = scaling.inverse, g[..., cone.bodies]
+        tens = bodies.reshape(*g.shape[:-1], cone.links, 10, 1)
+        soft = (maps @ (np.swapaxes(maps, 1, 2) @ tens)).reshape(bodies.shape)
         squares = scaling.lengths[: cone.unknowns - 10 * cone.links] ** 2
-        return np.append(bodies.ravel(), squares * g[cone.signs])
+        return np.concatenate([soft, squares * g[..., cone.signs]], axis=-1)
 
     def _ball(self, v: Array) -> Array:
         return self.scaling.ball.times(self.scaling.ball.times(v))
 
     def _solved(self, g: Array) -> Array:
         along, size, solved = self.along
-        found = dpotrs(self.factor, g)[0]
-        return np.asarray(found - solved * (float(along @ found) / size))
+        found = dpotrs(self.factor, g.T)[0].T
+        return np.asarray(found - solved * ((found @ along) / size)[..., None])

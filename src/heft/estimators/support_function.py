@@ -134,57 +134,67 @@ class _Search:
         """Return the least, −inf along a ray, or None."""
         best = (np.inf, 0.0)
         for _ in range(STEPS):
-            off, bound = self.proof(at)
+            lacking = self.lacking(at)
+            off, bound = self.proof(at, lacking)
             best = min(best, (off, bound))
             if off < PROVEN:
                 break
-            if self.falls(at):
+            if self.falls(at, lacking):
                 return -np.inf
             try:
-                at, taken = self.step(at)
+                at, taken = self.step(at, lacking)
             except np.linalg.LinAlgError:  # rounding, beside the boundary
                 break
             if taken < STUCK:
                 break
         return best[1] if best[0] < ENOUGH else None
 
-    def residuals(self, at: _Iterate) -> tuple[Array, Array, float, float]:
-        """Return what the four equations lack, in the order of their multipliers."""
+    def lacking(self, at: _Iterate) -> _Lacking:
+        """Return what the equations lack."""
         pulled = self.cone.pulled(at.push) + at.bound * self.a - at.whole * self.c
         slack = self.cone.slack(at.v) - at.slack
         value = float(self.c @ at.v)
-        return pulled, slack, float(self.a @ at.v) - at.whole, value - at.bound + at.lack
+        return _Lacking(pulled, slack, float(self.a @ at.v) - at.whole, value - at.bound + at.lack)
 
-    def proof(self, at: _Iterate) -> tuple[float, float]:
+    def proof(self, at: _Iterate, lacking: _Lacking) -> tuple[float, float]:
         """Return how far at most a proven bound is off, relative to it, and the bound."""
-        pulled, slack, _, _ = self.residuals(at)
         value, bound = float(self.c @ at.v) / at.whole, at.bound / at.whole
-        bound = min(value, bound) - float(np.abs(pulled) @ np.abs(at.v)) / at.whole**2
-        outside = np.abs(slack).max() / max(np.abs(at.v).max(), at.whole)
+        bound = min(value, bound) - float(np.abs(lacking.pulled) @ np.abs(at.v)) / at.whole**2
+        outside = np.abs(lacking.slack).max() / max(np.abs(at.v).max(), at.whole)
         return max((value - bound) / max(abs(bound), RAY), outside), bound
 
-    def falls(self, at: _Iterate) -> bool:
+    def falls(self, at: _Iterate, lacking: _Lacking) -> bool:
         """Return whether v is a ray along which c·v falls."""
-        fall = -float(self.c @ at.v)
-        _, slack, _, _ = self.residuals(at)
-        return max(float(np.abs(slack).max()), abs(float(self.a @ at.v))) < RAY * fall
+        fall, outside = -float(self.c @ at.v), float(np.abs(lacking.slack).max())
+        return max(outside, abs(float(self.a @ at.v))) < RAY * fall
 
-    def step(self, at: _Iterate) -> tuple[_Iterate, float]:
+    def step(self, at: _Iterate, lacking: _Lacking) -> tuple[_Iterate, float]:
         """Return the iterate after a predictor and a corrector, and the share of it taken."""
         scaling = FitsScaling.of(self.cone, at.slack, at.push)
-        equations = _Equations.of(self, SupportStep.of(scaling), at)
-        gap = float(at.slack @ at.push) + at.whole * at.lack
-        mean = gap / (self.cone.degree + 1)
-        nothing = np.zeros_like(at.slack)
-        first = equations.change(0.0, scaling.complement(0.0, nothing, nothing), 0.0)
+        equations, first = _Equations.of(self, SupportStep.of(scaling), at, lacking)
+        mean = (float(at.slack @ at.push) + at.whole * at.lack) / (self.cone.degree + 1)
         scaled = scaling.into(first.slack), scaling.push_into(first.push)
         target = (1.0 - min(1.0, equations.share(first, *scaled))) ** 3
-        change = equations.change(
-            target, scaling.complement(target * mean, *scaled), target * mean, first, REFINED
-        )
+        change = equations.corrector(target, mean, first, *scaled)
         scaled = scaling.into(change.slack), scaling.push_into(change.push)
         taken = min(1.0, NEAR_WALL * equations.share(change, *scaled))
         return at.moved(taken, change), taken
+
+
+@dataclass(frozen=True)
+class _Lacking:
+    """What an iterate's four equations lack: those of v, of slacks, of a·v, and of c·v."""
+
+    pulled: Array
+    slack: Array
+    whole: float
+    value: float
+
+    def part(self, share: float) -> _Lacking:
+        """Return a share of it."""
+        return _Lacking(
+            share * self.pulled, share * self.slack, share * self.whole, share * self.value
+        )
 
 
 @dataclass(frozen=True)
@@ -194,57 +204,62 @@ class _Equations:
     search: _Search
     step: SupportStep
     at: _Iterate
-    lacking: tuple[Array, Array, float, float]
-    columns: tuple[tuple[Array, Array], tuple[Array, Array]]
+    lacking: _Lacking
+    columns: tuple[Array, Array]
     corner: Array
 
     @staticmethod
-    def of(search: _Search, step: SupportStep, at: _Iterate) -> _Equations:
-        """Return the equations."""
-        a, c, nothing = search.a, search.c, np.zeros_like(at.slack)
-        columns = step.solve(-a, nothing), step.solve(c, nothing)
-        corner = np.array([[row @ column[0] for column in columns] for row in (a, c)])
-        corner -= [[0.0, 1.0], [1.0, at.lack / at.whole]]
-        return _Equations(search, step, at, search.residuals(at), columns, corner)
+    def of(
+        search: _Search, step: SupportStep, at: _Iterate, lacking: _Lacking
+    ) -> tuple[_Equations, _Iterate]:
+        """Return the equations, and the predictor, solved beside the columns."""
+        a, c, scaling, nothing = search.a, search.c, step.scaling, np.zeros_like(at.slack)
+        scaled = scaling.complement(0.0, nothing, nothing) - scaling.into(lacking.slack)
+        moves, pushes = step.solve(
+            np.stack([-a, c, -lacking.pulled]), np.stack([nothing, nothing, scaled])
+        )
+        corner = np.array([a, c]) @ moves[:2].T - [[0.0, 1.0], [1.0, at.lack / at.whole]]
+        equations = _Equations(search, step, at, lacking, (moves[:2], pushes[:2]), corner)
+        product = -at.whole * at.lack
+        pair = np.array([-lacking.whole, -lacking.value - product / at.whole])
+        found = equations.joined(moves[2], pushes[2], pair)
+        return equations, equations.changed(found, lacking, product)
 
-    def change(
-        self,
-        kept: float,
-        scaled: Array,
-        target: float,
-        first: _Iterate | None = None,
-        refined: int = 0,
+    def corrector(
+        self, kept: float, mean: float, first: _Iterate, slack: Array, push: Array
     ) -> _Iterate:
-        """Return the change that leaves a share of what is lacking.
+        """Return the change that leaves a share of what is lacking and of the gap.
 
         Args:
             kept: The share.
-            scaled: What slacks and multipliers change by together, in the scaling's coordinates.
-            target: What τ κ is to be.
-            first: The predictor, whose changes of τ and κ the product has.
-            refined: How often the solution is refined.
+            mean: The gap's, of each of the cones' units.
+            first: The predictor.
+            slack: Its slacks in the scaling's coordinates.
+            push: Its multipliers in them.
         """
-        at, scaling, share = self.at, self.step.scaling, 1.0 - kept
-        pulled, slack, whole, lack = self.lacking
-        product = target - at.whole * at.lack
-        product -= first.whole * first.lack if first is not None else 0.0
+        at, scaling, lacking = self.at, self.step.scaling, self.lacking.part(1.0 - kept)
+        product = kept * mean - at.whole * at.lack - first.whole * first.lack
         right = (
-            -share * pulled,
-            scaled - scaling.into(share * slack),
-            np.array([-share * whole, -share * lack - product / at.whole]),
+            -lacking.pulled,
+            scaling.complement(kept * mean, slack, push) - scaling.into(lacking.slack),
+            np.array([-lacking.whole, -lacking.value - product / at.whole]),
         )
-        found = self._solved(*right)
-        for _ in range(refined):
-            more = self._solved(*self._left(right, found))
+        found = self.solved(*right)
+        for _ in range(REFINED):
+            more = self.solved(*self.left(right, found))
             found = tuple(x + y for x, y in zip(found, more, strict=True))
-        move, push, pair = found
+        return self.changed(found, lacking, product)
+
+    def changed(self, found: tuple[Array, ...], lacking: _Lacking, product: float) -> _Iterate:
+        """Return the change of an iterate by a solution, with what was lacking and τ κ's change."""
+        (move, push, ends), at = found, self.at
         return _Iterate(
             move,
-            float(pair[0]),
-            self.search.cone.slack(move) + share * slack,
+            float(ends[0]),
+            self.search.cone.slack(move) + lacking.slack,
             push,
-            float(pair[1]),
-            float(product - at.lack * pair[1]) / at.whole,
+            float(ends[1]),
+            float(product - at.lack * ends[1]) / at.whole,
         )
 
     def share(self, change: _Iterate, slack: Array, push: Array) -> float:
@@ -258,15 +273,18 @@ class _Equations:
         )
         return 1.0 / max(beyond, 1e-300)
 
-    def _solved(self, g: Array, b: Array, pair: Array) -> tuple[Array, ...]:
-        move, push = self.step.solve(g, b)
-        told = np.array([self.search.a @ move, self.search.c @ move])
-        ends = np.asarray(np.linalg.solve(self.corner, pair - told), float)
-        for (v, z), share in zip(self.columns, ends, strict=True):
-            move, push = move + share * v, push + share * z
-        return move, push, ends
+    def solved(self, g: Array, b: Array, pair: Array) -> tuple[Array, ...]:
+        """Return Δv, Δz, and Δν with Δτ."""
+        return self.joined(*self.step.solve(g, b), pair)
 
-    def _left(
+    def joined(self, move: Array, push: Array, pair: Array) -> tuple[Array, ...]:
+        """Return a solution with what ν and τ add."""
+        (moves, pushes), search = self.columns, self.search
+        told = np.array([search.a @ move, search.c @ move])
+        ends = np.asarray(np.linalg.solve(self.corner, pair - told), float)
+        return move + ends @ moves, push + ends @ pushes, ends
+
+    def left(
         self, right: tuple[Array, Array, Array], found: tuple[Array, ...]
     ) -> tuple[Array, Array, Array]:
         """Return what a solution leaves of the right side."""

@@ -413,8 +413,8 @@ def decomposition(
 
 def _decomposed(matrix: Array) -> tuple[Array, Array, Array]:
     """Return U, singular values and Vᵀ of one component, shapes (m, min), (min,) and (n, n)."""
-    left, singular, right = np.linalg.svd(matrix)
-    return left[:, : len(singular)], singular, right
+    left, singular, right = np.linalg.svd(matrix, full_matrices=len(matrix) < matrix.shape[1])
+    return left, singular, right
 
 
 def inverses(total: Summed, visible: float = 0.0) -> tuple[BorderedInverse, ...] | None:
