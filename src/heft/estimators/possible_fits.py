@@ -40,7 +40,7 @@ from .feasible_set import (
     scaled_metric,
 )
 from .semidefinite import conic_settings
-from .support_equations import FitsCone
+from .support_equations import FitsCone, stairs
 from .support_function import SupportFunction
 
 NO_LIMITS = Limits()
@@ -240,8 +240,8 @@ class PossibleFits:
             or (~signs).sum() > len(self.rows)
         ):
             return self
-        rows = np.vstack([self.rows, limits.rows[~signs]])
-        right = np.append(self.rest + self.rows @ self.centre, limits.least[~signs])
+        rows, right = stairs(self.rows, self.rest + self.rows @ self.centre)
+        rows, right = np.vstack([rows, limits.rows[~signs]]), np.append(right, limits.least[~signs])
         cone = FitsCone(self.links, rows, right, int((~signs).sum()), self.radius)
         support = SupportFunction.of(cone, self.centre)
         if support is None:

@@ -14,15 +14,43 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
-from scipy.linalg.blas import dsyr, dsyrk
+import scipy.linalg
+from scipy.linalg.blas import dsyr
 from scipy.linalg.lapack import dpotrf, dpotrs
 
 from heft.arrays import Array
 
 from .cones import BallScaling, BodyScaling, ball_product, depth
 from .feasible_set import stack, unstack
+
+STAIR = 50  # unknowns that rows begin to hold together
+
+
+def stairs(rows: Array, right: Array) -> tuple[Array, Array]:
+    """Return rows turned so that each run of them holds no unknowns before those of its own.
+
+    Their squares, and so all that they say, are the same; sums of products of rows have a third of
+    the terms.
+
+    Args:
+        rows: Shape (r, n).
+        right: Right-hand side, shape (r,).
+    """
+    out, done = np.column_stack([rows, right]), 0
+    nothing = max(rows.shape) * float(np.finfo(float).eps) * float(np.linalg.norm(rows))
+    for first in range(0, rows.shape[1], STAIR):
+        own = slice(first, min(first + STAIR, rows.shape[1]))
+        turn, held, _ = scipy.linalg.qr(out[done:, own], pivoting=True)
+        count = int(np.sum(np.linalg.norm(held, axis=1) > nothing))
+        out[done:] = turn.T @ out[done:]
+        done += count
+        out[done:, own] = 0.0
+        if done == len(out):
+            break
+    return out[:, :-1], out[:, -1]
 
 
 @dataclass(frozen=True)
@@ -47,6 +75,13 @@ class FitsCone:
     def tens(self) -> Array:
         """Columns of each body, turned, shape (links, 10, r + k)."""
         return np.ascontiguousarray(self.rows[:, self.bodies].T).reshape(self.links, 10, -1)
+
+    @cached_property
+    def stairs(self) -> tuple[tuple[slice, int], ...]:
+        """Runs of rows, and the unknown from which on they hold something; see `stairs`."""
+        first = np.argmax(self.rows != 0.0, axis=1) // STAIR * STAIR
+        edges = [0, *(np.flatnonzero(np.diff(first)) + 1).tolist(), len(first)]
+        return tuple((slice(a, b), int(first[a])) for a, b in pairwise(edges) if b > a)
 
     @cached_property
     def unknowns(self) -> int:
@@ -144,6 +179,13 @@ class FitsScaling:
         inverse = np.asarray(np.linalg.inv(bodies.map), float)
         return FitsScaling(cone, bodies, inverse, np.sqrt(own / other), np.sqrt(own * other), ball)
 
+    @cached_property
+    def middle(self) -> Array:
+        """λ, which slacks and multipliers are both."""
+        bodies = np.zeros((self.cone.links, 4, 4))
+        bodies[:, range(4), range(4)] = self.bodies.values
+        return np.concatenate([stack(bodies).ravel(), self.both, self.ball.both])
+
     def into(self, slack: Array) -> Array:
         """Return W⁻¹ s."""
         ball = self.ball.solved(slack[self.cone.ball])
@@ -220,7 +262,10 @@ class SupportStep:
         # FᵀWWᵀF is η² (1 − 2/h w wᵀ + h g gᵀ) on rows of the misfit, with h = 2 w_0² − 1.
         sure = 2.0 * ball.axis[0] ** 2 - 1.0
         axis = np.append(ball.axis[2:], np.zeros(limits))
-        left = dsyrk(1.0, told.T)  # the upper triangle alone
+        left = np.empty((count, count), order="F")  # the upper triangle alone is told
+        for own, start in cone.stairs:
+            seen = told[start:]
+            np.matmul(seen[:, own].T, seen[:, : own.stop], out=left.T[own, : own.stop])
         left = dsyr(-2.0 * ball.size**2 / sure, axis, a=left, overwrite_a=True)
         added = np.full(count, ball.size**2)
         added[count - limits :] = scaling.lengths[terms:] ** 2

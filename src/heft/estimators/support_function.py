@@ -27,10 +27,9 @@ from .support_equations import FitsCone, FitsScaling, SupportStep
 START = 0.1  # multipliers at the start, as a share of the barrier's
 NEAR_WALL = 0.95  # share of the way to the boundary that a step may go
 PROVEN = 1e-5  # of an end's distance from the centre: the method stops
-ENOUGH = 1e-4  # the same, where rounding lets it come no further
+ENOUGH = 1e-4  # the same, where rounding lets it come no further with refined correctors
 RAY = 1e-8  # what slacks may lack along a ray, relative to the fall
 STEPS = 60
-REFINED = 1  # how often a corrector is
 STUCK = 1e-4  # share of a step from which nothing more is gained
 INSIDE = 1e-2  # share of the model file's bodies that a fit on the boundary is mixed with
 LOOSE = 1e-3  # pull of the model file's bodies at the centre, beside the barrier's of 1
@@ -112,28 +111,47 @@ class SupportFunction:
         width = self.width(c)
         if width == 0.0:
             return None
-        found = _Search(self.cone, c / width, a).run(self._start)
-        return None if found is None else width * found
+        for refined, enough in ((False, PROVEN), (True, ENOUGH)):
+            found = _Search(self.cone, c / width, a, refined, enough).run(*self._start)
+            if found is not None:
+                return width * found
+        return None
 
     @cached_property
-    def _start(self) -> _Iterate:
+    def _start(self) -> tuple[_Iterate, SupportStep]:
         v = np.append(self.centre, [0.0, 1.0])
         slack = self.cone.slack(v)
-        return _Iterate(v, 0.0, slack, START * self.cone.inverse(slack), 1.0, START)
+        at = _Iterate(v, 0.0, slack, START * self.cone.inverse(slack), 1.0, START)
+        return at, SupportStep.of(FitsScaling.of(self.cone, at.slack, at.push))
 
 
 @dataclass(frozen=True)
 class _Search:
-    """Steps of the method for one linear function; see `SupportFunction.least`."""
+    """Steps of the method for one linear function; see `SupportFunction.least`.
+
+    Attributes:
+        cone: Of the fits.
+        c: What is to be least.
+        a: What is 1.
+        refined: Whether correctors are, once.
+        enough: Of an end's distance from the centre, at most, where steps end before `PROVEN`.
+    """
 
     cone: FitsCone
     c: Array
     a: Array
+    refined: bool
+    enough: float
 
-    def run(self, at: _Iterate) -> float | None:
-        """Return the least, −inf along a ray, or None."""
+    def run(self, at: _Iterate, step: SupportStep) -> float | None:
+        """Return the least, −inf along a ray, or None.
+
+        Args:
+            at: Where steps begin.
+            step: Newton's equations there.
+        """
         best = (np.inf, 0.0)
-        for _ in range(STEPS):
+        for k in range(STEPS):
             lacking = self.lacking(at)
             off, bound = self.proof(at, lacking)
             best = min(best, (off, bound))
@@ -142,12 +160,14 @@ class _Search:
             if self.falls(at, lacking):
                 return -np.inf
             try:
-                at, taken = self.step(at, lacking)
+                if k > 0:
+                    step = SupportStep.of(FitsScaling.of(self.cone, at.slack, at.push))
+                at, taken = self.stepped(at, step, lacking)
             except np.linalg.LinAlgError:  # rounding, beside the boundary
                 break
             if taken < STUCK:
                 break
-        return best[1] if best[0] < ENOUGH else None
+        return best[1] if best[0] < self.enough else None
 
     def lacking(self, at: _Iterate) -> _Lacking:
         """Return what the equations lack."""
@@ -168,10 +188,10 @@ class _Search:
         fall, outside = -float(self.c @ at.v), float(np.abs(lacking.slack).max())
         return max(outside, abs(float(self.a @ at.v))) < RAY * fall
 
-    def step(self, at: _Iterate, lacking: _Lacking) -> tuple[_Iterate, float]:
+    def stepped(self, at: _Iterate, step: SupportStep, lacking: _Lacking) -> tuple[_Iterate, float]:
         """Return the iterate after a predictor and a corrector, and the share of it taken."""
-        scaling = FitsScaling.of(self.cone, at.slack, at.push)
-        equations, first = _Equations.of(self, SupportStep.of(scaling), at, lacking)
+        scaling = step.scaling
+        equations, first = _Equations.of(self, step, at, lacking)
         mean = (float(at.slack @ at.push) + at.whole * at.lack) / (self.cone.degree + 1)
         scaled = scaling.into(first.slack), scaling.push_into(first.push)
         target = (1.0 - min(1.0, equations.share(first, *scaled))) ** 3
@@ -214,7 +234,7 @@ class _Equations:
     ) -> tuple[_Equations, _Iterate]:
         """Return the equations, and the predictor, solved beside the columns."""
         a, c, scaling, nothing = search.a, search.c, step.scaling, np.zeros_like(at.slack)
-        scaled = scaling.complement(0.0, nothing, nothing) - scaling.into(lacking.slack)
+        scaled = -scaling.middle - scaling.into(lacking.slack)
         moves, pushes = step.solve(
             np.stack([-a, c, -lacking.pulled]), np.stack([nothing, nothing, scaled])
         )
@@ -245,7 +265,7 @@ class _Equations:
             np.array([-lacking.whole, -lacking.value - product / at.whole]),
         )
         found = self.solved(*right)
-        for _ in range(REFINED):
+        if self.search.refined:
             more = self.solved(*self.left(right, found))
             found = tuple(x + y for x, y in zip(found, more, strict=True))
         return self.changed(found, lacking, product)
