@@ -420,7 +420,8 @@ class PhysicallyConsistent:
         reach = WORST_DIRECTION * doubt
         spread = None
         if noise_factor is not None:
-            measured = noise_factor @ sparse(space.matrix) @ sparse(scaled.metric) / scaled.scale
+            onto = sparse(space.matrix) @ sparse(scaled.metric / scaled.scale)
+            measured = noise_factor @ onto
             spread = (
                 np.vstack([measured, scaled.data[-scaled.known :]]) if scaled.known else measured
             )

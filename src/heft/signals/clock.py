@@ -137,7 +137,9 @@ def _pieces(
         sound = np.abs(block.values) <= LARGEST_VALUE  # not for NaN
         finite = np.isfinite(block.time) & sound.all(axis=1)
         tally.broken += int(np.sum(~finite))
-        time, values, position = block.time[finite], block.values[finite], position[finite]
+        # Rows are copied where some are left out, or values made continuous.
+        usable = slice(None) if finite.all() and not turns else finite
+        time, values, position = block.time[usable], block.values[usable], position[usable]
         for four in turns if len(values) else ():
             values[:, four] = continuous_quaternions(values[:, four], before[four])
             before[four] = values[-1, four]
@@ -152,7 +154,8 @@ def _pieces(
             highest = np.maximum.accumulate(np.concatenate([[last], time[head]]))
             fresh = time[head] > highest[:-1]
             tally.repeated += int(np.sum(~fresh))
-            kept, rows, at = time[head][fresh], values[head][fresh], position[head][fresh]
+            new = slice(None) if fresh.all() else fresh
+            kept, rows, at = time[head][new], values[head][new], position[head][new]
             for part in between_gaps(kept, GAP_STEPS * step):
                 piece = kept[part]
                 begins = not follows(float(piece[0]), last, GAP_STEPS * step)
