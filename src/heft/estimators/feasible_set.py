@@ -25,6 +25,7 @@ from .half_spaces import HalfSpaces
 # Upper triangle of a 4×4 matrix, column by column, as the conic solver stacks it.
 UPPER = [(i, j) for j in range(4) for i in range(j + 1)]
 STACKED = np.array([4 * i + j for i, j in UPPER])  # where it stands in the matrix
+# Where entries of the matrix stand in it, and factors that keep lengths, there and back.
 STANDS = np.array([UPPER.index((min(i, j), max(i, j))) for i in range(4) for j in range(4)])
 TWICE = np.array([1.0 if i == j else np.sqrt(2.0) for i, j in UPPER])
 HALF = np.where(np.eye(4, dtype=bool), 1.0, np.sqrt(0.5)).ravel()

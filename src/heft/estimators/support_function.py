@@ -13,7 +13,6 @@ steps stop, an interval is not too narrow for it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import scipy.linalg
@@ -69,12 +68,14 @@ class SupportFunction:
         centre: A point y well inside, shape (n,).
         hessian: Cholesky factor of the barrier's there, shape (n, n).
         slope: The barrier's second derivative along e.
+        start: Where all steps begin, and Newton's equations there.
     """
 
     cone: FitsCone
     centre: Array
     hessian: Array
     slope: float
+    start: tuple[_Iterate, SupportStep]
 
     @staticmethod
     def of(cone: FitsCone, fit: Array) -> SupportFunction | None:
@@ -112,17 +113,10 @@ class SupportFunction:
         if width == 0.0:
             return None
         for refined, enough in ((False, PROVEN), (True, ENOUGH)):
-            found = _Search(self.cone, c / width, a, refined, enough).run(*self._start)
+            found = _Search(self.cone, c / width, a, refined, enough).run(*self.start)
             if found is not None:
                 return width * found
         return None
-
-    @cached_property
-    def _start(self) -> tuple[_Iterate, SupportStep]:
-        v = np.append(self.centre, [0.0, 1.0])
-        slack = self.cone.slack(v)
-        at = _Iterate(v, 0.0, slack, START * self.cone.inverse(slack), 1.0, START)
-        return at, SupportStep.of(FitsScaling.of(self.cone, at.slack, at.push))
 
 
 @dataclass(frozen=True)
@@ -372,4 +366,12 @@ def _centred(cone: FitsCone, y: Array) -> SupportFunction:
             break
         share = 1.0 if decrement < 0.25 else 1.0 / (1.0 + decrement)
         y = y + share * move
-    return SupportFunction(cone, y, factor, 2.0 / room)
+    return SupportFunction(cone, y, factor, 2.0 / room, _start(cone, y))
+
+
+def _start(cone: FitsCone, centre: Array) -> tuple[_Iterate, SupportStep]:
+    """Return where steps begin, and Newton's equations there, which all ends share."""
+    v = np.append(centre, [0.0, 1.0])
+    slack = cone.slack(v)
+    at = _Iterate(v, 0.0, slack, START * cone.inverse(slack), 1.0, START)
+    return at, SupportStep.of(FitsScaling.of(cone, at.slack, at.push))
