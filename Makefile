@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 STAMP = $(VENV)/.installed
 JOBS ?= 2
 
-.PHONY: demo test lint bench docs lock clean
+.PHONY: demo test lint bench docs lock wheel clean
 
 demo: $(STAMP)
 	$(BIN)/heft demo --out demo-out
@@ -13,6 +13,7 @@ demo: $(STAMP)
 # The jobs share the cores: small matrices are no work for threads of their own. Each begins with half
 # of the files and takes over what the other has left, so that what tests of a file share is made once.
 test: $(STAMP)
+	$(BIN)/python -c 'from heft import compiled as c; c.ship(c.cache_folder(), [c.processor()])'
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 lint: $(STAMP)
@@ -28,6 +29,10 @@ bench: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python -m mkdocs build --strict
 	@echo "open site/index.html"
+
+# What would be published, for this Python: kernels come compiled.
+wheel: $(STAMP)
+	$(BIN)/python -m build --wheel --no-isolation
 
 # Every file that is installed is known by its hash; heft itself is built by what is locked, too. The
 # lock is all that is needed, so nothing is resolved: whatever is released later cannot change it.

@@ -145,7 +145,6 @@ def strain(seconds: float, made: list[int]) -> Iterator[dict[str, object]]:
 def live(seconds: float, strained: bool = False) -> list[Row]:
     """Run the node, and return what it took."""
     node = Node(Sensors.from_dict({"sensor": SENSORS}))
-    node.rehearse()
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = one.getsockname()[1]

@@ -1,4 +1,4 @@
-"""Laws of compiling: what is kept is what the sources say, whoever compiled it, and when."""
+"""Laws of compiling: what runs is what the sources say, whoever compiled it, where and when."""
 
 from __future__ import annotations
 
@@ -11,15 +11,9 @@ from pathlib import Path
 import pytest
 
 import heft
-from heft.dynamics import compiled_walks, presliding, reverse_walk, walk
-from heft.information import folding
+from heft import compiled
 
 PACKAGE = Path(heft.__file__).parent
-UNITS = {
-    "walks": compiled_walks.KERNELS,
-    "presliding": presliding.KERNELS,
-    "folding": folding.KERNELS,
-}
 
 # A function in one file that calls one of another, as the walk calls `fold`.
 LOW = """
@@ -30,44 +24,52 @@ from heft.compiled import reassociated
 def low(x):
     return {factor} * x
 """
-HIGH = """
+HIGH = '''
 import low
 from heft.compiled import Kernels, reassociated
 
 @reassociated
 def high(x):
+    """Docstrings are constants of a function, and are gone under -OO."""
     return 1.0 + low.low(x)
 
 def warm_up():
     high(1.0)
 
 KERNELS = Kernels((high,), warm_up)
-"""
+'''
+# What it answers, and whether this process compiled.
 ASK = """
-import sys
 import high
-before = high.KERNELS.is_compiled()
-high.KERNELS.prepare()
-compiled_here = sum(high.high.stats.cache_misses.values())
-print(high.high(10.0), before, compiled_here, high.KERNELS.is_compiled())
+from numba.core import event
+
+with event.install_recorder("numba:compile") as compiling:
+    print(high.high(10.0), len(compiling.buffer))
 """
+COMPILED = "heft: compiling numerical kernels (high)"
 
 
-def begun(folder: Path, code: str, **environment: str) -> subprocess.Popen[str]:
+def begun(folder: Path, code: str, *flags: str, **environment: str) -> subprocess.Popen[str]:
+    """Start Python beside a folder of modules, with a cache in that folder."""
+    place = folder / "elsewhere"
+    place.mkdir(exist_ok=True)
     paths = os.pathsep.join([str(folder), str(PACKAGE.parent)])
+    kept = {"PYTHONPATH": paths, "XDG_CACHE_HOME": str(folder / "cache")}
     return subprocess.Popen(
-        [sys.executable, "-c", code],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": paths} | environment,
+        [sys.executable, *flags, "-c", code],
+        cwd=place,
+        env=os.environ | kept | environment,
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
     )
 
 
-def said(process: subprocess.Popen[str]) -> list[str]:
-    out, _ = process.communicate(timeout=300.0)
-    assert process.returncode == 0
-    return out.split()
+def said(process: subprocess.Popen[str]) -> tuple[list[str], bool]:
+    """Return what a process says, and whether it had another one compile."""
+    out, err = process.communicate(timeout=300.0)
+    assert process.returncode == 0, err
+    return out.split(), COMPILED in err
 
 
 def toy(folder: Path, factor: str = "2.0", constant: str = "") -> None:
@@ -75,97 +77,161 @@ def toy(folder: Path, factor: str = "2.0", constant: str = "") -> None:
     (folder / "high.py").write_text(HIGH)
 
 
-def compiled_functions() -> set[str]:
-    modules = (walk, reverse_walk, presliding, folding)
-    return {n for m in modules for n, f in vars(m).items() if hasattr(f, "py_func")}
+def files(folder: Path) -> list[Path]:
+    return list((folder / "cache").rglob("high-*"))
 
 
-def test_each_compiled_function_belongs_to_one_unit() -> None:
-    """One that two share would be compiled with one of them and loaded by the other."""
-    functions = [id(f) for unit in UNITS.values() for f in unit.functions]
-    assert len(functions) == len(set(functions))
-    names = [f.py_func.__name__ for unit in UNITS.values() for f in unit.functions]
-    assert set(names) == compiled_functions()
+def test_every_kernel_that_commands_call_is_an_entry() -> None:
+    """An entry's own code holds what it calls; what is called beside it would be compiled anew."""
+    found = [k.warm_up.__module__.rpartition(".")[2] for k in compiled.every_kernels()]
+    assert {"compiled_walks", "folding", "presliding", "hit_and_run"} <= set(found)
+    assert len(set(found)) == len(found) == 10
 
 
 def test_the_walk_depends_on_the_file_of_its_folding() -> None:
+    from heft.dynamics import compiled_walks
+
     sources = {p.name for p in compiled_walks.KERNELS.sources}
     assert sources == {"walk.py", "reverse_walk.py", "folding.py"}
 
 
 def test_another_process_compiles_and_the_next_finds_it(tmp_path: Path) -> None:
     toy(tmp_path)
-    assert said(begun(tmp_path, ASK)) == ["21.0", "False", "0", "True"]
-    assert said(begun(tmp_path, ASK)) == ["21.0", "True", "0", "True"]
+    assert said(begun(tmp_path, ASK)) == (["21.0", "0"], True)
+    assert said(begun(tmp_path, ASK)) == (["21.0", "0"], False)
+
+
+@pytest.mark.parametrize("flags", [["-O"], ["-OO"]])
+def test_code_is_the_same_however_python_optimises(flags: list[str], tmp_path: Path) -> None:
+    toy(tmp_path)
+    said(begun(tmp_path, ASK))
+    assert said(begun(tmp_path, ASK, *flags)) == (["21.0", "0"], False)
 
 
 def test_a_change_of_what_a_kernel_calls_is_noticed(tmp_path: Path) -> None:
     toy(tmp_path)
     said(begun(tmp_path, ASK))
     toy(tmp_path, "3.0")
-    assert said(begun(tmp_path, ASK)) == ["31.0", "False", "0", "True"]
+    assert said(begun(tmp_path, ASK)) == (["31.0", "0"], True)
 
 
 def test_a_change_of_a_constant_of_a_third_file_is_noticed(tmp_path: Path) -> None:
     for factor, expected in (("2.0", "21.0"), ("3.0", "31.0")):
         (tmp_path / "numbers_of.py").write_text(f"FACTOR = {factor}\n")
         toy(tmp_path, "FACTOR", "from numbers_of import FACTOR")
-        assert said(begun(tmp_path, ASK)) == [expected, "False", "0", "True"]
+        assert said(begun(tmp_path, ASK)) == ([expected, "0"], True)
 
 
-def test_compiled_for_another_processor_is_kept_beside(tmp_path: Path) -> None:
+def test_numbas_settings_of_the_user_neither_change_the_code_nor_are_changed(
+    tmp_path: Path,
+) -> None:
+    """Another processor's name, say: what is kept is by level, so it is found all the same."""
     toy(tmp_path)
     said(begun(tmp_path, ASK))
-    other = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
-    assert said(begun(tmp_path, ASK, **other))[:3] == ["21.0", "False", "0"]
-    assert said(begun(tmp_path, ASK)) == ["21.0", "True", "0", "True"]
+    other = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "NUMBA_OPT": "0"}
+    ask = ASK + "from numba import config\nprint(config.CPU_NAME, int(config.OPT))\n"
+    assert said(begun(tmp_path, ask, **other)) == (["21.0", "0", "generic", "0"], False)
 
 
-def test_processes_at_once_compile_once(tmp_path: Path) -> None:
+def test_a_processor_of_a_lower_level_has_files_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    high, low = compiled.LEVELS["x86-64-v3"], compiled.LEVELS["x86-64-v2"]
+    for has, expected in ((high + low, "x86-64-v3"), (low, "x86-64-v2")):
+
+        class Features(dict[str, bool]):
+            def flatten(self) -> str:
+                return ",".join(self)
+
+        features = Features(dict.fromkeys(has, True))
+        monkeypatch.setattr(compiled.binding, "get_host_cpu_features", lambda f=features: f)
+        compiled.processor.cache_clear()
+        assert compiled.processor() == expected
+    monkeypatch.setattr(compiled.binding, "get_host_cpu_features", Features)
+    compiled.processor.cache_clear()
+    assert compiled.processor() not in compiled.LEVELS
+    compiled.processor.cache_clear()
+
+
+def test_what_is_torn_is_compiled_again(tmp_path: Path) -> None:
     toy(tmp_path)
-    answers = sorted(said(p) for p in [begun(tmp_path, ASK) for _ in range(3)])
-    # Whoever came first found nothing, the others what that one left; nobody compiled itself.
-    assert all(a[0] == "21.0" and a[2:] == ["0", "True"] for a in answers)
-    stamps = list(tmp_path.rglob("*.digest"))
-    assert len(stamps) == 1 and len(list(tmp_path.rglob("high.high-*.nbc"))) == 1
+    said(begun(tmp_path, ASK))
+    (path,) = files(tmp_path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    assert said(begun(tmp_path, ASK)) == (["21.0", "0"], True)
+    assert len(path.read_bytes()) > len(whole) // 2
 
 
-def test_numbers_are_right_where_nothing_can_be_written(tmp_path: Path) -> None:
-    """A file stands wherever numba would make a folder: permissions do not bind everybody."""
+def test_processes_at_once_are_right_and_leave_one_file(tmp_path: Path) -> None:
     toy(tmp_path)
-    (tmp_path / "__pycache__").write_text("")
+    answers = [said(p) for p in [begun(tmp_path, ASK) for _ in range(2)]]
+    assert [a for a, _ in answers] == [["21.0", "0"]] * 2
+    assert len(files(tmp_path)) == 1
+
+
+def test_a_cache_does_not_grow_for_ever(tmp_path: Path) -> None:
+    for k in range(compiled.MOST_KEPT + 3):
+        (tmp_path / f"high-{k}").write_text("")
+        os.utime(tmp_path / f"high-{k}", (k, k))
+    compiled._forget(tmp_path, "high")
+    assert {p.name for p in tmp_path.iterdir()} == {
+        f"high-{k}" for k in range(3, compiled.MOST_KEPT + 3)
+    }
+
+
+def test_the_code_is_the_same_where_nothing_can_be_written(tmp_path: Path) -> None:
+    """A file stands where the cache would be: permissions do not bind everybody."""
+    toy(tmp_path)
     (tmp_path / "full").write_text("")
-    nowhere = {k: str(tmp_path / "full" / "x") for k in ("HOME", "XDG_CACHE_HOME")}
-    answer = said(begun(tmp_path, ASK, PYTHONDONTWRITEBYTECODE="1", **nowhere))
-    assert answer[0] == "21.0"
-    assert answer[1] == answer[3] == "False"
+    assert said(begun(tmp_path, ASK, XDG_CACHE_HOME=str(tmp_path / "full"))) == (
+        ["21.0", "0"],
+        True,
+    )
+
+
+def test_numbers_are_right_where_no_other_process_can_be_had(tmp_path: Path) -> None:
+    toy(tmp_path)
+    ask = "import sys\nsys.executable = ''\n" + ASK
+    (answer, times), told = said(begun(tmp_path, ask))
+    assert answer == "21.0" and int(times) > 0 and told and not files(tmp_path)
+
+
+@pytest.mark.parametrize("flags", [[], ["-P"]])
+def test_no_module_of_the_current_folder_has_a_part_in_compiling(
+    flags: list[str], tmp_path: Path
+) -> None:
+    """The first start of heft, in a folder where somebody else has put modules after it began."""
+    toy(tmp_path)
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    ask = f"""
+import os, pathlib, sys
+os.chdir({str(tmp_path)!r})
+import heft, numba, numpy, high
+os.chdir({str(folder)!r})
+sys.path.insert(0, "")
+for name in {{"numba", "numpy", "heft", "llvmlite", "pickle", "logging", "hashlib", "low"}}:
+    pathlib.Path(name + ".py").write_text("open('run', 'w')")
+{ASK}
+"""
+    assert said(begun(tmp_path, ask, *flags)) == (["21.0", "0"], True)
+    assert not (folder / "run").exists()
 
 
 def test_a_changed_constant_of_the_walk_makes_other_numbers(tmp_path: Path) -> None:
-    """The package itself, copied with what is compiled of it."""
-    for unit in UNITS.values():
-        unit.prepare()
-    shutil.copytree(PACKAGE, tmp_path / "heft")
-    path = tmp_path / "heft" / "dynamics" / "walk.py"
-    changed = path.read_text().replace("1.0 - 0.5 * z", "1.0 - 0.25 * z")
+    """The package itself, copied: its walk is not the one whose code is at hand."""
+    shutil.copytree(PACKAGE, tmp_path / "heft", ignore=shutil.ignore_patterns("__pycache__"))
+    path = tmp_path / "heft" / "information" / "folding.py"
+    changed = path.read_text().replace("factor = 2 / (first", "factor = 3 / (first")
     assert changed != path.read_text()
-    path.write_text(changed)
     code = """
 import numpy as np
-from heft.dynamics import compiled_walks, walk
-assert not compiled_walks.KERNELS.is_compiled()
-compiled_walks.KERNELS.prepare()
-sine, cosine = np.empty(1), np.empty(1)
-walk.sine_cosine(np.array([0.5]), sine, cosine)
-misses = sum(sum(f.stats.cache_misses.values()) for f in compiled_walks.KERNELS.entries)
-print(cosine[0], misses)
+from heft.information import folding
+print(folding.absorb(np.array([[1.0, 1.0], [0.0, 1.0]]), np.array([[1.0, 1.0]]))[0][0, 1])
 """
-    process = subprocess.Popen(
-        [sys.executable, "-c", code],
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    cosine, misses = said(process)
-    assert float(cosine) == pytest.approx(0.8775825618903728 + 0.25 * 0.5**2, abs=1e-15)
-    assert misses == "0"
+    before, _ = said(begun(tmp_path, code))
+    assert float(before[0]) == pytest.approx(2.0**0.5, rel=1e-15)
+    path.write_text(changed)
+    after, _ = said(begun(tmp_path, code))
+    assert abs(float(after[0]) - float(before[0])) > 0.1

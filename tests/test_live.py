@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 
 from heft.applications.payload import checkpoint
-from heft.applications.payload.live import Update, _rehearsed, publish, weigh
+from heft.applications.payload.live import Update, publish, weigh
 from heft.applications.payload.node import Node, NodeState, load_estimate
 from heft.applications.payload.online import Event
 from heft.applications.payload.sensors import Sensors
@@ -402,39 +401,6 @@ def test_joints_tell_the_motion_through_the_robot() -> None:
     piece = Piece(node.names, stamps_of(time), np.concatenate([wrench, q], axis=1))
     state, _ = fed(cut(piece), node)
     assert load_estimate(state).body[0] == pytest.approx(BODY[0], rel=0.01)
-
-
-@pytest.mark.parametrize("motion", ["an inertial sensor", "poses", "joints"])
-def test_a_rehearsal_goes_as_far_as_an_estimate(
-    motion: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All that is compiled or loaded at its first use is used in it."""
-    robot = load("ur_description/urdf/ur10_robot.urdf") if motion == "joints" else None
-    poses = Sensors.from_dict({"sensor": {"wrist": WRIST}})
-    node = NODE if motion == "an inertial sensor" else Node(poses, robot)
-    states: list[NodeState] = []
-    monkeypatch.setattr("heft.applications.payload.node.load_estimate", states.append)
-    node.rehearse()
-    assert states[-1].load is not None and states[-1].load.filter.factor.any()
-    assert states[-1].alignment.buffers["wrist"].taken > 900
-
-
-@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_rehearsal_that_fails_or_lasts_keeps_no_node_from_its_work(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def fails(node: Node) -> None:
-        raise MemoryError
-
-    monkeypatch.setattr(Node, "rehearse", fails)
-    _rehearsed(NODE, threading.Event())
-    lasting, stop = threading.Event(), threading.Event()
-    monkeypatch.setattr(Node, "rehearse", lambda node: lasting.wait(20.0))
-    stop.set()
-    begin = time.monotonic()
-    _rehearsed(NODE, stop)
-    assert time.monotonic() - begin < 1.0
-    lasting.set()
 
 
 def test_what_is_known_is_gone_on_from(tmp_path: Path) -> None:

@@ -3,6 +3,9 @@
 The names that most programs need, each loaded when it is first used.
 """
 
+import os
+import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -26,6 +29,13 @@ FACE = {
 }
 ROOM_OF = {name: room for room, names in FACE.items() for name in names}
 __all__ = ["__version__", *sorted(ROOM_OF)]
+# What must come from where it is installed: Python's own modules, heft's and their dependencies.
+LIBRARIES = sys.stdlib_module_names - {"test", "this", "antigravity", "idlelib"} | {
+    *("numpy", "scipy", "numba", "llvmlite", "clarabel", "pyarrow", "pandas", "threadpoolctl"),
+    *("cyclopts", "rich", "rich_rst", "docutils", "docstring_parser", "attr", "attrs", "tomlkit"),
+    *("jinja2", "markupsafe", "yaml", "cffi", "coal", "mujoco", "daqp", "viser", "trimesh"),
+    *("mcap", "rosbags", "pyulog", "zenoh", "sympy"),
+}
 
 if TYPE_CHECKING:
     from heft.applications.identification import (
@@ -48,6 +58,34 @@ if TYPE_CHECKING:
     from heft.plants import FreeBody, Problem, RobotPlant
     from heft.recordings import ColumnMap, Recording
     from heft.signals import Smoothing, Weak
+
+
+def _refuse_shadows() -> None:
+    """Refuse to start where the current folder holds a module that heft would run unasked.
+
+    `python -c`, `python -m` and notebooks look for modules in the current folder first, where
+    people have their logs.
+
+    Raises:
+        ImportError: If a file there has the name of a library that is not loaded yet.
+    """
+    with suppress(OSError):  # there is no current folder, or nobody may look into it
+        here = os.getcwd()
+        if not any(os.path.abspath(p) == here for p in sys.path):
+            return
+        for entry in os.scandir(here):
+            name = entry.name.partition(".")[0]
+            runs = entry.name.endswith((".py", ".pyc", ".so", ".pyd")) or os.path.isfile(
+                os.path.join(entry.path, "__init__.py")
+            )
+            if runs and name not in sys.modules and name in LIBRARIES:
+                raise ImportError(
+                    f"'{entry.name}' in the current folder would be run in place of the library "
+                    f"'{name}': rename it, or start Python with -P"
+                )
+
+
+_refuse_shadows()
 
 
 def __getattr__(name: str) -> object:

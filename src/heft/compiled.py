@@ -1,26 +1,28 @@
-"""Compilation of numerical kernels by numba, with a cache on disk that detects changed sources.
+"""Numerical kernels, compiled by numba ahead of their use and kept as whole files.
 
-numba's own cache looks at one file only: a function is recompiled where the file that it stands
-in has changed, not where a function that it calls has. So `Kernels` finds all functions that its
-entries call and stores a digest of their sources and constants beside numba's files. Where the
-digest differs, those files are deleted and another process compiles.
+A `Kernels` is what Python calls of some compiled functions that call one another. Its machine code
+is one file, named after all that it depends on: sources, constants, numba, Python and processor.
+An installed heft brings these files along; where one is missing (a clone, another processor), it
+is looked for in the user's cache, and made there by another process if it is not there, either.
 
-Another process, because a process that compiles rounds differently from one that loads compiled
-code (calls are optimised away): so the first run gives the same bytes as the second. All functions
-in that one process, for the same reason: none is compiled against loaded code of another. One
-process at a time, since two that write numba's files at once can leave an index that names the
-other's code, which gives wrong numbers without an error.
+Another process, with a processor named by level and numba's settings as they come, so that the
+code is the same bytes wherever it was made and whoever uses it; the settings of the process that
+uses it, and of the user's own compiled functions in it, stay what they are. Only entries are kept:
+what they call is part of their code. A file appears whole or not at all, so processes need no lock.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib
+import logging
 import os
+import pickle
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -29,36 +31,40 @@ from typing import Any
 
 import numba
 import numpy as np
+from llvmlite import binding
+from numba.core.caching import NullCache
+from numba.core.compiler import CompileResult
+from numba.core.serialize import dumps
+from numba.misc.appdirs import AppDirs
 
 from .arrays import Array
 
 Decorator = Callable[[Callable[..., Any]], Any]
+# Machine code of one entry by the types of its arguments; of all entries, by their names.
+Code = Mapping[str, bytes]
+
+PACKAGE = Path(__file__).parent
+SHIPPED = PACKAGE / "kernels"  # in a wheel; a clone has none
+# Levels of x86-64 [System V ABI, AMD64 supplement, table 3.1], and what distinguishes each.
+LEVELS = {
+    "x86-64-v3": ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"),
+    "x86-64-v2": ("sse3", "ssse3", "sse4.1", "sse4.2", "popcnt"),
+}
+FORMAT = 1  # of these files, and of how the compiler is called
+MOST_KEPT = 6  # files of one set of kernels in a user's cache
+LOG = logging.getLogger("heft")
 
 
 def kernel(*fastmath: str) -> Decorator:
-    """Return a decorator that compiles a function without the GIL and caches it on disk.
-
-    Where numba finds no folder that it may write to, each process compiles for itself.
+    """Return a decorator that compiles a function without the GIL.
 
     Args:
         fastmath: LLVM's fast-math flags that are allowed. None of heft's kernels allows the
             compiler to assume that NaN or infinity do not occur.
     """
-    options: dict[str, Any] = {
-        "fastmath": set(fastmath) or False,
-        "nogil": True,
-        "error_model": "numpy",
-        "boundscheck": False,
-    }
-
-    def decorate(function: Callable[..., Any]) -> Any:
-        """Return the compiled function; see `kernel`."""
-        try:
-            return numba.njit(cache=True, **options)(function)
-        except RuntimeError:  # no locator available
-            return numba.njit(**options)(function)
-
-    return decorate
+    return numba.njit(
+        fastmath=set(fastmath) or False, nogil=True, error_model="numpy", boundscheck=False
+    )
 
 
 reassociated = kernel("reassoc", "contract", "nsz")  # sums in any order: vectorised dot products
@@ -70,44 +76,84 @@ exact = kernel()  # every operation rounds as it is written
 class Kernels:
     """Compiled functions that Python calls, with all that they call.
 
-    No two instances share a function.
+    Their machine code is found at the first call of one of them.
 
     Attributes:
         entries: The functions that Python calls.
-        warm_up: Calls each of them once, with the argument types in use. A function at module
-            level, so that another process can import it by name.
+        warm_up: Calls each of them once, with the argument types in use. A function of the module
+            that holds these kernels, by which another process finds them.
     """
 
     entries: tuple[Any, ...]
     warm_up: Callable[[], None]
 
-    @cached_property
-    def functions(self) -> tuple[Any, ...]:
-        """All compiled functions, including those that the entries call."""
-        return tuple(v for v in self._used if hasattr(v, "py_func"))
+    def __post_init__(self) -> None:
+        for entry in self.entries:
+            entry._cache = _Kept(self, entry.__name__)
 
-    @property
-    def sources(self) -> frozenset[Path]:
-        """Source files of these functions."""
-        return frozenset(Path(f.py_func.__code__.co_filename) for f in self.functions)
+    def name(self, processor: str) -> str:
+        """Return the name of the file, without folder: all that the machine code depends on."""
+        return f"{self._module}-{self.digest[:20]}.{processor}-{sys.platform}-{PYTHON}"
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all that the compiled code depends on except the processor, in hexadecimal."""
-        made = hashlib.sha256(numba.__version__.encode())
-        for path in sorted({Path(__file__), *self.sources}, key=lambda p: p.name):
+        """SHA-256 of sources, constants, options and version of numba, in hexadecimal."""
+        made = hashlib.sha256(f"{FORMAT} {numba.__version__}".encode())
+        for path in sorted(self.sources, key=lambda p: p.name):
             made.update(path.read_bytes())
-        made.update(repr([v for v in self._used if not hasattr(v, "py_func")]).encode())
+        for value in self._used:
+            compiled = hasattr(value, "py_func")
+            said = sorted(value.targetoptions["fastmath"] or ()) if compiled else value
+            made.update(repr(said).encode())
         return made.hexdigest()
 
-    def is_compiled(self) -> bool:
-        """Return whether the cache holds these functions, from these sources, for this CPU."""
-        stamp = self._stamp()
-        return stamp is not None and _text(stamp) == self.digest and any(self._kept())
+    @property
+    def sources(self) -> frozenset[Path]:
+        """Source files of these functions and of all that they call."""
+        called = (f for f in self._used if hasattr(f, "py_func"))
+        return frozenset(Path(f.py_func.__code__.co_filename) for f in called)
 
-    def prepare(self) -> None:
-        """Load the compiled functions, compiled first where necessary; once a process."""
-        _prepare(self)
+    @cached_property
+    def code(self) -> Mapping[str, Code]:
+        """Machine code of the entries: from the installation, the user's cache or the compiler.
+
+        Nothing is in it where another process can't be had: then this one compiles, for itself.
+        """
+        name, cached = self.name(processor()), cache_folder()
+        packed = _read(SHIPPED / name) or _read(cached / name)
+        if packed is None:
+            LOG.warning(
+                "heft: compiling numerical kernels (%s), once: 2 to 40 s, then kept in %s",
+                self._module.removeprefix("heft."),
+                cached,
+            )
+            packed = self.compiled_elsewhere(processor())
+            if packed is not None:
+                with suppress(OSError):  # as good as before, only that the next run compiles again
+                    _write(packed, cached / name)
+                    _forget(cached, self._module)
+        return {} if packed is None else pickle.loads(packed)
+
+    def compile(self) -> bytes:
+        """Compile the entries in this process, and return their machine code.
+
+        Raises:
+            RuntimeError: If code depends on where things lie in the memory of this process.
+        """
+        for entry in self.entries:
+            entry._cache = NullCache()
+        self.warm_up()
+        made: dict[str, Code] = {}
+        for entry in self.entries:
+            results = entry.overloads.values()
+            if any(r.lifted or r.library.has_dynamic_globals for r in results):
+                raise RuntimeError(f"{entry.__name__} cannot be kept: it uses addresses")
+            made[entry.__name__] = {str(r.signature.args): dumps(r._reduce()) for r in results}
+        return pickle.dumps(made)
+
+    @property
+    def _module(self) -> str:
+        return self.warm_up.__module__
 
     @cached_property
     def _used(self) -> tuple[Any, ...]:
@@ -128,90 +174,120 @@ class Kernels:
                     found.append(value)
         return tuple(found)
 
-    def _stamp(self) -> Path | None:
-        """Return the file that holds the digest of what is compiled for this processor."""
-        first = self.entries[0]
-        if first.stats.cache_path is None:
-            return None
-        processor = repr(first.targetctx.codegen().magic_tuple()).encode()
-        short = hashlib.sha256(processor).hexdigest()[:12]
-        return Path(first.stats.cache_path) / f"{_name(first)}.{PYTHON}.{short}.digest"
+    def compiled_elsewhere(self, processor: str) -> bytes | None:
+        """Return the machine code that another process makes, None if there can be none.
 
-    def _kept(self) -> Iterator[Path]:
-        """Yield numba's files of these functions."""
-        for function in self.functions:
-            if function.stats.cache_path is not None:
-                pattern = f"{_name(function)}-*.{PYTHON}*.nb[ic]"
-                yield from Path(function.stats.cache_path).glob(pattern)
+        It looks for modules where this one does, but never in the current folder.
 
-    def _renew(self) -> None:
-        """Have another process compile, from nothing where what there is has other sources."""
-        stamp = self._stamp()
-        if stamp is None:
-            return  # nothing is kept, so nothing that another process compiles would be found
-        stamps = list(stamp.parent.glob(f"{_name(self.entries[0])}.{PYTHON}.*.digest"))
-        if self.digest not in map(_text, stamps):  # else it is only for another processor
-            for path in (*stamps, *self._kept()):
-                with suppress(OSError):
-                    path.unlink()
-        module, verb = self.warm_up.__module__, self.warm_up.__qualname__
-        paths = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
-        subprocess.run(
-            [sys.executable, "-c", f"from {module} import {verb}; {verb}()"],
-            env=os.environ | {"PYTHONPATH": paths},
-            check=False,  # whatever keeps it from compiling, this process still can
-        )
-
-
-PYTHON = "py{}{}".format(*sys.version_info)  # as numba's files have it in their names
-
-
-def _name(function: Any) -> str:
-    """Return how the names of numba's files of a function begin."""
-    code = function.py_func.__code__
-    return f"{Path(code.co_filename).stem}.{code.co_name}"
-
-
-@cache
-def _prepare(kernels: Kernels) -> None:
-    with _turn():
-        fresh = kernels.is_compiled()
-        if not fresh:
-            kernels._renew()
-        kernels.warm_up()
-        stamp = None if fresh else kernels._stamp()
-        if stamp is not None:
-            with suppress(OSError):  # as good as before, only that the next run compiles again
-                stamp.write_text(kernels.digest)
-
-
-def _text(path: Path) -> str | None:
-    """Return what a file says, None if it cannot be read."""
-    try:
-        return path.read_text()
-    except (OSError, UnicodeError):
+        Args:
+            processor: A level of x86-64, or whatever this processor is.
+        """
+        paths = [str(PACKAGE.parent), *(p for p in sys.path if os.path.isabs(p))]
+        program = f"import sys; sys.path[:] = {paths!r}; import {__name__} as c; c.emit()"
+        settings = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")}
+        settings |= {"NUMBA_DISABLE_INTEL_SVML": "1"}
+        if processor in LEVELS:
+            settings |= {"NUMBA_CPU_NAME": processor, "NUMBA_CPU_FEATURES": ""}
+        command = [sys.executable, "-I", "-c", program, self._module]
+        with suppress(OSError, ValueError, subprocess.CalledProcessError):
+            return subprocess.run(command, env=settings, stdout=subprocess.PIPE, check=True).stdout
         return None
 
 
-@contextmanager
-def _turn() -> Iterator[None]:
-    """Hold a lock that all processes of this user share, where the system has such locks."""
+class _Kept(NullCache):
+    """What numba asks for the machine code of an entry before it compiles."""
+
+    def __init__(self, kernels: Kernels, name: str) -> None:
+        self._kernels, self._name = kernels, name
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the compiled function for these types of arguments, None if it is not kept."""
+        data = self._kernels.code.get(self._name, {}).get(str(sig))
+        if data is None:
+            return None
+        target_context.refresh()
+        return CompileResult._rebuild(target_context, *pickle.loads(data))
+
+
+PYTHON = "py{}{}".format(*sys.version_info)
+
+
+@cache
+def processor() -> str:
+    """Return the highest level of x86-64 that this processor has; of others, which it is."""
+    features = binding.get_host_cpu_features()
+    for level, needed in LEVELS.items():
+        if all(features.get(f) for f in needed):
+            return level
+    exact = hashlib.sha256(features.flatten().encode()).hexdigest()[:8]
+    return f"{binding.get_host_cpu_name()}-{exact}"
+
+
+def every_kernels() -> Iterator[Kernels]:
+    """Yield all kernels of heft: each is `KERNELS` of the module that it is defined in."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if "\nKERNELS = Kernels(" in path.read_text(encoding="utf-8"):
+            module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+            yield importlib.import_module(module).KERNELS
+
+
+def emit() -> None:
+    """Write the machine code of the kernels of the module that is named to the standard output."""
+    output = os.dup(1)
+    os.dup2(2, 1)  # whatever a library says goes elsewhere
+    packed = importlib.import_module(sys.argv[1]).KERNELS.compile()
+    with os.fdopen(output, "wb") as file:
+        file.write(packed)
+
+
+def ship(folder: Path, processors: Sequence[str]) -> None:
+    """Write the files of all kernels that a folder lacks, by as many processes as there are cores.
+
+    Args:
+        folder: Of the files, made if need be.
+        processors: Levels of x86-64 that the code is for, one file of each.
+    """
+    made = [(k, p) for k in every_kernels() for p in processors]
+    lacking = [(k, p, folder / k.name(p)) for k, p in made if _read(folder / k.name(p)) is None]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        packed = pool.map(lambda of: of[0].compiled_elsewhere(of[1]), lacking)
+        for (kernels, processor, path), code in zip(lacking, packed, strict=True):
+            if code is None:
+                raise RuntimeError(f"{kernels.name(processor)} cannot be compiled here")
+            _write(code, path)
+
+
+def cache_folder() -> Path:
+    """Return the folder of this user's compiled kernels, by the custom of the system."""
+    folder = Path(AppDirs("heft", False).user_cache_dir)
+    return (folder if folder.is_absolute() else Path.home() / ".cache" / "heft") / "kernels"
+
+
+def _write(packed: bytes, path: Path) -> None:
+    """Write machine code with its digest in front, so that the file appears whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        import fcntl
-    except ImportError:  # not a POSIX system
-        yield
-        return
-    path = Path(tempfile.gettempdir()) / f"heft-kernels-{os.getuid()}.lock"
-    try:
-        handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
-    except OSError:  # no place to lock: as safe as numba alone
-        yield
-        return
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+        part.write_bytes(hashlib.sha256(packed).digest() + packed)
+        part.replace(path)
     finally:
-        os.close(handle)
+        part.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> bytes | None:
+    """Return the machine code in a file, None if there is none that is whole."""
+    with suppress(OSError):
+        data = path.read_bytes()
+        if hashlib.sha256(data[32:]).digest() == data[:32]:
+            return data[32:]
+    return None
+
+
+def _forget(folder: Path, module: str) -> None:
+    """End the oldest files of one set of kernels: a user may have several hefts, but not many."""
+    kept = sorted(folder.glob(f"{module}-*"), key=lambda path: path.stat().st_mtime)
+    for old in kept[:-MOST_KEPT]:
+        old.unlink()
 
 
 def plain(*arrays: Array) -> tuple[Array, ...]:

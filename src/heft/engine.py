@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import multiprocessing
+import os
 import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -96,7 +97,8 @@ def by_processes(
     context = multiprocessing.get_context("spawn")  # threads of this process are not copied
     pool = ProcessPoolExecutor(jobs, context, initializer=_deaf)
     try:
-        waiting = {pool.submit(work, item): item for item in items}
+        with _safe_path():  # processes start as there is work for them
+            waiting = {pool.submit(work, item): item for item in items}
         for future in as_completed(waiting):
             yield waiting[future], future.result()
     except BaseException:
@@ -105,6 +107,23 @@ def by_processes(
             process.kill()
         raise
     pool.shutdown()
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """Let processes that start meanwhile look for no module in the current folder.
+
+    They start by `python -c`, which looks there first, whatever Python this process is.
+    """
+    name, before = "PYTHONSAFEPATH", os.environ.get("PYTHONSAFEPATH")
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
 
 
 def _deaf() -> None:

@@ -15,7 +15,7 @@ from heft.compiled import plain
 from heft.engine import side_by_side
 from heft.errors import InvalidSetting
 
-from . import reverse_walk, walk
+from . import compiled_walks, walk
 from .kernels import IntArray, Motion, compile_tree, full_slots
 from .tree import Tree
 
@@ -64,7 +64,7 @@ def pull_back(
 
     def work(k: int) -> None:
         stop = min((k + 1) * share, count)
-        reverse_walk.pull(table, arrays, k * share, stop, slots, laid, deepest, out)
+        compiled_walks.pull(table, arrays, k * share, stop, slots, laid, deepest, out)
 
     side_by_side(work, range(threads if count else 0), threads)
     return out

@@ -9,6 +9,9 @@ from heft.compiled import Kernels
 from .reverse_walk import pull
 from .walk import efforts, momenta, reduce, regress, sine_cosine
 
+# Called by this module's name, so that their code is looked for before it is compiled.
+__all__ = ["KERNELS", "efforts", "momenta", "pull", "reduce", "regress", "sine_cosine", "warm_up"]
+
 
 def warm_up() -> None:
     """Call each compiled entry point once, so that it is compiled and cached."""

@@ -20,21 +20,10 @@ from heft.engine import side_by_side
 from heft.errors import FitError
 from heft.information import PARAMETER_COUNT, matrix_of_quaternion, skew
 
-from . import walk
-from .compiled_walks import KERNELS
+from . import compiled_walks, walk
 from .tree import PRISMATIC, REVOLUTE, Tree
 
 IntArray = NDArray[np.int64]
-
-
-def is_compiled() -> bool:
-    """Return whether a cached compilation of these kernels for this machine exists."""
-    return KERNELS.is_compiled()
-
-
-def prepare() -> None:
-    """Load the kernels, compiling them first if needed; only one process compiles at a time."""
-    KERNELS.prepare()
 
 
 @dataclass(frozen=True)
@@ -76,7 +65,6 @@ def motion_of(tree: Tree, gravity: Array, q: Array, v: Array, a: Array) -> Motio
         a: Their derivatives, shape (N, tree.channels) [rad/s² or m/s²]; a free base's the spatial
             acceleration.
     """
-    prepare()
     count = q.shape[0]
     shift = tree.positions - tree.channels
     position = np.ascontiguousarray(q.T[tree.channel + shift])
@@ -84,7 +72,7 @@ def motion_of(tree: Tree, gravity: Array, q: Array, v: Array, a: Array) -> Motio
         position = tree.multiplier[:, None] * position + tree.offset[:, None]
     sin, cos = np.empty_like(position), np.empty_like(position)
     if max(position.max(initial=0.0), -position.min(initial=0.0)) <= walk.LARGEST_ANGLE:
-        walk.sine_cosine(position.reshape(-1), sin.reshape(-1), cos.reshape(-1))
+        compiled_walks.sine_cosine(position.reshape(-1), sin.reshape(-1), cos.reshape(-1))
     else:  # also where a position is not finite: the caller's check names it
         np.sin(position, out=sin)
         np.cos(position, out=cos)
@@ -107,7 +95,6 @@ def compile_tree(tree: Tree) -> tuple[NDArray[Any], ...]:
     Raises:
         AssertionError: If bodies are not in depth-first order.
     """
-    prepare()
     bodies = len(tree.names)
     depth = np.zeros(bodies, dtype=np.int64)
     constant, sine, cosine = (np.zeros((bodies, 3, 3)) for _ in range(3))
@@ -193,7 +180,7 @@ def regressor(
     share = -(-count // (threads * walk.BLOCK)) * walk.BLOCK if count else 0
 
     def work(k: int) -> None:
-        walk.regress(table, arrays, k * share, min((k + 1) * share, count), slots, out)
+        compiled_walks.regress(table, arrays, k * share, min((k + 1) * share, count), slots, out)
 
     side_by_side(work, range(threads if count else 0), threads)
     return np.moveaxis(out, 2, 0)
@@ -260,7 +247,9 @@ def momentum_into(
     share = -(-count // (threads * walk.BLOCK)) * walk.BLOCK if count else 0
 
     def work(k: int) -> None:
-        walk.momenta(table, arrays, k * share, min((k + 1) * share, count), slots, second, first)
+        compiled_walks.momenta(
+            table, arrays, k * share, min((k + 1) * share, count), slots, second, first
+        )
 
     side_by_side(work, range(threads if count else 0), threads)
 
@@ -279,7 +268,7 @@ def inverse_dynamics(tree: Tree, motion: Motion, parameters: Array) -> Array:
     slots = np.where(parameters != 0.0, full_slots(tree), -1)
     out = np.zeros((tree.channels, motion.sin.shape[1]))
     if out.size:
-        walk.efforts(
+        compiled_walks.efforts(
             compile_tree(tree),
             plain(*motion.tuple()),
             0,
@@ -423,7 +412,7 @@ def reduce(
     if counted is None:
         counted = np.zeros((len(plan.widths), 0), dtype=np.bool_)
     values, weights, tau = plain(columns.values, columns.weights[plan.picked], effort)
-    walk.reduce(
+    compiled_walks.reduce(
         plan.tree,
         plain(*motion.tuple()),
         plan.slots,

@@ -39,7 +39,6 @@ def stops(
     Returns:
         z/width, in [−1, 1], shape (stops, N).
     """
-    KERNELS.prepare()
     out = np.empty((len(widths), position.shape[1]))
     x, b, before, z = plain(position, widths, last, held)
     _slip(x, np.arange(len(widths)) if row is None else row, b, before, z, out)

@@ -301,7 +301,6 @@ def _run(
     states: Array, wrench: Array, steps: Array, parameters: Array, gravity: Array,
     after: Array, Phi: Array, Gamma: Array,
 ) -> None:  # fmt: skip
-    KERNELS.prepare()
     inverse: Array = np.asarray(np.linalg.inv(mass_matrix(parameters)), dtype=np.float64)
     _transitions(*plain(states, wrench, steps, inverse, parameters, gravity), after, Phi, Gamma)
 

@@ -166,7 +166,6 @@ class ConsistentSampler:
         """Return draws of a target, from a feasible point y."""
         if not len(start):
             return ConsistentSamples(np.tile(target.mean, (count, 1)), float(count), 1.0, 0)
-        hit_and_run.KERNELS.prepare()
         rng = np.random.default_rng(seed)
         points = np.tile(start, (self.chains, 1))
         kept = max(self.kept, -(-2 * count // self.chains))

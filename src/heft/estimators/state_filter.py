@@ -20,7 +20,7 @@ from heft.compiled import plain
 from heft.files import Keys, Number, check_fields
 from heft.information import triangle_of
 
-from .state_smoother import KERNELS, _predict, _update
+from .state_smoother import _predict, _update
 
 CHECKS: Keys = {"outlier": Number("a probability is between 0 and 1", 0.0, 1.0)}
 
@@ -105,7 +105,6 @@ class StateFilter:
             spread: Covariance of the states' error, shape (s, s).
             prior: Covariance of the parameters' error, shape (p, p).
         """
-        KERNELS.prepare()
         p = len(prior)
         factor = np.zeros((p + 1, p + 1))
         inverse = np.linalg.inv(np.linalg.cholesky(prior))

@@ -187,7 +187,6 @@ class LinearisedLog:
     @cached_property
     def innovations(self) -> Innovations:
         """The Kalman filter's innovations, whitened."""
-        KERNELS.prepare()
         count, m = self.residual.shape
         s, p = self.by_parameters.shape[1:]
         rows, half = np.empty((count, m, p + 1)), np.empty((count, m, s))

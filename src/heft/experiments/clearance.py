@@ -20,7 +20,7 @@ from heft.dynamics import Tree
 from heft.errors import InvalidSetting, did_you_mean
 from heft.models import Capsules, MotionLimits, Robot, cannot_touch
 
-from .clearance_kernels import BOX, CAPSULE, KERNELS, SPACE, distances, gradient
+from .clearance_kernels import BOX, CAPSULE, SPACE, distances, gradient
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,6 @@ class Clearance:
     @cached_property
     def _arrays(self) -> tuple[tuple[NDArray[Any], ...], ...]:
         """The tree, the capsules and the room as the kernels' arrays."""
-        KERNELS.prepare()
         tree, capsules = self.tree, self.capsules
         whole = (tree.parent, tree.kind, tree.channel)
         real = (tree.multiplier, tree.offset, tree.rotation, tree.translation, tree.axis)

@@ -238,7 +238,6 @@ class ClosedLoop:
             MissingSignal: If a reference is not logged.
             SolverFailure: If the simulated robot does not stay finite.
         """
-        held_steps.KERNELS.prepare()
         robot, h = self.robot, 1.0 / self.controller.rate
         clock, wanted = self._wanted(recording)
         model = self.simulated_robot
@@ -317,7 +316,6 @@ class ClosedLoop:
             ∂q/∂parameters at the begins of the steps, and ∂τ/∂parameters over them, each of shape
             (N, joints, columns).
         """
-        held_steps.KERNELS.prepare()
         count, n = motion.position.shape
         model = self.simulated_robot
         M, K, D = (np.empty((count, n, n)) for _ in range(3))

@@ -86,7 +86,6 @@ class DrivenRobot:
         Raises:
             InvalidSetting: If there are more steps than `most`.
         """
-        held_steps.KERNELS.prepare()
         noise = first.noise
         worth = noise.sigma * np.sqrt(noise.autocorrelation_time)  # of a row of its own
         found = tuple(

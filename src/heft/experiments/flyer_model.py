@@ -22,7 +22,7 @@ from heft.compiled import plain
 from heft.information import inertia, skew
 from heft.models import FreeFlyer
 
-from .flyer_kernels import KERNELS, STATE, linearised
+from .flyer_kernels import STATE, linearised
 
 PLACE, TURN, SPEED, SPIN = slice(0, 3), slice(3, 7), slice(7, 10), slice(10, 13)
 
@@ -113,7 +113,6 @@ class FlyerModel:
 
     def advanced_with_slope(self, x: Array, u: Array, step: float) -> tuple[Array, Array]:
         """Return states a step later, and their derivative by x and u, (N, 13, 13 + n)."""
-        KERNELS.prepare()
         ahead, slope = np.empty_like(x), np.empty((len(x), STATE, STATE + u.shape[1]))
         linearised(*plain(x, u), step, self._body, (ahead, slope))
         return ahead, slope

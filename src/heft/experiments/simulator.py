@@ -26,7 +26,7 @@ from .motions import Limits, Motion, MotionKind, draw_motion
 from .sensors import Calibration, Sensors
 from .simulated_drives import Drive, DriveRanges, table
 from .simulated_links import Links
-from .simulation_step import KERNELS, LOGGED, advance
+from .simulation_step import LOGGED, advance
 
 TYPICAL = 200  # positions at which an arm's typical torques are taken
 HASTE = 4.0  # acceleration of these [rad/s²]
@@ -479,7 +479,6 @@ class Simulator:
         Raises:
             SolverFailure: If the simulated robot does not stay finite.
         """
-        KERNELS.prepare()
         n, elastic = len(drives), any(d.elastic for d in drives)
         drive, gains = table(drives), self._gains(self.typical[1], drives)
         links.armature = np.zeros(n) if elastic else drive[0]

@@ -270,7 +270,6 @@ def absorb(R: Array, rows: Array) -> tuple[Array, float]:
         The updated triangle, shape (n, n), and the normalised squared innovation [dimensionless],
         whose expectation is m if the model holds.
     """
-    KERNELS.prepare()
     found: tuple[Array, float] = _absorb(R, rows)
     return found
 

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.dynamics import kernels
 from heft.errors import InvalidSetting
 from heft.estimators import (
     ESTIMATORS,
@@ -167,8 +166,6 @@ def fit_experiment(
     """
     _refuse_given(settings, given)
     refuse_unlike_gains(problem, settings, given)
-    if not kernels.is_compiled():
-        progress("compiling the kernels for this machine, once: about 20 s")
     problem, delay = sharpened_and_delayed(problem.in_memory(), settings, progress)
     if settings.rows == "auto":
         problem = with_enough_rows(problem)

@@ -18,7 +18,7 @@ from heft.applications.identification import Inputs, Progress, silent
 from heft.display import policy_of, render
 from heft.errors import InvalidSetting, visible
 from heft.files import require_writable
-from heft.information import PARAMETER_COUNT, Finding
+from heft.information import PARAMETER_COUNT, Finding, folding
 from heft.recordings import Recording
 from heft.streams import (
     Arrival,
@@ -44,7 +44,6 @@ KEPT = 1.0  # [s] between checkpoints
 HEALTH = 1.0  # [s] between reports of it
 MOST_EVENTS = 50  # shown on the page
 FASTEST = 1000.0  # [Hz]
-TICK = 0.05  # [s] between looks at whether to stop
 SOURCE = "source"  # of messages, as a guard names it
 
 
@@ -119,9 +118,7 @@ class LiveWeighing:
         state = checkpoint.load(self.checkpoint, node) if self.checkpoint else node.start()
         if state.load is not None:
             progress(f"going on from {self.checkpoint}")
-        if self.replay is None:
-            progress("preparing")
-            _rehearsed(node, stop)
+        folding.warm_up()  # its code is loaded before a message waits for it
         with ExitStack() as stack:
             listeners: dict[str, Listener] = {
                 "terminal": lambda update: _write_events(update, message)
@@ -230,22 +227,6 @@ class Update:
 
 
 Listener = Callable[[Update], None]
-
-
-def _rehearsed(node: Node, stop: threading.Event) -> None:
-    """Let a node rehearse, for as long as nobody stops it: at first use this compiles for long.
-
-    What fails in it, such as for want of memory, takes no node down: it is told where it matters.
-    """
-
-    def run() -> None:
-        with suppress(Exception):
-            node.rehearse()
-
-    rehearsal = threading.Thread(target=run, daemon=True)
-    rehearsal.start()
-    while rehearsal.is_alive() and not stop.wait(TICK):
-        pass
 
 
 def weigh(

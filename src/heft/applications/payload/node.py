@@ -31,7 +31,6 @@ from .sensors import Sensors
 HALF_STEP = 0.01  # [s] of the central differences by which velocities are taken
 CALIBRATION = 1.0  # [s] of samples from which rate and noise are estimated
 SLOWEST = 50.0  # [Hz]
-REHEARSED, REHEARSED_AT = 2.0, 500.0  # [s, Hz] of made-up samples
 SAME_RATE = 0.2  # relative change of the rate up to which it counts as constant
 RATE_SAMPLES = 100  # steps whose median is the rate
 MOST_FOREIGN = 16  # names
@@ -166,21 +165,6 @@ class Node:
     def start(self) -> NodeState:
         """Return the state before the first message."""
         return NodeState(self.alignment.start(), noise=self.sensors.noise)
-
-    def rehearse(self) -> None:
-        """Step through made-up samples, and forget them.
-
-        What is compiled or loaded at its first use is so before a message waits for it: messages
-        that wait for long are lost.
-        """
-        rng, state = np.random.default_rng(0), self.start()
-        time = np.arange(round(REHEARSED * REHEARSED_AT)) / REHEARSED_AT
-        stamps = np.round(time * 1e9).astype(np.int64)
-        values = 0.5 + 0.01 * rng.normal(size=(len(time), len(self.names)))
-        for rows in np.array_split(np.arange(len(time)), 20):
-            piece = Piece(self.names, stamps[rows], values[rows])
-            state, _ = self.step(state, float(time[rows[-1]]), [piece])
-            load_estimate(state)
 
     def step(
         self, state: NodeState, now: float, pieces: Iterable[Piece], garbage: int = 0
