@@ -95,7 +95,8 @@ def by_processes(
         return
     others = set(multiprocessing.active_children())
     context = multiprocessing.get_context("spawn")  # threads of this process are not copied
-    pool = ProcessPoolExecutor(jobs, context, initializer=_deaf)
+    with _safe_path():  # another process keeps account of their locks
+        pool = ProcessPoolExecutor(jobs, context, initializer=_deaf)
     try:
         with _safe_path():  # processes start as there is work for them
             waiting = {pool.submit(work, item): item for item in items}
