@@ -615,6 +615,20 @@ CASES = (
     urdf("a picture", b"\x89PNG\r\n\x1a\n" + bytes(range(256)), "not UTF-8"),
     urdf("a NUL byte", URDF.replace("arm", "a\0m"), "not well-formed"),
     urdf("200 000 elements nested", "<robot>" + "<a>" * 200_000, "nested too deeply"),
+    urdf("a robot without a name", ('<robot name="arm">', "<robot>"), "no name", "line 2"),
+    urdf("another version", ('name="arm"', 'name="arm" version="2.0"'), "1.0, 1.1, 1.2", "line 2"),
+    urdf(
+        "a pose by a quaternion",
+        ('<origin xyz="0 0 0.5"/>', '<origin quat_xyzw="0 0 0 1"/>'),
+        "as rpy",
+        at('<origin xyz="0 0 0.5"'),
+    ),
+    urdf(
+        "a name with a space before it",
+        ('<link name="thumb"/>', '<link name=" thumb"/>'),
+        "did you mean ' thumb'?",
+        "joint 'follow'",
+    ),
     urdf("a robot of nothing", "<robot name='r'/>", "no links"),
     urdf("a robot that cannot move", "<robot name='r'><link name='a'/></robot>", "no moving joint"),
     urdf(

@@ -151,7 +151,10 @@ class Clearance:
         shapes = self.capsules.shapes
         return np.array(
             [
-                cut and kind == CAPSULE and cannot_touch(self.tree, shapes[i], shapes[j], limits)
+                cut
+                and kind == CAPSULE
+                and not (shapes[i].is_capsule and shapes[j].is_capsule)  # they do as these do
+                and cannot_touch(self.tree, shapes[i], shapes[j], limits)
                 for cut, (kind, i, j) in zip(chosen, self.pairs, strict=True)
             ],
             dtype=bool,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from heft.files import Element
 from heft.information import inertia, matrix_of_rpy
 
 from . import urdf
+from .moving_bodies import Place
 
 # A link fixed to another with less than this share of the whole is a frame, not a body.
 FRAME_MASS_SHARE = 1e-7
@@ -22,35 +22,31 @@ NOMINAL_GYRATION = 0.1  # [m]
 
 
 def links_of(
-    root: Element, model: Any, free: bool, said: urdf.Translation, cuts: frozenset[str]
+    root: Element,
+    moving: Sequence[Place],
+    places: Mapping[str, Place],
+    said: urdf.Translation,
+    cuts: frozenset[str],
 ) -> tuple[tuple[Link, ...], list[str]]:
     """Return the links that are the file's own, and what a user should know of them."""
-    import pinocchio as pin
-
-    frames = {f.name: f for f in model.frames if f.type == pin.FrameType.BODY}
     own = [k for k in root.all("link") if k.attributes["name"] not in said.aids]
     elements = {k.attributes["name"]: k for k in own}
     tens = {name: _written(k) for name, k in elements.items()}
-    beyond = {j: int(model.parents[j]) for j, n in enumerate(model.names) if n in cuts}
-    masses = _Masses.of(tens, {name: frames[name].parentJoint for name in tens}, beyond)
+    beyond = {b: place.body for b, place in enumerate(moving) if place.joint_name in cuts}
+    masses = _Masses.of(tens, {name: places[name].body for name in tens}, beyond)
     links, notes = [], []
     for name, ten in tens.items():
-        frame = frames[name]
-        above = model.frames[frame.parentFrame]
-        fixed = (
-            above.type == pin.FrameType.FIXED_JOINT
-            and not (free and frame.parentJoint == 1 and above.name == "root_joint")
-            and model.frames[above.parentFrame].name not in said.aids
-        )
+        place = places[name]
+        fixed = place.fixed_to is not None and place.fixed_to not in said.aids
         # A link without mass is only a frame if it is fixed to another, or another to it.
-        carried = fixed or not masses.is_negligible(masses.by_joint.get(frame.parentJoint, 0.0))
+        carried = fixed or not masses.is_negligible(masses.by_body.get(place.body, 0.0))
         massless = ten is None or masses.is_negligible(float(ten[0]))
-        frame_only = frame.parentJoint > 0 and carried and massless and name not in said.solid
+        frame_only = place.body >= 0 and carried and massless and name not in said.solid
         link = Link(
             name=name,
-            body=frame.parentJoint - 1,
-            rotation=read_only(frame.placement.rotation),
-            translation=read_only(frame.placement.translation),
+            body=place.body,
+            rotation=read_only(place.rotation),
+            translation=read_only(place.translation),
             nominal=np.zeros(10),
             written=read_only(np.zeros(10) if ten is None else ten),
             given=not massless,
@@ -69,37 +65,37 @@ class _Masses:
 
     Attributes:
         moving: Mass of all that moves [kg].
-        by_joint: Mass of the links that move with one of pinocchio's joints, 0 the base [kg].
+        by_body: Mass of the links that are one body, −1 the base [kg].
         stand_in: Ten parameters of a link that is given no mass.
     """
 
     moving: float
-    by_joint: Mapping[int, float]
+    by_body: Mapping[int, float]
     stand_in: Array
 
     @staticmethod
     def of(
-        tens: Mapping[str, Array | None], joints: Mapping[str, int], beyond: Mapping[int, int]
+        tens: Mapping[str, Array | None], bodies: Mapping[str, int], beyond: Mapping[int, int]
     ) -> _Masses:
         """Return the masses of links' ten parameters.
 
         Args:
             tens: Of each link.
-            joints: The joint that moves each.
-            beyond: Of each cut the joint that moves what is before it, which carries both sides.
+            bodies: The body that each is part of.
+            beyond: Of each body beyond a cut the one before it, which carries both sides.
         """
         masses = {n: float(ten[0]) for n, ten in tens.items() if ten is not None}
-        moving = [m for n, m in masses.items() if joints[n] > 0 and m > 0.0]
+        moving = [m for n, m in masses.items() if bodies[n] >= 0 and m > 0.0]
         total = sum(moving)
         # A link with all but no mass (a camera, a flange) says nothing of what a link weighs.
         solid = [m for m in moving if m > FRAME_MASS_SHARE * total]
         usual = float(np.median(solid)) if solid else NOMINAL_MASS
-        by_joint: dict[int, float] = {}
+        by_body: dict[int, float] = {}
         for name, mass in masses.items():
-            by_joint[joints[name]] = by_joint.get(joints[name], 0.0) + mass
+            by_body[bodies[name]] = by_body.get(bodies[name], 0.0) + mass
         for cut in sorted(beyond, reverse=True):
-            by_joint[beyond[cut]] = by_joint.get(beyond[cut], 0.0) + by_joint.get(cut, 0.0)
-        return _Masses(total, by_joint, inertia.sphere(usual, NOMINAL_GYRATION))
+            by_body[beyond[cut]] = by_body.get(beyond[cut], 0.0) + by_body.get(cut, 0.0)
+        return _Masses(total, by_body, inertia.sphere(usual, NOMINAL_GYRATION))
 
     def is_negligible(self, mass: float) -> bool:
         """Whether a mass [kg] is none, or that of a frame."""

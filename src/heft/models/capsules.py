@@ -3,8 +3,8 @@
 A capsule is all that lies within a radius of a segment. That of least volume about the corners of
 a shape is found by a search over the segment's ends, its radius then being the largest distance of
 a corner: so it contains them all however good the search was, and, since a capsule is convex, their
-convex hull. Meshes are read by coal, as pinocchio does; a mesh that is not found is told to the
-user, and the link gets its other shapes, or a segment from joint to joint.
+convex hull. A mesh that is not found is told to the user, and the link gets its other shapes, or a
+segment from joint to joint.
 """
 
 from __future__ import annotations

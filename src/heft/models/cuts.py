@@ -7,12 +7,11 @@ body, of which joints' torques see the sum alone, and the sensor the part beyond
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from heft.errors import InvalidSetting, did_you_mean
-from heft.files import Edit, Element, apply, xml
+from heft.files import Element
 
 from .options import Options
+from .urdf import ends
 
 
 def cut_joints(root: Element, options: Options) -> frozenset[str]:
@@ -25,7 +24,7 @@ def cut_joints(root: Element, options: Options) -> frozenset[str]:
     Raises:
         InvalidSetting: If a sensor's link is none of the robot's, or nothing is before it.
     """
-    above = {j.find("child").attributes["link"]: j for j in root.all("joint")}  # type: ignore[union-attr]
+    above = {ends(j)[1]: j for j in root.all("joint")}
     links = [k.attributes["name"] for k in root.all("link")]
     found = set()
     for name, sensor in (options.sensor or {}).items():
@@ -48,21 +47,3 @@ def cut_joints(root: Element, options: Options) -> frozenset[str]:
         if joint.attributes["type"] == "fixed":
             found.add(joint.attributes["name"])
     return frozenset(found)
-
-
-def cut_open(text: bytes, joints: Collection[str], path: str) -> bytes:
-    """Return a URDF whose fixed joints of these names float, so that both sides are bodies.
-
-    Args:
-        text: The URDF.
-        joints: Names of the joints.
-        path: Of the file, for messages.
-    """
-    if not joints:
-        return text
-    edits = [
-        Edit(*joint.spans(text)["type"], "floating")
-        for joint in xml.parse(text, path).all("joint")
-        if joint.attributes["name"] in joints
-    ]
-    return apply(text, edits)

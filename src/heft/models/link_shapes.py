@@ -12,15 +12,38 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from types import ModuleType
 
 import numpy as np
 
 from heft.arrays import Array
 from heft.dynamics import PRISMATIC, REVOLUTE, Tree, body_poses
+from heft.errors import InvalidSetting
 
 from .motion_limits import MotionLimits
 
+PROOF = "the proof that two links never touch"
 SHELLS = (0.25, 0.5)  # shares of a link's reach at which its surface is parted
+
+
+def load_coal(what: str) -> ModuleType:
+    """Return the module coal, which is an optional dependency.
+
+    Args:
+        what: What needs it, for the message.
+
+    Raises:
+        InvalidSetting: If it is not installed.
+    """
+    try:
+        import coal
+    except ImportError as problem:
+        raise InvalidSetting(
+            f"{what} takes the library 'coal', which is not installed",
+            got=str(problem),
+            cure="pip install 'heft[collisions]'",
+        ) from problem
+    return coal  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +74,11 @@ class LinkShape:
             for part in parts
             if len(part)
         ]
+
+    @property
+    def is_capsule(self) -> bool:
+        """Whether it is a capsule or a ball itself, not something in one."""
+        return len(self.points) <= 2
 
     @property
     def extent(self) -> float:
@@ -186,8 +214,7 @@ class _Gap:
 
     def at(self, tree: Tree, q: Array) -> Array:
         """Return the distances at N postures, shape (N,) [m]."""
-        import coal
-
+        coal = load_coal(PROOF)
         poses = np.concatenate(
             [body_poses(tree, q), np.broadcast_to(np.eye(4), (len(q), 1, 4, 4))], axis=1
         )  # the last is the world's
@@ -205,8 +232,7 @@ class _Gap:
 
 def _convex(shape: LinkShape) -> object:
     """Return coal's convex hull of a link, a tenth of a millimetre thicker where that is flat."""
-    import coal
-
+    coal = load_coal(PROOF)
     points = shape.points
     if np.linalg.matrix_rank(points - points.mean(axis=0), tol=1e-6) < 3:
         signs = np.array(np.meshgrid(*[[-1e-4, 1e-4]] * 3)).reshape(3, -1).T
@@ -218,8 +244,7 @@ def _convex(shape: LinkShape) -> object:
 
 def _surface(shape: LinkShape) -> object:
     """Return coal's tree of a link's triangles."""
-    import coal
-
+    coal = load_coal(PROOF)
     model = coal.BVHModelOBBRSS()
     model.beginModel(len(shape.triangles), 3 * len(shape.triangles))
     for a, b, c in shape.triangles:

@@ -1,9 +1,9 @@
 """Robot model: kinematic tree, links, drives, and nominal (a priori) inertial parameters.
 
-A URDF is read by pinocchio, after `urdf.check` has validated every number in it; robots of other
-files (`mjcf`, `denavit_hartenberg`) are translated to a URDF first. Links fixed to one another
-form one *body*, named after the link that its joint moves; the *links* of the file are kept too,
-each with its pose in its body. A TOML holds what a model file cannot state (see `options`).
+A URDF is read after `urdf.check` has validated every number in it; robots of other files (`mjcf`,
+`denavit_hartenberg`) are translated to a URDF first. Links fixed to one another form one *body*,
+named after the link that its joint moves; the *links* of the file are kept too, each with its pose
+in its body. A TOML holds what a model file cannot state (see `options`).
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from heft.recordings import is_log
 
 from . import denavit_hartenberg, mjcf, mjcf_defaults, urdf
 from .believed_links import links_of
-from .cuts import cut_joints, cut_open
+from .cuts import cut_joints
 from .joint_names import mimics, refuse_astray, refuse_unknown
-from .moving_bodies import read_by_pinocchio, refuse_immobile, tree_of
+from .moving_bodies import places_of, refuse_immobile, tree_of
 from .options import STANDARD_GRAVITY, JointOptions, Options
 from .own_columns import OwnColumns
 from .robot_drives import drives_of
@@ -359,18 +359,18 @@ def _build(
     free = options.base == "free"
     options = replace(options, gravity=options.gravity or said.gravity or STANDARD_GRAVITY)
     cuts = cut_joints(root, options)
-    model = read_by_pinocchio(cut_open(said.text, cuts, path), free, path)
+    moving, places = places_of(root, free, cuts)
     followers = mimics(root, path)
     first = 6 if free else 0
-    moving = [n for n in list(model.names)[(2 if free else 1) :] if n not in cuts]
-    if not (moving or free):
+    names = [n for n in (place.joint_name for place in moving) if n is not None and n not in cuts]
+    if not (names or free):
         refuse_immobile(path)
-    joints = tuple(n for n in moving if n not in followers)
+    joints = tuple(n for n in names if n not in followers)
     refuse_astray(followers, joints, path)
     fixed = {j.attributes["name"] for j in root.all("joint") if j.attributes["type"] == "fixed"}
     refuse_unknown(options, joints, followers, fixed | said.held)
-    tree = tree_of(model, joints, followers, cuts, free, first)
-    links, notes = links_of(root, model, free, said, cuts)
+    tree = tree_of(moving, joints, followers, cuts, first)
+    links, notes = links_of(root, moving, places, said, cuts)
     _refuse_unknown_links(options, links)
     drives = drives_of(joints, tree, options, first)
     rounded = said.angle_error if form != "urdf" else urdf.angle_error(root)

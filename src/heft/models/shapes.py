@@ -17,17 +17,19 @@ from pathlib import Path
 import numpy as np
 
 from heft.arrays import Array
-from heft.errors import HeftError, InvalidModel
+from heft.errors import InvalidModel
 from heft.files import Element, numbers, require_regular, xml
 from heft.information import matrix_of_rpy
 
 from . import mjcf
+from .link_shapes import load_coal
 from .mjcf_defaults import Compiler, orientation, vector
 from .mjcf_shapes import MASSLESS, Geom
 from .robot import Robot
 
 ROUND = 48  # corners of the polygon about a circle, 0.2 % larger
 MESHES = (".stl", ".dae", ".obj", ".ply")
+STL = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("attribute", "<u2")])  # binary
 SCHEMES = ("package://", "model://")
 
 
@@ -141,7 +143,7 @@ def shapes_of(
             for shape in geometry.children if geometry is not None else ():
                 try:
                     surface = _surface(shape, search)
-                except (HeftError, KeyError, ValueError, RuntimeError, OSError):
+                except (InvalidModel, KeyError, ValueError, RuntimeError, OSError):
                     lost.append(f"{name} ({shape.attributes.get('filename', shape.tag)})")
                     continue
                 found.setdefault(name, []).append(surface.placed(*_origin(element)))
@@ -180,7 +182,7 @@ def mjcf_surfaces(robot: Robot, search: _Search) -> tuple[dict[str, list[Surface
                 continue
             try:
                 surface = _of_geom(geom, model.compiler, meshes, search)
-            except (HeftError, KeyError, ValueError, RuntimeError, OSError):
+            except (InvalidModel, KeyError, ValueError, RuntimeError, OSError):
                 lost.append(f"{name} ({geom.said.get('mesh', geom.kind)})")
                 continue
             found.setdefault(name, []).append(surface)
@@ -271,13 +273,23 @@ def _surface(shape: Element, search: _Search) -> Surface:
 
 
 def _mesh(path: Path, scale: Array) -> Surface:
-    """Return the triangles of a mesh."""
-    import coal
+    """Return the triangles of a mesh; those of binary STL are read here, others by coal.
 
-    mesh = coal.MeshLoader().load(str(path), scale)
-    points = np.array(mesh.vertices()).reshape(-1, 3)
-    index = np.array([[t[0], t[1], t[2]] for t in map(mesh.tri_indices, range(mesh.num_tris))])
-    return Surface(points[index.reshape(-1, 3)], np.zeros((0, 4)))
+    Raises:
+        InvalidSetting: If coal is not installed.
+        ValueError: If it holds no triangles, or such that are nowhere.
+    """
+    raw = np.fromfile(path, np.uint8)
+    if len(raw) >= 84 and len(raw) == 84 + STL.itemsize * int(raw[80:84].view("<u4")[0]):
+        triangles = raw[84:].view(STL)["corners"] * scale
+    else:
+        mesh = load_coal(f"the mesh {path.name}").MeshLoader().load(str(path), scale)
+        points = np.array(mesh.vertices()).reshape(-1, 3)
+        index = [[t[0], t[1], t[2]] for t in map(mesh.tri_indices, range(mesh.num_tris))]
+        triangles = points[np.array(index).reshape(-1, 3)]
+    if not (len(triangles) and np.isfinite(triangles).all()):
+        raise ValueError("a mesh is of no finite triangles")
+    return Surface(triangles, np.zeros((0, 4)))
 
 
 @dataclass(frozen=True)

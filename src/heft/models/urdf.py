@@ -1,7 +1,7 @@
-"""Validation of URDF files before any engine reads them; and the URDF of robots of other files.
+"""Validation of URDF files before anything of them is used; and the URDF of robots of other files.
 
-Engines are lenient: pinocchio reads a mass of `nan`, `1,5` or `heavy` as 0 and goes on. So the
-file is validated here first, and refused with the name of the faulty element.
+Other readers are lenient: pinocchio takes a mass of `nan`, `1,5` or `heavy` for 0 and goes on. Here
+a file is refused with the name of the faulty element.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from .options import joint_lines
 MOST_LINKS = 1000
 LARGEST_GYRATION = 30.0  # [m], of a body with a mass; more is in another unit
 SOLID = 1e-3  # [kg]; lighter links stand for frames, and their inertia for nothing
+VERSIONS = ("1.0", "1.1", "1.2")
 JOINT_TYPES = ("revolute", "continuous", "prismatic", "fixed")
 FREE_TYPES = ("floating", "planar")
 
@@ -33,8 +34,8 @@ FREE_TYPES = ("floating", "planar")
 def _named(root: Element, tag: str, path: str) -> dict[str, Element]:
     found: dict[str, Element] = {}
     for element in root.all(tag):
-        name = element.attributes.get("name", "").strip()
-        if not name:
+        name = element.attributes.get("name", "")
+        if not name.strip():
             raise InvalidModel(f"a {tag} has no name", argument=f"{path}, line {element.line}")
         if name in found:
             raise InvalidModel(
@@ -165,7 +166,7 @@ def _check_mimic(joint: Element, joints: dict[str, Element], where: str) -> None
 
 
 def _check_limit(joint: Element, kind: str, where: str) -> None:
-    """Refuse limits that pinocchio's reader cannot do without, or not read."""
+    """Refuse limits that readers of URDFs cannot do without, or not read."""
     limit = joint.find("limit")
     if limit is None:
         if kind in ("revolute", "prismatic"):
@@ -181,10 +182,17 @@ def _check_limit(joint: Element, kind: str, where: str) -> None:
             numbers(limit.attributes.get(key), 1, f"limit {key}", where, math.inf)
 
 
+def ends(joint: Element) -> tuple[str, str]:
+    """Return the names of the links before and beyond a joint that `check` has passed."""
+    parent, child = joint.find("parent"), joint.find("child")
+    assert parent is not None and child is not None
+    return parent.attributes["link"], child.attributes["link"]
+
+
 def _check_tree(links: dict[str, Element], joints: dict[str, Element], path: str) -> None:
-    parents = {j.find("child").attributes["link"]: j for j in joints.values()}  # type: ignore[union-attr]
-    children = Counter(j.find("child").attributes["link"] for j in joints.values())  # type: ignore[union-attr]
-    for name, count in children.items():
+    pairs = [ends(j) for j in joints.values()]
+    parents = {child: parent for parent, child in pairs}
+    for name, count in Counter(child for _, child in pairs).items():
         if count > 1:
             raise InvalidModel(
                 "a link hangs on two joints: closed loops are not supported",
@@ -212,7 +220,7 @@ def _check_tree(links: dict[str, Element], joints: dict[str, Element], path: str
                     cure="cut the cycle at one joint",
                 )
             seen.add(name)
-            name = parents[name].find("parent").attributes["link"]  # type: ignore[union-attr]
+            name = parents[name]
         rooted |= seen
 
 
@@ -234,6 +242,34 @@ def refuse_xacro(root: Element, path: str) -> None:
                 cure=f"expand it: `xacro {shlex.quote(path)} > arm.urdf`, "
                 f"or `ros2 run xacro xacro {shlex.quote(path)} > arm.urdf`",
             )
+
+
+def _check_format(root: Element, path: str) -> None:
+    """Refuse what no other reader of URDFs takes, and poses that not all read alike."""
+    if "name" not in root.attributes:
+        raise InvalidModel(
+            "the robot has no name",
+            argument=f"{path}, line {root.line}",
+            got="<robot>",
+            cure='give it one: <robot name="arm">; other readers refuse the file without',
+        )
+    version = root.attributes.get("version", VERSIONS[0])
+    if version not in VERSIONS:
+        raise InvalidModel(
+            "the URDF is of an unknown version",
+            argument=f"{path}, line {root.line}",
+            got=repr(version),
+            valid=VERSIONS,
+        )
+    turned = next((e for e in walk(root) if "quat_xyzw" in e.attributes), None)
+    if turned is not None:
+        raise InvalidModel(
+            "poses are read by their angles, not by quaternions",
+            argument=f"{path}, line {turned.line}",
+            got=f"quat_xyzw={turned.attributes['quat_xyzw']!r}",
+            expected="rpy",
+            cure="write the same rotation as rpy, about fixed axes x, y, then z [rad]",
+        )
 
 
 def check(root: Element, path: str) -> None:
@@ -285,6 +321,7 @@ def check(root: Element, path: str) -> None:
     for joint in joints.values():
         _check_joint(joint, links, joints, path)
     _check_tree(links, joints, path)
+    _check_format(root, path)
 
 
 def held_still(data: bytes, path: str, joints: Collection[str] | None = None) -> bytes:
