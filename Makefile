@@ -12,9 +12,11 @@ demo: $(STAMP)
 
 # The jobs share the cores: small matrices are no work for threads of their own. Each begins with half
 # of the files and takes over what the other has left, so that what tests of a file share is made once.
+# Bytecode is kept, whatever the surroundings ask for: else each process that a test starts compiles
+# all of heft.
 test: $(STAMP)
 	$(BIN)/python -c 'from heft import compiled as c; c.ship(c.cache_folder(), [c.processor()])'
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+	OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

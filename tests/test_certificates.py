@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -224,7 +225,9 @@ def above_floor(height: float) -> tuple[Clearance, MotionLimits]:
     return Clearance.of(robot, fit_capsules(robot, path_of(UR10).parent), limits), limits
 
 
-CLEAR = above_floor(0.0)[0]
+@cache
+def clear() -> Clearance:
+    return above_floor(0.0)[0]
 
 
 def worst(found: tuple[Certificate, ...]) -> Certificate:
@@ -235,9 +238,9 @@ def worst(found: tuple[Certificate, ...]) -> Certificate:
 def test_clearance_is_never_below_its_certificate(make) -> None:
     for seed in range(4):
         motion = make(np.random.default_rng(seed), 6)
-        truth = CLEAR.values(motion.derivative(0, fine(motion))).min(axis=0)
+        truth = clear().values(motion.derivative(0, fine(motion))).min(axis=0)
         for proof in (Proof(3.0, 0), Proof(3.0, 3), Proof()):
-            found = certify_clearance(motion, CLEAR, proof)
+            found = certify_clearance(motion, clear(), proof)
             bounds = np.array([c.bound for c in found])
             assert (bounds <= truth + 1e-12).all()
         assert worst(found).seen - truth.min() < 0.05
@@ -252,24 +255,26 @@ def test_a_collision_shorter_than_a_step_is_found() -> None:
     sway[0, 1] = 0.02
     motion = HarmonicMotion(2.0 * math.pi / step, middle, sway, np.zeros((1, 6)), 50 * step)
     between = (np.arange(50) + 0.5) * step  # where the certificate looks first, too
-    low = CLEAR.values(motion.derivative(0, fine(motion))).min(axis=0)
-    high = CLEAR.values(motion.derivative(0, between)).min(axis=0)
-    floor = np.array([names[1] == "floor" for names in CLEAR.names])
+    low = clear().values(motion.derivative(0, fine(motion))).min(axis=0)
+    high = clear().values(motion.derivative(0, between)).min(axis=0)
+    floor = np.array([names[1] == "floor" for names in clear().names])
     m = int(np.argmax(np.where(floor, high - low, 0.0)))
     high = high[m]
     assert high > low[m] + 0.01
     height = (high + low[m]) / 2.0
-    dipping = replace(CLEAR, spaces=CLEAR.spaces + np.array([0.0, 0.0, 0.0, height]))
+    dipping = replace(clear(), spaces=clear().spaces + np.array([0.0, 0.0, 0.0, height]))
     assert (dipping.values(motion.derivative(0, between)) > 0.0)[:, m].all()
     found = certify_clearance(motion, dipping)
     assert worst(found).broken and not worst(found).holds
     assert dipping.values(motion.derivative(0, np.array([worst(found).time]))).min() < 0.0
-    safe = replace(CLEAR, spaces=CLEAR.spaces + np.array([0.0, 0.0, 0.0, low[floor].min() - 1e-3]))
+    safe = replace(
+        clear(), spaces=clear().spaces + np.array([0.0, 0.0, 0.0, low[floor].min() - 1e-3])
+    )
     assert all(c.holds for c in certify_clearance(motion, safe) if c.of.endswith("floor"))
     assert worst(certify_clearance(motion, safe)).bound == pytest.approx(1e-3, abs=3e-4)
     # A clearance smaller than what is good enough elsewhere is still proven, or found broken.
     for gap in (2e-5, -2e-5):
         shift = np.array([0.0, 0.0, 0.0, low[floor].min() - gap])
-        near = replace(CLEAR, spaces=CLEAR.spaces + shift)
+        near = replace(clear(), spaces=clear().spaces + shift)
         certificate = worst(certify_clearance(motion, near))
         assert certificate.holds == (gap > 0.0) and certificate.broken == (gap < 0.0)

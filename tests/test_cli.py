@@ -1,8 +1,14 @@
-"""The command line, as real processes: what it prints, leaves behind and exits with."""
+"""The command line: what it prints, leaves behind and exits with.
+
+As real processes where a process is the matter: signals, pipes, streams, what it imports. Else in
+this one, where nothing is loaded anew.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -55,6 +61,22 @@ def heft(*arguments: str | Path, cwd: Path, timeout: float = 120.0) -> Ended:
     return Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
+def called(*arguments: str | Path, cwd: Path) -> Ended:
+    """Run the command line in this process, to its end: a traceback is the test's own."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        contextlib.chdir(cwd),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        pytest.MonkeyPatch.context() as patch,
+        pytest.raises(SystemExit) as ended,
+    ):
+        patch.setenv("COLUMNS", "100")
+        patch.setattr(sys, "argv", ["heft", *map(str, arguments)])
+        main()
+    return Ended(int(ended.value.code or 0), out.getvalue(), err.getvalue())
+
+
 def tree(folder: Path) -> dict[str, bytes | None]:
     """Return all that is below a folder: bytes of files, None of folders."""
     return {
@@ -99,7 +121,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "cut.parquet").write_bytes(RUN1.read_bytes()[:100_000])
     (folder / "foreign").mkdir()
     (folder / "foreign" / "thesis.tex").write_text("four years")
-    done = heft("identify", ARM, RUN1, "--validate", RUN2, "--out", "found", cwd=folder)
+    done = called("identify", ARM, RUN1, "--validate", RUN2, "--out", "found", cwd=folder)
     assert done.code == 0, done.told
     (folder / "said").write_text(done.said)
     (folder / "told").write_text(done.told)
@@ -181,24 +203,31 @@ def test_identify_leaves_its_folder_and_says_what_it_found(files: Path) -> None:
 
 
 def test_quiet_is_quiet_and_changes_nothing(files: Path, tmp_path: Path) -> None:
-    done = heft("identify", ARM, RUN1, "--validate", RUN2, "--quiet", cwd=tmp_path)
+    done = called("identify", ARM, RUN1, "--validate", RUN2, "--quiet", cwd=tmp_path)
     assert (done.code, done.told) == (0, "")
     assert tree(tmp_path / "identified") == tree(files / "found")
 
 
-def test_results_are_taken_for_earlier_information_and_replaced_by_new_ones(
-    files: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(files / "found", tmp_path / "found")
-    (tmp_path / "options.toml").write_text("[joint.elbow]\nreduction = 100.0\n")
-    done = heft(
+@pytest.fixture(scope="module")
+def again(files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder of results that stand on earlier ones, in whose place they were put."""
+    folder = tmp_path_factory.mktemp("again")
+    shutil.copytree(files / "found", folder / "found")
+    (folder / "options.toml").write_text("[joint.elbow]\nreduction = 100.0\n")
+    done = called(
         *("identify", ARM, RUN2, "--given", "found", "--with", "options.toml", "--out", "found"),
         *("--corner", "15", "--trim", "1", "--threads", "1"),
-        cwd=tmp_path,
+        cwd=folder,
     )
     assert done.code == 0, done.told
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["found", "options.toml"]
-    estimate = json.loads((tmp_path / "found" / "estimate.json").read_text())
+    return folder
+
+
+def test_results_are_taken_for_earlier_information_and_replaced_by_new_ones(
+    files: Path, again: Path
+) -> None:
+    assert sorted(p.name for p in again.iterdir()) == ["found", "options.toml"]
+    estimate = json.loads((again / "found" / "estimate.json").read_text())
     before = json.loads((files / "found" / "estimate.json").read_text())
     rows = [k["rows"] for k in estimate["information"]["channels"]]
     already = [k["rows"] for k in before["information"]["channels"]]
@@ -210,12 +239,9 @@ def test_results_are_taken_for_earlier_information_and_replaced_by_new_ones(
     assert [Path(p).name for p in fitted] == ["run2.parquet"]
 
 
-def test_earlier_information_is_named_among_the_inputs(files: Path, tmp_path: Path) -> None:
-    given = files / "found"
-    done = heft("identify", ARM, RUN2, "--given", given, "--out", "found", cwd=tmp_path)
-    assert done.code == 0, done.told
-    inputs = json.loads((tmp_path / "found" / "estimate.json").read_text())["inputs"]
-    digest = hashlib.sha256((given / "information.npz").read_bytes()).hexdigest()
+def test_earlier_information_is_named_among_the_inputs(files: Path, again: Path) -> None:
+    inputs = json.loads((again / "found" / "estimate.json").read_text())["inputs"]
+    digest = hashlib.sha256((files / "found" / "information.npz").read_bytes()).hexdigest()
     assert ("given", digest) in [(i["role"], i["sha256"]) for i in inputs]
 
 
@@ -244,7 +270,7 @@ def test_the_command_offers_the_estimators_that_are_registered() -> None:
 @pytest.mark.parametrize("asked", FLAGS)
 def test_flags_do_what_they_say(asked: str, files: Path, tmp_path: Path) -> None:
     log = files / "small.parquet"
-    done = heft("identify", ARM, log, "--out", "found", "--quiet", *asked.split(), cwd=tmp_path)
+    done = called("identify", ARM, log, "--out", "found", "--quiet", *asked.split(), cwd=tmp_path)
     assert done.code == 0, done.told
     estimate = json.loads((tmp_path / "found" / "estimate.json").read_text())
     # In windows of half a log the weak form leaves much of the friction's course open, and says so.
@@ -264,7 +290,7 @@ def test_predict_writes_torques_at_the_logs_times(
     friction: str, files: Path, tmp_path: Path
 ) -> None:
     arguments = (files / "found", files / "run.csv", "--out", "tau.parquet", "--friction", friction)
-    done = heft("predict", *arguments, cwd=tmp_path)
+    done = called("predict", *arguments, cwd=tmp_path)
     assert (done.code, done.told) == (0, "")
     table = pyarrow.parquet.read_table(tmp_path / "tau.parquet")
     log = pyarrow.parquet.read_table(RUN1)
@@ -283,7 +309,7 @@ def test_a_slow_log_is_scored_and_predicted_at_its_own_corner(files: Path, tmp_p
         slow = {n: np.interp(time, columns["t"], x) for n, x in columns.items()}
         pyarrow.csv.write_csv(pyarrow.table(slow | {"t": time}), tmp_path / name)
     logs = [tmp_path / "slow10Hz.csv", RUN2, tmp_path / "slow33Hz.csv"]
-    done = heft("identify", ARM, RUN1, "--validate", *logs, "--out", "found", cwd=tmp_path)
+    done = called("identify", ARM, RUN1, "--validate", *logs, "--out", "found", cwd=tmp_path)
     assert done.code == 0, done.told
     found = json.loads((tmp_path / "found" / "estimate.json").read_text())
     before = json.loads((files / "found" / "estimate.json").read_text())
@@ -298,16 +324,15 @@ def test_a_slow_log_is_scored_and_predicted_at_its_own_corner(files: Path, tmp_p
         assert f"slow{rate}Hz.csv is sampled at {rate} Hz" in note
         assert note in done.said.replace("\n", " ")
     assert "slow10Hz.csv is sampled at 10 Hz" in (tmp_path / "found" / "report.html").read_text()
-    done = heft("predict", "found", logs[0], "--out", "tau.parquet", cwd=tmp_path)
+    done = called("predict", "found", logs[0], "--out", "tau.parquet", cwd=tmp_path)
     assert done.code == 0, done.told
 
 
 def test_demo_compares_with_the_truth(tmp_path: Path) -> None:
-    done = heft("demo", cwd=tmp_path)
+    done = called("demo", cwd=tmp_path)
     assert done.code == 0
     assert sorted(p.name for p in (tmp_path / "demo-out").iterdir()) == sorted(FILES)
     assert "truth" in done.said
-    assert is_clean(done.told)
 
 
 # Bad inputs
@@ -459,12 +484,7 @@ def test_bad_input_exits_with_2_says_why_and_writes_nothing(
     [
         "an unknown option",
         "no log",
-        "a corner in words",
-        "a model that is not there",
         "a log cut off",
-        "a log without torques",
-        "one log for both",
-        "a broken file of options",
         "results among other files",
         "prediction from nothing",
     ],
@@ -482,16 +502,15 @@ def test_bad_input_ends_a_real_process_the_same_way(name: str, files: Path, tmp_
 def test_torques_that_nothing_explains_exit_with_1_and_write_nothing(
     files: Path, tmp_path: Path
 ) -> None:
-    done = heft("identify", ARM, files / "shuffled.parquet", "--out", "found", cwd=tmp_path)
+    done = called("identify", ARM, files / "shuffled.parquet", "--out", "found", cwd=tmp_path)
     assert done.code == 1, done.said
     assert "no parameters explain these torques" in done.told
     assert done.said == ""
-    assert is_clean(done.told)
     assert tree(tmp_path) == {}
 
 
 def test_a_log_too_short_for_its_trim_exits_with_1_and_writes_nothing(tmp_path: Path) -> None:
-    done = heft("identify", ARM, RUN1, "--trim", "100", cwd=tmp_path)
+    done = called("identify", ARM, RUN1, "--trim", "100", cwd=tmp_path)
     assert done.code == 1
     assert "no rows are left" in done.told
     assert tree(tmp_path) == {}

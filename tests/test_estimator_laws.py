@@ -48,7 +48,8 @@ class Line:
     Attributes:
         quick: Made as the registry makes it, but for settings that only cost time.
         limit: Settings with which it is least squares, on rows that come `BLOCKS` times.
-        slow: Whether it takes rows one by one, so that experiments are repeated less often.
+        slow: Whether it takes rows one by one: then they are fewer, and experiments repeated less
+            often.
         by_piece: Whether it judges a row by its neighbours in a piece: then pieces matter.
         biased: Whether it does not tend to the truth of such rows: it leaves out what hardly
             matters, or takes the regressor for noisy.
@@ -59,6 +60,11 @@ class Line:
     slow: bool = False
     by_piece: bool = False
     biased: bool = False
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows it is tried on."""
+        return ROWS // 4 if self.slow else ROWS
 
 
 class Linear:
@@ -196,7 +202,7 @@ def test_the_table_is_the_registry() -> None:
 @unbiased
 @both_plants
 def test_noise_free_rows_give_back_the_truth(name: str, plant: str) -> None:
-    problem = row_problem(plant, ROWS)
+    problem = row_problem(plant, TABLE[name].rows)
     found = TABLE[name].quick().fit(problem)
     error = np.abs(found.parameters.values - problem.truth).max() / np.abs(problem.truth).max()
     assert error <= 100.0 * EPS * found.rank.condition
@@ -226,9 +232,11 @@ def test_at_its_limit_it_is_ordinary_least_squares(name: str, plant: str) -> Non
 @every
 @both_plants
 def test_pieces_do_not_matter(name: str, plant: str) -> None:
-    problem = noisy(plant)
+    rows = TABLE[name].rows
+    problem = noisy(plant, rows=rows)
     one, two = (
-        TABLE[name].quick().fit(replace(problem, chunk=chunk)).parameters for chunk in (512, ROWS)
+        TABLE[name].quick().fit(replace(problem, chunk=chunk)).parameters
+        for chunk in (rows // 3, rows)
     )
     gap = deviations(one.values - two.values, one.std)
     # Of 1.2 % of the rows, those near a cut, another median is taken: they weigh that of it.
@@ -238,7 +246,7 @@ def test_pieces_do_not_matter(name: str, plant: str) -> None:
 @every
 def test_threads_change_nothing(name: str) -> None:
     c = case("planar arm")
-    log = c.recording(0.005 * np.arange(1200), 0.1)
+    log = c.recording(0.005 * np.arange(400 if TABLE[name].slow else 1200), 0.1)
     one, three = (
         TABLE[name].quick().fit(Problem(c.plant, (log,), Smoothing(15.0, delay=0.0), k)).parameters
         for k in (1, 3)
@@ -250,7 +258,7 @@ def test_threads_change_nothing(name: str) -> None:
 @every
 @both_plants
 def test_units_and_the_order_of_channels_do_not_matter(name: str, plant: str) -> None:
-    problem = noisy(plant)
+    problem = noisy(plant, rows=TABLE[name].rows)
     b, c = len(problem.labels), len(problem.channels)
     rng = np.random.default_rng(4)
     units, order = 2.0 ** rng.integers(-10, 10, b), rng.permutation(c)
@@ -268,7 +276,7 @@ def test_units_and_the_order_of_channels_do_not_matter(name: str, plant: str) ->
 
 @pytest.mark.parametrize("name", [n for n in TABLE if n != "ordinary"])
 def test_a_channels_own_unit_matters_to_ordinary_least_squares_only(name: str) -> None:
-    problem = noisy(PLANTS[1])
+    problem = noisy(PLANTS[1], rows=TABLE[name].rows)
     scale = 2.0 ** np.arange(-3, 3)
     other = replace(
         problem, regressor=scale[:, None] * problem.regressor, effort=scale * problem.effort
@@ -283,7 +291,8 @@ def test_a_channels_own_unit_matters_to_ordinary_least_squares_only(name: str) -
 
 @unbiased
 def test_the_error_falls_with_the_root_of_the_number_of_rows(name: str) -> None:
-    sizes, seeds = np.array([640, 1600, 4000]), 4 if TABLE[name].slow else 16
+    slow = TABLE[name].slow
+    sizes, seeds = np.array([400, 1000, 2500]) // (3 if slow else 1), 4 if slow else 16
     errors = []
     for rows in sizes:
         found = [
@@ -306,7 +315,7 @@ def test_stated_deviations_are_those_of_repeated_experiments(name: str, plant: s
     As far as those of least squares with known noise do in the same draws, whose deviations are
     exact: luck that both share is no matter.
     """
-    problem = row_problem(plant, ROWS)
+    problem = row_problem(plant, 256 if TABLE[name].slow else 512)
     Y = problem.regressor.reshape(-1, len(problem.labels))
     known = NOISE * np.linalg.cholesky(np.linalg.inv(Y.T @ Y))
     errors, oracle = [], []
