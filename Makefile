@@ -25,8 +25,8 @@ lint: $(STAMP)
 	$(BIN)/lint-imports
 
 bench: $(STAMP)
-	$(BIN)/python -m benchmarks.core
-	$(BIN)/python -m benchmarks.real_data
+	$(BIN)/python -m benchmarks.core --store
+	$(BIN)/python -m benchmarks.real_data --store
 
 docs: $(STAMP)
 	$(BIN)/python -m mkdocs build --strict

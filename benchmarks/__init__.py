@@ -1,1 +1,1 @@
-"""Figures, measured: `python -m benchmarks.core` and `python -m benchmarks.real_data`."""
+"""Figures, measured: `python -m benchmarks.core`, say; what is stored: `python -m benchmarks`."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from heft.recordings.recording import Recording
 
 DE_LUCA = (14.87, 13.26, 11.13, 10.62, 11.03, 11.47)  # N·m/A
 TX40_DELAY = -0.0023  # [s]; torque is ahead of motion
+AnyCase = TypeVar("AnyCase", bound=Any)  # one of these, or of `benchmarks.sprung_arms`
+LOGS = ("fit", "score", "fit_both", "score_both")
 TX40_RATIO = (32.0, 32.0, 45.0, -48.0, 45.0, 32.0)
 
 
@@ -87,6 +90,13 @@ def split(recording: Recording, share: float) -> tuple[Recording, Recording]:
     rows = recording.table.rows or 0
     cut = int(share * rows)
     return recording.window(0, cut), recording.window(cut, None)
+
+
+def shortened(case: AnyCase, rows: int | None) -> AnyCase:
+    """Return a case with the first rows of each of its logs, all of them if None."""
+    logs = {k: v for k, v in vars(case).items() if isinstance(v, tuple) and k in LOGS}
+    cut = {k: tuple(log.window(0, rows) for log in v) for k, v in logs.items()}
+    return case if rows is None else replace(case, **cut)
 
 
 def panda(folder: Path) -> Iterator[Case]:

@@ -8,10 +8,9 @@ and noise. Wrenches are pinocchio's, forces across joints that the file has for 
 
 from __future__ import annotations
 
-import argparse
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import distribution
@@ -22,6 +21,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pinocchio as pin
 
+from benchmarks.program import benchmark
+from benchmarks.results_file import Row, at_most
 from heft.applications.identification import Settings
 from heft.applications.identification.fit import fit_experiment
 from heft.engine import one_blas_thread
@@ -29,9 +30,6 @@ from heft.models import JointOptions, Options, Robot, SensorOptions
 from heft.plants import Problem, plant_of
 from heft.recordings import Recording
 from heft.signals import Smoothed, Smoothing
-
-from . import results_file
-from .results_file import Row, at_most
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 FIRST = 100  # of the seeds that are scored
@@ -254,19 +252,18 @@ def measured(seeds: Sequence[int], duration: float) -> list[Row]:
     return rows
 
 
-def main() -> None:
-    """Measure and store."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--development", action="store_true")
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--duration", type=float, default=30.0)
-    asked = parser.parse_args()
-    first = 0 if asked.development else FIRST
+@benchmark({"seeds": 1, "duration": 3.0}, unstored=("development",))
+def main(*, seeds: int = 20, duration: float = 30.0, development: bool = False) -> Iterator[Row]:
+    """Yield the rows.
+
+    Args:
+        seeds: How many.
+        duration: Of each log [s].
+        development: Seeds that are never scored.
+    """
+    first = 0 if development else FIRST
     with one_blas_thread():
-        rows = measured(range(first, first + asked.seeds), asked.duration)
-    print(results_file.table(rows))
-    if not asked.development:
-        results_file.store("chains", rows)
+        yield from measured(range(first, first + seeds), duration)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,17 @@
 """How often `heft compare` raises a false alarm, and how small a change it finds.
 
-    python -m benchmarks.comparison [--share 1.0]
-    python -m benchmarks.comparison --true [--seeds 5] [--jobs 2] [--label LABEL] [--store]
-    python -m benchmarks.comparison --true --development [--arm NAME ...] [--condition NAME ...]
+    python -m benchmarks.comparison [--share 1.0] [--store]
 
 Pairs of simulated identifications of one arm, each of a log of its own: where nothing changed,
 the share with one or more numbers marked, which the rule puts at 5 %; where one joint's friction
 rose, or one link grew heavier, the share that finds it in its joint, or the link.
 
-With `--true` the arms are those of `benchmarks.truth`, whose friction heft's models were not made
-for: see `benchmarks.comparison_truth`.
+Arms whose friction heft's models were not made for, those of `benchmarks.truth`, are compared by
+`benchmarks.comparison_truth`.
 """
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -25,8 +22,8 @@ import numpy as np
 from scipy.stats import binom
 from tests.experiments import ARMS, Truth, log, true_robot, wrong_prior
 
-from benchmarks import comparison_truth
-from benchmarks.results_file import Row, at_least, at_most, store, table
+from benchmarks.program import benchmark
+from benchmarks.results_file import Row, at_least, at_most
 from heft.applications.identification.compare import ALARM, Comparison, compare
 from heft.applications.identification.identify import identify
 from heft.applications.identification.results import write
@@ -125,30 +122,17 @@ def measured(condition: Condition, folder: Path) -> Iterator[Row]:
         yield at_least(f"{condition.name}: {name}", found_it / trials, f"share of {trials}", 0.9)
 
 
-def main() -> None:
-    """Measure, print and store."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--share", type=float, default=1.0, help="of the pairs, for a quicker look")
-    parser.add_argument("--true", action="store_true", help="arms that are not of heft's model")
-    parser.add_argument("--development", action="store_true", help="arms and seeds to choose on")
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--first", type=int, help="the first seed")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--arm", nargs="+", help="some of the arms")
-    parser.add_argument("--condition", nargs="+", default=list(comparison_truth.CONDITIONS))
-    parser.add_argument("--label", help="under which fits are kept; the commit if not given")
-    parser.add_argument("--store", action="store_true")
-    chosen = parser.parse_args()
-    if chosen.true:
-        comparison_truth.measure(chosen)
-        return
-    share, rows = chosen.share, list[Row]()
+@benchmark({"share": 0.01, "CONDITIONS": (Condition("two joints", "simple", 2.0, 50.0, 4),)})
+def main(*, share: float = 1.0) -> Iterator[Row]:
+    """Yield the rows.
+
+    Args:
+        share: Of the pairs, for a quicker look.
+    """
     for whole in CONDITIONS:
         condition = replace(whole, pairs=max(4, round(share * whole.pairs)))
         with tempfile.TemporaryDirectory() as name:
-            rows += measured(condition, Path(name))
-        print(table(rows[-3:]), flush=True)
-        store("comparison", rows)
+            yield from measured(condition, Path(name))
 
 
 if __name__ == "__main__":

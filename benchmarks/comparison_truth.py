@@ -1,5 +1,8 @@
 """What `heft compare` says of robots that are not made of heft's own model.
 
+    python -m benchmarks.comparison_truth [--seeds 5] [--jobs 2] [--label LABEL] [--store]
+    python -m benchmarks.comparison_truth --development [--arm NAME ...] [--condition NAME ...]
+
 Each robot of a seed is identified from several logs, each of a motion of its own: as it was, with
 15 % more viscous friction in one joint, and with 0.3 kg more at its tool. Folders of results stay
 in `benchmarks/.cache/comparison`, and none is made twice: a run that was interrupted goes on.
@@ -7,21 +10,19 @@ in `benchmarks/.cache/comparison`, and none is made twice: a run that was interr
 
 from __future__ import annotations
 
-import argparse
-import multiprocessing
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
 from scipy.stats import norm
 
 from benchmarks import truth
-from benchmarks.results_file import ROOT, Row, at_least, at_most, commit, store, table
+from benchmarks.program import benchmark, cache_path, commit, spread
+from benchmarks.results_file import Row, at_least, at_most
 from heft.applications.identification.compare import Comparison, compare
 from heft.applications.identification.identify import identify
 from heft.applications.identification.results import write
@@ -32,7 +33,6 @@ from heft.experiments import Arm, MotionKind, Simulator, Viscous
 from heft.experiments.simulated_drives import Drive
 from heft.models import Robot
 
-CACHE = ROOT / "benchmarks" / ".cache" / "comparison"
 RATE, SECONDS = 125.0, 25.0  # of the logs, at most [Hz], [s]
 VISCOUS = 1.15  # times as much, in one joint
 TOOL = 0.3  # more at the tool [kg]
@@ -156,11 +156,12 @@ def simulator(key: Key, log: Log) -> Simulator:
 def folder(label: str, key: Key, log: str) -> Path:
     """Return where results are kept."""
     name, condition, seed = key
-    return CACHE / label / name / condition / str(seed) / log
+    return cache_path("comparison") / label / name / condition / str(seed) / log
 
 
-def one(label: str, key: Key, name: str, settings: Settings = Settings(threads=1)) -> str:
+def one(label: str, log: tuple[Key, str], settings: Settings = Settings(threads=1)) -> str:
     """Identify a robot from a log, and keep the results; return what is to be told."""
+    key, name = log
     place = folder(label, key, name)
     place.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -176,12 +177,8 @@ def one(label: str, key: Key, name: str, settings: Settings = Settings(threads=1
 def fitted(label: str, keys: Sequence[Key], jobs: int) -> None:
     """Identify what is not kept yet."""
     work = [(k, n) for k in keys for n in LOGS if not folder(label, k, n).exists()]
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, context) as pool:
-        futures = {pool.submit(one, label, k, n): (k, n) for k, n in work}
-        for number, future in enumerate(as_completed(futures), 1):
-            told = f"{number}/{len(work)} {futures[future]}: {future.result()}"
-            print(told, file=sys.stderr, flush=True)
+    for number, (log, future) in enumerate(spread(partial(one, label), work, jobs), 1):
+        print(f"{number}/{len(work)} {log}: {future.result()}", file=sys.stderr, flush=True)
 
 
 def alarms(found: Comparison, key: Key) -> bool:
@@ -270,19 +267,45 @@ def rows_of(label: str, keys: Sequence[Key]) -> Iterator[Row]:
                 yield at_least(title, share, count, NAMED)
 
 
-def measure(chosen: argparse.Namespace) -> None:
-    """Fit, compare, print; store if asked."""
-    arms = chosen.arm or list(truth.DEVELOPMENT if chosen.development else truth.SCORED)
-    first = 0 if chosen.development else truth.FIRST_SCORED
-    first = chosen.first if chosen.first is not None else first
-    seeds = range(first, first + chosen.seeds)
-    truth.refuse_mixed(chosen.development, arms, seeds)
-    keys = truth.planned(arms, chosen.condition, seeds)
-    label = chosen.label or commit()
-    fitted(label, keys, chosen.jobs)
-    rows = list(rows_of(label, keys))
-    print(table(rows))
-    if chosen.store and chosen.development:
-        raise SystemExit("development is not stored")
-    if chosen.store:
-        print(store("comparison_truth", rows))
+FEW = ("first", "other motion", "rubs, other motion")
+
+
+@benchmark(
+    {
+        **{"arm": ("finger",), "condition": ("light direct drive",), "seeds": 1, "jobs": 1},
+        **{"SECONDS": 3.0, "RATE": 50.0, "LOGS": {n: LOGS[n] for n in FEW}},
+    },
+    unstored=("development", "arm", "condition"),
+)
+def main(
+    *,
+    seeds: int = 5,
+    first: int | None = None,
+    development: bool = False,
+    arm: tuple[str, ...] = (),
+    condition: tuple[str, ...] = CONDITIONS,
+    jobs: int = 2,
+    label: str | None = None,
+) -> Iterator[Row]:
+    """Yield the rows; what is kept under the label is not made again.
+
+    Args:
+        seeds: How many.
+        first: The first of them.
+        development: Arms and seeds to choose on.
+        arm: Some of the arms.
+        condition: Some of the conditions.
+        jobs: Processes.
+        label: Under which fits are kept; the commit if not given.
+    """
+    arms = arm or tuple(truth.DEVELOPMENT if development else truth.SCORED)
+    begin = first if first is not None else 0 if development else truth.FIRST_SCORED
+    chosen = range(begin, begin + seeds)
+    truth.refuse_mixed(development, arms, chosen)
+    keys = truth.planned(arms, condition, chosen)
+    fitted(label or commit(), keys, jobs)
+    yield from rows_of(label or commit(), keys)
+
+
+if __name__ == "__main__":
+    main()

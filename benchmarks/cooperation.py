@@ -9,7 +9,6 @@ can reach them. Seeds from 1000 on are scored; constants were chosen on seeds be
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from time import perf_counter
@@ -19,7 +18,8 @@ from numpy.typing import NDArray
 from tests.test_cooperation_arm import TRUTH as ARMS_LOAD
 from tests.test_cooperation_arm import arms as simulated_arms
 
-from benchmarks.results_file import Row, at_least, at_most, store, table
+from benchmarks.program import benchmark
+from benchmarks.results_file import Row, at_least, at_most
 from heft.applications.cooperation import (
     AveragesMethod,
     ContactSignals,
@@ -52,6 +52,10 @@ TRIANGLE = np.triu_indices(3)
 
 CHANGES = (0.2, 0.1)  # shares of the mass that are taken away
 QUIET = 600.0  # of a load that does not change [s]
+TEAM = Team()
+LYING = ("angular_velocity", "velocity", "acceleration")
+LIES = ("bias", "scale", "swapped")
+MANY, GRID = 1000, (25, 40)  # robots that agree by means
 
 
 @dataclass(frozen=True)
@@ -176,16 +180,21 @@ def rows_of(found: list[tuple[Errors, Errors, Mapping[float, Array]]]) -> Iterat
         "heft: rotation of neighbours at 8 s", mean(hefts, "rotation"), "rad", 0.006, count
     )
     yield at_most("heft: translation of neighbours at 8 s", mean(hefts, "translation"), "m", 0.006)
+    none = (None, None, None, None)
     asked = {20.0: (0.025, 0.008, 0.005, 0.004), 50.0: (0.02, None, 0.005, 0.003)}
-    sketch = {20.0: (0.26, 0.08, 0.019, 0.0125), 50.0: (None, None, None, None)}
+    sketch = {20.0: (0.26, 0.08, 0.019, 0.0125)}
     names = ("inertia (Frobenius)", "inertia (mean entry)", "centre of mass", "mass")
     units = ("kg·m²", "kg·m²", "m", "kg")
     for time, _ in TIMES:
         one = np.mean([np.abs(e.loads[time]) for e in papers], axis=0)
         other = np.mean([e.loads[time] for e in hefts], axis=0)
         for k, name in enumerate(names):
-            yield within(f"paper: {name} at {time:g} s", one[k], units[k], sketch[time][k])
-            yield at_most(f"heft: {name} at {time:g} s", other[k], units[k], asked[time][k])
+            yield within(
+                f"paper: {name} at {time:g} s", one[k], units[k], sketch.get(time, none)[k]
+            )
+            yield at_most(
+                f"heft: {name} at {time:g} s", other[k], units[k], asked.get(time, none)[k]
+            )
         for who, errors in (("paper", papers), ("heft", hefts)):
             limits = (1.7, 2.3, 1.2) if who == "heft" else (None, None, None)
             rms = np.sqrt(np.mean([e.loads[time][[0, 2, 3]] ** 2 for e in errors], axis=0))
@@ -292,16 +301,20 @@ def _kind(name: str, off: float, squares: list[float]) -> Iterator[Row]:
     yield at_most(f"{name}: normalized squared error", float(np.mean(squares)), "", 1.5, count)
 
 
+def graphs() -> tuple[tuple[str, Graph, int], ...]:
+    """Return whom a thousand robots may listen to, and in about how many rounds they agree."""
+    return (
+        ("a ring", Graph.ring(MANY), 1210),
+        ("a grid", Graph.grid(*GRID), 137),
+        ("a 6-regular graph", Graph.regular(MANY, 6), 12),
+    )
+
+
 def agreeing() -> Iterator[Row]:
     """Yield rounds until a thousand robots agree to a thousandth, and what loss does to windows."""
-    graphs = (
-        ("a ring", Graph.ring(1000), 1210),
-        ("a grid", Graph.grid(25, 40), 137),
-        ("a 6-regular graph", Graph.regular(1000, 6), 12),
-    )
-    for name, graph, sketch in graphs:
+    for name, graph, sketch in graphs():
         rounds = rounds_to_agree(graph)
-        yield at_most(f"1000 robots on {name}: rounds to 1e-3", rounds, "", 1.2 * sketch)
+        yield at_most(f"{MANY} robots on {name}: rounds to 1e-3", rounds, "", 1.2 * sketch)
     graph = Graph.regular(10, 4)  # stays connected without three of them
     nodes = [Replica(k) for k in range(10)]
     rng = np.random.default_rng(FIRST)
@@ -347,10 +360,10 @@ def lying(seeds: range) -> Iterator[Row]:
         read, method = signals_of(team), CooperativeMethod(every=20, longer=1.5)
         honest += 1
         wrongly += any(k.doubts for k in method.identify(read, Graph.ring(5)).known)
-        for sensor in ("angular_velocity", "velocity", "acceleration"):
+        for sensor in LYING:
             true = getattr(read[0], sensor)
             rms = float(np.sqrt(np.mean(true**2)))
-            for kind in ("bias", "scale", "swapped"):
+            for kind in LIES:
                 who = int(rng.integers(5))
                 said = getattr(read[who], sensor)
                 lies = {"bias": said + np.array([rms, 0.0, 0.0]), "scale": 1.5 * said}
@@ -444,7 +457,7 @@ def a_thousand(seed: int) -> Iterator[Row]:
     """Yield how long a thousand robots take to agree by means, all on this machine, one core."""
     body = SharedBody(400.0, np.array([0.5, -0.3, 0.2]), np.diag([3000.0, 3500.0, 5500.0]))
     team = Team(
-        1000,
+        MANY,
         radius=5.0,
         duration=20.0,
         changes=(),
@@ -453,29 +466,25 @@ def a_thousand(seed: int) -> Iterator[Row]:
         bodies=(body,),
     ).run(seed)
     signals = signals_of(team)
-    graphs = (
-        ("a grid", Graph.grid(25, 40), 137),
-        ("a 6-regular graph", Graph.regular(1000, 6), 12),
-    )
-    for name, graph, sketch in graphs:
+    for name, graph, sketch in graphs()[1:]:
         begin = perf_counter()
         parts = [Windows.of(robot) for robot in signals]
         found = AveragesMethod(rounds=round(1.2 * sketch)).identify(parts, graph)
         took = perf_counter() - begin
         off, squared = [], []
-        for robot in (0, 333, 999):
+        for robot in (0, MANY // 3, MANY - 1):
             truth = inertia.from_body(*body.seen_from(team.rotations[robot], team.origins[robot]))
             error = found.values[robot] - truth
             off.append(abs(error[0]) / body.mass)
             squared.append(error @ np.linalg.solve(found.covariance[robot], error) / len(error))
         against = "20 s of data"
-        yield at_most(f"1000 robots on {name}: all they compute", took, "s", 300.0, against)
-        yield at_most(f"1000 robots on {name}: apart in the end", found.apart, "", 1e-3)
-        yield Row(f"1000 robots on {name}: relative error of the mass", float(np.mean(off)), "")
+        yield at_most(f"{MANY} robots on {name}: all they compute", took, "s", 300.0, against)
+        yield at_most(f"{MANY} robots on {name}: apart in the end", found.apart, "", 1e-3)
+        yield Row(f"{MANY} robots on {name}: relative error of the mass", float(np.mean(off)), "")
         mean = float(np.mean(squared))
-        yield Row(f"1000 robots on {name}: normalized squared error", mean, "")
-    rounds = rounds_to_agree(Graph.ring(1000))
-    yield Row("1000 robots on a ring: a mean takes, at ten rounds a second", 0.1 * rounds, "s")
+        yield Row(f"{MANY} robots on {name}: normalized squared error", mean, "")
+    rounds = rounds_to_agree(Graph.ring(MANY))
+    yield Row(f"{MANY} robots on a ring: a mean takes, at ten rounds a second", 0.1 * rounds, "s")
 
 
 def rounds_to_agree(graph: Graph) -> int:
@@ -504,40 +513,39 @@ def signals_of(team: SimulatedTeam) -> list[ContactSignals]:
 
 def one_seed(seed: int) -> tuple[Errors, Errors, Mapping[float, Array]]:
     """Return errors by both methods, and the bound."""
-    team, graph = Team().run(seed), Graph.ring(5)
+    team, graph = TEAM.run(seed), Graph.ring(5)
     signals = signals_of(team)
     since = (0.0, *team.changes)
-    sigma = Team().noise.force
+    sigma = TEAM.noise.force
     bounds = {time: bound(team, which, since[which], time, sigma) for time, which in TIMES}
     return by_paper(team, signals, graph), by_heft(team, signals, graph), bounds
 
 
-def main() -> None:
-    """Print the rows; store them if asked."""
-    parser = argparse.ArgumentParser(description="Several robots that hold one load.")
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--development", action="store_true", help="seeds that are not scored")
-    parser.add_argument("--store", action="store_true")
-    chosen = parser.parse_args()
-    first = 0 if chosen.development else FIRST
-    found = []
-    for seed in range(first, first + chosen.seeds):
-        found.append(one_seed(seed))
-        print(f"seed {seed}", flush=True)
-    few = range(first, first + min(chosen.seeds, 10))
-    rows = [
-        *rows_of(found),
-        *by_twists(few),
-        *kinds(few),
-        *changing(few),
-        *agreeing(),
-        *lying(few[:4]),
-        *coming_and_going(first),
-        *a_thousand(first),
-    ]
-    print(table(rows))
-    if chosen.store:
-        print(store("cooperation", rows))
+@benchmark(
+    {
+        **{"seeds": 1, "QUIET": 4.0, "MANY": 40, "GRID": (5, 8), "LIES": ("bias",)},
+        **{"CHANGES": (0.2,), "TIMES": ((10.0, 0),)},
+        **{"TEAM": Team(duration=11.0, changes=(), masses=(2.0,)), "LYING": ("velocity",)},
+    },
+    unstored=("development",),
+)
+def main(*, seeds: int = 20, development: bool = False) -> Iterator[Row]:
+    """Yield the rows.
+
+    Args:
+        seeds: How many.
+        development: Seeds that are not scored.
+    """
+    first = 0 if development else FIRST
+    few = range(first, first + min(seeds, 10))
+    yield from rows_of([one_seed(seed) for seed in range(first, first + seeds)])
+    yield from by_twists(few)
+    yield from kinds(few)
+    yield from changing(few)
+    yield from agreeing()
+    yield from lying(few[:4])
+    yield from coming_and_going(first)
+    yield from a_thousand(first)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ anew.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -29,7 +28,8 @@ from typing import Any
 import numpy as np
 from tests.rmw_zenoh import intruder
 
-from benchmarks.results_file import Row, at_most, store, table
+from benchmarks.program import benchmark
+from benchmarks.results_file import Row, at_most
 from heft.applications.cooperation import (
     ContactSignals,
     CooperativeNode,
@@ -46,6 +46,8 @@ RATE = 100.0  # [Hz]
 SETTLED = 5.0  # [s] after which the share of a core is counted
 STARTED = 30.0  # [s] for all processes to be there
 PORTS = range(20_000, 30_000)
+RUNS = ("clear", "secret", "killed")
+KILLED = 3  # the node that is
 GONE = 1.0  # [s] for which the killed node is
 PATIENCE = 60.0  # [s] after the logs' end
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -334,7 +336,8 @@ def measure(seconds: float) -> Iterator[Row]:
             "masses = [2.0]\nchanges = []\n"
         )
         simulate_team_files(folder / "made.toml", folder / "run", SEED)
-        yield from rows_of(run(folder, "clear", False, seconds), seconds, "in the clear")
+        if "clear" in RUNS:
+            yield from rows_of(run(folder, "clear", False, seconds), seconds, "in the clear")
         if shutil.which("openssl") is None:
             return
         keys = folder / "keys"
@@ -349,25 +352,28 @@ def measure(seconds: float) -> Iterator[Row]:
         yield at_most("intruders: sessions opened without a certificate", INTRUDED.opened, "", 0)
         yield Row("intruders: sessions opened as another robot", INTRUDED.forged, "")
         yield at_most("intruders: messages heard", INTRUDED.heard, "", 0)
-        nodes = run(folder, "killed", True, seconds, killed=3)
-        founds = [nodes.found(k) for k in range(ROBOTS)]
-        worst = max(apart(f, founds[0]) for f in founds)
-        yield at_most("killed and started anew: results of robots apart", worst, "", 1e-3)
-        counts = [nodes.states[f"robot{k}"]["windows"] for k in range(ROBOTS)]
-        lacking = max(max(c[o] for c in counts) - counts[3][o] for o in counts[0])
-        yield at_most("killed and started anew: windows that it lacks in the end", lacking, "", 0)
+        if "killed" in RUNS:
+            yield from killed_rows(run(folder, "killed", True, seconds, killed=KILLED))
 
 
-def main() -> None:
-    """Print the rows; store them if asked."""
-    parser = argparse.ArgumentParser(description="Nodes of a team as processes.")
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--store", action="store_true")
-    chosen = parser.parse_args()
-    rows = list(measure(chosen.seconds))
-    print(table(rows))
-    if chosen.store:
-        print(store("cooperation_nodes", rows))
+def killed_rows(nodes: Nodes) -> Iterator[Row]:
+    """Yield the rows of a run in which a node is killed and started anew."""
+    founds = [nodes.found(k) for k in range(ROBOTS)]
+    worst = max(apart(f, founds[0]) for f in founds)
+    yield at_most("killed and started anew: results of robots apart", worst, "", 1e-3)
+    counts = [nodes.states[f"robot{k}"]["windows"] for k in range(ROBOTS)]
+    lacking = max(max(c[o] for c in counts) - counts[KILLED][o] for o in counts[0])
+    yield at_most("killed and started anew: windows that it lacks in the end", lacking, "", 0)
+
+
+@benchmark({"seconds": 12.0, "ROBOTS": 3, "STARTED": 25.0, "SETTLED": 1.0, "RUNS": ("secret",)})
+def main(*, seconds: float = 60.0) -> Iterator[Row]:
+    """Yield the rows.
+
+    Args:
+        seconds: Of each run.
+    """
+    yield from measure(seconds)
 
 
 if __name__ == "__main__":

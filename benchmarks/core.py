@@ -1,6 +1,6 @@
 """Speed and memory of the core, as ratios to what a user would otherwise run.
 
-    python -m benchmarks.core [--quick]
+    python -m benchmarks.core [--samples 10000000] [--store]
 
 Everything that is compared runs in one process run on the same data, medians of several. The
 interpreter named by HEFT_PEERS_PYTHON (this one, if not set) is asked for FIGAROH.
@@ -24,7 +24,8 @@ import numpy as np
 import pinocchio as pin
 import scipy.linalg.lapack
 
-from benchmarks.results_file import Row, at_least, at_most, store, table
+from benchmarks.program import benchmark
+from benchmarks.results_file import Row, at_least, at_most
 from heft.dynamics import drive_columns, kernels
 from heft.estimators.consistent import PhysicallyConsistent
 from heft.estimators.least_squares import LeastSquares
@@ -36,6 +37,14 @@ from heft.plants.base import structural_base
 
 SAMPLES = 65_536
 CHUNK = 2_048  # rows that are written out
+SHORT = 100_000  # samples of the short log
+REPEATS = 5  # of a command, whose median counts
+ROWS = None  # of the Panda's log that are taken; all if None
+AFRESH = True  # whether kernels are compiled anew, once
+ROBOTS = (  # file, whether its base is free, seconds asked for
+    ("seven links", "panda_description/urdf/panda.urdf", False, 0.030),
+    ("30-joint humanoid, free base", "talos_data/robots/talos_reduced.urdf", True, 1.0),
+)
 WINDOW = 16_384  # rows that are folded and never leave the cache; heft itself uses 32 768
 
 
@@ -202,10 +211,7 @@ def _limit(widths: np.ndarray, own: float) -> Iterator[Row]:
 
 def consistent() -> Iterator[Row]:
     """The consistent estimate from ready information."""
-    for name, place, free, bound in (
-        ("seven links", "panda_description/urdf/panda.urdf", False, 0.030),
-        ("30-joint humanoid, free base", "talos_data/robots/talos_reduced.urdf", True, 1.0),
-    ):
+    for name, place, free, bound in ROBOTS:
         for kind in ("simple", "full"):
             options = Options(base="free" if free else "fixed")
             bare = Robot.from_urdf(robots() / place, options)
@@ -233,8 +239,7 @@ def consistent() -> Iterator[Row]:
 MEMORY = """
 import sys
 from pathlib import Path
-from heft.plants import Problem
-from heft import Recording, Robot
+from heft import Problem, Recording, Robot, RobotPlant
 robot = Robot.from_urdf(sys.argv[1])
 problem = Problem(RobotPlant(robot), (Recording.open(sys.argv[2]),))
 information = problem.information()
@@ -267,7 +272,7 @@ def memory(largest: int) -> Iterator[Row]:
     joints = Robot.from_urdf(path).joints
     peaks = []
     with tempfile.TemporaryDirectory() as folder:
-        for samples in (100_000, largest):
+        for samples in (SHORT, largest):
             log = Path(folder) / f"{samples}.parquet"
             write_log(log, joints, samples)
             begin = time.perf_counter()
@@ -293,7 +298,9 @@ def commands() -> Iterator[Row]:
         return time.perf_counter() - begin
 
     run(["--help"])
-    yield at_most("heft --help", statistics.median(run(["--help"]) for _ in range(5)), "s", 0.4)
+    yield at_most(
+        "heft --help", statistics.median(run(["--help"]) for _ in range(REPEATS)), "s", 0.4
+    )
     folder = os.environ.get("HEFT_DATA")
     if not folder:
         print("without HEFT_DATA the Panda log is not timed", file=sys.stderr)
@@ -302,6 +309,10 @@ def commands() -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "found"
         log = Path(scratch) / "map.toml"
+        recorded = place / "exciting_traj.npz"
+        if ROWS is not None:
+            arrays = {n: x[:ROWS] for n, x in np.load(recorded).items()}
+            np.savez(recorded := Path(scratch) / "cut.npz", **arrays)
         joints = Robot.from_urdf(place / "panda_arm.urdf").joints
         names = ", ".join(f'"{j}"' for j in joints)
         log.write_text(
@@ -310,29 +321,36 @@ def commands() -> Iterator[Row]:
         arguments = [
             "identify",
             str(place / "panda_arm.urdf"),
-            str(place / "exciting_traj.npz"),
+            str(recorded),
             "--map",
             str(log),
             "--out",
             str(out),
         ]
-        cold = run(arguments, NUMBA_CACHE_DIR=str(Path(scratch) / "cache"))
-        warm = statistics.median(run(arguments) for _ in range(4))
+        anew = {"NUMBA_CACHE_DIR": str(Path(scratch) / "cache")} if AFRESH else {}
+        cold = run(arguments, **anew)
+        warm = statistics.median(run(arguments) for _ in range(REPEATS))
     yield at_most("heft identify on the Panda log, kernels in the cache", warm, "s", 6.0)
     yield at_most("heft identify on the Panda log, first compilation and all", cold, "s", 30.0)
 
 
-def main() -> None:
-    """Print and store the table."""
-    largest = 1_000_000 if "--quick" in sys.argv else 10_000_000
-    rows: list[Row] = []
-    for part in (rows_and_reduction(), consistent(), commands(), memory(largest)):
-        for row in part:
-            rows.append(row)
-            print(table([row]).splitlines()[1], flush=True)
-    print("\n" + table(rows))
-    if "--quick" not in sys.argv:
-        print(store("core", rows))
+@benchmark(
+    {
+        **{"samples": 1_000, "SAMPLES": 512, "CHUNK": 128, "WINDOW": 256, "SHORT": 500},
+        **{"ROBOTS": ROBOTS[:1], "REPEATS": 1, "ROWS": 1_000, "AFRESH": False},
+    },
+    unstored=("samples",),
+)
+def main(*, samples: int = 10_000_000) -> Iterator[Row]:
+    """Yield the rows.
+
+    Args:
+        samples: Of the long log.
+    """
+    yield from rows_and_reduction()
+    yield from consistent()
+    yield from commands()
+    yield from memory(samples)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What the chosen cutoff of the motion's low-pass costs, against the best that could be set.
 
-    HEFT_DATA=… python -m benchmarks.corner [light] [short] [measured]
+    HEFT_DATA=… python -m benchmarks.corner [--parts light short measured] [--store]
 
 light     An arm without gears that swings almost freely, encoders of 3.8e-4 rad at 500 Hz.
 short     17 s at about 30 Hz, simulated and measured: full friction against simple friction
@@ -13,7 +13,6 @@ Only a run of all three is stored.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -21,9 +20,10 @@ from typing import Literal
 import numpy as np
 
 from benchmarks import sweeps
-from benchmarks.arms import ROBOTS, Case, data_folder
-from benchmarks.real_data import kept, plain
-from benchmarks.results_file import Row, at_most, store
+from benchmarks.arms import ROBOTS, Case, data_folder, shortened
+from benchmarks.program import benchmark
+from benchmarks.real_data import plain
+from benchmarks.results_file import Row, at_most
 from benchmarks.scoring import Left, Piece, error, pieces
 from benchmarks.truth import CONDITIONS, FIRST_SCORED, LIGHT, SCORED, experiment
 from heft.applications.identification.identification import Identification
@@ -36,12 +36,15 @@ from heft.recordings.recording import Recording
 from heft.signals.settings import Smoothing
 
 Friction = Literal["full", "simple"]
+LIGHT_SECONDS = CONDITIONS["light direct drive"].duration
 LIGHT_SEEDS, SHORT_SEEDS = 4, 2  # of each simulated arm
 OCTAVES = np.arange(-2.0, 2.25, 0.5)  # of the chosen cutoff
 LIGHT_WORSE, SHORT_WORSE = 1.10, 1.02  # than the best, at most
 SHORT, SLOW = 17.0, 31.25  # [s], [Hz]; a divisor of the simulator's rate
 SHORT_ARMS = ("xarm7", "z1", "kinova")
 SHORT_ROBOTS = ("panda", "lwr4", "ur10e")
+MEASURED = tuple(ROBOTS)
+ROWS = None  # of measured logs that are taken; all if None
 LOW_PASS = 10.0  # [Hz], of what is scored
 
 
@@ -91,7 +94,7 @@ def light() -> Iterator[Row]:
     """Yield the errors of light arms over cutoffs."""
     for name in (n for n in LIGHT if n in SCORED):
         for seed in range(FIRST_SCORED, FIRST_SCORED + LIGHT_SEEDS):
-            simulated = experiment(name, "light direct drive", seed)
+            simulated = experiment(name, "light direct drive", seed, duration=LIGHT_SECONDS)
             trial = Trial.of(f"light arm, {name} {seed}", simulated)
             found = trial.identified()
             chosen = found.problem.corner
@@ -132,7 +135,7 @@ def slow_cases() -> Iterator[Trial]:
             yield Trial.of(f"{SHORT:g} s at {SLOW:g} Hz, {name} {seed}", simulated)
     folder = data_folder()
     for name in SHORT_ROBOTS:
-        for case in ROBOTS[name](folder):
+        for case in (shortened(c, ROWS) for c in ROBOTS[name](folder)):
             name = f"{SHORT:g} s at {SLOW:g} Hz, {case.name}"
             yield Trial(replace(case, name=name, fit=(thinned(case.fit[0]),)))
 
@@ -154,23 +157,30 @@ def short() -> Iterator[Row]:
 def measured() -> Iterator[Row]:
     """Yield the errors of measured robots over cutoffs."""
     folder = data_folder()
-    for cases in ROBOTS.values():
-        for case in cases(folder):
+    for name in MEASURED:
+        for case in (shortened(c, ROWS) for c in ROBOTS[name](folder)):
             yield from sweeps.corners(case, identify(case.robot, case.fit))
 
 
 PARTS = {"light": light, "short": short, "measured": measured}
 
 
-def main() -> None:
-    """Print and store the table."""
-    names = sys.argv[1:] or list(PARTS)
-    rows: list[Row] = []
-    for name in names:
-        for row in PARTS[name]():
-            kept(row, rows)
-    if set(names) == set(PARTS):
-        print(store("corner", rows))
+@benchmark(
+    {
+        **{"LIGHT": ("finger",), "LIGHT_SEEDS": 1, "LIGHT_SECONDS": 4.0, "SHORT": 4.0},
+        **{"OCTAVES": np.array([-1.0, 0.0]), "SHORT_SEEDS": 1, "SHORT_ARMS": ("z1",)},
+        **{"SHORT_ROBOTS": ("lwr4",), "MEASURED": ("lwr4",), "ROWS": 600},
+    },
+    unstored=("parts",),
+)
+def main(*, parts: tuple[str, ...] = tuple(PARTS)) -> Iterator[Row]:
+    """Yield the rows.
+
+    Args:
+        parts: Some of light, short and measured.
+    """
+    for name in parts:
+        yield from PARTS[name]()
 
 
 if __name__ == "__main__":

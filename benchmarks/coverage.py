@@ -31,22 +31,20 @@ is fitted after the same smoothing can be expected to do better.
 
 from __future__ import annotations
 
-import argparse
 import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the jobs share the cores
-import multiprocessing
 import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.results_file import Row, at_least, at_most, store, table
+from benchmarks.program import benchmark, spread
+from benchmarks.results_file import Row, at_least, at_most
 from benchmarks.simulated import Exact, Experiment, experiment
 from heft.applications.identification import results
 from heft.applications.identification.identification import Identification
@@ -71,6 +69,7 @@ TORQUE_ROWS = 25  # of the other motion, evenly spaced
 SPEEDS = (-1.0, -0.3, -0.1, -0.03, 0.03, 0.1, 0.3, 1.0)  # [rad/s], at which friction is judged
 CURVE_POINTS = 4  # either way, of the curve of friction
 POOLED = ("base", "friction", "torque", "whole torque")
+SECONDS = 30.0  # of a log
 WIDEST = 1.3  # times the ideal interval
 
 # What differs from `experiment`'s defaults. First what any dictionary of friction can explain
@@ -399,9 +398,9 @@ def reference_fit(truth: Experiment, ideal: Array, corner: float | None = None) 
     return Quantity(base.labels.names, answer, std, right, std)
 
 
-def references(seeds: int, corners: list[float]) -> Iterator[Row]:
+def references(seeds: int, corners: Sequence[float]) -> Iterator[Row]:
     """Yield the figures of the oracle and of smoothed logs under known friction."""
-    made = [experiment(s, delay=0.0) for s in range(seeds)]
+    made = [experiment(s, delay=0.0, duration=SECONDS) for s in range(seeds)]
     ideal = ideal_covariance(made[0])
     for corner in (None, *corners):
         label = "exact motion" if corner is None else f"smoothed at {corner:g} Hz"
@@ -416,12 +415,12 @@ _IDEAL: dict[str, Array] = {}  # of a condition whose motion and arm are the sam
 
 
 def one(
-    condition: str, seed: int, reuse: bool, rows: Rows
+    condition: str, reuse: bool, rows: Rows, seed: int
 ) -> tuple[dict[str, Quantity], dict[str, float]]:
     """Return the quantities of one seed, and the seconds that its parts took."""
     arguments = dict(CONDITIONS[condition])
     begin = time.process_time()
-    truth = experiment(seed, reuse=reuse, **arguments)
+    truth = experiment(seed, reuse=reuse, duration=SECONDS, **arguments)
     made = time.process_time()
     same = arguments.get("truth", "fixed") == "fixed" and arguments.get("motion_seed", 0) == 0
     ideal = _IDEAL.get(condition) if same else None
@@ -491,40 +490,47 @@ def pooled(condition: str, done: list[dict[str, Quantity]]) -> Iterator[Row]:
     yield Row(label, share, "", least, least <= share <= most, held)
 
 
-def main() -> None:
-    """Print the table; store it if asked."""
-    parser = argparse.ArgumentParser(description="Bias and coverage over simulated experiments.")
-    parser.add_argument("--seeds", type=int, default=40)
-    parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--condition", nargs="+", default=list(CONDITIONS), choices=CONDITIONS)
-    parser.add_argument("--reuse", action="store_true", help="one run for all seeds of a motion")
-    parser.add_argument("--rows", default="auto", choices=get_args(Rows), help="what is fitted")
-    parser.add_argument("--store", action="store_true")
-    parser.add_argument("--reference", action="store_true", help="what the fits are judged by")
-    parser.add_argument("--corner", type=float, nargs="*", default=[12.5, 25.0, 50.0])
-    arguments = parser.parse_args()
-    rows: list[Row] = []
-    if arguments.reference:
-        print(table(list(references(arguments.seeds, arguments.corner))))
+@benchmark(
+    {"seeds": 2, "jobs": 1, "condition": ("viscous white",), "SECONDS": 4.0},
+    {"seeds": 1, "reference": True, "corner": (25.0,), "SECONDS": 4.0},
+    unstored=("reference", "condition"),
+)
+def main(
+    *,
+    seeds: int = 40,
+    first: int = 0,
+    jobs: int = 2,
+    condition: tuple[str, ...] = tuple(CONDITIONS),
+    reuse: bool = False,
+    rows: str = "auto",
+    reference: bool = False,
+    corner: tuple[float, ...] = (12.5, 25.0, 50.0),
+) -> Iterator[Row]:
+    """Yield the rows.
+
+    Args:
+        seeds: How many.
+        first: The first seed.
+        jobs: Processes.
+        condition: Some of the conditions.
+        reuse: One run for all seeds of a motion.
+        rows: What is fitted: auto, weak or differentiated.
+        reference: What the fits are judged by.
+        corner: Of what they are judged by [Hz].
+    """
+    if reference:
+        yield from references(seeds, corner)
         return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(arguments.jobs, context) as pool:
-        for condition in arguments.condition:
-            seeds = range(arguments.first, arguments.first + arguments.seeds)
-            work = [pool.submit(one, condition, s, arguments.reuse, arguments.rows) for s in seeds]
-            done = [w.result() for w in work]
-            spent = {k: float(np.median([t[k] for _, t in done])) for k in done[0][1]}
-            new: list[Row] = []
-            label = condition if arguments.rows == "auto" else f"{condition}, {arguments.rows}"
-            for name in QUANTITIES:
-                new += figures(label, name, [quantities[name] for quantities, _ in done])
-            new += pooled(label, [quantities for quantities, _ in done])
-            parts = ", ".join(f"{k} {v:.2f} s" for k, v in spent.items())
-            print(f"{table(new)}\nmedian CPU a seed: {parts}\n", flush=True)
-            rows += new
-            if arguments.store:
-                print(store("coverage", rows), flush=True)
+    for name in condition:
+        label = name if rows == "auto" else f"{name}, {rows}"
+        chosen = range(first, first + seeds)
+        found = {s: f.result() for s, f in spread(partial(one, name, reuse, rows), chosen, jobs)}
+        done = [found[seed] for seed in chosen]
+        for quantity in QUANTITIES:
+            yield from figures(label, quantity, [q[quantity] for q, _ in done])
+        yield from pooled(label, [quantities for quantities, _ in done])
+        spent = {k: float(np.median([t[k] for _, t in done])) for k in done[0][1]}
+        print("median CPU a seed: " + ", ".join(f"{k} {v:.2f} s" for k, v in spent.items()))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How long `heft derive` takes, everything included: text, base parameters and NumPy code.
 
-    python -m benchmarks.derive
+    python -m benchmarks.derive [--store]
 
 Each robot is a bare table, its inertials ten symbols a link; lengths are symbols, or numbers for
 six joints. The code that was written is then held against pinocchio.
@@ -9,12 +9,14 @@ six joints. The code that was written is then held against pinocchio.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pinocchio as pin
 
-from benchmarks.results_file import Row, at_most, store, table
+from benchmarks.program import benchmark
+from benchmarks.results_file import Row, at_most
 from heft.applications.derive.lagrange import TEN, derive
 from heft.applications.derive.printing import FUNCTIONS, numpy_source, text
 from heft.information.inertia import from_body
@@ -68,9 +70,12 @@ def against_pinocchio(toml: bytes, source: str) -> float:
     return worst
 
 
-def main() -> None:
-    """Time the derivations and compare the largest with pinocchio."""
-    rows: list[Row] = []
+FEW = {"6 joints": '[0, 0, 0, 0, "revolute"], [0, -1.5707963267948966, 0.1, 0, "revolute"]]'}
+
+
+@benchmark({"ROWS": FEW})
+def main() -> Iterator[Row]:
+    """Yield how long derivations take, and the error of the largest against pinocchio."""
     for name, entries in ROWS.items():
         toml = f'name = "{name}"\n{HEAD}{entries}\n'.encode()
         begin = time.perf_counter()
@@ -78,11 +83,9 @@ def main() -> None:
         text(derivation)
         source = numpy_source(derivation)
         taken = time.perf_counter() - begin
-        rows.append(at_most(name, taken, "s", LONG if name.startswith("6") else SHORT))
+        yield at_most(name, taken, "s", LONG if name.startswith("6") else SHORT)
     error = against_pinocchio(toml, source)
-    rows.append(at_most("6 joints, largest relative error", error, "", 1e-12, "pinocchio"))
-    print(table(rows))
-    store("derive", rows)
+    yield at_most(f"{name}, largest relative error", error, "", 1e-12, "pinocchio")
 
 
 if __name__ == "__main__":

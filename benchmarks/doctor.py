@@ -1,8 +1,8 @@
 """Faults of logs of an independent simulator, and what the log doctor makes of them.
 
-    python -m benchmarks.doctor [--arms development|scored] [--seeds 0:2] [--kinds …]
-                                [--clean 2:6] [--friction …] [--cache FILE] [--jobs 2] [--store]
-                                [--show]
+    python -m benchmarks.doctor [--arms development|scored] [--seeds 0:2] [--kinds KIND ...]
+                                [--clean 2:6] [--friction CONDITION ...] [--cache FILE] [--jobs 2]
+                                [--show] [--store]
 
 Logs are of simulated arms in closed loop, with a model file that is 30 % and 3 cm off, once with
 friction that is in the dictionary of the identification and once with friction that is not (LuGre
@@ -18,7 +18,6 @@ Thresholds of the doctor were chosen on the development arms and seeds below 100
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -30,8 +29,9 @@ from pathlib import Path
 import numpy as np
 from tests.experiments import ROBOTS
 
-from benchmarks.doctor_faults import FAULTS, Cause, Experiment, Faulty
-from benchmarks.results_file import Row, at_least, at_most, store, table
+from benchmarks.doctor_faults import FAULTS, FLIPS, Cause, Experiment, Faulty
+from benchmarks.program import benchmark
+from benchmarks.results_file import Row, at_least, at_most
 from benchmarks.truth import CONDITIONS, DEVELOPMENT, IN_CLASS, LUGRE, SCORED, File
 from heft.applications.doctor.doctor import Diagnosis, diagnose
 from heft.errors import SolverFailure
@@ -179,10 +179,10 @@ def robot_of(log: Log, duration: float = DURATION) -> Robot:
 def examined(log: Log) -> dict[str, object]:
     """Return what the doctor says of a log, as a line of the cache."""
     try:
-        made = faulty(log)
+        made = faulty(log, DURATION)
     except SolverFailure:
         return {**asdict(log), "key": log.key, "diverged": True}
-    robot = robot_of(log)
+    robot = robot_of(log, DURATION)
     begin = time.perf_counter()
     found = diagnose([made.recording], robot)
     seconds = time.perf_counter() - begin
@@ -281,45 +281,54 @@ def logs_of(
     ]
 
 
-def main() -> None:
-    """Go on with the study where it was left, print and store the table."""
-    parser = argparse.ArgumentParser(description="Faults of simulated logs.")
-    parser.add_argument("--arms", default="scored", help="development, scored, or names")
-    parser.add_argument("--seeds", default="1000:1001", help="first:behind the last")
-    parser.add_argument("--clean", help="likewise, further seeds of logs without a fault")
-    parser.add_argument("--kinds", default=",".join(KINDS))
-    # Names of conditions hold commas.
-    parser.add_argument("--friction", default="|".join((*FRICTION, *CLEAN)))
-    parser.add_argument("--cache", type=Path, help="file of what is done already")
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--show", action="store_true", help="print what was not right")
-    parser.add_argument("--store", action="store_true")
-    arguments = parser.parse_args()
-    arms = SETS.get(arguments.arms, tuple(arguments.arms.split(",")))
-    frictions = arguments.friction.split("|")
-    logs = logs_of(arguments.seeds, arms, frictions, arguments.kinds.split(","))
-    if arguments.clean:
-        logs += logs_of(arguments.clean, arms, frictions, ["clean"])
+@benchmark(
+    {
+        **{"arms": "z1", "seeds": "1000:1001", "clean": "1001:1002", "friction": ("in class",)},
+        **{"kinds": ("clean", "tilt 5°", FLIPS[0]), "DURATION": 4.0},
+    }
+)
+def main(
+    *,
+    arms: str = "scored",
+    seeds: str = "1000:1001",
+    clean: str | None = None,
+    kinds: tuple[str, ...] = KINDS,
+    friction: tuple[str, ...] = (*FRICTION, *CLEAN),
+    cache: Path | None = None,
+    jobs: int = 1,
+    show: bool = False,
+) -> Iterator[Row]:
+    """Go on with the study where it was left, and yield the rows.
 
-    def show(line: dict[str, object]) -> None:
+    Args:
+        arms: Of development, scored, or names.
+        seeds: The first:behind the last.
+        clean: Further seeds of logs without a fault, likewise.
+        kinds: Of faults.
+        friction: Conditions of friction, and of good logs.
+        cache: File of what is done already.
+        jobs: Processes.
+        show: What was not right.
+    """
+    named = SETS.get(arms, tuple(arms.split(",")))
+    logs = logs_of(seeds, named, friction, kinds)
+    logs += logs_of(clean, named, friction, ["clean"]) if clean else []
+
+    def told(line: dict[str, object]) -> None:
         if "diverged" in line:
             return
         right = all(line["said"]) and not line["extra"]  # type: ignore[arg-type]
-        if arguments.show and not (right and line["counts"]):
+        if show and not (right and line["counts"]):
             mark = "FALSE" if not line["causes"] else "WRONG" if line["counts"] else "small"
             print(mark, line["key"], line["causes"], f"{line['seconds']:.1f} s", flush=True)
             for finding in line["findings"]:  # type: ignore[attr-defined]
                 print("     ", *finding, flush=True)
 
-    lines = study(logs, arguments.cache, arguments.jobs, show)
+    lines = study(logs, cache, jobs, told)
     left = [line for line in lines if "diverged" not in line]
-    rows = list(rows_of(left))
-    diverged = len(lines) - len(left)
+    yield from rows_of(left)
     made = f"of {len(lines)}"
-    rows.append(Row("simulations that diverged, left out", diverged, "", against=made))
-    print(table(rows))
-    if arguments.store:
-        print(store("doctor", rows))
+    yield Row("simulations that diverged, left out", len(lines) - len(left), "", against=made)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Essential parameters of measured arms: how many are left, and what the held-out error does.
 
-    HEFT_DATA=… python -m benchmarks.essential [panda lwr4 ur10e tx40 rokae kr300 dvrk]
+    HEFT_DATA=… python -m benchmarks.essential [--robots panda …] [--store]
 
 Base parameters with viscous and Coulomb friction, offsets and rotor inertias, by least squares;
 each stop of the elimination as `heft identify --method` has it. Errors are of logs that the fit did
@@ -11,13 +11,13 @@ physically consistent ones. Only a run over all arms is stored.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 
-from benchmarks.arms import ROBOTS, Case, data_folder
+from benchmarks.arms import ROBOTS, Case, data_folder, shortened
 from benchmarks.own_columns import with_friction
+from benchmarks.program import benchmark
 from benchmarks.real_data import with_simple_friction
-from benchmarks.results_file import Row, at_least, at_most, store, table
+from benchmarks.results_file import Row, at_least, at_most
 from benchmarks.sprung_arms import SprungCase, dvrk, kr300
 from heft.applications.identification.alternatives import Alternative, alternatives
 from heft.applications.identification.identify import identify
@@ -74,19 +74,20 @@ def run(case: Case | SprungCase) -> Iterator[Row]:
         yield at_most(f"{what}, held-out error", rise, "%", bound, physical)
 
 
-def main() -> None:
-    """Print and store the table."""
-    arms = {**ROBOTS, "kr300": kr300, "dvrk": dvrk}
-    names = sys.argv[1:] or list(arms)
-    rows: list[Row] = []
-    for name in names:
-        for case in arms[name](data_folder()):
-            for row in run(case):
-                rows.append(row)
-                print(table([row]).splitlines()[1], flush=True)
-    print("\n" + table(rows))
-    if set(names) == set(arms):
-        print(store("essential", rows))
+ARMS = {**ROBOTS, "kr300": kr300, "dvrk": dvrk}
+ROWS = None  # of the logs that are taken; all if None
+
+
+@benchmark({"robots": ("lwr4", "kr300"), "ROWS": 600}, unstored=("robots",))
+def main(*, robots: tuple[str, ...] = tuple(ARMS)) -> Iterator[Row]:
+    """Yield the rows.
+
+    Args:
+        robots: Some of the arms.
+    """
+    for name in robots:
+        for case in ARMS[name](data_folder()):
+            yield from run(shortened(case, ROWS))
 
 
 if __name__ == "__main__":

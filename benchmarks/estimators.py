@@ -9,10 +9,10 @@ are kept in `benchmarks/.cache/estimators-*`, and not made twice (`heft bench` i
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Mapping, Sequence
 
-from benchmarks.results_file import ROOT, Row, at_least, at_most, store, table
+from benchmarks.program import benchmark, cache_path
+from benchmarks.results_file import Row, at_least, at_most
 from heft.applications.bench import BenchSettings, Summary, names, run_bench
 
 # Know neither the controller nor the form of the simulator's friction.
@@ -21,6 +21,8 @@ LOOPED = ("least-squares", "weak-form", "instrumental", "didim")
 TOLD = ("least-squares", "weak-form")  # know that it is F tanh(v/s), and s
 OFTEN = "high"
 FIRST_SCORED = 1000
+USUAL = BenchSettings().estimators
+DURATION = 10.0  # of the logs [s]
 
 
 def rows(found: Sequence[Summary], often: Sequence[Summary]) -> Iterator[Row]:
@@ -81,11 +83,11 @@ def _plain(name: str, s: Summary) -> Iterator[Row]:
 
 def plan(seed: int, guesses: int, few: int, jobs: int) -> Mapping[str, BenchSettings]:
     """Return what is run, by folder: ten estimators on one robot most often, the rest less."""
-    same = {"seed": seed, "jobs": jobs}
+    same = {"seed": seed, "jobs": jobs, "duration": DURATION}
     both = ("in class", "lugre")
     rest = tuple(n for n in names() if n not in BenchSettings().estimators)
     return {
-        "lwr4": BenchSettings(guesses=guesses, **same),
+        "lwr4": BenchSettings(estimators=USUAL, guesses=guesses, **same),
         "lwr4-lugre": BenchSettings(friction=("lugre",), guesses=few, **same),
         "tx40": BenchSettings(("tx40",), friction=both, guesses=few, **same),
         "ur": BenchSettings(("ur",), friction=both, guesses=few, **same),
@@ -95,27 +97,40 @@ def plan(seed: int, guesses: int, few: int, jobs: int) -> Mapping[str, BenchSett
     }
 
 
-def main() -> None:
-    """Run what is left, and print the table."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--development", action="store_true")
-    parser.add_argument("--only", nargs="+", help="folders of the plan; all if not given")
-    parser.add_argument("--guesses", type=int, default=25, help="on lwr4, in class")
-    parser.add_argument("--few", type=int, default=5, help="elsewhere")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--store", action="store_true")
-    asked = parser.parse_args()
-    seed = 3 if asked.development else FIRST_SCORED
+FEW = ("least-squares", "weak-form")
+
+
+@benchmark(
+    {
+        **{"development": True, "only": ("lwr4", OFTEN), "guesses": 1, "few": 1, "jobs": 1},
+        **{"DURATION": 2.0, "USUAL": FEW, "LOOPED": FEW},
+    },
+    unstored=("development", "only"),
+)
+def main(
+    *,
+    development: bool = False,
+    only: tuple[str, ...] = (),
+    guesses: int = 25,
+    few: int = 5,
+    jobs: int = 2,
+) -> Iterator[Row]:
+    """Run what is left, and yield the rows.
+
+    Args:
+        development: The seed to choose constants on.
+        only: Folders of the plan; all if not given.
+        guesses: Trials on lwr4, in class.
+        few: Trials elsewhere.
+        jobs: Processes.
+    """
     summaries: dict[str, Sequence[Summary]] = {}
-    for name, settings in plan(seed, asked.guesses, asked.few, asked.jobs).items():
-        if asked.only is None or name in asked.only:
-            out = ROOT / "benchmarks" / ".cache" / f"estimators-{name}"
+    for name, settings in plan(3 if development else FIRST_SCORED, guesses, few, jobs).items():
+        if not only or name in only:
+            out = cache_path(f"estimators-{name}")
             summaries[name] = run_bench(settings, out, progress=print).summaries
     often = summaries.pop(OFTEN, ())
-    found = list(rows([s for some in summaries.values() for s in some], often))
-    print(table(found))
-    if asked.store and not asked.development:
-        store("estimators", found)
+    yield from rows([s for some in summaries.values() for s in some], often)
 
 
 if __name__ == "__main__":

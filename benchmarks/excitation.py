@@ -1,6 +1,6 @@
 """How good designed motions are, and what they cost: `heft.experiments.design`.
 
-    python -m benchmarks.excitation [--only gradient,arms,panda,free,bees]
+    python -m benchmarks.excitation [--only gradient arms panda free bees] [--store]
 
 Times are those of one core (`time.process_time`), so that they hold on a busy machine. Gains are
 nats of the log-determinant of the information: differences do not depend on units or on the choice
@@ -9,7 +9,6 @@ of base parameters. Random motions keep all limits, each joint using 60 to 100 %
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -33,7 +32,8 @@ from benchmarks.excitation_cases import (
     published,
     ur10,
 )
-from benchmarks.results_file import Row, at_least, at_most, store, table
+from benchmarks.program import benchmark
+from benchmarks.results_file import Row, at_least, at_most
 from heft.arrays import Array
 from heft.engine import one_blas_thread
 from heft.experiments import (
@@ -53,6 +53,9 @@ from heft.experiments.random_motions import draw
 from heft.plants import FreeBody, structural_base
 
 RANDOM = 2000
+REPEATS = 100  # of a gradient, whose median time counts
+BEES = 30_000  # evaluations of the bee colony
+ARMS = ("UR10", "Panda", "LWR4+")
 TEN_SECONDS = DesignSettings(duration=10.0, harmonics=5, random=RANDOM, starts=3, workers=1)
 SAMPLES = 672  # of 21 s
 LONG = replace(
@@ -112,8 +115,8 @@ def gradient_rows(arms: list[Arm]) -> Iterator[Row]:
         def both(X: Array = X, m: Array = multipliers, problem: Excitation = problem) -> None:
             problem.gradient(problem.at(X), m)
 
-        value, _ = core_time(lambda X=X, p=problem: p.at(X), 100)  # type: ignore[misc]
-        whole, _ = core_time(both, 100)
+        value, _ = core_time(lambda X=X, p=problem: p.at(X), REPEATS)  # type: ignore[misc]
+        whole, _ = core_time(both, REPEATS)
         count = f"{len(arm.plant.coordinates)} joints, {problem.sampled.shape[1]} samples"
         bound = 4.0 if len(arm.plant.coordinates) == 7 else None
         name = f"{arm.name}, value and gradient with all limits, {count}"
@@ -213,29 +216,40 @@ def free_rows() -> Iterator[Row]:
     yield Row(name, worth, "nats")
 
 
-def bee_rows(evaluations: int = 30_000) -> Iterator[Row]:
+def bee_rows() -> Iterator[Row]:
     """Yield what a bee colony reaches on the Panda's 10 s, at about twenty times the cost."""
     arm = panda(data_folder())
     problem = problem_of(arm)
     rng = np.random.default_rng(0)
     drawn = [0.9 * X for X in draw(problem, arm.limits.joints, 50, rng)]
     with one_blas_thread():
-        spent, (_, most) = core_time(lambda: bee_colony(problem, drawn, evaluations, 200))
+        spent, (_, most) = core_time(lambda: bee_colony(problem, drawn, BEES, 200))
         (first,) = draw(problem, arm.limits.joints, 1, np.random.default_rng(0))
         unit = np.minimum(arm.limits.joints.reach, np.pi)
         ours, found = core_time(lambda: solve(problem, first, unit, SolverSettings()))
-    name = f"Panda, 10 s, bee colony of {evaluations} evaluations against one random start of ours"
+    name = f"Panda, 10 s, bee colony of {BEES} evaluations against one random start of ours"
     against = f"{spent:.0f} s against {ours:.1f} s of one core"
     yield Row(name, most - found.value, "nats", against=against)
 
 
-def main() -> None:
-    """Measure, print, and store where all was measured."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--only", default="gradient,arms,panda,free,bees")
-    only = parser.parse_args().only.split(",")
+FEW = {"random": 4, "starts": 1, "solver": SolverSettings(rounds=1, iterations=2, more=1)}
+
+
+@benchmark(
+    {
+        **{"TEN_SECONDS": replace(TEN_SECONDS, **FEW), "LONG": replace(LONG, **FEW), "REPEATS": 1},
+        **{"FREE": replace(FREE, **FEW), "BEES": 60, "ARMS": ("UR10",)},
+    },
+    unstored=("only",),
+)
+def main(*, only: tuple[str, ...] = ("gradient", "arms", "panda", "free", "bees")) -> Iterator[Row]:
+    """Yield the rows.
+
+    Args:
+        only: Some of the parts.
+    """
     folder = data_folder()
-    arms = [ur10(), panda(folder), lwr4(folder)]
+    arms = [arm for arm in (ur10(), panda(folder), lwr4(folder)) if arm.name in ARMS]
     parts: dict[str, Callable[[], Iterator[Row]]] = {
         "gradient": lambda: gradient_rows(arms),
         "arms": lambda: arm_rows(arms),
@@ -243,13 +257,8 @@ def main() -> None:
         "free": free_rows,
         "bees": bee_rows,
     }
-    rows: list[Row] = []
-    for name, part in parts.items():
-        if name in only:
-            rows += part()
-            print(table(rows), flush=True)
-    if set(only) >= set(parts):
-        store("excitation", rows)
+    for name in only:
+        yield from parts[name]()
 
 
 if __name__ == "__main__":

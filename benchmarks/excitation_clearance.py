@@ -1,6 +1,6 @@
 """What it costs to keep clear of oneself and the ground: designs with collisions in the problem.
 
-    python -m benchmarks.excitation_clearance [--only UR10,Panda,LWR4+,long]
+    python -m benchmarks.excitation_clearance [--only UR10 Panda LWR4+ long] [--store]
 
 Arms, limits and settings are those of `benchmarks.excitation`. Links are capsules about the shapes
 of the model file (of `example-robot-data`, for the Panda with its hand; of the LWR4+ no shape is to
@@ -10,8 +10,7 @@ clear. Times are those of one core.
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,10 @@ import numpy as np
 
 from benchmarks.arms import data_folder
 from benchmarks.core import robots
-from benchmarks.excitation import LONG, TEN_SECONDS, _information, core_time
+from benchmarks.excitation import FEW, LONG, TEN_SECONDS, _information, core_time
 from benchmarks.excitation_cases import Arm, executed, lwr4, panda, ur10
-from benchmarks.results_file import Row, at_least, at_most, store, table
+from benchmarks.program import benchmark
+from benchmarks.results_file import Row, at_least, at_most
 from heft.applications.excite.planned import RoomClearance
 from heft.arrays import Array
 from heft.experiments import Clearance, HarmonicMotion, certify_clearance, design
@@ -30,6 +30,7 @@ from heft.models import Options, Robot, fit_capsules, motion_limits
 
 REQUIRED = 0.01  # [m]
 SEED = 11  # of what is scored; constants were chosen on others
+REPEATS = 50  # of a gradient
 FINE = 20_001
 ROOM = {"motion": {"floor": 0.0, "clearance": REQUIRED}}
 BOUND = 85.0  # of the long motion of the Panda [nats]
@@ -85,13 +86,15 @@ class Place:
         return np.asarray(self.clearance.values(q).min(axis=1))
 
 
-def places() -> Iterator[Place]:
-    """Yield the arms."""
+def places(names: Sequence[str]) -> Iterator[Place]:
+    """Yield the arms of some names; of the Panda in any case, which has the long motion."""
     folder, share = data_folder(), robots()
-    yield Place.of(ur10(), share / "ur_description/urdf/ur10_robot.urdf", ROOM)
+    if "UR10" in names:
+        yield Place.of(ur10(), share / "ur_description/urdf/ur10_robot.urdf", ROOM)
     held = ROOM | {"joint": {"panda_finger_joint1": {"fixed": True}}}
     yield Place.of(panda(folder), share / "panda_description/urdf/panda.urdf", held)
-    yield Place.of(lwr4(folder), folder / "kuka_lwr4" / "kuka_lwr4.urdf", ROOM)
+    if "LWR4+" in names:
+        yield Place.of(lwr4(folder), folder / "kuka_lwr4" / "kuka_lwr4.urdf", ROOM)
 
 
 def arm_rows(place: Place) -> Iterator[Row]:
@@ -103,7 +106,7 @@ def arm_rows(place: Place) -> Iterator[Row]:
         arm.limits.joints.lower, arm.limits.joints.upper, (64, len(arm.plant.coordinates))
     )
     seeds = np.ones((64, len(place.clearance.pairs)))
-    spent, _ = core_time(lambda: (place.room.values(q), place.room.pull_back(q, seeds)), 50)
+    spent, _ = core_time(lambda: (place.room.values(q), place.room.pull_back(q, seeds)), REPEATS)
     pairs = f"{len(place.clearance.pairs)} pairs at 64 postures"
     yield Row(f"{arm.name}, clearance with its gradient, {pairs}", 1e3 * spent, "ms")
     spent, found = core_time(lambda: design(arm.plant, limits, settings))
@@ -146,21 +149,24 @@ def long_rows(place: Place) -> Iterator[Row]:
     yield from _certificate(place, name, found.trajectory)
 
 
-def main() -> None:
-    """Measure, print and store."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="UR10,Panda,LWR4+,long")
-    chosen = parser.parse_args().only.split(",")
-    rows: list[Row] = []
-    for place in places():
-        if place.arm.name in chosen:
-            rows += arm_rows(place)
-            print(table(rows), flush=True)
-        if place.arm.name == "Panda" and "long" in chosen:
-            rows += long_rows(place)
-    print(table(rows))
-    if len(chosen) == 4:
-        print(store("excitation_clearance", rows))
+@benchmark(
+    {
+        **{"only": ("Panda", "long"), "REPEATS": 1, "FINE": 201},
+        **{"TEN_SECONDS": replace(TEN_SECONDS, **FEW), "LONG": replace(LONG, **FEW)},
+    },
+    unstored=("only",),
+)
+def main(*, only: tuple[str, ...] = ("UR10", "Panda", "LWR4+", "long")) -> Iterator[Row]:
+    """Yield the rows.
+
+    Args:
+        only: Some of the arms, and the Panda's long motion.
+    """
+    for place in places(only):
+        if place.arm.name in only:
+            yield from arm_rows(place)
+        if place.arm.name == "Panda" and "long" in only:
+            yield from long_rows(place)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,6 @@ of each seed's own, and on ordinary work from point to point.
 
 from __future__ import annotations
 
-import argparse
 import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -39,9 +38,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.results_file import ROOT, Row, at_most, commit, store, table
+from benchmarks.program import benchmark, cache_path, commit
+from benchmarks.results_file import Row, at_most
 from benchmarks.scoring import Left
-from benchmarks.truth import arm
+from benchmarks.truth import arm as arm_of
 from benchmarks.truth_scores import held_out
 from heft.applications.excite import (
     Excited,
@@ -85,7 +85,6 @@ ALONE = "viscous and Coulomb"
 FRICTION[ALONE] = (ViscousTerm(), Sigmoid(COULOMB_SPEED), OffsetTerm())
 MODELS = {ALONE: "its friction fitted", "full": "the dictionary fitted"}
 OTHERS = ("random motion", "ordinary work")  # that nobody fits
-CACHE = ROOT / "benchmarks" / ".cache" / "excitation_loop.jsonl"
 Record = dict[str, Any]
 
 
@@ -121,7 +120,7 @@ class Loop:
         """
         with tempfile.TemporaryDirectory() as scratch:
             path = Path(scratch) / "arm.urdf"
-            path.write_bytes(Simulator(arm(name)).believed(0))
+            path.write_bytes(Simulator(arm_of(name)).believed(0))
             planned = open_experiment(path, collisions=False)  # there are no shapes in it
         planned = replace(planned, robot=robot_of(planned.robot.source, friction))
         designed = excite(planned, ExciteSettings(design=settings, compared=False))
@@ -135,7 +134,7 @@ class Loop:
 
     def simulator(self, seed: int, motion: Knots) -> Simulator:
         """Return the simulator of a seed, with friction of the dictionary's class."""
-        body, duration = arm(self.name), self.settings.duration
+        body, duration = arm_of(self.name), self.settings.duration
         sensors = Sensors(rate=self.planned.rate, torque_noise=0.0)
         condition = Condition(
             sensors=sensors, motion=motion, duration=duration, other_duration=duration
@@ -241,14 +240,15 @@ def true_values(base: BaseParameters, truth: SimulatedExperiment) -> Array:
 @cache
 def loop_of(name: str, friction: str) -> Loop:
     """Return the loop of an arm and a model of friction."""
-    return Loop.of(name, friction, random=RANDOM if friction == "full" else ())
+    return Loop.of(name, friction, DESIGN, RANDOM if friction == "full" else ())
 
 
 def kept(label: str) -> dict[tuple[str, str, int], Record]:
     """Return the records of a label, by arm, friction and seed."""
-    if not CACHE.exists():
+    path = cache_path("excitation_loop.jsonl")
+    if not path.exists():
         return {}
-    lines = map(json.loads, CACHE.read_text(encoding="utf-8").splitlines())
+    lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
     keys = ("arm", "friction", "seed")
     return {tuple(k[n] for n in keys): k["record"] for k in lines if k["label"] == label}
 
@@ -256,13 +256,14 @@ def kept(label: str) -> dict[tuple[str, str, int], Record]:
 def recorded(name: str, friction: str, seeds: Sequence[int], label: str) -> list[Record]:
     """Return the records of an arm, those made that are not kept yet."""
     done = kept(label)
-    CACHE.parent.mkdir(exist_ok=True)
+    path = cache_path("excitation_loop.jsonl")
+    path.parent.mkdir(exist_ok=True)
     for seed in seeds:
         if (name, friction, seed) in done:
             continue
         record = done[name, friction, seed] = loop_of(name, friction).record(seed)
         line = {"label": label, "arm": name, "friction": friction, "seed": seed, "record": record}
-        with CACHE.open("a", encoding="utf-8") as file:
+        with path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
         print(f"{name}, {friction}, {seed}: {told(record)}", file=sys.stderr, flush=True)
     return [done[name, friction, seed] for seed in seeds]
@@ -314,30 +315,41 @@ def torque_rows(name: str, records: Sequence[Mapping[str, Any]]) -> Iterator[Row
         yield Row(f"{title}, share below all three", float(below.all(axis=1).mean()), "")
 
 
-def main() -> None:
-    """Run the loops, print and store."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--development", action="store_true")
-    parser.add_argument("--seeds", type=int, default=30)
-    parser.add_argument("--arm", nargs="+")
-    parser.add_argument("--label", default=commit())
-    parser.add_argument("--store", action="store_true")
-    asked = parser.parse_args()
-    allowed = DEVELOPMENT if asked.development else SCORED
-    names = tuple(asked.arm or allowed)
-    if not set(names) <= set(allowed):
+@benchmark(
+    {
+        **{"development": True, "seeds": 1, "arm": ("ur5",), "RANDOM": (101,)},
+        "DESIGN": DesignSettings(
+            duration=4.0, random=4, starts=1, workers=1, solver=SolverSettings(rounds=0)
+        ),
+    },
+    unstored=("development", "arm"),
+)
+def main(
+    *,
+    development: bool = False,
+    seeds: int = 30,
+    arm: tuple[str, ...] = (),
+    label: str | None = None,
+) -> Iterator[Row]:
+    """Run the loops, and yield the rows.
+
+    Args:
+        development: Arms and seeds to choose constants on.
+        seeds: How many.
+        arm: Some of the arms.
+        label: Under which records are kept; the commit if not given.
+    """
+    allowed = DEVELOPMENT if development else SCORED
+    if not set(arm) <= set(allowed):
         raise SystemExit(f"arms: {', '.join(allowed)}")
-    first = 0 if asked.development else FIRST_SCORED
-    rows: list[Row] = []
-    for name in names:
-        seeds, title = range(first, first + asked.seeds), f"{name}, {len(arm(name).joints)} joints"
+    first = 0 if development else FIRST_SCORED
+    for name in arm or allowed:
+        title = f"{name}, {len(arm_of(name).joints)} joints"
         for friction, said in MODELS.items():
-            records = recorded(name, friction, seeds, asked.label)
-            rows += deviation_rows(f"{title}, {said}", records, friction == ALONE)
-        rows += torque_rows(title, records)
-    print(table(rows))
-    if asked.store and names == SCORED:
-        print(store("excitation_loop", rows))
+            chosen = range(first, first + seeds)
+            records = recorded(name, friction, chosen, label or commit())
+            yield from deviation_rows(f"{title}, {said}", records, friction == ALONE)
+        yield from torque_rows(title, records)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Designed motions verified by other code than heft's: 200 designs, ten robots, random limits.
 
-    python -m benchmarks.excitation_verified [--designs 20] [--robots ur10,panda]
+    python -m benchmarks.excitation_verified [--designs 20] [--robots ur10 panda] [--store]
 
 `verify` shares nothing with the design: the motion is evaluated from the written coefficients by
 the law that stands beside them, limits are read from the URDF and from the table [motion] that the
@@ -10,7 +10,6 @@ design knows capsules only), on a grid ten times finer than the solver's densest
 
 from __future__ import annotations
 
-import argparse
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping
@@ -26,7 +25,8 @@ from scipy.interpolate import BSpline
 from scipy.spatial import ConvexHull, QhullError
 
 from benchmarks.core import robots
-from benchmarks.results_file import Row, at_most, store, table
+from benchmarks.program import benchmark
+from benchmarks.results_file import Row, at_most
 from heft.applications.excite import ExciteSettings, PlannedExperiment, excite, open_experiment
 from heft.errors import HeftError
 from heft.experiments import Clearance, DesignSettings, Grids, SolverSettings
@@ -34,6 +34,7 @@ from heft.models import Options, Robot, motion_limits
 
 Array = NDArray[np.float64]
 FINER = 10  # than the solver's densest grid
+SAMPLES = FINER * 320  # of that grid
 SCORED = 1  # seed of the limits of what is stored; others are for development
 TOLERANCE = 1e-9  # of rounding, as a share of a limit
 DEPTH = 1e-6  # [m], of coal's distances
@@ -104,7 +105,7 @@ class Verifier:
 
     path: Path
     table: Mapping[str, Any]
-    samples: int = FINER * 320
+    samples: int = SAMPLES
 
     def violations(self, written: Mapping[str, Any]) -> Iterator[Violation]:
         """Yield what a written motion breaks.
@@ -415,7 +416,7 @@ def run(name: str, designs: int, seed: int) -> tuple[Tally, list[Violation]]:
             continue
         tally.seconds += time.perf_counter() - begin
         tally.designed += 1
-        broken = list(Verifier(path, options).violations(made.trajectory.to_dict()))
+        broken = list(Verifier(path, options, SAMPLES).violations(made.trajectory.to_dict()))
         tally.broken += bool(broken)
         found += broken
         for v in broken:
@@ -426,28 +427,35 @@ def run(name: str, designs: int, seed: int) -> tuple[Tally, list[Violation]]:
     return tally, found
 
 
-def main() -> None:
-    """Design, verify, print and store."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--designs", type=int, default=20, help="a robot")
-    parser.add_argument("--robots", default=",".join(ROBOTS))
-    parser.add_argument("--seed", type=int, default=SCORED)
-    arguments = parser.parse_args()
-    rows, total = [], Tally()
-    for name in arguments.robots.split(","):
-        tally, _ = run(name, arguments.designs, arguments.seed)
-        rows.append(at_most(f"{name}, designs with a limit broken", tally.broken, "", 0.0))
-        rows.append(Row(f"{name}, designs", tally.designed, "", against=f"{tally.refused} refused"))
+@benchmark(
+    {
+        **{"designs": 1, "robots": ("finger",), "SAMPLES": 40},
+        "QUICK": replace(QUICK, random=4, solver=SolverSettings(rounds=1, iterations=2, more=1)),
+    },
+    unstored=("robots", "seed"),
+)
+def main(
+    *, designs: int = 20, robots: tuple[str, ...] = tuple(ROBOTS), seed: int = SCORED
+) -> Iterator[Row]:
+    """Design, verify, and yield the rows.
+
+    Args:
+        designs: A robot.
+        robots: Some of them.
+        seed: Of the limits.
+    """
+    total = Tally()
+    for name in robots:
+        tally, _ = run(name, designs, seed)
+        yield at_most(f"{name}, designs with a limit broken", tally.broken, "", 0.0)
+        yield Row(f"{name}, designs", tally.designed, "", against=f"{tally.refused} refused")
         total.designed += tally.designed
         total.refused += tally.refused
         total.broken += tally.broken
         total.seconds += tally.seconds
-    rows.append(at_most("designs with a limit broken", total.broken, "", 0.0))
-    rows.append(Row("designs", total.designed, "", against=f"{total.refused} refused"))
-    rows.append(Row("time a design", total.seconds / max(total.designed, 1), "s"))
-    print(table(rows))
-    if arguments.robots == ",".join(ROBOTS) and arguments.seed == SCORED:
-        print(store("excitation_verified", rows))
+    yield at_most("designs with a limit broken", total.broken, "", 0.0)
+    yield Row("designs", total.designed, "", against=f"{total.refused} refused")
+    yield Row("time a design", total.seconds / max(total.designed, 1), "s")
 
 
 if __name__ == "__main__":

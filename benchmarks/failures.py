@@ -11,7 +11,6 @@ like this (sqlite.org/testing.html, sections 3.1 to 3.3).
 
 from __future__ import annotations
 
-import argparse
 import errno
 import io
 import json
@@ -32,7 +31,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.interruptions import prepared
-from benchmarks.results_file import Row, at_least, at_most, store, table
+from benchmarks.program import benchmark
+from benchmarks.results_file import Row, at_least, at_most
 from heft import cli
 from heft.models import load_of, shipped_free_flyer
 from heft.recordings import write_table
@@ -467,6 +467,11 @@ def _load(command: Command, folder: Path) -> None:
         os.chdir(before[1])
 
 
+def told(name: str, count: int, seed: int) -> None:
+    """Print the rows of one command, as JSON."""
+    print(json.dumps([asdict(row) for row in measure(name, count, seed)]))
+
+
 def apart(name: str, count: int, seed: int = 0) -> list[Row]:
     """Return the rows of one command, measured in a process that has run no other.
 
@@ -475,29 +480,25 @@ def apart(name: str, count: int, seed: int = 0) -> list[Row]:
         count: How many runs.
         seed: Of the choice of calls.
     """
-    call = [sys.executable, "-m", "benchmarks.failures", "--only", name]
-    call += ["--runs", str(count), "--seed", str(seed)]
+    call = [
+        sys.executable,
+        "-c",
+        f"from {__spec__.name} import told; told({name!r}, {count}, {seed})",
+    ]
     done = subprocess.run(call, stdout=subprocess.PIPE, text=True, check=True)
     return [Row(**row) for row in json.loads(done.stdout.splitlines()[-1])]
 
 
-def main() -> None:
-    """Measure, print and, if asked to, store."""
-    parser = argparse.ArgumentParser(description="Let calls fail, one a run.")
-    parser.add_argument("--runs", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", choices=tuple(COMMANDS))
-    parser.add_argument("--store", action="store_true")
-    arguments = parser.parse_args()
-    if arguments.only:
-        rows = measure(arguments.only, arguments.runs, arguments.seed)
-        print(json.dumps([asdict(row) for row in rows]))
-        return
-    each = arguments.runs // len(COMMANDS)
-    rows = [row for name in COMMANDS for row in apart(name, each, arguments.seed)]
-    print(table(rows))
-    if arguments.store:
-        print(store("failures", rows))
+@benchmark({"runs": 3, "COMMANDS": {"flight": _flight}})
+def main(*, runs: int = 100, seed: int = 0) -> Iterator[Row]:
+    """Yield the rows of all commands.
+
+    Args:
+        runs: Of all of them.
+        seed: Of the choice of calls.
+    """
+    for name in COMMANDS:
+        yield from apart(name, runs // len(COMMANDS), seed)
 
 
 if __name__ == "__main__":

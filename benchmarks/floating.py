@@ -7,7 +7,6 @@ foot lifted, then the other. `--development` takes seeds that are never scored.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.program import benchmark
+from benchmarks.results_file import Row, at_least, at_most
 from heft.applications.identification import Settings
 from heft.applications.identification.fit import fit_experiment
 from heft.engine import one_blas_thread
@@ -24,9 +25,7 @@ from heft.plants import Elimination, FloatingRobotPlant, Problem, Samples, plant
 from heft.recordings import Recording
 from heft.signals import Smoothed, Smoothing
 
-from . import results_file
 from .humanoid import FEET, Humanoid, Motion, Run, SensorNoise, options, recording, simulated, truth
-from .results_file import Row, at_least, at_most
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 DEVELOPMENT = 100  # first of the seeds that are never scored
@@ -188,61 +187,53 @@ def staged(experiment: Experiment) -> Row:
     )
 
 
-def measured(seeds: dict[str, int], first: int, duration: float) -> list[Row]:
-    """Return all figures.
+def measured(seeds: dict[str, int], first: int, duration: float) -> Iterator[Row]:
+    """Yield all figures.
 
     Args:
         seeds: Of each way.
         first: The first seed.
         duration: Of each log [s].
     """
-    rows: list[Row] = []
     experiments = [Experiment.of(first + k, duration) for k in range(max(seeds.values()))]
-    rows += exactness(experiments[0])
-    rows.append(staged(experiments[0]))
-    _tell(rows)
+    yield from exactness(experiments[0])
+    yield staged(experiments[0])
     counts = np.array([detected(e) for e in experiments[: seeds["detected"]]])
     share = counts[:, 0].sum() / counts[:, 1].sum()
-    rows.append(at_least("samples in which a foot's contact is detected right", share, "1", 0.99))
-    _tell(rows[-1:])
+    yield at_least("samples in which a foot's contact is detected right", share, "1", 0.99)
     for name, way in WAYS.items():
         made = [covered(way, e) for e in experiments[: seeds[way]]]
         ratios = np.concatenate([r for r, _ in made])
         inside = float(np.mean(np.abs(ratios) < 1.96))
         holds = 0.92 <= inside <= 0.98
         what = f"{name}: base parameters within stated 95 %, {len(ratios)} of {seeds[way]} seeds"
-        rows.append(Row(what, inside, "1", 0.98, holds, "92 to 98 %"))
+        yield Row(what, inside, "1", 0.98, holds, "92 to 98 %")
         rms = float(np.sqrt(np.mean(ratios**2)))
-        rows.append(Row(f"{name}: rms of error over stated deviation", rms, "1"))
+        yield Row(f"{name}: rms of error over stated deviation", rms, "1")
         took = float(np.median([t for _, t in made]))
-        rows.append(Row(f"{name}: time of a fit of three logs of {duration:g} s", took, "s"))
-        _tell(rows[-3:])
+        yield Row(f"{name}: time of a fit of three logs of {duration:g} s", took, "s")
     robot, _ = experiments[0].robots("detected")
     plant = plant_of(robot)
     told, all_ = len(structural_base(plant).kept), len(plant.labels)
-    rows.append(Row("standard parameters", all_, "1"))
-    rows.append(Row("directions of them that only the prior holds", all_ - told, "1"))
-    return rows
+    yield Row("standard parameters", all_, "1")
+    yield Row("directions of them that only the prior holds", all_ - told, "1")
 
 
-def _tell(rows: Sequence[Row]) -> None:
-    print(results_file.table(list(rows)), flush=True)
+@benchmark({"seeds": 1, "others": 1, "duration": 1.6, "EXACT": 100}, unstored=("development",))
+def main(
+    *, development: bool = False, seeds: int = 100, others: int = 20, duration: float = 8.0
+) -> Iterator[Row]:
+    """Yield the rows.
 
-
-def main() -> None:
-    """Measure and store."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--development", action="store_true")
-    parser.add_argument("--seeds", type=int, default=100)
-    parser.add_argument("--others", type=int, default=20, help="seeds of other ways than detected")
-    parser.add_argument("--duration", type=float, default=8.0)
-    asked = parser.parse_args()
-    seeds = dict.fromkeys(WAYS.values(), asked.others) | {"detected": asked.seeds}
+    Args:
+        development: Seeds that are never scored.
+        seeds: How many.
+        others: Seeds of other ways than detected.
+        duration: Of each log [s].
+    """
+    counts = dict.fromkeys(WAYS.values(), others) | {"detected": seeds}
     with one_blas_thread():
-        rows = measured(seeds, DEVELOPMENT if asked.development else 0, asked.duration)
-    print(results_file.table(rows))
-    if not asked.development:
-        results_file.store("floating", rows)
+        yield from measured(counts, DEVELOPMENT if development else 0, duration)
 
 
 if __name__ == "__main__":

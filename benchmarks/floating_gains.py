@@ -8,28 +8,28 @@ takes seeds that are never scored.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from benchmarks.program import benchmark
+from benchmarks.results_file import Row
 from heft.applications.identification.fit import fit_experiment
 from heft.engine import one_blas_thread
 from heft.models import Robot
 from heft.plants import Problem, UnsureGainsPlant, plant_of
 from heft.signals import Smoothing
 
-from . import results_file
 from .floating import CORNER, DEVELOPMENT, START, Experiment, settings
 from .humanoid import SensorNoise, options, recording, truth
-from .results_file import Row
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 STATED = 5.0  # [N·m/A], of all drives
 SPREAD = 0.1  # relative deviation of gains from that, and what is stated of it
-WAYS = {"two drives' gains unsure": 2, "all drives' gains unsure": None}
+TWO = {"two drives' gains unsure": 2}
+WAYS = {**TWO, "all drives' gains unsure": None}
 
 
 @dataclass(frozen=True)
@@ -111,21 +111,17 @@ def _rms(values: Array) -> float:
     return float(np.sqrt(np.mean(values**2)))
 
 
-def main() -> None:
-    """Measure and store."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--development", action="store_true")
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--duration", type=float, default=8.0)
-    asked = parser.parse_args()
-    rows: list[Row] = []
+@benchmark({"seeds": 1, "duration": 1.6, "WAYS": TWO}, unstored=("development",))
+def main(*, development: bool = False, seeds: int = 5, duration: float = 8.0) -> Iterator[Row]:
+    """Yield the rows.
+
+    Args:
+        development: Seeds that are never scored.
+        seeds: How many.
+        duration: Of each log [s].
+    """
     with one_blas_thread():
-        begin = DEVELOPMENT if asked.development else 0
-        for row in measured(asked.seeds, begin, asked.duration):
-            rows.append(row)
-            print(results_file.table([row]), flush=True)
-    if not asked.development:
-        results_file.store("floating_gains", rows)
+        yield from measured(seeds, DEVELOPMENT if development else 0, duration)
 
 
 if __name__ == "__main__":

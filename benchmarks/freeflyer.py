@@ -1,6 +1,6 @@
 """A free flyer that grasped something: its equations, its tracking, its excitation, its estimates.
 
-    python -m benchmarks.freeflyer [equations tracking excitation]
+    python -m benchmarks.freeflyer [--parts equations tracking excitation] [--store]
 
 The Space CoBot (6.047 kg) with loads of 1.2 and 0.5 kg, 50 Hz, noise of 3 mm, 5 mrad and 0.06 N.
 What converged tracking is compared with needs CasADi; without it that comparison is by heft's own
@@ -11,9 +11,8 @@ one processor, as the machine was shared.
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
@@ -21,7 +20,8 @@ from importlib.util import find_spec
 import numpy as np
 
 from benchmarks.ipopt_tracking import IpoptTracking
-from benchmarks.results_file import Row, at_least, at_most, store, table
+from benchmarks.program import benchmark
+from benchmarks.results_file import Row, at_least, at_most
 from heft.experiments import (
     Design,
     DesignSettings,
@@ -54,6 +54,8 @@ LOADS = (load_of("1.2kg@0.20,0.06,-0.10"), load_of("0.5kg@0.20,0.06,-0.10"))
 PAYLOAD = PayloadRange(1.2, ((0.0, 0.25), (-0.1, 0.1), (-0.15, 0.0)), effort=0.95)
 SPEEDS = (("J1", (0.5, 0.7, 0.85, 1.0, 1.25)), ("J2", (0.5, 0.7, 0.85, 1.0, 1.25, 1.5)))
 UNAWARE = "flown as designed without limits"
+TRACKED = (0.7, 1.0, 1.5)  # bounds of the motions that are tracked, scaled
+CYCLES, PERIOD = 2, FlightBounds().period  # of these flights, [s]
 AWARE_SEEDS = (101, 102, 103)
 SETTINGS = DesignSettings(random=200, starts=4)
 
@@ -64,7 +66,7 @@ SETTINGS = DesignSettings(random=200, starts=4)
 @cache
 def design_of(criterion: str, speed: float, aware: bool = False, seed: int = 11) -> Design:
     """Return one of the designed trajectories."""
-    bounds = FlightBounds(payload=PAYLOAD if aware else None).faster(speed)
+    bounds = FlightBounds(payload=PAYLOAD if aware else None, period=PERIOD).faster(speed)
     settings = replace(SETTINGS, seed=seed)
     return design_flight(shipped_free_flyer("space_cobot"), bounds, criterion, settings)  # type: ignore[arg-type]
 
@@ -140,7 +142,7 @@ def tracking(designs: Sequence[tuple[str, Design]]) -> list[Row]:
 
 def _tracking_of(name: str, design: Design) -> list[Row]:
     flyer, load = shipped_free_flyer("space_cobot"), LOADS[0]
-    flight = flight_of(design, load, seed=1, cycles=2)
+    flight = flight_of(design, load, seed=1, cycles=CYCLES)
     t = flight.truth
     states = np.hstack((t.position, t.quaternion, t.velocity, t.turning))
     rng = np.random.default_rng(2)
@@ -198,7 +200,7 @@ def aware_excitation() -> list[Row]:
         bounds = {}
         for aware in (False, True):
             design = design_of("J2", 1.5, aware, seed)
-            flown = [flight_of(design, load, seed, cycles=2) for load in LOADS]
+            flown = [flight_of(design, load, seed, cycles=CYCLES) for load in LOADS]
             saturation[aware] += [f.saturation for f in flown]
             bounds[aware] = [
                 stated_errors(np.linalg.inv(information_of(flyer, f.truth)), f.truth.parameters)
@@ -223,21 +225,27 @@ def aware_excitation() -> list[Row]:
 
 SECTIONS: dict[str, Callable[[], list[Row]]] = {
     "equations": equations,
-    "tracking": lambda: tracking([(f"J2 x{s:g}", design_of("J2", s)) for s in (0.7, 1.0, 1.5)]),
+    "tracking": lambda: tracking([(f"J2 x{s:g}", design_of("J2", s)) for s in TRACKED]),
     "excitation": excitation,
 }
 
 
-def main(chosen: Sequence[str]) -> None:
-    """Measure sections, all if none is named, and print a table; all are stored."""
-    rows = []
-    for name, section in SECTIONS.items():
-        if not chosen or name in chosen:
-            rows += section()
-    print(table(rows))
-    if not chosen:
-        print(store("freeflyer", rows))
+@benchmark(
+    {
+        **{"SETTINGS": replace(SETTINGS, random=8, starts=1), "AWARE_SEEDS": (101,)},
+        **{"TRACKED": (1.5,), "CYCLES": 1, "PERIOD": 4.0},
+    },
+    unstored=("parts",),
+)
+def main(*, parts: tuple[str, ...] = tuple(SECTIONS)) -> Iterator[Row]:
+    """Yield the rows.
+
+    Args:
+        parts: Some of equations, tracking and excitation.
+    """
+    for name in parts:
+        yield from SECTIONS[name]()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

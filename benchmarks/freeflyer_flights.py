@@ -6,7 +6,7 @@ are scaled from .5 to 1.5; two loads; flown in MuJoCo by predictive tracking tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -86,9 +86,11 @@ def flown(
     return Flown(name, mass, seed, flight.log, states, t.parameters, flight.saturation)
 
 
-def all_flights(seeds: tuple[int, ...] = (0, 1)) -> Iterator[Flown]:
-    """Yield the 33 flights: each motion twice with the heavy load, once with the light one."""
-    for motion in MOTIONS:
+def all_flights(
+    motions: Sequence[tuple[str, float]], cycles: int, seeds: tuple[int, ...] = (0, 1)
+) -> Iterator[Flown]:
+    """Yield flights: each motion twice with the heavy load, once with the light one."""
+    for motion in motions:
         for mass, chosen in ((MASSES[0], seeds), (MASSES[1], seeds[:1])):
             for seed in chosen:
-                yield flown(motion, mass, seed)
+                yield flown(motion, mass, seed, cycles)

@@ -12,7 +12,6 @@ python -m benchmarks.fuzz_files --format mcap --seed 1234
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import resource
@@ -22,7 +21,7 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,7 +31,8 @@ from typing import Any
 
 from fuzz.generators import GENERATORS, Dice
 
-from benchmarks.results_file import Row, at_least, at_most, store, table
+from benchmarks.program import benchmark
+from benchmarks.results_file import Row, at_least, at_most
 from heft.errors import HeftError
 from heft.models.robot import Robot
 from heft.recordings.recording import Recording
@@ -106,8 +106,8 @@ def work(name: str, first: int, count: int) -> None:
 @contextmanager
 def process(name: str, first: int, count: int) -> Iterator[subprocess.Popen[str]]:
     """Yield a process that reads files, and end it in any case."""
-    command = [sys.executable, "-m", "benchmarks.fuzz_files", "--format", name]
-    command += ["--worker", str(first), str(count)]
+    program = f"from benchmarks.fuzz_files import work; work({name!r}, {first}, {count})"
+    command = [sys.executable, "-c", program]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
         try:
             yield running
@@ -171,7 +171,7 @@ class Tally:
             return begun + 1, min(until - time.monotonic(), seconds)
 
 
-def rows(minutes: float, formats: list[str], seed: int) -> Iterator[Row]:
+def rows(minutes: float, formats: Sequence[str], seed: int) -> Iterator[Row]:
     """Yield the figures of all formats."""
     for name in formats:
         tally, first, left = Tally(), seed, 60.0 * minutes / len(formats)
@@ -186,26 +186,26 @@ def rows(minutes: float, formats: list[str], seed: int) -> Iterator[Row]:
         yield at_most(f"{name}: largest growth", tally.worst["growth"], "MB", LARGEST)
 
 
-def main() -> None:
-    """Run the benchmark, or one case of it."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--minutes", type=float, default=3.5)
-    arguments.add_argument("--format", choices=GENERATORS)
-    arguments.add_argument("--first", type=int, default=1_000_000)
-    arguments.add_argument("--seed", type=int)
-    arguments.add_argument("--worker", type=int, nargs=2)
-    arguments.add_argument("--store", action="store_true")
-    given = arguments.parse_args()
-    if given.worker:
-        work(given.format, *given.worker)
-    elif given.seed is not None:
-        print(json.dumps(measured(given.format, given.seed), indent=1))
-    else:
-        formats = [given.format] if given.format else list(GENERATORS)
-        found = list(rows(given.minutes, formats, given.first))
-        print(table(found))
-        if given.store:
-            store("fuzz_files", found, given.format)
+@benchmark({"minutes": 0.001, "format": ("urdf", "mcap")}, unstored=("format", "seed"))
+def main(
+    *,
+    minutes: float = 3.5,
+    format: tuple[str, ...] = tuple(GENERATORS),
+    first: int = 1_000_000,
+    seed: int | None = None,
+) -> Iterator[Row]:
+    """Yield the rows; of a seed say what its files do.
+
+    Args:
+        minutes: For all formats.
+        format: Some of the formats.
+        first: The first seed.
+        seed: Of one file of each format, nothing else.
+    """
+    if seed is not None:
+        print(json.dumps([measured(name, seed) for name in format], indent=1))
+        return
+    yield from rows(minutes, format, first)
 
 
 if __name__ == "__main__":

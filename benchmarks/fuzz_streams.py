@@ -10,7 +10,6 @@ exception but heft's own, no second of the processor without an answer, bounded 
 
 from __future__ import annotations
 
-import argparse
 import copy
 import hashlib
 import json
@@ -21,7 +20,7 @@ import time
 import traceback
 import zlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,8 @@ from typing import Any
 import cbor2
 import numpy as np
 
-from benchmarks.results_file import Row, at_least, at_most, store, table
+from benchmarks.program import benchmark
+from benchmarks.results_file import Row, at_least, at_most
 from heft.applications.cooperation import ContactSignals, CooperativeNode, TeamFile, TeamRobot
 from heft.applications.cooperation.journal import Journal
 from heft.applications.cooperation.wire import encoded
@@ -448,18 +448,16 @@ def _memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
 
 
-def main() -> None:
-    """Measure, print and, if asked to, store."""
-    parser = argparse.ArgumentParser(description="Fuzz what a live node reads.")
-    parser.add_argument("--minutes", type=float, default=3.0)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", help="messages, checkpoints or messages of a team")
-    parser.add_argument("--store", action="store_true")
-    arguments = parser.parse_args()
-    rows = measure(arguments.minutes, arguments.seed, arguments.only)
-    print(table(rows))
-    if arguments.store:
-        print(store("fuzz_streams", rows, arguments.only))
+@benchmark({"minutes": 0.002}, unstored=("only",))
+def main(*, minutes: float = 3.0, seed: int = 0, only: str | None = None) -> Iterator[Row]:
+    """Yield the rows.
+
+    Args:
+        minutes: For each kind of what is read.
+        seed: Of the first case.
+        only: Messages, checkpoints or messages of a team.
+    """
+    yield from measure(minutes, seed, only)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ python -m benchmarks.grasping_points [--seeds 50] [--development] [--store]
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +15,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.results_file import Row, at_least, at_most, store, table
+from benchmarks.program import benchmark
+from benchmarks.results_file import Row, at_least, at_most
 from heft.applications.payload.node import Node, NodeState
 from heft.applications.payload.payload import weighed
 from heft.applications.payload.sensors import Sensors
@@ -305,21 +305,18 @@ def _honest(label: str, found: Sequence[Outcome]) -> Iterator[Row]:
     yield Row(f"{label}: NEES / 10, mean", mean, "", 0.8, holds, f"to 1.2; worst {nees.max():.2f}")
 
 
-def main() -> None:
-    """Print the table; store it if asked."""
-    parser = argparse.ArgumentParser(description="What several unlike sensors tell of a load.")
-    parser.add_argument("--seeds", type=int, default=50)
-    parser.add_argument("--development", action="store_true", help="seeds that are never scored")
-    parser.add_argument("--store", action="store_true")
-    arguments = parser.parse_args()
-    first = DEVELOPMENT if arguments.development else 0
-    made: list[Row] = []
-    for row in rows(range(first, first + arguments.seeds)):
-        made.append(row)
-        print(table([row]).splitlines()[-1], flush=True)
-    print(table(made))
-    if arguments.store and not arguments.development:
-        print(store("grasping_points", made))
+@benchmark(
+    {"seeds": 1, "SECONDS": 2.0, "FAULTS": ("all well", "frozen")}, unstored=("development",)
+)
+def main(*, seeds: int = 50, development: bool = False) -> Iterator[Row]:
+    """Yield the rows.
+
+    Args:
+        seeds: How many.
+        development: Seeds that are never scored.
+    """
+    first = DEVELOPMENT if development else 0
+    yield from rows(range(first, first + seeds))
 
 
 if __name__ == "__main__":

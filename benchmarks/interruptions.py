@@ -11,7 +11,6 @@ that fail, and on a disk that is full (a small tmpfs, where the user may mount o
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import errno
 import io
@@ -29,7 +28,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.results_file import Row, at_least, at_most, store, table
+from benchmarks.program import benchmark
+from benchmarks.results_file import Row, at_least, at_most
 from heft.applications.identification import report
 from heft.applications.identification.identification import Identification
 from heft.applications.identification.identify import identify_files
@@ -43,6 +43,7 @@ MODEL = """<robot name="pendulum"> <link name="base"/>
   <joint name="elbow" type="continuous">
     <parent link="base"/> <child link="bob"/> <axis xyz="0 1 0"/> </joint> </robot>"""
 EARLIER, NEW = Smoothing(trim=0.6), Smoothing()  # settings whose results differ
+POINTS = 40  # failing writes of each kind, at most about
 Contents = dict[str, bytes]
 
 
@@ -263,7 +264,7 @@ def full_disks(work: Work, folder: Path, count: int) -> Tally | None:
     return tally
 
 
-def measure(count: int, points: int = 40) -> list[Row]:
+def measure(count: int, points: int) -> list[Row]:
     """Return the rows of the benchmark.
 
     Args:
@@ -281,16 +282,14 @@ def measure(count: int, points: int = 40) -> list[Row]:
         return rows
 
 
-def main() -> None:
-    """Measure, print and, if asked to, store."""
-    parser = argparse.ArgumentParser(description="Disturb an identification while it runs.")
-    parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--store", action="store_true")
-    arguments = parser.parse_args()
-    rows = measure(arguments.kills)
-    print(table(rows))
-    if arguments.store:
-        print(store("interruptions", rows))
+@benchmark({"kills": 2, "POINTS": 2})
+def main(*, kills: int = 100) -> Iterator[Row]:
+    """Yield the rows.
+
+    Args:
+        kills: How many.
+    """
+    yield from measure(kills, POINTS)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,6 @@ of all results of the label, however many seeds there are. Constants are chosen 
 
 from __future__ import annotations
 
-import argparse
 import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -46,7 +45,8 @@ import pinocchio as pin
 import scipy.linalg
 from numpy.typing import NDArray
 
-from benchmarks.results_file import ROOT, Row, at_least, at_most, commit, store, table
+from benchmarks.program import benchmark, cache_path, commit
+from benchmarks.results_file import Row, at_least, at_most
 from benchmarks.simulated import COULOMB, OFFSET, VISCOUS, arm
 from heft.engine import one_blas_thread
 from heft.estimators import (
@@ -64,11 +64,12 @@ from heft.plants import Problem, RobotPlant, standard_rows
 Array = NDArray[np.float64]
 Record = dict[str, Any]
 
-CACHE = ROOT / "benchmarks" / ".cache" / "intervals.jsonl"
+KEPT = "intervals.jsonl"
 FIRST_SCORED = 1000
 DEVELOPMENT = range(100)
 NORMAL = 1.96
 DRAWS = 1000
+SAME = ("edge", "strict bounds")  # no prior: those of `edge, weak`
 NOISE = 0.05  # of each joint's rms torque
 MOTION, OTHER = 3, 4  # seeds of the motions
 BASE = 50  # base parameters that are judged, those of bodies
@@ -330,9 +331,9 @@ def rows_of_cell(case: str, method: str, records: Sequence[Record]) -> Iterator[
 
 def stored(label: str) -> dict[tuple[str, str, int], Record]:
     """Return the results of a label."""
-    if not CACHE.exists():
+    if not cache_path(KEPT).exists():
         return {}
-    lines = map(json.loads, CACHE.read_text(encoding="utf-8").splitlines())
+    lines = map(json.loads, cache_path(KEPT).read_text(encoding="utf-8").splitlines())
     return {(k["case"], k["method"], k["seed"]): k["record"] for k in lines if k["label"] == label}
 
 
@@ -340,8 +341,8 @@ def made(keys: Sequence[tuple[str, str, int]], label: str) -> None:
     """Make what is not stored yet."""
     done = stored(label)
     missing = [k for k in keys if k not in done]
-    CACHE.parent.mkdir(exist_ok=True)
-    with CACHE.open("a", encoding="utf-8") as file:
+    cache_path(KEPT).parent.mkdir(exist_ok=True)
+    with cache_path(KEPT).open("a", encoding="utf-8") as file:
         for number, key in enumerate(missing, 1):
             entry = dict(zip(("case", "method", "seed"), key, strict=True))
             record = one(*key)
@@ -352,35 +353,37 @@ def made(keys: Sequence[tuple[str, str, int]], label: str) -> None:
             print(said, file=sys.stderr, flush=True)
 
 
-def main() -> None:
-    """Make intervals, print the rows; store them if asked."""
-    parser = argparse.ArgumentParser(description="Coverage of intervals under consistency.")
-    parser.add_argument("--development", action="store_true", help="seeds to choose constants on")
-    parser.add_argument("--seeds", type=int, default=200)
-    parser.add_argument("--case", nargs="+", default=list(CASES), choices=CASES)
-    parser.add_argument("--method", nargs="+", default=list(METHODS), choices=METHODS)
-    parser.add_argument("--label", help="under which results are kept; the commit if not given")
-    parser.add_argument("--store", action="store_true")
-    chosen = parser.parse_args()
-    if chosen.development and (chosen.store or chosen.seeds > len(DEVELOPMENT)):
-        raise SystemExit("development has seeds below 100, and is not stored")
-    first = 0 if chosen.development else FIRST_SCORED
-    seeds = range(first, first + chosen.seeds)
-    cells = [(c, m) for c in chosen.case for m in chosen.method if (c, m) != SAME]
-    label = chosen.label or commit()
-    made([(*cell, seed) for seed in seeds for cell in cells], label)
+@benchmark(
+    {"development": True, "seeds": 1, "case": ("inner",), "DRAWS": 20}, unstored=("development",)
+)
+def main(
+    *,
+    development: bool = False,
+    seeds: int = 200,
+    case: tuple[str, ...] = tuple(CASES),
+    method: tuple[str, ...] = tuple(METHODS),
+    label: str | None = None,
+) -> Iterator[Row]:
+    """Make intervals, and yield the rows of all that are kept under the label.
+
+    Args:
+        development: Seeds to choose constants on.
+        seeds: How many.
+        case: Some of the cases.
+        method: Some of the methods.
+        label: Under which results are kept; the commit if not given.
+    """
+    if development and seeds > len(DEVELOPMENT):
+        raise SystemExit("development has seeds below 100")
+    first, kept = 0 if development else FIRST_SCORED, label or commit()
+    cells = [(c, m) for c in case for m in method if (c, m) != SAME]
+    made([(*cell, seed) for seed in range(first, first + seeds) for cell in cells], kept)
     found: dict[tuple[str, str], list[Record]] = {}
-    for (case, method, seed), record in sorted(stored(label).items()):
-        if (seed in DEVELOPMENT) == chosen.development:
-            found.setdefault((case, method), []).append(record)
-    everything = [(c, m) for m in METHODS for c in CASES if (c, m) in found]
-    rows = [row for cell in everything for row in rows_of_cell(*cell, found[cell])]
-    print(table(rows))
-    if chosen.store:
-        print(store("intervals", rows))
-
-
-SAME = ("edge", "strict bounds")  # no prior: those of `edge, weak`
+    for (c, m, seed), record in sorted(stored(kept).items()):
+        if (seed in DEVELOPMENT) == development:
+            found.setdefault((c, m), []).append(record)
+    for cell in ((c, m) for m in METHODS for c in CASES if (c, m) in found):
+        yield from rows_of_cell(*cell, found[cell])
 
 
 if __name__ == "__main__":

@@ -5,13 +5,13 @@ python -m benchmarks.learn [--seeds 100] [--store]
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 
 import numpy as np
 
 from benchmarks.lessons import LESSONS, STEP, Array, Lesson, example, noisy
-from benchmarks.results_file import Row, at_least, at_most, store, table
+from benchmarks.program import benchmark
+from benchmarks.results_file import Row, at_least, at_most
 from heft.applications import textbook
 from heft.applications.textbook import Differenced, Growing, followed, least_squares
 from heft.estimators.least_squares import LeastSquares
@@ -158,18 +158,17 @@ def noise(name: str, lesson: Lesson, seeds: int) -> Iterator[Row]:
     yield Row(f"{label}: intervals of 95 % as heft fits", float(np.mean(inside["usual"])), "")
 
 
-def main() -> None:
-    """Print the table; store it if asked."""
-    parser = argparse.ArgumentParser(description="The textbook's small robots.")
-    parser.add_argument("--seeds", type=int, default=100)
-    parser.add_argument("--store", action="store_true")
-    arguments = parser.parse_args()
-    rows = list(falls())
+@benchmark({"seeds": 2, "SECONDS": 3.0})
+def main(*, seeds: int = 100) -> Iterator[Row]:
+    """Yield the rows.
+
+    Args:
+        seeds: Of noisy logs.
+    """
+    yield from falls()
     for name, lesson in LESSONS.items():
-        rows += [*recovered(name, lesson), *noise(name, lesson, arguments.seeds)]
-    print(table(rows))
-    if arguments.store:
-        print(store("learn", rows))
+        yield from recovered(name, lesson)
+        yield from noise(name, lesson, seeds)
 
 
 if __name__ == "__main__":

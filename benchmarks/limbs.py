@@ -1,4 +1,4 @@
-"""What the limbs of a humanoid cost: `python -m benchmarks.limbs [--quick] [--store]`.
+"""What the limbs of a humanoid cost: `python -m benchmarks.limbs [--seconds 30] [--store]`.
 
 Whole commands by their processor time, whatever else the machine does: reading, cutoff, delay, fit,
 intervals, strict bounds, report. Logs are of sines from rest; torques are pinocchio's of the right
@@ -8,7 +8,6 @@ columns together and limb by limb, in one process.
 
 from __future__ import annotations
 
-import argparse
 import resource
 import subprocess
 import sys
@@ -16,7 +15,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +24,8 @@ import pyarrow.parquet
 
 from benchmarks.core import robots
 from benchmarks.humanoid import ARM, LEG, TORSO, Body, urdf
-from benchmarks.results_file import Row, at_least, at_most, store, table
+from benchmarks.program import benchmark
+from benchmarks.results_file import Row, at_least, at_most
 from heft.estimators import LeastSquares, PhysicallyConsistent, strict_bounds
 from heft.information import Information, Triangle, connectivity
 from heft.models import JointOptions, Options, Robot
@@ -34,7 +33,15 @@ from heft.plants import Problem, RobotPlant, random_drive_state, random_states, 
 
 SECONDS, RATE = 30.0, 500.0
 HUMANOID = "g1_description/urdf/g1_29dof_rev_1_0.urdf"
-TALOS = "talos_data/robots/talos_reduced.urdf"
+FLOATING = "talos_data/robots/talos_reduced.urdf"
+UR10 = "ur_description/urdf/ur10_robot.urdf"
+SMALL = "double_pendulum_description/urdf/double_pendulum_simple.urdf"
+CASES = (  # a file, or the humanoid with hands, and seconds asked for
+    ("arm", UR10, None),
+    ("humanoid", HUMANOID, 20.0),
+    ("humanoid with hands", None, 60.0),
+)
+STATES = 2000  # of single estimates
 FINGERS = (2, 3, 3, 3, 3)  # joints of each finger of a hand
 CHECK = 120.0  # asked of `heft check` of a humanoid [s of one core]
 SHAKY = 0.01  # standard deviation of torques, as a share of their rms
@@ -111,11 +118,7 @@ def commands(folder: Path, seconds: float) -> Iterator[Row]:
     """Yield the processor time of whole commands."""
     hands = folder / "hands.urdf"
     hands.write_text(with_hands())
-    cases = (
-        ("arm", robots() / "ur_description/urdf/ur10_robot.urdf", None),
-        ("humanoid", robots() / HUMANOID, 20.0),
-        ("humanoid with hands", hands, 60.0),
-    )
+    cases = [(name, robots() / file if file else hands, most) for name, file, most in CASES]
     times = {}
     for name, model, bound in cases:
         log = folder / f"{name}.parquet"
@@ -144,7 +147,7 @@ def informed(model: Path, base: str, seed: int = 1) -> tuple[Problem[RobotPlant]
     robot = Robot.from_urdf(model, Options(base=base, joint=joints))  # type: ignore[arg-type]
     problem = Problem(RobotPlant(robot), ())
     rng = np.random.default_rng(seed)
-    q, v, a = random_states(robot, 2000, rng)
+    q, v, a = random_states(robot, STATES, rng)
     state = random_drive_state(robot, q, v, a, rng)
     rows = standard_rows(robot, q, v, a, state)[:, :, list(problem.base.kept)]
     effort = rows @ (problem.space.matrix @ problem.space.nominal)
@@ -166,7 +169,7 @@ def timed(work: Callable[[], object]) -> float:
 
 def estimates() -> Iterator[Row]:
     """Yield what single estimates cost, together and limb by limb."""
-    problem, triangle = informed(robots() / TALOS, "free")
+    problem, triangle = informed(robots() / FLOATING, "free")
     elapsed = timed(lambda: PhysicallyConsistent().fit(triangle, problem.space))
     yield at_most(
         "consistent estimate, humanoid of 32 joints, free base, friction's dictionary",
@@ -196,23 +199,22 @@ def estimates() -> Iterator[Row]:
         )
 
 
-def main() -> None:
-    """Print the table, and store it if asked to."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="short logs, without bounds")
-    parser.add_argument("--store", action="store_true")
-    chosen = parser.parse_args()
-    if chosen.quick and chosen.store:
-        parser.error("figures of short logs are not stored")
-    rows = []
+@benchmark(
+    {
+        **{"seconds": 2.0, "HUMANOID": UR10, "FLOATING": UR10, "STATES": 100},
+        "CASES": (("arm", SMALL, None), ("humanoid", SMALL, None)),
+    },
+    unstored=("seconds",),
+)
+def main(*, seconds: float = SECONDS) -> Iterator[Row]:
+    """Yield the rows.
+
+    Args:
+        seconds: Of the logs; of short ones without bounds.
+    """
+    yield from estimates()
     with tempfile.TemporaryDirectory() as folder:
-        measured = commands(Path(folder), 4.0 if chosen.quick else SECONDS)
-        for row in chain(estimates(), measured):
-            print(f"{row.name}: {row.value:.3g} {row.unit}", file=sys.stderr, flush=True)
-            rows.append(row)
-    print(table(rows))
-    if chosen.store:
-        print(store("limbs", rows))
+        yield from commands(Path(folder), seconds)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ python -m benchmarks.live --strained --seconds 600 --store
 
 from __future__ import annotations
 
-import argparse
 import json
 import resource
 import socket
@@ -26,7 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.results_file import Row, at_least, at_most, store, table
+from benchmarks.program import benchmark
+from benchmarks.results_file import Row, at_least, at_most
 from heft.applications.payload.live import PAGE, Update, weigh
 from heft.applications.payload.node import Node, load_estimate
 from heft.applications.payload.sensors import Sensors
@@ -84,9 +84,9 @@ def feed(port: int, seconds: float) -> None:
         time.sleep(1.0)
 
 
-def stay_idle(port: int, seconds: float) -> None:
+def stay_idle(port: int, seconds: float, count: int) -> None:
     """Hold connections open that ask for nothing, as another process; say how many were made."""
-    resource.setrlimit(resource.RLIMIT_NOFILE, (2 * IDLE, 2 * IDLE))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2 * count + 64, 2 * count + 64))
     held: list[socket.socket] = []
     made, end = 0, time.monotonic() + seconds
     while time.monotonic() < end:
@@ -103,7 +103,7 @@ def stay_idle(port: int, seconds: float) -> None:
             else:
                 kept.append(one)
         held = kept
-        for _ in range(IDLE - len(held)):
+        for _ in range(count - len(held)):
             one = socket.socket()
             one.setblocking(False)
             one.connect_ex(("127.0.0.1", port))
@@ -125,10 +125,10 @@ def strain(seconds: float, made: list[int]) -> Iterator[dict[str, object]]:
     before = {name: resource.getrlimit(name) for name in names}
     html = render(PAGE)
     with served(0, html, policy_of(html)) as page:
-        call = [sys.executable, "-m", "benchmarks.live", "--idle", page.address.split(":")[2][:-1]]
-        process = subprocess.Popen(
-            [*call, "--seconds", str(seconds)], stdout=subprocess.PIPE, text=True
-        )
+        at = f"{page.address.split(':')[2][:-1]}, {seconds}, {IDLE}"
+        program = f"from benchmarks.live import stay_idle; stay_idle({at})"
+        call = [sys.executable, "-c", program]
+        process = subprocess.Popen(call, stdout=subprocess.PIPE, text=True)
         for name, most in zip(names, (0, HANDLES), strict=True):
             resource.setrlimit(name, (most, before[name][1]))
         try:
@@ -148,8 +148,8 @@ def live(seconds: float, strained: bool = False) -> list[Row]:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = one.getsockname()[1]
-    call = [sys.executable, "-m", "benchmarks.live", "--feed", str(port)]
-    feeder = subprocess.Popen([*call, "--seconds", str(seconds)])
+    program = f"from benchmarks.live import feed; feed({port}, {seconds})"
+    feeder = subprocess.Popen([sys.executable, "-c", program])
     stop, late = threading.Event(), []
     used = begun = 0.0
 
@@ -201,25 +201,19 @@ def live(seconds: float, strained: bool = False) -> list[Row]:
     ]
 
 
-def main() -> None:
-    """Print the table; store it if asked."""
-    parser = argparse.ArgumentParser(description="The live node.")
-    parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument("--feed", type=int)
-    parser.add_argument("--idle", type=int)
-    parser.add_argument("--strained", action="store_true")
-    parser.add_argument("--store", action="store_true")
-    arguments = parser.parse_args()
-    if arguments.idle:
-        stay_idle(arguments.idle, arguments.seconds)
-        return
-    if arguments.feed:
-        feed(arguments.feed, arguments.seconds)
-        return
-    rows = live(arguments.seconds, arguments.strained)
-    print(table(rows))
-    if arguments.store:
-        print(store("live_strained" if arguments.strained else "live", rows))
+@benchmark(
+    {"seconds": 5.0},
+    {"seconds": 5.0, "strained": True, "IDLE": 20},
+    variants=("strained",),
+)
+def main(*, seconds: float = 20.0, strained: bool = False) -> Iterator[Row]:
+    """Yield the rows.
+
+    Args:
+        seconds: How long samples are sent.
+        strained: Without room for files, with few handles and many idle connections.
+    """
+    yield from live(seconds, strained)
 
 
 if __name__ == "__main__":

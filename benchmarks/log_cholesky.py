@@ -13,7 +13,6 @@ together with it. Beside it stand the same steps from the prior's bodies, ended 
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -21,7 +20,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from benchmarks.arms import data_folder
-from benchmarks.results_file import Row, at_least, at_most, store, table
+from benchmarks.program import benchmark
+from benchmarks.results_file import Row, at_least, at_most
 from heft.arrays import Array
 from heft.engine import one_blas_thread
 from heft.estimators import LogCholesky, PhysicallyConsistent
@@ -163,27 +163,22 @@ def rows_of(name: str, found: list[Ending], asked: bool) -> Iterator[Row]:
         yield Row(f"{name}: χ²/2 above the optimum, {label}", value, "")
 
 
-def main() -> None:
-    """Measure, print and store."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--development", action="store_true")
-    parser.add_argument("--seeds", type=int, default=100)
-    parser.add_argument("--store", action="store_true")
-    asked = parser.parse_args()
-    if asked.store and asked.development:
-        parser.error("seeds that settings are chosen on are not stored")
-    first, robot = FIRST_DEVELOPMENT_SEED if asked.development else FIRST_SEED, panda()
-    rows: list[Row] = []
+@benchmark({"development": True, "seeds": 1}, unstored=("development",))
+def main(*, development: bool = False, seeds: int = 100) -> Iterator[Row]:
+    """Yield the rows.
+
+    Args:
+        development: Seeds that settings are chosen on.
+        seeds: How many.
+    """
+    first, robot = FIRST_DEVELOPMENT_SEED if development else FIRST_SEED, panda()
     for noise in NOISES:
         with one_blas_thread():
-            seeds = range(first, first + asked.seeds)
-            found = [endings(edge_problem(robot, seed, noise)) for seed in seeds]
+            chosen = range(first, first + seeds)
+            found = [endings(edge_problem(robot, seed, noise)) for seed in chosen]
         what = f"noise {100.0 * noise:g} %"
-        rows += rows_of(f"{what}, from the semidefinite fit", [f for f, _ in found], True)
-        rows += rows_of(f"{what}, from the prior's bodies", [p for _, p in found], False)
-    print(table(rows))
-    if asked.store:
-        print(store("log_cholesky", rows))
+        yield from rows_of(f"{what}, from the semidefinite fit", [f for f, _ in found], True)
+        yield from rows_of(f"{what}, from the prior's bodies", [p for _, p in found], False)
 
 
 if __name__ == "__main__":

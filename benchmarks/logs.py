@@ -1,6 +1,6 @@
 """Reading logs of ROS messages: memory of a whole process, and speed against other readers.
 
-    python -m benchmarks.logs [--size 200MB]
+    python -m benchmarks.logs [--size 200MB] [--store]
 
 Makes an MCAP file of joint states of that size in a temporary folder, reads it with heft in a
 process of its own for its peak memory, and a file of at most 100 MB with heft and with what a
@@ -9,7 +9,6 @@ user would otherwise run, all in this process.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import subprocess
 import sys
@@ -26,7 +25,8 @@ from rosbags.highlevel import AnyReader
 from rosbags.rosbag1 import Writer as BagWriter
 from rosbags.typesys import Stores, get_typestore
 
-from benchmarks.results_file import Row, at_least, at_most, store, table
+from benchmarks.program import benchmark
+from benchmarks.results_file import Row, at_least, at_most
 from heft.recordings.recording import Recording
 
 UNITS = {"MB": 10**6, "GB": 10**9}
@@ -167,20 +167,17 @@ def speed(folder: Path, size: int) -> Iterator[Row]:
     yield at_least(f"ROS 1 bag, {count} messages: times as fast as rosbags", ratio, "×", 1.0)
 
 
-def main() -> None:
-    """Print and store the table."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--size", default="200MB")
-    size = parser.parse_args().size
+@benchmark({"size": "0.2MB"})
+def main(*, size: str = "200MB") -> Iterator[Row]:
+    """Yield the rows.
+
+    Args:
+        size: Of the largest file, in MB or GB.
+    """
     bytes_ = int(float(size[:-2]) * UNITS[size[-2:].upper()])
-    rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
-        for part in (speed(Path(folder), min(bytes_, COMPARED)), memory(Path(folder), bytes_)):
-            for row in part:
-                rows.append(row)
-                print(table([row]).splitlines()[1], flush=True)
-    print("\n" + table(rows))
-    print(store("logs", rows))
+        yield from speed(Path(folder), min(bytes_, COMPARED))
+        yield from memory(Path(folder), bytes_)
 
 
 if __name__ == "__main__":

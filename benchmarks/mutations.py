@@ -1,6 +1,6 @@
 """Which small changes of the code the tests notice.
 
-    python -m benchmarks.mutations --reach                    # once: which tests reach which line
+    python -m benchmarks.mutations --reach        # first of all which tests reach which line
     python -m benchmarks.mutations [--count 300] [--seed 0] [--again] [--store]
 
 Mutants are drawn by a seed, as many of a room as it has places to change, from lines that a test
@@ -18,7 +18,6 @@ Every mutant is one line in `benchmarks/.cache/mutations/results.jsonl`, and is 
 
 from __future__ import annotations
 
-import argparse
 import ast
 import hashlib
 import json
@@ -38,11 +37,12 @@ from functools import cached_property
 from pathlib import Path
 
 from benchmarks.mutants import Mutant, is_code, mutants
-from benchmarks.results_file import ROOT, Row, at_least, at_most, store, table
+from benchmarks.program import benchmark, cache_path
+from benchmarks.results_file import ROOT, Row, at_least, at_most
 
 SOURCE = Path("src/heft")
-CACHE = ROOT / "benchmarks" / ".cache" / "mutations"
-RESULTS = CACHE / "results.jsonl"
+TESTS = ("tests",)
+RESULTS = "results.jsonl"
 EQUIVALENT = ROOT / "benchmarks" / "mutations_equivalent.toml"
 CORE = ("information", "dynamics", "plants", "estimators")
 CLOSE = 6  # files of tests that are tried before others
@@ -53,6 +53,11 @@ UNKNOWN = 10.0  # taken for a test that is newer than `--reach` [s]
 SLOWER, STARTING = 4.0, 40.0  # how much longer a mutant's tests may take, as a factor and by [s]
 COPIED = ("src", "tests", "benchmarks", "docs", "examples", "fuzz", "README.md", "CHANGELOG.md")
 COPIED += ("pyproject.toml", "constraints.txt", "mkdocs.yml", "Makefile", "LICENSE")
+
+
+def kept(name: str) -> Path:
+    """Return where something is kept from run to run."""
+    return cache_path("mutations") / name
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,7 @@ class Reach:
         Raises:
             SystemExit: If that was not done.
         """
-        path = CACHE / "reach.json"
+        path = kept("reach.json")
         if not path.exists():
             raise SystemExit("first: python -m benchmarks.mutations --reach")
         content = json.loads(path.read_text())
@@ -241,11 +246,11 @@ def find_reach() -> None:
     """Run all tests under a tracer and keep which lines each reaches."""
     import coverage
 
-    CACHE.mkdir(parents=True, exist_ok=True)
-    data, times = CACHE / "coverage", CACHE / "times.xml"
+    kept("").mkdir(parents=True, exist_ok=True)
+    data, times = kept("coverage"), kept("times.xml")
     environment = {**os.environ, "COVERAGE_FILE": str(data), "OPENBLAS_NUM_THREADS": "1"}
     options = ["-n", "2", f"--cov={SOURCE}", "--cov-context=test", "--cov-report="]
-    call = [sys.executable, "-m", "pytest", *options, f"--junitxml={times}"]
+    call = [sys.executable, "-m", "pytest", *options, f"--junitxml={times}", *TESTS]
     subprocess.run(call, cwd=ROOT, env=environment, check=False)
     measured = coverage.CoverageData(str(data))
     measured.read()
@@ -263,7 +268,7 @@ def find_reach() -> None:
         file = case.attrib["classname"].replace(".", "/") + ".py"
         seconds[f"{file}::{case.attrib['name']}"] = float(case.attrib["time"])
     content = {"names": list(names), "lines": lines, "seconds": seconds}
-    (CACHE / "reach.json").write_text(json.dumps(content))
+    (kept("reach.json")).write_text(json.dumps(content))
 
 
 def drawn(reach: Reach, count: int, seed: int) -> list[Mutant]:
@@ -304,7 +309,7 @@ def tried(
     """Yield what becomes of mutants, several at a time, each kept as soon as it is known."""
     free: queue.SimpleQueue[Copy] = queue.SimpleQueue()
     for number in range(min(jobs, len(todo))):
-        free.put(Copy(CACHE / f"copy{number}"))
+        free.put(Copy(kept(f"copy{number}")))
 
     def one(mutant: Mutant) -> dict[str, object]:
         copy = free.get()
@@ -313,7 +318,7 @@ def tried(
         finally:
             free.put(copy)
 
-    with RESULTS.open("a", encoding="utf-8") as file, ThreadPoolExecutor(jobs) as pool:
+    with kept(RESULTS).open("a", encoding="utf-8") as file, ThreadPoolExecutor(jobs) as pool:
         for result in pool.map(one, todo):
             file.write(json.dumps(result) + "\n")
             file.flush()
@@ -322,9 +327,9 @@ def tried(
 
 def known() -> dict[str, dict[str, object]]:
     """Return what was tried before, by key."""
-    if not RESULTS.exists():
+    if not kept(RESULTS).exists():
         return {}
-    lines = map(json.loads, RESULTS.read_text(encoding="utf-8").splitlines())
+    lines = map(json.loads, kept(RESULTS).read_text(encoding="utf-8").splitlines())
     return {line["key"]: line for line in lines}
 
 
@@ -361,35 +366,39 @@ def _room(key: str) -> str:
     return key.split(":")[0].split("/")[0]
 
 
-def main() -> None:
-    """Try mutants, print the rows and what survived; store the rows if asked."""
-    parser = argparse.ArgumentParser(description="Which changes of the code the tests notice.")
-    parser.add_argument("--reach", action="store_true", help="find which tests reach which line")
-    parser.add_argument("--count", type=int, default=300)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--again", action="store_true", help="try survivors once more")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--store", action="store_true")
-    chosen = parser.parse_args()
-    if chosen.reach:
+@benchmark({"reach": True, "count": 1, "jobs": 1, "TESTS": ("tests/test_connectivity.py",)})
+def main(
+    *,
+    reach: bool = False,
+    count: int = 300,
+    seed: int = 0,
+    again: bool = False,
+    jobs: int = os.cpu_count() or 1,
+) -> Iterator[Row]:
+    """Try mutants, say what survived, and yield the rows.
+
+    Args:
+        reach: Find anew which tests reach which line, first.
+        count: Of mutants.
+        seed: Of their choice.
+        again: Try survivors once more.
+        jobs: Processes.
+    """
+    if reach:
         find_reach()
-        return
-    reach, done = Reach.load(), known()
-    plan = drawn(reach, chosen.count, chosen.seed)
+    known_reach, done = Reach.load(), known()
+    plan = drawn(known_reach, count, seed)
     survived = [m for m in plan if done.get(m.key, {}).get("outcome") == "passed"]
     survived = [m for m in survived if m.key not in equivalent()]
-    todo = survived if chosen.again else [m for m in plan if m.key not in done]
-    for result in tried(reach, todo, chosen.again, chosen.jobs):
+    todo = survived if again else [m for m in plan if m.key not in done]
+    for result in tried(known_reach, todo, again, jobs):
         done[str(result["key"])] = result
         print(f"{result['outcome']}: {result['key']}", flush=True)
     found = [done[m.key] for m in plan]
     for result in found:
         if result["outcome"] == "passed" and result["key"] not in equivalent():
             print(f"survives: {result['key']} (line {result['line']})")
-    rows = list(rows_of(found))
-    print(table(rows))
-    if chosen.store:
-        print(store("mutations", rows))
+    yield from rows_of(found)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ python -m benchmarks.online [--updates 10000000] [--store]
 
 from __future__ import annotations
 
-import argparse
 import gc
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +12,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.results_file import Row, at_least, at_most, store, table
+from benchmarks.program import benchmark
+from benchmarks.results_file import Row, at_least, at_most
 from heft.estimators.recursive import Covariance, CovarianceRecursion, Filter, State, Tree
 from heft.information import folding
 from heft.information.inertia import wrench_regressor
@@ -22,6 +22,7 @@ from heft.information.square_root import triangle_of
 Array = NDArray[np.float64]
 COUNT, ROWS = 10, 6
 CALLS = 60_000
+WARM = 20_000  # updates before those that count
 VARIETY = 4096  # different blocks of rows, gone round again and again
 
 
@@ -123,7 +124,7 @@ def long_runs(updates: int) -> Iterator[Row]:
     filter = Filter((1.0,) * COUNT, forgetting=0.9999)
     for name, data in (("in motion", moving), ("at rest", still)):
         state = filter.start()
-        for k in range(20_000):
+        for k in range(WARM):
             state, _ = filter.step(state, moving[k % VARIETY])
         before = state.values
         for k in range(updates):
@@ -142,16 +143,15 @@ def long_runs(updates: int) -> Iterator[Row]:
     yield Row("forgetting alone at rest, 1e6 updates: least diagonal", lowest, "")
 
 
-def main() -> None:
-    """Print the table; store it if asked."""
-    parser = argparse.ArgumentParser(description="The recursive filter.")
-    parser.add_argument("--updates", type=int, default=200_000)
-    parser.add_argument("--store", action="store_true")
-    arguments = parser.parse_args()
-    rows = [*latency(), *long_runs(arguments.updates)]
-    print(table(rows))
-    if arguments.store:
-        print(store("online", rows))
+@benchmark({"updates": 1000, "CALLS": 100, "WARM": 100})
+def main(*, updates: int = 200_000) -> Iterator[Row]:
+    """Yield the rows.
+
+    Args:
+        updates: Of long runs.
+    """
+    yield from latency()
+    yield from long_runs(updates)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Measured arms with springs and counterbalances: held-out torque error with the user's columns.
 
-    HEFT_DATA=… python -m benchmarks.own_columns
+    HEFT_DATA=… python -m benchmarks.own_columns [--store]
 
 Each arm is identified as it comes and with the columns of a file in `benchmarks/columns`, with
 simple friction and with the default. Errors are of logs that the fit did not see, filtered as in
@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from benchmarks.arms import data_folder
-from benchmarks.results_file import Row, at_most, store, table
+from benchmarks.arms import data_folder, shortened
+from benchmarks.program import benchmark
+from benchmarks.results_file import Row, at_most
 from benchmarks.sprung_arms import SprungCase, dvrk, kr300
 from heft.applications.identification.alternatives import alternatives
 from heft.applications.identification.identification import Identification
@@ -24,6 +25,7 @@ from heft.models import Robot
 from heft.recordings import Recording
 
 ARMS = (kr300, dvrk)
+ROWS = None  # of the logs that are taken; all if None
 # Asked for, filtered: a quarter below what plain least squares was said to reach on the KR300, .2.
 BOUNDS = {
     ("KR300, run A → run B", "simple"): 0.15,
@@ -111,16 +113,12 @@ def elastic(case: SprungCase, kind: str, what: str) -> Iterator[Row]:
             yield Row(f"{what}: {joint}, link's encoder late by", 1e3 * delay, "ms")
 
 
-def main() -> None:
-    """Print and store the table."""
-    rows: list[Row] = []
+@benchmark({"ARMS": (kr300,), "ROWS": 500})
+def main() -> Iterator[Row]:
+    """Yield the rows."""
     for arm in ARMS:
         for case in arm(data_folder()):
-            for row in run(case):
-                rows.append(row)
-                print(table([row]).splitlines()[1], flush=True)
-    print("\n" + table(rows))
-    print(store("own_columns", rows))
+            yield from run(shortened(case, ROWS))
 
 
 if __name__ == "__main__":

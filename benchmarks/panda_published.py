@@ -259,15 +259,17 @@ def plain_fit(
     return table.rows @ answer[:size], norms
 
 
-def run(folder: Path) -> Iterator[Row]:
+def run(folder: Path, rows: int | None = None) -> Iterator[Row]:
     """Yield the rows.
 
     Args:
         folder: Of the measured data.
+        rows: Of the log that are taken; all if None.
     """
     place = folder / "panda_gaz2019"
     table = published(place)
     robot, log = robot_and_log(place)
+    log = log if rows is None else log.window(0, rows)
     found = identify(robot, (log,))
     values, std = coefficients(found, table)
     off, std_theirs = values - table.values[2], table.std[1]

@@ -1,11 +1,10 @@
 """A load weighed: at a simulated wrist, at a real one, and while it changes.
 
-python -m benchmarks.payload [--seeds 50] [--quick] [--store]
+python -m benchmarks.payload [--seeds 50] [--store]
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import arms, wrist
-from benchmarks.results_file import Row, at_least, at_most, store, table
+from benchmarks.program import benchmark
+from benchmarks.results_file import Row, at_least, at_most
 from heft.applications.payload.by_repeated_motion import MatchedMotions
 from heft.applications.payload.by_torques import WeighCarried
 from heft.applications.payload.by_wrench import Weigh
@@ -35,6 +35,12 @@ NOISE = (wrist.FORCE, wrist.TORQUE)
 CHUNK = 25  # samples handed over at once
 SPLITS = 20
 DRAWS = 20_000
+QUIET = 3, 600.0  # seeds, and for how long nothing changes [s]
+AT, LATER = 10.0, 5.0  # when a load changes, and when it is known again after that [s]
+SHARES = (  # of the load, and how soon its change is to be announced [s]
+    (0.02, 0.3), (-0.02, 0.3), (0.1, 0.1), (-0.1, 0.1), (-0.4, 0.1), (0.4, 0.1),
+)  # fmt: skip
+ROWS = None  # of the UR10e's logs that are taken; all if None
 
 
 def first(held: Held, rows: int) -> Held:
@@ -144,31 +150,24 @@ def followed(held: Held, times: tuple[float, ...]) -> tuple[list[Event], dict[fl
 
 
 def changes(seeds: int) -> Iterator[Row]:
-    """A load that changes by a share of itself at 10 s."""
-    at = 10.0
-    for share, limit in (
-        (0.02, 0.3),
-        (-0.02, 0.3),
-        (0.1, 0.1),
-        (-0.1, 0.1),
-        (-0.4, 0.1),
-        (0.4, 0.1),
-    ):
+    """A load that changes by a share of itself."""
+    at = AT
+    for share, limit in SHARES:
         late, false, after = [], 0, []
         for seed in range(seeds):
-            perfect = wrist.clean(seed, 16.0)
+            perfect = wrist.clean(seed, AT + LATER + 1.0)
             load = np.where(perfect.time >= at, 1.0 + share, 1.0)
-            events, masses, _ = followed(wrist.noisy(perfect, seed, load=load), (at + 5.0,))
+            events, masses, _ = followed(wrist.noisy(perfect, seed, load=load), (at + LATER,))
             told = [e.time for e in events if e.name == "changed"]
             false += sum(t < at for t in told) + max(sum(t >= at for t in told) - 1, 0)
             late.append(min((t - at for t in told if t >= at), default=np.inf))
-            after.append(abs(masses[at + 5.0] / (wrist.MASS * (1.0 + share)) - 1.0))
+            after.append(abs(masses[at + LATER] / (wrist.MASS * (1.0 + share)) - 1.0))
         label = f"load changed by {100 * share:+g} %"
         worst = float(np.max(late))
         yield at_most(f"{label}: announced after, worst", worst, "s", limit, f"{seeds} seeds")
         yield at_most(f"{label}: announced before or twice", false, "", 0)
         yield at_most(
-            f"{label}: mass 5 s later, worst error",
+            f"{label}: mass {LATER:g} s later, worst error",
             100.0 * max(after),
             "%",
             0.5 if abs(share) == 0.4 else None,
@@ -193,7 +192,7 @@ def unchanged(seeds: int, seconds: float) -> Iterator[Row]:
     yield at_most("following at 1 kHz: work, share of one core", 100 * np.median(spent), "%", 20.0)
 
 
-def real(splits: int = SPLITS) -> Iterator[Row]:
+def real(splits: int) -> Iterator[Row]:
     """Static poses of a real sensor whose bias drifts: fitted on 70, scored on 30."""
     folder = os.environ.get("HEFT_DATA")
     if not folder:
@@ -261,7 +260,8 @@ def robot_arm() -> Iterator[Row]:
         with np.load(path) as data:
             time = data["t"]
         fields = {"q": "q", "current": "current"}
-        return arms.arrays(path, fields, joints, time, slice(first - 1, last))
+        whole = arms.arrays(path, fields, joints, time, slice(first - 1, last))
+        return whole if ROWS is None else whole.window(0, ROWS)
 
     whole = [run("14harm50sec", 195, 4966), run("14harm50secLoad", 308, 5071)]
     halves = [arms.split(recording, 0.5) for recording in whole]
@@ -284,29 +284,25 @@ def robot_arm() -> Iterator[Row]:
     yield Row("UR10e, published gains: mass, error", 100.0 * (found.mass / known - 1.0), "%")
 
 
-def main() -> None:
-    """Print the table; store it if asked."""
-    parser = argparse.ArgumentParser(description="What loads weigh.")
-    parser.add_argument("--seeds", type=int, default=50)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--store", action="store_true")
-    arguments = parser.parse_args()
-    seeds = 6 if arguments.quick else arguments.seeds
-    rows: list[Row] = []
-    for part in (
-        real(),
-        robot_arm(),
-        efficiency(seeds),
-        delays(seeds),
-        changes(max(seeds // 2, 3)),
-        unchanged(1 if arguments.quick else 3, 60.0 if arguments.quick else 600.0),
-    ):
-        for row in part:
-            rows.append(row)
-            print(table([row]).splitlines()[-1], flush=True)
-    print(table(rows))
-    if arguments.store:
-        print(store("payload", rows))
+@benchmark(
+    {
+        **{"seeds": 1, "SPLITS": 1, "DRAWS": 100, "QUIET": (1, 3.0), "ROWS": 800},
+        **{"SHARES": ((0.4, 0.1),), "AT": 2.0, "LATER": 1.0},
+    },
+    unstored=("seeds",),
+)
+def main(*, seeds: int = 50) -> Iterator[Row]:
+    """Yield the rows.
+
+    Args:
+        seeds: Of most parts.
+    """
+    yield from real(SPLITS)
+    yield from robot_arm()
+    yield from efficiency(seeds)
+    yield from delays(seeds)
+    yield from changes(max(seeds // 2, 1))
+    yield from unchanged(*QUIET)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ largest that is not refused by its size alone.
 
 from __future__ import annotations
 
-import argparse
 import gc
 import io
 import json
@@ -18,7 +17,7 @@ import tempfile
 import time
 import warnings
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -44,7 +43,8 @@ from tests.messages import (
     vector,
 )
 
-from benchmarks.results_file import Row, at_most, store, table
+from benchmarks.program import benchmark
+from benchmarks.results_file import Row, at_most
 from heft.applications.payload import checkpoint
 from heft.applications.payload.node import Node
 from heft.applications.payload.sensors import Sensors
@@ -63,6 +63,7 @@ LARGEST_RATIO = 15.0
 TENFOLD = 10
 LEAST = 0.002  # [s]; shorter times are taken for this long: they are noise
 REPEATS = 3
+DIVIDED = 1  # by this are all sizes
 WRENCH = "geometry_msgs/msg/WrenchStamped"
 LIMIT = '<limit lower="-1" upper="1" velocity="1" effort="1"/>'
 METADATA = "rosbag2_bagfile_information:\n  storage_identifier: mcap\n  compression_mode: ''\n"
@@ -566,7 +567,7 @@ PAGES: dict[str, Case] = {
 CASES: Mapping[str, Case] = LOGS | MODELS | STREAMS | PAGES
 
 
-def seconds(use: Use, repeats: int = REPEATS) -> float:
+def seconds(use: Use, repeats: int) -> float:
     """Return the processor's time that something takes, the best of some [s], refused or not."""
     times = []
     gc.disable()  # its walks over all objects are none of the reader's
@@ -587,29 +588,26 @@ def ratio(name: str, folder: Path) -> tuple[float, float]:
         folder: Where its files are written.
     """
     count, made = CASES[name]
+    count = max(count // DIVIDED, TENFOLD)
     small, large = made(folder, count // TENFOLD), made(folder, count)
     seconds(small, 1)  # imports, and what is compiled
-    few, many = seconds(small), seconds(large)
+    few, many = seconds(small, REPEATS), seconds(large, REPEATS)
     return many / max(few, LEAST), many
 
 
-def main() -> None:
-    """Measure, print and, if asked to, store."""
-    parser = argparse.ArgumentParser(description="Whether readers and pages are linear.")
-    parser.add_argument("--only", help="part of the names of cases")
-    parser.add_argument("--store", action="store_true")
-    given = parser.parse_args()
+@benchmark({"DIVIDED": 500, "REPEATS": 1}, unstored=("only",))
+def main(*, only: str = "") -> Iterator[Row]:
+    """Yield the rows.
+
+    Args:
+        only: Part of the names of cases.
+    """
     warnings.simplefilter("ignore")
-    rows: list[Row] = []
-    for name in (n for n in CASES if given.only is None or given.only in n):
+    for name in (n for n in CASES if only in n):
         with tempfile.TemporaryDirectory() as folder:
             times, longest = ratio(name, Path(folder))
-        row = at_most(f"{name}: time of 10 times the size", times, "times", LARGEST_RATIO)
-        print(f"{times:6.1f}  {longest:7.3f} s  {name}", flush=True)
-        rows.append(row)
-    print(table(rows))
-    if given.store:
-        print(store("readers", rows))
+        told = f"{longest:.3f} s"
+        yield at_most(f"{name}: time of 10 times the size", times, "times", LARGEST_RATIO, told)
 
 
 if __name__ == "__main__":

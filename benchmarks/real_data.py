@@ -1,13 +1,13 @@
 """Held-out torque error on measured robots, heft and its peers through one preparation.
 
-    HEFT_DATA=… python -m benchmarks.real_data [--no-peers] [--sweeps] [panda lwr4 ur10e tx40 rokae]
+    HEFT_DATA=… python -m benchmarks.real_data [--no-peers] [--sweeps] [--robots NAME …] [--store]
 
 One default setting for all robots. What is scored is what `heft identify` leaves behind, without
 heft's own kernels (`benchmarks.scoring`). Peers get the same smooth motion and the torque through
 the same filter, from the interpreter named by HEFT_PEERS_PYTHON (this one, if not set).
 Only a run over all robots is stored, and only one with the peers replaces their table.
-`--sweeps` asks besides whether another corner, prior or kind of rows would have been better
-(`benchmarks.sweeps`), and stores that by itself.
+`--sweeps` asks whether another corner, prior or kind of rows would have been better
+(`benchmarks.sweeps`), a table of its own.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import panda_published, sweeps
-from benchmarks.arms import ROBOTS, Case, data_folder
-from benchmarks.results_file import Row, at_most, store, table
+from benchmarks import panda_published
+from benchmarks.arms import ROBOTS, Case, data_folder, shortened
+from benchmarks.program import benchmark
+from benchmarks.results_file import Row, at_most
 from benchmarks.scoring import Left, Piece, error, pieces, rigid
+from benchmarks.sweeps import run as swept
 from heft.applications.identification.identification import Identification
 from heft.applications.identification.identify import identify
 from heft.applications.identification.scores import filtered
@@ -37,6 +39,8 @@ from heft.models.options import JointOptions
 from heft.models.robot import Robot
 from heft.plants import RobotPlant, standard_rows
 from heft.plants.problem import Problem
+
+ROWS = None  # of the logs that are taken; all if None
 
 
 def peer_input(case: Case, problem: Problem, scored: Sequence[Piece], folder: Path) -> None:
@@ -180,37 +184,34 @@ def run(case: Case, found: Identification, elapsed: float, with_peers: bool) -> 
         yield Row(f"{what}: {name}, mean of joints", other.mean, "")
 
 
-def kept(row: Row, rows: list[Row]) -> None:
-    """Print a row and keep it."""
-    rows.append(row)
-    print(table([row]).splitlines()[1], flush=True)
+@benchmark(
+    {"robots": ("lwr4", "panda"), "ROWS": 2000},
+    {"robots": ("lwr4",), "sweeps": True, "ROWS": 600},
+    unstored=("robots", "no_peers"),
+    variants=("sweeps",),
+)
+def main(
+    *, robots: tuple[str, ...] = tuple(ROBOTS), no_peers: bool = False, sweeps: bool = False
+) -> Iterator[Row]:
+    """Yield the rows.
 
-
-def main() -> None:
-    """Print and store the tables."""
-    names = [a for a in sys.argv[1:] if not a.startswith("--")] or list(ROBOTS)
+    Args:
+        robots: Some of them.
+        no_peers: Heft alone.
+        sweeps: Whether other settings would have been better, in place of all else.
+    """
     folder = data_folder()
-    rows: list[Row] = []
-    swept: list[Row] = []
-    for name in names:
-        for case in ROBOTS[name](folder):
+    for name in robots:
+        for case in (shortened(c, ROWS) for c in ROBOTS[name](folder)):
             begin = time.perf_counter()
             found = identify(case.robot, case.fit)
             elapsed = time.perf_counter() - begin
-            for row in run(case, found, elapsed, "--no-peers" not in sys.argv):
-                kept(row, rows)
-            if "--sweeps" in sys.argv:
-                for row in sweeps.run(case, found):
-                    kept(row, swept)
-    if "panda" in names:
-        for row in panda_published.run(folder):
-            kept(row, rows)
-    print("\n" + table([*rows, *swept]))
-    if set(names) == set(ROBOTS):
-        if "--no-peers" not in sys.argv:
-            print(store("real_data", rows))
-        if swept:
-            print(store("real_data_sweeps", swept))
+            if sweeps:
+                yield from swept(case, found)
+            else:
+                yield from run(case, found, elapsed, not no_peers)
+    if "panda" in robots and not sweeps:
+        yield from panda_published.run(folder, ROWS)
 
 
 if __name__ == "__main__":

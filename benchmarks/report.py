@@ -1,6 +1,6 @@
 """How large reports are and how fast a browser draws them, and the pictures of the documentation.
 
-    python -m benchmarks.report [--pictures]
+    python -m benchmarks.report [--pictures] [--store]
 
 A seven-joint arm is simulated at 1 kHz, for 20 s and for a million samples; each report is opened
 in headless Chromium, from the file to the last plot drawn, with all plots unfolded. `--pictures`
@@ -10,7 +10,6 @@ installed, `view.png`, into `docs/pictures`.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import re
 import signal
@@ -19,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,7 +26,8 @@ import numpy as np
 from tests.browser import THREE_DIMENSIONS, browser, opened
 from tests.experiments import ARMS, log, true_robot, wrong_prior
 
-from benchmarks.results_file import ROOT, Row, at_most, store, table
+from benchmarks.program import benchmark
+from benchmarks.results_file import ROOT, Row, at_most
 from heft.applications.demo import FOLDER as DEMO
 from heft.applications.identification import compare_report, report
 from heft.applications.identification.compare import compare
@@ -38,6 +38,7 @@ from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
 
 ARM, RATE, NOISE = "seven joints", 1000.0, 0.02
+SECONDS, MANY = 20.0, 1_000_000  # of the short log [s], samples of the long one
 REPEATS = 5
 DRAWN = """() => new Promise((done) => {
   document.querySelectorAll('details').forEach((d) => { d.open = true; });
@@ -52,24 +53,24 @@ def identified(seconds: float) -> Identification:
     # Simple friction: the report does not depend on it, and a long log is fitted ten times faster.
     options = Options(joint=dict.fromkeys(truth.robot.joints, JointOptions(friction="simple")))
     robot = Robot.from_urdf_text(wrong_prior(truth.robot, rng), options)
-    return identify(robot, [log(truth, min(seconds, 20.0), RATE, rng, NOISE)])
+    return identify(robot, [log(truth, seconds, RATE, rng, NOISE)])
 
 
 def a_million(found: Identification) -> Identification:
     """Return the same result as of a log of a million samples, with traces as long as that."""
     from heft.display.curves import Stretch, Tracer
 
-    rng, rows, channels = np.random.default_rng(8), 1_000_000, found.problem.channels
+    rng, rows, channels = np.random.default_rng(8), MANY, found.problem.channels
     step, size = 1.0 / RATE, len(found.problem.channels)
     tracer = Tracer(
         found.traces[0].path, channels, [(c, k, k) for k, c in enumerate(channels)], step, rows
     )
-    for first in range(0, rows, 100_000):
-        time_ = step * np.arange(first, first + 100_000)
+    for first in range(0, rows, MANY // 10):
+        time_ = step * np.arange(first, first + MANY // 10)
         wave = np.sin(time_[:, None] * np.arange(1, size + 1))
         noise = rng.normal(size=wave.shape)
         measured = 20.0 * wave + noise
-        index = np.arange(first, first + 100_000)
+        index = np.arange(first, first + MANY // 10)
         tracer.add(Stretch(0, time_, index, wave, wave, measured, 20.0 * wave[None], 18.0 * wave))
     trace = tracer.trace()
     assert trace is not None
@@ -103,7 +104,7 @@ def rows_of(
     ]
 
 
-def pictures(folder: Path) -> None:
+def write_pictures(folder: Path) -> None:
     """Write the pictures of the documentation, of the arm that comes with heft."""
     docs = ROOT / "docs" / "pictures"
     runs = [DEMO / "run1.parquet", DEMO / "run2.parquet"]
@@ -160,20 +161,21 @@ def view(out: Path, arguments: Sequence[Path]) -> None:
     server.wait(10.0)
 
 
-def main() -> None:
-    """Measure, print and store."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pictures", action="store_true")
-    wanted = parser.parse_args()
+@benchmark({"SECONDS": 2.0, "MANY": 20_000, "REPEATS": 1})
+def main(*, pictures: bool = False) -> Iterator[Row]:
+    """Yield the rows.
+
+    Args:
+        pictures: Write those of the documentation, too.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        short = identified(20.0)
-        rows = rows_of(short, "seven joints, 20 s at 1 kHz", 6.0, 2.0, folder)
-        rows += rows_of(a_million(short), "seven joints, a million samples", 10.0, None, folder)
-        if wanted.pictures:
-            pictures(folder)
-    print(table(rows))
-    store("report", rows)
+        short = identified(SECONDS)
+        yield from rows_of(short, f"seven joints, {SECONDS:g} s at 1 kHz", 6.0, 2.0, folder)
+        what = "seven joints, a million samples"
+        yield from rows_of(a_million(short), what, 10.0, None, folder)
+        if pictures:
+            write_pictures(folder)
 
 
 if __name__ == "__main__":

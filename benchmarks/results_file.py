@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
-import subprocess
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
-
-ROOT = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)
@@ -63,17 +58,6 @@ def machine() -> dict[str, object]:
     }
 
 
-def commit() -> str:
-    """Return the commit measured, with a mark if files were changed since."""
-
-    def git(*arguments: str) -> str:
-        call = ["git", "-C", str(ROOT), *arguments]
-        return subprocess.run(call, capture_output=True, text=True, check=False).stdout.strip()
-
-    changed = git("status", "--porcelain", "--", "src", "benchmarks/*.py")
-    return git("rev-parse", "--short", "HEAD") + ("+" if changed else "")
-
-
 def table(rows: list[Row]) -> str:
     """Return the rows as text."""
     cells = [["", "value", "bound", "", "against"]]
@@ -83,28 +67,3 @@ def table(rows: list[Row]) -> str:
         cells.append([r.name, f"{r.value:.4g} {r.unit}", bound, mark, r.against or ""])
     widths = [max(len(c[k]) for c in cells) for k in range(5)]
     return "\n".join("  ".join(c[k].ljust(widths[k]) for k in range(5)).rstrip() for c in cells)
-
-
-def store(name: str, rows: list[Row], part: str | None = None) -> Path:
-    """Write `benchmarks/results/NAME.json`.
-
-    Args:
-        name: Of the benchmark.
-        rows: Its rows.
-        part: What was measured anew, in words, if all else of the file stays: rows take the places
-            of those of their names, and the commit says so.
-    """
-    path = ROOT / "benchmarks" / "results" / f"{name}.json"
-    content: dict[str, Any] = {
-        "machine": machine(),
-        "commit": commit(),
-        "rows": [asdict(r) for r in rows],
-    }
-    if part is not None:
-        before = json.loads(path.read_text(encoding="utf-8"))
-        new = {r["name"]: r for r in content["rows"]}
-        content["rows"] = [new.pop(r["name"], r) for r in before["rows"]] + list(new.values())
-        content["commit"] = f"{before['commit']}; {part}: {content['commit']}"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    return path

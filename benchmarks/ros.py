@@ -9,7 +9,6 @@ python -m benchmarks.ros [--seconds 300] [--store]
 
 from __future__ import annotations
 
-import argparse
 import json
 import struct
 import subprocess
@@ -29,7 +28,8 @@ from tests.messages import ROS2
 from tests.rmw_zenoh import FILES, free_port, router, session
 
 from benchmarks.live import BODY, NOISE, RATE, messages
-from benchmarks.results_file import Row, at_least, at_most, store, table
+from benchmarks.program import benchmark
+from benchmarks.results_file import Row, at_least, at_most
 from heft.applications.payload import LiveWeighing
 from heft.streams.ros import inertia_key
 
@@ -151,11 +151,13 @@ def weighed(
     (folder / "wrist.toml").write_text(SENSORS)
     (folder / "link.toml").write_text(f'connect = ["tcp/127.0.0.1:{port}"]\n')
     heard, restarts = folder / "heard.json", []
-    call = [sys.executable, "-m", "benchmarks.ros", "--port", str(port)]
+    program = "from pathlib import Path; from benchmarks.ros import feed, listen; "
+    ears = [sys.executable, "-c", f"{program}listen({port}, Path({str(heard)!r}))"]
+    mouth = [sys.executable, "-c", f"{program}feed({port}, {seconds})"]
     with ExitStack() as stack:
         first = stack.enter_context(router(port, files()))
-        ear = subprocess.Popen([*call, "--listen", str(heard)], stdin=subprocess.PIPE)
-        feeder = subprocess.Popen([*call, "--feed", "--seconds", str(seconds)])
+        ear = subprocess.Popen(ears, stdin=subprocess.PIPE)
+        feeder = subprocess.Popen(mouth)
 
         def watch() -> None:
             if lost:
@@ -199,32 +201,22 @@ def rows_of(seconds: float, health: dict[str, Any], told: list[Told]) -> Iterato
     yield at_least(name + "share of what is told after that it is so", share, "", 1.0)
 
 
-def main() -> None:
-    """Print the table; store it if asked."""
-    parser = argparse.ArgumentParser(description="Live weighing under rmw_zenoh's settings.")
-    parser.add_argument("--seconds", type=float, default=300.0)
-    parser.add_argument("--port", type=int)
-    parser.add_argument("--feed", action="store_true")
-    parser.add_argument("--listen", type=Path)
-    parser.add_argument("--store", action="store_true")
-    arguments = parser.parse_args()
-    if arguments.feed:
-        return feed(arguments.port, arguments.seconds)
-    if arguments.listen is not None:
-        return listen(arguments.port, arguments.listen)
+@benchmark({"seconds": 6.0, "KILLED": 1.0, "RESTARTED": 1.5, "WHOLE": 4.0})
+def main(*, seconds: float = 300.0) -> Iterator[Row]:
+    """Yield the rows.
+
+    Args:
+        seconds: How long samples are sent.
+    """
     zenoh.init_log_from_env_or("error")
     with tempfile.TemporaryDirectory() as folder:
-        health, told, _ = weighed(arguments.seconds, Path(folder))
-    rows = list(rows_of(arguments.seconds, health, told))
+        health, told, _ = weighed(seconds, Path(folder))
+    yield from rows_of(seconds, health, told)
     with tempfile.TemporaryDirectory() as folder:
         _, told, restarts = weighed(WHOLE, Path(folder), (KILLED, RESTARTED))
     again = min(t.arrival for t in told if t.stamp > restarts[0])
     name = "the router killed and started anew: a new sample's estimate is heard after"
-    rows.append(at_most(name, again - restarts[0], "s", 5.0))
-    print(table(rows))
-    if arguments.store:
-        print(store("ros", rows))
-    return None
+    yield at_most(name, again - restarts[0], "s", 5.0)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ For every URDF of `example-robot-data`, with the `rpy` of its joints as written 
 column that counts as dependent, over the rounding error of the angles, and the least share of one
 that counts. `SHARE_PER_RADIAN` in `plants/robot.py` must be above the former.
 
-    python -m benchmarks.rounding
+    python -m benchmarks.rounding [--store]
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from collections.abc import Iterator
 
 from tests import robots
 
-from benchmarks.results_file import at_least, at_most, store, table
+from benchmarks.program import benchmark
+from benchmarks.results_file import Row, at_least, at_most
 from heft.models import Robot
 from heft.models.options import JointOptions, Options
 from heft.plants import RobotPlant, structural_base
@@ -23,6 +24,7 @@ from heft.plants.robot import SHARE_PER_RADIAN
 
 DIGITS = (None, 5, 4, 3, 2)
 MOST_JOINTS = 48
+FILES = None  # how many are taken; all if None
 
 
 def rounded(source: bytes, digits: int | None) -> bytes:
@@ -49,7 +51,7 @@ def rigid(source: bytes) -> Robot:
 
 def measured() -> Iterator[tuple[str, int | None, int, float, tuple[float, float]]]:
     """Yield file, decimals, rank, error of the angles [rad], and the shares at the gap."""
-    for file in robots.loadable():
+    for file in robots.loadable()[:FILES]:
         source = robots.path_of(file).read_bytes()
         if len(Robot.from_urdf_text(source).joints) > MOST_JOINTS:
             continue
@@ -59,11 +61,11 @@ def measured() -> Iterator[tuple[str, int | None, int, float, tuple[float, float
             yield file, digits, base.rank, robot.angle_error, base.gap
 
 
-def main() -> None:
-    """Measure, print and store."""
+@benchmark({"FILES": 2})
+def main() -> Iterator[Row]:
+    """Yield the rows."""
     found = list(measured())
     exact = {file: rank for file, digits, rank, _, _ in found if digits is None}
-    rows = []
     for digits in DIGITS:
         mine = [f for f in found if f[1] == digits]
         name = "as written" if digits is None else f"{digits} decimals"
@@ -71,13 +73,10 @@ def main() -> None:
         ratios = [gap[0] / error for *_, error, gap in mine if error > 1e-8]
         least = min(gap[1] for *_, gap in mine)
         largest = max(ratios, default=0.0)
-        rows += [
-            at_most(f"{name}: files of another rank, of {len(mine)}", astray, "", 0),
-            at_most(f"{name}: share left by the angles' error", largest, "1/rad", SHARE_PER_RADIAN),
-            at_least(f"{name}: least share of a column that counts", least, "", 0.1),
-        ]
-    print(table(rows))
-    store("rounding", rows)
+        yield at_most(f"{name}: files of another rank, of {len(mine)}", astray, "", 0)
+        title = f"{name}: share left by the angles' error"
+        yield at_most(title, largest, "1/rad", SHARE_PER_RADIAN)
+        yield at_least(f"{name}: least share of a column that counts", least, "", 0.1)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """`heft select` on measured logs: how near the choice is to the best, and what it is worth.
 
-    HEFT_DATA=… python -m benchmarks.select [--random 50]
+    HEFT_DATA=… python -m benchmarks.select [--random 50] [--store]
 
 UR10e, motor currents. Segments of 0.1 s, a tenth is kept, the default settings. How many exchanges
 are tried, and that simple friction is the default, was judged on some of these logs: what is said
@@ -11,7 +11,6 @@ against random choices of as many.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -19,7 +18,8 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.arms import DE_LUCA, arrays, data_folder
-from benchmarks.results_file import Row, at_least, at_most, store, table
+from benchmarks.program import benchmark
+from benchmarks.results_file import Row, at_least, at_most
 from heft.applications.select import Select, SelectedStretches
 from heft.arrays import Array
 from heft.estimators import LeastSquares, PhysicallyConsistent
@@ -38,15 +38,17 @@ WINDOWS = {  # rows used upstream, 1-based
 WORK = "20_01_31-unload"  # from point to point
 HELD_OUT = "20_02_12-50sec_12harm"
 FIVE = (*(k for k in WINDOWS if k != HELD_OUT), WORK)
+WORK_ALONE = "27 s from point to point"
+ROWS = None  # of each log that are taken; all if None
 SETS = {
     "five logs": FIVE,
     "50 s of 14 harmonics": ("20_02_19_14harm50sec",),
     "30 s of 12 harmonics": ("20_02_10-30sec_12harm",),
-    "27 s from point to point": (WORK,),
+    WORK_ALONE: (WORK,),
     "20 s of 8 harmonics": ("20_02_05-20sec_8harm",),
 }
 ESTIMATORS = ("least squares", "consistent")
-SCORED = ("five logs", "27 s from point to point")
+SCORED = ("five logs", WORK_ALONE)
 
 
 def robot(friction: str) -> Robot:
@@ -65,7 +67,8 @@ def log(name: str, joints: Sequence[str]) -> Recording:
     with np.load(path) as data:
         stamps = data["t"]
     fields = {"q": "q", "current": "current"}
-    return arrays(path, fields, joints, stamps, slice(first - 1, last))
+    whole = arrays(path, fields, joints, stamps, slice(first - 1, last))
+    return whole if ROWS is None else whole.window(0, ROWS)
 
 
 def only(found: SelectedStretches, chosen: Array, problem: Problem[RobotPlant]) -> Problem:
@@ -145,15 +148,14 @@ def measured(random: int) -> Iterator[Row]:
                 yield row if friction == "simple" else replace(row, bound=None, holds=None)
 
 
-def main() -> None:
-    """Print and store the table."""
-    random = int(sys.argv[sys.argv.index("--random") + 1]) if "--random" in sys.argv else 50
-    rows = []
-    for row in measured(random):
-        rows.append(row)
-        print(table([row]).splitlines()[1], flush=True)
-    if random >= 50:
-        print(store("select", rows))
+@benchmark({"random": 2, "SETS": {WORK_ALONE: SETS[WORK_ALONE]}, "ROWS": 400}, unstored=("random",))
+def main(*, random: int = 50) -> Iterator[Row]:
+    """Yield the rows.
+
+    Args:
+        random: Choices at random.
+    """
+    yield from measured(random)
 
 
 if __name__ == "__main__":

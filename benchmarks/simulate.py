@@ -1,6 +1,6 @@
 """`heft simulate`: how fast against real time, and whether the same seed leaves the same bytes.
 
-    python -m benchmarks.simulate
+    python -m benchmarks.simulate [--store]
 
 Whole commands, in processes of their own, by their processor time, on robots of
 `example-robot-data`: reading the model, the simulation in MuJoCo in steps of 0.5 ms, log and truth.
@@ -20,15 +20,18 @@ import pyarrow
 import pyarrow.parquet
 
 from benchmarks.core import robots
-from benchmarks.results_file import Row, at_least, at_most, store, table
+from benchmarks.program import benchmark
+from benchmarks.results_file import Row, at_least, at_most
 from heft.experiments import Limits, draw_motion, whole_robot
 
 SECONDS = 30.0
 HUMANOID = "talos_data/robots/talos_reduced.urdf"
+ARM = "arm, 6 joints"
+CONTROLLERS = ("computed-torque", "pd")
 ROBOTS = {
     "humanoid, 32 joints, held at its hip": HUMANOID,
     "humanoid, 43 joints with hands": "g1_description/urdf/g1_29dof_with_hand_rev_1_0.urdf",
-    "arm, 6 joints": "ur_description/urdf/ur10_robot.urdf",
+    ARM: "ur_description/urdf/ur10_robot.urdf",
 }
 EVERYTHING = """
 [simulation]
@@ -106,7 +109,7 @@ def measured(place: Path) -> Iterator[Row]:
         motion = place / f"motion{number}.parquet"
         write_motion(motion, file)
         simulate(file, motion, place / "warm.mcap")
-        for controller in ("computed-torque", "pd"):
+        for controller in CONTROLLERS:
             chosen = ("--controller", controller)
             wall = simulate(file, motion, place / "log.mcap", *chosen)
             label = f"{name}, {controller}, the whole command"
@@ -119,12 +122,11 @@ def measured(place: Path) -> Iterator[Row]:
         yield at_most(f"{name}, files that differ between two runs", unlike, "of 3", 0.0)
 
 
-def main() -> None:
-    """Print and store the table."""
+@benchmark({"SECONDS": 1.0, "ROBOTS": {ARM: ROBOTS[ARM]}, "CONTROLLERS": ("pd",)})
+def main() -> Iterator[Row]:
+    """Yield the rows."""
     with tempfile.TemporaryDirectory() as folder:
-        rows = list(measured(Path(folder)))
-    print(table(rows))
-    print(store("simulate", rows))
+        yield from measured(Path(folder))
 
 
 if __name__ == "__main__":

@@ -21,9 +21,10 @@ zero-order hold hides in the log: the delay of the logged torque is `delay` and 
 
 from __future__ import annotations
 
-import argparse
+import itertools
 import time
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
@@ -36,6 +37,8 @@ import scipy.signal
 from numpy.typing import NDArray
 from tests.experiments import ROBOTS, wrong_prior
 
+from benchmarks.program import benchmark
+from benchmarks.results_file import Row
 from heft.dynamics import kernels
 from heft.information import inertia
 from heft.models.export import write_urdf
@@ -58,6 +61,9 @@ FADE = 1.5  # of it, in which the motion grows [s]
 FUNDAMENTAL = 0.1  # of the periodic motion [Hz]
 HARMONICS = 6
 REACH = 0.85  # of the joints' ranges
+KINDS: tuple[MotionKind, ...] = ("periodic", "free")
+FRICTIONS: tuple[FrictionKind, ...] = ("full", "simple")
+SECONDS = 30.0  # of what is checked
 SPEED = 0.6  # of the joints' velocity limits
 EFFORT = 0.7  # of the joints' torque limits
 DRAWS = 40  # of which the best motion is taken
@@ -802,29 +808,28 @@ def identity(found: Experiment) -> dict[str, float]:
     }
 
 
-def main() -> None:
-    """Check the simulation and time it."""
-    parser = argparse.ArgumentParser(description="Check the simulated experiments.")
-    parser.add_argument("--seeds", type=int, default=2)
-    arguments = parser.parse_args()
+@benchmark({"seeds": 1, "SECONDS": 2.0, "KINDS": ("periodic",), "FRICTIONS": ("simple",)})
+def main(*, seeds: int = 2) -> Iterator[Row]:
+    """Check the simulation and time it.
+
+    Args:
+        seeds: How many of each kind.
+    """
     identity(experiment(0, duration=1.0))  # compiles
-    kinds: tuple[MotionKind, ...] = ("periodic", "free")
-    frictions: tuple[FrictionKind, ...] = ("full", "simple")
-    for kind in kinds:
-        for friction in frictions:
-            choose_motion(kind, 30.0, 0)
-            for seed in range(arguments.seeds + 1):
-                undisturbed = seed == arguments.seeds
-                begin = time.process_time()
-                found = experiment(seed, kind, friction=friction, reuse=undisturbed)
-                spent = time.process_time() - begin
-                figures = ", ".join(f"{k} {v:.2g}" for k, v in identity(found).items())
-                name = "undisturbed" if undisturbed else f"seed {seed}"
-                print(f"{kind} {friction}, {name}: {spent:.2f} s; {figures}")
-            e = found.exact
-            error = np.abs(e.q - choose_motion(kind, 30.0, 0)(e.t)[0]).max(axis=0)
-            rms = np.sqrt(np.mean(e.tau**2, axis=0))
-            print(f"  rms torque {np.round(rms, 2)} N·m, followed within {np.round(error, 4)} rad")
+    for kind, friction in itertools.product(KINDS, FRICTIONS):
+        choose_motion(kind, SECONDS, 0)
+        for seed in range(seeds + 1):
+            undisturbed = seed == seeds
+            begin = time.process_time()
+            found = experiment(seed, kind, duration=SECONDS, friction=friction, reuse=undisturbed)
+            spent = time.process_time() - begin
+            name = f"{kind} {friction}, {'undisturbed' if undisturbed else f'seed {seed}'}"
+            yield Row(f"{name}: processor time", spent, "s")
+            for figure, value in identity(found).items():
+                yield Row(f"{name}: {figure}", value, "")
+        e = found.exact
+        error = np.abs(e.q - choose_motion(kind, SECONDS, 0)(e.t)[0]).max()
+        yield Row(f"{kind} {friction}: followed within", float(error), "rad")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
 """How true results are where the truth is not made of heft's own model.
 
     python -m benchmarks.truth --development [--seeds 2] [--arm NAME ...] [--condition NAME ...]
-    python -m benchmarks.truth [--seeds 10] [--jobs 2] [--before LABEL] [--store]
-                              [--name NAME]
+    python -m benchmarks.truth [--seeds 10] [--jobs 2] [--before LABEL] [--name NAME] [--store]
 
 Arms in MuJoCo with friction, gears, sensors and motions that heft's models were not made for (see
 `heft.experiments.simulator`), each fitted as a user would. What is compared with the truth is in
@@ -15,17 +14,14 @@ given), and is not made twice: a run that was interrupted goes on, and rows are 
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the jobs share the cores
 import json
-import multiprocessing
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -34,7 +30,8 @@ import numpy as np
 import scipy.stats
 from tests.experiments import ROBOTS
 
-from benchmarks.results_file import ROOT, Row, at_least, at_most, commit, store, table
+from benchmarks.program import benchmark, cache_path, commit, spread
+from benchmarks.results_file import Row, at_least, at_most
 from benchmarks.scoring import Left
 from benchmarks.truth_scores import NORMAL, held_out, record
 from heft.applications.identification.identify import identify
@@ -158,7 +155,7 @@ def experiment(name: str, condition: str, seed: int, **changes: object) -> Simul
 # --- fits
 
 
-CACHE = ROOT / "benchmarks" / ".cache" / "truth.jsonl"
+KEPT = "truth.jsonl"
 Key = tuple[str, str, int]  # arm, condition, seed
 Record = dict[str, Any]
 
@@ -190,7 +187,7 @@ def fits_arm(name: str, condition: str) -> bool:
 def one(key: Key) -> Record:
     """Return the record of one fit."""
     try:
-        truth = experiment(*key)
+        truth = experiment(*key, **({} if SECONDS is None else {"duration": SECONDS}))
     except (np.linalg.LinAlgError, SolverFailure):  # the controlled arm itself is unstable
         return {"diverged": True}
     begin = time.process_time()
@@ -217,9 +214,9 @@ def at_corners(truth: SimulatedExperiment) -> dict[str, float]:
 
 def stored(label: str) -> dict[Key, Record]:
     """Return the records of a label."""
-    if not CACHE.exists():
+    if not cache_path(KEPT).exists():
         return {}
-    lines = map(json.loads, CACHE.read_text(encoding="utf-8").splitlines())
+    lines = map(json.loads, cache_path(KEPT).read_text(encoding="utf-8").splitlines())
     return {
         (k["arm"], k["condition"], k["seed"]): k["record"] for k in lines if k["label"] == label
     }
@@ -229,12 +226,9 @@ def fitted(keys: Sequence[Key], label: str, jobs: int) -> dict[Key, Record]:
     """Return the records of some fits, those made that are not stored yet."""
     done = {k: r for k, r in stored(label).items() if k in set(keys)}
     missing = [k for k in keys if k not in done]
-    CACHE.parent.mkdir(exist_ok=True)
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, context) as pool, CACHE.open("a", encoding="utf-8") as file:
-        work = {pool.submit(one, k): k for k in missing}
-        for number, future in enumerate(as_completed(work), 1):
-            key = work[future]
+    cache_path(KEPT).parent.mkdir(exist_ok=True)
+    with cache_path(KEPT).open("a", encoding="utf-8") as file:
+        for number, (key, future) in enumerate(spread(one, missing, jobs), 1):
             crash = future.exception()
             done[key] = {"failed": repr(crash)} if crash else future.result()
             entry = dict(zip(("arm", "condition", "seed"), key, strict=True))
@@ -266,6 +260,7 @@ COVERED: Mapping[str, tuple[float, float]] = {  # what share of truths intervals
     "torque other": (0.85, 1.0),
 }
 VERDICTS = ("good", "usable", "poor")
+SECONDS = None  # of a log, if not as long as its condition says
 SWEPT = (2.1, 3.0, 4.2, 6.0, 8.5, 12.0, 17.0, 24.0)  # corners [Hz]
 WIDEST = 2.5  # median half width over the 95th percentile of the error
 GOOD = 0.10  # error on another motion above which no verdict may be good
@@ -432,31 +427,49 @@ def rows_of(records: Mapping[Key, Record], before: Mapping[Key, Record]) -> Iter
             yield from of_verdict(label, found)
 
 
-def main() -> None:
-    """Fit, print the rows; store them if asked."""
-    parser = argparse.ArgumentParser(description="Truth of results, out of class.")
-    parser.add_argument("--development", action="store_true", help="arms and seeds to choose on")
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--first", type=int, help="the first seed")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--arm", nargs="+", help="some of the arms")
-    parser.add_argument("--condition", nargs="+", default=list(CONDITIONS), choices=CONDITIONS)
-    parser.add_argument("--label", help="under which fits are kept; the commit if not given")
-    parser.add_argument("--before", help="label of fits with which held-out errors are compared")
-    parser.add_argument("--store", action="store_true")
-    parser.add_argument("--name", default="truth", help="of what is stored")
-    chosen = parser.parse_args()
-    arms = chosen.arm or list(DEVELOPMENT if chosen.development else SCORED)
-    first = chosen.first if chosen.first is not None else 0 if chosen.development else FIRST_SCORED
-    seeds = range(first, first + chosen.seeds)
-    refuse_mixed(chosen.development, arms, seeds)
-    records = fitted(planned(arms, chosen.condition, seeds), chosen.label or commit(), chosen.jobs)
-    rows = list(rows_of(records, stored(chosen.before) if chosen.before else {}))
-    print(table(rows))
-    if chosen.store and chosen.development:
-        raise SystemExit("development is not stored")
-    if chosen.store:
-        print(store(chosen.name, rows))
+@benchmark(
+    {
+        "arm": ("finger",),
+        "condition": (LIGHTLY,),
+        "seeds": 3,
+        "jobs": 1,
+        "SECONDS": 4.0,
+        "SWEPT": (4.2,),
+    },
+    unstored=("development",),
+    variants=("name",),
+)
+def main(
+    *,
+    development: bool = False,
+    seeds: int = 10,
+    first: int | None = None,
+    jobs: int = 2,
+    arm: tuple[str, ...] = (),
+    condition: tuple[str, ...] = tuple(CONDITIONS),
+    label: str | None = None,
+    before: str | None = None,
+    name: str = "",
+) -> Iterator[Row]:
+    """Fit what is not kept, and yield the rows.
+
+    Args:
+        development: Arms and seeds to choose on.
+        seeds: How many.
+        first: The first seed.
+        jobs: Processes.
+        arm: Some of the arms.
+        condition: Some of the conditions.
+        label: Under which fits are kept; the commit if not given.
+        before: Label of fits with which held-out errors are compared.
+        name: Of a table beside the usual one.
+    """
+    arms = arm or tuple(DEVELOPMENT if development else SCORED)
+    begin = first if first is not None else 0 if development else FIRST_SCORED
+    chosen = range(begin, begin + seeds)
+    refuse_mixed(development, arms, chosen)
+    records = fitted(planned(arms, condition, chosen), label or commit(), jobs)
+    yield from rows_of(records, stored(before) if before else {})
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Whether a change of the code's structure left the answers as they were.
 
-    HEFT_DATA=... python -m benchmarks.unmoved REVISION [--store]
+    HEFT_DATA=... python -m benchmarks.unmoved [--revision HEAD] [--store]
 
 Identifies the demo and three measured robots by the command of an earlier revision and by the
 command of the working tree, on the same files, and compares what they leave behind: whether
@@ -10,11 +10,13 @@ numbers differ. Only commands and files are used, so that any revision can be as
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import subprocess
 import sys
+import tarfile
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,11 +24,13 @@ from pathlib import Path
 import numpy as np
 import tomlkit
 
+from benchmarks.arms import Case, data_folder, panda, shortened, tx40, ur10e
+from benchmarks.program import benchmark
+from benchmarks.results_file import ROOT, Row, at_most
 from heft.recordings import Recording
 
-from .arms import Case, data_folder, panda, tx40, ur10e
-from .results_file import ROOT, Row, at_most, store, table
-
+CASES = ("demo", "Panda", "UR10e", "TX40")
+ROWS = None  # of measured logs that are taken; all if None
 FILES = ("robot.urdf", "estimate.json", "information.npz")
 TOLERANCE = 1e-9  # relative to the largest number of its kind
 
@@ -57,17 +61,24 @@ def columns(log: Recording) -> dict[str, np.ndarray]:
 
 def cases(folder: Path) -> Iterator[tuple[str, Path, list[str]]]:
     """Yield name, folder and the command's words of each case."""
-    demo = folder / "demo"
-    demo.mkdir()
-    yield "demo", demo, ["demo"]
-    data = data_folder()
-    for name, case in {
-        "Panda": next(iter(panda(data))),
-        "UR10e": next(iter(ur10e(data))),
-        "TX40": list(tx40(data))[1],
-    }.items():
+    for name in CASES:
         place = folder / name
-        yield name, place, ["identify", *write_case(case, place)]
+        if name == "demo":
+            place.mkdir()
+            yield name, place, ["demo"]
+        else:
+            make, number = {"Panda": (panda, 0), "UR10e": (ur10e, 0), "TX40": (tx40, 1)}[name]
+            case = shortened(list(make(data_folder()))[number], ROWS)
+            yield name, place, ["identify", *write_case(case, place)]
+
+
+def exported(revision: str, folder: Path) -> Path:
+    """Write the sources of a revision, and return where they are."""
+    call = ["git", "archive", revision, "src"]
+    packed = subprocess.run(call, cwd=ROOT, check=True, capture_output=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(packed)) as files:
+        files.extractall(folder, filter="data")
+    return folder / "src"
 
 
 def run(source: Path, folder: Path, words: list[str], out: str) -> Path:
@@ -139,27 +150,21 @@ def compare(before: Path, after: Path, name: str) -> Iterator[Row]:
         yield at_most(f"{name}: {file}, {label}", difference, "relative", TOLERANCE)
 
 
-def main(revision: str, keep: bool) -> None:
-    """Compare the working tree with a revision."""
-    rows: list[Row] = []
+@benchmark({"revision": "", "CASES": ("UR10e",), "ROWS": 400})
+def main(*, revision: str = "HEAD") -> Iterator[Row]:
+    """Compare the working tree with a revision.
+
+    Args:
+        revision: Which; none is the working tree itself, once more.
+    """
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
-        old = folder / "old"
-        subprocess.run(
-            ["git", "worktree", "add", "--detach", str(old), revision], cwd=ROOT, check=True
-        )
-        try:
-            for name, place, words in cases(folder):
-                before = run(old / "src", place, words, "before")
-                after = run(ROOT / "src", place, words, "after")
-                rows += compare(before, after, name)
-        finally:
-            subprocess.run(["git", "worktree", "remove", "--force", str(old)], cwd=ROOT, check=True)
-    print(table(rows))
-    if keep:
-        store("unmoved", rows)
+        sources = exported(revision, folder / "old") if revision else ROOT / "src"
+        for name, place, words in cases(folder):
+            before = run(sources, place, words, "before")
+            after = run(ROOT / "src", place, words, "after")
+            yield from compare(before, after, name)
 
 
 if __name__ == "__main__":
-    chosen = [w for w in sys.argv[1:] if not w.startswith("--")]
-    main(chosen[0], "--store" in sys.argv)
+    main()
