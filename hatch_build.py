@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SHIP = "import sys; sys.path.insert(0, {!r}); from heft import compiled as c; c.ship({}, c.LEVELS)"
+SHIP = "import sys; sys.path.insert(0, {!r}); from heft import compiled as c; c.ship({}, {})"
 
 
 class Kernels(BuildHookInterface):
@@ -19,7 +20,8 @@ class Kernels(BuildHookInterface):
 
     A wheel with machine code is for one version of Python, and for the systems that its numba is
     for. It is built without isolation, in an environment in which heft runs; a pure wheel serves
-    all, and compiles at the first start.
+    all, and compiles at the first start. With `HEFT_KERNELS=host` in the environment it is for
+    processors of this one's level alone.
     """
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
@@ -28,7 +30,8 @@ class Kernels(BuildHookInterface):
         if version == "editable" or not x86_64 or not (tag := _tag_of("numba")):
             return
         folder = Path(self.directory) / "kernels"
-        program = SHIP.format(str(Path(self.root) / "src"), f"c.Path({str(folder)!r})")
+        levels = "[c.processor()]" if os.environ.get("HEFT_KERNELS") == "host" else "c.LEVELS"
+        program = SHIP.format(str(Path(self.root) / "src"), f"c.Path({str(folder)!r})", levels)
         subprocess.run([sys.executable, "-I", "-c", program], check=True)
         build_data["force_include"][str(folder)] = "heft/kernels"
         build_data["pure_python"] = False

@@ -243,18 +243,24 @@ def emit() -> None:
 def ship(folder: Path, processors: Sequence[str]) -> None:
     """Write the files of all kernels that a folder lacks, by as many processes as there are cores.
 
+    Those that the user's cache has are taken from there.
+
     Args:
         folder: Of the files, made if need be.
         processors: Levels of x86-64 that the code is for, one file of each.
     """
-    made = [(k, p) for k in every_kernels() for p in processors]
-    lacking = [(k, p, folder / k.name(p)) for k, p in made if _read(folder / k.name(p)) is None]
+
+    def write(kernels: Kernels, processor: str) -> None:
+        name = kernels.name(processor)
+        packed = _read(folder / name) or _read(cache_folder() / name)
+        packed = packed or kernels.compiled_elsewhere(processor)
+        if packed is None:
+            raise RuntimeError(f"{name} cannot be compiled here")
+        _write(packed, folder / name)
+
+    wanted = [(kernels, p) for kernels in every_kernels() for p in processors]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        packed = pool.map(lambda of: of[0].compiled_elsewhere(of[1]), lacking)
-        for (kernels, processor, path), code in zip(lacking, packed, strict=True):
-            if code is None:
-                raise RuntimeError(f"{kernels.name(processor)} cannot be compiled here")
-            _write(code, path)
+        list(pool.map(lambda one: write(*one), wanted))
 
 
 def cache_folder() -> Path:
