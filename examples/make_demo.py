@@ -10,7 +10,7 @@ find), ``run1.parquet`` (to fit) and ``run2.parquet`` (another motion, to valida
 
     python examples/make_demo.py [--out DIR] [--seed 7]
 
-The same seed gives the same numbers. Needs ``pip install heft[simulation]``.
+The same seed gives the same numbers. Needs ``pip install heft-robotics[simulation]``.
 """
 
 from __future__ import annotations

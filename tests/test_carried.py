@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
 
+from heft.applications.identification import Limit, Limits, identify
 from heft.applications.identification.settings import Settings
+from heft.applications.payload import payload
 from heft.applications.payload.by_repeated_motion import MatchedMotions, runs
 from heft.applications.payload.by_torques import Carried, WeighCarried
+from heft.applications.payload.existence import from_bodies
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.information import inertia
 from heft.models.export import write_urdf
@@ -86,6 +90,79 @@ def test_the_load_is_found_whatever_the_model_file_says() -> None:
     assert np.abs(errors).max() <= 3.5
 
 
+def otherwise(recording: Recording, change: Callable[[FloatArray], FloatArray]) -> Recording:
+    """Return the same log with its torques, shape (N, joints), changed."""
+    joints = sorted(n.partition(".")[2] for n in recording.sources if n.startswith("q."))
+    block = next(iter(recording.blocks([f"{k}.{j}" for k in ("q", "tau") for j in joints])))
+    q, tau = np.hsplit(block.values, 2)
+    tau = change(tau.copy())
+    moved, felt = ({j: x[:, k] for k, j in enumerate(joints)} for x in (q, tau))
+    return Recording.from_arrays(block.time, recording.name, q=moved, tau=felt)
+
+
+def with_zeros(tau: FloatArray) -> FloatArray:
+    tau[1::2] = 0.0
+    return tau
+
+
+PAIRS = {
+    "the load as it is": (0, 1, None, set()),
+    "exchanged runs": (1, 0, None, {"no body"}),
+    "effort in per mille": (0, 1, lambda tau: 8.0 * tau, {"unit of torque"}),
+    "currents for torques": (0, 1, lambda tau: tau / np.array(GAINS), {"unit of torque"}),
+    "a second publisher's zeros": (
+        *(0, 1, with_zeros),
+        {"rows without torque, without the load", "rows without torque, with the load"},
+    ),
+    "no load": (0, 0, None, {"mass"}),
+}
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_nothing_is_to_be_pasted_of_what_is_no_load_on_this_robot(pair: str) -> None:
+    robot, frame, *logs = experiment(2)
+    first, second, change, names = PAIRS[pair]
+    runs = [otherwise(logs[k], change) if change else logs[k] for k in (first, second)]
+    found = payload.of_joints(WeighCarried(frame, settings=SETTINGS).fit(robot, runs[:1], runs[1:]))
+    failed = {check.name for check in found.checks if check.status == "fail"}
+    assert failed >= names and bool(failed) == bool(names)
+    assert (found.verdict == "poor") == bool(names)
+    told = payload.text(found)
+    assert ("setLoad" in told) == (not names)
+    assert ("the runs seem exchanged: the other way round it has 2." in told) == (
+        pair == "exchanged runs"
+    )
+    assert ("no load, or one too light" in told) == (pair == "no load")
+
+
+def test_a_payload_is_no_better_than_the_fits_that_it_is_made_of() -> None:
+    robot, frame, empty, loaded = experiment(0)
+    strict = replace(SETTINGS, limits=Limits(residual_size=Limit(0.0, 0.0)))
+    weighed = WeighCarried(frame, settings=strict).fit(robot, [empty], [loaded])
+    for which in ("without", "with"):
+        (check,) = (c for c in weighed.checks if c.name == f"residual size, {which} the load")
+        assert check.status == "fail"
+    assert payload.of_joints(weighed).verdict == "poor"
+    alone = identify(robot, [empty], settings=SETTINGS).checks
+    assert [c.name for c in alone] == [
+        c.name.removesuffix(", without the load")
+        for c in weighed.checks
+        if c.name.endswith(", without the load")
+    ]
+
+
+def test_parameters_are_as_far_from_bodies_as_negative_moments_are_large() -> None:
+    rng = np.random.default_rng(4)
+    units = np.stack([inertia.pseudo_inertia(ten).ravel() for ten in np.eye(10)], axis=1)
+    for _ in range(20):
+        # In this metric the distance of pseudo-inertias is that of matrices.
+        ten = 0.1 * rng.normal(size=10)
+        moments = np.linalg.eigvalsh(inertia.pseudo_inertia(ten))
+        far, whole = from_bodies(ten, np.linalg.inv(units.T @ units))
+        assert far == pytest.approx(np.linalg.norm(np.minimum(moments, 0.0)), rel=1e-5, abs=1e-6)
+        assert whole == pytest.approx(np.linalg.norm(moments))
+
+
 def test_load_columns_are_what_the_load_adds_to_base_parameters() -> None:
     robot, frame, empty, _ = experiment(0)
     problem = Problem(RobotPlant(robot), (empty,), SETTINGS.smoothing)
@@ -134,6 +211,9 @@ def test_runs_of_one_motion_need_no_model_of_the_masses() -> None:
     error = (found.ten - LOAD)[:4] / np.sqrt(np.diag(found.covariance)[:4])
     assert np.abs(error).max() <= 4.0
     assert found.ten[0] == pytest.approx(LOAD[0], rel=0.02)
+    assert found.no_body.status == "pass"
+    exchanged = MatchedMotions(frame).fit(wrong, logs[1:], logs[:1]).no_body
+    assert exchanged.status == "fail" and "seem exchanged" in exchanged.message
 
 
 def test_runs_of_other_motions_are_refused() -> None:

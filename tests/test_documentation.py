@@ -29,6 +29,7 @@ from heft.applications.free_flyer.study import LOADS
 from heft.applications.identification.limits import Limit, Limits
 from heft.applications.payload.sensors import Sensors
 from heft.cli import app, main
+from heft.errors import DISTRIBUTION, install
 from heft.models.flight_bounds import BOUNDS
 from heft.models.free_flyer_files import FLYER
 from heft.models.options import Options
@@ -111,6 +112,19 @@ def test_the_site_is_built_without_a_warning_a_dead_link_or_the_network(tmp_path
     files = {p.stem for p in (ROOT / "src" / "heft").glob("[a-z]*.py")}
     assert sorted(boxes) == sorted(rooms | files)
     assert drawn.count('class="arrow"') >= len(boxes) - 1
+
+
+def test_what_is_to_be_installed_is_spelt_as_the_project_and_its_extras_are() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["name"] == DISTRIBUTION and install("view").endswith(f"'{DISTRIBUTION}[view]'")
+    places = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "src").rglob("*.py")]
+    texts = "\n".join(path.read_text(encoding="utf-8") for path in places)
+    asked = re.findall(r"\b(heft[\w-]*)\[([a-z0-9,]+)\]", texts)
+    asked += [(DISTRIBUTION, extra) for extra in re.findall(r"""\binstall\(["'](\w+)""", texts)]
+    assert len(asked) > 15
+    for name, extras in asked:
+        assert name == DISTRIBUTION
+        assert set(extras.split(",")) <= set(project["optional-dependencies"]), extras
 
 
 def test_a_plant_of_ones_own_takes_sixty_lines_and_finds_the_truth() -> None:

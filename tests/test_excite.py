@@ -175,7 +175,7 @@ def test_without_the_libraries_of_ros_their_file_is_left_out(
     excite_files(ARM, tmp_path / "out", QUICK, options, progress=said.append)
     assert not (tmp_path / "out" / "trajectory.mcap").exists()
     assert (tmp_path / "out" / "trajectory.json").exists()
-    assert any("heft[ros]" in line for line in said)
+    assert any("heft-robotics[ros]" in line for line in said)
 
 
 def test_a_limit_that_cannot_be_proven_is_named(written: tuple[Excited, Path]) -> None:

@@ -206,7 +206,7 @@ def test_a_missing_library_is_named_with_the_command_that_gets_it(
     monkeypatch.setitem(sys.modules, "mcap", None)
     with pytest.raises(InvalidRecording, match="'mcap', which is not installed") as caught:
         Recording.open(path)
-    assert "pip install 'heft[ros]'" in str(caught.value)
+    assert "pip install 'heft-robotics[ros]'" in str(caught.value)
 
 
 def test_topics_that_say_the_same_are_refused_until_the_map_chooses(tmp_path: Path) -> None:

@@ -491,5 +491,5 @@ def test_the_command_writes_the_file_whole_or_not_at_all(
     with pytest.raises(SystemExit) as ended:
         run(table, "--out", str(tmp_path / "other.txt"))
     assert ended.value.code == 2
-    assert "pip install 'heft[symbolic]'" in capsys.readouterr().err
+    assert "pip install 'heft-robotics[symbolic]'" in capsys.readouterr().err
     assert [p.name for p in tmp_path.iterdir()] == ["two_link.py"]

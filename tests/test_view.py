@@ -113,7 +113,7 @@ def test_a_log_of_another_robot_is_refused(tmp_path: Path) -> None:
         (["--port=0"], "--port"),
         (["--port=70000"], "--port"),
         (["--map=map.toml"], "--map"),
-        ([], "heft[view]"),
+        ([], "heft-robotics[view]"),
     ],
 )
 def test_what_cannot_be_shown_is_refused_with_the_reason(

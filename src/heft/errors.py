@@ -14,6 +14,7 @@ import unicodedata
 from collections.abc import Iterable
 from typing import TypeVar
 
+DISTRIBUTION = "heft-robotics"  # on package indexes, where `heft` is another's
 Kind = TypeVar("Kind", bound="HeftError")
 SHORT = reprlib.Repr()
 SHORT.maxstring = SHORT.maxother = 80  # letters of a value in a message
@@ -127,6 +128,15 @@ class TooLittleData(FitError):
 
 class SolverFailure(FitError):
     """A numerical solver ended without a solution."""
+
+
+def install(extra: str) -> str:
+    """Return the command that installs what an optional part needs.
+
+    Args:
+        extra: Name of the extra.
+    """
+    return f"pip install '{DISTRIBUTION}[{extra}]'"
 
 
 def shown(value: object) -> str:

@@ -23,7 +23,7 @@ from heft.applications.identification import Inputs, identified_model
 from heft.arrays import Array
 from heft.display import ellipsoid, ends
 from heft.dynamics import PRISMATIC, Link, body_poses
-from heft.errors import InputError, InvalidRecording, InvalidSetting
+from heft.errors import InputError, InvalidRecording, InvalidSetting, install
 from heft.files import xml
 from heft.information import frame_change, matrix_of_rpy, quaternion_of_matrix
 from heft.interrupts import stopped_by_signals
@@ -261,7 +261,7 @@ def require_viewer() -> Any:
             "the viewer is not installed",
             argument="heft view",
             got=str(problem),
-            cure="pip install 'heft[view]'",
+            cure=install("view"),
         ) from problem
     return viser
 

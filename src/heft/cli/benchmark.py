@@ -60,7 +60,8 @@ def bench(
     """Compare estimators on the same data: simulated in closed loop, and real logs.
 
     Leaves a folder: report.html, bench.json, and a file a trial. A run that was killed goes on
-    where it was. Simulated logs need the extra `simulation`: pip install 'heft[simulation]'.
+    where it was. Simulated logs need the extra `simulation`: pip install
+    'heft-robotics[simulation]'.
 
     Parameters
     ----------

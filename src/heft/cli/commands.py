@@ -335,7 +335,7 @@ def view(
 ) -> None:
     """Show a robot and a recording in the browser; Ctrl-C ends it.
 
-    Needs the extra `view`: pip install 'heft[view]'. Only this machine can see it.
+    Needs the extra `view`: pip install 'heft-robotics[view]'. Only this machine can see it.
 
     Parameters
     ----------
@@ -462,7 +462,7 @@ def derive(
 ) -> None:
     """Derive the dynamics of a small robot in symbols, as textbooks do.
 
-    Needs the extra `symbolic`: pip install 'heft[symbolic]'.
+    Needs the extra `symbolic`: pip install 'heft-robotics[symbolic]'.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ coop = App(name="coop", help="Several robots that hold one load: each learns it 
 def simulate(team: Path, *, out: Path, seed: int = 0, quiet: bool = False) -> None:
     """Simulate a team that holds a body, in MuJoCo: a log a robot, and the truth.
 
-    Needs the extra `simulation`: pip install 'heft[simulation]'.
+    Needs the extra `simulation`: pip install 'heft-robotics[simulation]'.
 
     Parameters
     ----------

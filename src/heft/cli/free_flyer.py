@@ -71,7 +71,7 @@ def track(
 ) -> None:
     """Fly a designed motion in closed loop, in MuJoCo, with a load that the controller ignores.
 
-    Needs the extra `flight`: pip install 'heft[flight]'. The truth lies beside the log.
+    Needs the extra `flight`: pip install 'heft-robotics[flight]'. The truth lies beside the log.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def study(
 ) -> None:
     """Design, fly and identify motions by both criteria with each load; what was run is kept.
 
-    Needs the extra `flight`: pip install 'heft[flight]'.
+    Needs the extra `flight`: pip install 'heft-robotics[flight]'.
 
     Parameters
     ----------

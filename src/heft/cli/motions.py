@@ -122,8 +122,9 @@ def simulate(
 ) -> None:
     """Simulate what the log of a motion would look like, in MuJoCo, with the truth beside it.
 
-    Needs the extra `simulation`: pip install 'heft[simulation]'. Writes the log, and a folder
-    beside it with the ending .truth: what was true of the motion, the drives and the sensors.
+    Needs the extra `simulation`: pip install 'heft-robotics[simulation]'. Writes the log, and a
+    folder beside it with the ending .truth: what was true of the motion, the drives and the
+    sensors.
 
     Parameters
     ----------

@@ -305,6 +305,14 @@ class PhysicallyConsistent:
         """
         return self._solved(self.scaled(total, space))[0]
 
+    def unconstrained(self, total: Triangle | Summed, space: ParameterSpace) -> Array:
+        """Return the parameters x that prior and data state, be they a body's or not, shape (n,).
+
+        Arguments and errors are those of `fit`.
+        """
+        scaled = self.scaled(total, space)
+        return np.asarray(scaled.back @ scaled.triangle.optimum())
+
     def fit(
         self,
         total: Triangle | Summed,

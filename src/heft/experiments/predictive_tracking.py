@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from heft.arrays import Array
-from heft.errors import InvalidSetting
+from heft.errors import InvalidSetting, install
 from heft.models import FreeFlyer
 
 from .flight_reference import FlightReference
@@ -283,6 +283,6 @@ def _load_daqp() -> Any:
         raise InvalidSetting(
             "predictive tracking needs DAQP, a solver of quadratic problems",
             argument="PredictiveTracking",
-            cure="pip install 'heft[flight]'",
+            cure=install("flight"),
         ) from problem
     return daqp

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from heft.arrays import Array
-from heft.errors import InvalidModel, InvalidSetting
+from heft.errors import InvalidModel, InvalidSetting, install
 
 from .arms import read_inertial, rotation
 
@@ -92,7 +92,7 @@ def load_mujoco() -> Any:
         raise InvalidSetting(
             "simulated experiments need MuJoCo",
             argument="Simulator",
-            cure="pip install 'heft[simulation]'",
+            cure=install("simulation"),
         ) from problem
     return mujoco
 

@@ -15,7 +15,7 @@ import re
 from types import ModuleType
 from typing import Any
 
-from heft.errors import InvalidSetting, shown
+from heft.errors import InvalidSetting, install, shown
 from heft.files import LARGEST_NUMBER, number
 
 from .denavit_hartenberg import NOT_A_TENSOR, Body, Row, require_possible
@@ -41,7 +41,7 @@ def load_sympy() -> ModuleType:
     except ImportError as problem:
         raise InvalidSetting(
             "a derivation needs the library 'sympy', which is not installed",
-            cure="pip install 'heft[symbolic]'",
+            cure=install("symbolic"),
         ) from problem
     return sympy  # type: ignore[no-any-return]
 

@@ -16,6 +16,7 @@ from heft.recordings import BLOCK_ROWS, Recording
 GAP_STEPS = 10  # a longer silence ends a segment: nothing is interpolated across it
 SHORTEST_STEP, LONGEST_STEP = 1e-6, 5.0  # [s] from row to row; else time has another unit
 LARGEST_VALUE = 1e9  # of a signal, in SI units; what is larger no sensor measured
+EFFORTS = ("tau.", "current.")  # kinds of signals that are efforts
 MOST_LOST = 0.2  # share of rows that may be unusable before a log is refused
 
 
@@ -33,6 +34,7 @@ class Timeline:
         gaps: Intervals longer than `GAP_STEPS` steps, or jumps of the clock.
         segments: Number of stretches without a gap.
         constant: Signals that never change, if any rows are used.
+        idle: Rows in which every effort is exactly zero: nobody measured it.
     """
 
     step: float
@@ -44,6 +46,7 @@ class Timeline:
     gaps: int
     segments: int
     constant: tuple[str, ...] = ()
+    idle: int = 0
 
     @property
     def rate(self) -> float:
@@ -184,9 +187,13 @@ def survey(recording: Recording, names: Sequence[str] = ()) -> Timeline:
     step = _usual_step(recording)
     tally = _Tally()
     least, most = np.full(len(names), np.inf), np.full(len(names), -np.inf)
+    efforts = [k for k, name in enumerate(names) if name.startswith(EFFORTS)]
+    idle = 0
     for piece in _pieces(recording, names, step, tally):
         least = np.minimum(least, piece.values.min(axis=0))
         most = np.maximum(most, piece.values.max(axis=0))
+        if efforts:
+            idle += int(np.sum(~piece.values[:, efforts].any(axis=1)))
     _refuse_lost(recording, tally)
     return Timeline(
         step,
@@ -198,6 +205,7 @@ def survey(recording: Recording, names: Sequence[str] = ()) -> Timeline:
         tally.gaps,
         tally.segments,
         tuple(n for n, a, b in zip(names, least, most, strict=True) if a == b),
+        idle,
     )
 
 

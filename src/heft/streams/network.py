@@ -24,7 +24,7 @@ from types import ModuleType
 from typing import Any
 
 from heft.arrays import Array
-from heft.errors import InvalidSetting, NoConnection
+from heft.errors import InvalidSetting, NoConnection, install
 from heft.files import Number, Reader, Section, Text, name_list, named, read_toml
 from heft.recordings import KINDS
 
@@ -456,7 +456,7 @@ def zenoh_library(argument: str) -> ModuleType:
         raise InvalidSetting(
             f"live messages need the library '{problem.name}', which is not installed",
             argument=argument,
-            cure="pip install 'heft[live]'",
+            cure=install("live"),
         ) from problem
     return zenoh
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from heft import __version__
 from heft.applications.identification import Inputs
+from heft.errors import install
 from heft.files import put, require_own, workshop
 from heft.recordings import Table, messages_can_be_written, write_table
 
@@ -62,7 +63,7 @@ def excite_files(
     require_own(out, FILES)
     ros = messages_can_be_written()
     if not ros:
-        progress("trajectory.mcap is left out: it needs pip install 'heft[ros]'")
+        progress(f"trajectory.mcap is left out: it needs {install('ros')}")
     files = {"model": model, "options": options, "task": settings.task}
     opened = Inputs().holding(**files, own_columns=own_columns)
     planned = open_experiment(

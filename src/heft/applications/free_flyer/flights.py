@@ -12,7 +12,7 @@ import numpy as np
 
 from heft import __version__
 from heft.arrays import Array
-from heft.errors import InvalidRecording, InvalidSetting
+from heft.errors import InvalidRecording, InvalidSetting, install
 from heft.experiments import (
     Design,
     DesignSettings,
@@ -96,7 +96,7 @@ class DesignedFlight:
                 "State what may have been grasped in [payload] of the bounds."
             )
         if not messages_can_be_written():
-            lines.append("Messages for autopilots are left out: pip install 'heft[ros]'.")
+            lines.append(f"Messages for autopilots are left out: {install('ros')}.")
         return "\n".join(lines)
 
 

@@ -11,7 +11,7 @@ from .opening import limits_of, open_experiment
 from .fit import ExperimentFit, fit_experiment
 from .identification import Identification
 from .inputs import Inputs
-from .identify import identify, identify_files, with_told_friction
+from .identify import Judged, identify, identify_files, with_told_friction
 from .any_plant import PlantIdentification, identify_plant
 from .results import refuse_foreign, schema, write
 from .identified import Identified, identified_model

@@ -108,6 +108,7 @@ def judge(
         *_of_the_rank(estimate, limits),
         *_of_the_drives(problem, velocities, limits),
         *_of_the_logs(problem, limits),
+        *_of_idle_rows(problem, limits),
         *_of_the_channels(held or best, limits),
         *_of_the_torque(best, held, predicted, limits),
         *_of_the_residual(estimate, span, limits),
@@ -223,6 +224,17 @@ def _of_the_logs(problem: Problem[Any], limits: Limits) -> Iterator[Check]:
         lost / max(rows, 1),
         limits.lost_rows,
         f"{lost} rows of the logs are not finite or out of order and were left out",
+    )
+
+
+def _of_idle_rows(problem: Problem[RobotPlant], limits: Limits) -> Iterator[Check]:
+    idle, rows = (sum(t) for t in zip(*((t.idle, t.rows) for t in problem.timelines), strict=True))
+    yield _at_most(
+        "rows without torque",
+        idle / max(rows, 1),
+        limits.lost_rows,
+        f"{idle} rows of the logs have a torque of exactly 0 in every joint",
+        "a second publisher's rows, or the drives were off: cut them out",
     )
 
 

@@ -14,7 +14,7 @@ from heft.display import Trace
 from heft.engine import one_blas_thread
 from heft.errors import FitError, InvalidSetting, nearest
 from heft.estimators import ConsistentFit, DriveGains, strict_bounds
-from heft.information import Information, ParameterSpace, inertia
+from heft.information import Check, Information, ParameterSpace, inertia
 from heft.models import Robot, export
 from heft.plants import Problem, RobotPlant, with_logged_gears
 from heft.recordings import JOINT_KINDS, ColumnMap, Recording
@@ -34,7 +34,7 @@ from .inputs import Inputs
 from .misfit import Misfit, MisfitGatherer
 from .misfit_moments import MisfitMoments
 from .opening import open_experiment, why_differentiated
-from .predicted_error import predicted_error
+from .predicted_error import PredictedError, predicted_error
 from .preparation import Progress, silent
 from .scores import Score, Scores, held_out, scores
 from .selection import Selection
@@ -194,65 +194,37 @@ def _concluded(
     Scores are of the whole logs, whatever a selection left of them for the fit.
     """
     problem = run.problem
-    progress("solving for physically consistent parameters")
-    spread = {} if gain_columns(problem) else gain_spread(problem)
-    first = DriveGains(settings.consistent).fit([run.estimate], problem.space, spread)
-    first = with_found_gains(first, problem)
-    calibrated, deviations = run.widened(settings.consistent, settings.jackknife, first)
-    calibrated_problem = with_gains(problem, calibrated.gains)
-    simple = _simple(calibrated_problem, run, calibrated, settings, progress)
+    judged = Judged.of(run, whole, validate, corner, settings, progress)
+    calibrated, fitted, held = judged.calibrated, judged.fitted, judged.held
     progress("bounding the feasible set")
     space = _without_signs_of_dictionary(calibrated.space, robot)
     bounds = strict_bounds(
         calibrated.triangle, space, limits=settings.consistent.limits, threads=settings.threads
-    )
-    links = link_parameters(problem, calibrated.consistent)
-    friction = drive_terms(problem, calibrated.consistent, simple)
-    files = export.write(robot, links, _simple_friction(robot, simple), _armatures(robot, friction))
-    progress("scoring")
-    scoring = _Scoring(_written_bodies(robot, files), friction)
-    scored = with_gains(whole, calibrated.gains)
-    fitted, misfits = scoring.of_fitted(scored, corner, settings.limits.unexplained)
-    held, notes = scoring.of_held_out(calibrated_problem, validate, corner)
-    predicted = predicted_error(
-        scored if gain_columns(problem) else whole, first.consistent, misfits, fitted.list
-    )
-    judged = checks.judge(
-        calibrated_problem,
-        of_rows(run.estimate),
-        fitted.list,
-        held,
-        predicted,
-        _speeds(calibrated_problem),
-        calibrated.consistent,
-        min((inertia.consistency_margin(v) for v in links.values()), default=1.0),
-        fitted.span,
-        settings.limits,
     )
     return Identification(
         problem=problem,
         information=run.information,
         estimate=run.estimate,
         calibrated=calibrated,
-        deviations=deviations,
+        deviations=judged.deviations,
         moments=run.moments,
         noise_names=run.noise_names,
         settled=run.settled,
-        misfits=misfits,
-        misfit_moments=_misfit_moments(run, misfits, given),
-        predicted_error=predicted,
-        simple=simple,
+        misfits=judged.misfits,
+        misfit_moments=_misfit_moments(run, judged.misfits, given),
+        predicted_error=judged.predicted,
+        simple=judged.simple,
         bounds=bounds,
         left_out=run.left_out,
         delay=run.delay,
-        files=files,
+        files=judged.files,
         fit=fitted.list,
         validation=held,
-        checks=tuple(judged),
-        traces=tuple(scoring.traces),
+        checks=judged.checks,
+        traces=judged.traces,
         inputs=tuple(inputs),
         settings=settings,
-        notes=notes,
+        notes=judged.notes,
         alternatives=()
         if settings.method == "least-squares"
         else alternatives(
@@ -265,6 +237,96 @@ def _concluded(
             corner,
         ),
     )
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What an experiment's fit is worth: consistent parameters, model file, scores and checks.
+
+    Attributes:
+        calibrated, deviations: Consistent parameters with gains, and `ExperimentFit.deviations`.
+        simple: Simple friction of what slides.
+        files: Bytes of the model file, by name.
+        fitted: Scores of the logs fitted.
+        misfits: What is left over of each drive's effort.
+        held, notes: Scores of held-out logs, and how they were scored.
+        predicted: Error on motion of another kind.
+        checks: Results of all checks.
+        traces: Curves of the logs scored.
+    """
+
+    calibrated: ConsistentFit
+    deviations: Array
+    simple: SimpleFriction
+    files: Mapping[str, bytes]
+    fitted: Scores
+    misfits: Mapping[str, Misfit]
+    held: tuple[Score, ...]
+    notes: tuple[str, ...]
+    predicted: PredictedError
+    checks: tuple[Check, ...]
+    traces: tuple[Trace, ...]
+
+    @staticmethod
+    def of(
+        run: ExperimentFit[RobotPlant],
+        whole: Problem[RobotPlant],
+        validate: Sequence[Recording],
+        corner: float,
+        settings: Settings,
+        progress: Progress = silent,
+    ) -> Judged:
+        """Return what a fit is worth.
+
+        Args:
+            run: The fit of an experiment.
+            whole: Its problem with all of the logs, which are scored.
+            validate: Held-out logs.
+            corner: Cutoff of the scores [Hz].
+            settings: Settings of the identification.
+            progress: Callback for progress messages.
+
+        Raises:
+            FitError: If too little of the torque is explained.
+        """
+        problem = run.problem
+        robot = problem.plant.robot
+        progress("solving for physically consistent parameters")
+        spread = {} if gain_columns(problem) else gain_spread(problem)
+        first = DriveGains(settings.consistent).fit([run.estimate], problem.space, spread)
+        first = with_found_gains(first, problem)
+        calibrated, deviations = run.widened(settings.consistent, settings.jackknife, first)
+        calibrated_problem = with_gains(problem, calibrated.gains)
+        simple = _simple(calibrated_problem, run, calibrated, settings, progress)
+        links = link_parameters(problem, calibrated.consistent)
+        friction = drive_terms(problem, calibrated.consistent, simple)
+        files = export.write(
+            robot, links, _simple_friction(robot, simple), _armatures(robot, friction)
+        )
+        progress("scoring")
+        scoring = _Scoring(_written_bodies(robot, files), friction)
+        scored = with_gains(whole, calibrated.gains)
+        fitted, misfits = scoring.of_fitted(scored, corner, settings.limits.unexplained)
+        held, notes = scoring.of_held_out(calibrated_problem, validate, corner)
+        predicted = predicted_error(
+            scored if gain_columns(problem) else whole, first.consistent, misfits, fitted.list
+        )
+        judged = checks.judge(
+            calibrated_problem,
+            of_rows(run.estimate),
+            fitted.list,
+            held,
+            predicted,
+            _speeds(calibrated_problem),
+            calibrated.consistent,
+            min((inertia.consistency_margin(v) for v in links.values()), default=1.0),
+            fitted.span,
+            settings.limits,
+        )
+        return Judged(
+            calibrated, deviations, simple, files, fitted, misfits, held, notes, predicted,
+            tuple(judged), tuple(scoring.traces),
+        )  # fmt: skip
 
 
 def _without_signs_of_dictionary(space: ParameterSpace, robot: Robot) -> ParameterSpace:

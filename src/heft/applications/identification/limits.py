@@ -42,7 +42,8 @@ class Limits:
     Attributes:
         condition: Condition number of the scaled columns of the base regressor.
         time_step: Sampling interval of a log [s].
-        lost_rows: Share of rows that are not finite or out of order.
+        lost_rows: Share of rows that are not finite or out of order; the same of rows in which
+            every torque is exactly 0.
         worst_joint: Largest relative torque error of a single joint.
         mean_of_joints: Mean of the joints' relative torque errors.
         predicted_error: Relative torque error over all joints that is to be expected on motion of

@@ -18,7 +18,7 @@ from heft.arrays import Array
 from heft.engine import one_blas_thread
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.estimators import LeastSquares, PhysicallyConsistent
-from heft.information import PARAMETER_COUNT
+from heft.information import PARAMETER_COUNT, Check
 from heft.models import Robot
 from heft.plants import (
     NAME,
@@ -31,6 +31,8 @@ from heft.plants import (
 )
 from heft.recordings import Recording
 from heft.signals import Smoothing
+
+from .existence import Existence
 
 LARGEST_MISMATCH = 0.02  # [rad or m], rms between positions of runs that count as one motion
 LARGEST_LAG = 0.5  # of a run's duration
@@ -48,6 +50,7 @@ class Matched:
         mismatch: Root mean square difference of positions [rad or m].
         left: Relative residual: norm of the residual over that of the torque difference without
             its mean.
+        no_body: Whether there can be such a load.
     """
 
     frame: str
@@ -56,6 +59,7 @@ class Matched:
     lags: tuple[float, ...]
     mismatch: float
     left: float
+    no_body: Check
 
 
 @dataclass(frozen=True)
@@ -84,11 +88,13 @@ class MatchedMotions:
         smoothing: Low-pass filter on the motion and torque.
         strength: Strength of the prior on the payload, in effective samples; the default enforces
             physical consistency and nothing else.
+        existence: Limits of the check of the load.
     """
 
     frame: str | None = None
     smoothing: Smoothing = Smoothing(delay=0.0)
     strength: float = 1e-6
+    existence: Existence = Existence()
 
     def fit(self, robot: Robot, empty: Sequence[Recording], loaded: Sequence[Recording]) -> Matched:
         """Identify the payload.
@@ -132,25 +138,32 @@ class MatchedMotions:
             lags.append(lag)
             misses.append(miss)
         problem = Problem(RepeatedMotion(robot, frame), tuple(pairs), carrying.resolved)
-        ten, covariance, left = self._solve(problem)
         mismatch = float(np.sqrt(np.mean(np.square(misses))))
-        return Matched(frame, ten, covariance, tuple(lags), mismatch, left)
+        return self._solve(problem, tuple(lags), mismatch)
 
-    def _solve(self, problem: Problem[RepeatedMotion]) -> tuple[Array, Array, float]:
-        """Return the payload's parameters, their covariance, and the relative residual."""
+    def _solve(
+        self, problem: Problem[RepeatedMotion], lags: tuple[float, ...], mismatch: float
+    ) -> Matched:
         found = LeastSquares().fit(problem)
         triangle = found.information.combined(found.weights())
-        body = PhysicallyConsistent(strength=self.strength, unknown=(NAME,)).fit(
-            triangle, problem.space, found.noise_factor()
-        )
-        covariance = body.parameters.covariance
-        assert covariance is not None
+        solver = PhysicallyConsistent(strength=self.strength, unknown=(NAME,))
+        body = solver.fit(triangle, problem.space, found.noise_factor()).parameters
+        assert body.covariance is not None
         effort = np.concatenate([s.measured for s in problem.samples()])
         spread = np.linalg.norm(effort - effort.mean(axis=0))
         left = sum(t.residual_energy(found.fitted) for t in found.information.triangles)
         ten = slice(PARAMETER_COUNT)
-        share = float(np.sqrt(left) / max(spread, 1e-300))
-        return body.parameters.values[ten], covariance[ten, ten], share
+        covariance = body.covariance[ten, ten]
+        free = solver.unconstrained(triangle, problem.space)[ten]
+        return Matched(
+            problem.plant.frame,
+            body.values[ten],
+            covariance,
+            lags,
+            mismatch,
+            float(np.sqrt(left) / max(spread, 1e-300)),
+            self.existence.of_load(free, covariance),
+        )
 
 
 def runs(problem: Problem[RobotPlant]) -> list[Run]:

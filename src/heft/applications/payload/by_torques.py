@@ -17,6 +17,7 @@ import numpy as np
 
 from heft.applications.identification import (
     ExperimentFit,
+    Judged,
     Progress,
     Settings,
     fit_experiment,
@@ -29,10 +30,12 @@ from heft.arrays import Array
 from heft.engine import one_blas_thread
 from heft.errors import InvalidSetting
 from heft.estimators import ConsistentFit, DriveGains
-from heft.information import PARAMETER_COUNT
+from heft.information import PARAMETER_COUNT, Check
 from heft.models import Robot
 from heft.plants import NAME, RobotPlant, currents, last_frame, load_columns, with_load
 from heft.recordings import Recording
+
+from .existence import Existence
 
 EXACT = 1e-3  # relative, of a mass that is known
 UNSURE = 0.5  # relative, of a gain that a load of known mass is to find
@@ -50,6 +53,8 @@ class Carried:
         gains_std: Their standard deviations [N·m/A].
         empty, loaded: Fits of the runs without and with the payload.
         calibrated: Joint fit of robot, payload and gains.
+        checks: Those that `heft identify` makes of each of both fits, and whether there can be
+            such a load on such a robot.
     """
 
     frame: str
@@ -60,6 +65,7 @@ class Carried:
     empty: ExperimentFit[RobotPlant]
     loaded: ExperimentFit[RobotPlant]
     calibrated: ConsistentFit
+    checks: tuple[Check, ...]
 
     @property
     def mass(self) -> float:
@@ -85,12 +91,14 @@ class WeighCarried:
             must not compete with the payload for the scale of the torque: with ten samples and
             masses off by 30 %, gains came out a tenth to a third too small.
         settings: Settings of the identification of each kind of run.
+        existence: Limits of checks of the load.
     """
 
     frame: str | None = None
     known_mass: float | None = None
     strength: float = 0.01
     settings: Settings = Settings()
+    existence: Existence = Existence()
 
     def fit(
         self,
@@ -129,6 +137,7 @@ class WeighCarried:
         robot = with_told_friction(robot)
         progress("without the load")
         problem, settings = open_experiment(robot, empty, self.settings, progress)
+        corner = problem.corner
         without = fit_experiment(problem, settings, None, progress)
         progress("with the load")
         # What suits one run suits the other: the same corner and delay.
@@ -137,16 +146,21 @@ class WeighCarried:
             robot, loaded, replace(settings, smoothing=smoothing), progress
         )
         carrying = fit_experiment(problem, settings, None, progress)
+        checks = [
+            replace(check, name=f"{check.name}, {which} the load")
+            for run, which in ((without, "without"), (carrying, "with"))
+            for check in Judged.of(run, run.problem, (), corner, settings).checks
+        ]
         progress("weighing the difference")
-        return self._solve(robot, frame, without, carrying, settings)
+        return self._solve(frame, without, carrying, settings, checks)
 
     def _solve(
         self,
-        robot: Robot,
         frame: str,
         empty: ExperimentFit[RobotPlant],
         loaded: ExperimentFit[RobotPlant],
         settings: Settings,
+        checks: Sequence[Check],
     ) -> Carried:
         problem = empty.problem
         size = len(problem.labels)
@@ -169,6 +183,7 @@ class WeighCarried:
         ten = slice(first, first + PARAMETER_COUNT)
         covariance = found.consistent.parameters.covariance
         assert covariance is not None
+        free = solver.unconstrained(found.total, found.space)
         nominal = currents(problem)
         gains = {j: nominal[j] / found.gains[j] for j in spread}
         return Carried(
@@ -180,6 +195,11 @@ class WeighCarried:
             empty,
             loaded,
             found,
+            (
+                *checks,
+                *self.existence.of_unit(empty),
+                self.existence.of_load(free[ten], covariance[ten, ten]),
+            ),
         )
 
 

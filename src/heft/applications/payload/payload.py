@@ -369,7 +369,7 @@ def difference_files(
         found.ten,
         body,
         std,
-        (*_mass_check(body, std), left),
+        (*_mass_check(body, std), left, found.no_body),
         inputs=_described(inputs),
         settings={"kind": "difference of matched motions", "lags_s": list(found.lags)},
     )
@@ -379,11 +379,11 @@ def of_joints(found: Carried, inputs: Sequence[Mapping[str, Any]] = ()) -> Paylo
     """Return the payload of an identification by joint torques.
 
     Args:
-        found: The load, and the gains where they were sought.
+        found: The load, with checks of it and of both runs, and the gains where they were sought.
         inputs: What was opened, as results state it.
     """
     body, std = numbers(found.ten, found.covariance)
-    checks = list(_mass_check(body, std))
+    checks = [*_mass_check(body, std), *found.checks]
     gains = {j: (found.gains[j], found.gains_std[j]) for j in found.gains}
     for joint, (gain, deviation) in gains.items():
         checks.append(
@@ -410,15 +410,10 @@ def of_joints(found: Carried, inputs: Sequence[Mapping[str, Any]] = ()) -> Paylo
 
 def _mass_check(body: Array, std: Array) -> Sequence[Check]:
     share = float(std[0] / abs(body[0])) if body[0] and math.isfinite(body[0]) else 1.0
-    return [
-        Check.at_most(
-            "mass",
-            share,
-            UNSURE_WARN,
-            UNSURE_FAIL,
-            "standard deviation over the mass: turn the load against gravity, or record longer",
-        )
-    ]
+    message = "standard deviation over the mass: turn the load against gravity, or record longer"
+    if body[0] < 2.0 * std[0]:
+        message = "no load, or one too light to be told from none"
+    return [Check.at_most("mass", share, UNSURE_WARN, UNSURE_FAIL, message)]
 
 
 def _finding_checks(findings: Sequence[Finding]) -> list[Check]:
@@ -452,7 +447,7 @@ def text(payload: Payload) -> str:
     lines += [f"note: {n.name}: {n.message}" for n in payload.notes]
     lines += [
         f"{c.status}: {c.name}: {c.message}"
-        for c in payload.checks
+        for c in sorted(payload.checks, key=lambda c: c.status)  # what fails before what warns
         if c.status != "pass" and c.name not in {n.name for n in payload.notes}
     ]
     return "\n".join([*lines, "", settings_text(payload)])

@@ -11,7 +11,7 @@ from types import ModuleType
 import numpy as np
 
 from heft.arrays import Array
-from heft.errors import InvalidRecording, InvalidSetting, spelt
+from heft.errors import InvalidRecording, InvalidSetting, install, spelt
 
 BLOCK_ROWS = 65_536
 MOST_COLUMNS = 10_000
@@ -159,5 +159,5 @@ def library(name: str, path: object, extra: str = "ros") -> ModuleType:
         raise InvalidRecording(
             f"these logs need the library '{name.partition('.')[0]}', which is not installed",
             argument=str(path),
-            cure=f"pip install 'heft[{extra}]'",
+            cure=install(extra),
         ) from problem
