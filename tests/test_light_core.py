@@ -15,7 +15,7 @@ import pytest
 
 from heft.applications.demo import FOLDER as DEMO
 from heft.cli import main
-from heft.errors import InvalidSetting
+from heft.errors import InvalidSetting, install
 from heft.experiments import Clearance
 from heft.models import Options, Robot, fit_capsules, motion_limits, with_shapes
 from heft.models.shapes import _mesh
@@ -29,7 +29,7 @@ sys.modules.update(dict.fromkeys(("coal", "hppfcl", "pinocchio", "eigenpy")))
 from heft.cli import main
 main()
 """
-CURE = re.escape("pip install 'heft[collisions]'")
+CURE = re.escape(install("collisions"))
 MESHED = b"""<robot name="meshed"><link name="base"/>
 <link name="rod"><collision><geometry><mesh filename="solid.obj"/></geometry></collision></link>
 <joint name="turn" type="continuous"><parent link="base"/><child link="rod"/></joint></robot>"""

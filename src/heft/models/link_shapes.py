@@ -18,7 +18,7 @@ import numpy as np
 
 from heft.arrays import Array
 from heft.dynamics import PRISMATIC, REVOLUTE, Tree, body_poses
-from heft.errors import InvalidSetting
+from heft.errors import InvalidSetting, install
 
 from .motion_limits import MotionLimits
 
@@ -41,7 +41,7 @@ def load_coal(what: str) -> ModuleType:
         raise InvalidSetting(
             f"{what} takes the library 'coal', which is not installed",
             got=str(problem),
-            cure="pip install 'heft[collisions]'",
+            cure=install("collisions"),
         ) from problem
     return coal  # type: ignore[no-any-return]
 
