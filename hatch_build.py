@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -24,18 +25,28 @@ class Kernels(BuildHookInterface):
     processors of this one's level alone.
     """
 
+    @property
+    def folder(self) -> Path:
+        """Where the machine code is until it is in the wheel."""
+        return Path(self.directory) / "kernels"
+
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile the kernels for each level of x86-64 and name the wheel after what it serves."""
         x86_64 = platform.machine().lower() in ("x86_64", "amd64")
         if version == "editable" or not x86_64 or not (tag := _tag_of("numba")):
             return
-        folder = Path(self.directory) / "kernels"
+        folder = self.folder
+        shutil.rmtree(folder, ignore_errors=True)
         levels = "[c.processor()]" if os.environ.get("HEFT_KERNELS") == "host" else "c.LEVELS"
         program = SHIP.format(str(Path(self.root) / "src"), f"c.Path({str(folder)!r})", levels)
         subprocess.run([sys.executable, "-I", "-c", program], check=True)
         build_data["force_include"][str(folder)] = "heft/kernels"
         build_data["pure_python"] = False
         build_data["tag"] = tag
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Leave the wheel alone."""
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def _tag_of(distribution: str) -> str | None:

@@ -34,7 +34,7 @@ CURE = re.compile(r"pip install '?([\w-]+)(?:\[([\w,]+)\])?'?")
 # What each extra is for. In the folder are a log, a motion, flights and tables to derive from.
 SCRIPT = "from heft.cli import main; main()"
 USES = {
-    "collisions": ("identify", "meshed.urdf", "run.parquet", "--with", "inside.toml"),
+    "collisions": ("identify", "meshed.urdf", "turn.parquet", "--with", "inside.toml"),
     "simulation": ("simulate", str(ARM), "brief.parquet", "--out", "simulated.parquet"),
     "flight": (
         "freeflyer",
@@ -114,6 +114,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pyarrow.parquet.write_table(table, found / "run.parquet")
     motion = table.select([c for c in table.column_names if c == "t" or c.startswith("q.")])
     pyarrow.parquet.write_table(motion[:300], found / "brief.parquet")
+    turn = table.select(["t", "q.shoulder_pan", "tau.shoulder_pan"])
+    pyarrow.parquet.write_table(
+        turn.rename_columns(["t", "q.turn", "tau.turn"]), found / "turn.parquet"
+    )
     (found / "meshed.urdf").write_bytes(MESHED)
     (found / "solid.obj").write_text(OBJ)
     (found / "inside.toml").write_text("com_in_hull = true")

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import io
 import logging
 import os
-import pickle
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -34,14 +35,13 @@ import numpy as np
 from llvmlite import binding
 from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
-from numba.core.serialize import dumps
+from numba.core.serialize import dumps, loads
 from numba.misc.appdirs import AppDirs
 
 from .arrays import Array
 
 Decorator = Callable[[Callable[..., Any]], Any]
-# Machine code of one entry by the types of its arguments; of all entries, by their names.
-Code = Mapping[str, bytes]
+Code = Mapping[str, bytes]  # machine code by the name of an entry and its arguments' types
 
 PACKAGE = Path(__file__).parent
 SHIPPED = PACKAGE / "kernels"  # in a wheel; a clone has none
@@ -114,28 +114,29 @@ class Kernels:
         return frozenset(Path(f.py_func.__code__.co_filename) for f in called)
 
     @cached_property
-    def code(self) -> Mapping[str, Code]:
+    def code(self) -> Code:
         """Machine code of the entries: from the installation, the user's cache or the compiler.
 
         Nothing is in it where another process can't be had: then this one compiles, for itself.
         """
         name, cached = self.name(processor()), cache_folder()
-        packed = _read(SHIPPED / name) or _read(cached / name)
-        if packed is None:
+        code = _read(SHIPPED / name) or _read(cached / name)
+        if not code:
             LOG.warning(
                 "heft: compiling numerical kernels (%s), once: 2 to 40 s, then kept in %s",
                 self._module.removeprefix("heft."),
                 cached,
             )
             packed = self.compiled_elsewhere(processor())
-            if packed is not None:
+            code = _code(packed)
+            if code:
                 with suppress(OSError):  # as good as before, only that the next run compiles again
                     _write(packed, cached / name)
                     _forget(cached, self._module)
-        return {} if packed is None else pickle.loads(packed)
+        return code
 
     def compile(self) -> bytes:
-        """Compile the entries in this process, and return their machine code.
+        """Compile the entries in this process, and return their machine code, a ZIP file.
 
         Raises:
             RuntimeError: If code depends on where things lie in the memory of this process.
@@ -143,13 +144,15 @@ class Kernels:
         for entry in self.entries:
             entry._cache = NullCache()
         self.warm_up()
-        made: dict[str, Code] = {}
-        for entry in self.entries:
-            results = entry.overloads.values()
-            if any(r.lifted or r.library.has_dynamic_globals for r in results):
-                raise RuntimeError(f"{entry.__name__} cannot be kept: it uses addresses")
-            made[entry.__name__] = {str(r.signature.args): dumps(r._reduce()) for r in results}
-        return pickle.dumps(made)
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w") as file:
+            for entry in self.entries:
+                for result in entry.overloads.values():
+                    if result.lifted or result.library.has_dynamic_globals:
+                        raise RuntimeError(f"{entry.__name__} cannot be kept: it uses addresses")
+                    name = f"{entry.__name__}{result.signature.args}"
+                    file.writestr(zipfile.ZipInfo(name), dumps(result._reduce()))
+        return packed.getvalue()
 
     @property
     def _module(self) -> str:
@@ -174,8 +177,8 @@ class Kernels:
                     found.append(value)
         return tuple(found)
 
-    def compiled_elsewhere(self, processor: str) -> bytes | None:
-        """Return the machine code that another process makes, None if there can be none.
+    def compiled_elsewhere(self, processor: str) -> bytes:
+        """Return the machine code that another process makes; nothing if there can be none.
 
         It looks for modules where this one does, but never in the current folder.
 
@@ -191,7 +194,7 @@ class Kernels:
         command = [sys.executable, "-I", "-c", program, self._module]
         with suppress(OSError, ValueError, subprocess.CalledProcessError):
             return subprocess.run(command, env=settings, stdout=subprocess.PIPE, check=True).stdout
-        return None
+        return b""
 
 
 class _Kept(NullCache):
@@ -202,11 +205,11 @@ class _Kept(NullCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled function for these types of arguments, None if it is not kept."""
-        data = self._kernels.code.get(self._name, {}).get(str(sig))
+        data = self._kernels.code.get(f"{self._name}{sig}")
         if data is None:
             return None
         target_context.refresh()
-        return CompileResult._rebuild(target_context, *pickle.loads(data))
+        return CompileResult._rebuild(target_context, *loads(data))
 
 
 PYTHON = "py{}{}".format(*sys.version_info)
@@ -252,9 +255,11 @@ def ship(folder: Path, processors: Sequence[str]) -> None:
 
     def write(kernels: Kernels, processor: str) -> None:
         name = kernels.name(processor)
-        packed = _read(folder / name) or _read(cache_folder() / name)
-        packed = packed or kernels.compiled_elsewhere(processor)
-        if packed is None:
+        if _read(folder / name):
+            return
+        cached = cache_folder() / name
+        packed = cached.read_bytes() if _read(cached) else kernels.compiled_elsewhere(processor)
+        if not _code(packed):
             raise RuntimeError(f"{name} cannot be compiled here")
         _write(packed, folder / name)
 
@@ -270,23 +275,28 @@ def cache_folder() -> Path:
 
 
 def _write(packed: bytes, path: Path) -> None:
-    """Write machine code with its digest in front, so that the file appears whole or not at all."""
+    """Write a file so that it appears whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        part.write_bytes(hashlib.sha256(packed).digest() + packed)
+        part.write_bytes(packed)
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
 
 
-def _read(path: Path) -> bytes | None:
-    """Return the machine code in a file, None if there is none that is whole."""
+def _read(path: Path) -> Code:
+    """Return the machine code in a file, none if there is no such file that is whole."""
     with suppress(OSError):
-        data = path.read_bytes()
-        if hashlib.sha256(data[32:]).digest() == data[:32]:
-            return data[32:]
-    return None
+        return _code(path.read_bytes())
+    return {}
+
+
+def _code(packed: bytes) -> Code:
+    """Return the machine code in a ZIP file, none if a sum of it is wrong."""
+    with suppress(zipfile.BadZipFile), zipfile.ZipFile(io.BytesIO(packed)) as file:
+        return {name: file.read(name) for name in file.namelist()}
+    return {}
 
 
 def _forget(folder: Path, module: str) -> None:

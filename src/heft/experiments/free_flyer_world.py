@@ -79,7 +79,7 @@ class FreeFlyerWorld:
             gravity: In the world, shape (3,) [m/s²].
             step: Of the integration, by Runge and Kutta's method of fourth order [s].
         """
-        self._mujoco = load_mujoco()
+        self._mujoco = load_mujoco("flight")
         text = _model(bodies, thrusters, gravity, step)
         self._model = self._mujoco.MjModel.from_xml_string(text)
         self._data = self._mujoco.MjData(self._model)

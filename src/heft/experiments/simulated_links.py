@@ -80,8 +80,11 @@ class Joints:
         return Joints(tuple(names[k] for k in own), own, matrix[:, own], offset, sliding)
 
 
-def load_mujoco() -> Any:
+def load_mujoco(extra: str = "simulation") -> Any:
     """Return MuJoCo.
+
+    Args:
+        extra: The extra that brings it and all else that the caller needs.
 
     Raises:
         InvalidSetting: If it is not installed.
@@ -92,7 +95,7 @@ def load_mujoco() -> Any:
         raise InvalidSetting(
             "simulated experiments need MuJoCo",
             argument="Simulator",
-            cure=install("simulation"),
+            cure=install(extra),
         ) from problem
     return mujoco
 
