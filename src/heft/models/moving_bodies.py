@@ -32,7 +32,7 @@ class Place:
     Attributes:
         link: Name of the link.
         joint: The `<joint>` that it hangs on; None for the root.
-        body: Index of the body that it is part of, or that its joint is; −1 the base.
+        body: Index of the body that it is part of, or that its joint hangs on; −1 the base.
         rotation: Of its frame in that of the body, shape (3, 3).
         translation: Of its frame in that of the body, shape (3,) [m].
         fixed_to: Name of the link that a fixed joint holds it to; None for none.
@@ -68,7 +68,7 @@ def places_of(
         below.setdefault(parent, []).append((child, joint))
         hanging.add(child)
     names = [k.attributes["name"] for k in root.all("link")]
-    still, here = np.eye(3), np.zeros(3)
+    still, here = read_only(np.eye(3)), read_only(np.zeros(3))
     moving: list[Place] = []
     links: dict[str, Place] = {}
     ahead: list[tuple[Place, bool]] = [
