@@ -33,6 +33,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
+from once import once
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "heft"
@@ -129,6 +130,10 @@ def code(text: str, page: str, namespace: dict[str, Any]) -> str:
 
 def executed(markdown: str, page: str) -> str:
     """Return a page with what its blocks print below them."""
+    return once(page, lambda: _executed(markdown, page)) if FENCE.search(markdown) else markdown
+
+
+def _executed(markdown: str, page: str) -> str:
     namespace: dict[str, Any] = {"__name__": "__main__"}
 
     def block(found: re.Match[str]) -> str:
@@ -262,8 +267,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
     if page.file.generated_by:
         return markdown
-    text = readme.filled(markdown)
+    text = executed(readme.filled(markdown), page.file.src_uri)
     if "<!-- modules -->" in text:
         text = text.replace("<!-- modules -->", module_table("reference/"))
-    text = executed(text, page.file.src_uri)
     return text.replace("<!-- readme: python -->", readme_code())

@@ -21,6 +21,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
+from once import once
 
 FOLDER = Path(__file__).parent / "learn"
 SECONDS = 120  # that a cell may take
@@ -59,6 +60,11 @@ def executed(path: Path, folder: Path) -> nbformat.NotebookNode:
     Raises:
         nbclient.exceptions.CellExecutionError: If a cell fails.
     """
+    made = once(path.name, lambda: nbformat.writes(_executed(path, folder)))
+    return nbformat.reads(made, as_version=4)
+
+
+def _executed(path: Path, folder: Path) -> nbformat.NotebookNode:
     notebook = nbformat.read(path, as_version=4)
     opening = nbformat.v4.new_code_cell(FIGURES)
     notebook.cells.insert(0, opening)

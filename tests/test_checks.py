@@ -18,6 +18,7 @@ from heft.errors import FitError, InvalidSetting
 from heft.information.checks import Check, Status, verdict
 from heft.models.robot import Robot
 from heft.recordings.recording import Recording
+from tests.experiments import simple_options
 
 Columns = dict[str, np.ndarray]
 
@@ -35,7 +36,8 @@ def identified(
     spoil: Callable[[np.ndarray, Columns], tuple[np.ndarray, Columns]],
     limits: Limits | None = None,
 ) -> Identification:
-    robot = Robot.from_urdf(demo.FOLDER / "arm.urdf")
+    path = demo.FOLDER / "arm.urdf"
+    robot = Robot.from_urdf(path, simple_options(path))
     time, signals = spoil(*columns())
     kinds: dict[str, Columns] = {"q": {}, "tau": {}}
     for name, values in signals.items():

@@ -503,11 +503,19 @@ def test_a_journal_that_is_none_is_refused(team: SimulatedTeam, tmp_path: Path) 
         Journal(path, CooperativeNode(stated(3), 1, 2)).go_on()
 
 
-@pytest.mark.parametrize("late", [0.006, -0.17])
-def test_a_clock_that_differs_is_set(team: SimulatedTeam, late: float) -> None:
-    whole = signals(team)
+@pytest.fixture(scope="module")
+def nodes(team: SimulatedTeam) -> list[CooperativeNode]:
+    """Return nodes that learnt the load of one another."""
     nodes = [CooperativeNode(stated(3), k, 1) for k in range(3)]
-    run_network(nodes, whole, NetworkFaults(lost=0.2), rounds=90)
+    run_network(nodes, signals(team), NetworkFaults(lost=0.2), rounds=90)
+    return nodes
+
+
+@pytest.mark.parametrize("late", [0.006, -0.17])
+def test_a_clock_that_differs_is_set(
+    team: SimulatedTeam, nodes: list[CooperativeNode], late: float
+) -> None:
+    whole = signals(team)
     apart = [*whole[:1], replace(whole[1], time=whole[1].time + late), whole[2]]
     others = [CooperativeNode(stated(3), k, 1) for k in range(3)]
     run_network(others, apart, NetworkFaults(lost=0.2), rounds=90)

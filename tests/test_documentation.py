@@ -1,11 +1,12 @@
 """Documentation is executed: the site's and README's code, commands, links and figures.
 
-Building the site runs the code of its pages (`docs/hooks.py`); here it is built, and looked at.
+Building the site runs the code of its pages (`docs/hooks.py`); here it is run page by page, and the
+site built of what that wrote, and looked at.
 """
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
 import math
 import os
@@ -14,6 +15,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -40,8 +42,7 @@ from heft.streams.network import Link
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = sorted((ROOT / "docs").glob("*.md"))
-PATHS = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-ENVIRONMENT = {**os.environ, "PYTHONPATH": PATHS, "LC_ALL": "C.UTF-8"}
+NOTEBOOKS = sorted((ROOT / "docs" / "learn").glob("*.ipynb"))
 
 IN_STYLES = re.compile(r"(?:url\(|@import)\s*[\"']?([^\"')\s]+)")
 
@@ -51,6 +52,41 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 # --- the site
+
+
+@pytest.fixture(scope="module")
+def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[pytest.MonkeyPatch]:
+    """Make each part of the site once, whichever of the tests' processes does."""
+    folder = tmp_path_factory.getbasetemp()
+    folder = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "site-parts"
+    folder.mkdir(exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "docs")
+        patch.setenv(importlib.import_module("once").FOLDER, str(folder))
+        yield patch
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+def test_a_notebook_runs_from_top_to_bottom(
+    path: Path, builder: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    done = importlib.import_module("notebooks").executed(path, tmp_path)
+    cells = [cell for cell in done.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in cells] == list(range(2, len(cells) + 2))
+    assert any(cell.outputs for cell in cells)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [p for p in PAGES if re.search("```(python|console)", p.read_text("utf-8"))],
+    ids=lambda p: p.stem,
+)
+def test_the_code_of_a_page_does_what_the_page_says(
+    page: Path, builder: pytest.MonkeyPatch
+) -> None:
+    text = readme.filled(page.read_text(encoding="utf-8"))
+    done = importlib.import_module("hooks").executed(text, page.name)
+    assert "heft-docs-" not in done, "the folder in which code was run"
 
 
 class Links(HTMLParser):
@@ -72,12 +108,14 @@ class Links(HTMLParser):
             (self.leads if tag == "a" else self.loads).append(found["href"])
 
 
-def test_the_site_is_built_without_a_warning_a_dead_link_or_the_network(tmp_path: Path) -> None:
+def test_the_site_is_built_without_a_warning_a_dead_link_or_the_network(
+    builder: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     site = tmp_path / "site"
     call = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site)]
-    built = subprocess.run(
-        call, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, check=False
-    )
+    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    around = {**os.environ, "PYTHONPATH": paths, "LC_ALL": "C.UTF-8"}
+    built = subprocess.run(call, cwd=ROOT, env=around, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
 
     pages = {page.resolve(): Links(page) for page in site.rglob("*.html") if page.stem != "404"}
@@ -143,7 +181,7 @@ def test_a_plant_of_ones_own_takes_sixty_lines_and_finds_the_truth() -> None:
         exec(compile(other, "plants.md", "exec"), namespace)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "learn").glob("*.ipynb")))
+@pytest.mark.parametrize("path", NOTEBOOKS)
 def test_a_notebook_is_kept_without_what_it_wrote_and_has_its_page(path: Path) -> None:
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         assert not cell.get("outputs") and cell.get("execution_count") is None
@@ -160,16 +198,15 @@ def test_a_notebook_is_kept_without_what_it_wrote_and_has_its_page(path: Path) -
         "```python careless\nprint(1)\n```\n",
     ],
 )
-def test_a_page_with_code_that_does_not_do_what_it_says_is_refused(page: str) -> None:
+def test_a_page_with_code_that_does_not_do_what_it_says_is_refused(
+    page: str, builder: pytest.MonkeyPatch
+) -> None:
     from mkdocs.exceptions import PluginError
 
-    spec = importlib.util.spec_from_file_location("hooks", ROOT / "docs" / "hooks.py")
-    assert spec is not None and spec.loader is not None
-    hooks = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(hooks)
-    assert "```" in hooks.executed("```python\nprint(6 * 7)\n```\n", "page")
+    hooks = importlib.import_module("hooks")
+    assert "42" in hooks.executed("```python\nprint(6 * 7)\n```\n", "good")
     with pytest.raises(PluginError):
-        hooks.executed(page, "page")
+        hooks.executed(page, "bad")
 
 
 def test_what_limits_md_says_of_the_figures_is_what_they_show() -> None:

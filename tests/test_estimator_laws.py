@@ -292,7 +292,7 @@ def test_a_channels_own_unit_matters_to_ordinary_least_squares_only(name: str) -
 @unbiased
 def test_the_error_falls_with_the_root_of_the_number_of_rows(name: str) -> None:
     slow = TABLE[name].slow
-    sizes, seeds = np.array([400, 1000, 2500]) // (3 if slow else 1), 4 if slow else 16
+    sizes, seeds = np.array([400, 1000, 2500]) // (3 if slow else 1), 8 if slow else 16
     errors = []
     for rows in sizes:
         found = [
@@ -319,7 +319,7 @@ def test_stated_deviations_are_those_of_repeated_experiments(name: str, plant: s
     Y = problem.regressor.reshape(-1, len(problem.labels))
     known = NOISE * np.linalg.cholesky(np.linalg.inv(Y.T @ Y))
     errors, oracle = [], []
-    for seed in range(10 if TABLE[name].slow else 60):
+    for seed in range(20 if TABLE[name].slow else 60):
         drawn = problem.noisy(NOISE, seed)
         found = TABLE[name].quick().fit(drawn).parameters
         assert found.covariance is not None

@@ -171,16 +171,36 @@ def close(got: FloatArray, wanted: FloatArray, tolerance: float) -> bool:
     return bool(np.linalg.norm(got - wanted) <= tolerance * np.linalg.norm(wanted))
 
 
-@pytest.fixture(params=loadable())
+@pytest.fixture(scope="module", params=loadable())
 def robot(request: pytest.FixtureRequest) -> Robot:
     return load(request.param)
 
 
-def test_pinocchio_reads_from_the_file_what_was_written(robot: Robot) -> None:
+@dataclass(frozen=True)
+class Written:
+    """A file that was written, and what it is to say of links and joints."""
+
+    links: dict[str, FloatArray]
+    friction: dict[str, tuple[float, float]]
+    data: bytes
+
+
+@pytest.fixture(scope="module")
+def written(robot: Robot) -> Written:
     rng = np.random.default_rng(1)
     links, friction = bodies(robot, rng), rubbing(robot, rng)
-    data = write_urdf(robot.source, links, friction)
-    model = pin.buildModelFromXML(data.decode(), False)
+    return Written(links, friction, write_urdf(robot.source, links, friction))
+
+
+@pytest.fixture(scope="module")
+def itself(robot: Robot) -> Written:
+    """Return the file written with what it says itself."""
+    return Written(own(robot), {}, write_urdf(robot.source, own(robot), {}))
+
+
+def test_pinocchio_reads_from_the_file_what_was_written(robot: Robot, written: Written) -> None:
+    links, friction = written.links, written.friction
+    model = pin.buildModelFromXML(written.data.decode(), False)
     before = written_inertias(robot.source)
     total = {j: np.zeros(10) for j in range(1, model.njoints)}
     for frame in model.frames:
@@ -197,10 +217,11 @@ def test_pinocchio_reads_from_the_file_what_was_written(robot: Robot) -> None:
         assert model.upperDryFrictionLimit[at] == pytest.approx(dry, rel=ROUNDING)
 
 
-def test_each_links_own_numbers_are_those_given_and_nobody_elses_change(robot: Robot) -> None:
-    rng = np.random.default_rng(2)
-    links = bodies(robot, rng)
-    after = ET.fromstring(write_urdf(robot.source, links, {}))
+def test_each_links_own_numbers_are_those_given_and_nobody_elses_change(
+    robot: Robot, written: Written
+) -> None:
+    links = written.links
+    after = ET.fromstring(written.data)
     before = ET.fromstring(robot.source)
     for old, new in zip(before.findall("link"), after.findall("link"), strict=True):
         name = new.attrib["name"]
@@ -223,12 +244,10 @@ def test_each_links_own_numbers_are_those_given_and_nobody_elses_change(robot: R
         assert close(matrix, expected, 2 * ROUNDING + slack)
 
 
-def test_every_other_byte_is_the_files(robot: Robot) -> None:
-    rng = np.random.default_rng(3)
-    links, friction = bodies(robot, rng), rubbing(robot, rng)
-    data = write_urdf(robot.source, links, friction)
-    assert data != robot.source
-    assert restored(robot.source, data, set(links), set(friction)) == robot.source
+def test_every_other_byte_is_the_files(robot: Robot, written: Written) -> None:
+    links, friction = set(written.links), set(written.friction)
+    assert written.data != robot.source
+    assert restored(robot.source, written.data, links, friction) == robot.source
 
 
 @pytest.mark.parametrize("file", IMMOBILE)
@@ -244,24 +263,20 @@ def test_nothing_to_write_leaves_the_file_as_it_is(robot: Robot) -> None:
     assert write_urdf(robot.source, {}, {}) == robot.source
 
 
-def test_the_same_written_again_is_the_same_file(robot: Robot) -> None:
-    rng = np.random.default_rng(4)
-    links, friction = bodies(robot, rng), rubbing(robot, rng)
-    once = write_urdf(robot.source, links, friction)
-    assert write_urdf(once, links, friction) == once
+def test_the_same_written_again_is_the_same_file(written: Written) -> None:
+    assert write_urdf(written.data, written.links, written.friction) == written.data
 
 
-def test_a_written_robots_own_values_written_again_change_no_byte(robot: Robot) -> None:
-    once = write_urdf(robot.source, own(robot), {})
-    again = Robot.from_urdf_text(once)
-    assert write_urdf(once, {k.name: k.written for k in again.bodies_links}, {}) == once
+def test_a_written_robots_own_values_written_again_change_no_byte(itself: Written) -> None:
+    again = Robot.from_urdf_text(itself.data)
+    links = {k.name: k.written for k in again.bodies_links}
+    assert write_urdf(itself.data, links, {}) == itself.data
 
 
-def test_a_zero_moment_stays_a_plain_zero(robot: Robot) -> None:
+def test_a_zero_moment_stays_a_plain_zero(itself: Written) -> None:
     """Not the rounding of one: who reads the file should see which products are zero."""
-    said = own(robot)
-    data = write_urdf(robot.source, said, {})
-    for link in ET.fromstring(data).findall("link"):
+    said = itself.links
+    for link in ET.fromstring(itself.data).findall("link"):
         name, tensor = link.attrib["name"], link.find("inertial/inertia")
         if name not in said:
             continue
@@ -271,9 +286,11 @@ def test_a_zero_moment_stays_a_plain_zero(robot: Robot) -> None:
         assert not ((moments > 0.0) & (moments < dust)).any(), name
 
 
-def test_links_that_are_only_frames_or_never_move_are_left_alone(robot: Robot) -> None:
+def test_links_that_are_only_frames_or_never_move_are_left_alone(
+    robot: Robot, written: Written
+) -> None:
     carrying = {k.name for k in robot.bodies_links}
-    data = write_urdf(robot.source, bodies(robot, np.random.default_rng(5)), {})
+    data = written.data
     before, after = scanned(robot.source), scanned(data)
     for old, new in zip(before.children, after.children, strict=True):
         text = robot.source[old.start : old.ended]
@@ -285,13 +302,11 @@ def test_links_that_are_only_frames_or_never_move_are_left_alone(robot: Robot) -
 
 
 def test_what_was_read_of_the_written_file_is_a_robot_of_the_same_structure(
-    robot: Robot,
+    robot: Robot, written: Written
 ) -> None:
-    rng = np.random.default_rng(6)
-    links = bodies(robot, rng)
-    again = Robot.from_urdf_text(write_urdf(robot.source, links, rubbing(robot, rng)))
+    again = Robot.from_urdf_text(written.data)
     assert again.structure_hash() == robot.structure_hash()
-    assert {k.name for k in again.bodies_links} == set(links)
+    assert {k.name for k in again.bodies_links} == set(written.links)
     assert [k.name for k in again.links] == [k.name for k in robot.links]
 
 

@@ -74,8 +74,8 @@ def test_a_longer_log_leaves_less_to_the_prior() -> None:
     guess = Robot.from_urdf_text(wrong_prior(truth.robot, rng))
     scores = []
     held = log(truth, 20.0, 200.0, np.random.default_rng(9), noise=0.0, name="held out")
-    for duration in (5.0, 20.0, 80.0):
+    for duration in (5.0, 40.0):
         found = identify(guess, [log(truth, duration, 200.0, np.random.default_rng(4))], [held])
         scores.append(next(s.total for s in found.validation if s.filter_hz is not None))
-    assert scores[2] < scores[0]
-    assert scores[2] < 0.01  # noise of 2 % averaged away; what is left is the filter's
+    assert scores[1] < scores[0]
+    assert scores[1] < 0.01  # noise of 2 % averaged away; what is left is the filter's

@@ -19,7 +19,7 @@ from heft.applications.payload.live import PAGE, LiveWeighing
 from heft.display.templates import policy_of, render
 from heft.errors import InvalidSetting, MissingSignal
 from heft.streams.page import served
-from tests.test_cli import ENVIRONMENT, HEFT, heft, is_clean
+from tests.test_cli import ENVIRONMENT, HEFT, called, heft, is_clean
 from tests.test_live import NODE
 from tests.test_network import free_port, robot
 from tests.test_payload import IMU, WRIST, save, with_imu, written
@@ -184,9 +184,10 @@ def test_the_command_refuses_what_is_open_and_what_is_not_live(tmp_path: Path) -
     setup(tmp_path, 10)
     written(tmp_path / "link.toml", 'listen = ["tcp/0.0.0.0:7447"]\n')
     live = ("payload", "--live", "--sensor", "wrist.toml")
-    ended = heft(*live, "--on", "link.toml", cwd=tmp_path)
+    ended = called(*live, "--on", "link.toml", cwd=tmp_path)
     assert ended.code == 2 and "anybody on that network" in ended.told
-    ended = heft("payload", "grasp.npz", "--sensor", "wrist.toml", "--on", "zenoh", cwd=tmp_path)
+    asked = ("grasp.npz", "--sensor", "wrist.toml", "--on", "zenoh")
+    ended = called("payload", *asked, cwd=tmp_path)
     assert ended.code == 2 and "add --live" in ended.told
 
 

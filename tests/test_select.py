@@ -25,7 +25,7 @@ from heft.information import SegmentSelection
 from heft.models import Robot
 from heft.plants import Problem, RobotPlant, Segments
 from heft.recordings import Recording
-from tests.test_cli import heft, is_clean
+from tests.test_cli import called, is_clean
 
 ARM, RUN1, RUN2 = DEMO / "arm.urdf", DEMO / "run1.parquet", DEMO / "run2.parquet"
 PLAIN = SegmentSelection(trace=1e-3)
@@ -157,7 +157,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("select")
     for file in (ARM, RUN1, RUN2):
         shutil.copy(file, place / file.name)
-    done = heft("select", "arm.urdf", "run1.parquet", "run2.parquet", "--keep", "6s", cwd=place)
+    done = called("select", "arm.urdf", "run1.parquet", "run2.parquet", "--keep", "6s", cwd=place)
     assert done.code == 0, done.told
     (place / "said").write_text(done.said)
     (place / "text.json").write_text("{}")
@@ -192,7 +192,7 @@ def test_what_is_said_and_written_is_the_same_choice(folder: Path) -> None:
 
 def test_a_selection_is_fitted_and_named_among_the_inputs(folder: Path) -> None:
     asked = ("identify", "arm.urdf", "run2.parquet", "--only", "selection.json", "--out", "found")
-    done = heft(*asked, cwd=folder)
+    done = called(*asked, cwd=folder)
     assert done.code == 0, done.told
     assert "rows are selected" in done.told
     estimate = json.loads((folder / "found" / "estimate.json").read_text())
