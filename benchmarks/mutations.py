@@ -38,7 +38,8 @@ from pathlib import Path
 
 from benchmarks.mutants import Mutant, is_code, mutants
 from benchmarks.program import benchmark, cache_path
-from benchmarks.results_file import ROOT, Row, at_least, at_most
+from benchmarks.results_file import Row, at_least, at_most
+from benchmarks.sources import ROOT
 
 SOURCE = Path("src/heft")
 TESTS = ("tests",)

@@ -27,7 +27,8 @@ from tests.browser import THREE_DIMENSIONS, browser, opened
 from tests.experiments import ARMS, log, true_robot, wrong_prior
 
 from benchmarks.program import benchmark
-from benchmarks.results_file import ROOT, Row, at_most
+from benchmarks.results_file import Row, at_most
+from benchmarks.sources import ROOT
 from heft.applications.demo import FOLDER as DEMO
 from heft.applications.identification import compare_report, report
 from heft.applications.identification.compare import compare

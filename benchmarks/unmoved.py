@@ -26,7 +26,8 @@ import tomlkit
 
 from benchmarks.arms import Case, data_folder, panda, shortened, tx40, ur10e
 from benchmarks.program import benchmark
-from benchmarks.results_file import ROOT, Row, at_most
+from benchmarks.results_file import Row, at_most
+from benchmarks.sources import ROOT
 from heft.recordings import Recording
 
 CASES = ("demo", "Panda", "UR10e", "TX40")
