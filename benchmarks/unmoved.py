@@ -148,7 +148,7 @@ def compare(before: Path, after: Path, name: str) -> Iterator[Row]:
         if not same:
             difference = largest_difference(before / file, after / file)
         label = "same bytes" if same else "other bytes"
-        yield at_most(f"{name}: {file}, {label}", difference, "relative", TOLERANCE)
+        yield at_most(f"{name}: {file}", difference, "relative", TOLERANCE, label)
 
 
 @benchmark({"revision": "", "CASES": ("UR10e",), "ROWS": 400})
