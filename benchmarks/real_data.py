@@ -186,7 +186,7 @@ def run(case: Case, found: Identification, elapsed: float, with_peers: bool) -> 
 
 
 @benchmark(
-    {"robots": ("panda",), "ROWS": 4000},
+    {"robots": ("panda",), "ROWS": 9000},
     {"robots": ("panda",), "sweeps": True, "ROWS": 3000, "FACTORS": (1.0,), "STRENGTHS": ()},
     unstored=("robots", "no_peers"),
     variants=("sweeps",),
