@@ -304,7 +304,9 @@ def run(folder: Path, rows: int | None = None) -> Iterator[Row]:
     ]
     (one, one_std), (two, two_std) = halves
     name = "Panda, one half of the log against the other within both intervals, share"
-    yield Row(name, share(one - two, one_std, two_std), "")
+    alike = share(one - two, one_std, two_std)
+    why = None if np.isfinite(alike) else "no half tells a coefficient"
+    yield Row(name, alike, "", against=why)
     for who, size in errors.items():
         yield Row(f"Panda, whole log, filtered {CORNER:g} Hz, error of {who}", size, "")
     yield from friction_rows(found, table)
