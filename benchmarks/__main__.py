@@ -57,7 +57,8 @@ class Stored:
         """Its date, its cost and what makes it anew."""
         spent = self.content.get("processor_s")
         cost = "unknown" if spent is None else f"{spent:g} s"
-        usual = f"python -m benchmarks.{module_of(self.name)} --store"
+        module = module_of(self.name)
+        usual = f"python -m benchmarks.{module} {'… ' if module != self.name else ''}--store"
         command = self.content.get("command", usual)
         date = self.content.get("date", "unknown")
         return f"{self.name:22} {date:10}  {cost:>9}  {self.why_stale or 'fresh'}\n    {command}"

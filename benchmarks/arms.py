@@ -85,18 +85,28 @@ def arrays(
     )
 
 
+def length(recording: Recording) -> int:
+    """Return how many rows a recording has."""
+    return (recording.stop or recording.table.rows or 0) - recording.start
+
+
 def split(recording: Recording, share: float) -> tuple[Recording, Recording]:
     """Return the first share of a recording's rows, and the rest."""
-    rows = recording.table.rows or 0
-    cut = int(share * rows)
+    cut = int(share * length(recording))
     return recording.window(0, cut), recording.window(cut, None)
 
 
 def shortened(case: AnyCase, rows: int | None) -> AnyCase:
-    """Return a case with the first rows of each of its logs, all of them if None."""
-    logs = {k: v for k, v in vars(case).items() if isinstance(v, tuple) and k in LOGS}
-    cut = {k: tuple(log.window(0, rows) for log in v) for k, v in logs.items()}
-    return case if rows is None else replace(case, **cut)
+    """Return a case with some rows in the middle of each of its logs, all of them if None."""
+    if rows is None:
+        return case
+
+    def cut(log: Recording) -> Recording:
+        first = max(length(log) - rows, 0) // 2
+        return log.window(first, first + rows)
+
+    logs = {k: v for k, v in vars(case).items() if k in LOGS}
+    return replace(case, **{k: tuple(map(cut, v)) for k, v in logs.items()})
 
 
 def panda(folder: Path) -> Iterator[Case]:

@@ -44,6 +44,7 @@ SHORT, SLOW = 17.0, 31.25  # [s], [Hz]; a divisor of the simulator's rate
 SHORT_ARMS = ("xarm7", "z1", "kinova")
 SHORT_ROBOTS = ("panda", "lwr4", "ur10e")
 MEASURED = tuple(ROBOTS)
+FACTORS = sweeps.FACTORS
 ROWS = None  # of measured logs that are taken; all if None
 LOW_PASS = 10.0  # [Hz], of what is scored
 
@@ -159,7 +160,7 @@ def measured() -> Iterator[Row]:
     folder = data_folder()
     for name in MEASURED:
         for case in (shortened(c, ROWS) for c in ROBOTS[name](folder)):
-            yield from sweeps.corners(case, identify(case.robot, case.fit))
+            yield from sweeps.corners(case, identify(case.robot, case.fit), FACTORS)
 
 
 PARTS = {"light": light, "short": short, "measured": measured}
@@ -169,7 +170,7 @@ PARTS = {"light": light, "short": short, "measured": measured}
     {
         **{"LIGHT": ("finger",), "LIGHT_SEEDS": 1, "LIGHT_SECONDS": 4.0, "SHORT": 4.0},
         **{"OCTAVES": np.array([-1.0, 0.0]), "SHORT_SEEDS": 1, "SHORT_ARMS": ("z1",)},
-        **{"SHORT_ROBOTS": ("lwr4",), "MEASURED": ("lwr4",), "ROWS": 600},
+        **{"SHORT_ROBOTS": ("panda",), "MEASURED": ("panda",), "ROWS": 3000, "FACTORS": (1.0, 1.4)},
     },
     unstored=("parts",),
 )

@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy as np
 from tests.experiments import ROBOTS
 
-from benchmarks.doctor_faults import FAULTS, FLIPS, Cause, Experiment, Faulty
+from benchmarks.doctor_faults import FAULTS, Cause, Experiment, Faulty
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_least, at_most
 from benchmarks.truth import CONDITIONS, DEVELOPMENT, IN_CLASS, LUGRE, SCORED, File
@@ -284,7 +284,7 @@ def logs_of(
 @benchmark(
     {
         **{"arms": "z1", "seeds": "1000:1001", "clean": "1001:1002", "friction": ("in class",)},
-        **{"kinds": ("clean", "tilt 5°", FLIPS[0]), "DURATION": 4.0},
+        **{"kinds": ("clean", "tilt 5°", "degrees"), "DURATION": 4.0},
     }
 )
 def main(

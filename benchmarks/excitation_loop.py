@@ -317,7 +317,7 @@ def torque_rows(name: str, records: Sequence[Mapping[str, Any]]) -> Iterator[Row
 
 @benchmark(
     {
-        **{"development": True, "seeds": 1, "arm": ("ur5",), "RANDOM": (101,)},
+        **{"seeds": 1, "arm": ("z1",), "RANDOM": (101,)},
         "DESIGN": DesignSettings(
             duration=4.0, random=4, starts=1, workers=1, solver=SolverSettings(rounds=0)
         ),

@@ -87,7 +87,7 @@ def flown(
 
 
 def all_flights(
-    motions: Sequence[tuple[str, float]], cycles: int, seeds: tuple[int, ...] = (0, 1)
+    motions: Sequence[tuple[str, float]], cycles: int, seeds: Sequence[int]
 ) -> Iterator[Flown]:
     """Yield flights: each motion twice with the heavy load, once with the light one."""
     for motion in motions:

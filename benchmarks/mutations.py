@@ -38,10 +38,12 @@ from pathlib import Path
 
 from benchmarks.mutants import Mutant, is_code, mutants
 from benchmarks.program import benchmark, cache_path
-from benchmarks.results_file import ROOT, Row, at_least, at_most
+from benchmarks.results_file import Row, at_least, at_most
+from benchmarks.sources import ROOT
 
 SOURCE = Path("src/heft")
-TESTS = ("tests",)
+TESTS = ("tests",)  # by which it is found which reach which line
+FILES = "*.py"  # names of files that mutants are of
 RESULTS = "results.jsonl"
 EQUIVALENT = ROOT / "benchmarks" / "mutations_equivalent.toml"
 CORE = ("information", "dynamics", "plants", "estimators")
@@ -277,7 +279,7 @@ def drawn(reach: Reach, count: int, seed: int) -> list[Mutant]:
     Each has a place of its own in the order, so that a change of the code leaves most of them.
     """
     root, every = ROOT / SOURCE, []
-    for path in sorted(root.rglob("*.py")):
+    for path in sorted(root.rglob(FILES)):
         every += [m for m in mutants(root, path) if reach.of(m)]
     every.sort(key=lambda m: hashlib.sha256(f"{seed} {m.key}".encode()).digest())
     chosen: list[Mutant] = []
@@ -366,7 +368,15 @@ def _room(key: str) -> str:
     return key.split(":")[0].split("/")[0]
 
 
-@benchmark({"reach": True, "count": 1, "jobs": 1, "TESTS": ("tests/test_connectivity.py",)})
+@benchmark(
+    {
+        "reach": True,
+        "count": 1,
+        "jobs": 1,
+        "TESTS": ("tests/test_connectivity.py",),
+        "FILES": "connectivity.py",
+    }
+)
 def main(
     *,
     reach: bool = False,

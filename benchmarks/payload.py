@@ -286,7 +286,7 @@ def robot_arm() -> Iterator[Row]:
 
 @benchmark(
     {
-        **{"seeds": 1, "SPLITS": 1, "DRAWS": 100, "QUIET": (1, 3.0), "ROWS": 800},
+        **{"seeds": 1, "SPLITS": 1, "DRAWS": 100, "QUIET": (1, 3.0), "ROWS": 1200},
         **{"SHARES": ((0.4, 0.1),), "AT": 2.0, "LATER": 1.0},
     },
     unstored=("seeds",),

@@ -28,6 +28,7 @@ from benchmarks.arms import ROBOTS, Case, data_folder, shortened
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_most
 from benchmarks.scoring import Left, Piece, error, pieces, rigid
+from benchmarks.sweeps import FACTORS, STRENGTHS
 from benchmarks.sweeps import run as swept
 from heft.applications.identification.identification import Identification
 from heft.applications.identification.identify import identify
@@ -185,8 +186,8 @@ def run(case: Case, found: Identification, elapsed: float, with_peers: bool) -> 
 
 
 @benchmark(
-    {"robots": ("lwr4", "panda"), "ROWS": 2000},
-    {"robots": ("lwr4",), "sweeps": True, "ROWS": 600},
+    {"robots": ("panda",), "ROWS": 9000},
+    {"robots": ("panda",), "sweeps": True, "ROWS": 3000, "FACTORS": (1.0,), "STRENGTHS": ()},
     unstored=("robots", "no_peers"),
     variants=("sweeps",),
 )
@@ -207,7 +208,7 @@ def main(
             found = identify(case.robot, case.fit)
             elapsed = time.perf_counter() - begin
             if sweeps:
-                yield from swept(case, found)
+                yield from swept(case, found, FACTORS, STRENGTHS)
             else:
                 yield from run(case, found, elapsed, not no_peers)
     if "panda" in robots and not sweeps:

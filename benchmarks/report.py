@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shutil
 import signal
 import statistics
 import subprocess
@@ -23,11 +24,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from tests.browser import THREE_DIMENSIONS, browser, opened
+from tests.browser import NAMES, THREE_DIMENSIONS, browser, opened
 from tests.experiments import ARMS, log, true_robot, wrong_prior
 
 from benchmarks.program import benchmark
-from benchmarks.results_file import ROOT, Row, at_most
+from benchmarks.results_file import Row, at_most
+from benchmarks.sources import ROOT
 from heft.applications.demo import FOLDER as DEMO
 from heft.applications.identification import compare_report, report
 from heft.applications.identification.compare import compare
@@ -95,13 +97,13 @@ def rows_of(
     start = time.perf_counter()
     path.write_text(report.html(found), encoding="utf-8")
     made = time.perf_counter() - start
-    with browser() as running:
-        seconds = drawn(running, path)
-    return [
-        at_most(f"{what}: size", path.stat().st_size / 1e6, "MB", limit),
-        at_most(f"{what}: drawn by headless Chromium, median of {REPEATS}", seconds, "s", soon),
-        at_most(f"{what}: made", made, "s", None),
-    ]
+    title = f"{what}: drawn by headless Chromium, median of {REPEATS}"
+    seen = Row(title, float("nan"), "s", None, None, "no browser is installed")
+    if any(map(shutil.which, NAMES)):
+        with browser() as running:
+            seen = at_most(title, drawn(running, path), "s", soon)
+    size = at_most(f"{what}: size", path.stat().st_size / 1e6, "MB", limit)
+    return [size, seen, at_most(f"{what}: made", made, "s", None)]
 
 
 def write_pictures(folder: Path) -> None:

@@ -148,7 +148,9 @@ def measured(random: int) -> Iterator[Row]:
                 yield row if friction == "simple" else replace(row, bound=None, holds=None)
 
 
-@benchmark({"random": 2, "SETS": {WORK_ALONE: SETS[WORK_ALONE]}, "ROWS": 400}, unstored=("random",))
+@benchmark(
+    {"random": 2, "SETS": {WORK_ALONE: SETS[WORK_ALONE]}, "ROWS": 1500}, unstored=("random",)
+)
 def main(*, random: int = 50) -> Iterator[Row]:
     """Yield the rows.
 

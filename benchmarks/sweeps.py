@@ -7,7 +7,7 @@ smoothed at one fixed corner, that of the score's filter, so that only what was 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from benchmarks.arms import Case
@@ -32,11 +32,11 @@ def scored(case: Case, found: Identification, problem: Problem) -> Error:
     return error([p.cut() for p in whole], predicted, case.corner)
 
 
-def corners(case: Case, found: Identification) -> Iterator[Row]:
+def corners(case: Case, found: Identification, factors: Sequence[float] = FACTORS) -> Iterator[Row]:
     """Yield the errors over training corners, and how far the chosen one is from the best."""
     fixed = replace(found.problem.resolved, corner=case.corner)
     errors = {}
-    for factor in FACTORS:
+    for factor in factors:
         corner = factor * found.problem.corner
         if corner > LARGEST_CORNER / found.problem.timelines[0].step:
             continue
@@ -53,11 +53,13 @@ def corners(case: Case, found: Identification) -> Iterator[Row]:
     yield at_most(name, worse, "times", CORNER_WORSE, f"{best:g} of it")
 
 
-def strengths(case: Case, found: Identification) -> Iterator[Row]:
+def strengths(
+    case: Case, found: Identification, tried: Sequence[float] = STRENGTHS
+) -> Iterator[Row]:
     """Yield the errors over strengths of the prior, and how far the default is from the best."""
     own = found.settings.consistent
     errors = {}
-    for strength in sorted({own.strength, *STRENGTHS}):
+    for strength in sorted({own.strength, *tried}):
         other = found
         if strength != own.strength:
             settings = Settings(found.problem.resolved, consistent=replace(own, strength=strength))
@@ -94,13 +96,20 @@ def others(case: Case, found: Identification) -> Iterator[Row]:
         yield Row(f"{case.name}: {name}, mean of joints", own.mean, "")
 
 
-def run(case: Case, found: Identification) -> Iterator[Row]:
+def run(
+    case: Case,
+    found: Identification,
+    factors: Sequence[float] = FACTORS,
+    tried: Sequence[float] = STRENGTHS,
+) -> Iterator[Row]:
     """Yield all sweeps of one robot and split.
 
     Args:
         case: Which.
         found: What was found by default.
+        factors: Of the chosen corner.
+        tried: Strengths of the prior.
     """
-    yield from corners(case, found)
-    yield from strengths(case, found)
+    yield from corners(case, found, factors)
+    yield from strengths(case, found, tried)
     yield from others(case, found)

@@ -26,7 +26,8 @@ import tomlkit
 
 from benchmarks.arms import Case, data_folder, panda, shortened, tx40, ur10e
 from benchmarks.program import benchmark
-from benchmarks.results_file import ROOT, Row, at_most
+from benchmarks.results_file import Row, at_most
+from benchmarks.sources import ROOT
 from heft.recordings import Recording
 
 CASES = ("demo", "Panda", "UR10e", "TX40")
@@ -147,7 +148,7 @@ def compare(before: Path, after: Path, name: str) -> Iterator[Row]:
         if not same:
             difference = largest_difference(before / file, after / file)
         label = "same bytes" if same else "other bytes"
-        yield at_most(f"{name}: {file}, {label}", difference, "relative", TOLERANCE)
+        yield at_most(f"{name}: {file}", difference, "relative", TOLERANCE, label)
 
 
 @benchmark({"revision": "", "CASES": ("UR10e",), "ROWS": 400})
