@@ -129,9 +129,8 @@ def test_nothing_is_to_be_pasted_of_what_is_no_load_on_this_robot(pair: str) -> 
     assert (found.verdict == "poor") == bool(names)
     told = payload.text(found)
     assert ("setLoad" in told) == (not names)
-    assert ("the runs seem exchanged: the other way round it has 2." in told) == (
-        pair == "exchanged runs"
-    )
+    exchanged = "the runs seem exchanged" in told and "the other way round it has 2." in told
+    assert exchanged == (pair == "exchanged runs")
     assert ("no load, or one too light" in told) == (pair == "no load")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -134,3 +135,13 @@ def test_the_page_about_logs_names_every_format(known_format: Format) -> None:
     for ending in known_format.endings:  # said once in the package
         files = [p for p in folder_of_formats.glob("*.py") if f'"{ending}"' in p.read_text()]
         assert len(files) == 1
+
+
+def test_a_log_whose_name_is_no_text_is_read(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"gr\xf6sse.csv")
+    try:
+        path.write_text("t,q.elbow\n0,1\n1,2\n")
+    except OSError:
+        pytest.skip("names of files are text here")
+    (block,) = Recording.open(path).blocks(["q.elbow"])
+    assert block.values[:, 0].tolist() == [1.0, 2.0]

@@ -41,9 +41,17 @@ from .options import (
     weighed_by_sensor,
     weighed_live,
 )
-from .terminal import message, open_streams, progress, progress_unless, shown
+from .terminal import (
+    message,
+    not_done,
+    open_streams,
+    progress,
+    progress_unless,
+    shown,
+)
 
 POOR, SALVAGED = 1, 3  # exit codes
+UNREAD = 141  # the same of what a closed pipe ends, as shells have it
 
 app = App(
     name="heft",
@@ -269,8 +277,12 @@ def check(
     """
     from heft.applications.doctor import doctor
     from heft.errors import InvalidSetting
+    from heft.files import require_writable
     from heft.interrupts import stopped_by_signals
 
+    for option, path in (("--draft", draft), ("--mended", mended), ("--json", json)):
+        if path is not None:
+            require_writable(path, option)  # before the work
     if draft is not None:
         if len(logs) != 1:
             raise InvalidSetting("a map is drafted for one log", argument="LOGS", got=len(logs))
@@ -524,8 +536,12 @@ def main() -> None:
         sys.stderr.write("heft: interrupted; nothing was written\n")
         sys.exit(130)
     except BrokenPipeError:
-        sys.exit(0)
-    except (OSError, MemoryError) as error:
-        reason = visible(str(error)) or "there is no memory left"
-        sys.stderr.write(f"heft: {reason}; not finished\n")
+        sys.exit(UNREAD)
+    except MemoryError as error:
+        sys.stderr.write(
+            f"heft: {visible(str(error)) or 'there is no memory left'}; not finished\n"
+        )
+        sys.exit(2)
+    except OSError as error:
+        sys.stderr.write(f"heft: {not_done(error)}\n")
         sys.exit(2)

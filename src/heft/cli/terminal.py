@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
+import codecs
+import errno
+import io
 import os
 import sys
+import unicodedata
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from heft.errors import visible, visible_lines
 
+OTHER_PLACE = "name another place, or ask for the right to write there"
+CURES = {
+    errno.ENOSPC: "make room there, or name a place on another disk",
+    errno.EDQUOT: "make room there, or name a place on another disk",
+    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), OTHER_PLACE),
+    **dict.fromkeys((errno.ENOENT, errno.ENOTDIR), "name a place where files can be made"),
+}
+# What is written instead where a terminal or file takes ASCII alone, say.
+IN_ASCII = {"±": "+-", "×": "x", "·": ".", "−": "-", "–": "-", "→": "->", "≤": "<=", "≥": ">="}
+IN_ASCII |= {"“": '"', "”": '"', "’": "'", "°": "deg", "✗": "x", "∞": "inf", "√": "sqrt"}
+
 
 def message(text: str) -> None:
     """Write lines of results; names out of files steer no terminal."""
-    sys.stdout.write(visible_lines(text) + "\n")
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(visible_lines(text) + "\n")
+        sys.stdout.flush()
+    except OSError as problem:
+        problem.add_note("standard output")
+        with suppress(OSError):  # what is left goes nowhere, lest it is flushed in the end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
 
 
 def shown(path: Path) -> str:
@@ -34,6 +55,22 @@ def progress_unless(quiet: bool) -> Callable[[str], None]:
     return (lambda _: None) if quiet else progress
 
 
+def not_done(problem: OSError) -> str:
+    """Return what the system refused, with where and what to do, as lines of an error.
+
+    Args:
+        problem: What was raised; its notes say what was to be written.
+    """
+    said = problem.strerror or str(problem)
+    lines = [f"{said[:1].lower()}{said[1:]}; not finished"]
+    named = [problem.filename] if problem.filename else []
+    where = [*getattr(problem, "__notes__", ()), *map(os.fsdecode, named)]
+    lines += [f"  where:    {place}" for place in where[:1]]
+    if problem.errno in CURES:
+        lines.append(f"  next:     {CURES[problem.errno]}")
+    return visible_lines("\n".join(lines))
+
+
 def open_streams() -> None:
     """Give what was closed before the start (`heft check run.csv >&-`) a place to be written to.
 
@@ -48,3 +85,28 @@ def open_streams() -> None:
         sys.stdout = os.fdopen(1, "w", closefd=False)
     if sys.stderr is None:
         sys.stderr = os.fdopen(2, "w", closefd=False)
+    codecs.register_error("heft.in_ascii", _in_ascii)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="heft.in_ascii")
+
+
+def _in_ascii(problem: UnicodeError) -> tuple[str, int]:
+    """Return what is written for letters that an encoding lacks, and where to go on."""
+    if not isinstance(problem, UnicodeEncodeError):
+        raise problem
+    letters = problem.object[problem.start : problem.end]
+    return "".join(map(_letter_in_ascii, letters)), problem.end
+
+
+def _letter_in_ascii(letter: str) -> str:
+    """Return a letter in ASCII: a sign's usual substitute, a Greek letter's name, or an escape."""
+    if letter in IN_ASCII:
+        return IN_ASCII[letter]
+    alike = unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode()
+    if alike:
+        return alike
+    family, _, name = unicodedata.name(letter, "").partition(" LETTER ")
+    if family.startswith("GREEK"):
+        return name.partition(" ")[0].lower()
+    return letter.encode("ascii", "backslashreplace").decode()

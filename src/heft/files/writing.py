@@ -27,16 +27,18 @@ FULL = 0.5  # share of numbers that are not zero, beyond which packing does not 
 EXCHANGE, HERE = 2, -100  # Linux's RENAME_EXCHANGE and AT_FDCWD
 
 
-def require_writable(out: Path) -> None:
+def require_writable(out: Path, option: str = "--out") -> None:
     """Check that results can be written to a path; call it before any computation.
 
     Args:
         out: A file or folder to be written; it and its parent folders need not exist.
+        option: The one that names it.
 
     Raises:
-        InvalidSetting: If the path is inside a file, a mount point, or not writable.
+        InvalidSetting: If the path is inside a file, a device or pipe, a mount point, or not
+            writable.
     """
-    where = f"--out {out}"
+    where = f"{option} {out}"
     try:
         out.resolve().exists()
     except (OSError, ValueError, RuntimeError) as problem:  # its name is too long, or no name
@@ -48,6 +50,10 @@ def require_writable(out: Path) -> None:
             "a folder that others are mounted on cannot be replaced",
             argument=where,
             cure="name a folder inside it",
+        )
+    if out.exists() and not (out.is_file() or out.is_dir()):
+        raise InvalidSetting(
+            "a device or pipe is not replaced", argument=where, cure="name a file or folder"
         )
     above = next(p for p in out.absolute().parents if p.exists())
     if not above.is_dir():
@@ -92,8 +98,8 @@ def workshop(out: Path) -> Iterator[Path]:
         out: The destination. Its parent folders are created.
     """
     prefix = f".{out.name}.heft-"
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as held:
+    with ExitStack() as held, _noting(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
         with _lock(out.parent, wait=True) as alone:  # none may take a new folder for a left one
             for left in out.parent.iterdir() if alone else ():
                 if left.name.startswith(prefix):
@@ -104,6 +110,16 @@ def workshop(out: Path) -> Iterator[Path]:
             held.enter_context(_lock(folder))
         held.callback(_remove, folder)
         yield folder
+
+
+@contextmanager
+def _noting(out: Path) -> Iterator[None]:
+    """Note what was to be written on what the system refuses, which may not name it."""
+    try:
+        yield
+    except OSError as problem:
+        problem.add_note(str(out))
+        raise
 
 
 def _remove(folder: Path) -> None:
@@ -144,7 +160,14 @@ def put(new: Path, out: Path) -> None:
         new: The file, or a folder of files. Afterwards it is gone, or has the previous contents of
             `out`.
         out: The destination.
+
+    Raises:
+        InvalidSetting: If a file would take the place of a folder, and of all in it.
     """
+    if out.is_dir() and not new.is_dir():
+        raise InvalidSetting(
+            "a folder is not replaced by a file", argument=str(out), cure="name a file inside it"
+        )
     for path in new.iterdir() if new.is_dir() else [new]:
         _flush(path)
     if not out.is_dir():
@@ -199,6 +222,7 @@ def write_text(path: Path, text: str) -> None:
         InvalidSetting: If it cannot be written there.
     """
     require_writable(path)
+    path = path.resolve()
     with workshop(path) as folder:
         new = folder / path.name
         new.write_text(text, encoding="utf-8")

@@ -46,7 +46,7 @@ def run(out: Path, progress: Callable[[str], None]) -> str:
         progress=progress,
     )
     write(found, out, report.html)
-    truth = json.loads((FOLDER / "truth.json").read_text())
+    truth = json.loads((FOLDER / "truth.json").read_text(encoding="utf-8"))
     return "\n\n".join(
         [
             report.text(found),

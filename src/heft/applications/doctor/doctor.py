@@ -21,7 +21,7 @@ import numpy as np
 from heft import __version__
 from heft.applications.identification import Inputs, Progress, silent, with_told_friction
 from heft.errors import FitError, InvalidRecording, InvalidSetting
-from heft.files import put, require_writable, workshop
+from heft.files import write_text
 from heft.information import SEVERITIES, DataRank, Finding
 from heft.models import Robot, joint_lines
 from heft.recordings import ColumnMap, Recording, draft_map, read_table
@@ -315,7 +315,9 @@ def to_json(found: Diagnosis) -> dict[str, Any]:
 
 def write_json(path: Path, found: Diagnosis) -> None:
     """Write the diagnosis as JSON, atomically."""
-    _write(path, json.dumps(to_json(found), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_text(
+        path, json.dumps(to_json(found), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    )
 
 
 def write_mended(
@@ -341,7 +343,7 @@ def write_mended(
     (recording,), plant = inputs.logs["log"], inputs.robot
     assert plant is not None
     correction = found.correction or Correction.none(plant)
-    _write(path, mended_map(recording, plant, correction))
+    write_text(path, mended_map(recording, plant, correction))
 
 
 def write_draft(path: Path, log: Path, robot: Path | None = None) -> None:
@@ -351,7 +353,7 @@ def write_draft(path: Path, log: Path, robot: Path | None = None) -> None:
     """
     joints = Robot.from_file(robot).joints if robot is not None else ()
     drafted = draft_map(read_table(log), joints)
-    _write(path, drafted + "".join(f"# {line}\n" for line in _of_others(drafted, joints)))
+    write_text(path, drafted + "".join(f"# {line}\n" for line in _of_others(drafted, joints)))
 
 
 def _of_others(drafted: str, joints: Sequence[str]) -> Iterator[str]:
@@ -367,14 +369,6 @@ def _of_others(drafted: str, joints: Sequence[str]) -> Iterator[str]:
         if chosen and len(chosen) < len(joints):
             yield f"CHECK: these joints {says}, say in the file of --with:"
             yield from joint_lines(chosen, line).splitlines()
-
-
-def _write(path: Path, content: str) -> None:
-    require_writable(path)
-    with workshop(path) as folder:
-        new = folder / path.name
-        new.write_text(content, encoding="utf-8")
-        put(new, path)
 
 
 def _finite(value: Any) -> Any:

@@ -73,8 +73,8 @@ class Existence:
             message += f": with nothing assumed the load has {ten[0]:.4g} ± {std:.2g} kg; "
             if ten[0] < 0.0 and other_way <= self.no_body.passes:
                 message += (
-                    f"the runs seem exchanged: the other way round it has {-ten[0]:.4g} kg. Give "
-                    "the log without the load first"
+                    "the runs seem exchanged, or the torque's sign is turned: the other way round "
+                    f"it has {-ten[0]:.4g} kg. Give the log without the load first"
                 )
             else:
                 message += (

@@ -172,10 +172,11 @@ def _strict(path: Path, layout: _Layout, names: Sequence[str]) -> Iterator[Array
     )
     parse = pyarrow.csv.ParseOptions(delimiter=layout.delimiter)
     try:
-        for batch in pyarrow.csv.open_csv(path, options, parse, convert):
-            yield np.stack(
-                [batch.column(k).to_numpy(zero_copy_only=False) for k in range(len(names))], 1
-            )
+        with path.open("rb") as file:  # its name may be no text
+            for batch in pyarrow.csv.open_csv(file, options, parse, convert):
+                yield np.stack(
+                    [batch.column(k).to_numpy(zero_copy_only=False) for k in range(len(names))], 1
+                )
     except (OSError, pyarrow.ArrowException) as problem:
         raise InvalidRecording(
             "the CSV file holds a line that cannot be read",
