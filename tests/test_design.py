@@ -130,9 +130,9 @@ def test_one_pass_gives_the_gradient_of_all_that_counts(name: str) -> None:
 
     for _ in range(3):
         way = rng.normal(size=X.shape)
-        h = 1e-4
+        h = 1e-5
         found = (8.0 * (total(h) - total(-h)) - total(2 * h) + total(-2 * h)) / (12.0 * h)
-        assert float(np.sum(gradient * way)) == pytest.approx(found, rel=1e-6)
+        assert float(np.sum(gradient * way)) == pytest.approx(found, rel=1e-7)
 
 
 def test_the_gradient_of_the_log_determinant_alone_is_exact_to_seven_digits() -> None:
@@ -360,11 +360,12 @@ def test_chosen_links_are_told_better_than_by_a_design_for_all() -> None:
 def test_information_in_hand_is_added_and_turns_the_design() -> None:
     plant, limits = plant_of(TWO), DesignLimits(joint_limits(2))
     noise = np.ones(len(plant.channels))
-    first = design(plant, limits, QUICK, noise)
+    searching = replace(QUICK, starts=4)  # optima are local
+    first = design(plant, limits, searching, noise)
     rows = 1e3 * first.rows_of(first.trajectory)[:, :1]
     channels = [plant.channels[0].name]
     known = Information.from_rows(first.base.labels, channels, rows, np.zeros(rows.shape[:2]))
-    second = design(plant, limits, QUICK, noise, known)
+    second = design(plant, limits, searching, noise, known)
     own = second.rows_of(second.trajectory)
     both = [*own.reshape(-1, second.base.rank), *rows.reshape(-1, second.base.rank)]
     expected = 2.0 * np.log(np.linalg.svd(np.array(both), compute_uv=False)).sum()
