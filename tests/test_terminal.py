@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from heft.cli import main
-from heft.cli.terminal import _letter_in_ascii, message, not_done
+from heft.cli.terminal import _letter_in_ascii, leave_unread, message, not_done
 from heft.errors import InvalidSetting
 from heft.files import require_writable, write_text
 
@@ -101,6 +101,7 @@ def test_results_that_nobody_takes_are_said_to_be_lost(
         monkeypatch.setattr(sys, "stdout", stdout)
         with pytest.raises(OSError) as lost:
             message("verdict: good")
+        leave_unread()
         stdout.flush()  # as Python does in the end
     assert lost.value.errno == problem and told in not_done(lost.value)
 

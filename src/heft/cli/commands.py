@@ -42,6 +42,7 @@ from .options import (
     weighed_live,
 )
 from .terminal import (
+    leave_unread,
     message,
     not_done,
     open_streams,
@@ -536,6 +537,7 @@ def main() -> None:
         sys.stderr.write("heft: interrupted; nothing was written\n")
         sys.exit(130)
     except BrokenPipeError:
+        leave_unread()
         sys.exit(UNREAD)
     except MemoryError as error:
         sys.stderr.write(
@@ -543,5 +545,6 @@ def main() -> None:
         )
         sys.exit(2)
     except OSError as error:
+        leave_unread()
         sys.stderr.write(f"heft: {not_done(error)}\n")
         sys.exit(2)

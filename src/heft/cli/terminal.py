@@ -33,8 +33,6 @@ def message(text: str) -> None:
         sys.stdout.flush()
     except OSError as problem:
         problem.add_note("standard output")
-        with suppress(OSError):  # what is left goes nowhere, lest it is flushed in the end
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise
 
 
@@ -69,6 +67,12 @@ def not_done(problem: OSError) -> str:
     if problem.errno in CURES:
         lines.append(f"  next:     {CURES[problem.errno]}")
     return visible_lines("\n".join(lines))
+
+
+def leave_unread() -> None:
+    """Let what is left of lines that nobody takes go nowhere, lest Python flushes it in the end."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def open_streams() -> None:

@@ -41,7 +41,7 @@ class Existence:
 
     The defaults were chosen on simulated pairs of three arms. Right loads of 0.3 to 5 kg were no
     body's to 1.2 %, their joints' friction a quarter less in the second run, and a UR10e's to 4 %;
-    those of exchanged runs to 60 % and more, of a base on the ceiling to 50 % and more. File's
+    those of exchanged runs to 60 % and more, of a base on the ceiling to 45 % and more. File's
     masses a factor 1.3 to 2.2 off explain 73 to 100 % of the torque and are off by 2.5 together at
     most; placeholders explain 3 to 25 % in most arms.
 
