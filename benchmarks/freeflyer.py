@@ -233,7 +233,7 @@ SECTIONS: dict[str, Callable[[], list[Row]]] = {
 @benchmark(
     {
         **{"SETTINGS": replace(SETTINGS, random=8, starts=1), "AWARE_SEEDS": (101,)},
-        **{"TRACKED": (1.5,), "CYCLES": 1, "PERIOD": 2.0},
+        **{"TRACKED": (1.5,), "CYCLES": 1, "PERIOD": 4.0},
     },
     unstored=("parts",),
 )

@@ -232,7 +232,7 @@ def test_a_table_that_holds_no_digest_is_judged_by_its_commit(
     assert "unknown" in overview.Stored("by_name", {"commit": "aaa"}).line
 
 
-@pytest.mark.parametrize("name", ["online", "derive", "learn"])
+@pytest.mark.parametrize("name", ["online", "derive"])
 def test_code_that_runs_in_a_benchmark_is_among_what_its_table_comes_from(name: str) -> None:
     ran: set[str] = set()
 
