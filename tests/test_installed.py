@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import os
 import re
+import shlex
 import socket
 import subprocess
 import sys
@@ -18,18 +19,16 @@ import pyarrow.parquet
 import pytest
 from packaging.requirements import Requirement
 
+import heft
 from heft.applications import demo
 from heft.applications.free_flyer import design_files
+from heft.errors import DISTRIBUTION, install
 from heft.experiments import DesignSettings
 
 from .ulog_files import write_ulog
 
 ROOT = Path(__file__).parents[1]
 ARM = demo.FOLDER / "arm.urdf"
-NAME = re.search(r'^name = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.M)
-assert NAME is not None
-DISTRIBUTION = NAME[1]
-CURE = re.compile(r"pip install '?([\w-]+)(?:\[([\w,]+)\])?'?")
 
 # What each extra is for. In the folder are a log, a motion, flights and tables to derive from.
 SCRIPT = "from heft.cli import main; main()"
@@ -169,6 +168,22 @@ def test_a_wheel_brings_its_kernels_and_is_for_the_python_and_systems_of_its_num
     assert not [n for n in names if n.startswith(("tests", "benchmarks"))]
 
 
+def test_every_cure_that_is_printed_or_written_is_answered_by_the_wheel(wheel: Path) -> None:
+    """As they stand, but for where packages come from."""
+    texts = [p.read_text(encoding="utf-8") for p in (ROOT / "src").rglob("*.py")]
+    texts += [p.read_text(encoding="utf-8") for p in [ROOT / "README.md", *ROOT.glob("docs/*.md")]]
+    cures = {install(extra) for text in texts for extra in re.findall(r'install\("(\w+)"\)', text)}
+    cures |= {c for text in texts for c in re.findall(r"pip install '[\w-]+\[[\w,]+\]'", text)}
+    assert {install(extra) for extra in USES} <= cures
+    asked = [shlex.split(cure)[2] for cure in sorted(cures)]
+    where = ["--no-index", "--find-links", str(wheel.parent), "--no-deps", "--ignore-installed"]
+    typed = [sys.executable, "-m", "pip", "install", "--dry-run", *where, *asked]
+    done = subprocess.run(typed, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert f"Would install {DISTRIBUTION}-{heft.__version__}" in done.stdout
+    assert "does not provide the extra" not in done.stderr + done.stdout
+
+
 @pytest.fixture(scope="module")
 def core(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Python of an environment with the core alone."""
@@ -198,7 +213,7 @@ def test_an_extra_alone_is_enough_and_what_lacks_it_names_it(
     extra: str, core: Path, wheel: Path, folder: Path, tmp_path: Path
 ) -> None:
     without, said = run(core, USES[extra], folder, ENDLESS.get(extra, ""))
-    assert without != 0 and f"pip install '{DISTRIBUTION}[{extra}]'" in said, said
+    assert without != 0 and install(extra) in said, said
     assert "Traceback" not in said
     with_it = installed(tmp_path, wheel, extra)
     status, said = run(with_it, USES[extra], folder, ENDLESS.get(extra, ""))
