@@ -122,7 +122,7 @@ def measured(condition: Condition, folder: Path) -> Iterator[Row]:
         yield at_least(f"{condition.name}: {name}", found_it / trials, f"share of {trials}", 0.9)
 
 
-@benchmark({"share": 0.01, "CONDITIONS": (Condition("two joints", "simple", 2.0, 50.0, 4),)})
+@benchmark({"share": 0.01, "CONDITIONS": (Condition("two joints", "full", 4.0, 100.0, 4),)})
 def main(*, share: float = 1.0) -> Iterator[Row]:
     """Yield the rows.
 

@@ -74,7 +74,10 @@ def _plain(name: str, s: Summary) -> Iterator[Row]:
     if s.ended:
         yield Row(f"{name}: bias, median, {s.name}", s.bias[0], "bounds")
         yield Row(f"{name}: bias, 90th percentile, {s.name}", s.bias[1], "bounds")
-        yield Row(f"{name}: standard error of bias, {s.name}", s.bias_known_to, "bounds")
+        unknown = None if s.trials > 1 else "one trial tells none"
+        yield Row(
+            f"{name}: standard error of bias, {s.name}", s.bias_known_to, "bounds", against=unknown
+        )
         yield Row(f"{name}: rms error, median, {s.name}", s.rmse[0], "bounds")
         yield Row(f"{name}: torque error, {s.name}", 100.0 * s.torque[0], "%")
         yield Row(f"{name}: coverage, {s.name}", s.coverage, "")

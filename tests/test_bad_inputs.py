@@ -790,7 +790,7 @@ CASES = (
             ("inside a file", "inside a file", lambda folder: written(folder, "f", "") / "a" / "b"),
             ("other things in it", "other files", lambda folder: written(folder, "f", "").parent),
             ("the root", "cannot be replaced", lambda folder: Path("/")),
-            ("a device", "is a file", lambda folder: Path("/dev/null")),
+            ("a device", "a device or pipe is not replaced", lambda folder: Path("/dev/null")),
             ("a circle of links", "no place", lambda folder: circle(folder / "found")),
             ("named too long", "no place", lambda folder: folder / ("a" * 300)),
             ("named with a NUL", "no place", lambda folder: folder / "a\0"),

@@ -303,7 +303,7 @@ def test_a_result_that_cannot_be_written_is_still_said(tmp_path: Path) -> None:
         node.send_signal(signal.SIGINT)
         said, told = node.communicate(timeout=PATIENCE)
         assert node.returncode == 2 and is_clean(told)
-        assert "No space left" in told and "set_target_payload(" in said
+        assert "no space left" in told and "set_target_payload(" in said
         assert [p.name for p in disk.iterdir()] == ["filling"]
 
 
