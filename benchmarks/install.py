@@ -62,7 +62,9 @@ def spent(command: str, folder: Path, surroundings: Mapping[str, str] = {}) -> t
 def megabytes(site: Path) -> float:
     """Return the size of installed packages without what an empty environment holds [MB]."""
     own = [p for p in site.iterdir() if not p.name.startswith((*SYSTEM, "_distutils", "pkg_res"))]
-    du = subprocess.run(["du", "-scm", *own], capture_output=True, text=True, check=True)
+    du = subprocess.run(
+        ["du", "-sc", "--block-size=1000000", *own], capture_output=True, text=True, check=True
+    )
     return float(du.stdout.splitlines()[-1].split()[0])
 
 
