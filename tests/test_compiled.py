@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -49,7 +51,9 @@ with event.install_recorder("numba:compile") as compiling:
 COMPILED = "heft: compiling numerical kernels (high)"
 
 
-def begun(folder: Path, code: str, *flags: str, **environment: str) -> subprocess.Popen[str]:
+def begun(
+    folder: Path, code: str, *flags: str, new_group: bool = False, **environment: str
+) -> subprocess.Popen[str]:
     """Start Python beside a folder of modules, with a cache in that folder."""
     place = folder / "elsewhere"
     place.mkdir(exist_ok=True)
@@ -62,6 +66,7 @@ def begun(folder: Path, code: str, *flags: str, **environment: str) -> subproces
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=new_group,
     )
 
 
@@ -188,6 +193,20 @@ def test_the_code_is_the_same_where_nothing_can_be_written(tmp_path: Path) -> No
         ["21.0", "0"],
         True,
     )
+
+
+def test_an_interrupt_while_another_process_compiles_ends_both_without_a_word_of_its(
+    tmp_path: Path,
+) -> None:
+    """Ctrl-C goes to all processes of a terminal."""
+    toy(tmp_path)
+    ask = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n" + ASK
+    process = begun(tmp_path, ask, new_group=True)
+    assert process.stderr is not None and COMPILED in process.stderr.readline()
+    time.sleep(0.5)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60.0)
+    assert process.returncode and err.count("Traceback") == 1 and not files(tmp_path)
 
 
 def test_numbers_are_right_where_no_other_process_can_be_had(tmp_path: Path) -> None:

@@ -186,7 +186,10 @@ class Kernels:
             processor: A level of x86-64, or whatever this processor is.
         """
         paths = [str(PACKAGE.parent), *(p for p in sys.path if os.path.isabs(p))]
-        program = f"import sys; sys.path[:] = {paths!r}; import {__name__} as c; c.emit()"
+        program = (
+            "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); "  # its parent's
+            f"sys.path[:] = {paths!r}; import {__name__} as c; c.emit()"
+        )
         settings = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")}
         settings |= {"NUMBA_DISABLE_INTEL_SVML": "1"}
         if processor in LEVELS:
