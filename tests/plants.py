@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, wraps
 from typing import Any
 
 import numpy as np
 import pinocchio as pin
+from scipy.signal import lfilter
 from scipy.spatial.transform import Rotation
 
 from heft.information import inertia
@@ -95,6 +96,24 @@ class Cart(Plant[CartMotion]):
         return Samples.of_motion(CartMotion(v, a), count, 1)
 
 
+Experiment = Callable[[Array], tuple[Signals, Smoothed]]
+
+
+def made_once(experiment: Experiment) -> Experiment:
+    """Make an experiment of the same times once; its signals can be changed."""
+    known: dict[bytes, tuple[Signals, Smoothed]] = {}
+
+    @wraps(experiment)
+    def of(time: Array) -> tuple[Signals, Smoothed]:
+        key = time.tobytes()
+        if key not in known:
+            known[key] = experiment(time)
+        signals, exact = known[key]
+        return {kind: dict(named) for kind, named in signals.items()}, exact
+
+    return of
+
+
 @dataclass(frozen=True)
 class Case:
     """A plant, its true parameters, and an experiment with it that other software made.
@@ -108,7 +127,7 @@ class Case:
 
     plant: Plant[Any]
     truth: Array
-    experiment: Callable[[Array], tuple[Signals, Smoothed]]
+    experiment: Experiment
 
     def recording(
         self, time: Array, noise: float = 0.0, seed: int = 0, name: str = "run"
@@ -119,15 +138,14 @@ class Case:
         for kind in ("tau", "force", "torque"):
             for signal, values in signals.get(kind, {}).items():
                 white = rng.normal(size=len(time)) * noise * np.std(values)
-                for k in range(1, len(white)):
-                    white[k] += 0.8 * white[k - 1]
-                signals[kind][signal] = values + white
+                signals[kind][signal] = values + lfilter([1.0], [1.0, -0.8], white)
         return Recording.from_arrays(time, name, **signals)
 
 
 def _cart() -> Case:
     truth = np.array([2.5, 3.0, 0.8])
 
+    @made_once
     def experiment(time: Array) -> tuple[Signals, Smoothed]:
         size, pace = np.array([0.5, 0.2, 0.1]), np.array([1.7, 4.1, 7.3])
         angle = pace * time[:, None] + np.arange(3.0)
@@ -161,6 +179,7 @@ def _arm() -> Case:
     robot = robots.planar_arm()
     oracle = robots.Oracle.of(robot)
 
+    @made_once
     def experiment(time: Array) -> tuple[Signals, Smoothed]:
         q, v, a = _turns(time, (1.3, 2.1))
         return _of_joints(robot, q, oracle.inverse_dynamics(q, v, a)), Smoothed(q, v, a)
@@ -198,6 +217,7 @@ def _sensed_arm() -> Case:
     robot = robots.sensed_arm(sensor={"bolts": SensorOptions("beyond", reports="on_sensor")})
     bias = np.array([5.0, -3.0, 2.0, 0.4, 0.3, -0.2])
 
+    @made_once
     def experiment(time: Array) -> tuple[Signals, Smoothed]:
         rate, phase = np.array([2.9, 4.7, 3.7]), np.array([0.3, 1.2, 2.1])
         size, angle = np.array([1.2, 1.4, 0.4]), rate * time[:, None] + phase
@@ -234,6 +254,7 @@ def _elastic_arm() -> Case:
     lines[1:] *= 2.0
     last = 100  # what is beyond is rounding
 
+    @made_once
     def experiment(time: Array) -> tuple[Signals, Smoothed]:
         links = _turns(time, (2 * slowest, 3 * slowest))
         waves = np.exp(time[:, None] * rate[None, :last])
@@ -277,6 +298,7 @@ def _arm_with_springs() -> Case:
         length = np.linalg.norm(ends - np.array([0.1, 0.0]), axis=1)
         return np.asarray(0.5 * own[0] * (length - 0.3) ** 2)
 
+    @made_once
     def experiment(time: Array) -> tuple[Signals, Smoothed]:
         # Further columns need more periods, for intervals to hold by the noise of one log.
         q, v, a = _turns(time, (2.9, 4.7))
@@ -299,6 +321,7 @@ def _repeated_motion() -> Case:
     body = pin.Inertia.FromDynamicParameters(load)
     loaded.model.appendBodyToJoint(last, body, pin.SE3.Identity())
 
+    @made_once
     def experiment(time: Array) -> tuple[Signals, Smoothed]:
         # Friction that reverses tells little a period, so there are more of them.
         q, v, a = _turns(time, (2.9, 4.7))
@@ -363,6 +386,7 @@ def _free_body(motion_from: str) -> Case:
     model.appendBodyToJoint(joint, pin.Inertia.FromDynamicParameters(ten), pin.SE3.Identity())
     data = model.createData()
 
+    @made_once
     def experiment(time: Array) -> tuple[Signals, Smoothed]:
         step = float(time[1] - time[0])
         place, quat, speed, pull, omega, alpha, R = _flight(float(time[0]), step, len(time))
@@ -422,6 +446,7 @@ def _floating_robot(motion_from: str, ground: str = "measured", equations: str =
     model, data = oracle.model, oracle.model.createData()
     frame = model.getFrameId("foot")
 
+    @made_once
     def experiment(time: Array) -> tuple[Signals, Smoothed]:
         step = float(time[1] - time[0])
         where, quat, speed, pull, omega, alpha, R = _flight(float(time[0]), step, len(time))

@@ -375,7 +375,7 @@ def test_a_delay_is_found(name: str) -> None:
             noise = 0.02 * np.std(values) * rng.normal(size=len(TIME))
             signals[kind][signal] = values + noise
     log = Recording.from_arrays(TIME, "late", **signals)
-    problem = Problem(c.plant, (log,), Smoothing())
+    problem = Problem(c.plant, (log,), Smoothing(corner=15.0))
     found = fit_experiment(problem, Settings())
     assert found.delay.delay == pytest.approx(late, abs=1e-3)
 
@@ -384,7 +384,8 @@ def test_a_delay_is_found(name: str) -> None:
 def test_intervals_hold_under_coloured_noise(name: str) -> None:
     """The rms of error over stated deviation, over all base parameters and up to 50 seeds.
 
-    Of a thousand numbers it is known to some 5 %: those of one log are correlated.
+    Of a thousand numbers it is known to some 5 %: those of one log are correlated. Of floating
+    robots, fits of which take longest, there are 17 logs.
     """
     c = case(name)
     problem = problem_of(name)
@@ -396,7 +397,8 @@ def test_intervals_hold_under_coloured_noise(name: str) -> None:
     )
     assert np.abs(exact - wanted).max() <= 1e-2 * np.abs(wanted).max()
     ratios = []
-    for seed in range(min(50, math.ceil(1000 / len(wanted)))):
+    seeds = 17 if name.startswith("floating") else min(50, math.ceil(1000 / len(wanted)))
+    for seed in range(seeds):
         log = c.recording(TIME, 0.1, seed)
         found = LeastSquares().fit(problem.with_recordings([log])).parameters
         ratios.append((found.values - exact) / found.std)

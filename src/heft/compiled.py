@@ -20,6 +20,7 @@ import logging
 import os
 import subprocess
 import sys
+import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -207,9 +208,17 @@ class _Kept(NullCache):
         self._kernels, self._name = kernels, name
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the compiled function for these types of arguments, None if it is not kept."""
-        data = self._kernels.code.get(f"{self._name}{sig}")
+        """Return the compiled function for these types of arguments, None if it is not kept.
+
+        Of kernels that are kept, all types in use are: to miss one is a defect, which costs its
+        compilation in every process.
+        """
+        code = self._kernels.code
+        data = code.get(f"{self._name}{sig}")
         if data is None:
+            if code:
+                what = f"heft compiles {self._name} for arguments that its warm-up lacks"
+                warnings.warn(f"{what}, in this process alone: {sig}", RuntimeWarning, 2)
             return None
         target_context.refresh()
         return CompileResult._rebuild(target_context, *loads(data))

@@ -210,9 +210,9 @@ class RobotLog:
             states: Before the step, shape (count, 2 n).
         """
         tree, offset, gravity = self._tree
-        after, rise = np.array(states), np.empty((effort.shape[1], effort.shape[1]))
+        after, rise = np.array(states, order="C"), np.empty((effort.shape[1],) * 2)
         own = (numbers.bodies, numbers.rotors, numbers.drives)
-        held = np.ascontiguousarray(np.broadcast_to(effort, (len(states), effort.shape[1])))
+        held = np.array(np.broadcast_to(effort, (len(states), effort.shape[1])), order="C")
         with np.errstate(all="ignore"):
             try:
                 done = held_steps.push(tree, offset, *own, gravity, h, held, after, rise)

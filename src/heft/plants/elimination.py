@@ -53,9 +53,15 @@ class Elimination:
         white = unknowns / noise[:, None]
         length = np.linalg.norm(white, axis=1, keepdims=True)
         white = white / np.where(length > 0.0, length, 1.0)
-        left, size, _ = np.linalg.svd(white, full_matrices=False)
+        basis, triangle = np.linalg.qr(white)
+        # σ_min ≥ |det R| / σ_max^(k−1), and σ_max ≤ √k for columns of length one.
+        least = np.abs(np.prod(np.diagonal(triangle, axis1=1, axis2=2), axis=1))
+        columns = white.shape[2]
+        unclear = least <= RANK * columns ** (0.5 * columns)
+        left, size, _ = np.linalg.svd(white[unclear], full_matrices=False)
         spans = size > RANK * np.maximum(size[:, :1], 1e-300)
-        return Elimination(left * spans[:, None], noise)
+        basis[unclear] = left * spans[:, None]
+        return Elimination(basis, noise)
 
     def part(self, rows: slice | NDArray[np.intp] | NDArray[np.bool_]) -> Elimination:
         """Return that of some of the samples."""
