@@ -125,8 +125,8 @@ def identified(folder: Path, friction: dict[str, float], seed: int) -> Found:
         return np.asarray(200.0 * (wanted - q) + 30.0 * (rate - v))
 
     names = {f"{j}.{name}": value for j in JOINTS for name, value in friction.items()}
-    time = np.linspace(0.0, 20.0, 4001)
-    ran = Simulate(relative=1e-8, absolute=1e-9).run(
+    time = np.linspace(0.0, 12.0, 1201)
+    ran = Simulate("RK45", relative=1e-6, absolute=1e-7).run(
         Dynamics.of(robot, names), time, servo, velocity=(size * pace).sum(1)
     )
     noise = np.random.default_rng(seed).normal(scale=NOISE, size=ran.effort.shape)
