@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,10 +61,15 @@ class Rows:
 
     @cached_property
     def grams(self) -> tuple[Array, ...]:
-        """Sum YᵀY = RᵀR of each channel, shape (k, k)."""
+        """Sums YᵀY = RᵀR of each channel, shape (k²,)."""
         counts = [len(at) for at in self.columns]
         own = [t[:n, :n] for t, n in zip(self.triangles, counts, strict=True)]
-        return tuple(R.T @ R for R in own)
+        return tuple((R.T @ R).ravel() for R in own)
+
+    @cached_property
+    def places(self) -> tuple[NDArray[np.intp], ...]:
+        """Where the sums of each channel stand among those of all unknowns, shape (k²,)."""
+        return tuple((len(self.ridge) * at[:, None] + at).ravel() for at in self.columns)
 
     def side(self, channel: int, joint: int, factor: float) -> tuple[Array, Array, float]:
         """Return R, z and the unexplained energy of least squares on a joint's scaled torque.
@@ -326,7 +331,13 @@ def triangulated(rows: Array) -> Array:
     count = rows.shape[1]
     if len(factor) < count:
         factor = np.vstack([factor, np.zeros((count - len(factor), count))])
-    return np.asarray(np.triu(factor[:count]))
+    return np.where(_upper(count), factor[:count], 0.0)
+
+
+@cache
+def _upper(count: int) -> NDArray[np.bool_]:
+    """Return where an upper triangle is."""
+    return ~np.tri(count, k=-1, dtype=bool)
 
 
 def _without_drives(robot: Robot) -> Robot:

@@ -27,7 +27,7 @@ from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg.lapack import dpotrf, dtrtrs
 
 from heft.arrays import Array
 from heft.estimators import noise
@@ -144,18 +144,15 @@ class Hypotheses:
         floor = self.settings.floor_share * np.abs(scale) * evidence.effort_rms[source] + 1e-12
         left = floor + np.sqrt(energy / count) if sigma is None else np.abs(scale) * sigma
         sides = [rows.side(k, j, scale[k]) for k, j in enumerate(source)]
+        moments = [R.T @ z for R, z, _ in sides]
         values, ridge = self.unknowns.start, rows.ridge
         must = self.unknowns.nonnegative(correction.driven)
         for _ in range(self.settings.rounds):
             roots = 1.0 / (np.maximum(left, floor) * np.sqrt(self.memory))
-            values = self._solve(rows, ridge, sides, roots, must)
+            values = self._solve(rows, ridge, moments, roots**2, must)
             ridge = self.tempered(rows, values)
-            rest = np.array(
-                [
-                    np.sum((R @ values[at] - z) ** 2) + least
-                    for at, (R, z, least) in zip(rows.columns, sides, strict=True)
-                ]
-            )
+            apart = (R @ values[at] - z for at, (R, z, _) in zip(rows.columns, sides, strict=True))
+            rest = np.array([x @ x + least for x, (_, _, least) in zip(apart, sides, strict=True)])
             left = np.sqrt(rest / count + floor**2)
             logged = left / np.abs(scale)
             likelihood = float(np.sum(count / self.memory * 2.0 * np.log(logged)))
@@ -193,8 +190,8 @@ class Hypotheses:
         self,
         rows: Rows,
         ridge: Array,
-        sides: Sequence[tuple[Array, Array, float]],
-        roots: Array,
+        moments: Sequence[Array],
+        weights: Array,
         must: NDArray[np.bool_],
     ) -> Array:
         """Return the unknowns of least weighted squares, nonnegative where they must be.
@@ -202,44 +199,50 @@ class Hypotheses:
         Args:
             rows: Which unknowns each channel depends on.
             ridge: Precision of the prior, shape (p,).
-            sides: R and z of each channel.
-            roots: Of the channels' weights, shape (channels,).
+            moments: Yᵀτ of each channel.
+            weights: Of the channels, shape (channels,).
             must: Which unknowns are nonnegative, shape (p,).
+
+        Raises:
+            LinAlgError: If numbers are not finite.
         """
         size = len(self.unknowns.start)
         sums, right = np.diag(ridge), ridge * self.unknowns.start
-        for at, gram, (R, z, _), root in zip(rows.columns, rows.grams, sides, roots, strict=True):
-            sums[np.ix_(at, at)] += root**2 * gram
-            right[at] += root**2 * (R.T @ z)
-        triangle = np.zeros((size + 1, size + 1), order="F")
+        every = sums.ravel()
+        for at, places, gram, moment, weight in zip(
+            rows.columns, rows.places, rows.grams, moments, weights, strict=True
+        ):
+            every[places] += weight * gram
+            right[at] += weight * moment
         scale = np.sqrt(np.diag(sums))
         sums /= scale[:, None] * scale
         sums[np.diag_indices(size)] += ROUNDING
-        triangle[:size, :size] = cholesky(sums, overwrite_a=True, check_finite=False) * scale
-        triangle[:size, size] = solve_triangular(
-            triangle[:size, :size], right, trans="T", check_finite=False
-        )
-        return self._nonnegative(triangle, must[self.unknowns.bodies :])
+        factor, failed = dpotrf(sums.T, overwrite_a=True)
+        if failed:
+            raise np.linalg.LinAlgError("sums of squares are not positive definite")
+        behind = dtrtrs(factor, right / scale, trans=1)[0]
+        return self._nonnegative(factor * scale, behind, must[self.unknowns.bodies :])
 
-    def _nonnegative(self, triangle: Array, must: NDArray[np.bool_]) -> Array:
+    def _nonnegative(self, R: Array, z: Array, must: NDArray[np.bool_]) -> Array:
         """Return the unknowns of a triangle `[R z; 0 ρ]`: those that come out negative are zero.
 
         Those that must not be stand behind the bodies, so less is triangulated again.
         """
         bodies = self.unknowns.bodies
-        drives, beside = triangle[bodies:, bodies:], triangle[:bodies, bodies:-1]
+        drives = np.column_stack([R[bodies:, bodies:], z[bodies:]])
         free, behind = np.ones(len(must), dtype=bool), np.zeros(len(must))
         for _ in range(CLIPS):
             kept = np.flatnonzero(free)
             own = drives if free.all() else triangulated(np.asfortranarray(drives[:, [*kept, -1]]))
+            count = len(kept)
             behind = np.zeros(len(must))
-            behind[kept] = solve_triangular(own[:-1, :-1], own[:-1, -1], check_finite=False)
+            behind[kept] = dtrtrs(own[:count, :count], own[:count, -1])[0]
             negative = must & (behind < 0.0)
             if not negative.any():
                 break
             free &= ~negative
-        right = triangle[:bodies, -1] - beside @ behind
-        ahead = solve_triangular(triangle[:bodies, :bodies], right, check_finite=False)
+        right = z[:bodies] - R[:bodies, bodies:] @ behind
+        ahead = dtrtrs(R[:bodies, :bodies], right)[0]
         return np.concatenate([ahead, np.where(must, np.maximum(behind, 0.0), behind)])
 
     def residuals(self, fit: Fit) -> Array:
