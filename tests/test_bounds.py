@@ -202,7 +202,7 @@ def test_nothing_that_is_possible_and_fits_lies_outside(name: str, noise: float)
     seen = rows.R @ c.believed.matrix
     rest = seen @ best - rows.z
     rng, used = np.random.default_rng(1), 0
-    for k in range(300):
+    for k in range(150):
         other = best.copy()
         for first in c.believed.groups:
             ten = slice(first, first + 10)
@@ -237,7 +237,7 @@ def test_nothing_that_is_possible_and_fits_lies_outside(name: str, noise: float)
         assert (bounds.inertia[:, :, 0] - close <= moments).all()
         assert (moments <= bounds.inertia[:, :, 1] + close).all()
         used += 1
-    assert used > 100
+    assert used > 50
 
 
 def test_friction_is_bounded_by_zero_where_drives_are_kept() -> None:
@@ -394,7 +394,7 @@ def covered(name: str, seeds: int) -> dict[str, float]:
     return {name: float(np.mean(h)) for name, h in hits.items()}
 
 
-@pytest.mark.parametrize(("name", "seeds"), [("planar", 100), ("flyer", 100)])
+@pytest.mark.parametrize(("name", "seeds"), [("planar", 60), ("flyer", 60)])
 def test_truths_on_the_boundary_are_covered(name: str, seeds: int) -> None:
     shares_held = covered(name, seeds)
     # χ²₁ is too small for second moments of the flyer, whose moments of zero bind in many

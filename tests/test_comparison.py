@@ -26,7 +26,7 @@ from tests.browser import browser, opened
 from tests.experiments import ARMS, Truth, log, simple_options, true_robot, wrong_prior
 
 ARM = "two joints"
-PAIRS = 8
+PAIRS = 5
 MOTION = 3  # seed of a motion that is repeated, so that friction is compared
 
 

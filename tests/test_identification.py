@@ -223,14 +223,14 @@ def test_torque_has_no_gain_to_be_found() -> None:
 # ---- delay and sharpness --------------------------------------------------------------------
 
 
-def late(delay: float, seed: int = 0) -> tuple[Robot, Recording]:
-    rng = np.random.default_rng(seed)
+def late(delay: float) -> tuple[Robot, Recording]:
+    rng = np.random.default_rng(0)
     truth = true_robot(ARMS["six joints"], rng)
     guess = Robot.from_urdf_text(wrong_prior(truth.robot, rng))
     return guess, log(truth, 20.0, RATE, rng, delay=delay)
 
 
-@pytest.mark.parametrize("delay", [0.004, -0.004, 0.015])
+@pytest.mark.parametrize("delay", [-0.004, 0.015])
 def test_a_delay_that_is_there_is_found(delay: float) -> None:
     guess, recording = late(delay)
     found = identify(guess, [recording])
@@ -242,9 +242,8 @@ def test_a_delay_that_is_there_is_found(delay: float) -> None:
     assert to_json(found)["settings"]["smoothing"]["delay"] == found.delay.delay
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_no_delay_is_found_where_there_is_none(seed: int) -> None:
-    guess, recording = late(0.0, seed)
+def test_no_delay_is_found_where_there_is_none() -> None:
+    guess, recording = late(0.0)
     found = identify(guess, [recording])
     assert found.delay.delay == found.problem.delay == 0.0
     assert abs(found.delay.best) <= 0.001
@@ -331,12 +330,17 @@ def pushes() -> tuple[FloatArray, np.ndarray]:
     return extra, np.flatnonzero(np.abs(extra[:, 0]) > 10.0 * NOISE)
 
 
+@cache
+def pushed(robust: str = "none") -> Identification:
+    recording = arm_log(noisy(pushes()[0]))
+    return identify(planar(), [recording], settings=Settings(STILL, robust=robust))
+
+
 @pytest.mark.parametrize("robust", robust_methods())
 def test_pushes_are_left_out(robust: str) -> None:
     extra, spoilt = pushes()
-    recording = arm_log(noisy(extra))
-    fooled = identify(planar(), [recording], settings=Settings(STILL))
-    found = identify(planar(), [recording], settings=Settings(STILL, robust=robust))
+    fooled = pushed()
+    found = pushed(robust)
     assert fooled.left_out == {}
     selection = found.problem.recordings[0].selection
     assert selection is not None
@@ -515,7 +519,7 @@ def test_files_are_described_as_they_are_whatever_is_made_of_them(
 
 def test_strict_intervals_hold_the_truth_whatever_the_file_says(tmp_path: Path) -> None:
     inside = []
-    for seed in range(3):
+    for seed in range(2):
         rng = np.random.default_rng(seed)
         truth = true_robot(ARMS["six joints"], rng)
         guess = Robot.from_urdf_text(wrong_prior(truth.robot, rng, 0.5))
@@ -533,7 +537,7 @@ def test_strict_intervals_hold_the_truth_whatever_the_file_says(tmp_path: Path) 
                 low, high = (-np.inf if low is None else low, np.inf if high is None else high)
                 assert low <= entry["value"] <= high
                 inside.append(low <= value <= high)
-    assert len(inside) == 3 * 42
+    assert len(inside) == 2 * 42
     # 95 % at least, seven numbers of a link dependent.
     assert np.mean(inside) >= 0.95 - 2.0 * np.sqrt(0.95 * 0.05 / (len(inside) / 7.0))
 

@@ -28,21 +28,21 @@ def changed(held: Held, **arrays: FloatArray) -> Held:
 
 def test_all_ten_are_found_within_their_intervals() -> None:
     shares = []
-    for seed in range(12):
+    for seed in range(6):
         found = Weigh().fit(sensed(6000, seed))
         assert found.seen.all() and found.consistent
         assert found.noise == pytest.approx((0.1, 0.005), rel=0.15)
         error = found.values[:10] - BODY
         shares.append(error @ np.linalg.solve(found.covariance[:10, :10], error) / 10.0)
-    # A mean of 12 χ²(10)/10: 1 ± 0.13; three of these, and the delay's price.
-    assert 0.55 <= np.mean(shares) <= 1.5
+    # A mean of 6 χ²(10)/10: 1 ± 0.18; three of these, and the delay's price.
+    assert 0.45 <= np.mean(shares) <= 1.6
 
 
 def test_mass_and_centre_have_their_own_deviations() -> None:
-    found = [Weigh().fit(sensed(5000, seed)) for seed in range(10)]
+    found = [Weigh().fit(sensed(5000, seed)) for seed in range(6)]
     mass, com, _ = inertia.to_body(BODY)
     errors = np.array([(f.body[:4] - np.append(mass, com)) / f.body_std[:4] for f in found])
-    assert np.sqrt(np.mean(errors**2)) == pytest.approx(1.0, abs=0.35)  # 40 numbers: 0.11 each
+    assert np.sqrt(np.mean(errors**2)) == pytest.approx(1.0, abs=0.4)  # 24 numbers: 0.14 each
 
 
 @pytest.mark.parametrize("delay", [1e-3, 3e-3, -2e-3])
@@ -292,7 +292,7 @@ def test_two_rows_are_too_few() -> None:
 def test_the_noise_of_one_of_two_sensors_is_found() -> None:
     R, r = matrix_of_rpy(0.0, np.pi, 0.0), np.array([0.0, 0.0, 0.3])
     shares, noises = [], []
-    for seed in range(10):
+    for seed in range(5):
         held = sensed(4000, seed)
         other = np.random.default_rng(100 + seed).normal(size=(4000, 6))
         summed = held.wrench + at_first(other * np.repeat([0.1, 0.005], 3), R, r)
@@ -301,7 +301,7 @@ def test_the_noise_of_one_of_two_sensors_is_found() -> None:
         error = found.values[:10] - BODY
         shares.append(error @ np.linalg.solve(found.covariance[:10, :10], error) / 10.0)
     assert np.mean(noises, axis=0) == pytest.approx((0.1, 0.005), rel=0.1)
-    assert 0.55 <= np.mean(shares) <= 1.45  # a mean of 10 χ²(10)/10: 1 ± 0.14; three of these
+    assert 0.4 <= np.mean(shares) <= 1.6  # a mean of 5 χ²(10)/10: 1 ± 0.2; three of these
 
 
 def test_windows_of_a_slow_log_span_enough_samples() -> None:
