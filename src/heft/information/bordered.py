@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 
-from .connectivity import FEWEST
+from .connectivity import FEWEST, bits
 
 PANEL = 32  # columns that are reflected together where triangles are added
 
@@ -76,7 +76,7 @@ def sum_of_triangles(first: Array, second: Array) -> Array:
         len(first), min(len(first), PANEL), first, second
     )
     assert not failed
-    return np.asarray(np.where(np.diag(factor) < 0.0, -1.0, 1.0)[:, None] * np.triu(factor))
+    return np.asarray(np.where(np.diag(factor) < 0.0, -1.0, 1.0)[:, None] * factor)
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,9 +231,7 @@ def _nested(parts: Sequence[tuple[NDArray[np.intp], Array]], rows: Array) -> Arr
     size = rows.shape[1]
     fronts: list[tuple[int, NDArray[np.intp], Array]] = []
     for columns, triangle in sorted(parts, key=lambda part: len(part[0])):
-        known = np.zeros(size, dtype=bool)
-        known[columns] = True
-        held, beside = int.from_bytes(np.packbits(known).tobytes(), "big"), []
+        held, beside = bits(columns, size), []
         for front in fronts:
             if front[0] & ~held:
                 beside.append(front)
