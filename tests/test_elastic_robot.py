@@ -38,7 +38,7 @@ LATE = 0.003  # of the links' encoders [s]
 def experiment() -> SimulatedExperiment:
     condition = CONDITIONS["in class"]
     drives = replace(condition.drives, resonance=(10.0, 25.0))
-    return Simulator(arm("ur5"), replace(condition, duration=20.0, drives=drives)).run(3)
+    return Simulator(arm("ur5"), replace(condition, duration=10.0, drives=drives)).run(3)
 
 
 def columns(found: SimulatedExperiment, values: Array) -> dict[str, Array]:
