@@ -69,14 +69,14 @@ def imports(module: str) -> Iterator[tuple[str, str]]:
             yield str(getattr(node.args[0], "value", "")), ""
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_a_room_is_entered_by_its_face(module: str) -> None:
-    for source, name in imports(module):
-        if source.startswith("heft.") and module != "heft":
-            assert source == face_of(source), f"{module} reaches into {source}"
-            assert source != face_of(module), f"{module} takes a detour by its own face"
-            offered = hasattr(importlib.import_module(source), name)
-            assert offered or f"{source}.{name}" in MODULES
+def test_a_room_is_entered_by_its_face() -> None:
+    for module in MODULES:
+        for source, name in imports(module):
+            if source.startswith("heft.") and module != "heft":
+                assert source == face_of(source), f"{module} reaches into {source}"
+                assert source != face_of(module), f"{module} takes a detour by its own face"
+                offered = hasattr(importlib.import_module(source), name)
+                assert offered or f"{source}.{name}" in MODULES, module
 
 
 @pytest.mark.parametrize("module", [f"heft.{r}" for r in ROOMS])
@@ -94,34 +94,34 @@ def test_there_are_few_rooms() -> None:
     assert {k for k in deep if k[0] != "applications"} == {("recordings", "formats")}
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_a_heavy_dependency_has_one_owner(module: str) -> None:
-    for name, _ in imports(module):
-        for heavy, owner in OWNERS.items():
-            if name == heavy or name.startswith(heavy + "."):
-                assert module.startswith(owner), f"{module} imports {name}"
-        assert name.split(".")[0] not in HIDDEN
+def test_a_heavy_dependency_has_one_owner() -> None:
+    for module in MODULES:
+        for name, _ in imports(module):
+            for heavy, owner in OWNERS.items():
+                if name == heavy or name.startswith(heavy + "."):
+                    assert module.startswith(owner), f"{module} imports {name}"
+            assert name.split(".")[0] not in HIDDEN, module
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_nothing_prints_or_evaluates_text(module: str) -> None:
-    called = {
-        node.func.id
-        for node in ast.walk(tree(module))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-    }
-    assert not called & {"print", "eval", "exec"}
+def test_nothing_prints_or_evaluates_text() -> None:
+    for module in MODULES:
+        called = {
+            node.func.id
+            for node in ast.walk(tree(module))
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        }
+        assert not called & {"print", "eval", "exec"}, module
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_every_public_name_says_what_it_is(module: str) -> None:
-    loaded = importlib.import_module(module)
-    assert loaded.__doc__
-    for name, thing in vars(loaded).items():
-        if name.startswith("_") or getattr(thing, "__module__", None) != loaded.__name__:
-            continue
-        if inspect.isclass(thing) or inspect.isfunction(thing):
-            assert inspect.getdoc(thing), name
+def test_every_public_name_says_what_it_is() -> None:
+    for module in MODULES:
+        loaded = importlib.import_module(module)
+        assert loaded.__doc__, module
+        for name, thing in vars(loaded).items():
+            if name.startswith("_") or getattr(thing, "__module__", None) != loaded.__name__:
+                continue
+            if inspect.isclass(thing) or inspect.isfunction(thing):
+                assert inspect.getdoc(thing), f"{module}.{name}"
 
 
 @pytest.mark.parametrize(
