@@ -98,6 +98,12 @@ def second(arm: Run) -> Identification:
     return identify_files(ARM, [RUN2])
 
 
+@pytest.fixture(scope="module")
+def both(arm: Run) -> Identification:
+    """Return the arm identified from its second log and what the first one told."""
+    return identify_files(ARM, [RUN2], given=arm.folder)
+
+
 DOWN = (0.0, -9.81, 0.0)
 RIGID = JointOptions(friction="none", armature=False)
 # Options of the planar arm, and which of its joints never move.
@@ -608,20 +614,20 @@ def test_information_opens_without_heft_and_without_unpickling(arm: Run) -> None
     assert {n: by_name[n.replace(".mass", ".m")] for n in masses} == masses
 
 
-def test_given_information_adds_to_that_of_the_logs(arm: Run, second: Identification) -> None:
+def test_given_information_adds_to_that_of_the_logs(
+    arm: Run, second: Identification, both: Identification
+) -> None:
     before = Information.load(arm.folder / "information.npz")
-    both = identify_files(ARM, [RUN2], given=arm.folder).information
     alone = second.information
     pairs = zip(before.triangles, alone.triangles, strict=True)
     wanted = [a.rows + b.rows for a, b in pairs]
-    assert [t.rows for t in both.triangles] == wanted
-    one, other, total = before.combined(), alone.combined(), both.combined()
+    assert [t.rows for t in both.information.triangles] == wanted
+    one, other, total = (x.combined() for x in (before, alone, both.information))
     gram = one.factor.T @ one.factor + other.factor.T @ other.factor
     assert np.allclose(total.factor.T @ total.factor, gram, rtol=0.0, atol=1e-9 * gram.max())
 
 
-def test_given_information_makes_surer(arm: Run, second: Identification) -> None:
-    both = identify_files(ARM, [RUN2], given=arm.folder)
+def test_given_information_makes_surer(second: Identification, both: Identification) -> None:
     surer, alone = ([e["std"] for e in base_entries(f)] for f in (both, second))
     assert (np.array(surer) <= alone).all()
     assert both.estimate.parameters.std.sum() < 0.8 * second.estimate.parameters.std.sum()
@@ -873,7 +879,7 @@ def test_an_estimate_otherwise_is_refused_or_used(arm: Run, tmp_path: Path) -> N
     text = (arm.folder / "estimate.json").read_text()
     ways = [w for w in places(json.loads(text)) if w[0] in ("settings", "joints", "information")]
     refused = 0
-    for way in (ways[k] for k in rng.choice(len(ways), 150, replace=False)):
+    for way in (ways[k] for k in rng.choice(len(ways), 80, replace=False)):
         data = json.loads(text)
         target = data
         for key in way[:-1]:
@@ -886,7 +892,7 @@ def test_an_estimate_otherwise_is_refused_or_used(arm: Run, tmp_path: Path) -> N
             refused += 1
             continue
         assert all(map(math.isfinite, found.friction["full"].values()))
-    assert refused > 75
+    assert refused > 40
 
 
 def otherwise(name: str, array: Any) -> Callable[[dict[str, Any]], None]:
