@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import nbformat
+import pyarrow.parquet
 import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
@@ -27,12 +28,21 @@ BEFORE = {"__main__", "__mp_main__", "site", "sitecustomize", "usercustomize", "
 
 
 @pytest.fixture(scope="module")
-def imported() -> set[str]:
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A part of a log."""
+    path = tmp_path_factory.mktemp("log") / "run1.parquet"
+    table = pyarrow.parquet.read_table(demo.FOLDER / "run1.parquet")
+    pyarrow.parquet.write_table(table[:1200], path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def imported(log: Path) -> set[str]:
     """Names of all modules that an identification imports."""
     script = f"import sys, heft\n{IDENTIFY}\nprint(*{{m.partition('.')[0] for m in sys.modules}})"
     run = subprocess.run(
         [sys.executable, "-P", "-c", script],
-        cwd=demo.FOLDER,
+        cwd=log.parent,
         capture_output=True,
         text=True,
         check=True,
@@ -42,9 +52,9 @@ def imported() -> set[str]:
 
 
 @pytest.fixture
-def folder(imported: set[str], tmp_path: Path) -> Path:
+def folder(imported: set[str], log: Path, tmp_path: Path) -> Path:
     """A log, and beside it a module for every import."""
-    shutil.copy(demo.FOLDER / "run1.parquet", tmp_path)
+    shutil.copy(log, tmp_path)
     for name in imported:
         (tmp_path / f"{name}.py").write_text(HOSTILE)
     return tmp_path
