@@ -47,10 +47,11 @@ WIDTH = "100"
 
 @contextlib.contextmanager
 def captured(where: Path) -> Iterator[tuple[io.StringIO, io.StringIO]]:
-    """Collect what is written while working in a folder, which is home, too."""
+    """Collect what is written while working in a folder, which is home, too, but for caches."""
     out, err = io.StringIO(), io.StringIO()
     before = Path.cwd(), dict(os.environ), sys.argv, sys.path.copy()
-    os.environ |= {"COLUMNS": WIDTH, "HOME": str(where)}
+    caches = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))
+    os.environ |= {"COLUMNS": WIDTH, "HOME": str(where), "XDG_CACHE_HOME": caches}
     os.chdir(where)
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
