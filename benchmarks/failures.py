@@ -29,7 +29,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.signal  # noqa: F401 (all that commands load is loaded before they are run)
 
+import heft.applications.free_flyer
+import heft.applications.payload  # noqa: F401
 from benchmarks.interruptions import prepared
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_least, at_most

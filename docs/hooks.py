@@ -33,7 +33,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
-from once import once
+from once import once, parsed
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "heft"
@@ -47,10 +47,11 @@ WIDTH = "100"
 
 @contextlib.contextmanager
 def captured(where: Path) -> Iterator[tuple[io.StringIO, io.StringIO]]:
-    """Collect what is written while working in a folder, which is home, too."""
+    """Collect what is written while working in a folder, which is home, too, but for caches."""
     out, err = io.StringIO(), io.StringIO()
     before = Path.cwd(), dict(os.environ), sys.argv, sys.path.copy()
-    os.environ |= {"COLUMNS": WIDTH, "HOME": str(where)}
+    caches = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))
+    os.environ |= {"COLUMNS": WIDTH, "HOME": str(where), "XDG_CACHE_HOME": caches}
     os.chdir(where)
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -180,7 +181,7 @@ def siblings(name: str, path: Path) -> set[str]:
     """Return the modules that a file imports from its own room."""
     package = name.split(".") if path.stem == "__init__" else name.split(".")[:-1]
     wanted = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.ImportFrom) and node.level:
             base = ".".join(package[: len(package) - node.level + 1])
             places = [node.module] if node.module else [a.name for a in node.names]
@@ -190,7 +191,7 @@ def siblings(name: str, path: Path) -> set[str]:
 
 def subject(path: Path) -> str:
     """Return the first sentence of a module's docstring."""
-    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    text = ast.get_docstring(parsed(path)) or ""
     return " ".join(text.split("\n\n")[0].split())
 
 

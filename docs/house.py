@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.pages import Page
+from once import parsed
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "heft"
@@ -39,7 +40,7 @@ def floors() -> list[list[str]]:
 def imported(path: Path) -> Iterator[str]:
     """Yield the rooms from which a file imports, other than by its own relative names."""
     depth = len(path.relative_to(PACKAGE).parts)
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.ImportFrom):
             names = (node.module or "").split(".")
             if not node.level and names[0] == "heft":
@@ -133,7 +134,7 @@ def subject(room: str) -> str:
     """Return what a room is for: the first sentence of its docstring."""
     path = PACKAGE / room / "__init__.py"
     path = path if path.exists() else PACKAGE / f"{room}.py"
-    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    text = ast.get_docstring(parsed(path)) or ""
     return " ".join(text.split("\n\n")[0].split())
 
 

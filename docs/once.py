@@ -1,10 +1,12 @@
-"""What several builders of the site, or of parts of it, make once together."""
+"""What is made once: by several builders of the site together, or within one."""
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import os
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 FOLDER = "HEFT_DOCS_ONCE"
@@ -28,3 +30,9 @@ def once(name: str, make: Callable[[], str]) -> str:
             text = make()
             file.write(text)
         return text
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    """Return the syntax of a file of Python."""
+    return ast.parse(path.read_text(encoding="utf-8"))

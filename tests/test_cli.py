@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -156,7 +157,7 @@ TEXTS = {
 
 def test_help_names_the_commands(tmp_path: Path) -> None:
     for asked in (("--help",), ("-h",), ()):
-        done = heft(*asked, cwd=tmp_path)
+        done = called(*asked, cwd=tmp_path)
         assert done.code == 0
         assert done.told == ""
         assert {"identify", "predict", "demo"} <= set(done.said.split())
@@ -177,13 +178,13 @@ def test_help_names_the_commands(tmp_path: Path) -> None:
 def test_help_of_a_command_names_its_options(
     command: str, words: tuple[str, ...], tmp_path: Path
 ) -> None:
-    done = heft(command, "--help", cwd=tmp_path)
+    done = called(command, "--help", cwd=tmp_path)
     assert done.code == 0
     assert [w for w in words if w not in done.said] == []
 
 
 def test_the_version_is_the_packages(tmp_path: Path) -> None:
-    assert heft("--version", cwd=tmp_path).said.strip() == __version__
+    assert called("--version", cwd=tmp_path).said.strip() == __version__
 
 
 def test_the_installed_command_is_the_module(tmp_path: Path) -> None:
@@ -202,9 +203,16 @@ def test_identify_leaves_its_folder_and_says_what_it_found(files: Path) -> None:
     assert [p.name for p in files.iterdir() if p.name.startswith(".")] == []
 
 
-def test_quiet_is_quiet_and_changes_nothing(files: Path, tmp_path: Path) -> None:
-    done = called("identify", ARM, RUN1, "--validate", RUN2, "--quiet", cwd=tmp_path)
-    assert (done.code, done.told) == (0, "")
+def test_a_quiet_process_whose_first_line_alone_is_read_leaves_the_same_bytes(
+    files: Path, tmp_path: Path
+) -> None:
+    call = shlex.join([*HEFT, "identify", *map(str, (ARM, RUN1, "--validate", RUN2)), "--quiet"])
+    done = subprocess.run(
+        f"{call} | head -1", shell=True, cwd=tmp_path, env=ENVIRONMENT, capture_output=True
+    )
+    assert done.stdout.decode().startswith("arm: ")
+    assert len(done.stdout.splitlines()) == 1
+    assert done.stderr.decode() == ""
     assert tree(tmp_path / "identified") == tree(files / "found")
 
 
@@ -252,11 +260,11 @@ FLAGS: dict[str, dict[tuple[str, ...], object]] = {
         ("settings", "consistent", "prior"): "logdet",
         ("settings", "smoothing", "delay"): 0.0,
     },
-    "--smoother spline --delay 0.003": {
+    "--smoother spline --robust hampel --delay 0.003": {
         ("settings", "smoothing", "method"): "spline",
+        ("settings", "robust"): "hampel",
         ("delay", "delay"): 0.003,
     },
-    "--robust hampel --delay 0": {("settings", "robust"): "hampel"},
     "--method huber --delay 0": {("settings", "method"): "huber", ("settings", "robust"): "none"},
 }
 
@@ -479,16 +487,7 @@ def test_bad_input_exits_with_2_says_why_and_writes_nothing(
     assert after == before
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "an unknown option",
-        "no log",
-        "a log cut off",
-        "results among other files",
-        "prediction from nothing",
-    ],
-)
+@pytest.mark.parametrize("name", ["an unknown option", "a log cut off"])
 def test_bad_input_ends_a_real_process_the_same_way(name: str, files: Path, tmp_path: Path) -> None:
     asked = arguments(name, files, tmp_path)
     before = tree(files), tree(tmp_path)
@@ -529,7 +528,7 @@ def test_an_interrupt_exits_with_130_and_writes_nothing(
         shutil.copytree(files / "found", tmp_path / "found")
     before = tree(tmp_path)
     process = subprocess.Popen(
-        [*HEFT, "identify", ARM, RUN1, "--out", "found"],
+        [*HEFT, "identify", ARM, files / "small.parquet", "--out", "found"],
         cwd=tmp_path,
         env=ENVIRONMENT,
         stdout=subprocess.PIPE,
@@ -565,38 +564,20 @@ def test_a_reader_that_has_gone_away_is_no_disaster(tmp_path: Path) -> None:
     assert is_clean(done.stderr.decode()), done.stderr.decode()[-600:]
 
 
-def test_the_first_line_of_a_demonstration_can_be_piped(tmp_path: Path) -> None:
-    done = subprocess.run(
-        f"'{sys.executable}' -m heft.cli demo | head -1",
-        shell=True,
-        cwd=tmp_path,
-        env=ENVIRONMENT,
-        capture_output=True,
-        check=True,
-    )
-    assert done.stdout.decode().startswith("arm: ")
-    assert len(done.stdout.splitlines()) == 1
-    assert sorted(p.name for p in (tmp_path / "demo-out").iterdir()) == sorted(FILES)
-    assert is_clean(done.stderr.decode()), done.stderr.decode()[-600:]
-
-
 # Light imports
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import heft",
-        "import heft.cli, heft.errors",
-        "from heft.cli import main\nsys.argv = ['heft', '--help']\ntry: main()\n"
-        "except SystemExit as done: assert not done.code",
-        "from heft.cli import main\nsys.argv = ['heft', 'identify', '--help']\ntry: main()\n"
-        "except SystemExit as done: assert not done.code",
-    ],
-    ids=["import heft", "import the command line", "heft --help", "heft identify --help"],
-)
-def test_what_is_light_imports_nothing_heavy(code: str, tmp_path: Path) -> None:
-    probe = f"import sys\n{code}\nprint(*sorted({{m.partition('.')[0] for m in sys.modules}}))"
+def test_what_is_light_imports_nothing_heavy(tmp_path: Path) -> None:
+    """The package, its command line, and help on it and on a command, one after another."""
+    probe = """
+import sys
+import heft, heft.cli, heft.errors
+for words in (["--help"], ["identify", "--help"]):
+    sys.argv = ["heft", *words]
+    try: heft.cli.main()
+    except SystemExit as done: assert not done.code
+print(*sorted({m.partition('.')[0] for m in sys.modules}))
+"""
     done = subprocess.run(
         [sys.executable, "-c", probe],
         cwd=tmp_path,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +15,7 @@ from heft.recordings.formats import table as table_module
 from heft.recordings.formats.registry import writable
 from heft.recordings.recording import Recording
 from tests.messages import joint_states, save_mcap
+from tests.test_cli import called
 
 Array = NDArray[np.float64]
 ROWS = 400
@@ -182,24 +181,19 @@ def test_a_time_beyond_stamps_is_refused_with_a_hint(tmp_path: Path) -> None:
         convert([begin], tmp_path / "run.mcap")
 
 
-def command(*words: object) -> subprocess.CompletedProcess[str]:
-    call = [sys.executable, "-m", "heft.cli", "convert", *map(str, words)]
-    return subprocess.run(call, capture_output=True, text=True, check=False)
-
-
 def test_the_command_salvages_says_what_is_lost_and_exits_with_3(tmp_path: Path) -> None:
     stamps = [1_700_000_000_000_000_000 + 1_000_000 * k for k in range(500)]
     path = save_mcap(tmp_path / "run.mcap", joint_states({"q.a": np.arange(500.0)}, stamps))
     data = path.read_bytes()
     path.write_bytes(data[: len(data) // 2])
     out = tmp_path / "run.parquet"
-    refused = command(path, "--out", out)
-    assert refused.returncode == 2
-    assert "--recover" in refused.stderr
+    refused = called("convert", path, "--out", out, cwd=tmp_path)
+    assert refused.code == 2
+    assert "--recover" in refused.told
     assert not out.exists()
-    salvaged = command(path, "--out", out, "--recover")
-    assert salvaged.returncode == 3
-    assert "cut off at byte" in salvaged.stderr
+    salvaged = called("convert", path, "--out", out, "--recover", cwd=tmp_path)
+    assert salvaged.code == 3
+    assert "cut off at byte" in salvaged.told
     (block,) = Recording.open(out).blocks(["q.a"])
     assert np.array_equal(block.values[:, 0], np.arange(500.0)[: len(block.time)])
-    assert f"{len(block.time)} rows" in salvaged.stdout
+    assert f"{len(block.time)} rows" in salvaged.said

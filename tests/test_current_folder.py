@@ -9,30 +9,43 @@ import sys
 from pathlib import Path
 
 import nbformat
+import numpy as np
+import pyarrow.parquet
 import pytest
+from benchmarks.interruptions import MODEL as PENDULUM
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
 import heft
-from heft.applications import demo
 
 SOURCES = str(Path(heft.__file__).parents[1])
 HOSTILE = "open('run', 'a').write(__name__ + ' ')\n"
-MODEL = demo.FOLDER / "arm.urdf"
-IDENTIFY = (
-    f"from pathlib import Path; heft.identify_files(Path({str(MODEL)!r}), [Path('run1.parquet')])"
-)
+IDENTIFY = "from pathlib import Path; heft.identify_files(Path('arm.urdf'), [Path('run1.parquet')])"
 # Loaded by the interpreter before anything that heft could see to.
 BEFORE = {"__main__", "__mp_main__", "site", "sitecustomize", "usercustomize", "heft"}
 
 
 @pytest.fixture(scope="module")
-def imported() -> set[str]:
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log of a pendulum, beside its model."""
+    path = tmp_path_factory.mktemp("log") / "run1.parquet"
+    (path.parent / "arm.urdf").write_text(PENDULUM)
+    t = np.arange(0.0, 4.0, 0.005)
+    q = 0.9 * np.sin(2.1 * t) + 0.4 * np.sin(5.3 * t + 1.0)
+    v, a = np.gradient(q, t), np.gradient(np.gradient(q, t), t)
+    tau = 0.3 * a + 4.9 * np.sin(q) + 0.2 * v + 0.1 * np.sign(v) + 0.01 * np.cos(90.0 * t)
+    table = {"t": t, "q.elbow": q, "tau.elbow": tau}
+    pyarrow.parquet.write_table(pyarrow.table(table), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def imported(log: Path) -> set[str]:
     """Names of all modules that an identification imports."""
     script = f"import sys, heft\n{IDENTIFY}\nprint(*{{m.partition('.')[0] for m in sys.modules}})"
     run = subprocess.run(
         [sys.executable, "-P", "-c", script],
-        cwd=demo.FOLDER,
+        cwd=log.parent,
         capture_output=True,
         text=True,
         check=True,
@@ -42,9 +55,9 @@ def imported() -> set[str]:
 
 
 @pytest.fixture
-def folder(imported: set[str], tmp_path: Path) -> Path:
+def folder(imported: set[str], log: Path, tmp_path: Path) -> Path:
     """A log, and beside it a module for every import."""
-    shutil.copy(demo.FOLDER / "run1.parquet", tmp_path)
+    shutil.copytree(log.parent, tmp_path, dirs_exist_ok=True)
     for name in imported:
         (tmp_path / f"{name}.py").write_text(HOSTILE)
     return tmp_path
@@ -67,7 +80,7 @@ def test_from_the_shell(folder: Path) -> None:
     script = folder.parent / f"{folder.name}-bin" / "heft"
     script.parent.mkdir()
     script.write_text(f"import sys\nsys.path.append({SOURCES!r})\nimport heft.cli\nheft.cli.main()")
-    run = started(folder, str(script), "identify", str(MODEL), "run1.parquet", "--out", "out")
+    run = started(folder, str(script), "identify", "arm.urdf", "run1.parquet", "--out", "out")
     assert run.returncode == 0, run.stderr
     assert (folder / "out" / "robot.urdf").exists() and not (folder / "run").exists()
 

@@ -316,30 +316,37 @@ HEADS = {
     "nothing": (0, None, None),
     "less than nothing": (-1, None, None),
     "that it takes less than nothing": (320_000, -1, None),
-    "300 MB, which it does": (300_000_000, None, zlib.compress(bytes(300_000_000), 1, 31)),
+    "300 MB, which it does": (300_000_000, None, 300_000_000),
 }
+PAGES = (("none", "1.0"), ("gzip", "1.0"), ("zstd", "2.0"), ("snappy", "2.0"))
 
 
-@pytest.mark.parametrize("codec", ["none", "gzip", "zstd", "snappy"])
-@pytest.mark.parametrize("version", ["1.0", "2.0"])
-@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize(
+    ("name", "codec", "version"),
+    [
+        (name, *page)
+        for name, (*_, zeros) in HEADS.items()
+        for page in PAGES
+        if zeros is None or page == ("gzip", "1.0")
+    ],
+)
 def test_a_page_that_claims_another_size_is_refused(
     name: str, codec: str, version: str, tmp_path: Path
 ) -> None:
-    unpacked, packed, body = HEADS[name]
-    if body is not None and (codec, version) != ("gzip", "1.0"):
-        pytest.skip("packed by gzip")
+    unpacked, packed, zeros = HEADS[name]
+    body = None if zeros is None else zlib.compress(bytes(zeros), 1, 31)
     path = tmp_path / "run.parquet"
-    values = np.random.default_rng(0).normal(size=200_000)
+    count = 50_000 if zeros is None else 200_000
+    values = np.random.default_rng(0).normal(size=count)
     settings = {"data_page_version": version, "use_dictionary": False, "write_statistics": False}
     pyarrow.parquet.write_table(
-        pyarrow.table({"q.a": values, "t": np.arange(200_000.0)}),
+        pyarrow.table({"q.a": values, "t": np.arange(float(count))}),
         path,
         compression=codec,
         data_page_size=2 << 20,
         **settings,
     )
-    assert read(path) == 200_000
+    assert read(path) == count
     lie_of_a_page(path, unpacked, packed, body)
     before, start = _resident(), time.process_time()
     with pytest.raises(InvalidRecording, match="is damaged"):
@@ -480,8 +487,7 @@ def test_a_line_without_end_is_salvaged_in_pieces(tmp_path: Path) -> None:
     refused_soon(path, "cannot be read")
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
-def test_a_closed_stream_is_no_traceback(closed: str, tmp_path: Path) -> None:
+def test_a_closed_stream_is_no_traceback(tmp_path: Path) -> None:
     rows = "\n".join(f"{0.01 * k},{np.sin(0.01 * k)}" for k in range(100))
     log = text(tmp_path / "run.csv", "t,q.elbow\n" + rows)
     run = f"{shlex.quote(sys.executable)} -m heft.cli check {shlex.quote(str(log))}"
@@ -489,8 +495,8 @@ def test_a_closed_stream_is_no_traceback(closed: str, tmp_path: Path) -> None:
         subprocess.run(
             ["bash", "-c", f"{run} {streams}"], capture_output=True, text=True, check=False
         )
-        for streams in ("", closed)
+        for streams in ("", ">&-", "2>&-", "<&- >&- 2>&-")
     ]
-    assert ended[0].returncode == ended[1].returncode
-    assert "Traceback" not in ended[1].stderr + ended[1].stdout
+    assert len({process.returncode for process in ended}) == 1
+    assert "Traceback" not in "".join(process.stderr + process.stdout for process in ended)
     assert log.read_text().startswith("t,q.elbow\n0.0,0.0\n")

@@ -6,7 +6,9 @@ import copy
 import hashlib
 import json
 import os
+import re
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ import pytest
 from heft.applications.payload import checkpoint
 from heft.applications.payload.node import NodeState, load_estimate
 from heft.errors import InvalidSetting
-from tests.test_cli import ENVIRONMENT, HEFT
+from tests.test_cli import ENVIRONMENT
 from tests.test_live import NODE, as_piece, cut, fed
 from tests.test_running import setup
 from tests.wrists import sensed
@@ -127,11 +129,8 @@ ILL = (None, True, -1, 0, 1, 10**30, 0.5, -1e300, float("nan"), "1", [], [1.0], 
 def put(content: object, place: tuple[Any, ...], value: object) -> object:
     if not place:
         return value
-    made = copy.deepcopy(content)
-    inner = made
-    for step in place[:-1]:
-        inner = inner[step]  # type: ignore[index]
-    inner[place[-1]] = value  # type: ignore[index]
+    made = copy.copy(content)
+    made[place[0]] = put(content[place[0]], place[1:], value)  # type: ignore[index]
     return made
 
 
@@ -164,27 +163,42 @@ def test_nothing_is_written_that_cannot_be_read(content: Content, tmp_path: Path
 
 
 PLACES: dict[str, Callable[[Path], object]] = {
-    "a pipe": os.mkfifo,
     "a device": lambda path: path.symlink_to("/dev/zero"),
     "a folder": Path.mkdir,
     "a circle of links": lambda path: path.symlink_to(path.name),
+    "a pipe": os.mkfifo,
 }
+REFUSED = ("nothing can be resumed", "no place for results", "is not replaced")
 
 
-@pytest.mark.parametrize("kind", PLACES)
-def test_what_is_no_file_is_refused_at_once(kind: str, tmp_path: Path) -> None:
-    log, sensor = setup(tmp_path, 100)
-    PLACES[kind](tmp_path / "kept")
-    call = [*HEFT, "payload", "--live", "--sensor", sensor, "--replay", log, "--checkpoint", "kept"]
+def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
+    """By one process, which would wait for ever for what a pipe holds."""
+    setup(tmp_path, 100)
+    for kind, make in PLACES.items():
+        make(tmp_path / kind)
+    live = ["heft", "payload", "--live", "--sensor", "wrist.toml", "--replay", "grasp.npz"]
+    program = f"""
+import sys
+from heft.cli import main
+for place in {list(PLACES)!r}:
+    print(place, file=sys.stderr)
+    sys.argv = [*{live!r}, "--checkpoint", place]
+    try:
+        main()
+    except SystemExit as ended:
+        print(ended.code)
+"""
     done = subprocess.run(
-        [*map(str, call)],
+        [sys.executable, "-c", program],
         cwd=tmp_path,
         env=ENVIRONMENT,
         capture_output=True,
         text=True,
-        timeout=30.0,
+        timeout=60.0,
         check=False,
     )
-    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
-    refused = ("nothing can be resumed", "no place for results", "is not replaced")
-    assert any(words in done.stderr for words in refused)
+    assert done.stdout.split() == ["2"] * len(PLACES), done.stderr
+    assert "Traceback" not in done.stderr
+    told = re.split("^(?:" + "|".join(PLACES) + ")\n", done.stderr, flags=re.M)[1:]
+    assert len(told) == len(PLACES)
+    assert all(any(words in text for words in REFUSED) for text in told)

@@ -19,7 +19,7 @@ from heft.applications.payload.live import PAGE, LiveWeighing
 from heft.display.templates import policy_of, render
 from heft.errors import InvalidSetting, MissingSignal
 from heft.streams.page import served
-from tests.test_cli import ENVIRONMENT, HEFT, called, heft, is_clean
+from tests.test_cli import ENVIRONMENT, HEFT, called, is_clean
 from tests.test_live import NODE
 from tests.test_network import free_port, robot
 from tests.test_payload import IMU, WRIST, save, with_imu, written
@@ -93,7 +93,7 @@ def test_runs_that_cannot_be_are_refused(kind: str) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stopped_from_outside_it_leaves_what_it_knows(tmp_path: Path, number: int) -> None:
-    log, sensor = setup(tmp_path, 60_000)
+    log, sensor = setup(tmp_path, 20_000)
     call = [*HEFT, "payload", "--live", "--sensor", sensor, "--replay", log, "--out", "out"]
     process = subprocess.Popen(
         [*map(str, call), "--checkpoint", "kept"],
@@ -128,7 +128,7 @@ def test_a_log_that_breaks_off_leaves_its_result_a_word_and_a_status(tmp_path: P
     data[len(data) * 3 // 4] ^= 1
     log.write_bytes(data)
     call = ["payload", "--live", "--sensor", sensor, "--replay", log, "--speed", "inf"]
-    ended = heft(*call, "--out", "out", cwd=tmp_path)
+    ended = called(*call, "--out", "out", cwd=tmp_path)
     assert ended.code == 3 and is_clean(ended.told)
     assert "heft: source failed: the result is of what came before" in ended.told
     assert "s  source failed: " in ended.said and "note: source failed: " in ended.said

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.stats
+import scipy
 
 from heft import __version__
 from heft.applications.identification import Identified, limits_of

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import scipy.interpolate
-import scipy.signal
+import scipy  # its `signal` takes long to load, and is loaded where it is first used
 
 from heft.arrays import Array
 from heft.errors import InvalidRecording

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import scipy.stats
+import scipy
 from numpy.typing import NDArray
 
 from heft.arrays import Array
