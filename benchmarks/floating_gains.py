@@ -112,7 +112,10 @@ def _rms(values: Array) -> float:
     return float(np.sqrt(np.mean(values**2)))
 
 
-@benchmark({"seeds": 1, "duration": 1.5, "START": 100, "ARMS": False, "WAYS": TWO}, unstored=("development",))
+@benchmark(
+    {"seeds": 1, "duration": 1.5, "START": 100, "ARMS": False, "WAYS": TWO},
+    unstored=("development",),
+)
 def main(*, development: bool = False, seeds: int = 5, duration: float = 8.0) -> Iterator[Row]:
     """Yield the rows.
 

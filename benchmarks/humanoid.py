@@ -117,7 +117,10 @@ class Humanoid:
         links = {"pelvis": Body.drawn(8.0, (0.08, 0.12, 0.08), 0.0, rng)}
         joints = []
         for side, mirror in (("left_", 1.0), ("right_", -1.0)):
-            for name, parent, child, place, axis, mass, half, drop in (*LEG, *(ARM if arms else ())):
+            for name, parent, child, place, axis, mass, half, drop in (
+                *LEG,
+                *(ARM if arms else ()),
+            ):
                 above = parent if parent in ("pelvis", "trunk") else side + parent
                 at = (place[0], mirror * place[1], place[2])
                 links[side + child] = Body.drawn(mass, half, drop, rng)
