@@ -12,16 +12,14 @@ takes these, too.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
-from benchmarks.arms import data_folder, shortened
+from benchmarks.arms import data_folder, shortened, with_friction
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_most
 from benchmarks.sprung_arms import SprungCase, dvrk, kr300
 from heft.applications.identification.alternatives import alternatives
 from heft.applications.identification.identification import Identification
 from heft.applications.identification.identify import identify
-from heft.models import Robot
 from heft.recordings import Recording
 
 ARMS = (kr300, dvrk)
@@ -34,14 +32,6 @@ BOUNDS = {
     ("KR300, run A → run B", "full"): 0.15,
     ("dVRK MTM, first 70 % → last 30 %", "full"): 0.20,
 }
-
-
-def with_friction(robot: Robot, kind: str) -> Robot:
-    """Return a robot whose joints have one kind of friction."""
-    joints = {j: robot.options.of(j) for j in robot.joints}
-    return robot.with_joints(
-        {j: replace(o, friction=kind) for j, o in joints.items()}  # type: ignore[arg-type]
-    )
 
 
 def error(found: Identification, filtered: bool) -> float:
