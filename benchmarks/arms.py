@@ -109,6 +109,14 @@ def shortened(case: AnyCase, rows: int | None) -> AnyCase:
     return replace(case, **{k: tuple(map(cut, v)) for k, v in logs.items()})
 
 
+def with_friction(robot: Robot, kind: str) -> Robot:
+    """Return a robot whose joints have one kind of friction."""
+    joints = {j: robot.options.of(j) for j in robot.joints}
+    return robot.with_joints(
+        {j: replace(o, friction=kind) for j, o in joints.items()}  # type: ignore[arg-type]
+    )
+
+
 def panda(folder: Path) -> Iterator[Case]:
     """Franka Panda, joint torque sensors, about 1 kHz with jitter."""
     place = folder / "panda_gaz2019"

@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,9 @@ ROBOTS = 5
 SEED = 1000
 RATE = 100.0  # [Hz]
 SETTLED = 5.0  # [s] after which the share of a core is counted
-STARTED = 30.0  # [s] for all processes to be there
+STARTED = (30.0,)  # [s] for all processes to be there, and then for others in their place
+NOISE = 0.4  # of every sensor, each in its unit
+FORGED = 20  # messages by each intruder
 PORTS = range(20_000, 30_000)
 RUNS = ("clear", "secret", "killed")
 KILLED = 3  # the node that is
@@ -173,40 +175,53 @@ def watching(folder: Path, team: Path) -> TeamLink:
 
 def run(folder: Path, name: str, secret: bool, seconds: float, killed: int | None = None) -> Nodes:
     """Let the nodes run; one may be killed half way and started anew."""
-    team = write_team(folder, secret)
-    nodes = Nodes(folder, team, name, round(time.time() + STARTED, 3))
+    for started in STARTED:
+        begin = round(time.time() + started, 3)
+        nodes = Nodes(folder, write_team(folder, secret), f"{name}-{started:g}", begin)
+        with running(nodes):
+            nodes.wait(0.0)
+            if len(nodes.states) == ROBOTS:
+                return watched(nodes, secret, seconds, killed)
+            ended = [p.communicate()[0] for p in nodes.processes.values() if p.poll() is not None]
+    raise SystemExit(f"after {started:g} s only {sorted(nodes.states)} were there\n{ended}")
+
+
+@contextmanager
+def running(nodes: Nodes) -> Iterator[None]:
+    """Start all nodes and whoever watches them, and end them."""
     stop = threading.Event()
     watcher = threading.Thread(target=nodes.watch, args=(stop,), daemon=True)
     try:
         for robot in range(ROBOTS):
             nodes.start(robot)
         watcher.start()
-        nodes.wait(0.0)
-        if len(nodes.states) < ROBOTS:
-            ended = [p.communicate()[0] for p in nodes.processes.values() if p.poll() is not None]
-            raise SystemExit(f"after {STARTED:g} s only {sorted(nodes.states)} were there\n{ended}")
-        nodes.wait(SETTLED)
-        before = {k: nodes.spent(k) for k in nodes.processes}
-        since = time.time()
-        if killed is not None:
-            nodes.wait(0.5 * seconds)
-            nodes.processes[killed].send_signal(signal.SIGKILL)
-            nodes.processes[killed].communicate()
-            time.sleep(GONE)
-            nodes.start(killed)
-        if secret and killed is None:
-            intrude(nodes)
-        nodes.wait(seconds)
-        took = time.time() - since
-        nodes.shares = {k: (nodes.spent(k) - before[k]) / took for k in before}
-        for robot, said in nodes.end().items():
-            if not nodes.found(robot):
-                raise SystemExit(f"robot{robot} left no result:\n{said}")
+        yield
     finally:
         stop.set()
         watcher.join()
         for process in nodes.processes.values():
             process.kill()
+
+
+def watched(nodes: Nodes, secret: bool, seconds: float, killed: int | None) -> Nodes:
+    """Wait until the nodes have ended; one may be killed half way and started anew."""
+    nodes.wait(SETTLED)
+    before = {k: nodes.spent(k) for k in nodes.processes}
+    since = time.time()
+    if killed is not None:
+        nodes.wait(0.5 * seconds)
+        nodes.processes[killed].send_signal(signal.SIGKILL)
+        nodes.processes[killed].communicate()
+        time.sleep(GONE)
+        nodes.start(killed)
+    if secret and killed is None:
+        intrude(nodes)
+    nodes.wait(seconds)
+    took = time.time() - since
+    nodes.shares = {k: (nodes.spent(k) - before[k]) / took for k in before}
+    for robot, said in nodes.end().items():
+        if not nodes.found(robot):
+            raise SystemExit(f"robot{robot} left no result:\n{said}")
     return nodes
 
 
@@ -242,7 +257,7 @@ def intrude(nodes: Nodes) -> None:
         INTRUDED.opened += name != "robot2"
         INTRUDED.forged += name == "robot2"
         heard = session.declare_subscriber("heft/**", zenoh.handlers.FifoChannel(1000))
-        for _ in range(20):
+        for _ in range(FORGED):
             session.put("heft/coop/team/robot1/to/robot0", b"forged")
             session.put("heft/coop/team/robot4/to/robot0", b"forged")
             time.sleep(0.1)
@@ -333,7 +348,7 @@ def measure(seconds: float) -> Iterator[Row]:
         folder = Path(name)
         (folder / "made.toml").write_text(
             f"robots = {ROBOTS}\n[simulation]\nduration = {seconds:g}\nrate = {RATE:g}\n"
-            "masses = [2.0]\nchanges = []\n"
+            f"masses = [2.0]\nchanges = []\nnoise = {[NOISE] * 5}\n"
         )
         simulate_team_files(folder / "made.toml", folder / "run", SEED)
         if "clear" in RUNS:
@@ -366,7 +381,12 @@ def killed_rows(nodes: Nodes) -> Iterator[Row]:
     yield at_most("killed and started anew: windows that it lacks in the end", lacking, "", 0)
 
 
-@benchmark({"seconds": 12.0, "ROBOTS": 3, "STARTED": 25.0, "SETTLED": 1.0, "RUNS": ("secret",)})
+@benchmark(
+    {
+        **{"seconds": 4.0, "ROBOTS": 3, "NOISE": 0.1, "STARTED": (8.0, 25.0), "SETTLED": 0.5},
+        **{"FORGED": 4, "RUNS": ("secret",)},
+    }
+)
 def main(*, seconds: float = 60.0) -> Iterator[Row]:
     """Yield the rows.
 

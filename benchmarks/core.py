@@ -327,17 +327,17 @@ def commands() -> Iterator[Row]:
             "--out",
             str(out),
         ]
-        anew = {"NUMBA_CACHE_DIR": str(Path(scratch) / "cache")} if AFRESH else {}
-        cold = run(arguments, **anew)
+        cold = run(arguments, XDG_CACHE_HOME=str(Path(scratch) / "cache")) if AFRESH else None
         warm = statistics.median(run(arguments) for _ in range(REPEATS))
     yield at_most("heft identify on the Panda log, kernels in the cache", warm, "s", 6.0)
-    yield at_most("heft identify on the Panda log, first compilation and all", cold, "s", 30.0)
+    if cold is not None:
+        yield at_most("heft identify on the Panda log, first compilation and all", cold, "s", 30.0)
 
 
 @benchmark(
     {
         **{"samples": 5_000, "SAMPLES": 512, "CHUNK": 128, "WINDOW": 256, "SHORT": 3_000},
-        **{"ROBOTS": ROBOTS[:1], "REPEATS": 1, "ROWS": 4_000, "AFRESH": False},
+        **{"ROBOTS": ROBOTS[:1], "REPEATS": 1, "ROWS": 1_500, "AFRESH": False},
     },
     unstored=("samples",),
 )

@@ -493,8 +493,8 @@ def pooled(condition: str, done: list[dict[str, Quantity]]) -> Iterator[Row]:
 
 
 @benchmark(
-    {"seeds": 2, "jobs": 1, "condition": ("viscous white",), "SECONDS": 8.0},
-    {"seeds": 1, "reference": True, "corner": (25.0,), "SECONDS": 4.0},
+    {"seeds": 1, "jobs": 1, "condition": ("viscous white",), "SECONDS": 6.0},
+    {"seeds": 1, "reference": True, "corner": (25.0,), "SECONDS": 2.0},
     unstored=("condition",),
     variants=("reference",),
 )

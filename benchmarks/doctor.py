@@ -283,8 +283,8 @@ def logs_of(
 
 @benchmark(
     {
-        **{"arms": "z1", "seeds": "1000:1001", "clean": "1001:1002", "friction": ("in class",)},
-        **{"kinds": ("clean", "tilt 5°", "degrees"), "DURATION": 4.0},
+        **{"arms": "finger", "seeds": "1000:1001", "clean": "1001:1002", "friction": ("in class",)},
+        **{"kinds": ("clean", "tilt 5°", "degrees"), "DURATION": 3.0},
     }
 )
 def main(

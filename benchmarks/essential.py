@@ -13,10 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks.arms import ROBOTS, Case, data_folder, shortened
-from benchmarks.own_columns import with_friction
+from benchmarks.arms import ROBOTS, Case, data_folder, shortened, with_friction
 from benchmarks.program import benchmark
-from benchmarks.real_data import with_simple_friction
 from benchmarks.results_file import Row, at_least, at_most
 from benchmarks.sprung_arms import SprungCase, dvrk, kr300
 from heft.applications.identification.alternatives import Alternative, alternatives
@@ -33,7 +31,7 @@ def simple(case: Case | SprungCase) -> Robot:
     """Return a case's robot with simple friction, and with own columns where it has any."""
     if isinstance(case, SprungCase):
         return with_friction(case.sprung, "simple")
-    return with_simple_friction(case)
+    return with_friction(case.robot, "simple")
 
 
 def estimates(case: Case | SprungCase) -> dict[str, Alternative]:

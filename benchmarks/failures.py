@@ -492,7 +492,7 @@ def apart(name: str, count: int, seed: int = 0) -> list[Row]:
     return [Row(**row) for row in json.loads(done.stdout.splitlines()[-1])]
 
 
-@benchmark({"runs": 3, "COMMANDS": {"flight": _flight}})
+@benchmark({"runs": 3, "COMMANDS": {"identify": _identify}})
 def main(*, runs: int = 100, seed: int = 0) -> Iterator[Row]:
     """Yield the rows of all commands.
 

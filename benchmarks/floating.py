@@ -32,6 +32,7 @@ DEVELOPMENT = 100  # first of the seeds that are never scored
 START = 500  # samples in which the humanoid takes up its first posture, left out
 CORNER = 8.0  # [Hz], chosen on development seeds: that which `heft identify` finds is near
 EXACT = 20  # samples between those of the exact comparison
+ARMS = True  # whether humanoids have any
 USUAL = "wrenches unknown, contacts detected"
 WAYS = {
     "wrenches measured": "measured",
@@ -56,9 +57,9 @@ class Experiment:
     logs: tuple[Recording, ...]
 
     @staticmethod
-    def of(seed: int, duration: float) -> Experiment:
-        """Return the experiment of a seed."""
-        body = Humanoid.drawn(seed)
+    def of(seed: int, duration: float, arms: bool = True) -> Experiment:
+        """Return the experiment of a seed, with a humanoid that has arms or not."""
+        body = Humanoid.drawn(seed, arms)
         motions = [Motion(duration=duration)]
         motions += [Motion(True, foot, duration, squat=0.15) for foot in FEET]
         runs = tuple(simulated(body, m, 10 * seed + k) for k, m in enumerate(motions))
@@ -196,7 +197,7 @@ def measured(seeds: dict[str, int], first: int, duration: float) -> Iterator[Row
         first: The first seed.
         duration: Of each log [s].
     """
-    experiments = [Experiment.of(first + k, duration) for k in range(max(seeds.values()))]
+    experiments = [Experiment.of(first + k, duration, ARMS) for k in range(max(seeds.values()))]
     yield from exactness(experiments[0])
     yield staged(experiments[0])
     counts = np.array([detected(e) for e in experiments[: seeds["detected"]]])
@@ -222,11 +223,7 @@ def measured(seeds: dict[str, int], first: int, duration: float) -> Iterator[Row
 
 @benchmark(
     {
-        "seeds": 1,
-        "others": 1,
-        "duration": 2.0,
-        "START": 100,
-        "EXACT": 100,
+        **{"seeds": 1, "others": 1, "duration": 1.5, "START": 100, "EXACT": 100, "ARMS": False},
         "WAYS": {USUAL: WAYS[USUAL]},
     },
     unstored=("development",),

@@ -33,6 +33,7 @@ from heft.experiments import (
     FreeFlyerWorld,
     Inertial,
     PredictiveTracking,
+    SolverSettings,
     Thruster,
     design_flight,
     fly,
@@ -232,8 +233,10 @@ SECTIONS: dict[str, Callable[[], list[Row]]] = {
 
 @benchmark(
     {
-        **{"SETTINGS": replace(SETTINGS, random=8, starts=1), "AWARE_SEEDS": (101,)},
-        **{"TRACKED": (1.5,), "CYCLES": 1, "PERIOD": 4.0},
+        "SETTINGS": replace(
+            SETTINGS, random=8, starts=1, solver=SolverSettings(rounds=1, iterations=5)
+        ),
+        **{"AWARE_SEEDS": (101,), "TRACKED": (1.5,), "CYCLES": 1, "PERIOD": 4.0},
     },
     unstored=("parts",),
 )

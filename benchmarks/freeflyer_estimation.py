@@ -42,6 +42,9 @@ SEEDS = (0, 1)  # that are scored
 CYCLES = 10  # periods of a flight
 REPEATS = 3  # of a fit, whose best time counts
 FAULTY = ("J2", 0.85)  # the motion that is flown with faults
+LOGS = "*"  # of the Crazyflie, which of them
+PAIRS = ("raw_random1", "processed_square")  # of its logs, the other is foretold by the one
+LAGS = crazyflie.LAGS  # of its rotors that are tried [s]
 
 
 COLOURED = "coloured noise"
@@ -201,17 +204,17 @@ def robustness() -> list[Row]:
 
 def commanded(folder: Path) -> Iterator[Row]:
     """Yield how rotors follow their commands, and the thrust that commands alone foretell."""
-    logs = {p.stem: crazyflie.columns(p) for p in sorted(folder.glob("*.parquet"))}
-    fits = {name: crazyflie.CommandedRotors.of(data) for name, data in logs.items()}
+    logs = {p.stem: crazyflie.columns(p) for p in sorted(folder.glob(f"{LOGS}.parquet"))}
+    fits = {name: crazyflie.CommandedRotors.of(data, LAGS) for name, data in logs.items()}
     for name, fit in fits.items():
         still = crazyflie.CommandedRotors.of(logs[name], np.zeros(1)).unexplained
         text = f"leaves {fit.unexplained:.3f} of the variance of Ω², {still:.3f} without"
         yield Row(f"crazyflie, rotor lag, {name}", 1e3 * fit.lag, "ms", against=text)
     lags = [fit.lag for fit in fits.values()]
     yield at_most("crazyflie, rotor lag, largest less least", 1e3 * np.ptp(lags), "ms", 15.0)
-    for group in ("raw_random1", "processed_square"):
+    for group in PAIRS:
         one, two = sorted(name for name in logs if name.startswith(group))
-        for how, lag in (("lag modelled", crazyflie.LAGS), ("no lag", np.zeros(1))):
+        for how, lag in (("lag modelled", LAGS), ("no lag", np.zeros(1))):
             fit = crazyflie.CommandedRotors.of(logs[one], lag)
             felt = [crazyflie.specific_force(logs[name]) for name in (one, two)]
             scale = np.linalg.lstsq(fit.thrust(logs[one])[:, None], felt[0], rcond=None)[0][0]
@@ -229,7 +232,7 @@ def real(folder: Path) -> list[Row]:
     wrench = crazyflie.mixing(stated)
     guess = inertia.from_body(0.04, np.zeros(3), 2.4e-5 * np.eye(3))
     plant = RotorBody(crazyflie.FRAME, "imu", nominal=guess)
-    logs = {p.stem: crazyflie.recording(p, wrench) for p in sorted(folder.glob("*.parquet"))}
+    logs = {p.stem: crazyflie.recording(p, wrench) for p in sorted(folder.glob(f"{LOGS}.parquet"))}
     number = f"{crazyflie.FRAME}.mass"
     pooled = {n.name: n for n in identify_plant(plant, list(logs.values())).numbers}[number]
     rows = [at_most("crazyflie, pooled mass off", 100 * abs(pooled.value / mass - 1), "%", 4.0)]
@@ -240,9 +243,8 @@ def real(folder: Path) -> list[Row]:
         text = f"{found.value:.5f} ± {1.96 * found.std:.5f} kg"
         rows.append(Row(f"crazyflie, mass off, {name}", off, "%", 8.0, off <= 8.0 or inside, text))
     rows += list(commanded(folder))
-    for fitted, unseen in (("raw_random1", "raw_random1"), ("processed_square",) * 2):
-        one = next(k for k in logs if k.startswith(fitted) and k.endswith("run1"))
-        two = next(k for k in logs if k.startswith(unseen) and k.endswith("run2"))
+    for group in PAIRS:
+        one, two = sorted(k for k in logs if k.startswith(group))
         found = identify_plant(plant, [logs[one]], validate=[logs[two]])
         raw = next(v for v in found.validation if v.filter_hz is None)
         rows.append(
@@ -255,11 +257,9 @@ def real(folder: Path) -> list[Row]:
 
 @benchmark(
     {
-        "MOTIONS": (FAULTY,),
-        "CYCLES": 2,
-        "SEEDS": (0,),
-        "REPEATS": 1,
-        "FAULTS": {COLOURED: FAULTS[COLOURED]},
+        **{"MOTIONS": (FAULTY,), "CYCLES": 2, "SEEDS": (0,), "REPEATS": 1},
+        **{"FAULTS": {COLOURED: FAULTS[COLOURED]}, "LAGS": crazyflie.LAGS[::20]},
+        **{"LOGS": f"{PAIRS[1]}*", "PAIRS": PAIRS[1:]},
     }
 )
 def main() -> Iterator[Row]:

@@ -14,6 +14,7 @@ import mujoco
 import numpy as np
 from scipy.spatial.transform import Rotation
 
+from heft.information import skew
 from heft.models import ContactOptions, JointOptions, Options, Robot
 from heft.recordings import Recording
 
@@ -110,13 +111,16 @@ class Humanoid:
     guess: str
 
     @staticmethod
-    def drawn(seed: int) -> Humanoid:
-        """Return the humanoid of a seed."""
+    def drawn(seed: int, arms: bool = True) -> Humanoid:
+        """Return the humanoid of a seed, with arms or without."""
         rng = np.random.default_rng([seed, 1])
         links = {"pelvis": Body.drawn(8.0, (0.08, 0.12, 0.08), 0.0, rng)}
         joints = []
         for side, mirror in (("left_", 1.0), ("right_", -1.0)):
-            for name, parent, child, place, axis, mass, half, drop in (*LEG, *ARM):
+            for name, parent, child, place, axis, mass, half, drop in (
+                *LEG,
+                *(ARM if arms else ()),
+            ):
                 above = parent if parent in ("pelvis", "trunk") else side + parent
                 at = (place[0], mirror * place[1], place[2])
                 links[side + child] = Body.drawn(mass, half, drop, rng)
@@ -332,7 +336,7 @@ def _sample(model: Any, data: Any, motion: Motion) -> tuple[Any, ...]:
         body = model.body(foot).id
         R, place = data.xmat[body].reshape(3, 3), data.xpos[body]
         arm = contact.pos - place - R @ np.array(SOLE)
-        own[foot] += np.concatenate([R.T @ push, R.T @ (turn + np.cross(arm, push))])
+        own[foot] += np.concatenate([R.T @ push, R.T @ (turn + skew(arm) @ push)])
         touching[foot] |= bool(force[0] > 0.0)
     hook = np.zeros(6)
     if motion.hung:

@@ -25,6 +25,7 @@ from heft.recordings.recording import Recording
 from heft.signals.settings import Smoothing
 from heft.signals.weak_form import Integrals, Weak
 
+FALLING, FOLLOWED = 5.0, 5.0  # of free falls, and of what the recursion follows [s]
 SECONDS = 10.0  # of a noisy log
 WEAK = Weak(length=0.5)
 CORNER = 100.0  # [Hz], of the low-pass that windows come behind: it need not smooth much
@@ -41,12 +42,12 @@ THETA = {
 
 def falls() -> Iterator[Row]:
     """Free fall: energy, and MuJoCo's angles where it is installed."""
-    time = np.linspace(0.0, 5.0, 501)
+    time = np.linspace(0.0, FALLING, round(100 * FALLING) + 1)
     for name, links in (("two_link_homework", "two"), ("three_link", "three")):
         robot = example(name)
         fall = Simulate().run(Dynamics.of(robot), time)
         drift = np.abs(fall.drift).max() / fall.kinetic.max()
-        label = f"free fall of {links} links, 5 s"
+        label = f"free fall of {links} links, {FALLING:g} s"
         yield at_most(f"{label}: energy's drift over the largest kinetic energy", drift, "", 1e-8)
         off = np.abs(fall.position - mujoco_fall(robot, time)).max()
         yield at_most(f"{label}: joint angles beside MuJoCo's", off, "rad", 1e-5)
@@ -73,11 +74,11 @@ def mujoco_fall(robot: Robot, time: Array) -> Array:
 def recovered(name: str, lesson: Lesson) -> Iterator[Row]:
     """The slides' recursion, and exact integrals without a prior."""
     limit = {"one link": 2.0, "two links": 5.0}[name]
-    held, smooth = lesson.moved(STEP), lesson.moved()
+    held, smooth = lesson.moved(STEP, FOLLOWED), lesson.moved(seconds=FOLLOWED)
     rectangles = lesson.columns(lambda robot: Growing("rectangles").rows(robot, held))
     found = followed(CovarianceRecursion(), rectangles)[-1]
     free = least_squares(rectangles).values
-    label = f"{name}, 5 s"
+    label = f"{name}, {FOLLOWED:g} s"
     for part, value, without, truth in zip(THETA[name], found, free, lesson.truth, strict=True):
         yield at_most(
             f"{label}: {part} by the slides' recursion, error",
@@ -158,7 +159,7 @@ def noise(name: str, lesson: Lesson, seeds: int) -> Iterator[Row]:
     yield Row(f"{label}: intervals of 95 % as heft fits", float(np.mean(inside["usual"])), "")
 
 
-@benchmark({"seeds": 2, "SECONDS": 3.0})
+@benchmark({"seeds": 1, "SECONDS": 2.5, "FALLING": 1.0, "FOLLOWED": 1.0})
 def main(*, seeds: int = 100) -> Iterator[Row]:
     """Yield the rows.
 

@@ -41,6 +41,7 @@ CASES = (  # a file, or the humanoid with hands, and seconds asked for
     ("humanoid", HUMANOID, 20.0),
     ("humanoid with hands", None, 60.0),
 )
+CHECKED = 2  # of these, also by `heft check`
 STATES = 2000  # of single estimates
 FINGERS = (2, 3, 3, 3, 3)  # joints of each finger of a hand
 CHECK = 120.0  # asked of `heft check` of a humanoid [s of one core]
@@ -131,7 +132,7 @@ def commands(folder: Path, seconds: float) -> Iterator[Row]:
         yield Row(f"peak memory by then, {label}", memory, "GB")
     ratio = times["humanoid"] / times["arm"]
     yield Row("humanoid over arm, heft identify", ratio, "times its time")
-    for name, model, bound in cases[:2]:
+    for name, model, bound in cases[:CHECKED]:
         log = str(folder / f"{name}.parquet")
         used, _ = processor_time("check", log, "--robot", str(model))
         limit = CHECK if bound and seconds == SECONDS else None
@@ -201,7 +202,7 @@ def estimates() -> Iterator[Row]:
 
 @benchmark(
     {
-        **{"seconds": 2.0, "HUMANOID": UR10, "FLOATING": UR10, "STATES": 100},
+        **{"seconds": 2.0, "HUMANOID": UR10, "FLOATING": UR10, "STATES": 100, "CHECKED": 1},
         "CASES": (("arm", SMALL, None), ("humanoid", SMALL, None)),
     },
     unstored=("seconds",),

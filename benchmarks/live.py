@@ -35,6 +35,9 @@ from heft.information import inertia
 from heft.streams import Link, connected, received, served
 
 RATE = 1000.0  # [Hz]
+CYCLE = 10_000  # samples, which come again and again
+AFTER = 1.0  # how long the sender stays behind the last [s]
+EDGES = 20, 15  # updates behind the start and before the end whose delay does not count
 IDLE = 1200  # connections
 HANDLES = 128  # of the node when it is strained
 NOISE = {"force": 0.2, "torque": 0.01}
@@ -61,58 +64,6 @@ def messages(count: int) -> list[dict[str, float]]:
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-def feed(port: int, seconds: float) -> None:
-    """Send samples at their time, as another process."""
-    import zenoh
-
-    config = zenoh.Config()
-    config.insert_json5("mode", '"peer"')
-    config.insert_json5("listen/endpoints", f'["tcp/127.0.0.1:{port}"]')
-    config.insert_json5("scouting/multicast/enabled", "false")
-    cycle = messages(10_000)
-    with zenoh.open(config) as session:
-        blocking = zenoh.CongestionControl.BLOCK
-        publisher = session.declare_publisher("heft/samples/x", congestion_control=blocking)
-        while not publisher.matching_status.matching:
-            time.sleep(0.01)
-        begin = time.time() + 0.5
-        for k in range(round(seconds * RATE)):
-            due = begin + k / RATE
-            while (ahead := due - time.time()) > 0.0:
-                time.sleep(ahead)
-            publisher.put(json.dumps({"t": due, **cycle[k % len(cycle)]}))
-        time.sleep(1.0)
-
-
-def stay_idle(port: int, seconds: float, count: int) -> None:
-    """Hold connections open that ask for nothing, as another process; say how many were made."""
-    resource.setrlimit(resource.RLIMIT_NOFILE, (2 * count + 64, 2 * count + 64))
-    held: list[socket.socket] = []
-    made, end = 0, time.monotonic() + seconds
-    while time.monotonic() < end:
-        kept = []
-        for one in held:
-            try:
-                closed = one.recv(1024) == b""
-            except BlockingIOError:
-                closed = False
-            except OSError:
-                closed = True
-            if closed:
-                one.close()
-            else:
-                kept.append(one)
-        held = kept
-        for _ in range(count - len(held)):
-            one = socket.socket()
-            one.setblocking(False)
-            one.connect_ex(("127.0.0.1", port))
-            held.append(one)
-            made += 1
-        time.sleep(1.0)
-    print(made)
-
-
 @contextmanager
 def strain(seconds: float, made: list[int]) -> Iterator[dict[str, object]]:
     """Let no file be written and few be opened, and have a page that idle connections fill.
@@ -126,7 +77,7 @@ def strain(seconds: float, made: list[int]) -> Iterator[dict[str, object]]:
     html = render(PAGE)
     with served(0, html, policy_of(html)) as page:
         at = f"{page.address.split(':')[2][:-1]}, {seconds}, {IDLE}"
-        program = f"from benchmarks.live import stay_idle; stay_idle({at})"
+        program = f"from benchmarks.senders import stay_idle; stay_idle({at})"
         call = [sys.executable, "-c", program]
         process = subprocess.Popen(call, stdout=subprocess.PIPE, text=True)
         for name, most in zip(names, (0, HANDLES), strict=True):
@@ -148,8 +99,6 @@ def live(seconds: float, strained: bool = False) -> list[Row]:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = one.getsockname()[1]
-    program = f"from benchmarks.live import feed; feed({port}, {seconds})"
-    feeder = subprocess.Popen([sys.executable, "-c", program])
     stop, late = threading.Event(), []
     used = begun = 0.0
 
@@ -165,6 +114,11 @@ def live(seconds: float, strained: bool = False) -> list[Row]:
 
     made: list[int] = []
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        cycle = Path(folder) / "cycle.json"
+        cycle.write_text(json.dumps(messages(CYCLE)))
+        program = "from pathlib import Path; from benchmarks.senders import feed; "
+        program += f"feed({port}, Path({str(cycle)!r}), {seconds}, {RATE}, {AFTER})"
+        feeder = subprocess.Popen([sys.executable, "-c", program])
         link = Link.from_dict({"connect": [f"tcp/127.0.0.1:{port}"]}, Path(folder) / "link.toml")
         for _ in range(100):
             with socket.socket() as probe:
@@ -180,7 +134,7 @@ def live(seconds: float, strained: bool = False) -> list[Row]:
             share = (time.process_time() - used) / (time.monotonic() - begun)
     sent, taken = round(seconds * RATE), state.alignment.buffers["wrist"].taken
     mass = load_estimate(state).body[0]
-    ms = 1e3 * np.array(late[20:-15])  # behind the start, before the feeder's end
+    ms = 1e3 * np.array(late[EDGES[0] : -EDGES[1]])
     name = f"{seconds:g} s at 1 kHz: "
     more = []
     if strained:
@@ -202,8 +156,8 @@ def live(seconds: float, strained: bool = False) -> list[Row]:
 
 
 @benchmark(
-    {"seconds": 5.0},
-    {"seconds": 5.0, "strained": True, "IDLE": 20},
+    {"seconds": 2.0, "CYCLE": 2000, "EDGES": (3, 2), "AFTER": 0.3},
+    {"seconds": 2.0, "strained": True, "IDLE": 20, "CYCLE": 2000, "EDGES": (3, 2)},
     variants=("strained",),
 )
 def main(*, seconds: float = 20.0, strained: bool = False) -> Iterator[Row]:

@@ -42,6 +42,7 @@ from benchmarks.results_file import Row, at_least, at_most
 from benchmarks.sources import ROOT
 
 SOURCE = Path("src/heft")
+WORKERS = 2  # processes that run them
 TESTS = ("tests",)  # by which it is found which reach which line
 FILES = "*.py"  # names of files that mutants are of
 RESULTS = "results.jsonl"
@@ -251,7 +252,7 @@ def find_reach() -> None:
     kept("").mkdir(parents=True, exist_ok=True)
     data, times = kept("coverage"), kept("times.xml")
     environment = {**os.environ, "COVERAGE_FILE": str(data), "OPENBLAS_NUM_THREADS": "1"}
-    options = ["-n", "2", f"--cov={SOURCE}", "--cov-context=test", "--cov-report="]
+    options = ["-n", str(WORKERS), f"--cov={SOURCE}", "--cov-context=test", "--cov-report="]
     call = [sys.executable, "-m", "pytest", *options, f"--junitxml={times}", *TESTS]
     subprocess.run(call, cwd=ROOT, env=environment, check=False)
     measured = coverage.CoverageData(str(data))
@@ -370,11 +371,8 @@ def _room(key: str) -> str:
 
 @benchmark(
     {
-        "reach": True,
-        "count": 1,
-        "jobs": 1,
-        "TESTS": ("tests/test_connectivity.py",),
-        "FILES": "connectivity.py",
+        **{"reach": True, "count": 1, "jobs": 1, "WORKERS": 0},
+        **{"TESTS": ("tests/test_nonnegative.py",), "FILES": "nonnegative.py"},
     }
 )
 def main(

@@ -12,20 +12,19 @@ takes these, too.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
-from benchmarks.arms import data_folder, shortened
+from benchmarks.arms import data_folder, shortened, with_friction
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_most
 from benchmarks.sprung_arms import SprungCase, dvrk, kr300
 from heft.applications.identification.alternatives import alternatives
 from heft.applications.identification.identification import Identification
 from heft.applications.identification.identify import identify
-from heft.models import Robot
 from heft.recordings import Recording
 
 ARMS = (kr300, dvrk)
 ROWS = None  # of the logs that are taken; all if None
+KINDS = ("simple", "full")  # of friction
 SPLITS = None  # of each arm that are taken; all if None
 # Asked for, filtered: a quarter below what plain least squares was said to reach on the KR300, .2.
 BOUNDS = {
@@ -33,14 +32,6 @@ BOUNDS = {
     ("KR300, run A → run B", "full"): 0.15,
     ("dVRK MTM, first 70 % → last 30 %", "full"): 0.20,
 }
-
-
-def with_friction(robot: Robot, kind: str) -> Robot:
-    """Return a robot whose joints have one kind of friction."""
-    joints = {j: robot.options.of(j) for j in robot.joints}
-    return robot.with_joints(
-        {j: replace(o, friction=kind) for j, o in joints.items()}  # type: ignore[arg-type]
-    )
 
 
 def error(found: Identification, filtered: bool) -> float:
@@ -71,7 +62,7 @@ def plain(
 
 def run(case: SprungCase) -> Iterator[Row]:
     """Yield the rows of one arm and split."""
-    for kind in ("simple", "full"):
+    for kind in KINDS:
         bare = identify(with_friction(case.robot, kind), case.fit, case.score)
         sprung = identify(with_friction(case.sprung, kind), case.fit, case.score)
         what = f"{case.name}, {kind} friction"
@@ -114,7 +105,7 @@ def elastic(case: SprungCase, kind: str, what: str) -> Iterator[Row]:
             yield Row(f"{what}: {joint}, link's encoder late by", 1e3 * delay, "ms")
 
 
-@benchmark({"ARMS": (kr300,), "SPLITS": 1, "ROWS": 1500})
+@benchmark({"ARMS": (kr300,), "SPLITS": 1, "ROWS": 1200, "KINDS": KINDS[:1]})
 def main() -> Iterator[Row]:
     """Yield the rows."""
     for arm in ARMS:

@@ -29,7 +29,7 @@ import numpy as np
 import pinocchio as pin
 from numpy.typing import NDArray
 
-from benchmarks.arms import arrays, length
+from benchmarks.arms import arrays, length, with_friction
 from benchmarks.results_file import Row, at_least
 from benchmarks.scoring import Left, pieces
 from heft.applications.identification.identification import Identification
@@ -259,16 +259,18 @@ def plain_fit(
     return table.rows @ answer[:size], norms
 
 
-def run(folder: Path, rows: int | None = None) -> Iterator[Row]:
+def run(folder: Path, rows: int | None = None, friction: str | None = None) -> Iterator[Row]:
     """Yield the rows.
 
     Args:
         folder: Of the measured data.
         rows: Of the log that are taken; all if None.
+        friction: Its kind in heft's model; that of the default if None.
     """
     place = folder / "panda_gaz2019"
     table = published(place)
     robot, log = robot_and_log(place)
+    robot = robot if friction is None else with_friction(robot, friction)
     if rows is not None:
         log = log.window(length(log) // 2, length(log) // 2 + rows)
     middle = length(log) // 2

@@ -34,6 +34,8 @@ GROUPS = {"mass": slice(0, 1), "centre of mass": slice(1, 4), "inertia": slice(4
 NOISE = (wrist.FORCE, wrist.TORQUE)
 CHUNK = 25  # samples handed over at once
 SPLITS = 20
+LONG = 10  # [s] of what is weighed for long
+DELAYS = (0.001, 0.003)  # of the wrench [s]
 DRAWS = 20_000
 QUIET = 3, 600.0  # seeds, and for how long nothing changes [s]
 AT, LATER = 10.0, 5.0  # when a load changes, and when it is known again after that [s]
@@ -41,6 +43,8 @@ SHARES = (  # of the load, and how soon its change is to be announced [s]
     (0.02, 0.3), (-0.02, 0.3), (0.1, 0.1), (-0.1, 0.1), (-0.4, 0.1), (0.4, 0.1),
 )  # fmt: skip
 ROWS = None  # of the UR10e's logs that are taken; all if None
+FRICTION: str | None = None  # of the UR10e, its kind; that of the default if None
+HALVES = (("first → second half", 0, 1), ("second → first half", 1, 0))  # fitted, weighed
 
 
 def first(held: Held, rows: int) -> Held:
@@ -51,11 +55,11 @@ def first(held: Held, rows: int) -> Held:
 def efficiency(seeds: int) -> Iterator[Row]:
     """Errors over the Cramér-Rao bound, and the error in units of its own covariance."""
     for bias in (True, False):
-        for seconds in (1, 10):
+        for seconds in (1, LONG):
             errors, bounds, nees = [], [], []
             rows = round(seconds * wrist.RATE)
             for seed in range(seeds):
-                perfect = wrist.clean(seed, 10.0)
+                perfect = wrist.clean(seed, LONG)
                 held = first(wrist.noisy(perfect, seed, bias=bias), rows)
                 found = weigh(held, bias=bias, delay=False)
                 error = found.values[:10] - wrist.BODY
@@ -115,10 +119,10 @@ def _at_one_second(errors: Array, bounds: Sequence[Array], bias: bool) -> Iterat
 
 def delays(seeds: int) -> Iterator[Row]:
     """A wrench told late: found, and the error honest again."""
-    for delay in (0.001, 0.003):
+    for delay in DELAYS:
         found, nees, without = [], [], []
         for seed in range(seeds):
-            held = wrist.noisy(wrist.clean(seed, 10.0), seed, delay=delay)
+            held = wrist.noisy(wrist.clean(seed, LONG), seed, delay=delay)
             for asked, into in ((True, nees), (False, without)):
                 result = weigh(held, delay=asked)
                 error = result.values[:10] - wrist.BODY
@@ -252,7 +256,9 @@ def robot_arm() -> Iterator[Row]:
     joints = Robot.from_urdf_text(urdf).joints
 
     def robot(gains: Sequence[float]) -> Robot:
-        options = {j: JointOptions(gain=g) for j, g in zip(joints, gains, strict=True)}
+        options = {
+            j: JointOptions(gain=g, friction=FRICTION) for j, g in zip(joints, gains, strict=True)
+        }
         return Robot.from_urdf_text(urdf, Options(joint=options))
 
     def run(name: str, first: int, last: int) -> Recording:
@@ -266,7 +272,7 @@ def robot_arm() -> Iterator[Row]:
     whole = [run("14harm50sec", 195, 4966), run("14harm50secLoad", 308, 5071)]
     halves = [arms.split(recording, 0.5) for recording in whole]
     known = 2.805  # [kg], by a scale
-    for name, fit, weighed in (("first → second half", 0, 1), ("second → first half", 1, 0)):
+    for name, fit, weighed in HALVES:
         calibrated = WeighCarried(known_mass=known).fit(
             robot(arms.DE_LUCA), [halves[0][fit]], [halves[1][fit]]
         )
@@ -286,8 +292,17 @@ def robot_arm() -> Iterator[Row]:
 
 @benchmark(
     {
-        **{"seeds": 1, "SPLITS": 1, "DRAWS": 100, "QUIET": (1, 3.0), "ROWS": 1200},
-        **{"SHARES": ((0.4, 0.1),), "AT": 2.0, "LATER": 1.0},
+        **{
+            "seeds": 1,
+            "SPLITS": 1,
+            "DRAWS": 100,
+            "QUIET": (1, 3.0),
+            "LONG": 2,
+            "DELAYS": DELAYS[1:],
+            "ROWS": 800,
+            "FRICTION": "simple",
+        },
+        **{"HALVES": HALVES[:1], "SHARES": ((0.4, 0.1),), "AT": 2.0, "LATER": 1.0},
     },
     unstored=("seeds",),
 )

@@ -24,11 +24,11 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import panda_published
-from benchmarks.arms import ROBOTS, Case, data_folder, shortened
+from benchmarks.arms import ROBOTS, Case, data_folder, shortened, with_friction
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_most
 from benchmarks.scoring import Left, Piece, error, pieces, rigid
-from benchmarks.sweeps import FACTORS, STRENGTHS
+from benchmarks.sweeps import FACTORS, HAMPEL, OTHERS, STRENGTHS
 from benchmarks.sweeps import run as swept
 from heft.applications.identification.identification import Identification
 from heft.applications.identification.identify import identify
@@ -36,12 +36,11 @@ from heft.applications.identification.scores import filtered
 from heft.arrays import Array
 from heft.estimators.least_squares import LeastSquares
 from heft.models import export
-from heft.models.options import JointOptions
-from heft.models.robot import Robot
 from heft.plants import RobotPlant, standard_rows
 from heft.plants.problem import Problem
 
 ROWS = None  # of the logs that are taken; all if None
+FRICTION: str | None = None  # its kind; the robots' own if None
 
 
 def peer_input(case: Case, problem: Problem, scored: Sequence[Piece], folder: Path) -> None:
@@ -101,19 +100,12 @@ def peers(
                 yield name, data["tau_test"] if "tau_test" in data else str(data["note"])
 
 
-def with_simple_friction(case: Case) -> Robot:
-    """Return a case's robot with viscous and Coulomb friction and offset only."""
-    joints = {j: case.robot.options.of(j) for j in case.robot.joints}
-    simple: dict[str, JointOptions] = {j: replace(o, friction="simple") for j, o in joints.items()}
-    return Robot.from_urdf_text(case.urdf, replace(case.robot.options, joint=simple))
-
-
 def plain(case: Case, problem: Problem, scored: Sequence[Piece]) -> list[Array]:
     """Return what unconstrained base parameters with simple friction predict, by explicit rows.
 
     The same rows, motion and noise weights as heft's: what its friction and limits are to beat.
     """
-    robot = with_simple_friction(case)
+    robot = with_friction(case.robot, "simple")
     simple = Problem(RobotPlant(robot), case.fit, problem.resolved, problem.threads)
     kept = list(simple.base.kept)
     values = LeastSquares().solve(simple.information()).parameters.values
@@ -186,8 +178,11 @@ def run(case: Case, found: Identification, elapsed: float, with_peers: bool) -> 
 
 
 @benchmark(
-    {"robots": ("panda",), "ROWS": 9000},
-    {"robots": ("panda",), "sweeps": True, "ROWS": 3000, "FACTORS": (1.0,), "STRENGTHS": ()},
+    {"robots": ("panda",), "ROWS": 4500, "FRICTION": "simple"},
+    {
+        **{"robots": ("panda",), "sweeps": True, "ROWS": 1500, "FRICTION": "simple"},
+        **{"FACTORS": (1.0,), "STRENGTHS": (), "OTHERS": ("rows and torque filtered", HAMPEL)},
+    },
     unstored=("robots", "no_peers"),
     variants=("sweeps",),
 )
@@ -204,15 +199,17 @@ def main(
     folder = data_folder()
     for name in robots:
         for case in (shortened(c, ROWS) for c in ROBOTS[name](folder)):
+            if FRICTION is not None:
+                case = replace(case, robot=with_friction(case.robot, FRICTION))
             begin = time.perf_counter()
             found = identify(case.robot, case.fit)
             elapsed = time.perf_counter() - begin
             if sweeps:
-                yield from swept(case, found, FACTORS, STRENGTHS)
+                yield from swept(case, found, FACTORS, STRENGTHS, OTHERS)
             else:
                 yield from run(case, found, elapsed, not no_peers)
     if "panda" in robots and not sweeps:
-        yield from panda_published.run(folder, ROWS)
+        yield from panda_published.run(folder, ROWS, FRICTION)
 
 
 if __name__ == "__main__":

@@ -163,7 +163,7 @@ def view(out: Path, arguments: Sequence[Path]) -> None:
     server.wait(10.0)
 
 
-@benchmark({"SECONDS": 2.0, "MANY": 20_000, "REPEATS": 1})
+@benchmark({"ARM": "two joints", "SECONDS": 2.0, "MANY": 20_000, "REPEATS": 1})
 def main(*, pictures: bool = False) -> Iterator[Row]:
     """Yield the rows.
 

@@ -9,7 +9,7 @@ python -m benchmarks.ros [--seconds 300] [--store]
 
 from __future__ import annotations
 
-import json
+import pickle
 import struct
 import subprocess
 import sys
@@ -25,11 +25,12 @@ from typing import Any
 import numpy as np
 import zenoh
 from tests.messages import ROS2
-from tests.rmw_zenoh import FILES, free_port, router, session
+from tests.rmw_zenoh import free_port, router
 
 from benchmarks.live import BODY, NOISE, RATE, messages
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_least, at_most
+from benchmarks.senders import files
 from heft.applications.payload import LiveWeighing
 from heft.streams.ros import inertia_key
 
@@ -47,7 +48,7 @@ noise = {{force = {NOISE["force"]}, torque = {NOISE["torque"]}}}
 kind = "imu"
 """
 KINDS = ("geometry_msgs/msg/WrenchStamped", "sensor_msgs/msg/Imu")
-HEAD = 4  # bytes before a header's stamp in CDR
+AFTER = 2.0  # how long the sensor stays behind its last message [s]
 
 
 @dataclass(frozen=True)
@@ -81,57 +82,30 @@ def serialized(kind: str, values: Sequence[float]) -> bytearray:
     return bytearray(ROS2.serialize_cdr(message, kind))
 
 
-def feed(port: int, seconds: float) -> None:
-    """Send samples at their time; behind the share that holds a load, an empty hand's."""
+def sent() -> bytes:
+    """Return what the sensor sends, pickled: topics, a cycle of each, with and without a load."""
     rng = np.random.default_rng(1)
     rows = [list(one.values()) for one in messages(CYCLE)]
     noise = rng.normal(size=(CYCLE, 6)) * np.repeat([NOISE["force"], NOISE["torque"]], 3)
     loaded = [serialized(KINDS[0], row[:6]) for row in rows]
     empty = [serialized(KINDS[0], row) for row in noise.tolist()]
     motion = [serialized(KINDS[1], row[6:]) for row in rows]
-    with session(port, files()) as opened:
-        sides = []
-        for kind, topic in zip(KINDS, ("ft/wrench", "ft/imu"), strict=True):
-            package, _, name = kind.split("/")
-            key = f"0/{topic}/{package}::msg::dds_::{name}_/{ROS2.hash_rihs01(kind)}"
-            sides.append(opened.declare_publisher(key))
-        while not all(side.matching_status.matching for side in sides):
-            time.sleep(0.01)
-        begin = time.time() + 0.5
-        count = round(seconds * RATE)
-        for k in range(count):
-            due = begin + k / RATE
-            while (ahead := due - time.time()) > 0.0:
-                time.sleep(ahead)
-            wrenches = loaded if k < (1.0 - EMPTY) * count else empty
-            stamp = round(due * 1e9)
-            for side, some in zip(sides, (wrenches, motion), strict=True):
-                message = some[k % CYCLE]
-                struct.pack_into("<iI", message, HEAD, stamp // 10**9, stamp % 10**9)
-                side.put(bytes(message))
-        time.sleep(2.0)
+    keys = []
+    for kind, topic in zip(KINDS, ("ft/wrench", "ft/imu"), strict=True):
+        package, _, name = kind.split("/")
+        keys.append(f"0/{topic}/{package}::msg::dds_::{name}_/{ROS2.hash_rihs01(kind)}")
+    return pickle.dumps((keys, (loaded, motion, empty), 1.0 - EMPTY))
 
 
-def listen(port: int, out: Path) -> None:
-    """Write down all inertias that are published, until the standard input ends."""
+def heard(path: Path) -> list[Told]:
+    """Return what a listener kept."""
     told = []
-
-    def take(sample: Any) -> None:
-        numbers = struct.unpack_from("<q", bytes(sample.attachment))
-        inertia = ROS2.deserialize_cdr(bytes(sample.payload), "geometry_msgs/msg/InertiaStamped")
+    for arrival, attachment, payload in pickle.loads(path.read_bytes()):
+        (number,) = struct.unpack_from("<q", attachment)
+        inertia = ROS2.deserialize_cdr(payload, "geometry_msgs/msg/InertiaStamped")
         stamp = inertia.header.stamp.sec + 1e-9 * inertia.header.stamp.nanosec
-        told.append([time.time(), numbers[0], stamp, inertia.inertia.m])
-
-    with session(port, files()) as opened:
-        subscriber = opened.declare_subscriber(inertia_key(0, "heft/payload"), take)
-        sys.stdin.read()
-        subscriber.undeclare()
-    out.write_text(json.dumps(told))
-
-
-def files() -> bool:
-    """Return whether rmw_zenoh's own files of settings are there."""
-    return all(path.exists() for path in FILES.values())
+        told.append(Told(arrival, number, stamp, inertia.inertia.m))
+    return told
 
 
 def weighed(
@@ -150,10 +124,13 @@ def weighed(
     port, stop = free_port(), threading.Event()
     (folder / "wrist.toml").write_text(SENSORS)
     (folder / "link.toml").write_text(f'connect = ["tcp/127.0.0.1:{port}"]\n')
-    heard, restarts = folder / "heard.json", []
-    program = "from pathlib import Path; from benchmarks.ros import feed, listen; "
-    ears = [sys.executable, "-c", f"{program}listen({port}, Path({str(heard)!r}))"]
-    mouth = [sys.executable, "-c", f"{program}feed({port}, {seconds})"]
+    (folder / "cycle").write_bytes(sent())
+    restarts: list[float] = []
+    program = "from pathlib import Path; from benchmarks.senders import feed_ros, listen; "
+    own = f"listen({port}, {inertia_key(0, 'heft/payload')!r}, Path({str(folder / 'heard')!r}))"
+    ears = [sys.executable, "-c", program + own]
+    own = f"feed_ros({port}, Path({str(folder / 'cycle')!r}), {seconds}, {RATE}, {AFTER})"
+    mouth = [sys.executable, "-c", program + own]
     with ExitStack() as stack:
         first = stack.enter_context(router(port, files()))
         ear = subprocess.Popen(ears, stdin=subprocess.PIPE)
@@ -172,10 +149,9 @@ def weighed(
         threading.Thread(target=watch, daemon=True).start()
         live = LiveWeighing(folder / "wrist.toml", on=str(folder / "link.toml"), rate=PUBLISHED)
         found = live.run(stop, lambda line: print(line, flush=True))
-        time.sleep(1.0)
+        time.sleep(0.5 * AFTER)
         ear.communicate()
-    told = [Told(*one) for one in json.loads(heard.read_text())]
-    return dict(found.sensor["health"]), told, restarts
+    return dict(found.sensor["health"]), heard(folder / "heard"), restarts
 
 
 def rows_of(seconds: float, health: dict[str, Any], told: list[Told]) -> Iterator[Row]:
@@ -201,7 +177,12 @@ def rows_of(seconds: float, health: dict[str, Any], told: list[Told]) -> Iterato
     yield at_least(name + "share of what is told after that it is so", share, "", 1.0)
 
 
-@benchmark({"seconds": 6.0, "KILLED": 1.0, "RESTARTED": 1.5, "WHOLE": 4.0})
+@benchmark(
+    {
+        **{"seconds": 4.0, "EMPTY": 0.3, "CYCLE": 2000, "AFTER": 0.5},
+        **{"KILLED": 0.8, "RESTARTED": 1.0, "WHOLE": 3.0},
+    }
+)
 def main(*, seconds: float = 300.0) -> Iterator[Row]:
     """Yield the rows.
 

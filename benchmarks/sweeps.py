@@ -20,8 +20,10 @@ from heft.plants.problem import Problem
 from heft.signals.bandwidth import LARGEST_CORNER
 from heft.signals.settings import Smoothing
 
+HAMPEL = "rows that do not belong left out (hampel)"
 FACTORS = (0.5, 0.7, 1.0, 1.4, 2.0)  # of the chosen corner
 STRENGTHS = (1.0, 3.0, 10.0, 30.0, 100.0)  # of the prior, in effective samples
+OTHERS = ("differentiated", "rows and torque filtered", "splines", HAMPEL)
 CORNER_WORSE, PRIOR_WORSE = 1.02, 1.05  # than the best swept, at most
 
 
@@ -72,18 +74,19 @@ def strengths(
     yield at_most(name, worse, "times", PRIOR_WORSE, f"{best:g} samples")
 
 
-def others(case: Case, found: Identification) -> Iterator[Row]:
+def others(case: Case, found: Identification, tried: Sequence[str] = OTHERS) -> Iterator[Row]:
     """Yield the errors of other rows and of another smoother, and of a robust fit."""
     same = found.problem.resolved
     default = scored(case, found, found.problem)
     yield Row(f"{case.name}: as it is by default, total", default.total, "")
-    for name, settings in (
-        ("differentiated", Settings(same, rows="differentiated")),
-        ("rows and torque filtered", Settings(replace(same, torque="filtered"))),
-        ("splines", Settings(Smoothing(method="spline", delay=same.delay))),
-        ("rows that do not belong left out (hampel)", Settings(same, robust="hampel")),
-    ):
-        other = identify(case.robot, case.fit, settings=settings)
+    settings = {
+        "differentiated": Settings(same, rows="differentiated"),
+        "rows and torque filtered": Settings(replace(same, torque="filtered")),
+        "splines": Settings(Smoothing(method="spline", delay=same.delay)),
+        HAMPEL: Settings(same, robust="hampel"),
+    }
+    for name in tried:
+        other = identify(case.robot, case.fit, settings=settings[name])
         plain = other.problem.resolved.torque != "raw"
         problem = other.problem.with_settings(smoothing=same) if plain else other.problem
         own = scored(case, other, problem)
@@ -101,6 +104,7 @@ def run(
     found: Identification,
     factors: Sequence[float] = FACTORS,
     tried: Sequence[float] = STRENGTHS,
+    kinds: Sequence[str] = OTHERS,
 ) -> Iterator[Row]:
     """Yield all sweeps of one robot and split.
 
@@ -109,7 +113,8 @@ def run(
         found: What was found by default.
         factors: Of the chosen corner.
         tried: Strengths of the prior.
+        kinds: Of rows, smoothers and robust fits.
     """
     yield from corners(case, found, factors)
     yield from strengths(case, found, tried)
-    yield from others(case, found)
+    yield from others(case, found, kinds)

@@ -429,12 +429,8 @@ def rows_of(records: Mapping[Key, Record], before: Mapping[Key, Record]) -> Iter
 
 @benchmark(
     {
-        "arm": ("finger",),
-        "condition": (LIGHTLY,),
-        "seeds": 3,
-        "jobs": 1,
-        "SECONDS": 4.0,
-        "SWEPT": (4.2,),
+        **{"arm": ("finger",), "condition": (LIGHTLY,), "seeds": 3, "jobs": 1},
+        **{"SECONDS": 2.5, "SWEPT": (4.2,)},
     },
     unstored=("development",),
     variants=("name",),

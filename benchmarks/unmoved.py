@@ -19,12 +19,13 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import tomlkit
 
-from benchmarks.arms import Case, data_folder, panda, shortened, tx40, ur10e
+from benchmarks.arms import Case, data_folder, panda, shortened, tx40, ur10e, with_friction
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_most
 from benchmarks.sources import ROOT
@@ -32,6 +33,7 @@ from heft.recordings import Recording
 
 CASES = ("demo", "Panda", "UR10e", "TX40")
 ROWS = None  # of measured logs that are taken; all if None
+FRICTION: str | None = None  # its kind; the robots' own if None
 FILES = ("robot.urdf", "estimate.json", "information.npz")
 TOLERANCE = 1e-9  # relative to the largest number of its kind
 
@@ -70,6 +72,8 @@ def cases(folder: Path) -> Iterator[tuple[str, Path, list[str]]]:
         else:
             make, number = {"Panda": (panda, 0), "UR10e": (ur10e, 0), "TX40": (tx40, 1)}[name]
             case = shortened(list(make(data_folder()))[number], ROWS)
+            if FRICTION is not None:
+                case = replace(case, robot=with_friction(case.robot, FRICTION))
             yield name, place, ["identify", *write_case(case, place)]
 
 
@@ -151,7 +155,7 @@ def compare(before: Path, after: Path, name: str) -> Iterator[Row]:
         yield at_most(f"{name}: {file}", difference, "relative", TOLERANCE, label)
 
 
-@benchmark({"revision": "", "CASES": ("UR10e",), "ROWS": 400})
+@benchmark({"revision": "", "CASES": ("UR10e",), "ROWS": 400, "FRICTION": "simple"})
 def main(*, revision: str = "HEAD") -> Iterator[Row]:
     """Compare the working tree with a revision.
 

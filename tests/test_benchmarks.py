@@ -129,7 +129,6 @@ def test_a_part_is_not_stored_nor_what_changed_meanwhile(
 def test_a_smoke_run_has_little_of_everything_and_leaves_the_rest_as_it_was(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources, "digest", lambda module: "")
     ((table, rows),) = example.smoke()
     assert (table, [r.value for r in rows], SIZE) == ("test_benchmarks", [2.0], 7)
     run("--smoke")
