@@ -20,6 +20,7 @@ from heft.experiments import (
     FlightSettings,
     FlyerModel,
     PredictiveTracking,
+    SolverSettings,
     TrackingSettings,
     design_flight,
     fly,
@@ -33,7 +34,9 @@ from heft.recordings import Recording
 pytest.importorskip("mujoco")
 pytest.importorskip("daqp")
 LOAD = load_of("1.2kg@0.20,0.06,-0.10")
-QUICK = DesignSettings(random=20, starts=1, seed=2)
+QUICK = DesignSettings(
+    random=20, starts=1, seed=2, solver=SolverSettings(rounds=5, iterations=20, more=10)
+)
 RANGE = PayloadRange(1.2, ((0.0, 0.25), (-0.1, 0.1), (-0.15, 0.0)))
 SHORT = FlightBounds(period=5.0, position=(0.3,) * 3, angle=(0.5,) * 3)
 
