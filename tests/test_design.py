@@ -361,7 +361,7 @@ def test_information_in_hand_is_added_and_turns_the_design() -> None:
     plant, limits = plant_of(TWO), DesignLimits(joint_limits(2))
     noise = np.ones(len(plant.channels))
     # Optima are local
-    searching = replace(QUICK, starts=4, solver=SolverSettings(rounds=8, iterations=30))
+    searching = replace(QUICK, random=40, starts=4)
     first = design(plant, limits, searching, noise)
     rows = 1e3 * first.rows_of(first.trajectory)[:, :1]
     channels = [plant.channels[0].name]

@@ -246,7 +246,7 @@ class MotionPair:
         pose = moved(start, self.space.change(found.x))
         apart = self._apart(pose)
         if not np.linalg.norm(pose[1]) < FARTHEST:
-            return PoseEstimate(pose, None, misfit, apart)
+            return PoseEstimate(start, None, misfit, apart)  # of what is so far, maps are rounding
         return PoseEstimate(pose, self._covariance(*self._likely(pose), pose), misfit, apart)
 
     def _apart(self, pose: Pose) -> float:
