@@ -7,6 +7,7 @@ nothing but what is logged.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,10 +53,10 @@ class _Body:
 
     mass: float
     com: Array
-    central: Array
-    inverse: Array
+    central: list[list[float]]
+    inverse: list[list[float]]
     pushes: Array  # (6, n): force, and moment about the centre of mass, of a unit of each thrust
-    gravity: Array
+    gravity: list[float]
 
     @staticmethod
     def of(flyer: FreeFlyer, parameters: Array) -> _Body:
@@ -64,33 +65,46 @@ class _Body:
         drag = act.mixing[3:].T - np.cross(act.position, act.direction)
         moments = np.cross(act.position - com, act.direction) + drag
         pushes = np.hstack([act.direction, moments]).T
-        return _Body(mass, com, central, np.linalg.inv(central), pushes, np.array(flyer.gravity))
+        inverse = np.linalg.inv(central).tolist()
+        return _Body(mass, com, central.tolist(), inverse, pushes, list(map(float, flyer.gravity)))
 
-    def rate(self, x: Array, thrust: Array) -> Array:
+    def rate(self, x: list[float], push: list[float]) -> list[float]:
         """Return the derivative of position and velocity of the centre, quaternion and ω."""
-        push = self.pushes @ thrust
-        w, u, omega = x[6], x[7:10], x[10:]
-        force = push[:3]
-        turned = force + 2.0 * _cross(u, w * force + _cross(u, force))
-        spin = self.inverse @ (push[3:] - _cross(omega, self.central @ omega))
-        quaternion = 0.5 * np.concatenate([[-u @ omega], w * omega + _cross(u, omega)])
-        return np.concatenate([x[3:6], turned / self.mass + self.gravity, quaternion, spin])
+        w, i, j, k, p, q, r = x[6:]
+        fx, fy, fz, *moment = push
+        gx, gy, gz = w * fx + j * fz - k * fy, w * fy + k * fx - i * fz, w * fz + i * fy - j * fx
+        turned = (
+            fx + 2.0 * (j * gz - k * gy),
+            fy + 2.0 * (k * gx - i * gz),
+            fz + 2.0 * (i * gy - j * gx),
+        )
+        hx, hy, hz = (a * p + b * q + c * r for a, b, c in self.central)
+        mx, my, mz = moment
+        ex, ey, ez = mx - (q * hz - r * hy), my - (r * hx - p * hz), mz - (p * hy - q * hx)
+        return [
+            *x[3:6],
+            *(f / self.mass + g for f, g in zip(turned, self.gravity, strict=True)),
+            -0.5 * (i * p + j * q + k * r),
+            0.5 * (w * p + j * r - k * q),
+            0.5 * (w * q + k * p - i * r),
+            0.5 * (w * r + i * q - j * p),
+            *(a * ex + b * ey + c * ez for a, b, c in self.inverse),
+        ]
 
-    def step(self, x: Array, thrust: Array, h: float) -> Array:
+    def step(self, x: list[float], push: list[float], h: float) -> list[float]:
         """Return the state after h, by the classical Runge-Kutta rule."""
-        k1 = self.rate(x, thrust)
-        k2 = self.rate(x + 0.5 * h * k1, thrust)
-        k3 = self.rate(x + 0.5 * h * k2, thrust)
-        k4 = self.rate(x + h * k3, thrust)
-        x = x + h / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + k4)
-        x[6:10] /= np.linalg.norm(x[6:10])
-        return x
 
+        def ahead(rate: list[float], time: float) -> list[float]:
+            return [a + time * b for a, b in zip(x, rate, strict=True)]
 
-def _cross(a: Array, b: Array) -> Array:
-    return np.array(
-        [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
-    )
+        k1 = self.rate(x, push)
+        k2 = self.rate(ahead(k1, 0.5 * h), push)
+        k3 = self.rate(ahead(k2, 0.5 * h), push)
+        k4 = self.rate(ahead(k3, h), push)
+        mean = [(a + 2.0 * (b + c) + d) / 6.0 for a, b, c, d in zip(k1, k2, k3, k4, strict=True)]
+        x = ahead(mean, h)
+        size = math.hypot(*x[6:10])
+        return [*x[:6], *(q / size for q in x[6:10]), *x[10:]]
 
 
 def fly(
@@ -109,41 +123,42 @@ def fly(
     time = h * np.arange(count)
     x, _, a = reference(time, period, seed, size)
     back = np.linalg.pinv(flyer.mixing)
-    turns = Rotation.from_euler("xyz", x[:, 3:])
-    state = np.zeros(13)
-    state[6] = 1.0
-    state[:3] = body.com
+    turns = Rotation.from_euler("xyz", x[:, 3:]).as_matrix()
+    state = [*body.com.tolist(), 0.0, 0.0, 0.0, 1.0, *[0.0] * 6]
     mass = mass_matrix(parameters)
     estimate, rates = np.zeros(6), np.zeros(6)
     states, commands = np.empty((count, 13)), np.empty((count, len(flyer.actuators)))
-    poses, error = np.empty((count, 7)), np.zeros(6)
-    scale = np.repeat([flyer.pose.position, flyer.pose.angle], 3)
+    drawn = rng.normal(size=(count, 6 + commands.shape[1]))
+    error = np.repeat([flyer.pose.position, flyer.pose.angle], 3) * drawn[:, :6]
+    for n in range(1, count):
+        error[n] = colour * error[n - 1] + np.sqrt(1.0 - colour**2) * error[n]
+    errors = Rotation.from_rotvec(error[:, 3:])
+    off_turns = errors.as_matrix()
     for n in range(count):
-        turn = Rotation.from_quat(state[[7, 8, 9, 6]])
-        lever = turn.apply(body.com)
         states[n] = state
-        states[n, :3] -= lever
-        states[n, 3:6] -= turn.apply(np.cross(state[10:], body.com))
-        fresh = scale * rng.normal(size=6)
-        error = fresh if n == 0 else colour * error + np.sqrt(1.0 - colour**2) * fresh
-        noisy = turn * Rotation.from_rotvec(error[3:])
-        q = noisy.as_quat()
-        poses[n, :3] = states[n, :3] + error[:3]
-        poses[n, 3:] = q[[3, 0, 1, 2]]
+        turn = Rotation.from_quat(states[n, [7, 8, 9, 6]]).as_matrix()
+        states[n, :3] -= turn @ body.com
+        states[n, 3:6] -= turn @ np.cross(states[n, 10:], body.com)
+        noisy = turn @ off_turns[n]
         # An alpha-beta filter of position and of the attitude's error, on the log alone.
-        off = np.concatenate([poses[n, :3] - x[n, :3], (turns[n].inv() * noisy).as_rotvec()])
+        place = states[n, :3] + error[n, :3] - x[n, :3]
+        turned = Rotation.from_matrix(turns[n].T @ noisy).as_rotvec()
         predicted = estimate + h * rates
-        gap = off - predicted
+        gap = np.concatenate([place, turned]) - predicted
         estimate = predicted + 0.3 * gap
         rates = rates + (0.06 / h) * gap
         wanted = -4.0 * estimate - 3.0 * rates
-        linear = noisy.inv().apply(a[n, :3] + wanted[:3] - flyer.gravity)
-        angular = turns[n].inv().apply(a[n, 3:]) + wanted[3:]
+        linear = noisy.T @ (a[n, :3] + wanted[:3] - flyer.gravity)
+        angular = turns[n].T @ a[n, 3:] + wanted[3:]
         u = back @ (mass @ np.concatenate([linear, angular]))
         commands[n] = np.clip(u, flyer.actuators.lower, flyer.actuators.upper)
-        thrust = commands[n] + flyer.actuators.noise * rng.normal(size=len(u))
+        push = (body.pushes @ (commands[n] + flyer.actuators.noise * drawn[n, 6:])).tolist()
         for _ in range(SUBSTEPS):
-            state = body.step(state, thrust, h / SUBSTEPS)
+            state = body.step(state, push, h / SUBSTEPS)
+    poses = np.empty((count, 7))
+    poses[:, :3] = states[:, :3] + error[:, :3]
+    noisy_turns = Rotation.from_quat(states[:, [7, 8, 9, 6]]) * errors
+    poses[:, 3:] = noisy_turns.as_quat()[:, [3, 0, 1, 2]]
     signals = {
         "pos": {f"{flyer.name}.{c}": poses[:, i] for i, c in enumerate("xyz")},
         "quat": {f"{flyer.name}.{c}": poses[:, 3 + i] for i, c in enumerate("wxyz")},

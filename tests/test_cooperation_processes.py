@@ -76,6 +76,14 @@ def newest(subscriber: Any) -> bytes:
     return data
 
 
+def awaited(subscriber: Any) -> bytes:
+    """Return the last message, once there is one."""
+    end = time.monotonic() + PATIENCE
+    while not (data := newest(subscriber)) and time.monotonic() < end:
+        time.sleep(0.1)
+    return data
+
+
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 def test_two_processes_learn_the_load_from_one_another(tmp_path: Path) -> None:
     """With certificates; one has topics, is stopped by hand, and leaves a result at once."""
@@ -92,15 +100,13 @@ def test_two_processes_learn_the_load_from_one_another(tmp_path: Path) -> None:
             inertias = session.declare_subscriber(inertia_key(0, "heft/coop"))
             frames = session.declare_subscriber(transforms_key(0, "heft/coop/transforms"))
             nodes.append(started(tmp_path, 0, "--on", "link.toml"))
-            end = time.monotonic() + PATIENCE
-            while not newest(inertias) and time.monotonic() < end:  # it is there
-                time.sleep(0.1)
+            assert awaited(inertias)  # it is there
             begin = round(time.time() + 3.0, 3)
             more = ("--replay", logs[1], "--begin", f"{begin:.3f}")
             nodes.append(started(tmp_path, 1, *more))
             log = pyarrow.parquet.read_table(tmp_path / logs[0])
             inertia = feed(session, log, begin, inertias)
-            moved = ROS2.deserialize_cdr(newest(frames), "tf2_msgs/msg/TFMessage").transforms
+            moved = ROS2.deserialize_cdr(awaited(frames), "tf2_msgs/msg/TFMessage").transforms
         nodes[0].send_signal(signal.SIGINT)
         since = time.monotonic()
         stopped, of_first = nodes[0].communicate(timeout=PATIENCE)

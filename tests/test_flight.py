@@ -19,7 +19,9 @@ from heft.experiments import (
     FlightReference,
     FlightSettings,
     FlyerModel,
+    Grids,
     PredictiveTracking,
+    SolverSettings,
     TrackingSettings,
     design_flight,
     fly,
@@ -33,7 +35,13 @@ from heft.recordings import Recording
 pytest.importorskip("mujoco")
 pytest.importorskip("daqp")
 LOAD = load_of("1.2kg@0.20,0.06,-0.10")
-QUICK = DesignSettings(random=20, starts=1, seed=2)
+QUICK = DesignSettings(
+    random=10,
+    starts=1,
+    seed=2,
+    grids=Grids(80, 64, 24),
+    solver=SolverSettings(rounds=5, iterations=20, more=10),
+)
 RANGE = PayloadRange(1.2, ((0.0, 0.25), (-0.1, 0.1), (-0.15, 0.0)))
 SHORT = FlightBounds(period=5.0, position=(0.3,) * 3, angle=(0.5,) * 3)
 
@@ -95,7 +103,8 @@ def test_the_condition_number_is_the_other_criterion() -> None:
 def test_a_body_that_pushes_up_only_is_designed_and_flown_in_position_and_yaw() -> None:
     flyer = shipped_free_flyer("quadrotor")
     bounds = FlightBounds(period=5.0, position=(0.4,) * 3, velocity=(0.8,) * 3)
-    found = design_flight(flyer, bounds, "J2", QUICK)
+    settings = replace(QUICK, random=20, grids=Grids())
+    found = design_flight(flyer, bounds, "J2", settings)
     assert found.trajectory.names == ("x", "y", "z", "yaw")
     flight = fly(flyer, FlightReference(found.trajectory, flyer.gravity), (), FlightSettings(1))
     assert flight.truth.tracking_error < 0.1

@@ -21,7 +21,7 @@ from heft.applications.free_flyer import (
 from heft.applications.free_flyer.convergence import Convergence
 from heft.applications.free_flyer.flights import MESSAGES, MOTION
 from heft.errors import InvalidRecording, InvalidSetting
-from heft.experiments import DesignSettings
+from heft.experiments import DesignSettings, SolverSettings
 from heft.information import inertia
 from heft.models import Load, load_of
 from tests.browser import browser, opened
@@ -32,7 +32,9 @@ INKED = (
 )
 BOUNDS = "[motion]\nperiod = 8.0\ncycles = 3\nvelocity = 0.8\n"
 LOAD = Load(1.2, (0.2, 0.06, -0.1))
-QUICK = DesignSettings(random=12, starts=1, workers=1)
+QUICK = DesignSettings(
+    random=12, starts=1, workers=1, solver=SolverSettings(rounds=5, iterations=20, more=10)
+)
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,14 @@ from heft.applications.free_flyer.energy_balance import path_of_angles, power_ga
 from heft.applications.free_flyer.flight_log import _from_neighbours, mean_thrust
 from heft.arrays import Array
 from heft.errors import InvalidRecording, TooLittleData
-from heft.experiments import DesignSettings, Flight, FlightReference, FlightSettings, design_flight
+from heft.experiments import (
+    DesignSettings,
+    Flight,
+    FlightReference,
+    FlightSettings,
+    SolverSettings,
+    design_flight,
+)
 from heft.experiments import fly as fly_in_mujoco
 from heft.information import Triangle, inertia
 from heft.models import FlightBounds, FreeFlyer, Load, load_of, shipped_free_flyer
@@ -295,9 +302,10 @@ def slow_flight() -> tuple[FreeFlyer, Flight]:
     """Return the Space CoBot with rotors that lag by 50 ms, and a flight of it with the load."""
     body = cobot()
     slow = replace(body, actuators=replace(body.actuators, lag=np.full(6, 0.05)))
-    made = design_flight(
-        slow, FlightBounds().faster(0.7), "J2", DesignSettings(random=6, starts=1, workers=1)
+    settings = DesignSettings(
+        random=6, starts=1, workers=1, solver=SolverSettings(rounds=5, iterations=20, more=10)
     )
+    made = design_flight(slow, FlightBounds().faster(0.7), "J2", settings)
     flown = FlightReference(made.trajectory, slow.gravity)
     return slow, fly_in_mujoco(slow, flown, [LOAD], FlightSettings(2, 3))
 

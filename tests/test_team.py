@@ -13,12 +13,12 @@ from heft.experiments.team import _turned
 
 def test_a_quaternion_is_turned_in_the_body() -> None:
     rng = np.random.default_rng(0)
-    for size in (0.0, 1e-6, 0.1, 2.0):
-        before = Rotation.random(random_state=rng)
-        angle = size * rng.normal(size=3)
-        found = _turned(before.as_quat(scalar_first=True), angle)
-        expected = (before * Rotation.from_rotvec(angle)).as_quat(scalar_first=True)
-        assert min(np.abs(found - expected).max(), np.abs(found + expected).max()) < 1e-12
+    angles = np.array([[1e-6], [0.1], [0.0], [2.0]]) * rng.normal(size=(4, 3))
+    expected = Rotation.identity()
+    for found, angle in zip(_turned(angles), (*angles, np.zeros(3)), strict=True):
+        true = expected.as_quat(scalar_first=True)
+        assert min(np.abs(found - true).max(), np.abs(found + true).max()) < 1e-12
+        expected = expected * Rotation.from_rotvec(angle)
 
 
 def test_contacts_lie_on_a_ring() -> None:

@@ -11,7 +11,12 @@ from .bandwidth_search import BandwidthSearch
 from .robust import Hampel, Huber
 from .segments import BlockMedian, Ransac
 from .maximum_likelihood import MaximumLikelihood, decorrelation
-from .errors_in_variables import measured_regressor_covariance, signal_projection, whitening
+from .errors_in_variables import (
+    measured_regressor_covariance,
+    signal_projection,
+    whitening,
+    whitening_slopes,
+)
 from .total_least_squares import TotalLeastSquares
 from .bayesian import BayesianRegression
 from .regressor_noise import ErrorsInVariables

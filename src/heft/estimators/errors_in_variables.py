@@ -64,6 +64,16 @@ def whitening(covariance: Array) -> Array:
         return np.asarray((axes / np.sqrt(np.maximum(values, least))).T / scale)
 
 
+def whitening_slopes(changes: Array) -> Array:
+    """Return D of the derivatives D W of a whitening W as C changes, shape (p, k, k).
+
+    Args:
+        changes: W dC Wᵀ by each of p parameters, shape (p, k, k).
+    """
+    size = changes.shape[1]
+    return np.asarray((0.5 * np.eye(size) - np.tri(size)) * changes)
+
+
 def signal_projection(moments: Array, noise: Array, rows: float) -> Array:
     """Return P that leaves of measured vectors what is more than noise, shape (k, k).
 

@@ -305,30 +305,33 @@ def _motion(
     again = np.random.default_rng()
     again.bit_generator.state = state
     middle, _, _ = _sines(fine, turning, again)
-    attitude = np.empty((len(time), 4))
-    attitude[0] = q = np.array([1.0, 0.0, 0.0, 0.0])
     step = (time[1] - time[0]) / SUBSTEPS
-    for k in range(SUBSTEPS * (len(time) - 1)):
-        q = _turned(q, step * middle[k])
-        if (k + 1) % SUBSTEPS == 0:
-            attitude[(k + 1) // SUBSTEPS] = q
+    attitude = _turned(step * middle[: SUBSTEPS * (len(time) - 1)])[::SUBSTEPS]
     return _Motion(position, attitude, velocity, omega, acceleration, alpha)
 
 
-def _turned(q: Array, angle: Array) -> Array:
-    """Return a quaternion, turned by a rotation vector in the body, shape (4,)."""
-    size = float(np.sqrt(angle @ angle))
-    half = 0.5 * np.sinc(0.5 * size / np.pi) * angle
-    w, x, y, z = np.cos(0.5 * size), *half
-    a, b, c, d = q
-    return np.array(
-        [
+def _turned(angles: Array) -> Array:
+    """Return quaternions, turned by one rotation vector in the body after another.
+
+    Args:
+        angles: Shape (K, 3) [rad].
+
+    Returns:
+        Shape (K + 1, 4).
+    """
+    half = 0.5 * np.sqrt(np.sum(angles**2, axis=1, keepdims=True))
+    turns = np.hstack([np.cos(half), 0.5 * np.sinc(half / np.pi) * angles])
+    a, b, c, d = now = 1.0, 0.0, 0.0, 0.0
+    found = [now]
+    for w, x, y, z in turns.tolist():
+        a, b, c, d = now = (
             a * w - b * x - c * y - d * z,
             a * x + b * w + c * z - d * y,
             a * y - b * z + c * w + d * x,
             a * z + b * y - c * x + d * w,
-        ]
-    )
+        )
+        found.append(now)
+    return np.array(found)
 
 
 class _Sites:

@@ -146,9 +146,11 @@ def angular_velocity(quaternion: Array, rate: Array) -> Array:
 
 def matrix_of_rotation_vector(vector: Array) -> Array:
     """Return the rotation matrix, shape (3, 3), of a rotation vector, shape (3,) [rad]."""
-    from scipy.spatial.transform import Rotation
-
-    return np.asarray(Rotation.from_rotvec(vector).as_matrix())
+    cross, angle = skew(vector), math.hypot(*vector)
+    if angle == 0.0:
+        return np.eye(3)
+    half = math.sin(0.5 * angle) / angle
+    return np.asarray(np.eye(3) + math.sin(angle) / angle * cross + 2.0 * half**2 * (cross @ cross))
 
 
 def rotation_vector_of_matrix(rotation: Array) -> Array:

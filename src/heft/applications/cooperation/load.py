@@ -17,11 +17,18 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from heft.arrays import Array
-from heft.estimators import measured_regressor_covariance, signal_projection, whitening
+from heft.estimators import (
+    measured_regressor_covariance,
+    signal_projection,
+    whitening,
+    whitening_slopes,
+)
 from heft.information import Directions, triangle_of
 
 from .beliefs import LoadBelief
 from .windows import SPATIAL, Space
+
+MOST = 200  # evaluations: beyond them is a valley that descends for ever, and tells nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +110,21 @@ class LoadInformation:
             # What counts once, among windows that overlap
             return np.concatenate([white, np.sqrt(self.overlap) * self.belief.residuals(values)])
 
-        found_values = least_squares(residuals, start, method="lm", x_scale="jac")
+        def slopes(values: Array) -> Array:
+            W = whitening(self.spread(values))
+            half = W @ (tensor @ self.motion_spread @ (self.space.load_tensor @ values)) @ W.T
+            rest = W @ (wrench - Y @ values).T
+            found = whitening_slopes(half + np.swapaxes(half, 1, 2)) @ rest - W @ columns
+            found = found.reshape(len(tensor), -1).T
+            if self.belief is None:
+                return np.asarray(found)
+            known = np.sqrt(self.overlap) * self.belief.jacobian(values)
+            return np.vstack([found, known])
+
+        tensor, columns = self.space.load_tensor.transpose(2, 1, 0), Y.transpose(2, 1, 0)
+        found_values = least_squares(
+            residuals, start, slopes, method="lm", x_scale="jac", max_nfev=MOST
+        )
         covariance = self._covariance(*self._likely(found_values.x), found_values.x)
         if covariance is None:
             return None

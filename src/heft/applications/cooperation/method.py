@@ -19,7 +19,7 @@ from heft.arrays import Array
 from heft.information import Graph, inertia, triangle_of
 
 from .agreement import Agreement, AgreementSettings, Doubt, TeamMotions, fused
-from .beliefs import TeamBelief
+from .beliefs import LoadBelief, TeamBelief
 from .load import LoadInformation
 from .pose import composed, inverse, moved
 from .signals import ContactSignals, LoadEstimate, Pose
@@ -184,6 +184,24 @@ def unplaced(
     return tuple(k for k in range(len(parts)) if k not in placed)
 
 
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """What makes of all robots' rows those of a load, by poses.
+
+    Attributes:
+        by: Takes a row of all to the motion that is agreed on and the wrench of all, shape
+            (any, k + r).
+        motion_spread: Covariance of that motion, shape (k, k).
+        wrench_spread: Of that wrench, shape (r, r).
+        belief: What is known of the load beside, in the frame of the poses.
+    """
+
+    by: Array
+    motion_spread: Array
+    wrench_spread: Array
+    belief: LoadBelief | None
+
+
 class CooperativeRun:
     """One walk over windows of all robots, as they come.
 
@@ -214,6 +232,7 @@ class CooperativeRun:
         self.current: Known | None = None
         self.known: list[Known] = []
         self.changes: list[float] = []
+        self._summed: tuple[tuple[object, ...], Sums] | None = None
 
     def step(self, row: Array, time: float) -> None:
         """Take the next window of all robots.
@@ -296,21 +315,35 @@ class CooperativeRun:
         """Whether all poses are told, so that wrenches can be summed."""
         return not self.agreed.unplaced and len(self.agreed.poses) == self.count
 
-    def _load(self, moments: Array, windows: int, poses: Mapping[int, Pose]) -> LoadInformation:
-        """Return what rows tell of the load, in robot 0's frame."""
+    def _sums(self, poses: Mapping[int, Pose]) -> Sums:
+        """Return what makes of rows of all those of the load, in robot 0's frame."""
         back = {j: inverse(pose) for j, pose in poses.items()}
         space, size = self.space, len(self.space.wrench)
         left_out = {doubt.robot for doubt in self.agreed.doubts}
         maps = {j: space.motion_map(p) for j, p in back.items() if j not in left_out}
-        agreed, spread = fused(self._motions(moments), self.parts, maps)
-        wrench, of_wrench = np.zeros((len(moments), size)), np.zeros((size, size))
+        each = np.eye(self.wide * self.count)
+        agreed, spread = fused(self._motions(each), self.parts, maps)
+        wrench, of_wrench = np.zeros((len(each), size)), np.zeros((size, size))
         for j, pose in back.items():
             D = space.wrench_map(pose)
-            wrench += self._wrenches(moments, j) @ D.T
+            wrench += self._wrenches(each, j) @ D.T
             of_wrench += D @ self.parts[j].wrench_spread @ D.T
-        whole = np.hstack([agreed, wrench])
         belief = self.belief.of_load(poses, space)
-        return LoadInformation(whole, spread, of_wrench, windows, self.overlap, space, belief)
+        return Sums(np.hstack([agreed, wrench]), spread, of_wrench, belief)
+
+    def _agreed_sums(self) -> Sums:
+        """Return those by the poses that are agreed on, which many windows share."""
+        made_of = (self.agreed, self.parts, self.belief)
+        kept = self._summed
+        if kept is None or any(a is not b for a, b in zip(made_of, kept[0], strict=True)):
+            kept = self._summed = made_of, self._sums(self.agreed.poses)
+        return kept[1]
+
+    def _load(self, moments: Array, windows: int, sums: Sums) -> LoadInformation:
+        """Return what rows tell of the load, in robot 0's frame."""
+        whole = moments[:, : len(sums.by)] @ sums.by
+        spreads = sums.motion_spread, sums.wrench_spread
+        return LoadInformation(whole, *spreads, windows, self.overlap, self.space, sums.belief)
 
     def _solve(self, end: float) -> None:
         if not self.placed or self.loaded < self.method.first:
@@ -319,7 +352,7 @@ class CooperativeRun:
             return
         guess = self.current.values if self.current is not None else None
         moments = triangle_of(self.of_load)
-        load = self._load(moments, self.loaded, self.agreed.poses)
+        load = self._load(moments, self.loaded, self._agreed_sums())
         found = load.estimate(guess)
         if found is None:
             self.current = self._known(end)
@@ -378,7 +411,7 @@ class CooperativeRun:
             for k, step in enumerate(SMALL * np.eye(len(self.space.pose))):
                 for sign in (1.0, -1.0):
                     poses[j] = moved(pose, sign * self.space.change(step))
-                    there = self._load(moments, load.windows, poses)
+                    there = self._load(moments, load.windows, self._sums(poses))
                     pushed[:, k] += sign * there.gradient(values)
                     if j == 0:
                         turned[:, k] += sign * self.space.load_map(poses[j]) @ values
@@ -392,7 +425,7 @@ class CooperativeRun:
         now = self.current
         if not self.placed or now is None or now.values is None or now.covariance is None:
             return False
-        load = self._load(row, 1, self.agreed.poses)
+        load = self._load(row, 1, self._agreed_sums())
         Y = load.regressor(load.motion)[0]
         rest = load.wrench[0] - Y @ now.values
         spread = max(now.misfit, 1.0) * load.spread(now.values) + Y @ now.covariance @ Y.T

@@ -8,7 +8,9 @@ Noise in W_i is no information: where motion is no more than noise, a pose is no
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.optimize import least_squares
@@ -19,14 +21,14 @@ from heft.estimators import (
     measured_regressor_covariance,
     signal_projection,
     whitening,
+    whitening_slopes,
 )
-from heft.information import matrix_of_rotation_vector, rotation_vector_of_matrix
+from heft.information import matrix_of_rotation_vector, rotation_vector_of_matrix, skew
 
 from .signals import Pose
 from .windows import OMEGA, SENSOR_NUMBERS, SPATIAL, SUMMED, VELOCITY, Space
 
 FARTHEST = 1000.0  # between two frames of a body: beyond, sensors contradict one another [m]
-STEP = 1e-5  # of a pose, for derivatives of maps that are quadratic in it [rad, m]
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,9 +96,33 @@ class PoseBelief:
 
     def residuals(self, pose: Pose, space: Space) -> Array:
         """Return how far a pose is from what is known, each by its deviation."""
-        off = difference(self.pose, pose)[list(space.pose)]
+        return self._root(space) @ difference(self.pose, pose)[list(space.pose)]
+
+    def slopes(self, pose: Pose, space: Space) -> Array:
+        """Return the derivative of the residuals by a small turn and shift of the pose, square."""
+        by = np.linalg.inv(_turning(difference(self.pose, pose)))
+        return self._root(space) @ by[np.ix_(space.pose, space.pose)]
+
+    def _root(self, space: Space) -> Array:
         values, axes = np.linalg.eigh(self.of_numbers(space))
-        return np.asarray(np.sqrt(np.maximum(values, 0.0)) * (axes.T @ off))
+        return np.asarray(np.sqrt(np.maximum(values, 0.0))[:, None] * axes.T)
+
+
+def _turning(change: Array) -> Array:
+    """Return J of `moved(pose, change + d) = moved(moved(pose, change), J d)`, shape (6, 6).
+
+    Args:
+        change: Rotation vector [rad], then shift [m], shape (6,).
+    """
+    cross, angle = skew(change[:3]), math.hypot(*change[:3])
+    found = np.eye(6)
+    if angle > 1e-4:
+        half = math.sin(0.5 * angle) / angle
+        found[:3, :3] += 2.0 * half**2 * cross
+        found[:3, :3] += (1.0 - math.sin(angle) / angle) / angle**2 * (cross @ cross)
+    else:  # to within rounding
+        found[:3, :3] += 0.5 * cross + (cross @ cross) / 6.0
+    return found
 
 
 def planar_pose(one: Array, other: Array) -> Pose:
@@ -145,7 +171,7 @@ class MotionPair:
         """Motions in the one frame, shape (any, k)."""
         return self.both[:, : len(self.spreads[0])]
 
-    @property
+    @cached_property
     def other(self) -> Array:
         """Motions in the other, shape (any, k), or as many as count."""
         whole = self.both[:, len(self.spreads[0]) :]
@@ -156,8 +182,23 @@ class MotionPair:
         whole = self.space.motion_map(pose)
         return whole if self.counted is None else whole[list(self.counted)]
 
-    def _believed(self, pose: Pose) -> Array:
-        return np.zeros(0) if self.belief is None else self.belief.residuals(pose, self.space)
+    def _map_slopes(self, pose: Pose) -> Array:
+        """Return the derivative of M by a small turn and shift, shape (p, any, k)."""
+        whole = self.space.motion_slopes(pose)
+        return whole if self.counted is None else whole[:, self.counted]
+
+    def _white(self, pose: Pose) -> tuple[Array, Array, Array]:
+        """Return M, what whitens residuals, and the residuals that it whitened, shape (any, K)."""
+        M = self._map(pose)
+        W = whitening(self._spread(M))
+        return M, W, W @ (self.other - self.one @ M.T).T
+
+    def _slopes(self, pose: Pose, M: Array, W: Array, rest: Array) -> Array:
+        """Return the derivative of whitened residuals by a small turn and shift, shape (any, p)."""
+        white = W @ self._map_slopes(pose)
+        half = white @ (self.spreads[0] @ M.T @ W.T)
+        found = whitening_slopes(half + np.swapaxes(half, 1, 2)) @ rest - white @ self.one.T
+        return np.asarray(found.reshape(len(white), -1).T)
 
     def estimate(self, guess: Pose | None = None) -> PoseEstimate:
         """Return the pose that takes coordinates of the one frame to those of the other.
@@ -172,17 +213,32 @@ class MotionPair:
         if self._covariance(*self._seen(), start) is None:
             return PoseEstimate(start, None, np.nan)
 
+        places = np.ix_(self.space.pose, self.space.pose)
         weight = np.sqrt(self.overlap)  # of what counts once, among windows that overlap
+        last: dict[bytes, tuple[Pose, Array, Array, Array]] = {}
+
+        def at(change: Array) -> tuple[Pose, Array, Array, Array]:
+            if change.tobytes() not in last:
+                pose = moved(start, self.space.change(change))
+                last.clear()
+                last[change.tobytes()] = pose, *self._white(pose)
+            return last[change.tobytes()]
 
         def residuals(change: Array) -> Array:
-            pose = moved(start, self.space.change(change))
-            M = self._map(pose)
-            rows = self.other - self.one @ M.T
-            white = whitening(self._spread(M)) @ rows.T
-            return np.concatenate([white.ravel(), self._believed(pose) * weight])
+            pose, _, _, rest = at(change)
+            if self.belief is None:
+                return rest.ravel()
+            return np.append(rest, weight * self.belief.residuals(pose, self.space))
+
+        def slopes(change: Array) -> Array:
+            pose, *white = at(change)
+            found = self._slopes(pose, *white)
+            if self.belief is not None:
+                found = np.vstack([found, weight * self.belief.slopes(pose, self.space)])
+            return np.asarray(found @ _turning(self.space.change(change))[places])
 
         found = least_squares(
-            residuals, np.zeros(len(self.space.pose)), method="lm", xtol=1e-12, ftol=1e-12
+            residuals, np.zeros(len(self.space.pose)), slopes, method="lm", xtol=1e-12, ftol=1e-12
         )
         degrees = max(self.windows * self.other.shape[1] - len(found.x), 1)
         left = found.fun[: self.both.shape[0] * self.other.shape[1]]
@@ -190,7 +246,7 @@ class MotionPair:
         pose = moved(start, self.space.change(found.x))
         apart = self._apart(pose)
         if not np.linalg.norm(pose[1]) < FARTHEST:
-            return PoseEstimate(pose, None, misfit, apart)
+            return PoseEstimate(start, None, misfit, apart)  # of what is so far, maps are rounding
         return PoseEstimate(pose, self._covariance(*self._likely(pose), pose), misfit, apart)
 
     def _apart(self, pose: Pose) -> float:
@@ -215,12 +271,9 @@ class MotionPair:
             moments: Σ W Wᵀ of motions in the one frame, shape (k, k).
             pose: Where to look.
         """
-        steps = [self.space.change(s) for s in STEP * np.eye(len(self.space.pose))]
-        map_of = self._map
-        M, slopes = map_of(pose), [map_of(moved(pose, s)) - map_of(moved(pose, -s)) for s in steps]
-        D = np.stack(slopes, axis=-1) / (2.0 * STEP)
-        white = (whitening(self._spread(M)) @ D.reshape(len(M), -1)).reshape(D.shape)
-        return np.asarray(np.einsum("abp,bc,acq->pq", white, moments, white, optimize=True))
+        white = whitening(self._spread(self._map(pose))) @ self._map_slopes(pose)
+        flat = (len(white), -1)
+        return np.asarray((white @ moments).reshape(flat) @ white.reshape(flat).T)
 
     def _by_twists(self) -> Pose:
         one, other = self.one, self.other
@@ -230,9 +283,12 @@ class MotionPair:
 
     def _spread(self, M: Array) -> Array:
         """Return C, the covariance of a window's residual, square, of the numbers that count."""
+        return M @ self.spreads[0] @ M.T + self._own
+
+    @cached_property
+    def _own(self) -> Array:
         own = self.spreads[1]
-        own = own if self.counted is None else own[np.ix_(self.counted, self.counted)]
-        return M @ self.spreads[0] @ M.T + own
+        return own if self.counted is None else own[np.ix_(self.counted, self.counted)]
 
     def _seen(self) -> tuple[Array, Array]:
         """Return what of the motions in the one frame is more than noise, and its noise."""

@@ -289,10 +289,19 @@ def motion_map(pose: Pose) -> Array:
     return found
 
 
+def motion_slopes(pose: Pose) -> Array:
+    """Return the derivative of M by a small turn in the second frame and by t, shape (6, 18, 18).
+
+    Args:
+        pose: R and t that take coordinates of the one frame to those of the other.
+    """
+    turns = GENERATORS[:3] + np.tensordot(skew(pose[1]).T, GENERATORS[3:], 1)
+    return np.concatenate([turns, GENERATORS[3:]]) @ motion_map(pose)
+
+
 def _turned(R: Array) -> Array:
     """Return what takes ω ωᵀ in the order of `PAIRS` to that of R ω, shape (6, 6)."""
-    c, d = FIRST[:, None], SECOND[:, None]
-    return np.asarray((R[c, FIRST] * R[d, SECOND] + R[c, SECOND] * R[d, FIRST]) * ONCE)
+    return np.asarray((PRODUCTS @ np.outer(R, R).ravel()).reshape(6, 6))
 
 
 def _centripetal(t: Array) -> Array:
@@ -310,9 +319,33 @@ def _centripetal_tensor() -> Array:
     return found
 
 
-FIRST, SECOND = np.array(PAIRS).T
-ONCE = np.where(FIRST == SECOND, 0.5, 1.0)  # of the diagonal one of two equal products is meant
+def _products() -> Array:
+    """Return what makes of all products of two numbers of R what turns ω ωᵀ, shape (36, 81)."""
+    found = np.zeros((6, 6, 9, 9))
+    for row, (c, d) in enumerate(PAIRS):
+        for column, (a, b) in enumerate(PAIRS):
+            once = 0.5 if a == b else 1.0  # of the diagonal one of two equal products is meant
+            found[row, column, 3 * c + a, 3 * d + b] += once
+            found[row, column, 3 * c + b, 3 * d + a] += once
+    return found.reshape(36, 81)
+
+
+def _generators() -> Array:
+    """Return the derivative of M by turn and shift where frames are the same, shape (6, 18, 18)."""
+    found, same = np.zeros((6, SIZE, SIZE)), np.eye(3)
+    for k, axis in enumerate(same):
+        cross = skew(axis)
+        for rows in (OMEGA, VELOCITY, ALPHA, SPECIFIC):
+            found[k, rows, rows] = cross
+        found[k, SQUARES, SQUARES] = _turned(same + cross) - _turned(same) - _turned(cross)
+        found[3 + k, VELOCITY, OMEGA] = found[3 + k, SPECIFIC, ALPHA] = cross
+        found[3 + k, SPECIFIC, SQUARES] = -_centripetal(axis)
+    return found
+
+
+PRODUCTS = _products()
 CENTRIPETAL = _centripetal_tensor()
+GENERATORS = _generators()
 
 
 def wrench_map(pose: Pose) -> Array:
@@ -399,15 +432,28 @@ class Space:
 
     def motion_map(self, pose: Pose) -> Array:
         """Return M of these numbers, square."""
-        return motion_map(pose)[np.ix_(self.motion, self.motion)]
+        return np.asarray(motion_map(pose)[self._meshes[0]])
+
+    def motion_slopes(self, pose: Pose) -> Array:
+        """Return the derivative of M by the turns and shifts that there are, shape (any, k, k)."""
+        return np.asarray(motion_slopes(pose)[self._slopes_mesh])
 
     def wrench_map(self, pose: Pose) -> Array:
         """Return D of these numbers, square."""
-        return wrench_map(pose)[np.ix_(self.wrench, self.wrench)]
+        return np.asarray(wrench_map(pose)[self._meshes[1]])
 
     def load_map(self, pose: Pose) -> Array:
         """Return what takes the load's parameters to another frame, square."""
-        return frame_change(*pose)[np.ix_(self.load, self.load)]
+        return np.asarray(frame_change(*pose)[self._meshes[2]])
+
+    @cached_property
+    def _slopes_mesh(self) -> tuple[NDArray[np.intp], ...]:
+        return np.ix_(self.pose, self.motion, self.motion)
+
+    @cached_property
+    def _meshes(self) -> tuple[tuple[NDArray[np.intp], ...], ...]:
+        """Places of motion, wrench and load in square matrices of all."""
+        return tuple(np.ix_(own, own) for own in (self.motion, self.wrench, self.load))
 
     @cached_property
     def load_tensor(self) -> Array:
