@@ -24,7 +24,8 @@ from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_least, at_most
 from heft.arrays import Array
 from heft.engine import one_blas_thread
-from heft.estimators import LogCholesky, PhysicallyConsistent
+from heft.estimators import PhysicallyConsistent
+from heft.estimators.log_cholesky import LogCholesky
 from heft.information import Information, ParameterSpace, Triangle, inertia
 from heft.models import JointOptions, Options, Robot
 from heft.plants import Problem, RobotPlant, standard_rows

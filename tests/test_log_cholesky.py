@@ -10,9 +10,9 @@ import pytest
 import scipy.optimize
 
 from heft.errors import InvalidSetting
-from heft.estimators import LogCholesky, PhysicallyConsistent
+from heft.estimators import PhysicallyConsistent
 from heft.estimators.feasible_set import Limits, unstack
-from heft.estimators.log_cholesky import _Problem
+from heft.estimators.log_cholesky import LogCholesky, _Problem
 from tests.test_consistency import Case, case, every_robot, objective, shares
 
 Array = np.ndarray[Any, np.dtype[np.float64]]

@@ -11,12 +11,8 @@ from .bandwidth_search import BandwidthSearch
 from .robust import Hampel, Huber
 from .segments import BlockMedian, Ransac
 from .maximum_likelihood import MaximumLikelihood, decorrelation
-from .errors_in_variables import (
-    measured_regressor_covariance,
-    signal_projection,
-    whitening,
-    whitening_slopes,
-)
+from .errors_in_variables import measured_regressor_covariance, signal_projection
+from .errors_in_variables import whitening, whitening_slopes
 from .total_least_squares import TotalLeastSquares
 from .bayesian import BayesianRegression
 from .regressor_noise import ErrorsInVariables
@@ -26,7 +22,6 @@ from .output_error import OutputError
 from .kalman import KalmanFilter
 from .registry import ESTIMATORS, Estimator, Method, robust_methods
 from .feasible_set import IDENTITY, Limits, cone_metric
-from .log_cholesky import LogCholesky
 from .known_bodies import KnownMass, MirrorImages
 from .consistent import ConsistentEstimate, PhysicallyConsistent, Stated, stated_numbers
 from .consistent_samples import ConsistentSampler, ConsistentSamples

@@ -220,13 +220,12 @@ def fold(R, rows, n, m):  # type: ignore[no-untyped-def]
 
 
 @contracted
-def _absorb(R, rows):  # type: ignore[no-untyped-def]
-    """Absorb rows one column at a time; see `absorb`."""
-    n, m = R.shape[0], rows.shape[0]
-    out, left = R.copy(), rows.copy()
-    tiny = np.finfo(R.dtype).tiny
+def _absorb(out, left):  # type: ignore[no-untyped-def]
+    """Absorb rows one column at a time, in their place; see `absorb`."""
+    n, m = out.shape[0], left.shape[0]
+    tiny = np.finfo(out.dtype).tiny
     for j in range(n - 1):
-        below = R[0, 0] * 0
+        below = out[0, 0] * 0
         for k in range(m):
             below += left[k, j] * left[k, j]
         alpha = out[j, j]
@@ -247,7 +246,7 @@ def _absorb(R, rows):  # type: ignore[no-untyped-def]
             for k in range(m):
                 left[k, c] -= move * left[k, j]
         out[j, j] = beta
-    surprise = R[0, 0] * 0
+    surprise = out[0, 0] * 0
     for k in range(m):
         surprise += left[k, n - 1] * left[k, n - 1]
     out[n - 1, n - 1] = np.sqrt(out[n - 1, n - 1] * out[n - 1, n - 1] + surprise)
@@ -270,13 +269,15 @@ def absorb(R: Array, rows: Array) -> tuple[Array, float]:
         The updated triangle, shape (n, n), and the normalised squared innovation [dimensionless],
         whose expectation is m if the model holds.
     """
-    found: tuple[Array, float] = _absorb(R, rows)
+    own = np.array(R, order="C")
+    found: tuple[Array, float] = _absorb(own, np.array(rows, own.dtype, order="C"))
     return found
 
 
 def warm_up() -> None:
     """Compile `absorb`, the one function of this module that Python calls."""
-    _absorb(np.zeros((2, 2)), np.zeros((1, 2)))
+    for kind in (np.float64, np.float32):
+        _absorb(np.zeros((2, 2), kind), np.zeros((1, 2), kind))
 
 
 KERNELS = Kernels((_absorb,), warm_up)
