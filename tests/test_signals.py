@@ -27,7 +27,7 @@ from heft.recordings.formats.table import BLOCK_ROWS, Table
 from heft.recordings.recording import Recording
 from heft.signals.bandwidth import LARGEST_CORNER, choose_corner, resolve
 from heft.signals.clock import GAP_STEPS, survey, windows
-from heft.signals.low_pass import REACH, density, settling, smooth
+from heft.signals.low_pass import REACH, density, low_pass, remembered, settling, smooth
 from heft.signals.settings import Smoothing
 
 Array = NDArray[np.float64]
@@ -144,6 +144,29 @@ def test_derivatives_of_slow_sines_are_true_to_the_order_of_filter_and_stencils(
         bound = np.abs(amplitude) * w**n @ (lost + left[n]) + rounding / step**n
         bound += 10 * FORGOTTEN * np.abs(truth[n]).max()
         assert np.abs(got[at, 0] - truth[n][at]).max() <= bound
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("ratio", [0.004, 0.1, 0.5, 0.9])
+@pytest.mark.parametrize("rows", [1, 2, 1500])
+def test_filters_are_those_of_scipy(order: int, ratio: float, rows: int) -> None:
+    step = 0.002
+    values = np.cumsum(np.random.default_rng(order).normal(size=(rows, 3, 2)), axis=0)
+    wanted = scipy.signal.butter(order, ratio, output="sos")
+    pad = max(3 * (2 * order + 1), round(settling(0.5 * ratio / step, step, order) / step))
+    exact = scipy.signal.sosfiltfilt(wanted, values, axis=0, padlen=min(pad, rows - 1))
+    found = low_pass(values, step, 0.5 * ratio / step, order)
+    assert np.abs(found - exact).max() <= 1e-10 * np.abs(exact).max()
+    coefficients = np.array([0.5, -0.2, 0.1])[: min(order, 3)]
+    exact = scipy.signal.lfilter([1.0], [1.0, *-coefficients], values[::-1], axis=0)[::-1]
+    assert remembered(values, coefficients) == pytest.approx(exact, rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("length", [64, 65, 999])
+def test_the_density_is_that_of_welch(length: int) -> None:
+    time, values = 0.01 * np.arange(1000), np.random.default_rng(0).normal(size=(1000, 2)) + 3.0
+    _, exact = scipy.signal.welch(values, 100.0, nperseg=length, axis=0)
+    assert density(time, values, 0.01, length) == pytest.approx(exact, rel=1e-9, abs=1e-15)
 
 
 def test_smoothing_has_no_phase_and_knows_no_direction_of_time() -> None:

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import scipy  # its `signal` takes long to load, and is loaded where it is first used
+import scipy.interpolate
 
 from heft.arrays import Array
 from heft.errors import InvalidRecording
+
+from . import recursions
 
 # Central differences of eighth order on a grid of step h, for offsets 1 to 4 [Fornberg1988].
 FIRST_DERIVATIVE = (4 / 5, -1 / 5, 4 / 105, -1 / 280)
@@ -19,9 +21,43 @@ SECOND_CENTRE = -205 / 72
 REACH = 4
 
 
+def _poles(order: int, ratio: float) -> Array:
+    """Return poles of a discrete Butterworth low-pass by the bilinear transform, complex.
+
+    Args:
+        order: Of the filter.
+        ratio: Cutoff frequency in Nyquist's, between 0 and 1.
+    """
+    angle = 0.5 * np.pi * np.arange(1 - order, order, 2) / order
+    analog = -np.tan(0.5 * np.pi * ratio) * np.exp(1j * angle)
+    return np.asarray((1.0 + analog) / (1.0 - analog))
+
+
 @lru_cache(maxsize=32)
-def _sections(order: int, ratio: float) -> Array:
-    return np.asarray(scipy.signal.butter(order, ratio, output="sos"))
+def butterworth(order: int, ratio: float) -> tuple[Array, Array]:
+    """Return sections of second order of a Butterworth low-pass, and where they settle.
+
+    scipy.signal has them as well, and takes longer to load than an arm takes to identify.
+
+    Args:
+        order: Of the filter.
+        ratio: Cutoff frequency in Nyquist's, between 0 and 1.
+
+    Returns:
+        `b₀ b₁ b₂ 1 a₁ a₂` of each, shape (sections, 6), those of poles near the unit circle last;
+        and the state of each that a constant input of one leaves, shape (sections, 2).
+    """
+    poles = _poles(order, ratio)
+    made = []
+    for p in sorted(poles[poles.imag >= -1e-12], key=abs):
+        pair = abs(p.imag) > 1e-12  # else the one real pole of an odd order
+        back = [-2.0 * p.real, abs(p) ** 2] if pair else [-p.real, 0.0]
+        front = np.array([1.0, 2.0, 1.0] if pair else [1.0, 1.0, 0.0])
+        made.append([*(front * (1.0 + sum(back)) / front.sum()), 1.0, *back])
+    sections = np.array(made)
+    # Of gain one each, so that each is fed the constant: z₂ = b₂ − a₂, z₁ = b₁ − a₁ + z₂.
+    after = sections[:, 1:3] - sections[:, 4:6]
+    return sections, np.stack([after.sum(axis=1), after[:, 1]], axis=1)
 
 
 def low_pass(values: Array, step: float, corner: float, order: int = 4) -> Array:
@@ -36,12 +72,15 @@ def low_pass(values: Array, step: float, corner: float, order: int = 4) -> Array
     Returns:
         Shape (rows, ...), in the unit of `values`.
     """
-    sections = _sections(order, 2.0 * corner * step)
+    sections, settled = butterworth(order, 2.0 * corner * step)
+    count = len(values)
     # The padding must outlast the filter, or its start shows; odd, so that slopes go on.
-    pad = min(
-        values.shape[0] - 1, max(3 * (2 * order + 1), round(settling(corner, step, order) / step))
-    )
-    return np.asarray(scipy.signal.sosfiltfilt(sections, values, axis=0, padlen=pad))
+    pad = min(count - 1, max(3 * (2 * order + 1), round(settling(corner, step, order) / step)))
+    rows = np.reshape(values, (count, -1))
+    ahead, behind = rows[pad:0:-1], rows[-2 : -pad - 2 : -1]
+    whole = np.concatenate([2.0 * rows[:1] - ahead, rows, 2.0 * rows[-1:] - behind])
+    recursions.to_and_fro(sections, settled, whole)
+    return whole[pad : pad + count].reshape(values.shape)
 
 
 def remembered(rows: Array, coefficients: Array) -> Array:
@@ -54,8 +93,9 @@ def remembered(rows: Array, coefficients: Array) -> Array:
     Returns:
         y, of the shape of `rows`.
     """
-    denominator = np.concatenate([[1.0], -coefficients])
-    return np.asarray(scipy.signal.lfilter([1.0], denominator, rows[::-1], axis=0)[::-1])
+    found = np.array(np.reshape(rows, (len(rows), -1)), dtype=float, order="C")
+    recursions.recur(np.array(coefficients, dtype=float), found)
+    return found.reshape(rows.shape)
 
 
 def density(time: Array, values: Array, step: float, length: int) -> Array:
@@ -72,7 +112,14 @@ def density(time: Array, values: Array, step: float, length: int) -> Array:
     """
     grid = time[0] + step * np.arange(max(round((time[-1] - time[0]) / step) + 1, length))
     even = np.stack([np.interp(grid, time, column) for column in values.T], 1)
-    return np.asarray(scipy.signal.welch(even, 1.0 / step, nperseg=length, axis=0)[1])
+    windows = np.lib.stride_tricks.sliding_window_view(even, length, axis=0)
+    windows = windows[:: length - length // 2]  # half over one another, shape (any, columns, rows)
+    hann = 0.5 - 0.5 * np.cos(2.0 * np.pi * np.arange(length) / length)
+    bare = windows - windows.mean(axis=2, keepdims=True)
+    power = np.mean(np.abs(np.fft.rfft(hann * bare, axis=2)) ** 2, axis=0).T
+    inner = slice(1, -1 if length % 2 == 0 else None)  # of both signs of the frequency
+    power[inner] *= 2.0
+    return np.asarray(power * step / np.sum(hann**2))
 
 
 @lru_cache(maxsize=32)
@@ -86,8 +133,8 @@ def settling(corner: float, step: float, order: int = 4) -> float:
         step: Of the grid [s].
         order: Of the low-pass.
     """
-    _, poles, _ = scipy.signal.butter(order, 2.0 * corner * step, output="zpk")
-    return float(step * math.ceil(math.log(1e-10) / math.log(np.abs(poles).max())))
+    slowest = float(np.abs(_poles(order, 2.0 * corner * step)).max())
+    return float(step * math.ceil(math.log(1e-10) / math.log(slowest)))
 
 
 def _differences(values: Array, step: float) -> tuple[Array, Array]:

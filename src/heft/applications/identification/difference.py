@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import scipy
+import scipy.special
 from numpy.typing import NDArray
 
 from heft.arrays import Array
@@ -263,4 +263,4 @@ def _hotelling(values: Array, covariance: Array, freedom: float) -> float:
         return 1.0
     left = max(freedom - size + 1.0, 1.0)
     squared = values @ np.linalg.pinv(covariance, hermitian=True) @ values
-    return float(scipy.stats.f.sf(squared * left / (freedom * size), size, left))
+    return float(scipy.special.fdtrc(size, left, squared * left / (freedom * size)))
