@@ -18,7 +18,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from heft.errors import InvalidRecording
+from heft.errors import InvalidRecording, InvalidSetting
 from heft.models.robot import Robot
 from heft.plants import RobotPlant
 from heft.plants.plant import Samples
@@ -160,6 +160,13 @@ def test_filters_are_those_of_scipy(order: int, ratio: float, rows: int) -> None
     coefficients = np.array([0.5, -0.2, 0.1])[: min(order, 3)]
     exact = scipy.signal.lfilter([1.0], [1.0, *-coefficients], values[::-1], axis=0)[::-1]
     assert remembered(values, coefficients) == pytest.approx(exact, rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("ratio", [-0.1, 0.0, 1.0, 1.2, np.nan])
+def test_a_cutoff_that_the_sampling_cannot_show_is_refused(ratio: float) -> None:
+    for filtered in (low_pass, lambda values, step, corner: settling(corner, step)):
+        with pytest.raises(InvalidSetting, match="half the sampling rate"):
+            filtered(np.zeros((9, 1)), 0.002, 0.5 * ratio / 0.002)
 
 
 @pytest.mark.parametrize("length", [64, 65, 999])

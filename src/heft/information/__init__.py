@@ -7,7 +7,7 @@ from .inertia import frame_change
 from .rotation import angular_velocity, continuous_quaternions, matrix_of_axis_angle
 from .rotation import matrix_of_quaternion, matrix_of_rotation_vector, matrix_of_rpy
 from .rotation import quaternion_of_matrix, rotation_vector_between, rotation_vector_of_matrix
-from .rotation import rpy_of_matrix, skew
+from .rotation import cross, rpy_of_matrix, skew
 from .channel_rows import ChannelRows
 from .connectivity import Component, components, connected, gram
 from .bordered import Bordered, BorderedInverse, Corner

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
+from heft.information import cross
 
 ORDERS = 5  # derivatives of position and yaw that attitude, ω and α are made of
 STEP = 1e-30  # of complex differences, which have no rounding error
@@ -37,12 +38,12 @@ def flat_attitude(flat: Sequence[Array], gravity: Array) -> tuple[Array, Array, 
     x1 = y * yaw[1][:, None]
     x2 = y * yaw[2][:, None] - x * yaw[1][:, None] ** 2
     side, side1, side2 = _unit(
-        _cross(up, x),
-        _cross(up1, x) + _cross(up, x1),
-        _cross(up2, x) + 2.0 * _cross(up1, x1) + _cross(up, x2),
+        cross(up, x),
+        cross(up1, x) + cross(up, x1),
+        cross(up2, x) + 2.0 * cross(up1, x1) + cross(up, x2),
     )
-    front = _cross(side, up)
-    front1 = _cross(side1, up) + _cross(side, up1)
+    front = cross(side, up)
+    front1 = cross(side1, up) + cross(side, up1)
     R = np.stack((front, side, up), axis=2)
     # RᵀR' = ω×: its entries are scalar products of axes with one another's derivatives.
     omega = np.stack((_dot(up, side1), _dot(front, up1), _dot(side, front1)), 1)
@@ -57,14 +58,8 @@ def flat_attitude(flat: Sequence[Array], gravity: Array) -> tuple[Array, Array, 
     return R, omega, alpha
 
 
-def _cross(a: Array, b: Array) -> Array:
-    """Return a × b, which `np.cross` takes long to find out how to do."""
-    (ax, ay, az), (bx, by, bz) = a.T, b.T
-    return np.stack((ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx), axis=1)
-
-
 def _second(a: Array, a1: Array, a2: Array, b: Array, b1: Array, b2: Array) -> Array:
-    return np.asarray(_cross(a2, b) + 2.0 * _cross(a1, b1) + _cross(a, b2))
+    return np.asarray(cross(a2, b) + 2.0 * cross(a1, b1) + cross(a, b2))
 
 
 def _dot(a: Array, b: Array) -> Array:

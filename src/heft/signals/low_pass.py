@@ -10,7 +10,7 @@ import numpy as np
 import scipy.interpolate
 
 from heft.arrays import Array
-from heft.errors import InvalidRecording
+from heft.errors import InvalidRecording, InvalidSetting
 
 from . import recursions
 
@@ -27,7 +27,16 @@ def _poles(order: int, ratio: float) -> Array:
     Args:
         order: Of the filter.
         ratio: Cutoff frequency in Nyquist's, between 0 and 1.
+
+    Raises:
+        InvalidSetting: If it is not.
     """
+    if not 0.0 < ratio < 1.0:
+        raise InvalidSetting(
+            "a cutoff frequency lies between 0 and half the sampling rate",
+            argument="corner",
+            got=f"{ratio:g} of that half",
+        )
     angle = 0.5 * np.pi * np.arange(1 - order, order, 2) / order
     analog = -np.tan(0.5 * np.pi * ratio) * np.exp(1j * angle)
     return np.asarray((1.0 + analog) / (1.0 - analog))
