@@ -23,9 +23,9 @@ from scipy.stats import norm
 from benchmarks import truth
 from benchmarks.program import benchmark, cache_path, commit, spread
 from benchmarks.results_file import Row, at_least, at_most
-from heft.applications.identification.compare import Comparison, compare
-from heft.applications.identification.identify import identify
+from heft.applications.identification.comparison import Comparison, compare
 from heft.applications.identification.results import write
+from heft.applications.identification.robots import identify
 from heft.applications.identification.settings import Settings
 from heft.arrays import Array
 from heft.errors import FitError

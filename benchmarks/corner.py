@@ -27,7 +27,7 @@ from benchmarks.results_file import Row, at_most
 from benchmarks.scoring import Left, Piece, error, pieces
 from benchmarks.truth import CONDITIONS, FIRST_SCORED, LIGHT, SCORED, experiment
 from heft.applications.identification.identification import Identification
-from heft.applications.identification.identify import identify
+from heft.applications.identification.robots import identify
 from heft.applications.identification.settings import Settings
 from heft.arrays import Array
 from heft.experiments import SimulatedExperiment

@@ -48,7 +48,7 @@ from benchmarks.results_file import Row, at_least, at_most
 from benchmarks.simulated import Exact, Experiment, experiment
 from heft.applications.identification import results
 from heft.applications.identification.identification import Identification
-from heft.applications.identification.identify import identify
+from heft.applications.identification.robots import identify
 from heft.applications.identification.settings import Settings
 from heft.dynamics import kernels
 from heft.dynamics.drive_columns import DriveState, presliding, steady

@@ -51,7 +51,7 @@ from heft.applications.excite import (
     open_experiment,
 )
 from heft.applications.identification.identification import Identification
-from heft.applications.identification.identify import identify
+from heft.applications.identification.robots import identify
 from heft.applications.identification.settings import Settings
 from heft.arrays import Array
 from heft.dynamics import FRICTION, Sigmoid

@@ -33,7 +33,7 @@ from benchmarks.arms import arrays, length, with_friction
 from benchmarks.results_file import Row, at_least
 from benchmarks.scoring import Left, pieces
 from heft.applications.identification.identification import Identification
-from heft.applications.identification.identify import identify
+from heft.applications.identification.robots import identify
 from heft.applications.identification.scores import filtered
 from heft.arrays import Array
 from heft.information.inertia import SYMBOLS

@@ -31,7 +31,7 @@ from benchmarks.scoring import Left, Piece, error, pieces, rigid
 from benchmarks.sweeps import FACTORS, HAMPEL, OTHERS, STRENGTHS
 from benchmarks.sweeps import run as swept
 from heft.applications.identification.identification import Identification
-from heft.applications.identification.identify import identify
+from heft.applications.identification.robots import identify
 from heft.applications.identification.scores import filtered
 from heft.arrays import Array
 from heft.estimators.least_squares import LeastSquares

@@ -34,7 +34,7 @@ from benchmarks.program import benchmark, cache_path, commit, spread
 from benchmarks.results_file import Row, at_least, at_most
 from benchmarks.scoring import Left
 from benchmarks.truth_scores import NORMAL, held_out, record
-from heft.applications.identification.identify import identify
+from heft.applications.identification.robots import identify
 from heft.applications.identification.settings import Settings
 from heft.errors import FitError, SolverFailure
 from heft.experiments import (

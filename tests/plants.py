@@ -43,7 +43,7 @@ from heft.plants.robot import RobotPlant
 from heft.plants.rotor_body import RotorBody
 from heft.plants.sensed_robot import SensedRobotPlant
 from heft.recordings.recording import Recording
-from heft.signals.low_pass import Smoothed
+from heft.signals.filters import Smoothed
 from tests import robots
 
 Array = np.ndarray[Any, np.dtype[np.float64]]

@@ -29,8 +29,8 @@ from numpy.lib import format as npy
 
 from heft import cli
 from heft.applications.identification.identified import Identified
-from heft.applications.identification.identify import identify_files
 from heft.applications.identification.results import refuse_foreign
+from heft.applications.identification.robots import identify_files
 from heft.applications.identification.settings import Settings
 from heft.applications.predict import predict_files
 from heft.cli import SmoothingOptions

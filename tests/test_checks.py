@@ -10,8 +10,8 @@ import pytest
 from heft.applications import demo
 from heft.applications.identification.checks import _filtered
 from heft.applications.identification.identification import Identification
-from heft.applications.identification.identify import identify
 from heft.applications.identification.limits import Limit, Limits
+from heft.applications.identification.robots import identify
 from heft.applications.identification.scores import Score
 from heft.applications.identification.settings import Settings
 from heft.errors import FitError, InvalidSetting

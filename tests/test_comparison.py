@@ -14,8 +14,8 @@ import pytest
 import scipy.stats
 
 from heft.applications.identification import compare_report, results
-from heft.applications.identification.compare import ALARM, Side, compare
-from heft.applications.identification.identify import identify
+from heft.applications.identification.comparison import ALARM, Side, compare
+from heft.applications.identification.robots import identify
 from heft.cli import main
 from heft.errors import InputError, InvalidSetting
 from heft.files.opened import file_hash

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.recordings.columns import ColumnMap
-from heft.recordings.convert import convert
+from heft.recordings.conversion import convert
 from heft.recordings.formats import table as table_module
 from heft.recordings.formats.registry import writable
 from heft.recordings.recording import Recording

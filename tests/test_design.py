@@ -28,8 +28,8 @@ from heft.experiments import (
     link_deviations,
     task_error,
 )
-from heft.experiments.design import base_positions, judged
 from heft.experiments.excitation import scaled
+from heft.experiments.optimal_design import base_positions, judged
 from heft.experiments.random_motions import draw, resting_posture
 from heft.experiments.starts import largest_share
 from heft.information import Information, triangle_of

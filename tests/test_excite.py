@@ -24,7 +24,7 @@ from heft.applications.excite import (
     text_of,
 )
 from heft.applications.excite.certified import bounded_motion, certified
-from heft.applications.excite.excite import counting
+from heft.applications.excite.experiment_design import counting
 from heft.applications.excite.report import _plots, by_link
 from heft.dynamics.drives import SIGMOID_SPEEDS
 from heft.errors import InfeasibleLimits, InvalidSetting

@@ -21,7 +21,7 @@ from heft.models import ContactOptions, JointOptions, Options, Robot
 from heft.plants import Elimination, FloatingRobotPlant, Problem, Samples, plant_of, structural_base
 from heft.recordings import Recording
 from heft.signals import Smoothing
-from heft.signals.low_pass import Smoothed
+from heft.signals.filters import Smoothed
 from tests import robots
 from tests.plants import case, product
 

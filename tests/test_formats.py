@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import heft
 from heft.errors import InvalidModel, InvalidRecording, InvalidSetting
 from heft.models.robot import Robot
-from heft.recordings.convert import convert
+from heft.recordings.conversion import convert
 from heft.recordings.formats import registry
 from heft.recordings.formats.format import Format, Say, Write
 from heft.recordings.formats.table import Damaged, Table, Topics, damaged_file

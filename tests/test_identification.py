@@ -13,9 +13,9 @@ import pytest
 from heft.applications.identification import report, results
 from heft.applications.identification.identification import Identification
 from heft.applications.identification.identified import Identified
-from heft.applications.identification.identify import identify, identify_files
 from heft.applications.identification.opening import why_differentiated, windows_for
 from heft.applications.identification.results import to_json
+from heft.applications.identification.robots import identify, identify_files
 from heft.applications.identification.settings import Settings
 from heft.errors import HeftError, InvalidSetting
 from heft.estimators import (

@@ -20,7 +20,7 @@ from heft.models.robot import Robot
 from heft.plants import RobotPlant, random_drive_state, random_states, standard_rows
 from heft.plants.problem import Problem
 from heft.recordings.recording import Recording
-from heft.signals.low_pass import FIRST_DERIVATIVE
+from heft.signals.filters import FIRST_DERIVATIVE
 from heft.signals.settings import Smoothing
 from tests import robots
 from tests.robots import Oracle

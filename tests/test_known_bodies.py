@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from heft.applications.demo import FOLDER as DEMO
-from heft.applications.identification.identify import identify_files
 from heft.applications.identification.results import schema, write
+from heft.applications.identification.robots import identify_files
 from heft.applications.identification.settings import Settings
 from heft.errors import InvalidSetting
 from heft.estimators import KnownMass, MirrorImages, PhysicallyConsistent, cone_metric

@@ -7,9 +7,9 @@ import pytest
 import scipy.stats
 
 from heft.applications.identification.difference import Difference, Evidence
-from heft.applications.identification.identify import identify
 from heft.applications.identification.misfit import _around, condition_count
 from heft.applications.identification.misfit_moments import MisfitMoments, misfit_scatter
+from heft.applications.identification.robots import identify
 from heft.arrays import Array
 from heft.information import Information, Labels
 from heft.models.robot import Robot

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from heft.applications.identification.identified import Identified
-from heft.applications.identification.identify import identify
 from heft.applications.identification.results import write
+from heft.applications.identification.robots import identify
 from heft.dynamics import kernels
 from heft.errors import InvalidModel
 from heft.models.options import JointOptions, Options

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from heft.applications.identification.identification import Identification
-from heft.applications.identification.identify import identify
 from heft.applications.identification.limits import Limits
 from heft.applications.identification.predicted_error import (
     OtherMotion,
@@ -18,6 +17,7 @@ from heft.applications.identification.predicted_error import (
     with_prior,
 )
 from heft.applications.identification.results import to_json
+from heft.applications.identification.robots import identify
 from heft.applications.identification.scores import Score, Stretch, filtered, scored
 from heft.applications.identification.settings import RowKind, Settings
 from heft.experiments import Arm, Condition, DriveRanges, Sensors, SimulatedExperiment, Simulator

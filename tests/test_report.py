@@ -17,13 +17,13 @@ import pytest
 from heft.applications.demo import FOLDER as DEMO
 from heft.applications.identification import next_motion, report
 from heft.applications.identification.identification import Identification
-from heft.applications.identification.identify import identify_files
 from heft.applications.identification.results import (
     base_entries,
     parameter_entries,
     schema,
     write,
 )
+from heft.applications.identification.robots import identify_files
 from heft.applications.identification.settings import Settings
 from heft.cli import app
 from heft.display import split_sum

@@ -31,10 +31,9 @@ import scipy.linalg
 
 from heft.applications.demo import FOLDER as DEMO
 from heft.applications.identification import report
-from heft.applications.identification.compare import Side
+from heft.applications.identification.comparison import Side
 from heft.applications.identification.identification import Identification
 from heft.applications.identification.identified import Identified
-from heft.applications.identification.identify import _armatures, identify, identify_files
 from heft.applications.identification.results import (
     FILES,
     base_entries,
@@ -43,6 +42,7 @@ from heft.applications.identification.results import (
     to_json,
     write,
 )
+from heft.applications.identification.robots import _armatures, identify, identify_files
 from heft.applications.identification.scores import filtered
 from heft.applications.identification.settings import Settings
 from heft.applications.predict import predict_files

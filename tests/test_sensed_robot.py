@@ -29,7 +29,7 @@ from heft.plants import (
     structural_base,
 )
 from heft.recordings import Recording
-from heft.signals.low_pass import Smoothed
+from heft.signals.filters import Smoothed
 from tests import robots
 from tests.plants import case, cut_wrenches
 

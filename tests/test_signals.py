@@ -27,7 +27,7 @@ from heft.recordings.formats.table import BLOCK_ROWS, Table
 from heft.recordings.recording import Recording
 from heft.signals.bandwidth import LARGEST_CORNER, choose_corner, resolve
 from heft.signals.clock import GAP_STEPS, survey, windows
-from heft.signals.low_pass import REACH, density, low_pass, remembered, settling, smooth
+from heft.signals.filters import REACH, density, low_pass, remembered, settling, smooth
 from heft.signals.settings import Smoothing
 
 Array = NDArray[np.float64]

@@ -36,6 +36,7 @@ import numpy as np
 from llvmlite import binding
 from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
+from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps, loads
 from numba.misc.appdirs import AppDirs
 
@@ -51,7 +52,7 @@ LEVELS = {
     "x86-64-v3": ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"),
     "x86-64-v2": ("sse3", "ssse3", "sse4.1", "sse4.2", "popcnt"),
 }
-FORMAT = 1  # of these files, and of how the compiler is called
+FORMAT = 2  # of these files, and of how the compiler is called
 MOST_KEPT = 6  # files of one set of kernels in a user's cache
 LOG = logging.getLogger("heft")
 
@@ -152,7 +153,7 @@ class Kernels:
                     if result.lifted or result.library.has_dynamic_globals:
                         raise RuntimeError(f"{entry.__name__} cannot be kept: it uses addresses")
                     name = f"{entry.__name__}{result.signature.args}"
-                    file.writestr(zipfile.ZipInfo(name), dumps(result._reduce()))
+                    file.writestr(zipfile.ZipInfo(name), _serialised(result))
         return packed.getvalue()
 
     @property
@@ -220,8 +221,26 @@ class _Kept(NullCache):
                 what = f"heft compiles {self._name} for arguments that its warm-up lacks"
                 warnings.warn(f"{what}, in this process alone: {sig}", RuntimeWarning, 2)
             return None
-        target_context.refresh()
-        return CompileResult._rebuild(target_context, *loads(data))
+        # As numba's own, less all that only a compiler needs: its library of types and functions.
+        rtsys.initialize(target_context)
+        defined, *parts = loads(data)
+        target_context.codegen()._engine._defined_symbols |= defined
+        return CompileResult._rebuild(target_context, *parts)
+
+
+def _serialised(result: CompileResult) -> bytes:
+    """Return what is needed to call a compiled function, not what is needed to compile with it.
+
+    That is its machine code, without its bitcode; the names that are defined in it; and of the
+    environments of functions that it calls those that hold constants.
+    """
+    (library, kind, (code, bitcode)), *rest, called = result._reduce()
+    module = binding.parse_bitcode(bitcode)
+    values = (*module.functions, *module.global_variables)
+    defined = {v.name for v in values if not v.is_declaration}
+    nothing = binding.parse_assembly("").as_bitcode()
+    needed = tuple(environment for environment in called if environment.consts)
+    return bytes(dumps((defined, (library, kind, (code, nothing)), *rest, needed)))
 
 
 PYTHON = "py{}{}".format(*sys.version_info)

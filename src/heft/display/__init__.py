@@ -1,8 +1,15 @@
 """Pages, curves, tables and scenes, in bounded memory."""
 
-from . import animation, page, verdict
-from .text import rounded, split_sum, table
-from .curves import Stretch, Trace, Tracer
-from .scene import bones, ellipsoid, ends
-from .templates import policy_of, render
-from .page import Body, Plot, Scene, Series, Table
+from typing import TYPE_CHECKING
+
+from heft.loading import lazy
+
+if TYPE_CHECKING:
+    from . import animation, page, verdict
+    from .text import rounded, split_sum, table
+    from .curves import Stretch, Trace, Tracer
+    from .scene import bones, ellipsoid, ends
+    from .templates import policy_of, render
+    from .page import Body, Plot, Scene, Series, Table
+else:
+    __getattr__, __dir__, __all__ = lazy(__name__, __file__)

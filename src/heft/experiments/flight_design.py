@@ -17,9 +17,9 @@ from heft.arrays import Array
 from heft.models import FlightBounds, FreeFlyer
 from heft.plants import FreeFlyerPlant
 
-from .design import Design, design
 from .design_settings import DesignSettings
 from .limits import DesignLimits, EffortLimits, JointLimits
+from .optimal_design import Design, design
 
 CRITERIA = {"J1": "condition", "J2": "D"}  # as [Ekal2018, section IV-A] calls them
 

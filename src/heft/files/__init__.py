@@ -1,13 +1,20 @@
 """File access: validated reading of untrusted files, and atomic writing of results."""
 
-from . import edits, xml
-from .reading import UNREADABLE, is_bomb, read_arrays, read_text, refuse_bomb, require_regular
-from .reading import visible_texts
-from .opened import OpenedFile, file_hash, hash_of_all
-from .schema import require_schema
-from .writing import put, require_own, require_writable, workshop, write_arrays, write_text
-from .toml import LARGEST_NUMBER, Keys, Number, Reader, Scalar, Section, Text, box, check_fields
-from .toml import interval, list_of, located, name_list, named, number, read_toml
-from .toml import planes, rotation_rows, rows_of, solid_box, truth
-from .xml import Element, numbers, walk
-from .edits import Edit, apply, format_number, insert_child, set_attributes
+from typing import TYPE_CHECKING
+
+from heft.loading import lazy
+
+if TYPE_CHECKING:
+    from . import edits, xml
+    from .reading import UNREADABLE, is_bomb, read_arrays, read_text, refuse_bomb, require_regular
+    from .reading import visible_texts
+    from .opened import OpenedFile, file_hash, hash_of_all
+    from .schema import require_schema
+    from .writing import put, require_own, require_writable, workshop, write_arrays, write_text
+    from .toml import LARGEST_NUMBER, Keys, Number, Reader, Scalar, Section, Text, box, check_fields
+    from .toml import interval, list_of, located, name_list, named, number, read_toml
+    from .toml import planes, rotation_rows, rows_of, solid_box, truth
+    from .xml import Element, numbers, walk
+    from .edits import Edit, apply, format_number, insert_child, set_attributes
+else:
+    __getattr__, __dir__, __all__ = lazy(__name__, __file__)

@@ -28,8 +28,8 @@ from heft.models import Actuators, FreeFlyer
 from heft.recordings import Recording
 
 from .attitude import times
-from .flat_attitude import ORDERS as FLAT_ORDERS
-from .flat_attitude import flat_attitude, flat_jacobian
+from .flatness import ORDERS as FLAT_ORDERS
+from .flatness import flat_attitude, flat_jacobian
 from .free_body import BodyMotion, FreeBody
 from .plant import Channel, Coordinate, Inputs, Measured, Rows, Samples, Sides
 

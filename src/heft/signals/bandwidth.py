@@ -13,7 +13,7 @@ from heft.recordings import Recording
 
 from . import splines
 from .clock import survey, windows
-from .low_pass import REACH
+from .filters import REACH
 from .settings import Smoothing
 
 CORNER_PER_F99 = 20.0

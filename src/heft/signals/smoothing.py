@@ -25,7 +25,7 @@ from heft.recordings import Recording
 
 from . import periodic, splines
 from .clock import survey, windows
-from .low_pass import Smoothed, require_rows, settling, smooth
+from .filters import Smoothed, require_rows, settling, smooth
 from .settings import Smoothing
 
 

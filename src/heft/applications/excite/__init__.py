@@ -1,6 +1,13 @@
 """`heft excite`: design of the motion that tells most about a robot."""
 
-from .excite import Excited, ExciteSettings, excite
-from .planned import CarriedLoad, Doubt, PlannedExperiment, open_experiment
-from .report import text_of
-from .results import excite_files
+from typing import TYPE_CHECKING
+
+from heft.loading import lazy
+
+if TYPE_CHECKING:
+    from .experiment_design import Excited, ExciteSettings, excite
+    from .planned import CarriedLoad, Doubt, PlannedExperiment, open_experiment
+    from .report import text_of
+    from .results import excite_files
+else:
+    __getattr__, __dir__, __all__ = lazy(__name__, __file__)

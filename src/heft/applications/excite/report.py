@@ -12,7 +12,7 @@ from heft.display import Plot, Series, Table, page, table
 from heft.experiments import Certificate
 from heft.information import SYMBOLS
 
-from .excite import Excited, Prediction, is_information
+from .experiment_design import Excited, Prediction, is_information
 
 WORST = 8  # base parameters that the terminal lists
 DRAWN_RATE = 50.0  # of the curves [Hz]

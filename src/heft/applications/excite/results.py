@@ -16,7 +16,7 @@ from heft.errors import install
 from heft.files import put, require_own, workshop
 from heft.recordings import Table, messages_can_be_written, write_table
 
-from .excite import Excited, ExciteSettings, excite
+from .experiment_design import Excited, ExciteSettings, excite
 from .planned import open_experiment
 from .report import page_of
 

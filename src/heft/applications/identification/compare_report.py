@@ -18,7 +18,7 @@ from heft.display import (
     table,
 )
 
-from .compare import ALARM, Change, Comparison, Curves, Kind
+from .comparison import ALARM, Change, Comparison, Curves, Kind
 from .results import NORMAL
 
 RULE = (

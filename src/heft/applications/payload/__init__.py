@@ -1,8 +1,15 @@
 """Identification of payloads: from a wrench sensor, from joint torques, or live."""
 
-from . import payload
-from .payload import Payload
-from .by_wrench import Weigh
-from .online import Online
-from .by_torques import WeighCarried
-from .live import LiveWeighing
+from typing import TYPE_CHECKING
+
+from heft.loading import lazy
+
+if TYPE_CHECKING:
+    from . import payload
+    from .payload import Payload
+    from .by_wrench import Weigh
+    from .online import Online
+    from .by_torques import WeighCarried
+    from .live import LiveWeighing
+else:
+    __getattr__, __dir__, __all__ = lazy(__name__, __file__)
