@@ -5,6 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from .loading import on_demand
+
+# SciPy names all that NumPy offers, and so would load what nobody needs here: a tenth of a second.
+on_demand("numpy", "f2py", "testing")
+
 Array = NDArray[np.float64]
 
 

@@ -88,3 +88,22 @@ def lazy(
         return value
 
     return found, lambda: sorted({*vars(sys.modules[package]), *places}), sorted(places)
+
+
+def on_demand(package: str, *names: str) -> None:
+    """Let modules of a package be loaded when something of them is used, not when they are named.
+
+    Args:
+        package: Where they are.
+        names: Of modules that are not loaded yet; of others nothing changes.
+    """
+    from importlib.util import LazyLoader, find_spec, module_from_spec
+
+    for name in names:
+        whole = f"{package}.{name}"
+        spec = None if whole in sys.modules else find_spec(whole)
+        if spec is not None and spec.loader is not None:
+            spec.loader = LazyLoader(spec.loader)
+            module = sys.modules[whole] = module_from_spec(spec)
+            setattr(sys.modules[package], name, module)
+            spec.loader.exec_module(module)

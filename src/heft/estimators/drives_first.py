@@ -12,12 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse
-import scipy.sparse.csgraph
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.information import components, gram, triangle_of
+from heft.information import components, first_connected, gram, triangle_of
 
 
 @dataclass(frozen=True)
@@ -271,8 +269,7 @@ def by_drive(columns: Array, rounding: float) -> list[NDArray[np.intp]]:
         shared = own.T @ own
         lengths = np.sqrt(np.diag(shared))
         linked = np.abs(shared) > rounding * lengths[:, None] * lengths
-        count, number = scipy.sparse.csgraph.connected_components(
-            scipy.sparse.csr_array(linked), directed=False
-        )
-        found += [part.columns[number == k] for k in range(count)]
+        at, other = np.nonzero(linked)
+        number = first_connected(at, other, len(linked))
+        found += [part.columns[number == k] for k in np.unique(number)]
     return sorted(found, key=lambda terms: int(terms[0]))

@@ -15,7 +15,6 @@ from typing import Literal, get_args
 
 import numpy as np
 import scipy.linalg
-import scipy.special
 from numpy.typing import NDArray
 
 from heft.arrays import Array
@@ -238,11 +237,13 @@ class Essential:
         return np.asarray(rise > allowed + ROUNDING * whole)
 
     def _matters(self, estimate: Estimate, path: BackwardElimination) -> NDArray[np.bool_]:
+        from scipy.special import fdtri
+
         energy, free = _independent(estimate, path)
         gone = np.arange(len(energy)) - path.untold
         counted = np.maximum(gone, 1)
         statistic = (energy - energy[0]) / counted / (energy[0] / free)
-        chance = scipy.special.fdtri(counted, free, 1.0 - self.significance)
+        chance = fdtri(counted, free, 1.0 - self.significance)
         return np.asarray((gone > 0) & (statistic > chance))
 
     def _fits_less(self, estimate: Estimate, path: BackwardElimination) -> NDArray[np.bool_]:

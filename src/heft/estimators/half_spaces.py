@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.optimize
 
 from heft.arrays import Array
 from heft.information import PARAMETER_COUNT, inertia
@@ -48,8 +47,10 @@ class HalfSpaces:
         The centre of the largest ball within; of depth at most 1 m if the set is open, and below 0
         if it is empty.
         """
+        from scipy.optimize import linprog  # slow to load, and few robots need it
+
         columns = np.column_stack([self.normals, np.ones(len(self.most))])
-        found = scipy.optimize.linprog(
+        found = linprog(
             [0.0, 0.0, 0.0, -1.0],
             A_ub=columns,
             b_ub=self.most,

@@ -13,10 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.optimize
+from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.information import Directions, Triangle, triangle_of
+
+from . import nonnegative as least_squares
+
+DEPENDENT = 1e-10  # share of a column's length that others leave of it, below which it is theirs
 
 
 @dataclass(frozen=True)
@@ -57,8 +61,8 @@ def fit_jackknife(
     seen = np.linalg.norm(total.R, axis=0) > 0.0
     if not seen.any():
         return JackknifeFit(values, std)
-    lower = np.where(nonnegative, 0.0, -np.inf)
-    values = _solve(total, lower)
+    signed = np.array(nonnegative, dtype=bool)
+    values = _solve(total, signed)
     directions = Directions.of(total.R, total.rows)
     inverse = directions.covariance_factor
     white = total.residual_energy(values) / max(total.rows - len(values), 1)
@@ -72,7 +76,7 @@ def fit_jackknife(
             continue
         for k in range(count):
             rest = _sum([*groups[:k], *groups[k + 1 :]], len(values))
-            variance += (count - 1) / count * (_solve(rest, lower) - values) ** 2
+            variance += (count - 1) / count * (_solve(rest, signed) - values) ** 2
     variance[directions.blind | ~seen] = np.inf
     return JackknifeFit(values, np.sqrt(variance))
 
@@ -83,14 +87,24 @@ def _sum(parts: Sequence[Triangle], size: int) -> Triangle:
     return Triangle(np.arange(size), factor, sum(t.rows for t in parts))
 
 
-def _solve(triangle: Triangle, lower: Array) -> Array:
-    """Return θ ≥ lower of least squares, shape (k,); 0 for a column that is zero."""
+def _solve(triangle: Triangle, signed: NDArray[np.bool_]) -> Array:
+    """Return θ of least squares, `signed` ones not negative, shape (k,); 0 for a zero column."""
     scale = np.linalg.norm(triangle.R, axis=0)
-    seen = scale > 0.0
+    order = np.argsort(signed, kind="stable")  # free ones first, so that the others stand alone
+    order = order[scale[order] > 0.0]
     values = np.zeros(len(scale))
-    if seen.any():
-        small = triangle.R[:, seen] / scale[seen]
-        bounds = (lower[seen], np.inf)
-        values[seen] = scipy.optimize.lsq_linear(small, triangle.z, bounds, method="bvls").x
-        values[seen] /= scale[seen]
+    free = int(np.sum(~signed[order]))
+    Q, R = np.linalg.qr(triangle.R[:, order] / scale[order])
+    z = Q.T @ triangle.z
+    own = R[free:, free:]
+    if own.size and np.abs(np.diag(own)).min() > DEPENDENT:
+        start = np.maximum(np.linalg.solve(own, z[free:]), 0.0)
+        values[order[free:]] = least_squares.nonnegative(own, z[free:], start)
+    elif own.size:
+        from scipy.optimize import lsq_linear  # slow to load, and hardly ever needed
+
+        values[order[free:]] = lsq_linear(own, z[free:], (0.0, np.inf), method="bvls").x
+    left = z[:free] - R[:free, free:] @ values[order[free:]]
+    values[order[:free]] = np.linalg.lstsq(R[:free, :free], left)[0]
+    values[order] /= scale[order]
     return values

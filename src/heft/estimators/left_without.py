@@ -21,7 +21,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse.linalg
 from numpy.typing import NDArray
 
 from heft.arrays import Array
@@ -148,18 +147,18 @@ class LeftWithout:
         Returns:
             None if it is not certain that all smaller eigenvalues were found.
         """
+        from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
+
         count = self.below(least)
         if count is None or count > self.size // 4:
             return None
         if not count:
             return Raised(np.zeros(0), np.zeros((self.size, 0)))
-        operator = scipy.sparse.linalg.LinearOperator(
-            (self.size, self.size), matvec=self.times, dtype=np.float64
-        )
+        operator = LinearOperator((self.size, self.size), matvec=self.times, dtype=np.float64)
         start = np.random.default_rng(0).standard_normal(self.size)
         try:
-            values, vectors = scipy.sparse.linalg.eigsh(operator, count, which="SA", v0=start)
-        except scipy.sparse.linalg.ArpackError:
+            values, vectors = eigsh(operator, count, which="SA", v0=start)
+        except ArpackError:
             return None
         return None if values.max() > least else Raised(least - values, vectors)
 

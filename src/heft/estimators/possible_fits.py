@@ -22,11 +22,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import scipy.sparse
-import scipy.special
 
 from heft.arrays import Array
 from heft.information import ParameterSpace, Triangle, decomposition
@@ -132,7 +132,7 @@ class PossibleFits:
         bodies = 10 * len(space.groups)
         metric, columns = _scaled(triangle, space)
         least = triangle.R @ (space.matrix @ best) - triangle.z
-        energy = float(least @ least) + float(scipy.special.chdtri(1, 1.0 - level))
+        energy = float(least @ least) + NormalDist().inv_cdf(0.5 + 0.5 * level) ** 2
         signs = list(space.nonnegative)
         free = np.arange(space.size) >= bodies
         terms = TermDirections.of(columns[:, bodies:], triangle.rows)

@@ -16,7 +16,6 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
-import scipy.special
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting, TooLittleData
@@ -343,7 +342,9 @@ def walked(factor: Array, deviation: Array) -> Array:
 @lru_cache
 def _quantile(rows: int, alarm: float) -> float:
     """Return the value that χ² of `rows` degrees of freedom exceeds with a probability."""
-    return float(2.0 * scipy.special.gammainccinv(0.5 * rows, alarm))
+    from scipy.special import gammainccinv
+
+    return float(2.0 * gammainccinv(0.5 * rows, alarm))
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,6 @@ from typing import Literal, get_args
 
 import numpy as np
 import scipy.linalg
-import scipy.optimize
 from numpy.typing import NDArray
 
 from heft.arrays import Array
@@ -121,6 +120,8 @@ class _NoisyRows:
         Raises:
             SolverFailure: If the steps do not converge.
         """
+        from scipy.optimize import minimize
+
         rows = float(self.rough.noise.rows.sum())
 
         def loss(y: Array) -> tuple[float, Array]:
@@ -129,7 +130,7 @@ class _NoisyRows:
             return float(np.sum(energy / variance)) / rows, 2.0 * slope.sum(axis=0) / rows
 
         start = np.zeros(self.B.shape[1])
-        found = scipy.optimize.minimize(
+        found = minimize(
             loss, start, jac=True, method="BFGS", options={"maxiter": steps, "gtol": 1e-9}
         )
         if found.nit >= steps:

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
-import scipy.optimize
 
 from heft.arrays import Array
 from heft.information import Information, shortest
@@ -119,6 +118,8 @@ class VarianceComponents:
             problem: Whose rows.
             values: β of a fit, shape (b,).
         """
+        from scipy.optimize import nnls
+
         before = np.array([problem.known_noise[c] for c in problem.channels])
         size = len(before)
         H, q, share = np.zeros((size, size)), np.zeros(size), np.zeros(size)
@@ -139,6 +140,6 @@ class VarianceComponents:
         if (alone[told] > 0.0).all():
             # In units of what each residual says alone, and each equation likewise.
             matrix = H[np.ix_(told, told)] * scale / q[told, None]
-            factors, _ = scipy.optimize.nnls(matrix, np.ones(int(told.sum())))
+            factors, _ = nnls(matrix, np.ones(int(told.sum())))
             found[told] = np.maximum(factors, self.least) * scale
         return np.asarray(before * np.sqrt(group.T @ found))

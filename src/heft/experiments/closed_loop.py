@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import CubicHermiteSpline, make_interp_spline
 
 from heft.arrays import Array
 from heft.dynamics import held_steps, kernels
@@ -54,6 +53,8 @@ class FollowedMotion:
 
     def position_at(self, time: Array) -> Array:
         """Return positions at some times, shape (n, joints), exact on parabolas."""
+        from scipy.interpolate import CubicHermiteSpline
+
         return np.asarray(CubicHermiteSpline(self.time, self.position, self.velocity)(time))
 
     def effort_at(self, time: Array) -> Array:
@@ -365,6 +366,8 @@ class ClosedLoop:
 
     def _wanted(self, recording: Recording) -> tuple[Array, Array]:
         """Return the controller's clock, and its references with the feed-forward torque."""
+        from scipy.interpolate import make_interp_spline  # slow to load, of no use to most fits
+
         names = self.require_references(recording)
         block = recording.whole(names)
         good = np.isfinite(block.values).all(axis=1)

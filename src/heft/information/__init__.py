@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .rotation import quaternion_of_matrix, rotation_vector_between, rotation_vector_of_matrix
     from .rotation import cross, rpy_of_matrix, skew
     from .channel_rows import ChannelRows
-    from .connectivity import Component, components, connected, gram
+    from .connectivity import Component, components, connected, first_connected, gram
     from .bordered import Bordered, BorderedInverse, Corner
     from .square_root import Information, Summed, Triangle, triangle_of
     from .identifiability import BaseParameters, DataRank, Directions, base_parameters

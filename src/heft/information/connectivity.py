@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.sparse
-import scipy.sparse.csgraph
 from numpy.typing import NDArray
 
 from heft.arrays import Array
@@ -149,18 +147,43 @@ def gram(rows: Array, parts: Sequence[NDArray[np.intp]]) -> Array:
     return found
 
 
+def first_connected(
+    rows: NDArray[np.intp], columns: NDArray[np.intp], size: int
+) -> NDArray[np.intp]:
+    """Return of each column the first one that it is connected with, itself if with none before.
+
+    Columns take the least number in a row that holds them, until none changes.
+
+    Args:
+        rows: Of the entries that are not zero, ascending.
+        columns: Of the same entries.
+        size: Number n of columns.
+    """
+    number = np.arange(size)
+    starts = np.flatnonzero(np.diff(rows, prepend=-1))
+    counts = np.diff(starts, append=len(rows))
+    while len(starts):
+        before = number.copy()
+        np.minimum.at(
+            number, columns, np.repeat(np.minimum.reduceat(number[columns], starts), counts)
+        )
+        number = number[number]  # those of the column with the least number go along
+        if (number == before).all():
+            break
+    return number
+
+
 def _grouped(
     rows: NDArray[np.intp], columns: NDArray[np.intp], shape: tuple[int, int]
 ) -> tuple[Component, ...]:
-    """Return the components of entries at these places."""
+    """Return the components of entries at these places, rows ascending."""
     m, n = shape
-    links = scipy.sparse.coo_array(
-        (np.ones(len(rows), dtype=bool), (rows, m + columns)), shape=(m + n, m + n)
-    )
-    _, number = scipy.sparse.csgraph.connected_components(links, directed=False)
-    number[m:][np.bincount(columns, minlength=n) == 0] = -1  # columns of zeros, all together
-    found, first = np.unique(number[m:], return_index=True)
-    split = (_by_number(part, found) for part in (number[:m], number[m:]))
+    number = first_connected(rows, columns, n)
+    number[np.bincount(columns, minlength=n) == 0] = -1  # columns of zeros, all together
+    of_row = np.full(m, n)  # a row of zeros is in none
+    of_row[rows] = number[columns]
+    found, first = np.unique(number, return_index=True)
+    split = (_by_number(part, found) for part in (of_row, number))
     parts = [Component(r, c) for r, c in zip(*split, strict=True)]
     return tuple(parts[k] for k in np.argsort(first))
 

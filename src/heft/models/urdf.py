@@ -6,12 +6,12 @@ a file is refused with the name of the faulty element.
 
 from __future__ import annotations
 
+import html
 import math
 import shlex
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
-from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
@@ -29,6 +29,11 @@ SOLID = 1e-3  # [kg]; lighter links stand for frames, and their inertia for noth
 VERSIONS = ("1.0", "1.1", "1.2")
 JOINT_TYPES = ("revolute", "continuous", "prismatic", "fixed")
 FREE_TYPES = ("floating", "planar")
+
+
+def _quoted(text: str) -> str:
+    """Return a text as the value of an attribute."""
+    return '"' + html.escape(text).translate({ord(c): f"&#{ord(c)};" for c in "\n\r\t"}) + '"'
 
 
 def _named(root: Element, tag: str, path: str) -> dict[str, Element]:
@@ -456,7 +461,7 @@ def link_text(name: str, parameters: Array | None = None) -> str:
             them it gets no `<inertial>`.
     """
     if parameters is None:
-        return f"  <link name={quoteattr(name)}/>\n"
+        return f"  <link name={_quoted(name)}/>\n"
     mass, com, tensor = inertia.to_body(parameters)
     keys = ("ixx", "ixy", "iyy", "ixz", "iyz", "izz")
     moments = " ".join(
@@ -464,7 +469,7 @@ def link_text(name: str, parameters: Array | None = None) -> str:
         for k, (i, j) in zip(keys, inertia.INERTIA_INDEX, strict=True)
     )
     return (
-        f"  <link name={quoteattr(name)}>\n    <inertial>\n"
+        f"  <link name={_quoted(name)}>\n    <inertial>\n"
         f'      <origin xyz="{_triple(com)}" rpy="0 0 0"/>\n      <mass value="{mass!r}"/>\n'
         f"      <inertia {moments}/>\n    </inertial>\n  </link>\n"
     )
@@ -499,10 +504,10 @@ class Joint:
         """Return the text of its `<joint>`."""
         rpy = rpy_of_matrix(self.rotation)
         lines = [
-            f"<joint name={quoteattr(self.name)} type={quoteattr(self.kind)}>",
+            f"<joint name={_quoted(self.name)} type={_quoted(self.kind)}>",
             f'  <origin xyz="{_triple(self.translation)}" rpy="{_triple(rpy)}"/>',
-            f"  <parent link={quoteattr(self.parent)}/>",
-            f"  <child link={quoteattr(self.child)}/>",
+            f"  <parent link={_quoted(self.parent)}/>",
+            f"  <child link={_quoted(self.child)}/>",
         ]
         if self.axis is not None:
             lines.append(f'  <axis xyz="{_triple(self.axis)}"/>')
@@ -511,7 +516,7 @@ class Joint:
         if self.mimic is not None:
             master, multiplier, offset = self.mimic
             lines.append(
-                f"  <mimic joint={quoteattr(master)} "
+                f"  <mimic joint={_quoted(master)} "
                 f'multiplier="{multiplier!r}" offset="{offset!r}"/>'
             )
         return "".join(f"  {line}\n" for line in [*lines, "</joint>"])
@@ -526,4 +531,4 @@ def robot_text(name: str, links: list[str], joints: list[Joint]) -> bytes:
         joints: In any order.
     """
     body = "".join([*links, *(j.text for j in joints)])
-    return f"<robot name={quoteattr(name)}>\n{body}</robot>\n".encode()
+    return f"<robot name={_quoted(name)}>\n{body}</robot>\n".encode()

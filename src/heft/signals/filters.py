@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import scipy.interpolate
 
 from heft.arrays import Array
+from heft.compiled import plain
 from heft.errors import InvalidRecording, InvalidSetting
 
 from . import recursions
@@ -133,6 +133,21 @@ def density(time: Array, values: Array, step: float, length: int) -> Array:
     return np.asarray(power * step / np.sum(hann**2))
 
 
+def interpolated(time: Array, values: Array, at: Array) -> Array:
+    """Return the cubic spline through values at other times, shape (times, columns).
+
+    It has no knot at the second time and the last but one.
+
+    Args:
+        time: Strictly increasing, four at least, shape (rows,) [s].
+        values: Shape (rows, columns), of any unit.
+        at: Ascending, shape (times,) [s].
+    """
+    out = np.empty((len(at), values.shape[1]))
+    recursions.cubic(*plain(time, values, at), out)
+    return out
+
+
 @lru_cache(maxsize=32)
 def settling(corner: float, step: float, order: int = 4) -> float:
     """Return the time after which the low-pass's impulse response is below 1e-10 [s].
@@ -244,15 +259,14 @@ def smooth(
         grid, even, step = time, positions, exact
     else:
         grid = time[0] + step * np.arange(math.floor((time[-1] - time[0]) / step + 1e-9) + 1)
-        even = scipy.interpolate.CubicSpline(time, positions)(grid)
+        even = interpolated(time, positions, grid)
     position = low_pass(even, step, corner, order)
     velocity, acceleration = _differences(position, step)
     if uniform and at is None:
         return Smoothed(position, velocity, acceleration)
     together = np.concatenate([position, velocity, acceleration], axis=1)
     # What was smoothed lies far below the grid's rate, so a spline through it is exact enough.
-    back = scipy.interpolate.CubicSpline(grid, together)(
-        np.clip(time if at is None else at, grid[0], grid[-1])
-    )
+    within = np.clip(time if at is None else at, grid[0], grid[-1])
+    back = interpolated(grid, together, within)
     joints = positions.shape[1]
     return Smoothed(back[:, :joints], back[:, joints : 2 * joints], back[:, 2 * joints :])

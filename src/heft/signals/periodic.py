@@ -13,12 +13,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.interpolate
 import scipy.linalg
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting, TooLittleData
 from heft.information import triangle_of
+
+from .filters import interpolated
 
 BLOCK_ROWS = 4096
 SEARCH_POINTS = 1 << 15  # to which a log is thinned out while its period is looked for
@@ -314,7 +315,7 @@ def average_periods(time: Array, values: Array, period: float) -> PeriodAverage:
     if np.abs(time[nearest] - wanted).max() <= 1e-6 * step:
         even = values[nearest]
     else:
-        even = scipy.interpolate.CubicSpline(time, values)(np.minimum(wanted, time[-1]))
+        even = interpolated(time, values, np.minimum(wanted, time[-1]))
     folded = even.reshape(periods, count, values.shape[1])
     mean = folded.mean(axis=0)
     apart = folded - mean

@@ -61,11 +61,61 @@ def recur(coefficients: Array, rows: Array) -> None:
                 rows[k, c] += coefficients[i] * rows[k + 1 + i, c]
 
 
+@exact
+def cubic(time: Array, values: Array, at: Array, out: Array) -> None:
+    """Evaluate the cubic spline through values that has no knot at the second time from either end.
+
+    Args:
+        time: Strictly increasing, shape (n,), four at least.
+        values: Shape (n, columns).
+        at: Ascending, shape (m,).
+        out: The spline at these times, shape (m, columns), written.
+    """
+    n, columns = values.shape
+    step = np.diff(time)
+    rise = np.empty((n - 1, columns))
+    for k in range(n - 1):
+        for c in range(columns):
+            rise[k, c] = (values[k + 1, c] - values[k, c]) / step[k]
+    # Slopes at the knots: a tridiagonal system, solved without exchanges [deBoor1978, chapter IV].
+    above = np.empty(n)
+    slope = np.empty((n, columns))
+    first, last = step[0] + step[1], step[n - 3] + step[n - 2]
+    above[0] = first / step[1]
+    for c in range(columns):
+        start = (step[0] + 2.0 * first) * step[1] * rise[0, c] + step[0] ** 2 * rise[1, c]
+        slope[0, c] = start / first / step[1]
+    for k in range(1, n - 1):
+        pivot = 2.0 * (step[k - 1] + step[k]) - step[k] * above[k - 1]
+        above[k] = step[k - 1] / pivot
+        for c in range(columns):
+            right = 3.0 * (step[k] * rise[k - 1, c] + step[k - 1] * rise[k, c])
+            slope[k, c] = (right - step[k] * slope[k - 1, c]) / pivot
+    pivot = step[n - 3] - last * above[n - 2]
+    for c in range(columns):
+        right = step[n - 2] ** 2 * rise[n - 3, c]
+        right += (2.0 * last + step[n - 2]) * step[n - 3] * rise[n - 2, c]
+        slope[n - 1, c] = (right / last - last * slope[n - 2, c]) / pivot
+    for k in range(n - 2, -1, -1):
+        for c in range(columns):
+            slope[k, c] -= above[k] * slope[k + 1, c]
+    k = 0
+    for i in range(len(at)):
+        while k < n - 2 and at[i] >= time[k + 1]:
+            k += 1
+        s = at[i] - time[k]
+        for c in range(columns):
+            bend = (slope[k, c] + slope[k + 1, c] - 2.0 * rise[k, c]) / step[k]
+            half = (rise[k, c] - slope[k, c]) / step[k] - bend
+            out[i, c] = values[k, c] + s * (slope[k, c] + s * (half + s * (bend / step[k])))
+
+
 def warm_up() -> None:
     """Call each compiled entry point once, so that it is compiled and cached."""
     rows = np.zeros((2, 1))
     to_and_fro(np.zeros((1, 6)), np.zeros((1, 2)), rows)
     recur(np.zeros(1), rows)
+    cubic(np.arange(4.0), np.zeros((4, 1)), np.zeros(2), rows)
 
 
-KERNELS = Kernels((to_and_fro, recur), warm_up)
+KERNELS = Kernels((to_and_fro, recur, cubic), warm_up)

@@ -22,7 +22,6 @@ import math
 from functools import lru_cache
 
 import numpy as np
-import scipy.interpolate
 import scipy.linalg
 
 from heft.arrays import Array
@@ -40,11 +39,15 @@ def _pieces() -> Array:
     Between two knots, u in [0, 1) from the first, the value of the j-th of the six splines
     that are not zero there is `Σ_p u^p C[p, j]`.
     """
-    whole = scipy.interpolate.PPoly.from_spline(
-        scipy.interpolate.BSpline.basis_element(np.arange(DEGREE + 2), extrapolate=False)
-    )
-    inner = whole.c[::-1, DEGREE : 2 * DEGREE + 1]  # between its own knots, lowest power first
-    return np.ascontiguousarray(inner[:, ::-1])
+    pieces = np.zeros((DEGREE + 1, DEGREE + 1))
+    pieces[0, 0] = 1.0
+    for d in range(1, DEGREE + 1):  # Cox and de Boor's recursion, on knots that are one apart
+        lower = pieces.copy()
+        for j in range(d + 1):  # ((d − j + u) N_{j−1} + (1 + j − u) N_j) / d
+            left, right = lower[:, j - 1] if j else np.zeros(DEGREE + 1), lower[:, j]
+            rising = np.roll(left - right, 1)
+            pieces[:, j] = ((d - j) * left + (1 + j) * right + rising) / d
+    return pieces
 
 
 def _weights(u: Array, derivative: int) -> Array:

@@ -26,7 +26,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import scipy.special
 from numpy.typing import NDArray
 
 from heft.arrays import Array
@@ -258,9 +257,11 @@ def _hotelling(values: Array, covariance: Array, freedom: float) -> float:
 
     Of fewer degrees of freedom than values, one is left.
     """
+    from scipy.special import fdtrc
+
     size = len(values)
     if not size or not values.any():
         return 1.0
     left = max(freedom - size + 1.0, 1.0)
     squared = values @ np.linalg.pinv(covariance, hermitian=True) @ values
-    return float(scipy.special.fdtrc(size, left, squared * left / (freedom * size)))
+    return float(fdtrc(size, left, squared * left / (freedom * size)))
