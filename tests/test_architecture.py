@@ -155,6 +155,20 @@ def test_importing_heft_is_light() -> None:
     assert not {"numpy", "scipy", "numba", "pinocchio", "pyarrow", "jinja2"} & set(loaded)
 
 
+def test_what_an_identification_hardly_ever_needs_is_not_loaded_for_it() -> None:
+    modules = ("optimize", "interpolate", "signal", "special", "spatial")
+    heavy = tuple(f"scipy.{m}" for m in modules)
+    code = (
+        "import sys; from heft import identify; from numpy import f2py, testing\n"
+        "lazy = [m.__spec__.loader for m in (f2py, testing) if '_LazyModule' in str(type(m))]\n"
+        f"print(len(lazy), *sorted(set({heavy}) & set(sys.modules)))\n"
+        "print(f2py.__name__, testing.__name__)"
+    )
+    call = [sys.executable, "-c", code]
+    loaded = subprocess.run(call, capture_output=True, text=True, check=True).stdout.split()
+    assert loaded == ["2", "numpy.f2py", "numpy.testing"]
+
+
 def cited() -> set[str]:
     """Return the keys in brackets of the code, the tests, the benchmarks and the pages."""
     keys = set()

@@ -125,6 +125,14 @@ def test_the_next_process_finds_the_code_however_python_optimises(
     assert said(begun(kept, ASK, *flags)) == (["21.0", "0"], False)
 
 
+@pytest.mark.parametrize("first", ["", "high.high(1.0)"])
+def test_compiled_functions_of_the_user_may_call_one_that_is_kept(first: str, kept: Path) -> None:
+    """What is kept of one is not what a compiler takes into another."""
+    users = f"import high, numba\n{first}\n@numba.njit\ndef users(x):\n    return -high.high(x)\n"
+    ask = f"{users}\nprint(users(10.0), high.high(10.0))"
+    assert said(begun(kept, ask)) == (["-21.0", "21.0"], False)
+
+
 @pytest.mark.parametrize("changed", [{"factor": 3.0}, {"unit": 1.5}])
 def test_a_change_of_what_a_kernel_calls_or_of_a_constant_of_a_third_file_is_noticed(
     changed: dict[str, float], kept: Path

@@ -7,6 +7,8 @@ from typing import Literal
 
 import numpy as np
 import pytest
+import scipy.sparse
+from scipy.sparse.csgraph import connected_components
 
 from heft.arrays import Array
 from heft.estimators import LeastSquares, PhysicallyConsistent, PossibleFits, noise, strict_bounds
@@ -18,6 +20,7 @@ from heft.information import (
     components,
     connectivity,
     decomposition,
+    first_connected,
     triangle_of,
 )
 from heft.models import JointOptions, Options, Robot
@@ -47,6 +50,17 @@ def shuffled(rng: np.random.Generator, zero: int = 3) -> Array:
         own = np.ix_(rows[first[0] : first[0] + i], columns[first[1] : first[1] + j])
         out[own] = rng.normal(size=(i, j))
     return out
+
+
+@pytest.mark.parametrize("share", [0.001, 0.003, 0.006])
+def test_connected_columns_are_those_of_a_graph_search(share: float) -> None:
+    held = np.random.default_rng(1).random((150, 200)) < share
+    rows, columns = np.nonzero(held)
+    graph = scipy.sparse.csr_array(held)
+    _, wanted = connected_components(scipy.sparse.block_array([[None, graph], [graph.T, None]]))
+    _, first, inverse = np.unique(wanted[150:], return_index=True, return_inverse=True)
+    assert np.array_equal(first_connected(rows, columns, 200), first[inverse])
+    assert len(first) > 1
 
 
 def test_components_share_neither_rows_nor_columns() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.interpolate
 import scipy.signal
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -27,7 +28,15 @@ from heft.recordings.formats.table import BLOCK_ROWS, Table
 from heft.recordings.recording import Recording
 from heft.signals.bandwidth import LARGEST_CORNER, choose_corner, resolve
 from heft.signals.clock import GAP_STEPS, survey, windows
-from heft.signals.filters import REACH, density, low_pass, remembered, settling, smooth
+from heft.signals.filters import (
+    REACH,
+    density,
+    interpolated,
+    low_pass,
+    remembered,
+    settling,
+    smooth,
+)
 from heft.signals.settings import Smoothing
 
 Array = NDArray[np.float64]
@@ -167,6 +176,15 @@ def test_a_cutoff_that_the_sampling_cannot_show_is_refused(ratio: float) -> None
     for filtered in (low_pass, lambda values, step, corner: settling(corner, step)):
         with pytest.raises(InvalidSetting, match="half the sampling rate"):
             filtered(np.zeros((9, 1)), 0.002, 0.5 * ratio / 0.002)
+
+
+@pytest.mark.parametrize("rows", [4, 5, 300])
+def test_a_cubic_spline_is_that_of_scipy(rows: int) -> None:
+    rng = np.random.default_rng(rows)
+    time, values = np.cumsum(rng.uniform(0.2, 1.8, rows)), rng.normal(size=(rows, 3))
+    at = np.sort(np.concatenate([time, rng.uniform(time[0] - 0.5, time[-1] + 0.5, 400)]))
+    wanted = scipy.interpolate.CubicSpline(time, values)(at)
+    assert np.abs(interpolated(time, values, at) - wanted).max() <= 1e-13 * np.abs(wanted).max()
 
 
 @pytest.mark.parametrize("length", [64, 65, 999])
