@@ -35,9 +35,9 @@ SECOND = np.zeros((3, inertia.PARAMETER_COUNT))
 SECOND[:, [4, 6, 9]] = 0.5 - np.eye(3)
 # The search ends where the least found is this share of the interval above what is proven, or of
 # the model file's moment where that is less;
-CLOSE = 0.01
+CLOSE = 0.02
 # and after this many parts of the centres' ranges, shared by the links: a conic problem has all.
-PARTS = 120
+PARTS = 80
 
 
 @dataclass(frozen=True)
