@@ -95,21 +95,9 @@ def connected(sets: Sequence[NDArray[np.intp]], size: int) -> tuple[Component, .
     """
     if size < FEWEST:
         return (Component(np.arange(len(sets)), np.arange(size)),)
-    groups: list[tuple[int, list[int]]] = []  # columns, as bits, and rows
-    for row, columns in enumerate(sets):
-        held, rows, apart = bits(columns, size), [row], []
-        for group in groups:
-            if group[0] & held:
-                held, rows = held | group[0], group[1] + rows
-            else:
-                apart.append(group)
-        groups = [*apart, (held, rows)]
-    groups = [(held, rows) for held, rows in groups if held]
-    empty = (1 << size) - 1 & ~sum(held for held, _ in groups)
-    if empty:
-        groups.append((empty, []))
-    parts = (Component(np.array(sorted(r), dtype=np.intp), unpacked(h, size)) for h, r in groups)
-    return tuple(sorted(parts, key=lambda part: int(part.columns[0])))
+    rows = np.repeat(np.arange(len(sets)), [len(columns) for columns in sets])
+    columns = np.concatenate([np.empty(0, dtype=np.intp), *sets])
+    return _grouped(rows, columns, (len(sets), size))
 
 
 def bits(columns: NDArray[np.intp], size: int) -> int:
@@ -117,13 +105,6 @@ def bits(columns: NDArray[np.intp], size: int) -> int:
     held = np.zeros(-(-size // 8) * 8, dtype=bool)
     held[columns] = True
     return int.from_bytes(np.packbits(held).tobytes(), "big") >> (len(held) - size)
-
-
-def unpacked(held: int, size: int) -> NDArray[np.intp]:
-    """Return the set of columns that a number is, ascending."""
-    count = -(-size // 8)
-    whole = (held << (8 * count - size)).to_bytes(count, "big")
-    return np.flatnonzero(np.unpackbits(np.frombuffer(whole, dtype=np.uint8)))
 
 
 def gram(rows: Array, parts: Sequence[NDArray[np.intp]]) -> Array:
