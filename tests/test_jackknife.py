@@ -130,6 +130,15 @@ def test_what_rows_cannot_tell_apart_gets_no_certainty() -> None:
     assert np.isinf(found.std).tolist() == [True, False, True]
 
 
+def test_columns_that_rows_cannot_tell_apart_get_no_absurd_values() -> None:
+    """A joint that slides one way has Coulomb friction that is an offset as well."""
+    X, noise = rows_of(6)
+    X = np.column_stack([X, X[:, 0]])
+    found = fitted(X, X @ np.ones(3) + noise, [blocks(len(noise))], (False, True, True))
+    assert np.abs(found.values).max() < 3.0 and found.values[0] + found.values[2] > 1.5
+    assert np.isinf(found.std).tolist() == [True, False, True]
+
+
 def test_one_group_alone_gives_no_certainty() -> None:
     X, noise = rows_of(6)
     assert np.isinf(fitted(X, noise, [np.zeros(len(noise))]).std).all()

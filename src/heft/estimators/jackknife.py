@@ -93,18 +93,20 @@ def _solve(triangle: Triangle, signed: NDArray[np.bool_]) -> Array:
     order = np.argsort(signed, kind="stable")  # free ones first, so that the others stand alone
     order = order[scale[order] > 0.0]
     values = np.zeros(len(scale))
-    free = int(np.sum(~signed[order]))
-    Q, R = np.linalg.qr(triangle.R[:, order] / scale[order])
+    scaled = triangle.R[:, order] / scale[order]
+    Q, R = np.linalg.qr(scaled)
     z = Q.T @ triangle.z
-    own = R[free:, free:]
-    if own.size and np.abs(np.diag(own)).min() > DEPENDENT:
+    free = int(np.sum(~signed[order]))
+    if np.abs(np.diag(R)).min(initial=1.0) > DEPENDENT:
+        own = R[free:, free:]
         start = np.maximum(np.linalg.solve(own, z[free:]), 0.0)
-        values[order[free:]] = least_squares.nonnegative(own, z[free:], start)
-    elif own.size:
-        from scipy.optimize import lsq_linear  # slow to load, and hardly ever needed
+        x = least_squares.nonnegative(own, z[free:], start)
+        ahead = np.linalg.solve(R[:free, :free], z[:free] - R[:free, free:] @ x)
+        values[order] = np.append(ahead, x)
+    else:
+        from scipy.optimize import lsq_linear  # slow to load, and for hardly any log
 
-        values[order[free:]] = lsq_linear(own, z[free:], (0.0, np.inf), method="bvls").x
-    left = z[:free] - R[:free, free:] @ values[order[free:]]
-    values[order[:free]] = np.linalg.lstsq(R[:free, :free], left)[0]
+        bounds = (np.where(signed[order], 0.0, -np.inf), np.inf)
+        values[order] = lsq_linear(scaled, triangle.z, bounds, method="bvls").x
     values[order] /= scale[order]
     return values
