@@ -400,7 +400,7 @@ def _identify(folder: Path) -> Command:
 def _live(folder: Path) -> Command:
     from tests.test_running import setup
 
-    setup(folder, 2500)
+    setup(folder, 1200)
     words = ["payload", "--live", "--sensor", "wrist.toml", "--replay", "grasp.npz"]
     words += ["--speed", "inf", "--out", "out", "--checkpoint", "kept", "--serve"]
     return Command("live", words, frozenset({"estimate.json", "payload.txt"}), "set_target")

@@ -12,8 +12,8 @@ commands and the modules are made from the code.
 
 from __future__ import annotations
 
-import ast
 import contextlib
+import gc
 import graphlib
 import io
 import os
@@ -33,7 +33,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
-from once import once, parsed
+from once import facts, once
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "heft"
@@ -172,7 +172,7 @@ def modules() -> Mapping[str, Path]:
         paths = sorted((PACKAGE / room).rglob("*.py")) or [PACKAGE / f"{room}.py"]
         names = {path: ".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in paths}
         files = {name.removesuffix(".__init__"): path for path, name in names.items()}
-        graph = {name: siblings(name, path) & set(files) for name, path in files.items()}
+        graph = {name: sorted(siblings(name, path) & set(files)) for name, path in files.items()}
         found |= {n: files[n] for n in graphlib.TopologicalSorter(graph).static_order()}
     return found
 
@@ -181,25 +181,20 @@ def siblings(name: str, path: Path) -> set[str]:
     """Return the modules that a file imports from its own room."""
     package = name.split(".") if path.stem == "__init__" else name.split(".")[:-1]
     wanted = set()
-    for node in ast.walk(parsed(path)):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            base = ".".join(package[: len(package) - node.level + 1])
-            places = [node.module] if node.module else [a.name for a in node.names]
-            wanted |= {f"{base}.{place}" for place in places}
+    for level, module, names in facts(path).imports:
+        if level:
+            base = ".".join(package[: len(package) - level + 1])
+            wanted |= {f"{base}.{place}" for place in ([module] if module else names)}
     return wanted - {name}
-
-
-def subject(path: Path) -> str:
-    """Return the first sentence of a module's docstring."""
-    text = ast.get_docstring(parsed(path)) or ""
-    return " ".join(text.split("\n\n")[0].split())
 
 
 def module_table(prefix: str) -> str:
     """Return the modules with their subjects as a table, linked to their pages."""
     lines = ["| module | subject |", "|---|---|"]
     for name, path in modules().items():
-        lines.append(f"| [`{name}`]({prefix}{name}.md) | {subject(path).replace('|', '&#124;')} |")
+        lines.append(
+            f"| [`{name}`]({prefix}{name}.md) | {facts(path).subject.replace('|', '&#124;')} |"
+        )
     return "\n".join(lines)
 
 
@@ -235,6 +230,17 @@ def anchor(heading: str, separator: str) -> str:
 
 
 # --- called by MkDocs
+
+
+def on_startup(**_: Any) -> None:
+    """Let the search for circles of garbage wait: millions of objects stay to the end anyway."""
+    gc.disable()
+
+
+def on_shutdown() -> None:
+    """Search for circles again, but not among what was built, which would take seconds."""
+    gc.freeze()
+    gc.enable()
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:

@@ -6,7 +6,6 @@ by another; where a chain of other arrows leads from the one to the other anyway
 
 from __future__ import annotations
 
-import ast
 import tomllib
 from collections.abc import Iterator, Mapping
 from html import escape
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.pages import Page
-from once import parsed
+from once import facts
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "heft"
@@ -40,13 +39,12 @@ def floors() -> list[list[str]]:
 def imported(path: Path) -> Iterator[str]:
     """Yield the rooms from which a file imports, other than by its own relative names."""
     depth = len(path.relative_to(PACKAGE).parts)
-    for node in ast.walk(parsed(path)):
-        if isinstance(node, ast.ImportFrom):
-            names = (node.module or "").split(".")
-            if not node.level and names[0] == "heft":
-                yield from names[1:2] or (a.name for a in node.names)
-            elif node.level == depth:
-                yield from names[:1] if node.module else (a.name for a in node.names)
+    for level, module, names in facts(path).imports:
+        parts = module.split(".")
+        if not level and parts[0] == "heft":
+            yield from parts[1:2] or names
+        elif level == depth:
+            yield from parts[:1] if module else names
 
 
 def imports() -> dict[str, set[str]]:
@@ -134,8 +132,7 @@ def subject(room: str) -> str:
     """Return what a room is for: the first sentence of its docstring."""
     path = PACKAGE / room / "__init__.py"
     path = path if path.exists() else PACKAGE / f"{room}.py"
-    text = ast.get_docstring(parsed(path)) or ""
-    return " ".join(text.split("\n\n")[0].split())
+    return facts(path).subject
 
 
 def box(room: str, middle: Point) -> str:

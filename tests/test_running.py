@@ -95,6 +95,7 @@ def test_runs_that_cannot_be_are_refused(kind: str) -> None:
 def test_stopped_from_outside_it_leaves_what_it_knows(tmp_path: Path, number: int) -> None:
     log, sensor = setup(tmp_path, 20_000)
     call = [*HEFT, "payload", "--live", "--sensor", sensor, "--replay", log, "--out", "out"]
+    call += ["--speed", "4"]
     process = subprocess.Popen(
         [*map(str, call), "--checkpoint", "kept"],
         cwd=tmp_path,

@@ -15,13 +15,21 @@ import pytest
 from heft.applications.identification.results import schema
 from heft.files import require_schema
 
-RESULT = json.loads(
-    (Path(__file__).parents[1] / "fuzz/corpus/results/small.json").read_text("utf-8")
-)
+SMALL = Path(__file__).parents[1] / "fuzz/corpus/results/small.json"
 ODD: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 0.0, 1.0, -2.5, 10**400, "", "pass", "3.1", "x" * 99, [], [1],
     [None], [1.0, 2.0], ["a", "a"], {}, {"a": 1}, {"value": None},
 )  # fmt: skip
+
+
+def shortened(value: Any) -> Any:
+    """Return a value whose lists have their first three entries, which are all that is changed."""
+    if isinstance(value, dict):
+        return {name: shortened(item) for name, item in value.items()}
+    return [shortened(item) for item in value[:3]] if isinstance(value, list) else value
+
+
+RESULT = shortened(json.loads(SMALL.read_text("utf-8")))
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -30,7 +38,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     if isinstance(value, dict):
         inner = [(name, item) for name, item in value.items()]
     elif isinstance(value, list):
-        inner = list(enumerate(value[:3]))
+        inner = list(enumerate(value))
     return [path, *(p for name, item in inner for p in places(item, (*path, name)))]
 
 
