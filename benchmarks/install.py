@@ -94,19 +94,17 @@ def answers(
     heft = shlex.join(map(str, words))
     place = shlex.quote(str(installed))
     mounted = f"mount --bind {place} {place} && mount -o remount,bind,ro {place}"
-
-    def command(measured: str) -> str:
-        return f"unshare --mount bash -c {shlex.quote(f'{mounted} && {measured}')}"
-
-    status, cold = spent(command(f"{heft} >&2 && rm -r out"), work, home)
+    measured = f"{heft} >&2 && rm -r out"
+    command = f"unshare --mount bash -c {shlex.quote(f'{mounted} && {measured}')}"
+    status, cold = spent(command, work, home)
     # By a small process: the peak of a child is never below that of who starts it.
     asks = (
         "import resource, subprocess as s; "
-        f"s.run({heft!r}, shell=True, stdout=s.DEVNULL, stderr=s.DEVNULL); "
+        f"s.run(['bash', '-c', {command!r}], stdout=s.DEVNULL, stderr=s.DEVNULL); "
         "used = resource.getrusage(resource.RUSAGE_CHILDREN); "
         "print(used.ru_utime + used.ru_stime, used.ru_maxrss)"
     )
-    again = ["bash", "-c", command(shlex.join([sys.executable, "-P", "-c", asks]))]
+    again = [sys.executable, "-P", "-c", asks]
     asked = subprocess.run(again, cwd=work, env=surrounded(home), capture_output=True, text=True)
     warm, peak = map(float, asked.stdout.split())
     yield at_most(f"{name}: exit status", status, "", 0)
