@@ -32,8 +32,8 @@ from numpy.typing import NDArray
 from benchmarks.arms import arrays, length, with_friction
 from benchmarks.results_file import Row, at_least
 from benchmarks.scoring import Left, pieces
-from heft.applications.identification.identification import Identification
 from heft.applications.identification.fit import ExperimentFit, fit_experiment
+from heft.applications.identification.identification import Identification
 from heft.applications.identification.opening import open_experiment
 from heft.applications.identification.robots import identify
 from heft.applications.identification.scores import filtered
