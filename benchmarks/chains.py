@@ -252,7 +252,7 @@ def measured(seeds: Sequence[int], duration: float) -> list[Row]:
     return rows
 
 
-@benchmark({"seeds": 1, "duration": 3.0}, unstored=("development",))
+@benchmark({"seeds": 1, "duration": 2.5}, unstored=("development",))
 def main(*, seeds: int = 20, duration: float = 30.0, development: bool = False) -> Iterator[Row]:
     """Yield the rows.
 

@@ -383,8 +383,8 @@ def killed_rows(nodes: Nodes) -> Iterator[Row]:
 
 @benchmark(
     {
-        **{"seconds": 4.0, "ROBOTS": 3, "NOISE": 0.1, "STARTED": (8.0, 25.0), "SETTLED": 0.5},
-        **{"FORGED": 4, "RUNS": ("secret",)},
+        **{"seconds": 3.0, "ROBOTS": 3, "NOISE": 0.1, "STARTED": (8.0, 25.0), "SETTLED": 0.5},
+        **{"FORGED": 2, "RUNS": ("secret",)},
     }
 )
 def main(*, seconds: float = 60.0) -> Iterator[Row]:

@@ -20,7 +20,7 @@ from typing import Literal
 import numpy as np
 
 from benchmarks import sweeps
-from benchmarks.arms import ROBOTS, Case, data_folder, shortened
+from benchmarks.arms import ROBOTS, Case, data_folder, shortened, with_friction
 from benchmarks.program import benchmark
 from benchmarks.real_data import plain
 from benchmarks.results_file import Row, at_most
@@ -46,6 +46,7 @@ SHORT_ROBOTS = ("panda", "lwr4", "ur10e")
 MEASURED = tuple(ROBOTS)
 FACTORS = sweeps.FACTORS
 ROWS = None  # of measured logs that are taken; all if None
+FRICTION: str | None = None  # its kind where cutoffs are swept; the robots' own if None
 LOW_PASS = 10.0  # [Hz], of what is scored
 
 
@@ -160,6 +161,8 @@ def measured() -> Iterator[Row]:
     folder = data_folder()
     for name in MEASURED:
         for case in (shortened(c, ROWS) for c in ROBOTS[name](folder)):
+            if FRICTION is not None:
+                case = replace(case, robot=with_friction(case.robot, FRICTION))
             yield from sweeps.corners(case, identify(case.robot, case.fit), FACTORS)
 
 
@@ -171,6 +174,7 @@ PARTS = {"light": light, "short": short, "measured": measured}
         **{"LIGHT": ("finger",), "LIGHT_SEEDS": 1, "LIGHT_SECONDS": 2.5, "SHORT": 3.0},
         **{"OCTAVES": np.array([-1.0, 0.0]), "SHORT_SEEDS": 1, "SHORT_ARMS": ("z1",)},
         **{"SHORT_ROBOTS": ("panda",), "MEASURED": ("panda",), "ROWS": 3000, "FACTORS": (1.0,)},
+        "FRICTION": "simple",
     },
     unstored=("parts",),
 )

@@ -28,10 +28,12 @@ from heft.applications.free_flyer import (
     IdentifyFromCycles,
     true_bound,
 )
+from heft.applications.identification import Settings
 from heft.arrays import Array
 from heft.experiments import FlightFaults
 from heft.information import inertia
 from heft.plants import RotorBody
+from heft.signals import Smoothing
 
 PERIOD = 10.0
 KINDS = ("mass", "inertia", "offset")
@@ -45,6 +47,7 @@ FAULTY = ("J2", 0.85)  # the motion that is flown with faults
 LOGS = "*"  # of the Crazyflie, which of them
 PAIRS = ("raw_random1", "processed_square")  # of its logs, the other is foretold by the one
 LAGS = crazyflie.LAGS  # of its rotors that are tried [s]
+SETTINGS = Settings()  # of fits of its logs
 
 
 COLOURED = "coloured noise"
@@ -234,10 +237,12 @@ def real(folder: Path) -> list[Row]:
     plant = RotorBody(crazyflie.FRAME, "imu", nominal=guess)
     logs = {p.stem: crazyflie.recording(p, wrench) for p in sorted(folder.glob(f"{LOGS}.parquet"))}
     number = f"{crazyflie.FRAME}.mass"
-    pooled = {n.name: n for n in identify_plant(plant, list(logs.values())).numbers}[number]
+    pooled = {
+        n.name: n for n in identify_plant(plant, list(logs.values()), settings=SETTINGS).numbers
+    }[number]
     rows = [at_most("crazyflie, pooled mass off", 100 * abs(pooled.value / mass - 1), "%", 4.0)]
     for name, log in logs.items():
-        found = {n.name: n for n in identify_plant(plant, [log]).numbers}[number]
+        found = {n.name: n for n in identify_plant(plant, [log], settings=SETTINGS).numbers}[number]
         off = 100.0 * abs(found.value / mass - 1.0)
         inside = found.interval[0] <= mass <= found.interval[1]
         text = f"{found.value:.5f} ± {1.96 * found.std:.5f} kg"
@@ -245,7 +250,7 @@ def real(folder: Path) -> list[Row]:
     rows += list(commanded(folder))
     for group in PAIRS:
         one, two = sorted(k for k in logs if k.startswith(group))
-        found = identify_plant(plant, [logs[one]], validate=[logs[two]])
+        found = identify_plant(plant, [logs[one]], [logs[two]], SETTINGS)
         raw = next(v for v in found.validation if v.filter_hz is None)
         rows.append(
             at_most(
@@ -260,6 +265,7 @@ def real(folder: Path) -> list[Row]:
         **{"MOTIONS": (FAULTY,), "CYCLES": 2, "SEEDS": (0,), "REPEATS": 1},
         **{"FAULTS": {COLOURED: FAULTS[COLOURED]}, "LAGS": crazyflie.LAGS[::20]},
         **{"LOGS": f"{PAIRS[1]}*", "PAIRS": PAIRS[1:]},
+        "SETTINGS": Settings(Smoothing(corner=10.0, delay=0.0)),
     }
 )
 def main() -> Iterator[Row]:

@@ -156,8 +156,8 @@ def live(seconds: float, strained: bool = False) -> list[Row]:
 
 
 @benchmark(
-    {"seconds": 2.0, "CYCLE": 2000, "EDGES": (3, 2), "AFTER": 0.3},
-    {"seconds": 2.0, "strained": True, "IDLE": 20, "CYCLE": 2000, "EDGES": (3, 2)},
+    {"seconds": 1.2, "CYCLE": 1200, "EDGES": (1, 1), "AFTER": 0.2},
+    {"seconds": 1.2, "strained": True, "IDLE": 20, "CYCLE": 1200, "EDGES": (1, 1), "AFTER": 0.2},
     variants=("strained",),
 )
 def main(*, seconds: float = 20.0, strained: bool = False) -> Iterator[Row]:

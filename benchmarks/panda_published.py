@@ -32,13 +32,18 @@ from numpy.typing import NDArray
 from benchmarks.arms import arrays, length, with_friction
 from benchmarks.results_file import Row, at_least
 from benchmarks.scoring import Left, pieces
+from heft.applications.identification.fit import ExperimentFit, fit_experiment
 from heft.applications.identification.identification import Identification
+from heft.applications.identification.opening import open_experiment
 from heft.applications.identification.robots import identify
 from heft.applications.identification.scores import filtered
+from heft.applications.identification.settings import Settings
 from heft.arrays import Array
+from heft.engine import one_blas_thread
 from heft.information.inertia import SYMBOLS
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
+from heft.plants import RobotPlant
 from heft.recordings.recording import Recording
 
 JOINTS = 7
@@ -146,7 +151,15 @@ def robot_and_log(folder: Path) -> tuple[Robot, Recording]:
     return robot, arrays(folder / "exciting_traj.npz", fields, robot.joints, time)
 
 
-def coefficients(found: Identification, table: Published) -> tuple[Array, Array]:
+def fitted(robot: Robot, log: Recording) -> ExperimentFit[RobotPlant]:
+    """Return an arm's base parameters alone, as `identify` has them."""
+    with one_blas_thread():
+        return fit_experiment(*open_experiment(robot, (log,), Settings()))
+
+
+def coefficients(
+    found: Identification | ExperimentFit[RobotPlant], table: Published
+) -> tuple[Array, Array]:
     """Return their coefficients by heft's base parameters, and the standard deviations.
 
     Raises:
@@ -281,7 +294,7 @@ def run(folder: Path, rows: int | None = None, friction: str | None = None) -> I
     far = worst(table.names, off, std, std_theirs)
     yield at_least(what, share(off, std, std_theirs), "", SHARE, far)
     bare = Options(joint={j: JointOptions(friction="simple", armature=False) for j in robot.joints})
-    paper = identify(Robot.from_urdf_text(robot.source, bare), (log,))
+    paper = fitted(Robot.from_urdf_text(robot.source, bare), log)
     same, same_std = coefficients(paper, table)
     yield Row(
         "Panda, the same with the paper's model in heft, share",
@@ -301,7 +314,7 @@ def run(folder: Path, rows: int | None = None, friction: str | None = None) -> I
     name = "Panda, the same against heft with the paper's model, share"
     yield Row(name, share(same - plain, same_std), "")
     halves = [
-        coefficients(identify(robot, (part,)), table)
+        coefficients(fitted(robot, part), table)
         for part in (log.window(0, middle), log.window(middle, None))
     ]
     (one, one_std), (two, two_std) = halves

@@ -179,8 +179,8 @@ def rows_of(seconds: float, health: dict[str, Any], told: list[Told]) -> Iterato
 
 @benchmark(
     {
-        **{"seconds": 4.0, "EMPTY": 0.3, "CYCLE": 2000, "AFTER": 0.5},
-        **{"KILLED": 0.8, "RESTARTED": 1.0, "WHOLE": 3.0},
+        **{"seconds": 2.0, "EMPTY": 0.4, "CYCLE": 1000, "AFTER": 0.3},
+        **{"KILLED": 0.3, "RESTARTED": 0.4, "WHOLE": 2.0},
     }
 )
 def main(*, seconds: float = 300.0) -> Iterator[Row]:

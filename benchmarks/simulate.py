@@ -121,7 +121,7 @@ def measured(place: Path) -> Iterator[Row]:
             yield at_least(label, SECONDS / wall, "times real time", 1.0)
 
 
-@benchmark({"SECONDS": 1.0, "ROBOTS": {ARM: ROBOTS[ARM]}, "CONTROLLERS": ("pd",)})
+@benchmark({"SECONDS": 0.3, "ROBOTS": {ARM: ROBOTS[ARM]}, "CONTROLLERS": ("pd",)})
 def main() -> Iterator[Row]:
     """Yield the rows."""
     with tempfile.TemporaryDirectory() as folder:

@@ -30,10 +30,11 @@ import numpy as np
 import scipy.stats
 from tests.experiments import ROBOTS
 
+from benchmarks.arms import with_friction
 from benchmarks.program import benchmark, cache_path, commit, spread
 from benchmarks.results_file import Row, at_least, at_most
 from benchmarks.scoring import Left
-from benchmarks.truth_scores import NORMAL, held_out, record
+from benchmarks.truth_scores import NORMAL, SLOW_MOTIONS, held_out, record
 from heft.applications.identification.robots import identify
 from heft.applications.identification.settings import Settings
 from heft.errors import FitError, SolverFailure
@@ -187,23 +188,28 @@ def fits_arm(name: str, condition: str) -> bool:
 def one(key: Key) -> Record:
     """Return the record of one fit."""
     try:
-        truth = experiment(*key, **({} if SECONDS is None else {"duration": SECONDS}))
+        truth = experiment(*key, **{n: s for n, s in LASTING.items() if s is not None})
     except (np.linalg.LinAlgError, SolverFailure):  # the controlled arm itself is unstable
         return {"diverged": True}
     begin = time.process_time()
     try:
-        robot = Robot.from_urdf_text(truth.prior)
-        found = identify(robot, [truth.recording], settings=Settings(threads=1))
+        found = identify(prior(truth), [truth.recording], settings=Settings(threads=1))
     except FitError as error:
         return {"failed": error.message}
     seconds = time.process_time() - begin
     swept = at_corners(truth) if key[1] == LIGHTLY else {}
-    return {"seconds": seconds, "swept": swept, **record(found, truth)}
+    return {"seconds": seconds, "swept": swept, **record(found, truth, SLOW_MOTIONS)}
+
+
+def prior(truth: SimulatedExperiment) -> Robot:
+    """Return the robot that is fitted."""
+    robot = Robot.from_urdf_text(truth.prior)
+    return robot if FRICTION is None else with_friction(robot, FRICTION)
 
 
 def at_corners(truth: SimulatedExperiment) -> dict[str, float]:
     """Return the held-out error on a motion alike by corners that are given [Hz]."""
-    robot, motion, errors = Robot.from_urdf_text(truth.prior), truth.other(), {}
+    robot, motion, errors = prior(truth), truth.other(), {}
     for corner in SWEPT:
         settings = Settings(threads=1, smoothing=Smoothing(corner=corner))
         with contextlib.suppress(FitError):
@@ -260,7 +266,8 @@ COVERED: Mapping[str, tuple[float, float]] = {  # what share of truths intervals
     "torque other": (0.85, 1.0),
 }
 VERDICTS = ("good", "usable", "poor")
-SECONDS = None  # of a log, if not as long as its condition says
+LASTING = {"duration": None, "other_duration": None}  # [s], if not as the condition says
+FRICTION: str | None = None  # its kind; the default if None
 SWEPT = (2.1, 3.0, 4.2, 6.0, 8.5, 12.0, 17.0, 24.0)  # corners [Hz]
 WIDEST = 2.5  # median half width over the 95th percentile of the error
 GOOD = 0.10  # error on another motion above which no verdict may be good
@@ -430,7 +437,9 @@ def rows_of(records: Mapping[Key, Record], before: Mapping[Key, Record]) -> Iter
 @benchmark(
     {
         **{"arm": ("finger",), "condition": (LIGHTLY,), "seeds": 3, "jobs": 1},
-        **{"SECONDS": 2.5, "SWEPT": (4.2,)},
+        **{"LASTING": {"duration": 2.5, "other_duration": 2.5}, "SWEPT": (4.2,)},
+        **{"FRICTION": "simple", "SLOW_MOTIONS": SLOW_MOTIONS[:2]},
+        "SCORED": {"finger": replace(SCORED["finger"], last="finger_upper_to_middle_joint")},
     },
     unstored=("development",),
     variants=("name",),

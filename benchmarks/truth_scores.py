@@ -8,7 +8,7 @@ as JSON.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -215,13 +215,15 @@ def masses(stored: Mapping[str, Any], truth: SimulatedExperiment) -> dict[str, l
     }
 
 
-def record(found: Identification, truth: SimulatedExperiment) -> dict[str, Any]:
-    """Return all that is asked of a fit."""
+def record(
+    found: Identification, truth: SimulatedExperiment, motions: Sequence[int] = SLOW_MOTIONS
+) -> dict[str, Any]:
+    """Return all that is asked of a fit; the first of the slow motions is the other one."""
     stored = results.to_json(found)
     left = Left.by(found)
-    alike, other = truth.other(), truth.other("slow point to point", 2)
+    alike, slow = truth.other(), [truth.other("slow point to point", n) for n in motions]
+    other = slow[0]
     score = next(s for s in found.fit if s.friction == "full" and s.filter_hz is not None)
-    slow = [truth.other("slow point to point", n) for n in SLOW_MOTIONS]
     quantities = {
         "base": base_parameters(found, truth),
         "rotor": rotor_inertia(stored, truth),
