@@ -188,7 +188,7 @@ def fits_arm(name: str, condition: str) -> bool:
 def one(key: Key) -> Record:
     """Return the record of one fit."""
     try:
-        truth = experiment(*key, **{n: s for n, s in LASTING.items() if s is not None})
+        truth = experiment(*key, **LASTING)
     except (np.linalg.LinAlgError, SolverFailure):  # the controlled arm itself is unstable
         return {"diverged": True}
     begin = time.process_time()
@@ -266,7 +266,7 @@ COVERED: Mapping[str, tuple[float, float]] = {  # what share of truths intervals
     "torque other": (0.85, 1.0),
 }
 VERDICTS = ("good", "usable", "poor")
-LASTING = {"duration": None, "other_duration": None}  # [s], if not as the condition says
+LASTING: Mapping[str, Any] = {}  # durations [s] in place of those of a condition
 FRICTION: str | None = None  # its kind; the default if None
 SWEPT = (2.1, 3.0, 4.2, 6.0, 8.5, 12.0, 17.0, 24.0)  # corners [Hz]
 WIDEST = 2.5  # median half width over the 95th percentile of the error
@@ -439,7 +439,6 @@ def rows_of(records: Mapping[Key, Record], before: Mapping[Key, Record]) -> Iter
         **{"arm": ("finger",), "condition": (LIGHTLY,), "seeds": 3, "jobs": 1},
         **{"LASTING": {"duration": 2.5, "other_duration": 2.5}, "SWEPT": (4.2,)},
         **{"FRICTION": "simple", "SLOW_MOTIONS": SLOW_MOTIONS[:2]},
-        "SCORED": {"finger": replace(SCORED["finger"], last="finger_upper_to_middle_joint")},
     },
     unstored=("development",),
     variants=("name",),
