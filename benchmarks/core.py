@@ -337,7 +337,7 @@ def commands() -> Iterator[Row]:
 @benchmark(
     {
         **{"samples": 5_000, "SAMPLES": 512, "CHUNK": 128, "WINDOW": 256, "SHORT": 3_000},
-        **{"ROBOTS": ROBOTS[:1], "REPEATS": 1, "ROWS": 6_000, "AFRESH": False},
+        **{"ROBOTS": ROBOTS[:1], "REPEATS": 1, "ROWS": 1_500, "AFRESH": False},
     },
     unstored=("samples",),
 )

@@ -1,4 +1,4 @@
-"""How good designed motions are, and what they cost: `heft.experiments.optimal_design`.
+"""How good designed motions are, and what they cost: `heft.experiments.design`.
 
     python -m benchmarks.excitation [--only gradient arms panda free bees] [--store]
 

@@ -180,7 +180,7 @@ def run(case: Case, found: Identification, elapsed: float, with_peers: bool) -> 
 @benchmark(
     {"robots": ("panda",), "ROWS": 4500, "FRICTION": "simple"},
     {
-        **{"robots": ("panda",), "sweeps": True, "ROWS": 3000, "FRICTION": "simple"},
+        **{"robots": ("panda",), "sweeps": True, "ROWS": 1500, "FRICTION": "simple"},
         **{"FACTORS": (1.0,), "STRENGTHS": (), "OTHERS": ("rows and torque filtered", HAMPEL)},
     },
     unstored=("robots", "no_peers"),

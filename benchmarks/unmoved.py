@@ -155,7 +155,7 @@ def compare(before: Path, after: Path, name: str) -> Iterator[Row]:
         yield at_most(f"{name}: {file}", difference, "relative", TOLERANCE, label)
 
 
-@benchmark({"revision": "", "CASES": ("UR10e",), "ROWS": 1200, "FRICTION": "simple"})
+@benchmark({"revision": "", "CASES": ("UR10e",), "ROWS": 400, "FRICTION": "simple"})
 def main(*, revision: str = "HEAD") -> Iterator[Row]:
     """Compare the working tree with a revision.
 

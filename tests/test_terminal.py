@@ -19,9 +19,10 @@ from heft.files import require_writable, write_text
 ROOT = Path(__file__).parents[1]
 PLACES = {
     "UTF-8": ([], {"PYTHONIOENCODING": "utf-8"}),
-    # Neither assertions nor docstrings; with -O besides, all would be compiled once more.
-    "ASCII": (["-OO"], {"PYTHONIOENCODING": "ascii"}),
-    "no locale": (*(["-OO"], {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}),),
+    "ASCII, without assertions": (["-O"], {"PYTHONIOENCODING": "ascii"}),
+    "no locale, without docstrings": (
+        *(["-OO"], {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}),
+    ),
 }
 
 

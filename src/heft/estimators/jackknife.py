@@ -20,7 +20,7 @@ from heft.information import Directions, Triangle, triangle_of
 
 from . import nonnegative as least_squares
 
-DEPENDENT = 1e-10  # share of a column's length that others leave of it, below which it is theirs
+RIDGE = 1e-8  # in a column's length: shares out what dependent columns explain together
 
 
 @dataclass(frozen=True)
@@ -92,21 +92,14 @@ def _solve(triangle: Triangle, signed: NDArray[np.bool_]) -> Array:
     scale = np.linalg.norm(triangle.R, axis=0)
     order = np.argsort(signed, kind="stable")  # free ones first, so that the others stand alone
     order = order[scale[order] > 0.0]
+    free, count = int(np.sum(~signed[order])), len(order)
+    rows = np.column_stack([triangle.R[:, order] / scale[order], triangle.z])
+    whole = np.vstack([rows, RIDGE * np.eye(count, count + 1)])
+    R, z = np.split(np.linalg.qr(whole, mode="r")[:count], [count], axis=1)
+    own, right = R[free:, free:], z[free:, 0]
+    start = np.maximum(np.linalg.solve(own, right), 0.0)
+    x = least_squares.nonnegative(own, right, start)
+    ahead = np.linalg.solve(R[:free, :free], z[:free, 0] - R[:free, free:] @ x)
     values = np.zeros(len(scale))
-    scaled = triangle.R[:, order] / scale[order]
-    Q, R = np.linalg.qr(scaled)
-    z = Q.T @ triangle.z
-    free = int(np.sum(~signed[order]))
-    if np.abs(np.diag(R)).min(initial=1.0) > DEPENDENT:
-        own = R[free:, free:]
-        start = np.maximum(np.linalg.solve(own, z[free:]), 0.0)
-        x = least_squares.nonnegative(own, z[free:], start)
-        ahead = np.linalg.solve(R[:free, :free], z[:free] - R[:free, free:] @ x)
-        values[order] = np.append(ahead, x)
-    else:
-        from scipy.optimize import lsq_linear  # slow to load, and for hardly any log
-
-        bounds = (np.where(signed[order], 0.0, -np.inf), np.inf)
-        values[order] = lsq_linear(scaled, triangle.z, bounds, method="bvls").x
-    values[order] /= scale[order]
+    values[order] = np.append(ahead, x) / scale[order]
     return values
