@@ -31,15 +31,16 @@ import xml.etree.ElementTree as ElementTree
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from benchmarks.mutants import Mutant, is_code, mutants
 from benchmarks.program import benchmark, cache_path
 from benchmarks.results_file import Row, at_least, at_most
-from benchmarks.sources import ROOT
+from benchmarks.sources import ROOT, git
+from heft import compiled
 
 SOURCE = Path("src/heft")
 WORKERS = 2  # processes that run them
@@ -54,8 +55,8 @@ MOST_SECONDS = 20.0  # of tests for one mutant, as long as they take without it
 MORE_SECONDS = 120.0  # for one that survived
 UNKNOWN = 10.0  # taken for a test that is newer than `--reach` [s]
 SLOWER, STARTING = 4.0, 40.0  # how much longer a mutant's tests may take, as a factor and by [s]
-COPIED = ("src", "tests", "benchmarks", "docs", "examples", "fuzz", "README.md", "CHANGELOG.md")
-COPIED += ("pyproject.toml", "constraints.txt", "mkdocs.yml", "Makefile", "LICENSE")
+SHIP = "from heft import compiled as c; c.ship(c.cache_folder(), [c.processor()])"
+COMPILING = 300.0  # at most, of the kernels of one mutant, before its tests begin [s]
 
 
 def kept(name: str) -> Path:
@@ -174,12 +175,19 @@ class Copy:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         fresh_copy(folder)
-        environment = {**os.environ, "PYTHONPATH": f"{folder / 'src'}:{folder}"}
+        # Kernels of mutants would drive a user's own out of the cache, where only so many are kept.
+        self.kernels = folder / "cache" / "heft" / "kernels"
+        compiled.ship(self.kernels, [compiled.processor()])
+        self.environment = {
+            **os.environ,
+            "PYTHONPATH": f"{folder / 'src'}:{folder}",
+            "XDG_CACHE_HOME": str(folder / "cache"),
+        }
         call = [sys.executable, "-m", "benchmarks.mutation_server"]
         self.server = subprocess.Popen(
             call,
             cwd=folder,
-            env=environment,
+            env=self.environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -201,30 +209,33 @@ class Copy:
     def tests(self) -> tuple[str, ...]:
         """All tests of the copy, those among them that are newer than what is known of reach."""
         call = [sys.executable, "-m", "pytest", "--collect-only", "-p", "no:cacheprovider"]
-        environment = {**os.environ, "PYTHONPATH": f"{self.folder / 'src'}:{self.folder}"}
         listed = subprocess.run(
-            call, cwd=self.folder, env=environment, capture_output=True, text=True, check=False
+            call, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False
         )
         return tuple(line for line in listed.stdout.splitlines() if "::" in line)
 
     @contextmanager
     def changed(self, mutant: Mutant) -> Iterator[None]:
-        """Change the copy; afterwards it is as before, its compiled kernels with it."""
-        path, kept = self.folder / SOURCE / mutant.path, self.folder / "kept-kernels"
-        source, stat = path.read_bytes(), path.stat()
-        compiled = sorted((self.folder / SOURCE).rglob("__pycache__")) if mutant.compiled else []
-        for number, folder in enumerate(compiled):
-            shutil.copytree(folder, kept / str(number))
+        """Change the copy; afterwards it is as before, its compiled kernels with it.
+
+        Those that the change touches are compiled here: no test has the time for it.
+        """
+        path = self.folder / SOURCE / mutant.path
+        source, stat, kernels = path.read_bytes(), path.stat(), set(self.kernels.iterdir())
         try:
             path.write_bytes(mutant.of(source))
+            if mutant.path in kernel_sources():
+                call = [sys.executable, "-c", SHIP]
+                with suppress(subprocess.TimeoutExpired):
+                    subprocess.run(
+                        call, env=self.environment, stderr=subprocess.DEVNULL, timeout=COMPILING
+                    )
             yield
         finally:
             path.write_bytes(source)
             os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-            for number, folder in enumerate(compiled):
-                shutil.rmtree(folder, ignore_errors=True)
-                shutil.copytree(kept / str(number), folder)
-            shutil.rmtree(kept, ignore_errors=True)
+            for made in set(self.kernels.iterdir()) - kernels:
+                made.unlink()
 
     def tried(self, reach: Reach, mutant: Mutant, again: bool) -> dict[str, object]:
         """Return what became of a mutant.
@@ -243,6 +254,13 @@ class Copy:
         if test and self.run(reach, [test])[0] != "passed":
             outcome = "its test fails without it"
         return {"key": mutant.key, "line": mutant.line, "outcome": outcome, "by": test}
+
+
+@cache
+def kernel_sources() -> frozenset[str]:
+    """Return the files of compiled functions, relative to the sources."""
+    paths = frozenset().union(*(kernels.sources for kernels in compiled.every_kernels()))
+    return frozenset(path.relative_to(compiled.PACKAGE).as_posix() for path in paths)
 
 
 def find_reach() -> None:
@@ -295,8 +313,8 @@ def drawn(reach: Reach, count: int, seed: int) -> list[Mutant]:
 
 
 def fresh_copy(folder: Path) -> None:
-    """Copy the project, so that nothing is changed in place; compiled kernels are kept."""
-    for name in COPIED:
+    """Copy what belongs to the project, so that nothing is changed in place."""
+    for name in sorted({path.partition("/")[0] for path in git("ls-files") or ()}):
         source, target = ROOT / name, folder / name
         if source.is_dir():
             ignored = shutil.ignore_patterns(".cache", "node_modules")
