@@ -25,6 +25,8 @@ BORROWED = 1.0  # strength of a block's regularisation, in the average informati
 FAR = 4.0  # median distances, beyond which a block has weight zero
 LEAST_SEEN = 0.02  # share of the information in any direction that a consensus must contain
 ROUNDS = 100  # most iterations, of the median and of a consensus
+WEIGHED = 10  # of a median's iterations, in which channels' weights follow it
+SETTLED = 1e-3  # change of an iterate, in standard deviations, or of a scale, at which it ends
 
 BLOCK_CHECKS: Keys = {"blocks": Number(OUT_OF_RANGE, 3, whole=True)}
 RANSAC_CHECKS: Keys = {
@@ -231,17 +233,19 @@ class BlockMedian:
         segments = _enough(segments_of(problem, self.blocks), 3)
         total, floor = _sum(segments), _floor(segments)
         middle = LeastSquares().solve(total).fitted
-        distance = np.ones(len(segments))
-        for _ in range(ROUNDS):
-            sigma = np.maximum(np.sqrt(np.median(_mean_energy(segments, middle), axis=0)), floor)
-            weights = _weights(total.channels, sigma)
-            metric = total.combined(weights)
-            solve(metric)  # refuses what is not determined
-            single = [_combined(s, weights) for s in segments]
+        distance, sigma = np.ones(len(segments)), np.full(len(floor), np.inf)
+        for turn in range(ROUNDS):
+            now = np.maximum(np.sqrt(np.median(_mean_energy(segments, middle), axis=0)), floor)
+            # A median may go to and fro between two blocks for ever.
+            if turn < WEIGHED and np.abs(now / sigma - 1.0).max() > SETTLED:
+                sigma, weights = now, _weights(total.channels, now)
+                metric = total.combined(weights)
+                solve(metric)  # refuses what is not determined
+                single = [_combined(s, weights) for s in segments]
             before = middle
             estimates = np.array([_block(s, metric.R, middle, len(segments)) for s in single])
             middle, distance = _geometric_median(estimates, metric.R)
-            if np.linalg.norm(metric.R @ (middle - before)) <= 1e-3 * math.sqrt(len(middle)):
+            if np.linalg.norm(metric.R @ (middle - before)) <= SETTLED * math.sqrt(len(middle)):
                 break
         far = FAR * max(float(np.median(distance)), 1e-150)
         shares = np.maximum(1.0 - (distance / far) ** 2, 0.0) ** 2

@@ -12,6 +12,9 @@ One median, three bounds on |x − median|, each by what is known where it is us
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -42,7 +45,7 @@ def running_median(values: Array, window: int) -> Array:
         a, b, c = padded[:-2], padded[1:-1], padded[2:]
         return np.asarray(np.maximum(np.minimum(a, b), np.minimum(np.maximum(a, b), c)))
     around = np.lib.stride_tricks.sliding_window_view(padded, window, axis=0)
-    return np.asarray(np.median(around, axis=-1))
+    return _middle_of(values)(around)
 
 
 def hampel(
@@ -74,12 +77,13 @@ def hampel(
     if rows <= half:
         return out
     padded = np.pad(values, ((half, half), (0, 0)), mode="reflect")
+    median = _middle_of(values)
     block = max(1, WINDOW_BYTES // (8 * window * max(signals, 1)))
     for first in range(0, rows, block):
         part = padded[first : first + block + 2 * half]
         near = np.lib.stride_tricks.sliding_window_view(part, window, axis=0)
-        middle = np.median(near, axis=2)
-        spread = STD_PER_MAD * np.median(np.abs(near - middle[:, :, None]), axis=2)
+        middle = median(near)
+        spread = STD_PER_MAD * median(np.abs(near - middle[:, :, None]))
         apart = np.abs(values[first : first + block] - middle)
         out[first : first + block] = apart > threshold * np.maximum(spread, floor)
     return out
@@ -106,6 +110,19 @@ def replace_outliers(
     middle = running_median(values, window)
     far = np.abs(values - middle) > bound
     return np.where(far, middle, values), far
+
+
+def _middle_of(values: Array) -> Callable[[Array], Array]:
+    """Return what gives the median of an odd number of these values, along the last axis.
+
+    NumPy's own is NaN where a value is, at ten times the price.
+    """
+
+    def middle(around: Array) -> Array:
+        half = around.shape[-1] // 2
+        return np.asarray(np.partition(around, half, axis=-1)[..., half])
+
+    return partial(np.median, axis=-1) if np.isnan(values).any() else middle
 
 
 def _require_odd(window: int) -> None:
