@@ -38,6 +38,7 @@ FORCE, MOMENT, TORQUE, ANGLE = 0.25, 0.01, 0.1, 1e-4  # deviations of noise [N, 
 BIAS = (10.0, 1.0)  # deviation of a sensor's bias [N, N·m]
 RATE = 200.0  # [Hz]
 KINDS = ("force", "torque")
+SMOOTHING = Smoothing(delay=0.0)
 
 
 def model_file() -> bytes:
@@ -162,10 +163,8 @@ class Experiment:
 
     def fitted(self, equations: str) -> Fit:
         """Return what is identified of the log, by the model file's belief."""
-        problem = Problem(
-            plant_of(robot_of(model_file(), equations)), (self.log,), Smoothing(delay=0.0)
-        )
-        settings = Settings(Smoothing(delay=0.0))
+        problem = Problem(plant_of(robot_of(model_file(), equations)), (self.log,), SMOOTHING)
+        settings = Settings(SMOOTHING)
         begin = time.perf_counter()
         found = fit_experiment(problem, settings).estimate.parameters
         took = time.perf_counter() - begin
@@ -252,7 +251,10 @@ def measured(seeds: Sequence[int], duration: float) -> list[Row]:
     return rows
 
 
-@benchmark({"seeds": 1, "duration": 2.5}, unstored=("development",))
+@benchmark(
+    {"seeds": 1, "duration": 2.5, "SMOOTHING": Smoothing(corner=10.0, delay=0.0)},
+    unstored=("development",),
+)
 def main(*, seeds: int = 20, duration: float = 30.0, development: bool = False) -> Iterator[Row]:
     """Yield the rows.
 

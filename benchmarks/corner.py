@@ -21,6 +21,7 @@ import numpy as np
 
 from benchmarks import sweeps
 from benchmarks.arms import ROBOTS, Case, data_folder, shortened, with_friction
+from benchmarks.few_joints import wrist
 from benchmarks.program import benchmark
 from benchmarks.real_data import plain
 from benchmarks.results_file import Row, at_most
@@ -42,6 +43,7 @@ OCTAVES = np.arange(-2.0, 2.25, 0.5)  # of the chosen cutoff
 LIGHT_WORSE, SHORT_WORSE = 1.10, 1.02  # than the best, at most
 SHORT, SLOW = 17.0, 31.25  # [s], [Hz]; a divisor of the simulator's rate
 SHORT_ARMS = ("xarm7", "z1", "kinova")
+EXPERIMENT = experiment  # of an arm's name, a condition and a seed
 SHORT_ROBOTS = ("panda", "lwr4", "ur10e")
 MEASURED = tuple(ROBOTS)
 FACTORS = sweeps.FACTORS
@@ -133,7 +135,7 @@ def slow_cases() -> Iterator[Trial]:
     for name in SHORT_ARMS:
         for seed in range(FIRST_SCORED, FIRST_SCORED + SHORT_SEEDS):
             sensors = replace(CONDITIONS["lugre"].sensors, rate=SLOW)
-            simulated = experiment(name, "lugre", seed, sensors=sensors, duration=SHORT)
+            simulated = EXPERIMENT(name, "lugre", seed, sensors=sensors, duration=SHORT)
             yield Trial.of(f"{SHORT:g} s at {SLOW:g} Hz, {name} {seed}", simulated)
     folder = data_folder()
     for name in SHORT_ROBOTS:
@@ -171,10 +173,11 @@ PARTS = {"light": light, "short": short, "measured": measured}
 
 @benchmark(
     {
-        **{"LIGHT": ("finger",), "LIGHT_SEEDS": 1, "LIGHT_SECONDS": 2.5, "SHORT": 3.0},
+        **{"LIGHT": ("finger",), "LIGHT_SEEDS": 1, "LIGHT_SECONDS": 2.5, "SHORT": 4.0},
         **{"OCTAVES": np.array([-1.0, 0.0]), "SHORT_SEEDS": 1, "SHORT_ARMS": ("z1",)},
-        **{"SHORT_ROBOTS": ("panda",), "MEASURED": ("panda",), "ROWS": 3000, "FACTORS": (1.0,)},
-        "FRICTION": "simple",
+        **{"SHORT_ROBOTS": ("panda",), "MEASURED": ("panda",), "ROWS": 600, "FACTORS": (1.0,)},
+        **{"FRICTION": "simple", "ROBOTS": {"panda": wrist}},
+        "EXPERIMENT": lambda name, *said, **more: experiment("finger", *said, **more),
     },
     unstored=("parts",),
 )

@@ -41,6 +41,8 @@ import numpy as np
 from benchmarks.program import benchmark, cache_path, commit
 from benchmarks.results_file import Row, at_most
 from benchmarks.scoring import Left
+from benchmarks.truth import ROBOTS
+from benchmarks.truth import SCORED as FILES
 from benchmarks.truth import arm as arm_of
 from benchmarks.truth_scores import held_out
 from heft.applications.excite import (
@@ -58,6 +60,7 @@ from heft.dynamics import FRICTION, Sigmoid
 from heft.dynamics import Offset as OffsetTerm
 from heft.dynamics import Viscous as ViscousTerm
 from heft.experiments import (
+    Arm,
     Condition,
     Coulomb,
     DesignSettings,
@@ -79,6 +82,7 @@ SCORED = ("z1", "xarm7")  # of 6 and of 7 joints
 FIRST_SCORED = 2000  # seed; 0 to 99 are for development
 DESIGN = DesignSettings(duration=20.0, starts=1, workers=1)
 RANDOM = (101, 102, 103)  # seeds of the random motions
+ARM = arm_of  # of a name; that of a smoke run is cut off behind a joint
 RUN = 100.0  # rows of a commanded motion a second
 WITHIN = 0.25
 ALONE = "viscous and Coulomb"
@@ -120,7 +124,7 @@ class Loop:
         """
         with tempfile.TemporaryDirectory() as scratch:
             path = Path(scratch) / "arm.urdf"
-            path.write_bytes(Simulator(arm_of(name)).believed(0))
+            path.write_bytes(Simulator(ARM(name)).believed(0))
             planned = open_experiment(path, collisions=False)  # there are no shapes in it
         planned = replace(planned, robot=robot_of(planned.robot.source, friction))
         designed = excite(planned, ExciteSettings(design=settings, compared=False))
@@ -134,7 +138,7 @@ class Loop:
 
     def simulator(self, seed: int, motion: Knots) -> Simulator:
         """Return the simulator of a seed, with friction of the dictionary's class."""
-        body, duration = arm_of(self.name), self.settings.duration
+        body, duration = ARM(self.name), self.settings.duration
         sensors = Sensors(rate=self.planned.rate, torque_noise=0.0)
         condition = Condition(
             sensors=sensors, motion=motion, duration=duration, other_duration=duration
@@ -237,6 +241,11 @@ def true_values(base: BaseParameters, truth: SimulatedExperiment) -> Array:
 # ---- records and rows ------------------------------------------------------------------------
 
 
+def cut_off(name: str) -> Arm:
+    """Return the first three joints of the Z1."""
+    return Arm.of(ROBOTS / FILES["z1"].path, name, None, "joint3")
+
+
 @cache
 def loop_of(name: str, friction: str) -> Loop:
     """Return the loop of an arm and a model of friction."""
@@ -317,7 +326,7 @@ def torque_rows(name: str, records: Sequence[Mapping[str, Any]]) -> Iterator[Row
 
 @benchmark(
     {
-        **{"seeds": 1, "arm": ("z1",), "RANDOM": (101,)},
+        **{"seeds": 1, "arm": ("z1",), "RANDOM": (101,), "ARM": cut_off},
         "DESIGN": DesignSettings(
             duration=4.0, random=4, starts=1, workers=1, solver=SolverSettings(rounds=0)
         ),
@@ -344,7 +353,7 @@ def main(
         raise SystemExit(f"arms: {', '.join(allowed)}")
     first = 0 if development else FIRST_SCORED
     for name in arm or allowed:
-        title = f"{name}, {len(arm_of(name).joints)} joints"
+        title = f"{name}, {len(ARM(name).joints)} joints"
         for friction, said in MODELS.items():
             chosen = range(first, first + seeds)
             records = recorded(name, friction, chosen, label or commit())

@@ -25,6 +25,7 @@ import numpy as np
 
 from benchmarks import panda_published
 from benchmarks.arms import ROBOTS, Case, data_folder, shortened, with_friction
+from benchmarks.few_joints import wrist
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_most
 from benchmarks.scoring import Left, Piece, error, pieces, rigid
@@ -178,9 +179,10 @@ def run(case: Case, found: Identification, elapsed: float, with_peers: bool) -> 
 
 
 @benchmark(
-    {"robots": ("panda",), "ROWS": 4500, "FRICTION": "simple"},
+    {"ROBOTS": {"panda": wrist}, "robots": ("panda",), "ROWS": 4500, "FRICTION": "simple"},
     {
-        **{"robots": ("panda",), "sweeps": True, "ROWS": 1500, "FRICTION": "simple"},
+        **{"ROBOTS": {"panda": wrist}, "robots": ("panda",), "sweeps": True, "ROWS": 400},
+        "FRICTION": "simple",
         **{"FACTORS": (1.0,), "STRENGTHS": (), "OTHERS": ("rows and torque filtered", HAMPEL)},
     },
     unstored=("robots", "no_peers"),

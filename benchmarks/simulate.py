@@ -27,6 +27,7 @@ from heft.experiments import Limits, draw_motion, whole_robot
 SECONDS = 30.0
 HUMANOID = "talos_data/robots/talos_reduced.urdf"
 ARM = "arm, 6 joints"
+SMALL = "double_pendulum_description/urdf/double_pendulum_simple.urdf"  # of a smoke run
 CONTROLLERS = ("computed-torque", "pd")
 ROBOTS = {
     "humanoid, 32 joints, held at its hip": HUMANOID,
@@ -121,7 +122,7 @@ def measured(place: Path) -> Iterator[Row]:
             yield at_least(label, SECONDS / wall, "times real time", 1.0)
 
 
-@benchmark({"SECONDS": 0.3, "ROBOTS": {ARM: ROBOTS[ARM]}, "CONTROLLERS": ("pd",)})
+@benchmark({"SECONDS": 0.2, "ROBOTS": {ARM: SMALL}, "CONTROLLERS": ("pd",)})
 def main() -> Iterator[Row]:
     """Yield the rows."""
     with tempfile.TemporaryDirectory() as folder:

@@ -26,12 +26,14 @@ import numpy as np
 import tomlkit
 
 from benchmarks.arms import Case, data_folder, panda, shortened, tx40, ur10e, with_friction
+from benchmarks.few_joints import wrist
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_most
 from benchmarks.sources import ROOT
 from heft.recordings import Recording
 
 CASES = ("demo", "Panda", "UR10e", "TX40")
+MEASURED = {"Panda": (panda, 0), "UR10e": (ur10e, 0), "TX40": (tx40, 1)}  # and which case
 ROWS = None  # of measured logs that are taken; all if None
 FRICTION: str | None = None  # its kind; the robots' own if None
 FILES = ("robot.urdf", "estimate.json", "information.npz")
@@ -70,7 +72,7 @@ def cases(folder: Path) -> Iterator[tuple[str, Path, list[str]]]:
             place.mkdir()
             yield name, place, ["demo"]
         else:
-            make, number = {"Panda": (panda, 0), "UR10e": (ur10e, 0), "TX40": (tx40, 1)}[name]
+            make, number = MEASURED[name]
             case = shortened(list(make(data_folder()))[number], ROWS)
             if FRICTION is not None:
                 case = replace(case, robot=with_friction(case.robot, FRICTION))
@@ -155,7 +157,12 @@ def compare(before: Path, after: Path, name: str) -> Iterator[Row]:
         yield at_most(f"{name}: {file}", difference, "relative", TOLERANCE, label)
 
 
-@benchmark({"revision": "", "CASES": ("UR10e",), "ROWS": 400, "FRICTION": "simple"})
+@benchmark(
+    {
+        **{"revision": "", "CASES": ("UR10e",), "MEASURED": {"UR10e": (wrist, 0)}},
+        **{"ROWS": 400, "FRICTION": "simple"},
+    }
+)
 def main(*, revision: str = "HEAD") -> Iterator[Row]:
     """Compare the working tree with a revision.
 

@@ -13,6 +13,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from benchmarks import house
+from benchmarks.results_file import table
 
 import heft
 
@@ -100,6 +102,15 @@ def test_there_are_few_rooms() -> None:
     deep = {p.relative_to(PACKAGE).parts[:2] for p, depth in depths.items() if depth > 2}
     assert max(depths.values()) == 3
     assert {k for k in deep if k[0] != "applications"} == {("recordings", "formats")}
+
+
+def test_the_house_keeps_within_its_budgets() -> None:
+    rows = list(house.rows())
+    over = [row for row in rows if row.holds is False]
+    assert not over, "\n" + table(over)
+    sizes = {row.name: row.value for row in rows}
+    assert sizes["lines"] == sum(v for name, v in sizes.items() if name.endswith(": lines"))
+    assert {f"{room}: storeys" for room in ROOMS} <= set(sizes)
 
 
 def test_a_heavy_dependency_has_one_owner() -> None:

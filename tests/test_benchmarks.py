@@ -23,7 +23,7 @@ PROGRAMS = {
     for path in sources.BENCHMARKS.glob("*.py")
     if 'if __name__ == "__main__":' in path.read_text(encoding="utf-8")
 }
-NOT_MEASURING = {"__main__", "mutation_server", "readme"}
+NOT_MEASURING = {"__main__", "house", "mutation_server", "readme"}
 BENCHMARKS = sorted(PROGRAMS - NOT_MEASURING)
 NUMBER = re.compile(r"[-−+]?\d[\d.,]*(e[-+]?\d+)?")
 

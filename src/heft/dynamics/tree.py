@@ -54,7 +54,7 @@ class Tree:
         """Whether every joint's position is its channel's: there are no mimic joints."""
         return bool((self.multiplier == 1.0).all() and (self.offset == 0.0).all())
 
-    @property
+    @cached_property
     def channels(self) -> int:
         """Number of velocity coordinates v, the six of a free base included."""
         if not len(self.kind):

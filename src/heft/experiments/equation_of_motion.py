@@ -135,8 +135,9 @@ class Dynamics:
             velocity: v, shape (channels,) [rad/s or m/s].
         """
         count = len(position)
-        q, v = (np.tile(x, (count + 1, 1)) for x in (position, velocity))
-        a = np.vstack([np.zeros(count), np.eye(count)])
+        q, v = np.empty((2, count + 1, count))
+        q[:], v[:] = position, velocity
+        a = np.eye(count + 1, count, -1)  # none, then one of each channel
         motion = kernels.motion_of(self.robot.tree, self.robot.gravity, q, v, a)
         efforts = kernels.inverse_dynamics(self.robot.tree, motion, self.bodies)
         return efforts[:, 1:] - efforts[:, :1] + self._rotors, efforts[:, 0]

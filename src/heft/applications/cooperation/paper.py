@@ -109,19 +109,15 @@ class PaperMethod:
         alpha, spreads = self._angular_acceleration(team, parts, start, graph, known)
         wrench = self._total_wrench(parts, graph, known)
         middle = self._contact_centre(graph, known)
-        filters = [
-            _Filter(self, part, a, w, c, self._spread(s, graph.count))
-            for part, a, w, c, s in zip(parts, alpha, wrench, middle, spreads, strict=True)
-        ]
+        spread = np.array([self._spread(s, graph.count) for s in spreads])
+        filters = _Filters(self, parts, alpha, wrench, middle, spread)
         maps = {key: estimate_map(pose) for key, pose in known.items()}
         history = np.empty((len(parts), len(parts[0].time), 10))
         for k in range(history.shape[1]):
-            held = np.array([robot.step(k) for robot in filters])
+            held = filters.step(k)
             if self.shared:
                 augmented = np.hstack([held, np.ones((len(held), 1))])[:, None, :]
-                held = averaged(augmented, maps, graph, 1, self.gain)[:, 0, :10]
-                for robot, x in zip(filters, held, strict=True):
-                    robot.x = x
+                held = filters.x = averaged(augmented, maps, graph, 1, self.gain)[:, 0, :10]
             history[:, k] = held
         return PaperResult(parts[0].time, known, history)
 
@@ -186,41 +182,52 @@ class PaperMethod:
         return averaged(origin, affine, graph, 10 * self.rounds, self.gain)[:, 0, :3]
 
 
-class _Filter:
-    """Recursive least squares of one robot, (33): com, inertia, 1/mass.
+class _Filters:
+    """Recursive least squares of every robot, (33): com, inertia, 1/mass; all robots at once.
 
     Args:
         method: Its settings.
-        part: What the robot's sensors read.
-        alpha: Angular acceleration, shape (N, 3) [rad/s²].
-        wrench: Total moment and force, shape (N, 6) [N·m and N].
-        middle: Where the centre of mass is believed at the beginning, shape (3,) [m].
-        spread: Covariance of ω, α, moment, force and acceleration, shape (15, 15).
+        parts: What the robots' sensors read.
+        alpha: Angular acceleration, shape (n, N, 3) [rad/s²].
+        wrench: Total moment and force, shape (n, N, 6) [N·m and N].
+        middle: Where the centre of mass is believed at the beginning, shape (n, 3) [m].
+        spread: Covariance of ω, α, moment, force and acceleration, shape (n, 15, 15).
     """
 
     def __init__(
         self,
         method: PaperMethod,
-        part: ContactSignals,
+        parts: Sequence[ContactSignals],
         alpha: Array,
         wrench: Array,
         middle: Array,
         spread: Array,
     ) -> None:
-        self.x = np.array([*middle, *[method.inertia] * 3, 0.0, 0.0, 0.0, 1.0 / method.mass])
-        self._P = method.covariance * np.eye(10)
+        believed = np.array([*[method.inertia] * 3, 0.0, 0.0, 0.0, 1.0 / method.mass])
+        self.x = np.hstack([middle, np.tile(believed, (len(parts), 1))])
+        self._P = np.tile(method.covariance * np.eye(10), (len(parts), 1, 1))
         self._forgetting, self._spread = method.forgetting, spread
-        self._omega = part.angular_velocity
-        self._H, self._y = observation(self._omega, alpha, part.acceleration, wrench)
+        self._omega = np.array([part.angular_velocity for part in parts])
+        rows = [
+            observation(part.angular_velocity, a, part.acceleration, w)
+            for part, a, w in zip(parts, alpha, wrench, strict=True)
+        ]
+        self._H, self._y = (np.array(each) for each in zip(*rows, strict=True))
+        # Slopes are a straight line in ω.
+        self._still = _slopes(np.zeros(3))
+        self._turning = np.array([_slopes(unit) - self._still for unit in np.eye(3)])
 
     def step(self, k: int) -> Array:
-        """Return the estimate after a sample, shape (10,)."""
-        H, P = self._H[k], self._P
-        R = uncertainty(_slopes(self._omega[k]), self.x, P, self._spread)
-        gain = P @ H.T @ np.linalg.inv(H @ P @ H.T + R)
-        self.x = self.x + gain @ (self._y[k] - H @ self.x)
+        """Return the estimates after a sample, shape (n, 10)."""
+        H, P = self._H[:, k], self._P
+        slopes = self._still + np.tensordot(self._omega[:, k], self._turning, 1)
+        R = uncertainty(slopes, self.x, P, self._spread)
+        across = P @ H.swapaxes(1, 2)
+        gain = across @ np.linalg.inv(H @ across + R)
+        residual = self._y[:, k] - (H @ self.x[:, :, None])[:, :, 0]
+        self.x = self.x + (gain @ residual[:, :, None])[:, :, 0]
         P = self._forgetting * (P - gain @ H @ P)
-        self._P = 0.5 * (P + P.T)
+        self._P = 0.5 * (P + P.swapaxes(1, 2))
         return self.x
 
 
@@ -244,19 +251,24 @@ def estimate_map(pose: Pose) -> Array:
 
 
 def uncertainty(slopes: Array, x: Array, P: Array, spread: Array) -> Array:
-    """Return the covariance of `H_D x − y_D`, shape (6, 6), by Proposition 2.
+    """Return the covariance of `H_D x − y_D` of each robot, shape (n, 6, 6), by Proposition 2.
 
     Args:
-        slopes: Derivatives of H_D by each measured number, shape (15, 6, 10); see `_slopes`.
-        x: Estimate, shape (10,).
-        P: Its covariance, shape (10, 10).
-        spread: Σ, covariance of ω, α, moment, force and acceleration, shape (15, 15).
+        slopes: Derivatives of H_D by each measured number, shape (n, 15, 6, 10); see `_slopes`.
+        x: Estimates, shape (n, 10).
+        P: Their covariances, shape (n, 10, 10).
+        spread: Σ, covariance of ω, α, moment, force and acceleration, shape (n, 15, 15).
     """
-    G = (slopes @ x).T
-    G[:3, 6:9] -= np.eye(3)
-    G[3:, 12:] -= np.eye(3)
-    second = np.einsum("ab,aij,jk,blk->il", spread, slopes, P, slopes, optimize=True)
-    return np.asarray(G @ spread @ G.T + second)
+    n = len(x)
+    G = (slopes @ x[:, None, :, None])[..., 0].swapaxes(1, 2)
+    G[:, :3, 6:9] -= np.eye(3)
+    G[:, 3:, 12:] -= np.eye(3)
+    # Σ_ab (∂H/∂a) P (∂H/∂b)ᵀ, the sum over b first.
+    summed = (spread @ slopes.reshape(n, 15, 60)).reshape(n, 15, 6, 10)
+    slopes_P, slopes_spread = (
+        m.swapaxes(1, 2).reshape(n, 6, 150) for m in (slopes @ P[:, None], summed)
+    )
+    return np.asarray(G @ spread @ G.swapaxes(1, 2) + slopes_P @ slopes_spread.swapaxes(1, 2))
 
 
 def _slopes(omega: Array) -> Array:
