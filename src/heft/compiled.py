@@ -79,14 +79,11 @@ class Kernels:
     """Compiled functions that Python calls, with all that they call.
 
     Their machine code is found at the first call of one of them.
-
-    Attributes:
-        entries: The functions that Python calls.
-        warm_up: Calls each of them once, with the argument types in use. A function of the module
-            that holds these kernels, by which another process finds them.
     """
 
-    entries: tuple[Any, ...]
+    entries: tuple[Any, ...]  # the functions that Python calls
+    # calls each of them once, with the argument types in use. A function of the module that holds
+    # these kernels, by which another process finds them
     warm_up: Callable[[], None]
 
     def __post_init__(self) -> None:

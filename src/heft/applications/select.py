@@ -34,30 +34,21 @@ BLOCK = 256  # segments whose triangles are stacked at a time
 
 @dataclass(frozen=True)
 class Select:
-    """Settings of a selection.
+    """Settings of a selection."""
 
-    Attributes:
-        friction: What of friction is to be told: `simple` is viscous and Coulomb's with an offset;
-            `full` is as the robot has it, the dictionary's columns among them, whose many
-            directions need rows at all speeds.
-        segment: Length of a segment [s]; longer where there would be too many.
-        largest: Memory for segments [bytes].
-        selection: How segments are chosen.
-        random: Random choices that the choice is compared with.
-        general: Samples of motion in general position that excitation is compared with.
-        hardly: Standard deviation per that of as long a general motion, from which a parameter
-            counts as hardly excited.
-        never: Likewise, as never excited.
-    """
-
+    # what of friction is to be told: `simple` is viscous and Coulomb's with an offset; `full` is as
+    # the robot has it, the dictionary's columns among them, whose many directions need rows at all
+    # speeds
     friction: Literal["simple", "full"] = "simple"
-    segment: float = 0.1
-    largest: float = 1.2e9
-    selection: SegmentSelection = SegmentSelection()
-    random: int = 20
-    general: int = 4000
+    segment: float = 0.1  # length of a segment [s]; longer where there would be too many
+    largest: float = 1.2e9  # memory for segments [bytes]
+    selection: SegmentSelection = SegmentSelection()  # how segments are chosen
+    random: int = 20  # random choices that the choice is compared with
+    general: int = 4000  # samples of motion in general position that excitation is compared with
+    # standard deviation per that of as long a general motion, from which a parameter counts as
+    # hardly excited
     hardly: float = 10.0
-    never: float = 1000.0
+    never: float = 1000.0  # likewise, as never excited
 
     def run(
         self,
@@ -136,18 +127,13 @@ class Select:
 
 @dataclass(frozen=True, eq=False)
 class Excitation:
-    """How well recordings excite each of b base parameters.
+    """How well recordings excite each of b base parameters."""
 
-    Attributes:
-        names: Of the parameters.
-        ratio: Standard deviation over that by as long a motion in general position, shape (b,);
-            infinite where nothing is told.
-        growth: Standard deviation by what is kept, over that by all, shape (b,).
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # of the parameters
+    # standard deviation over that by as long a motion in general position, shape (b,); infinite
+    # where nothing is told
     ratio: Array
-    growth: Array
+    growth: Array  # standard deviation by what is kept, over that by all, shape (b,)
 
     def of(self, owner: str) -> NDArray[np.intp]:
         """Return positions of the parameters of a link or drive."""
@@ -157,27 +143,16 @@ class Excitation:
 
 @dataclass(frozen=True, eq=False)
 class SelectedStretches:
-    """Stretches of recordings that tell most, and what of the robot they and all others excite.
+    """Stretches of recordings that tell most, and what of the robot they and all others excite."""
 
-    Attributes:
-        settings: Of the selection.
-        problem: Robot and recordings.
-        segments: All segments.
-        length: Of a segment [s].
-        chosen: Which are kept, and how good any choice of as many could be.
-        random: What a random choice of as many is worth, the median [nats], as `chosen.value`.
-        excitation: Of the base parameters.
-        ranges: Least and largest position and largest speed of each joint, shape (3, joints).
-    """
-
-    settings: Select
-    problem: Problem[RobotPlant]
-    segments: Segments
-    length: float
-    chosen: Selected
-    random: float
-    excitation: Excitation
-    ranges: Array
+    settings: Select  # of the selection
+    problem: Problem[RobotPlant]  # robot and recordings
+    segments: Segments  # all segments
+    length: float  # of a segment [s]
+    chosen: Selected  # which are kept, and how good any choice of as many could be
+    random: float  # what a random choice of as many is worth, the median [nats], as `chosen.value`
+    excitation: Excitation  # of the base parameters
+    ranges: Array  # least and largest position and largest speed of each joint, shape (3, joints)
 
     @property
     def selection(self) -> Selection:

@@ -73,19 +73,13 @@ class Moved(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Differenced:
-    """A motion with velocity and acceleration by central differences of the measured positions.
+    """A motion with velocity and acceleration by central differences of the measured positions."""
 
-    Attributes:
-        time: Times, strictly increasing, shape (N,) [s].
-        position: Positions q, shape (N, channels) [rad or m].
-        effort: Efforts τ, shape (N, channels) [N·m or N].
-        held: Whether each effort holds until the next sample (zero-order hold), as what a digital
-            controller puts out.
-    """
-
-    time: Array
-    position: Array
-    effort: Array
+    time: Array  # times, strictly increasing, shape (N,) [s]
+    position: Array  # positions q, shape (N, channels) [rad or m]
+    effort: Array  # efforts τ, shape (N, channels) [N·m or N]
+    # whether each effort holds until the next sample (zero-order hold), as what a digital
+    # controller puts out
     held: bool = False
 
     @staticmethod
@@ -178,19 +172,17 @@ class Growing:
 
     The friction of a sticking drive is not modelled. So a window ends where a drive sticks, and a
     new one begins when all drives move again.
-
-    Attributes:
-        sums: Quadrature: `rectangles`, the usual discrete sum, with effort at the beginning of each
-            step and motion at its end; or `exact`, by cubic splines, with Coulomb friction split at
-            the zero crossings of the velocity.
-        held: Whether effort is piecewise constant between samples (zero-order hold); rectangles are
-            then its exact integral. As the motion says if not given.
-        doubt: Share of the residual's energy that the other reading of the efforts, held or joined,
-            may leave before a warning says so.
     """
 
+    # quadrature: `rectangles`, the usual discrete sum, with effort at the beginning of each step
+    # and motion at its end; or `exact`, by cubic splines, with Coulomb friction split at the zero
+    # crossings of the velocity
     sums: Literal["rectangles", "exact"] = "exact"
+    # whether effort is piecewise constant between samples (zero-order hold); rectangles are then
+    # its exact integral. As the motion says if not given
     held: bool | None = None
+    # share of the residual's energy that the other reading of the efforts, held or joined, may
+    # leave before a warning says so
     doubt: float = 0.5
 
     def rows(self, robot: Robot, moved: Moved) -> Integrals:

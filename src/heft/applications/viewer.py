@@ -38,15 +38,10 @@ SHAPE, MASS, BONE = (150, 160, 172), (31, 111, 235), (110, 118, 129)
 
 @dataclass(frozen=True, eq=False)
 class Motion:
-    """Positions over time, reduced to the frame rate of the viewer.
+    """Positions over time, reduced to the frame rate of the viewer."""
 
-    Attributes:
-        time: Times from the first row, shape (n,) [s].
-        position: Positions, shape (n, channels) [rad or m].
-    """
-
-    time: Array
-    position: Array
+    time: Array  # times from the first row, shape (n,) [s]
+    position: Array  # positions, shape (n, channels) [rad or m]
 
     def at(self, moment: float) -> Array:
         """Return the positions interpolated at a time [s], shape (channels,) [rad or m]."""
@@ -55,19 +50,12 @@ class Motion:
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """Mesh of a link's visual geometry.
+    """Mesh of a link's visual geometry."""
 
-    Attributes:
-        link: Index of the link.
-        pose: Pose of the mesh in the link's frame, shape (4, 4).
-        vertices: Vertices, shape (n, 3) [m].
-        faces: Vertex indices of each triangle, shape (m, 3).
-    """
-
-    link: int
-    pose: Array
-    vertices: Array
-    faces: Any
+    link: int  # index of the link
+    pose: Array  # pose of the mesh in the link's frame, shape (4, 4)
+    vertices: Array  # vertices, shape (n, 3) [m]
+    faces: Any  # vertex indices of each triangle, shape (m, 3)
 
 
 def read_motion(robot: Robot, log: Path, columns: Path | None = None) -> Motion:

@@ -64,28 +64,20 @@ def page(robot: Robot, motion: Played, title: str = "") -> str:
 
 @dataclass(frozen=True, eq=False)
 class Sticks:
-    """A figure of lines between points that move: F frames of n points.
+    """A figure of lines between points that move: F frames of n points."""
 
-    Attributes:
-        name: Heads a page without a title.
-        time: From zero on, increasing, shape (F,) [s].
-        points: Shape (F, n, 3) [m].
-        lines: First and last point of each; those of an axis with their colour, or `thin`.
-        masses: Points that are drawn as masses, with their size from 0 to 1.
-        view: Axes of the picture as rows: right, up, towards the reader, shape (3, 3).
-        trace: The point whose last second is drawn.
-        path: Drawn throughout, shape (m, 3) [m].
-        marked: Stretches of the path, first place and that behind the last.
-    """
-
-    name: str
-    time: Array
-    points: Array
+    name: str  # heads a page without a title
+    time: Array  # from zero on, increasing, shape (F,) [s]
+    points: Array  # shape (F, n, 3) [m]
+    # first and last point of each; those of an axis with their colour, or `thin`
     lines: Sequence[tuple[int | str, ...]]
+    # points that are drawn as masses, with their size from 0 to 1
     masses: Sequence[tuple[int, float]]
-    view: Array
-    trace: int
+    view: Array  # axes of the picture as rows: right, up, towards the reader, shape (3, 3)
+    trace: int  # the point whose last second is drawn
+    # drawn throughout, shape (m, 3) [m]
     path: Array = field(default_factory=lambda: np.empty((0, 3)))
+    # stretches of the path, first place and that behind the last
     marked: Sequence[tuple[int, int]] = ()
 
     def shown(self, title: str = "") -> dict[str, object]:

@@ -22,16 +22,11 @@ LONGEST_SEGMENT = 2048  # rows, of the spectra
 
 @dataclass(frozen=True)
 class Curve:
-    """One channel of a log over time.
+    """One channel of a log over time."""
 
-    Attributes:
-        name: Of the channel.
-        time: Shape (n,) [s], with NaN where the log has a gap.
-        measured, predicted: Shape (n,) [N·m or N].
-    """
-
-    name: str
-    time: Array
+    name: str  # of the channel
+    time: Array  # shape (n,) [s], with NaN where the log has a gap
+    # measured, predicted: shape (n,) [N·m or N]
     measured: Array
     predicted: Array
 
@@ -47,68 +42,45 @@ class Curve:
 
 @dataclass(frozen=True)
 class Sliding:
-    """Friction over velocity: a joint's effort less that of bodies and rotor.
+    """Friction over velocity: a joint's effort less that of bodies and rotor."""
 
-    Attributes:
-        name: Of the joint.
-        velocity: Shape (n,) [rad/s or m/s].
-        effort: Measured less that of bodies and rotor, shape (n,) [N·m or N].
-        fastest: Largest velocity backwards and forwards, of all rows [rad/s or m/s].
-    """
-
-    name: str
-    velocity: Array
-    effort: Array
+    name: str  # of the joint
+    velocity: Array  # shape (n,) [rad/s or m/s]
+    effort: Array  # measured less that of bodies and rotor, shape (n,) [N·m or N]
+    # largest velocity backwards and forwards, of all rows [rad/s or m/s]
     fastest: tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Trace:
-    """What is drawn of one log.
+    """What is drawn of one log."""
 
-    Attributes:
-        path: The log.
-        curves: Of each channel.
-        frequency: Of the spectra, shape (f,) [Hz].
-        measured, residual: Power spectral densities, shape (f, channels) [(N·m)²/Hz or N²/Hz].
-        rms_measured, rms_residual: Root mean squares over all rows, shape (channels,) [N·m or N].
-        sliding: Of each joint that has friction of its own.
-        pose: Position of each channel at the log's first row, shape (channels,) [rad or m].
-    """
-
-    path: str
-    curves: tuple[Curve, ...]
-    frequency: Array
+    path: str  # the log
+    curves: tuple[Curve, ...]  # of each channel
+    frequency: Array  # of the spectra, shape (f,) [Hz]
+    # measured, residual: power spectral densities, shape (f, channels) [(N·m)²/Hz or N²/Hz]
     measured: Array
     residual: Array
+    # rms_measured, rms_residual: root mean squares over all rows, shape (channels,) [N·m or N]
     rms_measured: Array
     rms_residual: Array
-    sliding: tuple[Sliding, ...]
-    pose: Array
+    sliding: tuple[Sliding, ...]  # of each joint that has friction of its own
+    pose: Array  # position of each channel at the log's first row, shape (channels,) [rad or m]
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Rows of one log without a gap.
+    """Rows of one log without a gap."""
 
-    Attributes:
-        recording: Position of the log in the problem.
-        time: Shape (N,) [s].
-        index: Rows' positions in the log, shape (N,).
-        position, velocity: Of every channel, shape (N, all channels).
-        measured: Of the measured channels, shape (N, channels).
-        predicted: By each kind of friction, shape (kinds, N, channels).
-        without_friction: Effort of bodies and rotors, shape (N, channels).
-    """
-
-    recording: int
-    time: Array
-    index: NDArray[np.int64]
+    recording: int  # position of the log in the problem
+    time: Array  # shape (N,) [s]
+    index: NDArray[np.int64]  # rows' positions in the log, shape (N,)
+    # position, velocity: of every channel, shape (N, all channels)
     position: Array
     velocity: Array
-    measured: Array
-    predicted: Array
-    without_friction: Array
+    measured: Array  # of the measured channels, shape (N, channels)
+    predicted: Array  # by each kind of friction, shape (kinds, N, channels)
+    without_friction: Array  # effort of bodies and rotors, shape (N, channels)
 
 
 def peaks(curves: Array, points: int) -> NDArray[np.intp]:

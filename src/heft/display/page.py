@@ -23,99 +23,63 @@ Kind = Literal["line", "broad", "dashed", "points", "band"]
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """One curve, cloud of points or band of a plot.
+    """One curve, cloud of points or band of a plot."""
 
-    Attributes:
-        name: As the reader sees it.
-        role: Its colour: a variable of the style sheet, such as `measured`.
-        x, y: Shape (n,); NaN breaks a curve. Of a band, y is the upper edge.
-        kind: How it is drawn; a broad line is pale, so that a line over it shows beside it.
-        minus: Subtracted from y by the page, for residuals that need no room of their own.
-        low: Lower edge of a band.
-    """
-
-    name: str
-    role: str
+    name: str  # as the reader sees it
+    role: str  # its colour: a variable of the style sheet, such as `measured`
+    # x, y: shape (n,); NaN breaks a curve. Of a band, y is the upper edge
     x: Array
     y: Array
+    # how it is drawn; a broad line is pale, so that a line over it shows beside it
     kind: Kind = "line"
+    # subtracted from y by the page, for residuals that need no room of their own
     minus: Array | None = None
-    low: Array | None = None
+    low: Array | None = None  # lower edge of a band
 
 
 @dataclass(frozen=True, eq=False)
 class Plot:
-    """A plot.
+    """A plot."""
 
-    Attributes:
-        title: Above it.
-        x_label: Under its axis, with a unit in brackets.
-        series: What is drawn, the lowest first.
-        group: Plots of one group share their horizontal axis.
-        y_label: Beside its axis; may be empty.
-        log_x, log_y: Whether an axis is logarithmic.
-    """
-
-    title: str
-    x_label: str
-    series: tuple[Series, ...]
-    group: str
-    y_label: str = ""
+    title: str  # above it
+    x_label: str  # under its axis, with a unit in brackets
+    series: tuple[Series, ...]  # what is drawn, the lowest first
+    group: str  # plots of one group share their horizontal axis
+    y_label: str = ""  # beside its axis; may be empty
+    # log_x, log_y: whether an axis is logarithmic
     log_x: bool = False
     log_y: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class Body:
-    """A body of a scene, drawn as an ellipsoid.
+    """A body of a scene, drawn as an ellipsoid."""
 
-    Attributes:
-        name: Of the link.
-        role: `before` or `after`.
-        centre: Shape (3,) [m].
-        axes: Semi-axes as rows, shape (3, 3) [m].
-        seen: Relative reduction of the prior's variance by the data, 0 to 1.
-    """
-
-    name: str
-    role: Literal["before", "after"]
-    centre: Array
-    axes: Array
-    seen: float
+    name: str  # of the link
+    role: Literal["before", "after"]  # `before` or `after`
+    centre: Array  # shape (3,) [m]
+    axes: Array  # semi-axes as rows, shape (3, 3) [m]
+    seen: float  # relative reduction of the prior's variance by the data, 0 to 1
 
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """A robot in three dimensions.
+    """A robot in three dimensions."""
 
-    Attributes:
-        title: Above it.
-        bones: From each joint to the next, shape (n, 6) [m].
-        bodies: Its links' masses.
-    """
-
-    title: str
-    bones: Array
-    bodies: tuple[Body, ...]
+    title: str  # above it
+    bones: Array  # from each joint to the next, shape (n, 6) [m]
+    bodies: tuple[Body, ...]  # its links' masses
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of texts.
+    """A table of texts."""
 
-    Attributes:
-        caption: What it holds; may be empty.
-        head: Of the columns.
-        rows: Cells, whose first column heads the row.
-        marked: Numbers of rows in bold.
-        sums: Whether its first column holds sums, of which long ones are folded.
-    """
-
-    caption: str
-    head: Sequence[str]
-    rows: Iterable[Sequence[str]]
-    marked: Collection[int] = ()
-    sums: bool = False
+    caption: str  # what it holds; may be empty
+    head: Sequence[str]  # of the columns
+    rows: Iterable[Sequence[str]]  # cells, whose first column heads the row
+    marked: Collection[int] = ()  # numbers of rows in bold
+    sums: bool = False  # whether its first column holds sums, of which long ones are folded
 
 
 class Drawings:

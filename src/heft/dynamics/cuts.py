@@ -28,22 +28,15 @@ AXES = 6  # of a wrench
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """What is beyond a wrench sensor, as a tree whose base is the sensor.
+    """What is beyond a wrench sensor, as a tree whose base is the sensor."""
 
-    Attributes:
-        whole: The tree that is cut.
-        tree: What is beyond: a base without columns, then the bodies; the whole tree's channels
-            follow the base's six.
-        bodies: Which of the whole tree's bodies these are, ascending.
-        rotation: From the sensor's axes to those of the first of them, shape (3, 3).
-        place: Origin of the sensor in the first body's frame, shape (3,) [m].
-    """
-
-    whole: Tree
+    whole: Tree  # the tree that is cut
+    # what is beyond: a base without columns, then the bodies; the whole tree's channels follow the
+    # base's six
     tree: Tree
-    bodies: tuple[int, ...]
-    rotation: Array
-    place: Array
+    bodies: tuple[int, ...]  # which of the whole tree's bodies these are, ascending
+    rotation: Array  # from the sensor's axes to those of the first of them, shape (3, 3)
+    place: Array  # origin of the sensor in the first body's frame, shape (3,) [m]
 
     @staticmethod
     def before(tree: Tree, link: Link, rotation: Array, position: Array) -> Cut:

@@ -26,23 +26,19 @@ from .presliding import stops
 
 @dataclass(frozen=True)
 class DriveState:
-    """State of a robot's drives at N samples, of which their columns are functions.
+    """State of a robot's drives at N samples, of which their columns are functions."""
 
-    Attributes:
-        position, velocity, acceleration: Of the channels, shape (channels, N) [rad or m, and
-            per s, s²]. The position of a floating base is not used.
-        stops: Presliding z/b of each stop operator, in [−1, 1], shape (stops, N), in the order of
-            `Drives.stops`; see `presliding`.
-        rigid: Rigid-body torque, shape (channels, N) [N·m or N].
-        deflection: Position, velocity and acceleration of motors less those of the links that
-            they move by elastic gears, shape (3, channels, N); None where gears are rigid.
-    """
-
+    # position, velocity, acceleration: of the channels, shape (channels, N) [rad or m, and per s,
+    # s²]. The position of a floating base is not used
     position: Array
     velocity: Array
     acceleration: Array
+    # presliding z/b of each stop operator, in [−1, 1], shape (stops, N), in the order of
+    # `Drives.stops`; see `presliding`
     stops: Array
-    rigid: Array
+    rigid: Array  # rigid-body torque, shape (channels, N) [N·m or N]
+    # position, velocity and acceleration of motors less those of the links that they move by
+    # elastic gears, shape (3, channels, N); None where gears are rigid
     deflection: Array | None = None
 
     @property
@@ -62,17 +58,11 @@ class DriveState:
 
 @dataclass(frozen=True)
 class Presliding:
-    """Presliding state z/b of a robot's stop operators along a stretch of a log.
+    """Presliding state z/b of a robot's stop operators along a stretch of a log."""
 
-    Attributes:
-        time: Shape (N,) [s].
-        position: Of each drive that has stops, shape (drives, N) [rad or m].
-        values: z/b of each stop, in [−1, 1], shape (stops, N).
-    """
-
-    time: Array
-    position: Array
-    values: Array
+    time: Array  # shape (N,) [s]
+    position: Array  # of each drive that has stops, shape (drives, N) [rad or m]
+    values: Array  # z/b of each stop, in [−1, 1], shape (stops, N)
 
 
 def presliding(

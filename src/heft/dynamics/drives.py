@@ -58,21 +58,13 @@ LINEAR_SCALE = 0.1  # [m/rad], of sliding joints' speeds and widths
 
 @dataclass(frozen=True)
 class DriveMotion:
-    """Motion of one drive at N samples, of which its terms are functions.
+    """Motion of one drive at N samples, of which its terms are functions."""
 
-    Attributes:
-        position: x, shape (N,) [rad or m].
-        velocity: w, shape (N,) [rad/s or m/s].
-        acceleration: ẇ, shape (N,) [rad/s² or m/s²].
-        rigid: Rigid-body torque τ_rigid on the drive's joint, shape (N,) [N·m or N].
-        stops: Presliding z/b by width b, in [−1, 1], shape (N,) each.
-    """
-
-    position: Array
-    velocity: Array
-    acceleration: Array
-    rigid: Array
-    stops: Mapping[float, Array]
+    position: Array  # x, shape (N,) [rad or m]
+    velocity: Array  # w, shape (N,) [rad/s or m/s]
+    acceleration: Array  # ẇ, shape (N,) [rad/s² or m/s²]
+    rigid: Array  # rigid-body torque τ_rigid on the drive's joint, shape (N,) [N·m or N]
+    stops: Mapping[float, Array]  # presliding z/b by width b, in [−1, 1], shape (N,) each
 
 
 class Term(Protocol):
@@ -80,40 +72,33 @@ class Term(Protocol):
 
     A frozen dataclass that inherits from it defines `kind`, `law`, `scale` and `column`, and what
     differs from the defaults: `python` and `c` if it is friction, `steady` unless it is zero.
-
-    Attributes:
-        kind: Its name in files and labels.
-        law: The function in readable ASCII, of w, x, z and scale.
-        python, c: The function in exported code: an expression of the doubles `x`, `w`, `scale`,
-            `z` and `width` (presliding, where `remembers`) and `rigid` (where `loaded`).
-        scale: Speed of a sigmoid or load [rad/s or m/s], width of a stop [rad or m].
-        scale_unit: Of the scale of a revolute joint's drive; None where there is no scale.
-        nonnegative: Whether its coefficient is constrained to be nonnegative.
-        dictionary: Whether its columns are a dictionary of scales that together approximate a
-            friction curve and are nearly collinear: each is a base parameter of its own, and none
-            counts in the condition number.
-        inertial: Whether it is proportional to the acceleration: rotor inertia, no friction.
-        loaded: Whether it depends on the rigid-body torque: load-dependent gear friction.
-        remembers: Whether it depends on the presliding state z/b of the width b.
-        width_over_scale: Of a term that remembers: b over scale [1 or s].
-        joints_only: Whether only joints have it, not motors coupled to several.
-        smooth: Whether it is a differentiable function of speed and acceleration alone, so that
-            motions can be designed by gradients; see `speed_slope`.
     """
 
-    kind: ClassVar[str]
-    law: ClassVar[str]
+    kind: ClassVar[str]  # its name in files and labels
+    law: ClassVar[str]  # the function in readable ASCII, of w, x, z and scale
+    # python, c: the function in exported code: an expression of the doubles `x`, `w`, `scale`, `z`
+    # and `width` (presliding, where `remembers`) and `rigid` (where `loaded`)
     python: ClassVar[str] = ""
     c: ClassVar[str] = ""
-    scale: float | None
+    scale: float | None  # speed of a sigmoid or load [rad/s or m/s], width of a stop [rad or m]
+    # of the scale of a revolute joint's drive; None where there is no scale
     scale_unit: ClassVar[str | None] = None
-    nonnegative: ClassVar[bool] = True
+    nonnegative: ClassVar[bool] = True  # whether its coefficient is constrained to be nonnegative
+    # whether its columns are a dictionary of scales that together approximate a friction curve and
+    # are nearly collinear: each is a base parameter of its own, and none counts in the condition
+    # number
     dictionary: ClassVar[bool] = False
+    # whether it is proportional to the acceleration: rotor inertia, no friction
     inertial: ClassVar[bool] = False
+    # whether it depends on the rigid-body torque: load-dependent gear friction
     loaded: ClassVar[bool] = False
+    # whether it depends on the presliding state z/b of the width b
     remembers: ClassVar[bool] = False
-    width_over_scale: ClassVar[float] = 1.0
+    width_over_scale: ClassVar[float] = 1.0  # of a term that remembers: b over scale [1 or s]
+    # whether only joints have it, not motors coupled to several
     joints_only: ClassVar[bool] = False
+    # whether it is a differentiable function of speed and acceleration alone, so that motions can
+    # be designed by gradients; see `speed_slope`
     smooth: ClassVar[bool] = False
 
     @property
@@ -474,20 +459,14 @@ def friction_terms(model: str, linear: bool = False) -> tuple[Term, ...]:
 
 @dataclass(frozen=True)
 class Drive:
-    """Friction, rotor inertia and offset of a joint, or of a motor coupled to several joints.
+    """Friction, rotor inertia and offset of a joint, or of a motor coupled to several joints."""
 
-    Attributes:
-        name: Of the joint or motor.
-        ratio: ∂w/∂v, the drive's speed per speed of each channel, shape (channels,); its effort
-            acts on the channels by the same ratios (virtual work).
-        terms: Terms of its effort.
-        linear: Whether its speed is in m/s, not rad/s.
-    """
-
-    name: str
+    name: str  # of the joint or motor
+    # ∂w/∂v, the drive's speed per speed of each channel, shape (channels,); its effort acts on the
+    # channels by the same ratios (virtual work)
     ratio: Array
-    terms: tuple[Term, ...]
-    linear: bool
+    terms: tuple[Term, ...]  # terms of its effort
+    linear: bool  # whether its speed is in m/s, not rad/s
 
     @property
     def friction(self) -> tuple[Term, ...]:
@@ -513,13 +492,9 @@ Column = tuple[int, Term]  # position of the drive, and which of its terms
 
 @dataclass(frozen=True, eq=False)
 class Drives(Sequence[Drive]):
-    """The drives of a robot, joints first, and the columns of their terms.
+    """The drives of a robot, joints first, and the columns of their terms."""
 
-    Attributes:
-        members: The drives, which are also its items.
-    """
-
-    members: tuple[Drive, ...]
+    members: tuple[Drive, ...]  # the drives, which are also its items
 
     @overload
     def __getitem__(self, index: int) -> Drive: ...

@@ -28,21 +28,15 @@ IntArray = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Motion:
-    """Motion of a tree at N samples in the kernels' layout, joint-major.
+    """Motion of a tree at N samples in the kernels' layout, joint-major."""
 
-    Attributes:
-        sin, cos: Of each body's joint angle; for prismatic joints its position [m] and 0,
-            shape (bodies, N).
-        velocity: v, shape (channels, N) [rad/s or m/s].
-        acceleration: v̇, shape (channels, N) [rad/s² or m/s²].
-        gravity: In the base's frame, shape (3, N) [m/s²].
-    """
-
+    # sin, cos: of each body's joint angle; for prismatic joints its position [m] and 0, shape
+    # (bodies, N)
     sin: Array
     cos: Array
-    velocity: Array
-    acceleration: Array
-    gravity: Array
+    velocity: Array  # v, shape (channels, N) [rad/s or m/s]
+    acceleration: Array  # v̇, shape (channels, N) [rad/s² or m/s²]
+    gravity: Array  # in the base's frame, shape (3, N) [m/s²]
 
     def part(self, cut: slice | NDArray[np.intp]) -> Motion:
         """Return a slice or selection of the samples."""
@@ -288,18 +282,13 @@ def _writable(out: Array) -> Array:
 
 @dataclass(frozen=True)
 class DriveColumns:
-    """Columns of drives' terms at N samples, and the channels that they act on.
+    """Columns of drives' terms at N samples, and the channels that they act on."""
 
-    Attributes:
-        values: Shape (rows, N); effort per unit of a coefficient.
-        acts: Channel and column of each action, shape (actions, 2). The values of column k are row
-            k, unless a plan says otherwise.
-        weights: The drive's ratio to that channel, of each action, shape (actions,).
-    """
-
-    values: Array
+    values: Array  # shape (rows, N); effort per unit of a coefficient
+    # channel and column of each action, shape (actions, 2). The values of column k are row k,
+    # unless a plan says otherwise
     acts: IntArray
-    weights: Array
+    weights: Array  # the drive's ratio to that channel, of each action, shape (actions,)
 
 
 @dataclass(frozen=True)
@@ -307,26 +296,19 @@ class Plan:
     """Layout of a reduction: which columns of which channels go into the triangles.
 
     Made once for a robot and a choice of columns; see `plan`.
-
-    Attributes:
-        tree: As `compile_tree` returns it.
-        slots: Place of each body column in each channel's triangle, shape (channels, 10 bodies);
-            −1 for columns left out.
-        widths: Number of columns of each channel, shape (channels,).
-        columns: For each channel its columns, as positions in the choice.
-        acts: Channel, row of values and slot of each action of the drives' columns, shape
-            (actions, 3).
-        picked: Which actions of a `DriveColumns` these are, shape (actions,).
-        measured: The channels to reduce.
     """
 
-    tree: tuple[NDArray[Any], ...]
+    tree: tuple[NDArray[Any], ...]  # as `compile_tree` returns it
+    # place of each body column in each channel's triangle, shape (channels, 10 bodies); −1 for
+    # columns left out
     slots: IntArray
-    widths: IntArray
+    widths: IntArray  # number of columns of each channel, shape (channels,)
+    # for each channel its columns, as positions in the choice
     columns: tuple[NDArray[np.intp], ...]
+    # channel, row of values and slot of each action of the drives' columns, shape (actions, 3)
     acts: IntArray
-    picked: NDArray[np.intp]
-    measured: IntArray
+    picked: NDArray[np.intp]  # which actions of a `DriveColumns` these are, shape (actions,)
+    measured: IntArray  # the channels to reduce
 
 
 def plan(

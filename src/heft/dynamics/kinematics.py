@@ -16,17 +16,11 @@ from .tree import FREE, PRISMATIC, REVOLUTE, Link, Tree
 
 @dataclass(frozen=True, eq=False)
 class FrameMotion:
-    """Orientation and velocity of a frame at N samples.
+    """Orientation and velocity of a frame at N samples."""
 
-    Attributes:
-        rotation: From the frame to the world, shape (N, 3, 3).
-        velocity: Of its origin, in its own axes, shape (N, 3) [m/s].
-        angular_velocity: In its own axes, shape (N, 3) [rad/s].
-    """
-
-    rotation: Array
-    velocity: Array
-    angular_velocity: Array
+    rotation: Array  # from the frame to the world, shape (N, 3, 3)
+    velocity: Array  # of its origin, in its own axes, shape (N, 3) [m/s]
+    angular_velocity: Array  # in its own axes, shape (N, 3) [rad/s]
 
 
 def frame_motion(tree: Tree, link: Link, position: Array, velocity: Array) -> FrameMotion:

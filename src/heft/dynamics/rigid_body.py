@@ -251,19 +251,12 @@ def _transitions(states, wrench, steps, inverse, pi, gravity, after, Phi, Gamma)
 
 @dataclass(frozen=True, eq=False)
 class Transitions:
-    """Steps of a rigid body and their derivatives, M steps.
+    """Steps of a rigid body and their derivatives, M steps."""
 
-    Attributes:
-        after: States after the steps, shape (M, 13).
-        by_error: Φ, derivative of the error after a step by that before it, shape (M, 12, 12).
-        by_parameters: By the ten inertial parameters, shape (M, 12, 10).
-        by_wrench: By the wrench held over the step, shape (M, 12, 6).
-    """
-
-    after: Array
-    by_error: Array
-    by_parameters: Array
-    by_wrench: Array
+    after: Array  # states after the steps, shape (M, 13)
+    by_error: Array  # Φ, derivative of the error after a step by that before it, shape (M, 12, 12)
+    by_parameters: Array  # by the ten inertial parameters, shape (M, 12, 10)
+    by_wrench: Array  # by the wrench held over the step, shape (M, 12, 6)
 
 
 def transitions(

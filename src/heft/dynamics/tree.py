@@ -21,28 +21,18 @@ class Tree:
 
     Compared by identity, so that derived arrays can be cached. A *channel* is one velocity
     coordinate and row of τ.
-
-    Attributes:
-        names: Name of each body.
-        parent: Index of its parent body, −1 for the world, shape (n,).
-        kind: `REVOLUTE`, `PRISMATIC` or `FREE`, shape (n,).
-        rotation: Of its joint's frame in its parent's, shape (n, 3, 3).
-        translation: Of its joint's origin in its parent's frame, shape (n, 3) [m].
-        axis: Unit axis in its own frame, shape (n, 3).
-        channel: Its joint's channel (the first of six for a free base), shape (n,).
-        multiplier: Joint position per position of its channel, 1 but for mimic joints, shape (n,).
-        offset: Added to that [rad or m], shape (n,).
     """
 
-    names: tuple[str, ...]
-    parent: NDArray[np.int64]
-    kind: NDArray[np.int64]
-    rotation: Array
-    translation: Array
-    axis: Array
-    channel: NDArray[np.int64]
+    names: tuple[str, ...]  # name of each body
+    parent: NDArray[np.int64]  # index of its parent body, −1 for the world, shape (n,)
+    kind: NDArray[np.int64]  # `REVOLUTE`, `PRISMATIC` or `FREE`, shape (n,)
+    rotation: Array  # of its joint's frame in its parent's, shape (n, 3, 3)
+    translation: Array  # of its joint's origin in its parent's frame, shape (n, 3) [m]
+    axis: Array  # unit axis in its own frame, shape (n, 3)
+    channel: NDArray[np.int64]  # its joint's channel (the first of six for a free base), shape (n,)
+    # joint position per position of its channel, 1 but for mimic joints, shape (n,)
     multiplier: Array
-    offset: Array
+    offset: Array  # added to that [rad or m], shape (n,)
 
     @property
     def free_base(self) -> bool:
@@ -79,28 +69,18 @@ class Tree:
 
 @dataclass(frozen=True)
 class Link:
-    """One link of the model file, rigidly part of a moving body or of the world.
+    """One link of the model file, rigidly part of a moving body or of the world."""
 
-    Attributes:
-        name: Its name.
-        body: Index of the body that it is part of, −1 where it never moves.
-        rotation: Of the link's frame in the body's, shape (3, 3).
-        translation: Of the link's origin in the body's frame, shape (3,) [m].
-        nominal: A priori inertial parameters (mass, first moment, inertia about the link's origin)
-            in the link's frame, physically consistent, shape (10,) [kg, kg·m, kg·m²].
-        written: The ten parameters as the file states them, consistent or not, shape (10,).
-        given: Whether the file states an inertial; if not, `nominal` is a stand-in.
-        frame_only: Whether it is only a frame: fixed to another link and without mass.
-    """
-
-    name: str
-    body: int
-    rotation: Array
-    translation: Array
+    name: str  # its name
+    body: int  # index of the body that it is part of, −1 where it never moves
+    rotation: Array  # of the link's frame in the body's, shape (3, 3)
+    translation: Array  # of the link's origin in the body's frame, shape (3,) [m]
+    # a priori inertial parameters (mass, first moment, inertia about the link's origin) in the
+    # link's frame, physically consistent, shape (10,) [kg, kg·m, kg·m²]
     nominal: Array
-    written: Array
-    given: bool
-    frame_only: bool
+    written: Array  # the ten parameters as the file states them, consistent or not, shape (10,)
+    given: bool  # whether the file states an inertial; if not, `nominal` is a stand-in
+    frame_only: bool  # whether it is only a frame: fixed to another link and without mass
 
     def written_number(self, name: str) -> float:
         """Return one inertial number as the file states it [kg, m or kg·m²].

@@ -33,31 +33,27 @@ class BandwidthSearch:
     cutoff the score may be flat, so that no walk that stops where it gains little finds the best:
     cutoffs an octave apart are all looked at, then those half an octave and a quarter from the
     best. Where several cutoffs are about equally good, the one nearest to the initial is taken.
-
-    Attributes:
-        below, above: Reach of the search below and above the initial cutoff [octaves]. On measured
-            and simulated arms the best one is up to 3.75 octaves below and half an octave above.
-        worth_lowering, worth_raising: Relative decrease of the score that is required to leave the
-            initial cutoff downwards and upwards. Where the best lower cutoff is no better on
-            held-out motion the score falls by up to 3 %, where it is, by 20 % and more. Upwards
-            little is gained at any cutoff, as most of the residual is noise.
-        tied: Relative excess over the least score up to which a cutoff counts as equally good.
-        hopeless: Score relative to the least so far beyond which no lower cutoff is tried: the
-            motion is blurred there, and is more so below.
-        after_delay: Reach, either way, of the second search, once a delay is known [octaves].
-        std_octaves: Standard deviation of the chosen cutoff [octaves].
-        rows: Number of rows used, at most about.
     """
 
+    # below, above: reach of the search below and above the initial cutoff [octaves]. On measured
+    # and simulated arms the best one is up to 3.75 octaves below and half an octave above
     below: float = 5.0
     above: float = 1.5
+    # worth_lowering, worth_raising: relative decrease of the score that is required to leave the
+    # initial cutoff downwards and upwards. Where the best lower cutoff is no better on held-out
+    # motion the score falls by up to 3 %, where it is, by 20 % and more. Upwards little is gained
+    # at any cutoff, as most of the residual is noise
     worth_lowering: float = 0.04
     worth_raising: float = 0.001
+    # relative excess over the least score up to which a cutoff counts as equally good
     tied: float = 0.005
+    # score relative to the least so far beyond which no lower cutoff is tried: the motion is
+    # blurred there, and is more so below
     hopeless: float = 2.0
+    # reach, either way, of the second search, once a delay is known [octaves]
     after_delay: float = 1.0
-    std_octaves: float = 0.5
-    rows: int = 60_000
+    std_octaves: float = 0.5  # standard deviation of the chosen cutoff [octaves]
+    rows: int = 60_000  # number of rows used, at most about
 
     def fit(self, problem: DelayedLike) -> float:
         """Return the factor by which to multiply the cutoff; 1 to leave it.

@@ -46,21 +46,13 @@ CHECKS: Keys = {
 
 @dataclass(frozen=True)
 class FactorModel:
-    """Parameters of the joint factor analysis of m columns and an output.
+    """Parameters of the joint factor analysis of m columns and an output."""
 
-    Attributes:
-        weights: Means of w_z and w_x, shape (2, m).
-        variances: Their variances, shape (2, m).
-        precision: Mean of α, shape (m,).
-        noise: ψ_z and ψ_x, shape (2, m).
-        output: ψ_y.
-    """
-
-    weights: Array
-    variances: Array
-    precision: Array
-    noise: Array
-    output: float
+    weights: Array  # means of w_z and w_x, shape (2, m)
+    variances: Array  # their variances, shape (2, m)
+    precision: Array  # mean of α, shape (m,)
+    noise: Array  # ψ_z and ψ_x, shape (2, m)
+    output: float  # ψ_y
 
     @staticmethod
     def start(slopes: Array, share: float, residual: float) -> FactorModel:
@@ -153,17 +145,13 @@ class BayesianRegression:
     of the rows. Where noise of the motion matters, take the weak form, or `ErrorsInVariables` of
     motion that repeats, which measures what this one supposes.
 
-    Attributes:
-        share: Of each column's variance, taken for noise at the start.
-        steps: Largest number of steps.
-        tolerance: Change of β by a step at which the steps end [standard deviations, in the mean].
-
     Raises:
         InvalidSetting: If a setting is out of range.
     """
 
-    share: float = 0.1
-    steps: int = 300
+    share: float = 0.1  # of each column's variance, taken for noise at the start
+    steps: int = 300  # largest number of steps
+    # change of β by a step at which the steps end [standard deviations, in the mean]
     tolerance: float = 1e-3
 
     def __post_init__(self) -> None:

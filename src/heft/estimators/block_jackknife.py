@@ -40,17 +40,13 @@ CHECKS: Keys = {"blocks": Number("there are too few or too many blocks", 2, 1000
 
 @dataclass(frozen=True)
 class Block:
-    """A contiguous block of rows, as far as leaving it out needs it.
+    """A contiguous block of rows, as far as leaving it out needs it."""
 
-    Attributes:
-        parts: Square root of its weighted information `Σ w² YᵀY`: columns of each component, and
-            rows on them. None for a block of an earlier experiment, of which only the score is
-            kept: it is left out to first order.
-        score: Its weighted score `Σ w² Yᵀ(τ − Y x)` at the estimate, shape (n,).
-    """
-
+    # square root of its weighted information `Σ w² YᵀY`: columns of each component, and rows on
+    # them. None for a block of an earlier experiment, of which only the score is kept: it is left
+    # out to first order
     parts: tuple[tuple[NDArray[np.intp], Array], ...]
-    score: Array
+    score: Array  # its weighted score `Σ w² Yᵀ(τ − Y x)` at the estimate, shape (n,)
 
     def on(self, columns: NDArray[np.intp]) -> Array:
         """Return the rows that hold something of these columns, on them, shape (any, columns)."""
@@ -139,21 +135,19 @@ class Jackknife:
 
     Deviations D are returned as rows, with `DᵀD` the covariance.
 
-    Attributes:
-        blocks: Number K of blocks: enough for a deviation that is itself right to 1/√(2K), few
-            enough that blocks are long against the residual's memory.
-        least_left: Share of the information in a direction that is taken to be left without a
-            block, at least. Where one block alone shows a direction, nothing is known without it,
-            and its deviation would be infinite.
-        rounds: Most exchanges of all coefficients that are wrongly zero or positive, before they
-            move one at a time; see `nonnegative`.
-
     Raises:
         InvalidSetting: If there are fewer than two blocks.
     """
 
+    # number K of blocks: enough for a deviation that is itself right to 1/√(2K), few enough that
+    # blocks are long against the residual's memory
     blocks: int = 12
+    # share of the information in a direction that is taken to be left without a block, at least.
+    # Where one block alone shows a direction, nothing is known without it, and its deviation would
+    # be infinite
     least_left: float = 0.1
+    # most exchanges of all coefficients that are wrongly zero or positive, before they move one at
+    # a time; see `nonnegative`
     rounds: int = 12
 
     def __post_init__(self) -> None:

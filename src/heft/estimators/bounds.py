@@ -33,23 +33,16 @@ MOST_LINKS = 12
 
 @dataclass(frozen=True)
 class StrictBounds:
-    """Confidence intervals of links' masses, centres and inertias over all consistent robots.
+    """Confidence intervals of links' masses, centres and inertias over all consistent robots."""
 
-    Attributes:
-        links: Names of the links.
-        mass: Lower and upper bound, shape (links, 2) [kg]; infinite where unbounded.
-        com: Lower and upper bound of x, y, z in the link's frame, shape (links, 3, 2) [m].
-        inertia: Lower and upper bound of I_xx, I_yy, I_zz about the centre of mass in the axes of
-            the link's frame, shape (links, 3, 2) [kg·m²]; see `central_inertia`. NaN where they
-            would take too long, in limbs of more than `MOST_LINKS` links.
-        level: Nominal coverage of each interval by itself.
-    """
-
-    links: tuple[str, ...]
-    mass: Array
-    com: Array
+    links: tuple[str, ...]  # names of the links
+    mass: Array  # lower and upper bound, shape (links, 2) [kg]; infinite where unbounded
+    com: Array  # lower and upper bound of x, y, z in the link's frame, shape (links, 3, 2) [m]
+    # lower and upper bound of I_xx, I_yy, I_zz about the centre of mass in the axes of the link's
+    # frame, shape (links, 3, 2) [kg·m²]; see `central_inertia`. NaN where they would take too long,
+    # in limbs of more than `MOST_LINKS` links
     inertia: Array
-    level: float
+    level: float  # nominal coverage of each interval by itself
 
 
 def strict_bounds(

@@ -42,19 +42,12 @@ PARTS = 80
 
 @dataclass(frozen=True)
 class _Link:
-    """A link's zeroth, first and second moments about a point near its centre of mass.
+    """A link's zeroth, first and second moments about a point near its centre of mass."""
 
-    Attributes:
-        fits: All possible fits.
-        mass: Coefficients of the mass in all parameters x, shape (N,).
-        first: Of its first moments, shape (3, N).
-        second: Of Σ_xx, Σ_yy and Σ_zz, shape (3, N).
-    """
-
-    fits: PossibleFits
-    mass: Array
-    first: Array
-    second: Array
+    fits: PossibleFits  # all possible fits
+    mass: Array  # coefficients of the mass in all parameters x, shape (N,)
+    first: Array  # of its first moments, shape (3, N)
+    second: Array  # of Σ_xx, Σ_yy and Σ_zz, shape (3, N)
 
     @staticmethod
     def of(fits: PossibleFits, place: int, point: Array) -> _Link:

@@ -19,17 +19,11 @@ BASIS = unstack(np.eye(10))
 
 @dataclass(frozen=True)
 class BodyScaling:
-    """Coordinates of each body in which slack and multiplier are one diagonal matrix.
+    """Coordinates of each body in which slack and multiplier are one diagonal matrix."""
 
-    Attributes:
-        values: Its entries λ, shape (links, 4).
-        back: R⁻¹, with `R⁻¹ S R⁻ᵀ = Rᵀ Z R = diag(λ)`, shape (links, 4, 4).
-        map: The same of stacked slacks, shape (links, 10, 10).
-    """
-
-    values: Array
-    back: Array
-    map: Array
+    values: Array  # its entries λ, shape (links, 4)
+    back: Array  # R⁻¹, with `R⁻¹ S R⁻ᵀ = Rᵀ Z R = diag(λ)`, shape (links, 4, 4)
+    map: Array  # the same of stacked slacks, shape (links, 10, 10)
 
     @staticmethod
     def of(bodies: Array, wrench: Array) -> BodyScaling:
@@ -74,16 +68,11 @@ class BallScaling:
     """The same of `s_0 ≥ ‖s_1, s_2, ...‖`, a ball of radius s_0: W = η (−J + 2 w wᵀ)^½.
 
     J is diag(1, −1, −1, ...), and W its own transpose.
-
-    Attributes:
-        size: η.
-        axis: w, with `wᵀ J w = 1`, shape (k,).
-        both: λ, shape (k,).
     """
 
-    size: float
-    axis: Array
-    both: Array
+    size: float  # η
+    axis: Array  # w, with `wᵀ J w = 1`, shape (k,)
+    both: Array  # λ, shape (k,)
 
     @staticmethod
     def of(slack: Array, push: Array) -> BallScaling:

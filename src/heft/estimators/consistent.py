@@ -102,29 +102,21 @@ def estimated_prior_error(data: Array, right: Array, start: Array, bodies: int) 
 
 @dataclass(frozen=True)
 class ConsistentEstimate:
-    """Physically consistent parameters x, which a model file can store, with their covariance.
+    """Physically consistent parameters x, which a model file can store, with their covariance."""
 
-    Attributes:
-        parameters: Values and covariance of x; the covariance includes the prior error.
-        noise: Covariance from the data's noise alone, shape (n, n).
-        seen: Relative reduction of the prior's variance by the data, shape (n,), 0 to 1.
-        pull: First-order shift of x by the prior, shape (n,), in the units of x: what a prior of
-            no strength would take back if no constraint were active.
-        active: Names of active constraints: bodies (`link3`) and terms (`elbow.viscous`).
-        iterations: Steps to the nearest consistent parameters, 0 where no constraint is active;
-            Newton steps for the log-determinant prior; steps of log-Cholesky least squares are
-            added.
-        strength: n₀ of the prior [effective samples].
-        prior_error: Assumed relative error of the model file's bodies, in the metric of the cone.
-    """
-
-    parameters: Parameters
-    noise: Array
-    seen: Array
+    parameters: Parameters  # values and covariance of x; the covariance includes the prior error
+    noise: Array  # covariance from the data's noise alone, shape (n, n)
+    seen: Array  # relative reduction of the prior's variance by the data, shape (n,), 0 to 1
+    # first-order shift of x by the prior, shape (n,), in the units of x: what a prior of no
+    # strength would take back if no constraint were active
     pull: Array
+    # names of active constraints: bodies (`link3`) and terms (`elbow.viscous`)
     active: tuple[str, ...]
+    # steps to the nearest consistent parameters, 0 where no constraint is active; Newton steps for
+    # the log-determinant prior; steps of log-Cholesky least squares are added
     iterations: int
-    strength: float
+    strength: float  # n₀ of the prior [effective samples]
+    # assumed relative error of the model file's bodies, in the metric of the cone
     prior_error: float
 
     def apart(self, shift: Array) -> ConsistentEstimate:
@@ -158,33 +150,22 @@ class ConsistentEstimate:
 
 @dataclass(frozen=True)
 class Scaled:
-    """Rows and prior on scaled unknowns u, `x = back @ u`: bodies in their metric, then drives.
+    """Rows and prior on scaled unknowns u, `x = back @ u`: bodies in their metric, then drives."""
 
-    Attributes:
-        space: What x is.
-        constraints: On u.
-        metric, scale: Of bodies, shape (n, n); of drives, shape (n,).
-        data, right: Rows of unit variance, shape (m, n) and (m,).
-        prior: Rows of the prior, shape (n, n).
-        triangle: The triangle of both, drives first.
-        start: u of the model file, zero for drives, shape (n,).
-        strengths: Of the prior of each of the bodies' numbers.
-        silent: Positions of drive parameters whose columns are zero in the data.
-        known: Number of rows, the last ones, that are not of the data but known from elsewhere.
-    """
-
-    space: ParameterSpace
-    constraints: LinearConstraints
+    space: ParameterSpace  # what x is
+    constraints: LinearConstraints  # on u
+    # metric, scale: of bodies, shape (n, n); of drives, shape (n,)
     metric: Array
     scale: Array
+    # data, right: rows of unit variance, shape (m, n) and (m,)
     data: Array
     right: Array
-    prior: Array
-    triangle: DrivesFirst
-    start: Array
-    strengths: Array
-    silent: NDArray[np.intp]
-    known: int
+    prior: Array  # rows of the prior, shape (n, n)
+    triangle: DrivesFirst  # the triangle of both, drives first
+    start: Array  # u of the model file, zero for drives, shape (n,)
+    strengths: Array  # of the prior of each of the bodies' numbers
+    silent: NDArray[np.intp]  # positions of drive parameters whose columns are zero in the data
+    known: int  # number of rows, the last ones, that are not of the data but known from elsewhere
 
     @property
     def back(self) -> Array:
@@ -259,33 +240,26 @@ class PhysicallyConsistent:
     The first choice for a robot whose model file is to be updated. The problem is convex, so it
     needs no initial guess and has no local minimum.
 
-    Attributes:
-        strength: n₀ of the prior [effective samples].
-        prior_error: Least assumed relative error of the model file's bodies, in the metric of the
-            cone. It is raised to `estimated_prior_error` where that is larger, and widens the
-            reported covariance.
-        margin: ε in `S(x) ⪰ ε S₀`.
-        limits: Hard bounds on masses and centres of mass.
-        prior: Distance of a body S = L U Lᵀ from the model file's: `quadratic` is ‖U − 1‖²_F;
-            `logdet` is 2 (tr U − log det U − 4), the same to second order. The latter grows
-            without bound at the boundary of the cone, so that `margin` is not used.
-        unknown: Links without prior knowledge, such as a load.
-        known: What is known of links from elsewhere, as rows beside those of the data.
-        solver: `conic`, the semidefinite program; `log-cholesky` goes on from its solution by least
-            squares in log-Cholesky parameters, for comparison; see `LogCholesky`.
-
     Raises:
         InvalidSetting: If the strength is no number of samples, prior or solver are not known, or
             the solver knows no such prior or no limits.
     """
 
-    strength: float = 10.0
+    strength: float = 10.0  # n₀ of the prior [effective samples]
+    # least assumed relative error of the model file's bodies, in the metric of the cone. It is
+    # raised to `estimated_prior_error` where that is larger, and widens the reported covariance
     prior_error: float = 0.5
-    margin: float = 1e-4
-    limits: Limits = Limits()
+    margin: float = 1e-4  # ε in `S(x) ⪰ ε S₀`
+    limits: Limits = Limits()  # hard bounds on masses and centres of mass
+    # distance of a body S = L U Lᵀ from the model file's: `quadratic` is ‖U − 1‖²_F; `logdet` is 2
+    # (tr U − log det U − 4), the same to second order. The latter grows without bound at the
+    # boundary of the cone, so that `margin` is not used
     prior: Literal["quadratic", "logdet"] = "quadratic"
-    unknown: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()  # links without prior knowledge, such as a load
+    # what is known of links from elsewhere, as rows beside those of the data
     known: tuple[Known, ...] = ()
+    # `conic`, the semidefinite program; `log-cholesky` goes on from its solution by least squares
+    # in log-Cholesky parameters, for comparison; see `LogCholesky`
     solver: Literal["conic", "log-cholesky"] = "conic"
 
     def __post_init__(self) -> None:
@@ -542,19 +516,12 @@ class PhysicallyConsistent:
 
 @dataclass(frozen=True)
 class Stated:
-    """Mass, a coordinate of the centre of mass or an inertia of a link, as files state it.
+    """Mass, a coordinate of the centre of mass or an inertia of a link, as files state it."""
 
-    Attributes:
-        value: Value [kg, m or kg·m²].
-        std: Standard deviation in the same unit, including the prior error.
-        share: Relative reduction of the prior's variance by the data, 0 to 1.
-        pull: First-order shift by the prior, in the same unit.
-    """
-
-    value: float
-    std: float
-    share: float
-    pull: float
+    value: float  # value [kg, m or kg·m²]
+    std: float  # standard deviation in the same unit, including the prior error
+    share: float  # relative reduction of the prior's variance by the data, 0 to 1
+    pull: float  # first-order shift by the prior, in the same unit
 
 
 def stated_numbers(estimate: ConsistentEstimate, first: int) -> dict[str, Stated]:

@@ -44,42 +44,27 @@ RIDGE = 1e-6  # least variance of directions, in that of draws that nothing cuts
 
 @dataclass(frozen=True, eq=False)
 class ConsistentSamples:
-    """Draws of parameters, each feasible.
+    """Draws of parameters, each feasible."""
 
-    Attributes:
-        values: Shape (draws, n), in the units of the parameters.
-        effective: How many independent draws they are worth, of the parameter with the fewest.
-        disagreement: Split R̂ of the chains, of the parameter with the largest; 1 where they agree.
-        steps: Of each chain.
-    """
-
-    values: Array
-    effective: float
+    values: Array  # shape (draws, n), in the units of the parameters
+    effective: float  # how many independent draws they are worth, of the parameter with the fewest
+    # split R̂ of the chains, of the parameter with the largest; 1 where they agree
     disagreement: float
-    steps: int
+    steps: int  # of each chain
 
 
 @dataclass(frozen=True)
 class ConsistentSampler:
-    """Settings of the draws.
+    """Settings of the draws."""
 
-    Attributes:
-        chains: That run side by side.
-        directions: From which steps are chosen; ten a dimension at least.
-        every: Steps of the first round from one that is kept to the next.
-        kept: Draws of a chain at least, in each round.
-        forgotten: Share of a round's draws that are left out, since they remember its start.
-        agree: Split R̂ below which chains have converged, as [Vehtari2021] recommends.
-        most: Steps of a chain at most, in all rounds.
-    """
-
-    chains: int = 8
-    directions: int = 2000
-    every: int = 25
-    kept: int = 400
+    chains: int = 8  # that run side by side
+    directions: int = 2000  # from which steps are chosen; ten a dimension at least
+    every: int = 25  # steps of the first round from one that is kept to the next
+    kept: int = 400  # draws of a chain at least, in each round
+    # share of a round's draws that are left out, since they remember its start
     forgotten: float = 0.2
-    agree: float = 1.01
-    most: int = 10_000_000
+    agree: float = 1.01  # split R̂ below which chains have converged, as [Vehtari2021] recommends
+    most: int = 10_000_000  # steps of a chain at most, in all rounds
 
     def draw(
         self,
@@ -222,24 +207,17 @@ class ConsistentSampler:
 
 @dataclass(frozen=True, eq=False)
 class _Target:
-    """A normal distribution in unit coordinates, `x = mean + factor y`, and what is feasible.
+    """A normal distribution in unit coordinates, `x = mean + factor y`, and what is feasible."""
 
-    Attributes:
-        mean: Shape (n,).
-        factor: Shape (n, k).
-        walls, level: What is feasible keeps `level + walls y`: the first `signs` not negative, then
-            the upper triangle of each body's pseudo-inertia in its own metric positive definite;
-            shape (c + 10 b, k) and (c + 10 b,).
-        signs: Number c.
-        varied: Parameters that vary, positions.
-    """
-
-    mean: Array
-    factor: Array
+    mean: Array  # shape (n,)
+    factor: Array  # shape (n, k)
+    # walls, level: what is feasible keeps `level + walls y`: the first `signs` not negative, then
+    # the upper triangle of each body's pseudo-inertia in its own metric positive definite; shape (c
+    # + 10 b, k) and (c + 10 b,)
     walls: Array
     level: Array
-    signs: int
-    varied: NDArray[np.intp]
+    signs: int  # number c
+    varied: NDArray[np.intp]  # parameters that vary, positions
 
     @staticmethod
     def of(mean: Array, factor: Array, space: ParameterSpace, limits: Limits) -> _Target:

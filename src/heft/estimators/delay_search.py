@@ -88,55 +88,36 @@ def _weights(information: Information, noise_names: Sequence[str] = ()) -> dict[
 
 @dataclass(frozen=True)
 class DelayFound:
-    """Estimated delay of the torque behind the motion, with its evidence.
+    """Estimated delay of the torque behind the motion, with its evidence."""
 
-    Attributes:
-        delay: Delay to be used [s]; 0 if the evidence is weak.
-        best: Mean of the single channels' delays [s], weighted by the curvature of each channel's
-            residual energy; of the view whose evidence is strongest.
-        ratio: Least residual variance over that without a delay, in that view.
-        agreement: `best` over its standard error.
-        std: Standard error of the delay, from the spread between the channels [s]; 0 if there
-            are too few channels or no search was made.
-    """
-
-    delay: float
+    delay: float  # delay to be used [s]; 0 if the evidence is weak
+    # mean of the single channels' delays [s], weighted by the curvature of each channel's residual
+    # energy; of the view whose evidence is strongest
     best: float
-    ratio: float
-    agreement: float
+    ratio: float  # least residual variance over that without a delay, in that view
+    agreement: float  # `best` over its standard error
+    # standard error of the delay, from the spread between the channels [s]; 0 if there are too few
+    # channels or no search was made
     std: float = 0.0
 
 
 @dataclass(frozen=True)
 class _View:
-    """What the residuals at one cutoff say of the delay.
+    """What the residuals at one cutoff say of the delay."""
 
-    Attributes:
-        mean: Mean of the channels' own delays, weighted by sharpness [s].
-        std: Its standard error, from the channels' spread [s]; 0 of fewer than three channels.
-        ratio: Least residual variance over that without a delay, mean over channels.
-        channels: Number of channels with enough rows and a least of their residual.
-    """
-
-    mean: float
-    std: float
-    ratio: float
-    channels: int
+    mean: float  # mean of the channels' own delays, weighted by sharpness [s]
+    std: float  # its standard error, from the channels' spread [s]; 0 of fewer than three channels
+    ratio: float  # least residual variance over that without a delay, mean over channels
+    channels: int  # number of channels with enough rows and a least of their residual
 
 
 @dataclass(frozen=True)
 class _Sliding:
-    """Least squares of some channels' rows that slide, at one weighting for all delays.
+    """Least squares of some channels' rows that slide, at one weighting for all delays."""
 
-    Attributes:
-        used: Positions of the channels.
-        weights: Of these channels by name, and of the ridge.
-        ridge: Its triangle.
-    """
-
-    used: tuple[int, ...]
-    weights: Mapping[str, float]
-    ridge: Triangle
+    used: tuple[int, ...]  # positions of the channels
+    weights: Mapping[str, float]  # of these channels by name, and of the ridge
+    ridge: Triangle  # its triangle
 
     @staticmethod
     def of(every: Information, used: Sequence[int], size: float) -> _Sliding:
@@ -192,49 +173,37 @@ class DelaySearch:
     and needs more agreement: elastic drives make it look so, the less the lower the cutoff.
 
     Attributes:
-        cutoffs: Cutoffs of the views relative to the problem's.
         delays: Delays that are tried [s].
-        speed: Above which a hinge slides so fast that friction no longer falls with speed
-            [rad/s]: where it does, bristles make it lag, which looks like a delay.
-        settle: How long before and after a row it must slide the same way [s], at least.
-        periods: The same in periods of the view's cutoff.
-        gate: Variance ratio below which a view's delay is accepted.
-        alone: The same with fewer than three channels, whose agreement cannot be tested: that of
-            the views is, instead.
-        late, early: Least mean over its standard error at which a delay is accepted.
-        reach: Largest absolute delay that is accepted [s].
-        least_std: Least standard error of a view's mean [s].
-        most_std: Standard error beyond which channels do not show one common delay [s].
-        most_share: The same as a share of the delay, if that is more.
-        enough: Rows per column that a channel must have to be counted.
-        ridge: Of the views' least squares, relative to the size of each column in all rows.
-        nudge: Step of the finite differences in `delay_error` [s].
-        usual: Prior standard deviation of a delay that was not accepted [s]: slow motion may not
-            reveal it.
-        rows: Number of rows used, at most about.
     """
 
-    cutoffs: tuple[float, ...] = (0.5, 0.25)
+    cutoffs: tuple[float, ...] = (0.5, 0.25)  # cutoffs of the views relative to the problem's
     delays: tuple[float, ...] = (
         *(-0.012, -0.008, -0.005, -0.0025, 0.0, 0.0025, 0.005, 0.008, 0.012),
         *(0.016, 0.02, 0.025, 0.03),
     )
+    # above which a hinge slides so fast that friction no longer falls with speed [rad/s]: where it
+    # does, bristles make it lag, which looks like a delay
     speed: float = 0.1
-    settle: float = 0.03
-    periods: float = 0.35
-    gate: float = 0.975
+    settle: float = 0.03  # how long before and after a row it must slide the same way [s], at least
+    periods: float = 0.35  # the same in periods of the view's cutoff
+    gate: float = 0.975  # variance ratio below which a view's delay is accepted
+    # the same with fewer than three channels, whose agreement cannot be tested: that of the views
+    # is, instead
     alone: float = 0.9
+    # late, early: least mean over its standard error at which a delay is accepted
     late: float = 3.5
     early: float = 5.0
-    reach: float = 0.036
-    least_std: float = 0.0002
-    most_std: float = 0.001
-    most_share: float = 0.08
-    enough: float = 3.0
+    reach: float = 0.036  # largest absolute delay that is accepted [s]
+    least_std: float = 0.0002  # least standard error of a view's mean [s]
+    most_std: float = 0.001  # standard error beyond which channels do not show one common delay [s]
+    most_share: float = 0.08  # the same as a share of the delay, if that is more
+    enough: float = 3.0  # rows per column that a channel must have to be counted
+    # of the views' least squares, relative to the size of each column in all rows
     ridge: float = 0.001
-    nudge: float = 0.001
+    nudge: float = 0.001  # step of the finite differences in `delay_error` [s]
+    # prior standard deviation of a delay that was not accepted [s]: slow motion may not reveal it
     usual: float = 0.003
-    rows: int = 60_000
+    rows: int = 60_000  # number of rows used, at most about
 
     def fit(self, problem: DelayedLike) -> DelayFound:
         """Return the delay: the mean of the views that speak, each weighted by its certainty.

@@ -24,23 +24,16 @@ from .estimate import Estimate
 
 @dataclass(frozen=True)
 class ConsistentFit:
-    """Physically consistent parameters x with the drives' gain factors.
+    """Physically consistent parameters x with the drives' gain factors."""
 
-    Attributes:
-        consistent: The parameters, followed by the gains' changes in the last step.
-        gains: Gain factor c by channel, dimensionless; 1 where known.
-        std: Standard deviation of each gain factor; 0 where known.
-        total: Information to which parameters and gains were fitted.
-        space: The parameters and gains with their nominal values.
-        maps: For each channel of each run T with `τ = Y T [β; changes of gains]`, shape
-            (columns, columns + gains).
-    """
-
+    # the parameters, followed by the gains' changes in the last step
     consistent: ConsistentEstimate
-    gains: Mapping[str, float]
-    std: Mapping[str, float]
-    total: Triangle | Summed
-    space: ParameterSpace
+    gains: Mapping[str, float]  # gain factor c by channel, dimensionless; 1 where known
+    std: Mapping[str, float]  # standard deviation of each gain factor; 0 where known
+    total: Triangle | Summed  # information to which parameters and gains were fitted
+    space: ParameterSpace  # the parameters and gains with their nominal values
+    # for each channel of each run T with `τ = Y T [β; changes of gains]`, shape (columns, columns +
+    # gains)
     maps: tuple[tuple[Array, ...], ...] = ()
 
     @cached_property
@@ -66,17 +59,12 @@ class ConsistentFit:
 
 @dataclass(frozen=True)
 class DriveGains:
-    """Estimator of physically consistent parameters and drive gains, by Gauss-Newton steps.
+    """Estimator of physically consistent parameters and drive gains, by Gauss-Newton steps."""
 
-    Attributes:
-        solver: The physically consistent fit of each step.
-        rounds: Largest number of further steps.
-        tolerance: Change of a gain factor below which the iteration ends.
-    """
-
+    # the physically consistent fit of each step
     solver: PhysicallyConsistent = PhysicallyConsistent()
-    rounds: int = 8
-    tolerance: float = 1e-4
+    rounds: int = 8  # largest number of further steps
+    tolerance: float = 1e-4  # change of a gain factor below which the iteration ends
 
     def fit(
         self,

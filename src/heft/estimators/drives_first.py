@@ -20,21 +20,14 @@ from heft.information import components, first_connected, gram, triangle_of
 
 @dataclass(frozen=True)
 class DriveRows:
-    """Rows of a triangle that begin with terms of one drive.
+    """Rows of a triangle that begin with terms of one drive."""
 
-    Attributes:
-        terms: Positions of its k terms, in the order in which they were eliminated.
-        triangle: T of these terms, shape (k, k).
-        bodies: Positions of the bodies' numbers that the drive moves, ascending, shape (b,).
-        coupling: C on these, shape (k, b).
-        right: Right-hand side, shape (k,).
-    """
-
-    terms: NDArray[np.intp]
-    triangle: Array
+    terms: NDArray[np.intp]  # positions of its k terms, in the order in which they were eliminated
+    triangle: Array  # T of these terms, shape (k, k)
+    # positions of the bodies' numbers that the drive moves, ascending, shape (b,)
     bodies: NDArray[np.intp]
-    coupling: Array
-    right: Array
+    coupling: Array  # C on these, shape (k, b)
+    right: Array  # right-hand side, shape (k,)
 
     def behind(self, count: int) -> DriveRows:
         """Return the rows of all but the first terms, which the first ones cannot change."""
@@ -61,18 +54,12 @@ class DrivesFirst:
     """A triangle R that begins with terms of drives, one drive after another, and ends with bodies.
 
     Unknowns keep their places, bodies first: what stands in this order is the elimination alone.
-
-    Attributes:
-        drives: Rows of each drive.
-        bodies: Triangle of the bodies' numbers, shape (n_b, n_b).
-        right: Right-hand side of these, shape (n_b,).
-        rest: Length of what is left of the right-hand side.
     """
 
-    drives: tuple[DriveRows, ...]
-    bodies: Array
-    right: Array
-    rest: float
+    drives: tuple[DriveRows, ...]  # rows of each drive
+    bodies: Array  # triangle of the bodies' numbers, shape (n_b, n_b)
+    right: Array  # right-hand side of these, shape (n_b,)
+    rest: float  # length of what is left of the right-hand side
 
     @staticmethod
     def of(rows: Array, weights: Array, towards: Array, order: NDArray[np.intp]) -> DrivesFirst:

@@ -60,16 +60,11 @@ def difference_matrix(a: Array, b: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class TwistInformation:
-    """What pairs of twists tell of a pose; that of more pairs adds.
+    """What pairs of twists tell of a pose; that of more pairs adds."""
 
-    Attributes:
-        turning: Σ H(ω)ᵀ H(ω), shape (4, 4).
-        moving: −Σ H(ω)ᵀ H(v), shape (4, 4).
-        before: Rotation believed before, which decides what twists leave open, shape (4,).
-    """
-
-    turning: Array = field(default_factory=lambda: np.zeros((4, 4)))
-    moving: Array = field(default_factory=lambda: np.zeros((4, 4)))
+    turning: Array = field(default_factory=lambda: np.zeros((4, 4)))  # Σ H(ω)ᵀ H(ω), shape (4, 4)
+    moving: Array = field(default_factory=lambda: np.zeros((4, 4)))  # −Σ H(ω)ᵀ H(v), shape (4, 4)
+    # rotation believed before, which decides what twists leave open, shape (4,)
     before: Array = field(default_factory=lambda: np.array([1.0, 0.0, 0.0, 0.0]))
 
     @staticmethod

@@ -23,19 +23,12 @@ HIDDEN = 1e-6
 
 @dataclass(frozen=True)
 class TermDirections:
-    """What the columns F of terms span.
+    """What the columns F of terms span."""
 
-    Attributes:
-        seen: Q, an orthonormal basis of it, shape (m, r).
-        inverse: G, with G Qᵀ the pseudo-inverse of F, shape (f, r).
-        forward: Qᵀ F, shape (r, f).
-        blind: Which terms have a part in what no row tells of terms, shape (f,).
-    """
-
-    seen: Array
-    inverse: Array
-    forward: Array
-    blind: NDArray[np.bool_]
+    seen: Array  # Q, an orthonormal basis of it, shape (m, r)
+    inverse: Array  # G, with G Qᵀ the pseudo-inverse of F, shape (f, r)
+    forward: Array  # Qᵀ F, shape (r, f)
+    blind: NDArray[np.bool_]  # which terms have a part in what no row tells of terms, shape (f,)
 
     @staticmethod
     def of(columns: Array, rows: int) -> TermDirections:
@@ -101,17 +94,12 @@ class Eliminated:
 
     With R f-columns of rank r, `f = inverse (e + right − columns u)`, where ‖e‖² is what f adds to
     the squared misfit of the others u. A linear function of f needs e along one direction only.
-
-    Attributes:
-        metric: `x = metric @ f` beside what u adds, shape (N, f).
-        inverse: Shape (f, r).
-        forward: Its inverse, `forward inverse = 1`, shape (r, f).
-        columns, right: What u and the data say of it, shape (r, n) and (r,).
     """
 
-    metric: scipy.sparse.csc_array
-    inverse: Array
-    forward: Array
+    metric: scipy.sparse.csc_array  # `x = metric @ f` beside what u adds, shape (N, f)
+    inverse: Array  # shape (f, r)
+    forward: Array  # its inverse, `forward inverse = 1`, shape (r, f)
+    # columns, right: what u and the data say of it, shape (r, n) and (r,)
     columns: Array
     right: Array
 

@@ -43,20 +43,17 @@ class BackwardElimination:
 
     The first are those that the rows cannot tell from others: without them the residual is the
     same.
-
-    Attributes:
-        order: Positions of the parameters in the order in which they are dropped, shape (b,).
-        energies: Residual sum of squares of each channel with the first k dropped, shape
-            (b + 1, channels), unweighted.
-        ratios: Largest over smallest relative standard deviation of those left, shape (b + 1,);
-            infinite while some cannot be told, 1 with none left.
-        untold: How many cannot be told.
     """
 
+    # positions of the parameters in the order in which they are dropped, shape (b,)
     order: NDArray[np.intp]
+    # residual sum of squares of each channel with the first k dropped, shape (b + 1, channels),
+    # unweighted
     energies: Array
+    # largest over smallest relative standard deviation of those left, shape (b + 1,); infinite
+    # while some cannot be told, 1 with none left
     ratios: Array
-    untold: int
+    untold: int  # how many cannot be told
 
     @staticmethod
     def of(
@@ -123,13 +120,10 @@ class EssentialEstimate(Estimate):
     """Base parameters β of which some are zero; `information` and `noise` are those of all.
 
     A dropped parameter has the value zero and no deviation: it is no part of the model.
-
-    Attributes:
-        kept: Positions of the essential parameters.
-        elimination: What each one's removal costs.
     """
 
-    kept: tuple[int, ...] = ()
+    kept: tuple[int, ...] = ()  # positions of the essential parameters
+    # what each one's removal costs
     elimination: BackwardElimination | None = field(default=None, repr=False)
 
 

@@ -95,21 +95,15 @@ class Estimate:
 
     An unconstrained estimate, which may be physically inconsistent: for a model file use
     `PhysicallyConsistent`.
-
-    Attributes:
-        parameters: Values and covariance of β; the variance of unidentifiable ones is infinite.
-        information: Information about β, by channel.
-        noise: Noise of each channel.
-        rank: Numerical rank of the data and unidentifiable parameters.
-        passes: Number of passes over the rows.
-        settings: The estimator's settings and diagnostics, by name.
     """
 
+    # values and covariance of β; the variance of unidentifiable ones is infinite
     parameters: Parameters
-    information: Information
-    noise: Noise
-    rank: DataRank
-    passes: int
+    information: Information  # information about β, by channel
+    noise: Noise  # noise of each channel
+    rank: DataRank  # numerical rank of the data and unidentifiable parameters
+    passes: int  # number of passes over the rows
+    # the estimator's settings and diagnostics, by name
     settings: Mapping[str, object] = field(default_factory=dict)
 
     @cached_property

@@ -34,15 +34,12 @@ ALONE = 1e-9  # by which a parameter may be off one that β tells by itself
 
 @dataclass(frozen=True, eq=False)
 class NearestRobot:
-    """The robot of given base parameters that is farthest inside the cone of consistent bodies.
+    """The robot of given base parameters that is farthest inside the cone of consistent bodies."""
 
-    Attributes:
-        margin: t, the least eigenvalue of a link's pseudo-inertia in the model file's measure; a
-            robot exists if it is above 0. Not sought beyond 1.
-        values: Standard parameters x of that robot, shape (n,), in the units of the space's labels.
-    """
-
+    # t, the least eigenvalue of a link's pseudo-inertia in the model file's measure; a robot exists
+    # if it is above 0. Not sought beyond 1
     margin: float
+    # standard parameters x of that robot, shape (n,), in the units of the space's labels
     values: Array
 
 

@@ -78,19 +78,12 @@ def scaled_metric(space: ParameterSpace) -> Array:
 
 @dataclass(frozen=True)
 class LinearConstraints:
-    """Linear constraints `rows @ x ≥ least` on the parameters, or on scaled parameters.
+    """Linear constraints `rows @ x ≥ least` on the parameters, or on scaled parameters."""
 
-    Attributes:
-        names: What each one bounds; an upper and a lower bound share a name.
-        rows: Shape (k, n).
-        least: Shape (k,).
-        equal: Which of them are equations, shape (k,).
-    """
-
-    names: tuple[str, ...]
-    rows: Array
-    least: Array
-    equal: NDArray[np.bool_]
+    names: tuple[str, ...]  # what each one bounds; an upper and a lower bound share a name
+    rows: Array  # shape (k, n)
+    least: Array  # shape (k,)
+    equal: NDArray[np.bool_]  # which of them are equations, shape (k,)
 
     def measured(self, matrix: Array) -> LinearConstraints:
         """Return the same for u with `x = matrix @ u`, rows of length one."""
@@ -124,14 +117,10 @@ class Ellipsoid:
 
     A body with pseudo-inertia S ⪰ 0 is a density on the ellipsoid if and only if `tr(Q S) ≥ 0`,
     with `(x, 1)ᵀ Q (x, 1) = 1 − Σ_i (x_i − c_i)²/a_i²` [Wensing2018]: one linear inequality.
-
-    Attributes:
-        centre: c, shape (3,) [m].
-        axes: Half axes a > 0, shape (3,) [m].
     """
 
-    centre: Array
-    axes: Array
+    centre: Array  # c, shape (3,) [m]
+    axes: Array  # half axes a > 0, shape (3,) [m]
 
     @staticmethod
     def within(extent: Sequence[tuple[float, float]]) -> Ellipsoid:
@@ -182,22 +171,20 @@ class Ellipsoid:
 class Limits:
     """Hard bounds on links' masses and where they are, such as from a scale or a drawing.
 
-    Attributes:
-        mass: Lower and upper bound by link [kg].
-        com: Lower and upper bound of x, y and z of the centre of mass by link, in its frame [m].
-        ellipsoid: Least and most of x, y and z of an ellipsoid that contains all of a link's mass,
-            by link, in its frame [m].
-        hull: Planes `[x, y, z, most]` of a convex body that contains the centre of mass, normals
-            outward, by link, in its frame [m]; see `HalfSpaces`.
-
     Raises:
         InvalidSetting: If a number is not finite, a least above its most, no mass is allowed, an
             ellipsoid is flat, or nothing is inside a hull.
     """
 
+    # lower and upper bound by link [kg]
     mass: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    # lower and upper bound of x, y and z of the centre of mass by link, in its frame [m]
     com: Mapping[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
+    # least and most of x, y and z of an ellipsoid that contains all of a link's mass, by link, in
+    # its frame [m]
     ellipsoid: Mapping[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
+    # planes `[x, y, z, most]` of a convex body that contains the centre of mass, normals outward,
+    # by link, in its frame [m]; see `HalfSpaces`
     hull: Mapping[str, tuple[tuple[float, ...], ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

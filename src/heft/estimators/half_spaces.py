@@ -17,14 +17,10 @@ class HalfSpaces:
 
     Mass is positive and its centre the mean of where it is, so a body whose mass lies in a convex
     set has its centre there: `most m − n · (m c) ≥ 0`, one linear inequality a half-space.
-
-    Attributes:
-        normals: Outward, of length one, shape (k, 3).
-        most: Shape (k,) [m].
     """
 
-    normals: Array
-    most: Array
+    normals: Array  # outward, of length one, shape (k, 3)
+    most: Array  # shape (k,) [m]
 
     @staticmethod
     def of(planes: Sequence[Sequence[float]]) -> HalfSpaces:

@@ -36,19 +36,12 @@ CHECKS: Keys = {
 
 @dataclass(frozen=True)
 class HarmonicEstimate:
-    """Parameters from lines, each weighted by its noise.
+    """Parameters from lines, each weighted by its noise."""
 
-    Attributes:
-        values: x, shape (p,).
-        triangle: Information about x in independent rows of unit variance.
-        chi_square: Of what is left over, by degree of freedom: 1 where the noise is as stated.
-        freedom: Degrees of freedom.
-    """
-
-    values: Array
-    triangle: Triangle
-    chi_square: float
-    freedom: int
+    values: Array  # x, shape (p,)
+    triangle: Triangle  # information about x in independent rows of unit variance
+    chi_square: float  # of what is left over, by degree of freedom: 1 where the noise is as stated
+    freedom: int  # degrees of freedom
 
     @property
     def covariance(self) -> Array:
@@ -61,18 +54,14 @@ class HarmonicEstimate:
 class HarmonicLeastSquares:
     """Frequency-domain generalised least squares: every harmonic weighted by its own noise.
 
-    Attributes:
-        harmonics: Number of lines used, beside the mean.
-        updates: Number of fits, each with the noise at the one before.
-        seam: Number of terms of the polynomial of the seam: 2 for rows with two derivatives, 0 for
-            a motion that repeats exactly.
-
     Raises:
         InvalidSetting: If a number is out of range.
     """
 
-    harmonics: int = 16
-    updates: int = 3
+    harmonics: int = 16  # number of lines used, beside the mean
+    updates: int = 3  # number of fits, each with the noise at the one before
+    # number of terms of the polynomial of the seam: 2 for rows with two derivatives, 0 for a motion
+    # that repeats exactly
     seam: int = 2
 
     def __post_init__(self) -> None:

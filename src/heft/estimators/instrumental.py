@@ -28,19 +28,14 @@ class InstrumentalVariables:
     Instruments pass the same filters as the rows, and are simulated again with what was found,
     until nothing moves. The covariance is that of rows Z.
     Use it where encoders are noisy; it needs the controller, but no more of the motion's noise.
-
-    Attributes:
-        simulate: Simulates the experiment; needed for a fit.
-        corrected: Whether what the smoothing distorts is taken off, as the simulation shows it; the
-            method as it was published does not.
-        turns: How simulation and least squares take turns.
-        least_squares: What weighs the channels.
     """
 
-    simulate: Simulation | None = None
+    simulate: Simulation | None = None  # simulates the experiment; needed for a fit
+    # whether what the smoothing distorts is taken off, as the simulation shows it; the method as it
+    # was published does not
     corrected: bool = True
-    turns: Passes = Passes()
-    least_squares: LeastSquares = LeastSquares()
+    turns: Passes = Passes()  # how simulation and least squares take turns
+    least_squares: LeastSquares = LeastSquares()  # what weighs the channels
 
     def fit(self, problem: RowProblem) -> Estimate:
         """Return base parameters β; its `passes` count the simulations.

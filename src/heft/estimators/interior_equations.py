@@ -23,24 +23,17 @@ FULL = 2e5  # entries up to which products with a full matrix cost less than wit
 
 @dataclass(frozen=True)
 class Norm:
-    """`‖R y‖` of y: terms that constraints hold, drive by drive, then bodies.
+    """`‖R y‖` of y: terms that constraints hold, drive by drive, then bodies."""
 
-    Attributes:
-        triangles: T of each drive, filled up with ones to the same size, shape (g, k, k).
-        places: Where its terms stand in y; those filled up one behind the last, shape (g, k).
-        links: Of each drive, where its bodies' numbers stand behind the terms, from first to
-            last, and C on these.
-        rows: Rows of all drives on y, shape (t, n).
-        bodies: Triangle of bodies, shape (n_b, n_b).
-        square: Its square, shape (n_b, n_b).
-    """
-
-    triangles: Array
+    triangles: Array  # T of each drive, filled up with ones to the same size, shape (g, k, k)
+    # where its terms stand in y; those filled up one behind the last, shape (g, k)
     places: NDArray[np.intp]
+    # of each drive, where its bodies' numbers stand behind the terms, from first to last, and C on
+    # these
     links: tuple[tuple[slice, Array], ...]
-    rows: Any
-    bodies: Array
-    square: Array
+    rows: Any  # rows of all drives on y, shape (t, n)
+    bodies: Array  # triangle of bodies, shape (n_b, n_b)
+    square: Array  # its square, shape (n_b, n_b)
 
     @staticmethod
     def of(drives: tuple[DriveRows, ...], bodies: Array) -> Norm:
@@ -102,21 +95,13 @@ class Norm:
 
 @dataclass(frozen=True)
 class Step:
-    """Newton's equations `(RᵀR + d + D) y = g`, factored.
+    """Newton's equations `(RᵀR + d + D) y = g`, factored."""
 
-    Attributes:
-        norm: R.
-        d: Added on the diagonal of terms, above 0, shape (t,).
-        D: Added to each body, shape (links, 10, 10).
-        inverses: Of each drive's equations, shape (g, k, k).
-        factor: Cholesky factor of what is left for bodies, shape (n_b, n_b).
-    """
-
-    norm: Norm
-    d: Array
-    D: Array
-    inverses: Array
-    factor: Array
+    norm: Norm  # R
+    d: Array  # added on the diagonal of terms, above 0, shape (t,)
+    D: Array  # added to each body, shape (links, 10, 10)
+    inverses: Array  # of each drive's equations, shape (g, k, k)
+    factor: Array  # Cholesky factor of what is left for bodies, shape (n_b, n_b)
 
     @staticmethod
     def of(norm: Norm, d: Array, D: Array) -> Step:
@@ -159,21 +144,16 @@ class Step:
 
 @dataclass(frozen=True)
 class Walls:
-    """Linear constraints on y of which each holds one term, or numbers of one body.
+    """Linear constraints on y of which each holds one term, or numbers of one body."""
 
-    Attributes:
-        terms, slopes: The term of each of the first ones, and its coefficient, shape (a,).
-        links, rows: The body of each of the others, shape (b,), and its coefficients, (b, 10).
-        order: Where each stands among the constraints given, shape (a + b,).
-        count: Number of terms.
-    """
-
+    # terms, slopes: the term of each of the first ones, and its coefficient, shape (a,)
     terms: NDArray[np.intp]
     slopes: Array
+    # links, rows: the body of each of the others, shape (b,), and its coefficients, (b, 10)
     links: NDArray[np.intp]
     rows: Array
-    order: NDArray[np.intp]
-    count: int
+    order: NDArray[np.intp]  # where each stands among the constraints given, shape (a + b,)
+    count: int  # number of terms
 
     @staticmethod
     def of(rows: Array, count: int) -> Walls | None:

@@ -26,15 +26,12 @@ OUTSIDE = 1e-10  # violation of constraints, as a share of the largest offset
 
 @dataclass(frozen=True)
 class _Pair:
-    """Slacks and multipliers, or how they change.
+    """Slacks and multipliers, or how they change."""
 
-    Attributes:
-        slack, push: Of linear constraints, shape (k,).
-        bodies, wrench: Slack and multiplier of bodies, shape (links, 4, 4).
-    """
-
+    # slack, push: of linear constraints, shape (k,)
     slack: Array
     push: Array
+    # bodies, wrench: slack and multiplier of bodies, shape (links, 4, 4)
     bodies: Array
     wrench: Array
 
@@ -55,31 +52,22 @@ class _Pair:
 
 @dataclass(frozen=True)
 class Nearest:
-    """The nearest point.
+    """The nearest point."""
 
-    Attributes:
-        y: Shape (n,).
-        slack, push: Of linear constraints, and their multipliers for `½ ‖R y‖²`, shape (k,).
-        steps: Steps taken.
-    """
-
-    y: Array
+    y: Array  # shape (n,)
+    # slack, push: of linear constraints, and their multipliers for `½ ‖R y‖²`, shape (k,)
     slack: Array
     push: Array
-    steps: int
+    steps: int  # steps taken
 
 
 @dataclass(frozen=True)
 class InteriorPoint:
-    """Settings of the method.
+    """Settings of the method."""
 
-    Attributes:
-        gap: Of `‖R y‖` to its least, relative where it is above 1, absolute where it is below.
-        steps: Largest number of steps.
-    """
-
+    # of `‖R y‖` to its least, relative where it is above 1, absolute where it is below
     gap: float = 1e-9
-    steps: int = 50
+    steps: int = 50  # largest number of steps
 
     def nearest(self, norm: Norm, walls: Walls, offsets: Array, bodies: Array) -> Nearest | None:
         """Return the y nearest to 0, or None if steps do not come to a certificate.

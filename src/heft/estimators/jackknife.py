@@ -25,15 +25,10 @@ RIDGE = 1e-8  # in a column's length: shares out what dependent columns explain 
 
 @dataclass(frozen=True)
 class JackknifeFit:
-    """Fitted parameters θ.
+    """Fitted parameters θ."""
 
-    Attributes:
-        values: θ, shape (k,), in their units; 0 where no row shows one.
-        std: Their standard deviations, shape (k,); infinite where not identified.
-    """
-
-    values: Array
-    std: Array
+    values: Array  # θ, shape (k,), in their units; 0 where no row shows one
+    std: Array  # their standard deviations, shape (k,); infinite where not identified
 
 
 def fit_jackknife(

@@ -112,17 +112,11 @@ class Driven(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """Parameters in units of what is known of them first, β = β₀ + S₀ ξ.
+    """Parameters in units of what is known of them first, β = β₀ + S₀ ξ."""
 
-    Attributes:
-        start: β₀, shape (b,).
-        root: S₀, shape (b, r).
-        back: Its pseudo-inverse, shape (r, b).
-    """
-
-    start: Array
-    root: Array
-    back: Array
+    start: Array  # β₀, shape (b,)
+    root: Array  # S₀, shape (b, r)
+    back: Array  # its pseudo-inverse, shape (r, b)
 
     @staticmethod
     def of(first: Estimate, spread: float) -> Scale:
@@ -305,26 +299,20 @@ class KalmanFilter:
     Use it for comparison: it believes the friction that is simulated, and the noise that it is
     told. It needs no controller and no acceleration.
 
-    Attributes:
-        kind: `extended`, by derivatives; `unscented`, by sigma points; `square-root`, the same
-            with the covariance's root.
-        simulate: The experiment as a system with states; needed for a fit.
-        spread: Deviations of the first parameters over those of least squares. The logs are used
-            twice, and count by 1/spread² more than they are worth.
-        walk: How far parameters walk over all logs [deviations of least squares].
-        reach: Of the sigma points, over that with no weight in the centre.
-        least_squares: What the filter begins with.
-
     Raises:
         InvalidSetting: If a setting is out of range.
     """
 
+    # `extended`, by derivatives; `unscented`, by sigma points; `square-root`, the same with the
+    # covariance's root
     kind: Kind = "extended"
-    simulate: Driven | None = None
+    simulate: Driven | None = None  # the experiment as a system with states; needed for a fit
+    # deviations of the first parameters over those of least squares. The logs are used twice, and
+    # count by 1/spread² more than they are worth
     spread: float = 10.0
-    walk: float = 0.1
-    reach: float = 0.1
-    least_squares: LeastSquares = LeastSquares()
+    walk: float = 0.1  # how far parameters walk over all logs [deviations of least squares]
+    reach: float = 0.1  # of the sigma points, over that with no weight in the centre
+    least_squares: LeastSquares = LeastSquares()  # what the filter begins with
 
     def __post_init__(self) -> None:
         check_fields(self, CHECKS)

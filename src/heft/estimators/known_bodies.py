@@ -33,17 +33,11 @@ class Known(Protocol):
 
 @dataclass(frozen=True)
 class KnownMass:
-    """Mass of some links together, as a scale shows it.
+    """Mass of some links together, as a scale shows it."""
 
-    Attributes:
-        links: Their names; all links if empty.
-        mass: [kg].
-        std: Standard deviation [kg].
-    """
-
-    links: tuple[str, ...]
-    mass: float
-    std: float
+    links: tuple[str, ...]  # their names; all links if empty
+    mass: float  # [kg]
+    std: float  # standard deviation [kg]
 
     def __post_init__(self) -> None:
         checks: Keys = {
@@ -66,18 +60,13 @@ class KnownMass:
 
 @dataclass(frozen=True)
 class MirrorImages:
-    """Two links that are mirror images of one another, such as those of left and right limbs.
+    """Two links that are mirror images of one another, such as those of left and right limbs."""
 
-    Attributes:
-        left, right: Their names.
-        axis: Of each link's own frame, which the mirror turns round.
-        strength: Of this belief [effective samples], as that of the prior.
-    """
-
+    # left, right: their names
     left: str
     right: str
-    axis: Literal["x", "y", "z"] = "y"
-    strength: float = 10.0
+    axis: Literal["x", "y", "z"] = "y"  # of each link's own frame, which the mirror turns round
+    strength: float = 10.0  # of this belief [effective samples], as that of the prior
 
     def __post_init__(self) -> None:
         checks: Keys = {

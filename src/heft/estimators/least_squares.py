@@ -80,19 +80,14 @@ class LeastSquares:
     Minimises `Σ_c w_c² ‖Y_c β − τ_c‖²` with w_c = 1, or 1/σ_c, σ_c being the spread of channel
     c's residual, re-estimated `sweeps` times [Gautier2001, eq. 14]. The usual first choice
     for base parameters; for numbers that a model file can hold take `PhysicallyConsistent`.
-
-    Attributes:
-        weighting: `channel` or `none`.
-        sweeps: How often the channels' noise is re-estimated.
-        coloured: Whether to pass over the rows once more, for the autocorrelation of the
-            residuals.
-        visible: Rank tolerance: fraction of the largest singular value of the scaled columns below
-            which a direction counts as unidentified, where that exceeds rounding.
     """
 
-    weighting: Literal["channel", "none"] = "channel"
-    sweeps: int = 2
+    weighting: Literal["channel", "none"] = "channel"  # `channel` or `none`
+    sweeps: int = 2  # how often the channels' noise is re-estimated
+    # whether to pass over the rows once more, for the autocorrelation of the residuals
     coloured: bool = True
+    # rank tolerance: fraction of the largest singular value of the scaled columns below which a
+    # direction counts as unidentified, where that exceeds rounding
     visible: float = 0.0
 
     def fit(self, problem: ProblemLike) -> Estimate:

@@ -33,15 +33,10 @@ EXACT = 1e-15  # what conjugate gradients leave over, relative
 
 @dataclass(frozen=True, eq=False)
 class Raised:
-    """What is added to a symmetric matrix so that no eigenvalue is below a number.
+    """What is added to a symmetric matrix so that no eigenvalue is below a number."""
 
-    Attributes:
-        lift: How much each smaller eigenvalue is raised, shape (k,).
-        vectors: Their eigenvectors, shape (n, k).
-    """
-
-    lift: Array
-    vectors: Array
+    lift: Array  # how much each smaller eigenvalue is raised, shape (k,)
+    vectors: Array  # their eigenvectors, shape (n, k)
 
     @staticmethod
     def of(left: Array, least: float) -> Raised:
@@ -66,21 +61,13 @@ class Raised:
 
 @dataclass(frozen=True, eq=False)
 class LeftWithout:
-    """The symmetric matrix above.
+    """The symmetric matrix above."""
 
-    Attributes:
-        own: Positions of the columns of each diagonal block.
-        shared: Positions of the others.
-        corners: D of each.
-        borders: E of each.
-        centre: F.
-    """
-
-    own: tuple[NDArray[np.intp], ...]
-    shared: NDArray[np.intp]
-    corners: tuple[Array, ...]
-    borders: tuple[Array, ...]
-    centre: Array
+    own: tuple[NDArray[np.intp], ...]  # positions of the columns of each diagonal block
+    shared: NDArray[np.intp]  # positions of the others
+    corners: tuple[Array, ...]  # D of each
+    borders: tuple[Array, ...]  # E of each
+    centre: Array  # F
 
     @staticmethod
     def of(inverse: BorderedInverse, rows: Array) -> LeftWithout | None:
@@ -180,15 +167,11 @@ class LeftWithout:
 
 @dataclass(frozen=True, eq=False)
 class Left:
-    """What is left without a block, no eigenvalue of it below a number.
+    """What is left without a block, no eigenvalue of it below a number."""
 
-    Attributes:
-        matrix: The symmetric matrix M, by its blocks where columns are many, else all of it.
-        added: What raises its eigenvalues.
-    """
-
+    # the symmetric matrix M, by its blocks where columns are many, else all of it
     matrix: LeftWithout | Array
-    added: Raised
+    added: Raised  # what raises its eigenvalues
 
     @staticmethod
     def of(inverse: BorderedInverse, rows: Array, least: float) -> Left:

@@ -12,17 +12,11 @@ from heft.information import ParameterSpace, Triangle, connected, triangle_of
 
 @dataclass(frozen=True)
 class Limb:
-    """Information about some parameters that no row and no body connects with the others.
+    """Information about some parameters that no row and no body connects with the others."""
 
-    Attributes:
-        parameters: Positions of its parameters x among all, ascending, shape (n,).
-        triangle: Information about its own β.
-        space: Its parameters and their map to these β.
-    """
-
-    parameters: NDArray[np.intp]
-    triangle: Triangle
-    space: ParameterSpace
+    parameters: NDArray[np.intp]  # positions of its parameters x among all, ascending, shape (n,)
+    triangle: Triangle  # information about its own β
+    space: ParameterSpace  # its parameters and their map to these β
 
 
 def limbs(triangle: Triangle, space: ParameterSpace) -> tuple[Limb, ...]:

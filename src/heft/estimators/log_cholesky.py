@@ -58,41 +58,28 @@ class Rows(Protocol):
 
 @dataclass(frozen=True)
 class Polished:
-    """Where the steps ended.
+    """Where the steps ended."""
 
-    Attributes:
-        unknown: u: bodies measured at the model file's, ten each, then drives, shape (n,).
-        loss: ½ ‖R u − z‖² there.
-        steps: Steps tried.
-        ended: Why they ended; `steps used up` is no end.
-    """
-
-    unknown: Array
-    loss: float
-    steps: int
-    ended: Ended
+    unknown: Array  # u: bodies measured at the model file's, ten each, then drives, shape (n,)
+    loss: float  # ½ ‖R u − z‖² there
+    steps: int  # steps tried
+    ended: Ended  # why they ended; `steps used up` is no end
 
 
 @dataclass(frozen=True)
 class LogCholesky:
     """Levenberg-Marquardt steps in log-Cholesky parameters, from a consistent estimate.
 
-    Attributes:
-        floor: Least eigenvalue of L Lᵀ at the start, in the model file's own measure.
-        least: Least d_i, below which a body is taken for one at the edge.
-        gain: Of ½ ‖R u − z‖² by a step, below which steps end [squared standard deviations].
-        rejected: Number of steps in a row that gain nothing, after which they end.
-        steps: Largest number of steps.
-
     Raises:
         InvalidSetting: If a setting is out of range.
     """
 
-    floor: float = 1e-7
-    least: float = -9.0
+    floor: float = 1e-7  # least eigenvalue of L Lᵀ at the start, in the model file's own measure
+    least: float = -9.0  # least d_i, below which a body is taken for one at the edge
+    # of ½ ‖R u − z‖² by a step, below which steps end [squared standard deviations]
     gain: float = 1e-6
-    rejected: int = 25
-    steps: int = 150
+    rejected: int = 25  # number of steps in a row that gain nothing, after which they end
+    steps: int = 150  # largest number of steps
 
     def __post_init__(self) -> None:
         check_fields(self, CHECKS)

@@ -35,21 +35,13 @@ STEPS = 5000
 
 @dataclass(frozen=True)
 class LogDetProblem:
-    """What is minimised.
+    """What is minimised."""
 
-    Attributes:
-        R: Triangle of the data, shape (n, n).
-        z: Its right-hand side, shape (n,).
-        links: How many; their unknowns come first, ten each.
-        strength: n₀.
-        constraints: Linear ones, on w, rows of length one.
-    """
-
-    R: Array
-    z: Array
-    links: int
-    strength: float
-    constraints: LinearConstraints
+    R: Array  # triangle of the data, shape (n, n)
+    z: Array  # its right-hand side, shape (n,)
+    links: int  # how many; their unknowns come first, ten each
+    strength: float  # n₀
+    constraints: LinearConstraints  # linear ones, on w, rows of length one
 
     def solve(self, start: Array) -> tuple[Array, int, NDArray[np.bool_]]:
         """Return the minimum w, the number of Newton steps, and which linear constraints bind.

@@ -156,18 +156,15 @@ class MaximumLikelihood:
     The covariance of the estimate is that of coloured residuals, as of all estimators. Errors
     common to all channels, which are known channel by channel, count as if M were the identity.
 
-    Attributes:
-        source: Where the noise is seen: in the `residuals`, or in what `periods` of the motion do
-            not repeat; the latter weighs channels by their sensors alone. Of motion that does not
-            repeat, the residuals.
-        sweeps: Largest number of estimates of covariance and β in turn.
-
     Raises:
         InvalidSetting: If a setting is out of range.
     """
 
+    # where the noise is seen: in the `residuals`, or in what `periods` of the motion do not repeat;
+    # the latter weighs channels by their sensors alone. Of motion that does not repeat, the
+    # residuals
     source: Source = "residuals"
-    sweeps: int = 10
+    sweeps: int = 10  # largest number of estimates of covariance and β in turn
 
     def __post_init__(self) -> None:
         check_fields(self, CHECKS)

@@ -32,24 +32,18 @@ MOST_THINNED = 20_000  # thinned rows used for the sandwich; the result is scale
 
 @dataclass(frozen=True)
 class Noise:
-    """Noise model of the residuals τ − Y β, channel by channel.
+    """Noise model of the residuals τ − Y β, channel by channel."""
 
-    Attributes:
-        sigma: Standard deviation σ of the residual, shape (channels,) [N·m or N].
-        autocorrelation_time: Integrated autocorrelation time τ ≥ 1, shape (channels,) [rows].
-        rows: Number of rows, shape (channels,).
-        coloured: For each channel S with `SᵀS = Yᵀ Γ Y`, shape (any, b), Γ the covariance of its
-            residual; see `coloured_factors`. None where residuals are treated as white noise
-            whose covariance is scaled by τ.
-        common_errors: For each channel the moments `Yᵀe`, shape (errors, b), of systematic
-            errors e that all channels share, each of one standard deviation, such as that of a
-            delay. None if there are none.
-    """
-
-    sigma: Array
-    autocorrelation_time: Array
-    rows: Array
+    sigma: Array  # standard deviation σ of the residual, shape (channels,) [N·m or N]
+    autocorrelation_time: Array  # integrated autocorrelation time τ ≥ 1, shape (channels,) [rows]
+    rows: Array  # number of rows, shape (channels,)
+    # for each channel S with `SᵀS = Yᵀ Γ Y`, shape (any, b), Γ the covariance of its residual; see
+    # `coloured_factors`. None where residuals are treated as white noise whose covariance is scaled
+    # by τ
     coloured: tuple[Array, ...] | None = None
+    # for each channel the moments `Yᵀe`, shape (errors, b), of systematic errors e that all
+    # channels share, each of one standard deviation, such as that of a delay. None if there are
+    # none
     common_errors: tuple[Array, ...] | None = None
 
     @property
@@ -231,20 +225,14 @@ class Thinned:
     """Decimated rows: the regressor at the middle and the mean residual of each block of rows.
 
     Blocks are short against the motion's band, so that Y hardly changes within one.
-
-    Attributes:
-        rows: For each channel Y at the middle of each block.
-        residuals: Mean residual of each block, shape (blocks, channels) [N·m or N].
-        every: Rows in a block.
-        share: Fraction of all rows that these blocks cover, 0 to 1.
-        phase: Position of each block within the period of a periodic motion, shape (blocks,)
-            [blocks]; None if the motion is not periodic.
     """
 
-    rows: tuple[ChannelRows, ...]
-    residuals: Array
-    every: int
-    share: float
+    rows: tuple[ChannelRows, ...]  # for each channel Y at the middle of each block
+    residuals: Array  # mean residual of each block, shape (blocks, channels) [N·m or N]
+    every: int  # rows in a block
+    share: float  # fraction of all rows that these blocks cover, 0 to 1
+    # position of each block within the period of a periodic motion, shape (blocks,) [blocks]; None
+    # if the motion is not periodic
     phase: NDArray[np.intp] | None = None
 
 

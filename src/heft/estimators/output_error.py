@@ -36,20 +36,15 @@ class OutputError:
     That of the position is for comparison: torque acts by way of the controller only, whose gains
     must be those of the robot, and it sees parameters only as far as the robot may err.
 
-    Attributes:
-        simulate: Simulates the experiment; needed for a fit.
-        output: What is compared, `torque` (DIDIM) or `position` (CLOE).
-        turns: How simulation and least squares take turns.
-        least_squares: What weighs the channels.
-
     Raises:
         InvalidSetting: If a setting is unknown.
     """
 
-    simulate: Simulation | None = None
+    simulate: Simulation | None = None  # simulates the experiment; needed for a fit
+    # what is compared, `torque` (DIDIM) or `position` (CLOE)
     output: Literal["torque", "position"] = "torque"
-    turns: Passes = Passes(40, descending=True)
-    least_squares: LeastSquares = LeastSquares()
+    turns: Passes = Passes(40, descending=True)  # how simulation and least squares take turns
+    least_squares: LeastSquares = LeastSquares()  # what weighs the channels
 
     def __post_init__(self) -> None:
         check_fields(self, CHECKS)

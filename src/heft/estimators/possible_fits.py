@@ -79,28 +79,18 @@ class PossibleFits:
 
     Drives' terms without a sign to keep, or whose sign cannot matter since all that fits is above
     0, are eliminated, and with them their part of each conic problem.
-
-    Attributes:
-        centre: A point u of the set, scaled by the cone's metric, shape (n,).
-        metric: `x = metric @ u` beside what is eliminated, shape (N, n).
-        rows: Rows of unit variance on u in the identified directions, shape (r, n).
-        rest: Their misfit at the centre, shape (r,).
-        radius: Largest norm of the misfit [standard deviations].
-        links: Number of links.
-        constraints: Linear constraints on u.
-        eliminated: The other parameters.
-        support: The least of linear functions by steps that know which rows see which links, for
-            more links than `FEW_LINKS`; None for others.
     """
 
-    centre: Array
-    metric: Array
-    rows: Array
-    rest: Array
-    radius: float
-    links: int
-    constraints: LinearConstraints
-    eliminated: Eliminated
+    centre: Array  # a point u of the set, scaled by the cone's metric, shape (n,)
+    metric: Array  # `x = metric @ u` beside what is eliminated, shape (N, n)
+    rows: Array  # rows of unit variance on u in the identified directions, shape (r, n)
+    rest: Array  # their misfit at the centre, shape (r,)
+    radius: float  # largest norm of the misfit [standard deviations]
+    links: int  # number of links
+    constraints: LinearConstraints  # linear constraints on u
+    eliminated: Eliminated  # the other parameters
+    # the least of linear functions by steps that know which rows see which links, for more links
+    # than `FEW_LINKS`; None for others
     support: SupportFunction | None = None
 
     @staticmethod
@@ -324,15 +314,10 @@ class PossibleFits:
 
 @dataclass(frozen=True)
 class _Ends:
-    """The least and the most of functions of (d, e, s) over possible fits.
+    """The least and the most of functions of (d, e, s) over possible fits."""
 
-    Attributes:
-        fits: The fits.
-        below: Coefficients of scaled parameters of what s normalises, None where s = 1.
-    """
-
-    fits: PossibleFits
-    below: Array | None
+    fits: PossibleFits  # the fits
+    below: Array | None  # coefficients of scaled parameters of what s normalises, None where s = 1
 
     @cached_property
     def programme(self) -> ConicProgramme:
@@ -367,15 +352,10 @@ class _Ends:
 
 @dataclass(frozen=True)
 class ConicProgramme:
-    """A conic programme whose objective is exchanged from one solution to the next.
+    """A conic programme whose objective is exchanged from one solution to the next."""
 
-    Attributes:
-        solver: Of the conic solver, with all constraints.
-        count: Number n of scaled parameters that are not eliminated, the first unknowns.
-    """
-
-    solver: Any
-    count: int
+    solver: Any  # of the conic solver, with all constraints
+    count: int  # number n of scaled parameters that are not eliminated, the first unknowns
 
     def least(self, objective: Array) -> tuple[float, Array]:
         """Return the least of a linear objective, and where it is.

@@ -30,13 +30,9 @@ from .variance_components import MixedProblem, VarianceComponents
 
 @dataclass(frozen=True)
 class ReEstimate(Estimate):
-    """Base parameters β of which some are estimated anew; `information` and `noise` are the rows'.
+    """Base parameters β, some estimated anew; `information` and `noise` are the rows'."""
 
-    Attributes:
-        free: Positions of those that are.
-    """
-
-    free: tuple[int, ...] = ()
+    free: tuple[int, ...] = ()  # positions of those that are
 
     @cached_property
     def fitted(self) -> Array:
@@ -51,19 +47,15 @@ class ReEstimation:
     Use it where a run is too short, or its motion too poor, for all of them: an arm at one task,
     whose essential parameters (`Essential`) drift or change, such as friction as it warms up.
 
-    Attributes:
-        before: β of the earlier result, with its covariance; what is held is exact without one.
-        free: Names of the base parameters that are estimated, such as those of
-            `EssentialEstimate.kept`.
-        least_squares: Settings of the fit.
-
     Raises:
         InvalidSetting: If a name is none of the earlier result's, or none is given.
     """
 
+    # β of the earlier result, with its covariance; what is held is exact without one
     before: Parameters
+    # names of the base parameters that are estimated, such as those of `EssentialEstimate.kept`
     free: tuple[str, ...]
-    least_squares: LeastSquares = LeastSquares()
+    least_squares: LeastSquares = LeastSquares()  # settings of the fit
 
     def __post_init__(self) -> None:
         if not self.free:

@@ -26,15 +26,10 @@ LARGEST_CONDITION = 1e6  # condition number of the rows that a recursion may sta
 
 @dataclass(frozen=True, eq=False)
 class Covariance:
-    """Estimate Θ̂ and its covariance P, the state of the covariance recursion.
+    """Estimate Θ̂ and its covariance P, the state of the covariance recursion."""
 
-    Attributes:
-        values: Θ̂, shape (n,).
-        P: `(ΦᵀΦ)⁻¹` of all rows so far, shape (n, n).
-    """
-
-    values: Array
-    P: Array
+    values: Array  # Θ̂, shape (n,)
+    P: Array  # `(ΦᵀΦ)⁻¹` of all rows so far, shape (n, n)
 
 
 @dataclass(frozen=True)
@@ -44,12 +39,9 @@ class CovarianceRecursion:
     `K = P Φᵀ (1 + Φ P Φᵀ)⁻¹`, `P ← (1 − K Φ) P`, `Θ̂ ← Θ̂ + K (h − Φ Θ̂)`, with P divided by λ
     before each step for exponential forgetting. For comparison and teaching: `Filter` computes
     the same estimate, stays positive definite, and detects changes.
-
-    Attributes:
-        forgetting: λ in (0, 1], 1 for no forgetting.
     """
 
-    forgetting: float = 1.0
+    forgetting: float = 1.0  # λ in (0, 1], 1 for no forgetting
 
     def start(self, regressor: Array, effort: Array) -> Covariance:
         """Return the state after a batch of rows, `P = (ΦᵀΦ)⁻¹` and `Θ̂ = P Φᵀ h`.
@@ -103,22 +95,14 @@ class CovarianceRecursion:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """State of a `Filter`: its square-root information triangle and the blocks under test.
+    """State of a `Filter`: its square-root information triangle and the blocks under test."""
 
-    Attributes:
-        factor: `[R z; 0 ρ]`, upper triangular, diagonal ≥ 0, shape (n + 1, n + 1).
-        steps: Number of blocks of rows received.
-        waiting: Blocks received and not yet added to the triangle, oldest first, each of shape
-            (m, n + 1).
-        doubted: Number of successive blocks whose innovation exceeded the limit.
-        skipping: Number of coming blocks to be ignored, as they contain samples from before the
-            last change.
-    """
-
-    factor: Array
-    steps: int = 0
+    factor: Array  # `[R z; 0 ρ]`, upper triangular, diagonal ≥ 0, shape (n + 1, n + 1)
+    steps: int = 0  # number of blocks of rows received
+    # blocks received and not yet added to the triangle, oldest first, each of shape (m, n + 1)
     waiting: tuple[Array, ...] = ()
-    doubted: int = 0
+    doubted: int = 0  # number of successive blocks whose innovation exceeded the limit
+    # number of coming blocks to be ignored, as they contain samples from before the last change
     skipping: int = 0
 
     @cached_property
@@ -135,18 +119,13 @@ class State:
 
 
 class Seen(NamedTuple):
-    """Innovation test of a block of rows.
+    """Innovation test of a block of rows."""
 
-    Attributes:
-        surprise: Squared normalised innovation `eᵀ (1 + Y P Yᵀ)⁻¹ e` of the innovation e. If
-            nothing changed it is χ² distributed, with as many degrees of freedom as rows.
-        limit: Threshold of the test.
-        changed: Whether the filter detected a change with this block and was reset.
-    """
-
+    # squared normalised innovation `eᵀ (1 + Y P Yᵀ)⁻¹ e` of the innovation e. If nothing changed it
+    # is χ² distributed, with as many degrees of freedom as rows
     surprise: float
-    limit: float
-    changed: bool
+    limit: float  # threshold of the test
+    changed: bool  # whether the filter detected a change with this block and was reset
 
 
 @dataclass(frozen=True)
@@ -164,30 +143,24 @@ class Filter:
     information, and waiting blocks are discarded with it; fewer than `confirm` such blocks in
     succession are treated as outliers.
 
-    Attributes:
-        floor: Diagonal of R∞, the least square-root information 1/std of each parameter, shape
-            (n,) [1 / parameter's unit]: the prior of a start and the limit of forgetting.
-        forgetting: λ a block, in (0, 1]; 1 for no forgetting.
-        every: Blocks between one resetting and the next.
-        lag: Blocks by which the estimate is behind the test; as many are skipped after a change.
-        alarm: False-alarm probability of the test of one block; 0 for no test.
-        confirm: Successive blocks above the limit that are taken for a change.
-        renewed: Which parameters a change makes unknown, shape (n,); all if not given.
-        walk: Standard deviation of each parameter's random walk in a block, shape (n,), in its
-            unit; no random walk if not given.
-
     Raises:
         InvalidSetting: If a floor is not positive, λ is out of range, or an array does not have
             one entry a parameter.
     """
 
+    # diagonal of R∞, the least square-root information 1/std of each parameter, shape (n,) [1 /
+    # parameter's unit]: the prior of a start and the limit of forgetting
     floor: tuple[float, ...]
-    forgetting: float = 1.0
-    every: int = 50
+    forgetting: float = 1.0  # λ a block, in (0, 1]; 1 for no forgetting
+    every: int = 50  # blocks between one resetting and the next
+    # blocks by which the estimate is behind the test; as many are skipped after a change
     lag: int = 0
-    alarm: float = 0.0
-    confirm: int = 1
+    alarm: float = 0.0  # false-alarm probability of the test of one block; 0 for no test
+    confirm: int = 1  # successive blocks above the limit that are taken for a change
+    # which parameters a change makes unknown, shape (n,); all if not given
     renewed: tuple[bool, ...] | None = None
+    # standard deviation of each parameter's random walk in a block, shape (n,), in its unit; no
+    # random walk if not given
     walk: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -354,17 +327,12 @@ class Tree:
     Use it for very many rows. In a single triangle of 10⁷ rows the newest fall below an ulp of
     the sum, and in single precision are lost (18 % error, measured). So rows are collected in
     blocks, and blocks are added in pairs of equal size, as a binary counter carries.
-
-    Attributes:
-        rows: Number of rows in a block.
-        gathering: Triangle of the incomplete block, shape (n + 1, n + 1).
-        filled: Number of rows in it.
-        levels: For each k the triangle of 2ᵏ blocks, shape (n + 1, n + 1), or None.
     """
 
-    rows: int
-    gathering: Array
-    filled: int = 0
+    rows: int  # number of rows in a block
+    gathering: Array  # triangle of the incomplete block, shape (n + 1, n + 1)
+    filled: int = 0  # number of rows in it
+    # for each k the triangle of 2ᵏ blocks, shape (n + 1, n + 1), or None
     levels: tuple[Array | None, ...] = ()
 
     @staticmethod

@@ -34,27 +34,21 @@ class Estimator(Protocol):
 
 @dataclass(frozen=True)
 class Method:
-    """An estimator with its default settings, as `heft identify --method` offers it.
+    """An estimator with its default settings, as `heft identify --method` offers it."""
 
-    Attributes:
-        make: Makes it.
-        summary: What it does, for help.
-        robust: Whether it finds rows that are no part of the experiment.
-        solver: Of the physically consistent estimate that follows; see `PhysicallyConsistent`.
-        simulates: Whether it needs a simulation of the experiment, its field `simulate`, and hence
-            the controller that the experiment was made with.
-        driven: Whether it moves the robot by the torque that was measured, its field `simulate`,
-            and hence needs friction without a memory, but no controller.
-        windows: Whether rows of the weak form suit it; others look at the noise of each sample, or
-            make up for what the motion's noise does.
-    """
-
-    make: Callable[[], Estimator]
-    summary: str
-    robust: bool = False
+    make: Callable[[], Estimator]  # makes it
+    summary: str  # what it does, for help
+    robust: bool = False  # whether it finds rows that are no part of the experiment
+    # of the physically consistent estimate that follows; see `PhysicallyConsistent`
     solver: Literal["conic", "log-cholesky"] = "conic"
+    # whether it needs a simulation of the experiment, its field `simulate`, and hence the
+    # controller that the experiment was made with
     simulates: bool = False
+    # whether it moves the robot by the torque that was measured, its field `simulate`, and hence
+    # needs friction without a memory, but no controller
     driven: bool = False
+    # whether rows of the weak form suit it; others look at the noise of each sample, or make up for
+    # what the motion's noise does
     windows: bool = False
 
     def __call__(self) -> Estimator:

@@ -87,17 +87,11 @@ def _beside(piece: ResidualsLike, places: NDArray[np.intp]) -> Array:
 
 @dataclass(frozen=True)
 class _NoisyRows:
-    """Rows with the noise of their regressor, in coordinates y: `β = β₀ + B y`, BᵀYᵀY B = 1.
+    """Rows with the noise of their regressor, in coordinates y: `β = β₀ + B y`, BᵀYᵀY B = 1."""
 
-    Attributes:
-        rough: Weighted least squares β₀.
-        noise: C of each channel's `[Y, τ − Y β₀]`, shape (channels, b + 1, b + 1).
-        B: Shape (b, rank).
-    """
-
-    rough: Estimate
-    noise: Array
-    B: Array
+    rough: Estimate  # weighted least squares β₀
+    noise: Array  # C of each channel's `[Y, τ − Y β₀]`, shape (channels, b + 1, b + 1)
+    B: Array  # shape (b, rank)
 
     @staticmethod
     def of(rough: Estimate, noise: Array) -> _NoisyRows:
@@ -179,16 +173,13 @@ class ErrorsInVariables:
     Where the motion does not repeat, noise of the regressor cannot be told from the motion: it is
     taken for none, which is least squares, and `settings["regressor_noise"]` says so.
 
-    Attributes:
-        criterion: `corrected` least squares, or maximum likelihood by the `effective-variance`.
-        steps: Largest number of steps to the least effective variance.
-
     Raises:
         InvalidSetting: If a setting is out of range.
     """
 
+    # `corrected` least squares, or maximum likelihood by the `effective-variance`
     criterion: Criterion = "corrected"
-    steps: int = 1000
+    steps: int = 1000  # largest number of steps to the least effective variance
 
     def __post_init__(self) -> None:
         check_fields(self, CHECKS)

@@ -112,17 +112,11 @@ def hampel_gate(
 
 @dataclass(frozen=True)
 class WeightedRows:
-    """Rows and efforts multiplied by the square roots of their weights.
+    """Rows and efforts multiplied by the square roots of their weights."""
 
-    Attributes:
-        regressor: √w Y, shape (N, channels, b).
-        effort: √w τ, shape (N, channels) [N·m or N].
-        weight: w, shape (N, channels).
-    """
-
-    regressor: Array
-    effort: Array
-    weight: Array
+    regressor: Array  # √w Y, shape (N, channels, b)
+    effort: Array  # √w τ, shape (N, channels) [N·m or N]
+    weight: Array  # w, shape (N, channels)
 
 
 def weighted(
@@ -396,16 +390,13 @@ class Huber:
     fraction ε of outliers moves the estimate by about ε k deviations of a row. The influence of
     rows of large leverage is not bounded. Use it for occasional outliers in single rows.
 
-    Attributes:
-        threshold: k [standard deviations]; 1.345 costs 5 % of efficiency under normal noise.
-        sweeps: Largest number of reweighted fits.
-
     Raises:
         InvalidSetting: If a setting is out of range.
     """
 
+    # k [standard deviations]; 1.345 costs 5 % of efficiency under normal noise
     threshold: float = HUBER
-    sweeps: int = 30
+    sweeps: int = 30  # largest number of reweighted fits
 
     def __post_init__(self) -> None:
         check_fields(self, HUBER_CHECKS)
@@ -429,20 +420,14 @@ class Hampel:
     Use it for pushes and spikes shorter than half a window (see `hampel_gate`). Slow model
     errors, which a running median follows, are not rejected.
 
-    Attributes:
-        window: Length of the running median [rows], odd.
-        threshold: Rejection threshold [standard deviations].
-        widen: Rows on each side in which outliers are counted [rows].
-        sweeps: Largest number of reweighted fits.
-
     Raises:
         InvalidSetting: If a setting is out of range.
     """
 
-    window: int = 401
-    threshold: float = 4.0
-    widen: int = 10
-    sweeps: int = 10
+    window: int = 401  # length of the running median [rows], odd
+    threshold: float = 4.0  # rejection threshold [standard deviations]
+    widen: int = 10  # rows on each side in which outliers are counted [rows]
+    sweeps: int = 10  # largest number of reweighted fits
 
     def __post_init__(self) -> None:
         check_fields(self, HAMPEL_CHECKS)

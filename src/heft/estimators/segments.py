@@ -42,18 +42,13 @@ RANSAC_CHECKS: Keys = {
 
 @dataclass(frozen=True)
 class Segment:
-    """A contiguous piece of a recording with its information.
+    """A contiguous piece of a recording with its information."""
 
-    Attributes:
-        recording: Position of the recording in the problem.
-        begin, end: Times of its first and last row [s].
-        information: Information about β from its rows.
-    """
-
-    recording: int
+    recording: int  # position of the recording in the problem
+    # begin, end: times of its first and last row [s]
     begin: float
     end: float
-    information: Information
+    information: Information  # information about β from its rows
 
     def __add__(self, later: Segment) -> Segment:
         return Segment(self.recording, self.begin, later.end, self.information + later.information)
@@ -61,14 +56,10 @@ class Segment:
 
 @dataclass(frozen=True)
 class SegmentEstimate(Estimate):
-    """Base parameters estimated from weighted segments of the recordings.
+    """Base parameters estimated from weighted segments of the recordings."""
 
-    Attributes:
-        segments: In the order of the rows.
-        shares: Weight of each segment in `information`, 0 to 1; 0 for one that is rejected.
-    """
-
-    segments: tuple[Segment, ...] = ()
+    segments: tuple[Segment, ...] = ()  # in the order of the rows
+    # weight of each segment in `information`, 0 to 1; 0 for one that is rejected
     shares: tuple[float, ...] = ()
 
     @property
@@ -209,16 +200,12 @@ class BlockMedian:
     [Rousseeuw1987, sect. 1.2]: a block at distance d from the median has the weight
     `(1 − (d/4d̃)²)²`, d̃ being the median distance, and zero beyond 4d̃.
 
-    Attributes:
-        blocks: K, at least three, and more than twice the number of contaminated blocks.
-        reweighted: Whether the step of least squares follows.
-
     Raises:
         InvalidSetting: If a setting is out of range.
     """
 
-    blocks: int = 30
-    reweighted: bool = True
+    blocks: int = 30  # K, at least three, and more than twice the number of contaminated blocks
+    reweighted: bool = True  # whether the step of least squares follows
 
     def __post_init__(self) -> None:
         check_fields(self, BLOCK_CHECKS)
@@ -336,22 +323,15 @@ class Ransac:
     rms residual is at most `threshold` times the median segment's in every channel. The estimate
     is refitted to all inliers until they no longer change.
 
-    Attributes:
-        segments: Number of segments.
-        share: Fraction of the segments in a subset, 0 to 1.
-        trials: Number of subsets drawn.
-        threshold: Largest ratio of an inlier's rms residual to the median segment's.
-        seed: Seed of the random draw: the same data give the same result.
-
     Raises:
         InvalidSetting: If a setting is out of range.
     """
 
-    segments: int = 40
-    share: float = 0.3
-    trials: int = 300
-    threshold: float = 2.0
-    seed: int = 0
+    segments: int = 40  # number of segments
+    share: float = 0.3  # fraction of the segments in a subset, 0 to 1
+    trials: int = 300  # number of subsets drawn
+    threshold: float = 2.0  # largest ratio of an inlier's rms residual to the median segment's
+    seed: int = 0  # seed of the random draw: the same data give the same result
 
     def __post_init__(self) -> None:
         check_fields(self, RANSAC_CHECKS)

@@ -69,20 +69,14 @@ class Simulation(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class SimulatedPiece:
-    """Rows of a contiguous piece, of a simulation with parameters β.
+    """Rows of a contiguous piece, of a simulation with parameters β."""
 
-    Attributes:
-        regressor: Z, shape (N, channels, b).
-        effort: What Z is to explain, shape (N, channels): e as a simulation yields it, e + Z β as
-            rows of a problem.
-        time: Shape (N,) [s].
-        recording: Position of the recording in the problem.
-    """
-
-    regressor: Array
+    regressor: Array  # Z, shape (N, channels, b)
+    # what Z is to explain, shape (N, channels): e as a simulation yields it, e + Z β as rows of a
+    # problem
     effort: Array
-    time: Array
-    recording: int
+    time: Array  # shape (N,) [s]
+    recording: int  # position of the recording in the problem
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,19 +96,15 @@ class Left:
 
 @dataclass(frozen=True, eq=False)
 class SimulatedRows:
-    """A problem of rows that were simulated, for `LeastSquares`.
+    """A problem of rows that were simulated, for `LeastSquares`."""
 
-    Attributes:
-        labels, channels, noise_names, spacing, repeats: Of the problem that was measured.
-        pieces: Its rows.
-    """
-
+    # labels, channels, noise_names, spacing, repeats: of the problem that was measured
     labels: Labels
     channels: tuple[str, ...]
     noise_names: tuple[str, ...]
     spacing: int
     repeats: float | None
-    pieces: tuple[SimulatedPiece, ...]
+    pieces: tuple[SimulatedPiece, ...]  # its rows
 
     @staticmethod
     def of(problem: RowProblem, pieces: Sequence[SimulatedPiece]) -> SimulatedRows:
@@ -162,20 +152,15 @@ def unknown_controller(name: str) -> InvalidSetting:
 class Passes:
     """How a simulation and least squares take turns.
 
-    Attributes:
-        passes: Simulations at most.
-        tolerance: Change at which they end [standard deviations, the mean over parameters].
-        halvings: Of a step, at most, whose parameters cannot be simulated.
-        descending: Whether a step is halved, too, that explains less than it began with.
-
     Raises:
         InvalidSetting: If a setting is out of range.
     """
 
-    passes: int = 20
+    passes: int = 20  # simulations at most
+    # change at which they end [standard deviations, the mean over parameters]
     tolerance: float = 0.05
-    halvings: int = 12
-    descending: bool = False
+    halvings: int = 12  # of a step, at most, whose parameters cannot be simulated
+    descending: bool = False  # whether a step is halved, too, that explains less than it began with
 
     def __post_init__(self) -> None:
         check_fields(self, CHECKS)

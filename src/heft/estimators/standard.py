@@ -35,17 +35,12 @@ def back_projection(values: Array, space: ParameterSpace) -> Array:
 
 @dataclass(frozen=True)
 class StandardEstimate:
-    """Standard parameters x that need not be physical.
+    """Standard parameters x that need not be physical."""
 
-    Attributes:
-        values: x, shape (n,), in the units of the space's labels.
-        moved: Positions of those that the data determine; the others are the reference's.
-        rank: Number of combinations that the data determine.
-    """
-
-    values: Array
+    values: Array  # x, shape (n,), in the units of the space's labels
+    # positions of those that the data determine; the others are the reference's
     moved: tuple[int, ...]
-    rank: int
+    rank: int  # number of combinations that the data determine
 
 
 @dataclass(frozen=True)
@@ -54,12 +49,10 @@ class TruncatedRegressor:
 
     With `Y = U Σ Vᵀ` and singular values beyond the rank set to zero, `x = Y⁺ τ` [Gautier2013]. At
     the rank of the base parameters it predicts what these do.
-
-    Attributes:
-        visible: Share of the largest singular value below which one is zero, beside what rounding
-            and the base parameters leave.
     """
 
+    # share of the largest singular value below which one is zero, beside what rounding and the base
+    # parameters leave
     visible: float = 0.0
 
     def fit(self, estimate: Estimate, space: ParameterSpace) -> StandardEstimate:
@@ -82,12 +75,9 @@ class ModelDifference:
     `τ − Y x₀ = Y Δx`, solved for the shortest Δx, with lengths in the bodies of the model file: a
     heavy link may move more than a light one [Gautier2013]. Only parameters move that are in an
     essential base parameter, and only as many combinations as these are.
-
-    Attributes:
-        essential: What is essential.
     """
 
-    essential: Essential = Essential()
+    essential: Essential = Essential()  # what is essential
 
     def fit(
         self, estimate: Estimate, space: ParameterSpace, kept: Sequence[int] | None = None

@@ -27,21 +27,13 @@ CHECKS: Keys = {"outlier": Number("a probability is between 0 and 1", 0.0, 1.0)}
 
 @dataclass(frozen=True, eq=False)
 class FilterError:
-    """What is known about the point of linearisation: errors of s states and p parameters.
+    """What is known about the point of linearisation: errors of s states and p parameters."""
 
-    Attributes:
-        columns: [X c], shape (s, p + 1).
-        spread: P at given parameters, shape (s, s).
-        factor: Triangle [R z; 0 ρ] of θ, shape (p + 1, p + 1).
-        samples: Number of groups of measurements taken.
-        left_out: Number of groups left out as outliers.
-    """
-
-    columns: Array
-    spread: Array
-    factor: Array
-    samples: int = 0
-    left_out: int = 0
+    columns: Array  # [X c], shape (s, p + 1)
+    spread: Array  # P at given parameters, shape (s, s)
+    factor: Array  # triangle [R z; 0 ρ] of θ, shape (p + 1, p + 1)
+    samples: int = 0  # number of groups of measurements taken
+    left_out: int = 0  # number of groups left out as outliers
 
     @property
     def parameters(self) -> Array:
@@ -84,15 +76,13 @@ class FilterError:
 class StateFilter:
     """Extended Kalman filter of states and constant parameters, in square-root information form.
 
-    Attributes:
-        outlier: Probability with which a good group of measurements is left out by mistake.
-        groups: Sizes of the groups of measurements that are left out together.
-
     Raises:
         InvalidSetting: If the probability is none.
     """
 
+    # probability with which a good group of measurements is left out by mistake
     outlier: float = 1e-6
+    # sizes of the groups of measurements that are left out together
     groups: tuple[int, ...] = (3, 3)
 
     def __post_init__(self) -> None:

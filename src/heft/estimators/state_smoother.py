@@ -164,25 +164,15 @@ def _backward(Phi, white, half, inverse, before, spread, out):  # type: ignore[n
 
 @dataclass(frozen=True, eq=False)
 class LinearisedLog:
-    """A log of N samples, linearised about a path of states: s errors, p parameters, m measured.
+    """A log of N samples, linearised about a path of states: s errors, p parameters, m measured."""
 
-    Attributes:
-        by_error: Φ of each step, shape (N − 1, s, s).
-        by_parameters: Γ, shape (N − 1, s, p).
-        defect: d, where the step from the path's state leads less the path's next, (N − 1, s).
-        process: Covariance of w, shape (N − 1, s, s).
-        residual: Measured less the path's, of the leading m errors, shape (N, m).
-        variance: Of n, infinite where nothing was measured, shape (N, m).
-        start: Covariance of the first error, about the path's first state, shape (s, s).
-    """
-
-    by_error: Array
-    by_parameters: Array
-    defect: Array
-    process: Array
-    residual: Array
-    variance: Array
-    start: Array
+    by_error: Array  # Φ of each step, shape (N − 1, s, s)
+    by_parameters: Array  # Γ, shape (N − 1, s, p)
+    defect: Array  # d, where the step from the path's state leads less the path's next, (N − 1, s)
+    process: Array  # covariance of w, shape (N − 1, s, s)
+    residual: Array  # measured less the path's, of the leading m errors, shape (N, m)
+    variance: Array  # of n, infinite where nothing was measured, shape (N, m)
+    start: Array  # covariance of the first error, about the path's first state, shape (s, s)
 
     @cached_property
     def innovations(self) -> Innovations:
@@ -203,23 +193,14 @@ class LinearisedLog:
 
 @dataclass(frozen=True, eq=False)
 class Innovations:
-    """Whitened innovations `b − A θ` of a linearised log, and what smoothing needs.
+    """Whitened innovations `b − A θ` of a linearised log, and what smoothing needs."""
 
-    Attributes:
-        log: The linearised log.
-        rows: [A b], shape (N, m, p + 1); zeros where nothing was measured.
-        half: L⁻¹ H P, shape (N, m, s).
-        inverse: L⁻¹, shape (N, m, m).
-        before: Predicted errors by θ, and their constant part, shape (N, s, p + 1).
-        spread: Their covariance at a given θ, shape (N, s, s).
-    """
-
-    log: LinearisedLog
-    rows: Array
-    half: Array
-    inverse: Array
-    before: Array
-    spread: Array
+    log: LinearisedLog  # the linearised log
+    rows: Array  # [A b], shape (N, m, p + 1); zeros where nothing was measured
+    half: Array  # L⁻¹ H P, shape (N, m, s)
+    inverse: Array  # L⁻¹, shape (N, m, m)
+    before: Array  # predicted errors by θ, and their constant part, shape (N, s, p + 1)
+    spread: Array  # their covariance at a given θ, shape (N, s, s)
 
     @cached_property
     def triangle(self) -> Triangle:
@@ -275,29 +256,17 @@ class System(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class SmoothedLog:
-    """States and parameters from all of a log.
+    """States and parameters from all of a log."""
 
-    Attributes:
-        values: θ, shape (p,).
-        triangle: Information about θ in independent rows of unit variance, about zero.
-        path: Smoothed states.
-        white: Whitened innovations, shape (N, m); zeros where nothing was measured.
-        rows: A of them, shape (N, m, p).
-        variance: Of the measurements, infinite where missing or left out, shape (N, m).
-        left_out: Number of measured groups that were left out as outliers.
-        passes: Number of linearisations.
-        settled: Whether the last step was within the tolerance.
-    """
-
-    values: Array
-    triangle: Triangle
-    path: Any
-    white: Array
-    rows: Array
-    variance: Array
-    left_out: int
-    passes: int
-    settled: bool
+    values: Array  # θ, shape (p,)
+    triangle: Triangle  # information about θ in independent rows of unit variance, about zero
+    path: Any  # smoothed states
+    white: Array  # whitened innovations, shape (N, m); zeros where nothing was measured
+    rows: Array  # a of them, shape (N, m, p)
+    variance: Array  # of the measurements, infinite where missing or left out, shape (N, m)
+    left_out: int  # number of measured groups that were left out as outliers
+    passes: int  # number of linearisations
+    settled: bool  # whether the last step was within the tolerance
 
     @property
     def freedom(self) -> int:
@@ -336,19 +305,15 @@ class SmoothedLog:
 class IteratedSmoother:
     """Parameters and states of a log by an iterated Kalman smoother [Bell1994].
 
-    Attributes:
-        passes: Most linearisations.
-        tolerance: Step of every parameter below which it ends [standard deviations].
-        outlier: Probability with which a good group of measurements is left out by mistake.
-        groups: Sizes of the groups of measurements that are left out together.
-
     Raises:
         InvalidSetting: If a setting is out of range.
     """
 
-    passes: int = 10
-    tolerance: float = 0.02
+    passes: int = 10  # most linearisations
+    tolerance: float = 0.02  # step of every parameter below which it ends [standard deviations]
+    # probability with which a good group of measurements is left out by mistake
     outlier: float = 1e-6
+    # sizes of the groups of measurements that are left out together
     groups: tuple[int, ...] = (3, 3)
 
     def __post_init__(self) -> None:

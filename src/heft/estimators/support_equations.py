@@ -55,21 +55,13 @@ def stairs(rows: Array, right: Array) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class FitsCone:
-    """Possible fits as a cone of v = (y, e, s).
+    """Possible fits as a cone of v = (y, e, s)."""
 
-    Attributes:
-        links: Number of bodies, whose ten stand first in y.
-        rows: R and below it L, shape (r + k, n).
-        right: r and l, shape (r + k,).
-        limits: Number k of limits.
-        radius: ρ.
-    """
-
-    links: int
-    rows: Array
-    right: Array
-    limits: int
-    radius: float
+    links: int  # number of bodies, whose ten stand first in y
+    rows: Array  # R and below it L, shape (r + k, n)
+    right: Array  # r and l, shape (r + k,)
+    limits: int  # number k of limits
+    radius: float  # ρ
 
     @cached_property
     def tens(self) -> Array:
@@ -149,23 +141,14 @@ class FitsCone:
 
 @dataclass(frozen=True)
 class FitsScaling:
-    """Coordinates in which slacks and multipliers are one vector λ: `W⁻¹ s = Wᵀ z`.
+    """Coordinates in which slacks and multipliers are one vector λ: `W⁻¹ s = Wᵀ z`."""
 
-    Attributes:
-        cone: Of the fits.
-        bodies: Scaling of bodies.
-        inverse: Inverse of its map, shape (links, 10, 10).
-        lengths: √(s/z) of terms and limits.
-        both: √(s z) of these.
-        ball: Scaling of the misfit.
-    """
-
-    cone: FitsCone
-    bodies: BodyScaling
-    inverse: Array
-    lengths: Array
-    both: Array
-    ball: BallScaling
+    cone: FitsCone  # of the fits
+    bodies: BodyScaling  # scaling of bodies
+    inverse: Array  # inverse of its map, shape (links, 10, 10)
+    lengths: Array  # √(s/z) of terms and limits
+    both: Array  # √(s z) of these
+    ball: BallScaling  # scaling of the misfit
 
     @staticmethod
     def of(cone: FitsCone, slack: Array, push: Array) -> FitsScaling:
@@ -237,16 +220,12 @@ class SupportStep:
     data, those of ρ s and of e follow from the equations of s and e, and leave
     `R D⁻¹ Rᵀ + Fᵀ W Wᵀ F`, as large as rows are many, in which all differences are resolved: rows
     of very different size, and misfits near the ball's boundary, harm nothing.
-
-    Attributes:
-        scaling: W.
-        factor: Cholesky factor of all but a rank-one term, its upper triangle, shape
-            (r + k, r + k).
-        along: The vector g of that term, with `1/size + gᵀ N⁻¹ g`, and N⁻¹ g.
     """
 
-    scaling: FitsScaling
+    scaling: FitsScaling  # W
+    # Cholesky factor of all but a rank-one term, its upper triangle, shape (r + k, r + k)
     factor: Array
+    # the vector g of that term, with `1/size + gᵀ N⁻¹ g`, and N⁻¹ g
     along: tuple[Array, float, Array]
 
     @staticmethod

@@ -61,21 +61,13 @@ class _Iterate:
 
 @dataclass(frozen=True)
 class SupportFunction:
-    """The least of linear functions over possible fits; the parts that all of them share.
+    """The least of linear functions over possible fits; the parts that all of them share."""
 
-    Attributes:
-        cone: Of the fits.
-        centre: A point y well inside, shape (n,).
-        hessian: Cholesky factor of the barrier's there, shape (n, n).
-        slope: The barrier's second derivative along e.
-        start: Where all steps begin, and Newton's equations there.
-    """
-
-    cone: FitsCone
-    centre: Array
-    hessian: Array
-    slope: float
-    start: tuple[_Iterate, SupportStep]
+    cone: FitsCone  # of the fits
+    centre: Array  # a point y well inside, shape (n,)
+    hessian: Array  # Cholesky factor of the barrier's there, shape (n, n)
+    slope: float  # the barrier's second derivative along e
+    start: tuple[_Iterate, SupportStep]  # where all steps begin, and Newton's equations there
 
     @staticmethod
     def of(cone: FitsCone, fit: Array) -> SupportFunction | None:
@@ -121,21 +113,13 @@ class SupportFunction:
 
 @dataclass(frozen=True)
 class _Search:
-    """Steps of the method for one linear function; see `SupportFunction.least`.
+    """Steps of the method for one linear function; see `SupportFunction.least`."""
 
-    Attributes:
-        cone: Of the fits.
-        c: What is to be least.
-        a: What is 1.
-        refined: Whether correctors are, once.
-        enough: Of an end's distance from the centre, at most, where steps end before `PROVEN`.
-    """
-
-    cone: FitsCone
-    c: Array
-    a: Array
-    refined: bool
-    enough: float
+    cone: FitsCone  # of the fits
+    c: Array  # what is to be least
+    a: Array  # what is 1
+    refined: bool  # whether correctors are, once
+    enough: float  # of an end's distance from the centre, at most, where steps end before `PROVEN`
 
     def run(self, at: _Iterate, step: SupportStep) -> float | None:
         """Return the least, −inf along a ray, or None.

@@ -27,23 +27,14 @@ BINDING = 1e-6  # distance from a constraint, in scaled unknowns, at which it bi
 
 @dataclass(frozen=True, eq=False)
 class SparseMap:
-    """A matrix of shape (m, n) most of whose columns hold one entry, as those of drives do.
+    """A matrix of shape (m, n) most of whose columns hold one entry, as those of drives do."""
 
-    Attributes:
-        single: Positions of these columns.
-        rows: Row of each one's entry.
-        entries: The entries.
-        others: Positions of the other columns, k of them.
-        held: Rows that hold something of the others.
-        dense: The others on these rows, shape (held, k).
-    """
-
-    single: NDArray[np.intp]
-    rows: NDArray[np.intp]
-    entries: Array
-    others: NDArray[np.intp]
-    held: NDArray[np.intp]
-    dense: Array
+    single: NDArray[np.intp]  # positions of these columns
+    rows: NDArray[np.intp]  # row of each one's entry
+    entries: Array  # the entries
+    others: NDArray[np.intp]  # positions of the other columns, k of them
+    held: NDArray[np.intp]  # rows that hold something of the others
+    dense: Array  # the others on these rows, shape (held, k)
 
     @staticmethod
     def of(matrix: Array) -> SparseMap:
@@ -69,20 +60,14 @@ class Tangent:
     """Where the consistent estimate can go to first order: `x = x̂ + back @ y`, signs apart.
 
     Of steps y those of the bodies come first, k of them, in the tangent of all that binds them.
-
-    Attributes:
-        back: Shape (n, m).
-        total: Information of data and prior about y: what each drive alone holds, and the bodies.
-        gradient: Of half the sum of squares at the estimate, shape (m,).
-        signed: Positions in y of coefficients with a sign, ascending.
-        room: How far each of these may fall, shape (signed,).
     """
 
-    back: Array
+    back: Array  # shape (n, m)
+    # information of data and prior about y: what each drive alone holds, and the bodies
     total: Bordered
-    gradient: Array
-    signed: NDArray[np.intp]
-    room: Array
+    gradient: Array  # of half the sum of squares at the estimate, shape (m,)
+    signed: NDArray[np.intp]  # positions in y of coefficients with a sign, ascending
+    room: Array  # how far each of these may fall, shape (signed,)
 
     @staticmethod
     def of(scaled: Scaled, values: Array, margin: float) -> Tangent:
@@ -186,17 +171,11 @@ class Tangent:
 
 @dataclass(frozen=True, eq=False)
 class Among:
-    """Steps of some of the unknowns, the others staying where they are.
+    """Steps of some of the unknowns, the others staying where they are."""
 
-    Attributes:
-        columns: Their positions, those of coefficients with a sign last, shape (a,).
-        triangle: R with RᵀR the information of data and prior about them, shape (a, a).
-        room: How far each coefficient with a sign may fall, shape (signed,).
-    """
-
-    columns: NDArray[np.intp]
-    triangle: Array
-    room: Array
+    columns: NDArray[np.intp]  # their positions, those of coefficients with a sign last, shape (a,)
+    triangle: Array  # R with RᵀR the information of data and prior about them, shape (a, a)
+    room: Array  # how far each coefficient with a sign may fall, shape (signed,)
 
     def step(
         self, exchanges: int, inner: Array, lift: Array, pulled: Array, steep: Array

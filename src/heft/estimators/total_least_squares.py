@@ -37,14 +37,12 @@ class TotalLeastSquares:
     Not to be recommended for robots; see above. Where noise of the motion matters, take the weak
     form (`--rows weak`) or a lower corner; where the motion repeats, average it.
 
-    Attributes:
-        ratio: κ, noise of a column of Y over that of τ, each relative to its own size; 0 for least
-            squares, 1 for total least squares.
-
     Raises:
         InvalidSetting: If the ratio is negative.
     """
 
+    # κ, noise of a column of Y over that of τ, each relative to its own size; 0 for least squares,
+    # 1 for total least squares
     ratio: float = 1.0
 
     def __post_init__(self) -> None:

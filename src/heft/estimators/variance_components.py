@@ -90,16 +90,13 @@ X = TypeVar("X", bound=MixedProblem)
 
 @dataclass(frozen=True)
 class VarianceComponents:
-    """Standard deviations of channels' noise where unknowns of each sample mix it.
+    """Standard deviations of channels' noise where unknowns of each sample mix it."""
 
-    Attributes:
-        rounds: How often rows are made again with the standard deviations found; two come within
-            some percent of the last.
-        least: Smallest variance, as a share of what the channel's own residual would say: what is
-            found to be none would be taken for exact.
-    """
-
+    # how often rows are made again with the standard deviations found; two come within some percent
+    # of the last
     rounds: int = 2
+    # smallest variance, as a share of what the channel's own residual would say: what is found to
+    # be none would be taken for exact
     least: float = 0.01
 
     def settled(self, problem: X) -> X:

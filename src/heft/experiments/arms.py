@@ -23,17 +23,12 @@ LOST = ("visual", "collision", "safety_controller", "dynamics", "calibration", "
 
 @dataclass(frozen=True, eq=False)
 class Inertial:
-    """Mass properties of a link.
+    """Mass properties of a link."""
 
-    Attributes:
-        mass: m [kg].
-        center: c, centre of mass in the link's frame, shape (3,) [m].
-        spread: Σ = ∫ (x − c)(x − c)ᵀ dm, shape (3, 3) [kg·m²]; the inertia about the centre of
-            mass is tr Σ · 1 − Σ.
-    """
-
-    mass: float
-    center: Array
+    mass: float  # m [kg]
+    center: Array  # c, centre of mass in the link's frame, shape (3,) [m]
+    # Σ = ∫ (x − c)(x − c)ᵀ dm, shape (3, 3) [kg·m²]; the inertia about the centre of mass is tr Σ ·
+    # 1 − Σ
     spread: Array
 
     @staticmethod
@@ -88,27 +83,17 @@ class Inertial:
 
 @dataclass(frozen=True, eq=False)
 class Arm:
-    """A chain or tree of joints on a fixed base.
+    """A chain or tree of joints on a fixed base."""
 
-    Attributes:
-        name: Of the robot.
-        urdf: Its model file, URDF or MJCF, without shapes; the numbers in it are those simulated.
-        joints: Names of the joints that follow no other, in the file's order.
-        lower: Lower limits of position, shape (joints,) [rad].
-        upper: Upper limits of position, shape (joints,) [rad].
-        speed: Largest speeds, shape (joints,) [rad/s].
-        effort: Largest torques, shape (joints,) [N·m].
-        notes: What of the file is simulated otherwise, in sentences.
-    """
-
-    name: str
+    name: str  # of the robot
+    # its model file, URDF or MJCF, without shapes; the numbers in it are those simulated
     urdf: bytes
-    joints: tuple[str, ...]
-    lower: Array
-    upper: Array
-    speed: Array
-    effort: Array
-    notes: tuple[str, ...] = ()
+    joints: tuple[str, ...]  # names of the joints that follow no other, in the file's order
+    lower: Array  # lower limits of position, shape (joints,) [rad]
+    upper: Array  # upper limits of position, shape (joints,) [rad]
+    speed: Array  # largest speeds, shape (joints,) [rad/s]
+    effort: Array  # largest torques, shape (joints,) [N·m]
+    notes: tuple[str, ...] = ()  # what of the file is simulated otherwise, in sentences
 
     @staticmethod
     def of(

@@ -31,67 +31,42 @@ class SolverSettings:
 
     Attributes:
         penalty: First ρ [nats per squared share of a limit].
-        growth: Factor of ρ where a round did not bring constraints down enough.
-        fall: Share of the former violation that is enough.
-        rounds: Largest number.
-        iterations: Of L-BFGS in the first round.
-        more: Further ones in each later round.
-        memory: Pairs of L-BFGS.
-        feasible: Largest violation at the end, as a share of a limit.
-        stuck: Share of the former violation above which limits alone cannot be met better.
-        settled: Change of φ from round to round below which it has converged [nats].
     """
 
     penalty: float = 30.0  # on arms and limits that are not scored, 30 to 1000 were tried
-    growth: float = 5.0
-    fall: float = 0.3
-    rounds: int = 12
-    iterations: int = 60
-    more: int = 20
-    memory: int = 30
-    feasible: float = 1e-3
+    growth: float = 5.0  # factor of ρ where a round did not bring constraints down enough
+    fall: float = 0.3  # share of the former violation that is enough
+    rounds: int = 12  # largest number
+    iterations: int = 60  # of L-BFGS in the first round
+    more: int = 20  # further ones in each later round
+    memory: int = 30  # pairs of L-BFGS
+    feasible: float = 1e-3  # largest violation at the end, as a share of a limit
+    # share of the former violation above which limits alone cannot be met better
     stuck: float = 0.98
-    settled: float = 0.05
+    settled: float = 0.05  # change of φ from round to round below which it has converged [nats]
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far one start has come.
+    """How far one start has come."""
 
-    Attributes:
-        start: Its number.
-        round: Of the augmented Lagrangian.
-        evaluations: So far.
-        value: φ.
-        violation: Largest share of a limit by which it is broken; negative if none is.
-    """
-
-    start: int
-    round: int
-    evaluations: int
-    value: float
-    violation: float
+    start: int  # its number
+    round: int  # of the augmented Lagrangian
+    evaluations: int  # so far
+    value: float  # φ
+    violation: float  # largest share of a limit by which it is broken; negative if none is
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """Where one start ended.
+    """Where one start ended."""
 
-    Attributes:
-        X: Unknowns, shape (u, d).
-        value: φ.
-        violation: Largest share of a limit by which it is broken; negative if none is.
-        multipliers: λ of the flat constraints.
-        rounds: Of the augmented Lagrangian.
-        evaluations: Of value and gradient.
-    """
-
-    X: Array
-    value: float
-    violation: float
-    multipliers: Array
-    rounds: int
-    evaluations: int
+    X: Array  # unknowns, shape (u, d)
+    value: float  # φ
+    violation: float  # largest share of a limit by which it is broken; negative if none is
+    multipliers: Array  # λ of the flat constraints
+    rounds: int  # of the augmented Lagrangian
+    evaluations: int  # of value and gradient
 
 
 @dataclass

@@ -46,23 +46,14 @@ class BoundedMotion(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class HarmonicMotion:
-    """Trigonometric polynomials q(t) = c + Σ aₖ cos(k ω t) + bₖ sin(k ω t), one a channel.
+    """Trigonometric polynomials q(t) = c + Σ aₖ cos(k ω t) + bₖ sin(k ω t), one a channel."""
 
-    Attributes:
-        base: Base frequency ω [rad/s].
-        constant: c, shape (d,) [rad or m].
-        cosine: aₖ of k = 1 … H, shape (H, d) [rad or m].
-        sine: bₖ, shape (H, d) [rad or m].
-        duration: Until when it is looked at [s].
-        looks: Points of a period at which it is evaluated, per harmonic.
-    """
-
-    base: float
-    constant: Array
-    cosine: Array
-    sine: Array
-    duration: float
-    looks: int = 256
+    base: float  # base frequency ω [rad/s]
+    constant: Array  # c, shape (d,) [rad or m]
+    cosine: Array  # aₖ of k = 1 … H, shape (H, d) [rad or m]
+    sine: Array  # bₖ, shape (H, d) [rad or m]
+    duration: float  # until when it is looked at [s]
+    looks: int = 256  # points of a period at which it is evaluated, per harmonic
 
     @property
     def smoothness(self) -> int:
@@ -111,19 +102,13 @@ class HarmonicMotion:
 
 @dataclass(frozen=True, eq=False)
 class SplineMotion:
-    """B-splines q(t) = Σ cₖ Bₖ(t), one a channel.
+    """B-splines q(t) = Σ cₖ Bₖ(t), one a channel."""
 
-    Attributes:
-        knots: Shape (n + degree + 1,) [s]; motion is from knot `degree` to the last but `degree`.
-        coefficients: cₖ, control points, shape (n, d) [rad or m].
-        degree: Of the pieces.
-        cuts: Pieces into which each span is cut for its bound.
-    """
-
+    # shape (n + degree + 1,) [s]; motion is from knot `degree` to the last but `degree`
     knots: Array
-    coefficients: Array
-    degree: int
-    cuts: int = 4
+    coefficients: Array  # cₖ, control points, shape (n, d) [rad or m]
+    degree: int  # of the pieces
+    cuts: int = 4  # pieces into which each span is cut for its bound
 
     @property
     def duration(self) -> float:

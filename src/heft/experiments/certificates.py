@@ -29,26 +29,16 @@ ORDERS = ("position", "velocity", "acceleration", "jerk")
 
 @dataclass(frozen=True)
 class Certificate:
-    """What is proven of one quantity for all times of a motion.
+    """What is proven of one quantity for all times of a motion."""
 
-    Attributes:
-        quantity: `position`, `velocity`, `acceleration`, `jerk`, `effort`, `power`, `clearance` or
-            `frequency`.
-        of: Joint, or the two that clearance is between.
-        bound: What is proven: it is never above this, or, for clearance, never below.
-        limit: What it must not exceed, or fall below.
-        seen: Worst value that was looked at; the truth lies between it and the bound.
-        time: When that was [s].
-        room: What the margin is counted in: the limit, or a range; 1 m for clearance.
-    """
-
+    # `position`, `velocity`, `acceleration`, `jerk`, `effort`, `power`, `clearance` or `frequency`
     quantity: str
-    of: str
-    bound: float
-    limit: float
-    seen: float
-    time: float
-    room: float
+    of: str  # joint, or the two that clearance is between
+    bound: float  # what is proven: it is never above this, or, for clearance, never below
+    limit: float  # what it must not exceed, or fall below
+    seen: float  # worst value that was looked at; the truth lies between it and the bound
+    time: float  # when that was [s]
+    room: float  # what the margin is counted in: the limit, or a range; 1 m for clearance
 
     @property
     def sign(self) -> float:
@@ -107,19 +97,13 @@ UNITS = {
 
 @dataclass(frozen=True)
 class Proof:
-    """Settings of proofs interval by interval.
+    """Settings of proofs interval by interval."""
 
-    Attributes:
-        intervals: At the beginning, per second.
-        rounds: How often intervals that prove too little are cut in four.
-        effort: A bound this much above the largest value seen is good enough [share of the limit].
-        clearance: The same of the least clearance seen [m].
-    """
-
-    intervals: float = 50.0
-    rounds: int = 10
+    intervals: float = 50.0  # at the beginning, per second
+    rounds: int = 10  # how often intervals that prove too little are cut in four
+    # a bound this much above the largest value seen is good enough [share of the limit]
     effort: float = 2e-3
-    clearance: float = 2e-4
+    clearance: float = 2e-4  # the same of the least clearance seen [m]
 
 
 def certify_joints(motion: BoundedMotion, limits: MotionLimits) -> tuple[Certificate, ...]:
@@ -159,33 +143,26 @@ def certify_joints(motion: BoundedMotion, limits: MotionLimits) -> tuple[Certifi
 
 @dataclass(frozen=True, eq=False)
 class Loads:
-    """What drives have to move: possible bodies, rotor inertia and friction.
+    """What drives have to move: possible bodies, rotor inertia and friction."""
 
-    Attributes:
-        tree: The bodies, with a fixed base.
-        gravity: Shape (3,) [m/s²].
-        parameters: Possible π, ten a body, V of them: shape (V, 10 bodies).
-        armature: Inertia matrix of the rotors, diagonal unless a motor moves several channels,
-            shape (d, d) [kg·m² or kg].
-        friction: Least and most torque of friction at speeds that lie between two, each of shape
-            (n, d) [N·m or N]; none if not given.
-        deviations: δ_k by which bodies may differ from π, in any combination of signs, shape
-            (K, 10 bodies); torque is bounded for all of these.
-        rotor_deviation: The same of the rotors' inertia matrix, shape (d, d) [kg·m² or kg].
-        passive: Further torque at q, v and a, each of shape (n, d), and by how much it may be
-            wrong, both of shape (n, d) [N·m or N]; none if not given. Of a function that nothing is
-            known of no bound is proven: between two times that are looked at, a quarter of an
-            interval apart, it is taken to change at most twice as fast as it does anywhere in the
-            interval from one time to the next.
-    """
-
-    tree: Tree
-    gravity: Array
-    parameters: Array
+    tree: Tree  # the bodies, with a fixed base
+    gravity: Array  # shape (3,) [m/s²]
+    parameters: Array  # possible π, ten a body, V of them: shape (V, 10 bodies)
+    # inertia matrix of the rotors, diagonal unless a motor moves several channels, shape (d, d)
+    # [kg·m² or kg]
     armature: Array | None = None
+    # least and most torque of friction at speeds that lie between two, each of shape (n, d) [N·m or
+    # N]; none if not given
     friction: Callable[[Array, Array], tuple[Array, Array]] | None = None
+    # δ_k by which bodies may differ from π, in any combination of signs, shape (K, 10 bodies);
+    # torque is bounded for all of these
     deviations: Array | None = None
+    # the same of the rotors' inertia matrix, shape (d, d) [kg·m² or kg]
     rotor_deviation: Array | None = None
+    # further torque at q, v and a, each of shape (n, d), and by how much it may be wrong, both of
+    # shape (n, d) [N·m or N]; none if not given. Of a function that nothing is known of no bound is
+    # proven: between two times that are looked at, a quarter of an interval apart, it is taken to
+    # change at most twice as fast as it does anywhere in the interval from one time to the next
     passive: Callable[[Array, Array, Array], tuple[Array, Array]] | None = None
 
 

@@ -25,53 +25,36 @@ from .clearance_kernels import BOX, CAPSULE, SPACE, distances, gradient
 
 @dataclass(frozen=True)
 class PairChoice:
-    """Settings of the choice of pairs whose distance matters.
+    """Settings of the choice of pairs whose distance matters."""
 
-    Attributes:
-        postures: Random postures within the limits at which pairs are looked at.
-        often: Links that are too close at this share of them are taken by their parts.
-        always: A pair of capsules that is too close at this share of them is left out: they overlap
-            where the links do not, or cannot be kept apart.
-        free: Where less than this share of them is free of self-collision, those too close most
-            often are left out, too, one by one,
-        mostly: as long as they are so at this share of them.
-        seed: Of the random postures.
-    """
-
-    postures: int = 2000
-    often: float = 0.1
+    postures: int = 2000  # random postures within the limits at which pairs are looked at
+    often: float = 0.1  # links that are too close at this share of them are taken by their parts
+    # a pair of capsules that is too close at this share of them is left out: they overlap where the
+    # links do not, or cannot be kept apart
     always: float = 0.95
+    # where less than this share of them is free of self-collision, those too close most often are
+    # left out, too, one by one,
     free: float = 0.02
-    mostly: float = 0.5
-    seed: int = 0
+    mostly: float = 0.5  # as long as they are so at this share of them
+    seed: int = 0  # of the random postures
 
 
 @dataclass(frozen=True, eq=False)
 class Clearance:
-    """Distances that a robot must keep, less what is required of them; made by `of`.
+    """Distances that a robot must keep, less what is required of them; made by `of`."""
 
-    Attributes:
-        tree: The bodies, with a fixed base.
-        capsules: The links.
-        spaces: Unit normal towards the allowed side and offset [m] of each plane, shape (p, 4).
-        boxes: Centre and half lengths of each box to stay out of, shape (b, 6) [m].
-        pairs: What each distance is taken between, shape (m, 3): `CAPSULE`, `SPACE` or `BOX`, the
-            index of a capsule, and that of the other capsule, the plane or the box.
-        names: What messages call the two of each pair.
-        required: Least distance of each pair, shape (m,) [m]; 0 of links two joints apart.
-        left_out: Pairs that are too close at almost all postures, in all or in parts.
-        notes: For the user: shapes that were not found, pairs that are left out.
-    """
-
-    tree: Tree
-    capsules: Capsules
-    spaces: Array
-    boxes: Array
+    tree: Tree  # the bodies, with a fixed base
+    capsules: Capsules  # the links
+    spaces: Array  # unit normal towards the allowed side and offset [m] of each plane, shape (p, 4)
+    boxes: Array  # centre and half lengths of each box to stay out of, shape (b, 6) [m]
+    # what each distance is taken between, shape (m, 3): `CAPSULE`, `SPACE` or `BOX`, the index of a
+    # capsule, and that of the other capsule, the plane or the box
     pairs: NDArray[np.int64]
-    names: tuple[tuple[str, str], ...]
-    required: Array
+    names: tuple[tuple[str, str], ...]  # what messages call the two of each pair
+    required: Array  # least distance of each pair, shape (m,) [m]; 0 of links two joints apart
+    # pairs that are too close at almost all postures, in all or in parts
     left_out: tuple[tuple[str, str], ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # for the user: shapes that were not found, pairs that are left out
 
     @staticmethod
     def of(

@@ -33,23 +33,14 @@ CHUNK = 2048  # steps whose derivatives are in memory at once
 
 @dataclass(frozen=True, eq=False)
 class FollowedMotion:
-    """What a robot did under its controller, a row a step.
+    """What a robot did under its controller, a row a step."""
 
-    Attributes:
-        time: When steps begin, shape (N,) [s].
-        position: Then, shape (N, joints) [rad or m].
-        velocity: Likewise.
-        acceleration: Over the step, shape (N, joints).
-        effort: Of the drives, held over the step, shape (N, joints) [N·m or N].
-        step: h [s].
-    """
-
-    time: Array
-    position: Array
-    velocity: Array
-    acceleration: Array
-    effort: Array
-    step: float
+    time: Array  # when steps begin, shape (N,) [s]
+    position: Array  # then, shape (N, joints) [rad or m]
+    velocity: Array  # likewise
+    acceleration: Array  # over the step, shape (N, joints)
+    effort: Array  # of the drives, held over the step, shape (N, joints) [N·m or N]
+    step: float  # h [s]
 
     def position_at(self, time: Array) -> Array:
         """Return positions at some times, shape (n, joints), exact on parabolas."""
@@ -92,29 +83,23 @@ def _between(values: Array, begin: Array, step: float, time: Array) -> Array:
 class ClosedLoop:
     """A robot under the controller that its logs were made with; what estimators simulate with.
 
-    Attributes:
-        robot: With a fixed base, and friction that remembers nothing.
-        controller: Gains of its joints.
-        believed: Robot whose model says the feed-forward torque.
-        standstill: Speed s of Coulomb friction F tanh(w/s) [rad/s]; `LINEAR_SCALE` times that where
-            a joint slides.
-        drives: What is known of friction and rotors, by name, such as `elbow.armature`: with it and
-            the model file's bodies estimators begin. They begin with least squares if None.
-        begin: Time over which the first positions tell where the robot began [s].
-        settle: Time from a log's begin on in which it may still come to what was not logged, such
-            as the state that it began with [s].
-
     Raises:
         InvalidModel: If the base floats.
         InvalidSetting: If a joint has no gains, is held still, or has friction with a memory.
     """
 
-    robot: Robot
-    controller: ControllerOptions
-    believed: Robot
+    robot: Robot  # with a fixed base, and friction that remembers nothing
+    controller: ControllerOptions  # gains of its joints
+    believed: Robot  # robot whose model says the feed-forward torque
+    # what is known of friction and rotors, by name, such as `elbow.armature`: with it and the model
+    # file's bodies estimators begin. They begin with least squares if None
     drives: Mapping[str, float] | None = None
+    # speed s of Coulomb friction F tanh(w/s) [rad/s]; `LINEAR_SCALE` times that where a joint
+    # slides
     standstill: float = 0.018
-    begin: float = 0.1
+    begin: float = 0.1  # time over which the first positions tell where the robot began [s]
+    # time from a log's begin on in which it may still come to what was not logged, such as the
+    # state that it began with [s]
     settle: float = 0.5
 
     def __post_init__(self) -> None:

@@ -142,15 +142,10 @@ class Trace(Criterion):
 
 @dataclass(frozen=True)
 class PredictedError(Criterion):
-    """Predicted torque error on a task's motion: −log tr(C G), G = Σ w² YᵀY/N of the task.
+    """Predicted torque error on a task's motion: −log tr(C G), G = Σ w² YᵀY/N of the task."""
 
-    Attributes:
-        task: G, shape (k, k), of columns as the information's; see `excitation.task_error`.
-        chosen: Parameters whose errors count.
-    """
-
-    task: Array
-    chosen: tuple[int, ...] | None = None
+    task: Array  # G, shape (k, k), of columns as the information's; see `excitation.task_error`
+    chosen: tuple[int, ...] | None = None  # parameters whose errors count
 
     def __call__(self, M: Array) -> tuple[float, Array]:
         """Return −log of the mean squared error, in noise's units; see `Criterion`."""
@@ -169,15 +164,10 @@ class PredictedError(Criterion):
 
 @dataclass(frozen=True)
 class LargestVariance(Criterion):
-    """E: −log of the largest eigenvalue of the chosen parameters' covariance, softened.
+    """E: −log of the largest eigenvalue of the chosen parameters' covariance, softened."""
 
-    Attributes:
-        chosen: Positions of the parameters that count.
-        power: r of `(tr Cʳ)^(1/r)`, which stands for the largest eigenvalue.
-    """
-
-    chosen: tuple[int, ...] | None = None
-    power: float = SOFTNESS
+    chosen: tuple[int, ...] | None = None  # positions of the parameters that count
+    power: float = SOFTNESS  # r of `(tr Cʳ)^(1/r)`, which stands for the largest eigenvalue
 
     def __call__(self, M: Array) -> tuple[float, Array]:
         """Return −log (tr Cʳ)/r; see `Criterion`."""
@@ -196,16 +186,11 @@ class Condition(Criterion):
     """−log of the condition number of the chosen parameters' regressor, softened.
 
     It depends on the columns' units; with `scaled` they are first brought to one length.
-
-    Attributes:
-        chosen: Positions of the parameters that count.
-        scaled: Whether each column is divided by its own length, whatever the motion.
-        power: As of `LargestVariance`, of both ends of the spectrum.
     """
 
-    chosen: tuple[int, ...] | None = None
-    scaled: bool = False
-    power: float = SOFTNESS
+    chosen: tuple[int, ...] | None = None  # positions of the parameters that count
+    scaled: bool = False  # whether each column is divided by its own length, whatever the motion
+    power: float = SOFTNESS  # as of `LargestVariance`, of both ends of the spectrum
 
     def __call__(self, M: Array) -> tuple[float, Array]:
         """Return −½ log of the largest over the least eigenvalue of C; see `Criterion`."""
@@ -286,15 +271,10 @@ def in_hand(
 
 @dataclass(frozen=True)
 class Conditions:
-    """Condition numbers of a regressor in both conventions.
+    """Condition numbers of a regressor in both conventions."""
 
-    Attributes:
-        raw: Of the rows as they are, in SI units and unweighted.
-        scaled: Of rows weighted by the channels' noise, columns of one length.
-    """
-
-    raw: float
-    scaled: float
+    raw: float  # of the rows as they are, in SI units and unweighted
+    scaled: float  # of rows weighted by the channels' noise, columns of one length
 
 
 def conditions(rows: Array, noise: Array, columns: Sequence[int] | None = None) -> Conditions:

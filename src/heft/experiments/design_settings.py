@@ -14,65 +14,45 @@ from .trajectories import BASES, Family, Fourier, Rest, Spline
 
 @dataclass(frozen=True)
 class DesignSettings:
-    """Settings of a design.
+    """Settings of a design."""
 
-    Attributes:
-        duration: Of the motion [s].
-        basis: `fourier` or `spline`.
-        harmonics: Of a Fourier series.
-        frequency: Its lowest [Hz]; one period in the duration if not given.
-        intervals: Of a spline.
-        rest: Where the motion is at rest.
-        start: Posture at the start, shape (d,) [rad or m]; free if not given.
-        criterion: `D`, `A`, `E` or `condition`.
-        about: Links or joints whose parameters count, by name; the others are nuisance. All if
-            empty.
-        scale_columns: Whether columns are brought to their usual lengths, so that criteria that
-            depend on units count a parameter by what it does; else they are taken in SI units.
-        weigh_rows: Whether rows are divided by the channels' noise. Condition numbers are commonly
-            published of rows neither weighed nor scaled.
-        row_rate: Independent rows a second that will be recorded [Hz]; that of the samples if not
-            given. It says what the new run weighs beside what is known already.
-        random: Number of random motions to begin with.
-        starts: Number of the best of them that are improved.
-        workers: How many at a time.
-        seed: Of the random numbers.
-        spare: Share of each limit that the solver leaves free, for what it cannot meet exactly.
-        gap: Clearance that the solver keeps beyond what is required, since links come nearer
-            between its samples [m]; a quarter of it on the finest grid.
-        finer: How much finer the grid is on which limits hold in the end.
-        refine: How much finer the grid is on which a start is solved again if it must be shrunk to
-            less than `enough`.
-        enough: Share of a motion.
-        grids: On which the solver looks at the motion.
-        draws: How random motions are drawn.
-        solver: Of each start.
-    """
-
-    duration: float = 10.0
-    basis: str = "fourier"
-    harmonics: int = 5
-    frequency: float | None = None
-    intervals: int = 12
-    rest: Rest = "both"
+    duration: float = 10.0  # of the motion [s]
+    basis: str = "fourier"  # `fourier` or `spline`
+    harmonics: int = 5  # of a Fourier series
+    frequency: float | None = None  # its lowest [Hz]; one period in the duration if not given
+    intervals: int = 12  # of a spline
+    rest: Rest = "both"  # where the motion is at rest
+    # posture at the start, shape (d,) [rad or m]; free if not given
     start: tuple[float, ...] | None = None
-    criterion: str = "D"
+    criterion: str = "D"  # `D`, `A`, `E` or `condition`
+    # links or joints whose parameters count, by name; the others are nuisance. All if empty
     about: tuple[str, ...] = ()
+    # whether columns are brought to their usual lengths, so that criteria that depend on units
+    # count a parameter by what it does; else they are taken in SI units
     scale_columns: bool = True
+    # whether rows are divided by the channels' noise. Condition numbers are commonly published of
+    # rows neither weighed nor scaled
     weigh_rows: bool = True
+    # independent rows a second that will be recorded [Hz]; that of the samples if not given. It
+    # says what the new run weighs beside what is known already
     row_rate: float | None = None
-    random: int = 300
-    starts: int = 3
-    workers: int = 2
-    seed: int = 0
+    random: int = 300  # number of random motions to begin with
+    starts: int = 3  # number of the best of them that are improved
+    workers: int = 2  # how many at a time
+    seed: int = 0  # of the random numbers
+    # share of each limit that the solver leaves free, for what it cannot meet exactly
     spare: float = 0.002
+    # clearance that the solver keeps beyond what is required, since links come nearer between its
+    # samples [m]; a quarter of it on the finest grid
     gap: float = 0.002
-    finer: int = 10
+    finer: int = 10  # how much finer the grid is on which limits hold in the end
+    # how much finer the grid is on which a start is solved again if it must be shrunk to less than
+    # `enough`
     refine: int = 4
-    enough: float = 0.98
-    grids: Grids = Grids()
-    draws: RandomMotions = RandomMotions()
-    solver: SolverSettings = SolverSettings()
+    enough: float = 0.98  # share of a motion
+    grids: Grids = Grids()  # on which the solver looks at the motion
+    draws: RandomMotions = RandomMotions()  # how random motions are drawn
+    solver: SolverSettings = SolverSettings()  # of each start
 
     @property
     def family(self) -> Family:

@@ -40,22 +40,17 @@ CHECKS: Keys = {
 class DrivenRobot:
     """A robot that measured torques drive, as a system with states.
 
-    Attributes:
-        robot: With a fixed base, and friction that remembers nothing.
-        standstill: Speed s of Coulomb friction F tanh(w/s) [rad/s]; see `SimulatedRobot`.
-        rate: Steps a second at most; rows between two count by their torque [Hz].
-        most: Steps at most, of all logs; seven joints take some milliseconds each.
-
     Raises:
         InvalidModel: If the base floats.
         InvalidSetting: If a joint is held still or its torque is not measured, friction has a
             memory, or a number is out of range.
     """
 
-    robot: Robot
+    robot: Robot  # with a fixed base, and friction that remembers nothing
+    # speed s of Coulomb friction F tanh(w/s) [rad/s]; see `SimulatedRobot`
     standstill: float = 0.018
-    rate: float = 250.0
-    most: int = 100_000
+    rate: float = 250.0  # steps a second at most; rows between two count by their torque [Hz]
+    most: int = 100_000  # steps at most, of all logs; seven joints take some milliseconds each
 
     def __post_init__(self) -> None:
         check_fields(self, CHECKS)
@@ -134,27 +129,16 @@ class DrivenRobot:
 
 @dataclass(frozen=True, eq=False)
 class RobotLog:
-    """A piece of a log without gaps; see `estimators.kalman.DrivenLog`.
+    """A piece of a log without gaps; see `estimators.kalman.DrivenLog`."""
 
-    Attributes:
-        of: The robot.
-        base: Its parameters.
-        time: When steps begin and end, shape (N + 1,) [s].
-        position: Measured then, shape (N + 1, n) [rad or m].
-        effort: Held over each step, shape (N, n) [N·m or N].
-        sigma: Noise of positions, shape (n,) [rad or m].
-        push: Noise of the effort that is held, shape (n,) [N·m or N].
-        start: State before the first step and its deviations, shape (2 n,) each.
-    """
-
-    of: DrivenRobot
-    base: BaseParameters
-    time: Array
-    position: Array
-    effort: Array
-    sigma: Array
-    push: Array
-    start: tuple[Array, Array]
+    of: DrivenRobot  # the robot
+    base: BaseParameters  # its parameters
+    time: Array  # when steps begin and end, shape (N + 1,) [s]
+    position: Array  # measured then, shape (N + 1, n) [rad or m]
+    effort: Array  # held over each step, shape (N, n) [N·m or N]
+    sigma: Array  # noise of positions, shape (n,) [rad or m]
+    push: Array  # noise of the effort that is held, shape (n,) [N·m or N]
+    start: tuple[Array, Array]  # state before the first step and its deviations, shape (2 n,) each
 
     @property
     def measured(self) -> Array:

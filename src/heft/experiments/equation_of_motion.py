@@ -23,19 +23,15 @@ class Dynamics:
 
     Use it as the truth of a simulated experiment (`Simulate`) that an estimate is compared with.
 
-    Attributes:
-        robot: With a fixed base.
-        bodies: Ten parameters a body, shape (10 bodies,), as `Robot.written_bodies` returns.
-        drives: By name, such as `elbow.coulomb`; what is missing counts as zero.
-            Not those of terms that remember or take the rigid-body torque.
-
     Raises:
         InvalidModel: If the base floats, or a body's numbers are missing.
         InvalidSetting: If a drive's parameter is unknown, negative or not finite.
     """
 
-    robot: Robot
-    bodies: Array
+    robot: Robot  # with a fixed base
+    bodies: Array  # ten parameters a body, shape (10 bodies,), as `Robot.written_bodies` returns
+    # by name, such as `elbow.coulomb`; what is missing counts as zero. Not those of terms that
+    # remember or take the rigid-body torque
     drives: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

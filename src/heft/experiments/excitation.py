@@ -25,18 +25,13 @@ from .trajectories import Family
 
 @dataclass(frozen=True)
 class Grids:
-    """How many times of a motion are looked at, for what.
+    """How many times of a motion are looked at, for what."""
 
-    Attributes:
-        samples: For information, torque and power.
-        points: For position, velocity, acceleration and jerk; a motion's extremes over all t
-            exceed those of 96 points of 5 harmonics by 1.4 % at most.
-        postures: For clearance.
-    """
-
-    samples: int = 320
+    samples: int = 320  # for information, torque and power
+    # for position, velocity, acceleration and jerk; a motion's extremes over all t exceed those of
+    # 96 points of 5 harmonics by 1.4 % at most
     points: int = 96
-    postures: int = 64
+    postures: int = 64  # for clearance
 
     def finer(self, factor: int) -> Grids:
         """Return grids of more times."""
@@ -45,20 +40,14 @@ class Grids:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Whitened base regressor of a plant as blocks: what each channel sees, without its zeros.
+    """Whitened base regressor of a plant as blocks: what each channel sees, without its zeros."""
 
-    Attributes:
-        plant: An excitable plant.
-        columns: Standard columns that are kept, k of them.
-        whitening: Σ^(-½) of the channels' noise: shape (c,) of independent channels, (c, c) else
-            [1 / channel's unit].
-        scale: Lengths by which columns are divided, shape (k,).
-    """
-
-    plant: Any
-    columns: tuple[int, ...]
+    plant: Any  # an excitable plant
+    columns: tuple[int, ...]  # standard columns that are kept, k of them
+    # Σ^(-½) of the channels' noise: shape (c,) of independent channels, (c, c) else [1 / channel's
+    # unit]
     whitening: Array
-    scale: Array
+    scale: Array  # lengths by which columns are divided, shape (k,)
 
     @cached_property
     def seen(self) -> tuple[NDArray[np.intp], ...]:
@@ -112,19 +101,12 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class At:
-    """What one motion is worth and what it breaks, with what its gradient is made of.
+    """What one motion is worth and what it breaks, with what its gradient is made of."""
 
-    Attributes:
-        value: φ.
-        slope: Φ = ∂φ/∂M of the scaled columns, shape (k, k).
-        constraints: All c, flat; at most 0 where a limit holds.
-        parts: The same, as each kind of limit makes them.
-    """
-
-    value: float
-    slope: Array
-    constraints: Array
-    parts: tuple[Array, ...]
+    value: float  # φ
+    slope: Array  # Φ = ∂φ/∂M of the scaled columns, shape (k, k)
+    constraints: Array  # all c, flat; at most 0 where a limit holds
+    parts: tuple[Array, ...]  # the same, as each kind of limit makes them
     samples: Any
     blocks: list[Array]
     efforts: Array
@@ -134,35 +116,20 @@ class At:
 
 @dataclass(frozen=True, eq=False)
 class Excitation:
-    """A design's problem: unknowns X, shape (u, d), to criterion, limits and gradient.
+    """A design's problem: unknowns X, shape (u, d), to criterion, limits and gradient."""
 
-    Attributes:
-        rows: Of the plant.
-        family: Of trajectories.
-        criterion: Of information.
-        known: Information in hand about the scaled columns, shape (k, k).
-        share: Rows that each sample stands for.
-        sampled: B Z of orders 0 to 2 at the samples, or to what rows depend on, (3, N, u).
-        bounds: On joints.
-        efforts: On torque and power, or None.
-        clearance: On the workspace.
-        posture: B Z at the postures for clearance, shape (n, u).
-        reach: Length by which clearance is divided [m].
-        gap: Clearance that is kept beyond what is required [m].
-    """
-
-    rows: Rows
-    family: Family
-    criterion: Criterion
-    known: Array
-    share: float
-    sampled: Array
-    bounds: BoundsOnGrid
-    efforts: EffortBounds | None
-    clearance: tuple[Clearance, ...]
-    posture: Array
-    reach: float = 0.1
-    gap: float = 0.0
+    rows: Rows  # of the plant
+    family: Family  # of trajectories
+    criterion: Criterion  # of information
+    known: Array  # information in hand about the scaled columns, shape (k, k)
+    share: float  # rows that each sample stands for
+    sampled: Array  # B Z of orders 0 to 2 at the samples, or to what rows depend on, (3, N, u)
+    bounds: BoundsOnGrid  # on joints
+    efforts: EffortBounds | None  # on torque and power, or None
+    clearance: tuple[Clearance, ...]  # on the workspace
+    posture: Array  # B Z at the postures for clearance, shape (n, u)
+    reach: float = 0.1  # length by which clearance is divided [m]
+    gap: float = 0.0  # clearance that is kept beyond what is required [m]
 
     @property
     def start(self) -> Array:

@@ -20,49 +20,31 @@ from .flyer_model import PLACE, SPEED, SPIN, TURN, FlyerModel, attitude_error, u
 
 @dataclass(frozen=True)
 class FilterSettings:
-    """What is not known beside the sensors' noise.
+    """What is not known beside the sensors' noise."""
 
-    Attributes:
-        acceleration: By which the nominal model is off, white from sample to sample [m/s²].
-        turning: Likewise of the angular acceleration [rad/s²].
-        velocity: Standard deviation at the start [m/s].
-        rate: Likewise [rad/s].
-    """
-
+    # by which the nominal model is off, white from sample to sample [m/s²]
     acceleration: float = 1.0
-    turning: float = 3.0
-    velocity: float = 0.1
-    rate: float = 0.1
+    turning: float = 3.0  # likewise of the angular acceleration [rad/s²]
+    velocity: float = 0.1  # standard deviation at the start [m/s]
+    rate: float = 0.1  # likewise [rad/s]
 
 
 @dataclass(frozen=True, eq=False)
 class Filtered:
-    """State and its covariance.
+    """State and its covariance."""
 
-    Attributes:
-        state: x̂, shape (13,).
-        covariance: Of errors of p, attitude about the body's axes, v and ω, shape (12, 12).
-    """
-
-    state: Array
-    covariance: Array
+    state: Array  # x̂, shape (13,)
+    covariance: Array  # of errors of p, attitude about the body's axes, v and ω, shape (12, 12)
 
 
 @dataclass(frozen=True, eq=False)
 class FlightFilter:
-    """Extended Kalman filter of a rigid body under known commands.
+    """Extended Kalman filter of a rigid body under known commands."""
 
-    Attributes:
-        model: Nominal.
-        position: Standard deviation of the measured position [m].
-        angle: Of the measured attitude [rad].
-        settings: Of the filter.
-    """
-
-    model: FlyerModel
-    position: float
-    angle: float
-    settings: FilterSettings = FilterSettings()
+    model: FlyerModel  # nominal
+    position: float  # standard deviation of the measured position [m]
+    angle: float  # of the measured attitude [rad]
+    settings: FilterSettings = FilterSettings()  # of the filter
 
     @property
     def _noise(self) -> Array:

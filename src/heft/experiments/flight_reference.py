@@ -16,16 +16,12 @@ from .trajectories import ExcitationTrajectory
 
 @dataclass(frozen=True, eq=False)
 class FlightReference:
-    """A periodic motion as states to be tracked.
+    """A periodic motion as states to be tracked."""
 
-    Attributes:
-        trajectory: Of position, roll, pitch and yaw, or of position and yaw alone [m, rad]; then
-            the body tilts as what pushes along its own z only must.
-        gravity: In the world, shape (3,) [m/s²].
-    """
-
+    # of position, roll, pitch and yaw, or of position and yaw alone [m, rad]; then the body tilts
+    # as what pushes along its own z only must
     trajectory: ExcitationTrajectory
-    gravity: Array
+    gravity: Array  # in the world, shape (3,) [m/s²]
 
     def __post_init__(self) -> None:
         if len(self.trajectory.names) not in (4, 6):

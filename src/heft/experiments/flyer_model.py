@@ -29,17 +29,11 @@ PLACE, TURN, SPEED, SPIN = slice(0, 3), slice(3, 7), slice(7, 10), slice(10, 13)
 
 @dataclass(frozen=True, eq=False)
 class FlyerModel:
-    """A rigid body under actuators; see the module.
+    """A rigid body under actuators; see the module."""
 
-    Attributes:
-        parameters: Its ten, about the frame's origin, shape (10,).
-        mixing: A, shape (6, n).
-        gravity: In the world, shape (3,) [m/s²].
-    """
-
-    parameters: Array
-    mixing: Array
-    gravity: Array
+    parameters: Array  # its ten, about the frame's origin, shape (10,)
+    mixing: Array  # A, shape (6, n)
+    gravity: Array  # in the world, shape (3,) [m/s²]
 
     @staticmethod
     def of(flyer: FreeFlyer, parameters: Array | None = None) -> FlyerModel:

@@ -39,34 +39,20 @@ class Trajectory:
     """A simulated motion: q, v and a with efforts and energies over time.
 
     Its `recording` is what an identification takes as a log.
-
-    Attributes:
-        joints: Names of the channels.
-        time: Shape (N,) [s].
-        position: q, shape (N, channels) [rad or m].
-        velocity: v, shape (N, channels).
-        acceleration: a, shape (N, channels).
-        effort: τ of the actuators, shape (N, channels) [N·m or N].
-        kinetic: Energy of motion, shape (N,) [J].
-        potential: Energy of height, shape (N,) [J].
-        actuated: Work of the actuators since the start, shape (N,) [J].
-        dissipated: Work lost to friction since the start, shape (N,) [J].
-        switches: When drives began to stick or to slip, shape (switches,) [s].
-        held: Whether each effort held until the next sample (zero-order hold).
     """
 
-    joints: tuple[str, ...]
-    time: Array
-    position: Array
-    velocity: Array
-    acceleration: Array
-    effort: Array
-    kinetic: Array
-    potential: Array
-    actuated: Array
-    dissipated: Array
-    switches: Array
-    held: bool = False
+    joints: tuple[str, ...]  # names of the channels
+    time: Array  # shape (N,) [s]
+    position: Array  # q, shape (N, channels) [rad or m]
+    velocity: Array  # v, shape (N, channels)
+    acceleration: Array  # a, shape (N, channels)
+    effort: Array  # τ of the actuators, shape (N, channels) [N·m or N]
+    kinetic: Array  # energy of motion, shape (N,) [J]
+    potential: Array  # energy of height, shape (N,) [J]
+    actuated: Array  # work of the actuators since the start, shape (N,) [J]
+    dissipated: Array  # work lost to friction since the start, shape (N,) [J]
+    switches: Array  # when drives began to stick or to slip, shape (switches,) [s]
+    held: bool = False  # whether each effort held until the next sample (zero-order hold)
 
     @property
     def drift(self) -> Array:
@@ -92,23 +78,18 @@ class Simulate:
 
     Use it for the motion of a robot whose drives stick and slip exactly; `Simulator` is for whole
     experiments with sensors and a controller.
-
-    Attributes:
-        method: One of scipy's solvers, `METHODS`; Radau, BDF and LSODA for stiff motion.
-        relative: Error a step, relative to the motion.
-        absolute: The same in rad or m, and per s.
-        smooth: Speed s of the law `F tanh(w/s)` in place of the sign [rad/s or m/s]: a drive at
-            rest then creeps. By events if not given.
-        longest: Step [s].
-        hold: How long an effort is held, from the start on, as a digital controller does [s]; it
-            follows time and motion at every instant if not given.
     """
 
+    # one of scipy's solvers, `METHODS`; Radau, BDF and LSODA for stiff motion
     method: Literal["DOP853", "RK45", "Radau", "BDF", "LSODA"] = "DOP853"
-    relative: float = 1e-10
-    absolute: float = 1e-12
+    relative: float = 1e-10  # error a step, relative to the motion
+    absolute: float = 1e-12  # the same in rad or m, and per s
+    # speed s of the law `F tanh(w/s)` in place of the sign [rad/s or m/s]: a drive at rest then
+    # creeps. By events if not given
     smooth: float | None = None
-    longest: float = math.inf
+    longest: float = math.inf  # step [s]
+    # how long an effort is held, from the start on, as a digital controller does [s]; it follows
+    # time and motion at every instant if not given
     hold: float | None = None
 
     def __post_init__(self) -> None:
@@ -250,23 +231,14 @@ class Simulate:
 
 @dataclass(frozen=True, eq=False)
 class _Span:
-    """A piece of motion, and what it ends with.
+    """A piece of motion, and what it ends with."""
 
-    Attributes:
-        end: When [s].
-        between: Returns the state at a time of the piece.
-        modes: Of the piece.
-        state: At the end.
-        following: Modes behind the end.
-        switched: Whether a drive began to stick or to slip at the end.
-    """
-
-    end: float
-    between: Callable[[float], Array]
-    modes: Array
-    state: Array
-    following: Array
-    switched: bool
+    end: float  # when [s]
+    between: Callable[[float], Array]  # returns the state at a time of the piece
+    modes: Array  # of the piece
+    state: Array  # at the end
+    following: Array  # modes behind the end
+    switched: bool  # whether a drive began to stick or to slip at the end
 
 
 def _times(time: Array) -> Array:

@@ -30,25 +30,17 @@ from .predictive_tracking import Plan, PredictiveTracking, TrackingSettings
 
 @dataclass(frozen=True)
 class FlightFaults:
-    """What is wrong with measured poses.
+    """What is wrong with measured poses."""
 
-    Attributes:
-        dropped: Share of poses that are not there: NaN in the log.
-        repeated: Share that are those before once more.
-        outliers: Share that are off by much.
-        outlier_position: How much, an axis [m].
-        outlier_angle: How much, an axis [rad].
-        colour: Factor a of noise `n_k = a n_(k−1) + √(1 − a²) w_k` of the same size; white if 0.
-        privileged: Whether the controller sees the true state instead of the log's poses: then the
-            commands tell of the motion what the log does not, and estimates are biased.
-    """
-
-    dropped: float = 0.0
-    repeated: float = 0.0
-    outliers: float = 0.0
-    outlier_position: float = 0.1
-    outlier_angle: float = 0.2
+    dropped: float = 0.0  # share of poses that are not there: NaN in the log
+    repeated: float = 0.0  # share that are those before once more
+    outliers: float = 0.0  # share that are off by much
+    outlier_position: float = 0.1  # how much, an axis [m]
+    outlier_angle: float = 0.2  # how much, an axis [rad]
+    # factor a of noise `n_k = a n_(k−1) + √(1 − a²) w_k` of the same size; white if 0
     colour: float = 0.0
+    # whether the controller sees the true state instead of the log's poses: then the commands tell
+    # of the motion what the log does not, and estimates are biased
     privileged: bool = False
 
     def __post_init__(self) -> None:
@@ -62,50 +54,29 @@ class FlightFaults:
 
 @dataclass(frozen=True)
 class FlightSettings:
-    """How a flight is simulated.
+    """How a flight is simulated."""
 
-    Attributes:
-        cycles: How often the reference is flown.
-        seed: Of the noise.
-        step: Of the integration, at most [s].
-        tracking: Of the controller; the body's if not given.
-        filter: Of what it sees.
-        faults: Of the measured poses.
-    """
-
-    cycles: int = 10
-    seed: int = 0
-    step: float = 0.0025
-    tracking: TrackingSettings | None = None
-    filter: FilterSettings = FilterSettings()
-    faults: FlightFaults = FlightFaults()
+    cycles: int = 10  # how often the reference is flown
+    seed: int = 0  # of the noise
+    step: float = 0.0025  # of the integration, at most [s]
+    tracking: TrackingSettings | None = None  # of the controller; the body's if not given
+    filter: FilterSettings = FilterSettings()  # of what it sees
+    faults: FlightFaults = FlightFaults()  # of the measured poses
 
 
 @dataclass(frozen=True, eq=False)
 class FlightTruth:
-    """What was true, at the log's times.
+    """What was true, at the log's times."""
 
-    Attributes:
-        time: Shape (N,) [s].
-        parameters: Of body and load, about the frame's origin, shape (10,).
-        position: Of the frame's origin in the world, shape (N, 3) [m].
-        quaternion: Shape (N, 4).
-        velocity: In the world, shape (N, 3) [m/s].
-        turning: ω in the body's axes, shape (N, 3) [rad/s].
-        commands: As logged, shape (N, n).
-        thrust_noise: Added to the thrusts until the next sample, shape (N, n).
-        wanted: Desired states, shape (N, 13).
-    """
-
-    time: Array
-    parameters: Array
-    position: Array
-    quaternion: Array
-    velocity: Array
-    turning: Array
-    commands: Array
-    thrust_noise: Array
-    wanted: Array
+    time: Array  # shape (N,) [s]
+    parameters: Array  # of body and load, about the frame's origin, shape (10,)
+    position: Array  # of the frame's origin in the world, shape (N, 3) [m]
+    quaternion: Array  # shape (N, 4)
+    velocity: Array  # in the world, shape (N, 3) [m/s]
+    turning: Array  # ω in the body's axes, shape (N, 3) [rad/s]
+    commands: Array  # as logged, shape (N, n)
+    thrust_noise: Array  # added to the thrusts until the next sample, shape (N, n)
+    wanted: Array  # desired states, shape (N, 13)
 
     @property
     def tracking_error(self) -> float:
@@ -115,20 +86,14 @@ class FlightTruth:
 
 @dataclass(frozen=True, eq=False)
 class Flight:
-    """A simulated flight.
+    """A simulated flight."""
 
-    Attributes:
-        log: What was measured: `u.<actuator>`, `pos.<body>.x`, `quat.<body>.w` and, with an
-            inertial sensor, `omega.<body>.x` and `acc.<body>.x`.
-        truth: What was true.
-        saturation: Share of samples at which the actuators can do no more.
-        unsolved: How many of the controller's problems had no solution.
-    """
-
+    # what was measured: `u.<actuator>`, `pos.<body>.x`, `quat.<body>.w` and, with an inertial
+    # sensor, `omega.<body>.x` and `acc.<body>.x`
     log: Recording
-    truth: FlightTruth
-    saturation: float
-    unsolved: int = 0
+    truth: FlightTruth  # what was true
+    saturation: float  # share of samples at which the actuators can do no more
+    unsolved: int = 0  # how many of the controller's problems had no solution
 
 
 def fly(

@@ -24,32 +24,20 @@ SHORTEST_LAG = 1e-4  # lags below are none: they would only make the integration
 
 @dataclass(frozen=True, eq=False)
 class Thruster:
-    """What pushes the body, at a point and along a direction of its frame, or by a wrench.
+    """What pushes the body, at a point and along a direction of its frame, or by a wrench."""
 
-    Attributes:
-        wrench: Force and moment about the frame's origin of a unit command, shape (6,).
-        lag: Time constant from command to thrust [s].
-    """
-
-    wrench: Array
-    lag: float = 0.0
+    wrench: Array  # force and moment about the frame's origin of a unit command, shape (6,)
+    lag: float = 0.0  # time constant from command to thrust [s]
 
 
 @dataclass(frozen=True, eq=False)
 class FlightState:
-    """State of the body's frame.
+    """State of the body's frame."""
 
-    Attributes:
-        position: Of its origin in the world, shape (3,) [m].
-        quaternion: w, x, y, z, to the world, shape (4,).
-        velocity: Of its origin in the world, shape (3,) [m/s].
-        turning: Angular velocity in the body's axes, shape (3,) [rad/s].
-    """
-
-    position: Array
-    quaternion: Array
-    velocity: Array
-    turning: Array
+    position: Array  # of its origin in the world, shape (3,) [m]
+    quaternion: Array  # w, x, y, z, to the world, shape (4,)
+    velocity: Array  # of its origin in the world, shape (3,) [m/s]
+    turning: Array  # angular velocity in the body's axes, shape (3,) [rad/s]
 
     @staticmethod
     def at_rest() -> FlightState:

@@ -33,22 +33,15 @@ ROUND = 1e-4  # share of a limit at which |x| is rounded off, to be differentiab
 class JointLimits:
     """Limits of d coordinates; infinite where there is none.
 
-    Attributes:
-        lower: Positions, shape (d,) [rad or m].
-        upper: Positions, shape (d,) [rad or m].
-        velocity: Largest, either way, shape (d,) [rad/s or m/s].
-        acceleration: Likewise [rad/s² or m/s²]; without a limit if None.
-        jerk: Likewise [rad/s³ or m/s³]; without a limit if None.
-
     Raises:
         InvalidSetting: If a range is empty or a limit not positive.
     """
 
-    lower: Array
-    upper: Array
-    velocity: Array
-    acceleration: Array | None = None
-    jerk: Array | None = None
+    lower: Array  # positions, shape (d,) [rad or m]
+    upper: Array  # positions, shape (d,) [rad or m]
+    velocity: Array  # largest, either way, shape (d,) [rad/s or m/s]
+    acceleration: Array | None = None  # likewise [rad/s² or m/s²]; without a limit if None
+    jerk: Array | None = None  # likewise [rad/s³ or m/s³]; without a limit if None
 
     def __post_init__(self) -> None:
         if not np.all(self.lower < self.upper):
@@ -91,17 +84,11 @@ class JointLimits:
 
 @dataclass(frozen=True)
 class Broken:
-    """The value of one limit that is nearest to being broken, or most broken.
+    """The value of one limit that is nearest to being broken, or most broken."""
 
-    Attributes:
-        limit: What is limited, such as `velocity`.
-        of: Of which coordinate, actuator or pair.
-        excess: Share of the limit by which it is broken; negative where it holds.
-    """
-
-    limit: str
-    of: str
-    excess: float
+    limit: str  # what is limited, such as `velocity`
+    of: str  # of which coordinate, actuator or pair
+    excess: float  # share of the limit by which it is broken; negative where it holds
 
     def __str__(self) -> str:
         return f"{self.limit} of {self.of}"
@@ -109,23 +96,14 @@ class Broken:
 
 @dataclass(frozen=True, eq=False)
 class BoundsOnGrid:
-    """Joint limits of a family of trajectories on a grid of times, linear in the unknowns.
+    """Joint limits of a family of trajectories on a grid of times, linear in the unknowns."""
 
-    Attributes:
-        matrices: B Z of each order that is limited, shape (N, u).
-        orders: Which they are.
-        low: Shape (orders, d).
-        high: Shape (orders, d).
-        start: What the family's fixed start adds to positions, shape (d,).
-        names: Of the coordinates.
-    """
-
-    matrices: Array
-    orders: tuple[int, ...]
-    low: Array
-    high: Array
-    start: Array
-    names: tuple[str, ...]
+    matrices: Array  # B Z of each order that is limited, shape (N, u)
+    orders: tuple[int, ...]  # which they are
+    low: Array  # shape (orders, d)
+    high: Array  # shape (orders, d)
+    start: Array  # what the family's fixed start adds to positions, shape (d,)
+    names: tuple[str, ...]  # of the coordinates
 
     @staticmethod
     def of(
@@ -182,34 +160,26 @@ class BoundsOnGrid:
 
 @dataclass(frozen=True, eq=False)
 class EffortLimits:
-    """Limits of torque and power, and what is believed of the plant's parameters.
+    """Limits of torque and power, and what is believed of the plant's parameters."""
 
-    Attributes:
-        values: π₀, what is believed of the standard columns, shape (p,).
-        torque: Largest effort of each actuator, either way, shape (m,) [N·m or N]; infinite where
-            there is none.
-        power: Largest mechanical power of each actuator, driving or braking, shape (m,) [W]; no
-            limit if None. Only where an actuator is a channel and a channel a coordinate.
-        deviations: δ_k, shape (p, K).
-        spread: Whether deviations span a box, all of whose `vertices` count, are independent
-            standard deviations, of which `widths` count, or are alternatives, each of which counts
-            by itself, such as one load or another.
-        widths: How many standard deviations.
-        mixing: Effort of the actuators by that of the channels, shape (m, c); the identity if None.
-        middle: Of the range of each actuator's effort, shape (m,), zero if None; `torque` is how
-            far from it.
-        names: Of the actuators; those of the channels if not given.
-    """
-
-    values: Array
+    values: Array  # π₀, what is believed of the standard columns, shape (p,)
+    # largest effort of each actuator, either way, shape (m,) [N·m or N]; infinite where there is
+    # none
     torque: Array
+    # largest mechanical power of each actuator, driving or braking, shape (m,) [W]; no limit if
+    # None. Only where an actuator is a channel and a channel a coordinate
     power: Array | None = None
-    deviations: Array | None = None
+    deviations: Array | None = None  # δ_k, shape (p, K)
+    # whether deviations span a box, all of whose `vertices` count, are independent standard
+    # deviations, of which `widths` count, or are alternatives, each of which counts by itself, such
+    # as one load or another
     spread: Literal["vertices", "deviations", "alternatives"] = "vertices"
-    widths: float = 2.0
+    widths: float = 2.0  # how many standard deviations
+    # effort of the actuators by that of the channels, shape (m, c); the identity if None
     mixing: Array | None = None
+    # of the range of each actuator's effort, shape (m,), zero if None; `torque` is how far from it
     middle: Array | None = None
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # of the actuators; those of the channels if not given
 
 
 def link_deviations(values: Array, bodies: int, share: float, drives: float | Array = 0.0) -> Array:
@@ -242,27 +212,16 @@ def link_deviations(values: Array, bodies: int, share: float, drives: float | Ar
 
 @dataclass(frozen=True, eq=False)
 class EffortBounds:
-    """Torque and power of rows laid out as (channels, columns, N), as constraints.
+    """Torque and power of rows laid out as (channels, columns, N), as constraints."""
 
-    Attributes:
-        columns: Base parameters β₀ and their deviations, shape (k, 1 + K).
-        torque: Shape (m,), of m actuators; of alternatives each is an actuator of its own.
-        power: Shape (m,).
-        middle: Shape (m,).
-        mixing: Shape (actuators, c), or None.
-        squares: Whether deviations add as squares.
-        alternatives: Whether columns are alternatives.
-        names: Of the actuators.
-    """
-
-    columns: Array
-    torque: Array
-    power: Array
-    middle: Array
-    mixing: Array | None
-    squares: bool
-    alternatives: bool
-    names: tuple[str, ...]
+    columns: Array  # base parameters β₀ and their deviations, shape (k, 1 + K)
+    torque: Array  # shape (m,), of m actuators; of alternatives each is an actuator of its own
+    power: Array  # shape (m,)
+    middle: Array  # shape (m,)
+    mixing: Array | None  # shape (actuators, c), or None
+    squares: bool  # whether deviations add as squares
+    alternatives: bool  # whether columns are alternatives
+    names: tuple[str, ...]  # of the actuators
 
     @staticmethod
     def of(
@@ -409,18 +368,12 @@ class Clearance(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class DesignLimits:
-    """All limits of a motion.
+    """All limits of a motion."""
 
-    Attributes:
-        joints: Of position, velocity, acceleration and jerk.
-        effort: Of torque and power; none if None.
-        clearance: Of the workspace: each a `Clearance`.
-        highest: Highest frequency that may be in the motion [Hz], below the first resonance.
-    """
-
-    joints: JointLimits
-    effort: EffortLimits | None = None
-    clearance: tuple[Clearance, ...] = field(default=())
+    joints: JointLimits  # of position, velocity, acceleration and jerk
+    effort: EffortLimits | None = None  # of torque and power; none if None
+    clearance: tuple[Clearance, ...] = field(default=())  # of the workspace: each a `Clearance`
+    # highest frequency that may be in the motion [Hz], below the first resonance
     highest: float = np.inf
 
     def require_slow(self, frequency: float) -> None:

@@ -33,50 +33,29 @@ class Motion(Protocol):
 
 @dataclass(frozen=True)
 class Limits:
-    """Shares of the joints' limits that motions use.
+    """Shares of the joints' limits that motions use."""
 
-    Attributes:
-        reach: Share of the range of position.
-        widest: Bound on the half range [rad].
-        speed: Share of the speed limits.
-        slow: Bound on the speeds of slow motions [rad/s].
-        lowest: Frequency of a sine, in cycles a second at a speed limit of 1 rad/s.
-        highest: Likewise.
-        sines: Number of sines a joint.
-        dwell: Shortest and longest rest between two moves [s].
-        fade: Time in which sines grow from rest [s].
-    """
-
-    reach: float = 0.8
-    widest: float = 1.9
-    speed: float = 0.6
-    slow: float = 0.2
-    lowest: float = 0.05
-    highest: float = 0.5
-    sines: int = 5
-    dwell: tuple[float, float] = (0.3, 1.0)
-    fade: float = 1.5
+    reach: float = 0.8  # share of the range of position
+    widest: float = 1.9  # bound on the half range [rad]
+    speed: float = 0.6  # share of the speed limits
+    slow: float = 0.2  # bound on the speeds of slow motions [rad/s]
+    lowest: float = 0.05  # frequency of a sine, in cycles a second at a speed limit of 1 rad/s
+    highest: float = 0.5  # likewise
+    sines: int = 5  # number of sines a joint
+    dwell: tuple[float, float] = (0.3, 1.0)  # shortest and longest rest between two moves [s]
+    fade: float = 1.5  # time in which sines grow from rest [s]
 
 
 @dataclass(frozen=True, eq=False)
 class Sines:
-    """A sum of sines about a middle, grown from rest before time 0.
+    """A sum of sines about a middle, grown from rest before time 0."""
 
-    Attributes:
-        middle: Shape (joints,) [rad].
-        frequency: Shape (sines, joints) [Hz].
-        amplitude: Shape (sines, joints) [rad].
-        phase: Shape (sines, joints) [rad].
-        start: When it begins to grow [s].
-        fade: How long it grows [s].
-    """
-
-    middle: Array
-    frequency: Array
-    amplitude: Array
-    phase: Array
-    start: float
-    fade: float
+    middle: Array  # shape (joints,) [rad]
+    frequency: Array  # shape (sines, joints) [Hz]
+    amplitude: Array  # shape (sines, joints) [rad]
+    phase: Array  # shape (sines, joints) [rad]
+    start: float  # when it begins to grow [s]
+    fade: float  # how long it grows [s]
 
     def full(self, time: Array) -> tuple[Array, Array, Array]:
         """Return q − middle, v and a of the motion without its growing, shapes (N, joints)."""
@@ -97,17 +76,11 @@ class Sines:
 
 @dataclass(frozen=True, eq=False)
 class Moves:
-    """Moves from point to point, all joints at once, with rests between.
+    """Moves from point to point, all joints at once, with rests between."""
 
-    Attributes:
-        points: Shape (moves + 1, joints) [rad].
-        begin: When each move begins, shape (moves,) [s].
-        length: How long each takes, shape (moves,) [s].
-    """
-
-    points: Array
-    begin: Array
-    length: Array
+    points: Array  # shape (moves + 1, joints) [rad]
+    begin: Array  # when each move begins, shape (moves,) [s]
+    length: Array  # how long each takes, shape (moves,) [s]
 
     def __call__(self, time: Array) -> tuple[Array, Array, Array]:
         """Return q, v and a; see `Motion`."""
@@ -127,18 +100,12 @@ class Knots:
     """A motion through given positions, velocities and accelerations, quintic in between.
 
     It begins and ends at rest, outside of the times that are given.
-
-    Attributes:
-        time: Increasing, shape (N,) [s].
-        q: Shape (N, joints) [rad].
-        v: Likewise [rad/s].
-        a: Likewise [rad/s²].
     """
 
-    time: Array
-    q: Array
-    v: Array
-    a: Array
+    time: Array  # increasing, shape (N,) [s]
+    q: Array  # shape (N, joints) [rad]
+    v: Array  # likewise [rad/s]
+    a: Array  # likewise [rad/s²]
 
     @staticmethod
     def through(

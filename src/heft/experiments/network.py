@@ -27,17 +27,11 @@ class NetworkNode(Protocol):
 
 @dataclass(frozen=True)
 class NetworkFaults:
-    """What becomes of messages.
+    """What becomes of messages."""
 
-    Attributes:
-        lost: Share that is lost.
-        doubled: Share that comes twice.
-        latest: Rounds that one is late, at most: drawn evenly, so that order changes.
-    """
-
-    lost: float = 0.0
-    doubled: float = 0.0
-    latest: int = 0
+    lost: float = 0.0  # share that is lost
+    doubled: float = 0.0  # share that comes twice
+    latest: int = 0  # rounds that one is late, at most: drawn evenly, so that order changes
 
     def __post_init__(self) -> None:
         if not (0.0 <= self.lost < 1.0 and 0.0 <= self.doubled <= 1.0 and self.latest >= 0):
@@ -50,17 +44,11 @@ class NetworkFaults:
 
 @dataclass(frozen=True)
 class SimulatedNetwork:
-    """Who talks to whom, and what becomes of messages.
+    """Who talks to whom, and what becomes of messages."""
 
-    Attributes:
-        neighbours: Of each node.
-        faults: Of messages.
-        seed: Of what happens to them.
-    """
-
-    neighbours: Sequence[Sequence[int]]
-    faults: NetworkFaults = NetworkFaults()
-    seed: int = 0
+    neighbours: Sequence[Sequence[int]]  # of each node
+    faults: NetworkFaults = NetworkFaults()  # of messages
+    seed: int = 0  # of what happens to them
 
     def run(
         self,

@@ -39,34 +39,22 @@ UNLIMITED_NOISE = 0.1  # where its effort is not limited either [channel's unit]
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """The designed motion and what it will tell.
+    """The designed motion and what it will tell."""
 
-    Attributes:
-        trajectory: The motion.
-        settings: By which it was made.
-        base: Base parameters of the plant.
-        noise: σ of each channel, or their covariance [channel's unit, or its square].
-        known: Factor K of the information in hand about base parameters, shape (any, k).
-        about: Positions of the base parameters that count; all if None.
-        value: φ; of columns scaled by the random motions, so that only differences within one
-            design mean anything.
-        random: φ of the random motions, descending, shape (any,).
-        starts: What became of each.
-        margins: Most broken value of each limit on the fine grid, worst first; none above 0.
-        interrupted: Whether it was stopped before its end.
-    """
-
-    trajectory: ExcitationTrajectory
-    settings: DesignSettings
-    base: BaseParameters
-    noise: Array
-    known: Array
-    about: tuple[int, ...] | None
+    trajectory: ExcitationTrajectory  # the motion
+    settings: DesignSettings  # by which it was made
+    base: BaseParameters  # base parameters of the plant
+    noise: Array  # σ of each channel, or their covariance [channel's unit, or its square]
+    known: Array  # factor K of the information in hand about base parameters, shape (any, k)
+    about: tuple[int, ...] | None  # positions of the base parameters that count; all if None
+    # φ; of columns scaled by the random motions, so that only differences within one design mean
+    # anything
     value: float
-    random: Array
-    starts: tuple[Start, ...]
+    random: Array  # φ of the random motions, descending, shape (any,)
+    starts: tuple[Start, ...]  # what became of each
+    # most broken value of each limit on the fine grid, worst first; none above 0
     margins: tuple[Broken, ...]
-    interrupted: bool
+    interrupted: bool  # whether it was stopped before its end
     problem: Excitation = field(repr=False)
     plant: Any = field(repr=False)
 

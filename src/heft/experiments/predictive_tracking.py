@@ -45,31 +45,19 @@ class TrackingSettings:
     """Settings of the tracking.
 
     An error of the stated size costs as much as a command of `effort`.
-
-    Attributes:
-        horizon: Number of steps that are looked ahead.
-        step: Of the commands, which are held meanwhile [s].
-        position: Size of a position's error [m].
-        attitude: Of Lee's attitude error, half an angle [rad].
-        velocity: Of a velocity's error [m/s].
-        rate: Of an angular velocity's [rad/s].
-        effort: Of a command, as a share of half its actuator's range.
-        last: Factor on the last state's weight.
-        settled: Change of commands, as a share of half the range, below which a call iterates no
-            more.
-        iterations: At most, a call.
     """
 
-    horizon: int = 15
-    step: float = 0.1
-    position: float = 0.1
-    attitude: float = 0.1
-    velocity: float = 0.5
-    rate: float = 1.0
-    effort: float = 1.0
-    last: float = 5.0
+    horizon: int = 15  # number of steps that are looked ahead
+    step: float = 0.1  # of the commands, which are held meanwhile [s]
+    position: float = 0.1  # size of a position's error [m]
+    attitude: float = 0.1  # of Lee's attitude error, half an angle [rad]
+    velocity: float = 0.5  # of a velocity's error [m/s]
+    rate: float = 1.0  # of an angular velocity's [rad/s]
+    effort: float = 1.0  # of a command, as a share of half its actuator's range
+    last: float = 5.0  # factor on the last state's weight
+    # change of commands, as a share of half the range, below which a call iterates no more
     settled: float = 0.02
-    iterations: int = 6
+    iterations: int = 6  # at most, a call
 
     @staticmethod
     def of(flyer: FreeFlyer) -> TrackingSettings:
@@ -86,35 +74,22 @@ class TrackingSettings:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """States and commands that are foreseen.
+    """States and commands that are foreseen."""
 
-    Attributes:
-        time: Of the first state [s].
-        states: Shape (horizon + 1, 13).
-        commands: Shape (horizon, n).
-        solved: Whether the last quadratic problem was solved; if not, the plan before it is
-            followed.
-    """
-
-    time: float
-    states: Array
-    commands: Array
+    time: float  # of the first state [s]
+    states: Array  # shape (horizon + 1, 13)
+    commands: Array  # shape (horizon, n)
+    # whether the last quadratic problem was solved; if not, the plan before it is followed
     solved: bool = True
 
 
 @dataclass(frozen=True, eq=False)
 class PredictiveTracking:
-    """Tracking of a reference by a body's nominal model.
+    """Tracking of a reference by a body's nominal model."""
 
-    Attributes:
-        flyer: Whose actuators and nominal parameters.
-        reference: What is tracked.
-        settings: Of the tracking.
-    """
-
-    flyer: FreeFlyer
-    reference: FlightReference
-    settings: TrackingSettings = TrackingSettings()
+    flyer: FreeFlyer  # whose actuators and nominal parameters
+    reference: FlightReference  # what is tracked
+    settings: TrackingSettings = TrackingSettings()  # of the tracking
 
     @cached_property
     def model(self) -> FlyerModel:

@@ -17,15 +17,10 @@ SHARES = (1.0, 0.8, 0.6, 0.45, 0.3, 0.2, 0.1, 0.05)  # to which a motion is shru
 
 @dataclass(frozen=True)
 class RandomMotions:
-    """How random motions are drawn.
+    """How random motions are drawn."""
 
-    Attributes:
-        least: Smallest share of each joint's own limits that it uses.
-        most: Largest.
-    """
-
-    least: float = 0.6
-    most: float = 1.0
+    least: float = 0.6  # smallest share of each joint's own limits that it uses
+    most: float = 1.0  # largest
 
 
 def draw(

@@ -12,19 +12,12 @@ from heft.arrays import Array
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """What sensors err by all the time, a number a joint.
+    """What sensors err by all the time, a number a joint."""
 
-    Attributes:
-        gain: Torque that is logged per torque, shape (joints,).
-        bias: Added to the logged torque, shape (joints,) [N·m].
-        zero: Added to the logged positions, shape (joints,) [rad].
-        phase: Of the current's ripple, shape (joints,) [rad].
-    """
-
-    gain: Array
-    bias: Array
-    zero: Array
-    phase: Array
+    gain: Array  # torque that is logged per torque, shape (joints,)
+    bias: Array  # added to the logged torque, shape (joints,) [N·m]
+    zero: Array  # added to the logged positions, shape (joints,) [rad]
+    phase: Array  # of the current's ripple, shape (joints,) [rad]
 
 
 @dataclass(frozen=True)
@@ -33,52 +26,35 @@ class Sensors:
 
     What the log holds of the torque is `gain · torque + bias`, late, filtered, with noise; or the
     current that is taken for it, `torque / gain`, where `constants` are given.
-
-    Attributes:
-        rate: Rows a second [Hz].
-        bits: Steps of an encoder a turn, as a power of two; 0 for no steps.
-        encoder_noise: Before the steps, rms [rad].
-        torque_noise: Rms, as a share of each joint's rms torque.
-        correlation: Of the torque noise from row to row, ρ of AR(1).
-        torque_step: Steps of the logged torque, as a share of each joint's rms torque.
-        delay: By how much the logged torque is behind the motion [s].
-        low_pass: Corner of a first-order filter of the logged torque [Hz]; 0 for none.
-        jitter: Of the rows' stamps, rms, as a share of a row's time.
-        link_side: Whether the logged encoders sit behind the gears; the controller's never do.
-        drift: By how much the clock of the torque runs fast against that of the positions.
-        encoder_delay: By how much the logged positions are behind the motion [s].
-        encoder_bias: Of the encoders' zeros, standard deviation [rad].
-        bias: Of the logged torque, standard deviation, as a share of each joint's rms torque.
-        gain_error: Of the torque per current that is stated, standard deviation, relative.
-        constants: Torque per current that is stated [N·m/A], a joint each, or one for all: currents
-            are logged; the torque if empty.
-        current_ripple: Of the current with the joint's angle, as a share of it.
-        ripple_cycles: Of that ripple, a turn of the joint.
-        lost: Share of the rows that are not in the log.
-        burst: Rows that are lost at a time, on average.
-        repeated: Share of the rows that hold the values of the row before, under a new stamp.
     """
 
-    rate: float = 250.0
-    bits: int = 19
-    encoder_noise: float = 2e-6
-    torque_noise: float = 0.005
-    correlation: float = 0.0
-    torque_step: float = 0.0
-    delay: float = 0.0
-    low_pass: float = 0.0
-    jitter: float = 0.0
+    rate: float = 250.0  # rows a second [Hz]
+    bits: int = 19  # steps of an encoder a turn, as a power of two; 0 for no steps
+    encoder_noise: float = 2e-6  # before the steps, rms [rad]
+    torque_noise: float = 0.005  # rms, as a share of each joint's rms torque
+    correlation: float = 0.0  # of the torque noise from row to row, ρ of AR(1)
+    torque_step: float = 0.0  # steps of the logged torque, as a share of each joint's rms torque
+    delay: float = 0.0  # by how much the logged torque is behind the motion [s]
+    low_pass: float = 0.0  # corner of a first-order filter of the logged torque [Hz]; 0 for none
+    jitter: float = 0.0  # of the rows' stamps, rms, as a share of a row's time
+    # whether the logged encoders sit behind the gears; the controller's never do
     link_side: bool = False
+    # by how much the clock of the torque runs fast against that of the positions
     drift: float = 0.0
-    encoder_delay: float = 0.0
-    encoder_bias: float = 0.0
+    encoder_delay: float = 0.0  # by how much the logged positions are behind the motion [s]
+    encoder_bias: float = 0.0  # of the encoders' zeros, standard deviation [rad]
+    # of the logged torque, standard deviation, as a share of each joint's rms torque
     bias: float = 0.0
+    # of the torque per current that is stated, standard deviation, relative
     gain_error: float = 0.0
+    # torque per current that is stated [N·m/A], a joint each, or one for all: currents are logged;
+    # the torque if empty
     constants: tuple[float, ...] = ()
-    current_ripple: float = 0.0
-    ripple_cycles: float = 42.0
-    lost: float = 0.0
-    burst: float = 1.0
+    current_ripple: float = 0.0  # of the current with the joint's angle, as a share of it
+    ripple_cycles: float = 42.0  # of that ripple, a turn of the joint
+    lost: float = 0.0  # share of the rows that are not in the log
+    burst: float = 1.0  # rows that are lost at a time, on average
+    # share of the rows that hold the values of the row before, under a new stamp
     repeated: float = 0.0
 
     @property

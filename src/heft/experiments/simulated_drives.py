@@ -48,15 +48,10 @@ class Sliding(Law, Protocol):
 
 @dataclass(frozen=True)
 class Viscous:
-    """Viscous friction c b asinh(v / b), which bends beyond a speed b; c v where b is infinite.
+    """Viscous friction c b asinh(v / b), which bends beyond a speed b; c v where b is infinite."""
 
-    Attributes:
-        coefficient: c [N·m·s/rad].
-        bend: b [rad/s].
-    """
-
-    coefficient: float
-    bend: float = np.inf
+    coefficient: float  # c [N·m·s/rad]
+    bend: float = np.inf  # b [rad/s]
 
     def entries(self) -> dict[str, float]:
         """Return c, and 1/b."""
@@ -75,18 +70,12 @@ class Coulomb:
 
     With a ratio r above 1 it falls with the speed, as Stribeck found: F is multiplied by
     1 + (r − 1) exp(−(v/vs)²).
-
-    Attributes:
-        effort: F [N·m].
-        scale: s [rad/s].
-        ratio: r, of friction at the least speed to that of fast sliding.
-        stribeck: vs [rad/s].
     """
 
-    effort: float
-    scale: float = 0.02
-    ratio: float = 1.0
-    stribeck: float = 1.0
+    effort: float  # F [N·m]
+    scale: float = 0.02  # s [rad/s]
+    ratio: float = 1.0  # r, of friction at the least speed to that of fast sliding
+    stribeck: float = 1.0  # speed vs [rad/s]
 
     def entries(self) -> dict[str, float]:
         """Return F, s, r and vs."""
@@ -105,20 +94,13 @@ class LuGre:
     """Bristles: F = σ₀ z + σ₁ ż, ż = v − σ₀ |v| z / g(v), g = Fc (1 + (r − 1) exp(−(v/vs)²)).
 
     [CanudasDeWit1995, eq. (1)-(3)]
-
-    Attributes:
-        effort: Fc [N·m].
-        ratio: r = Fs/Fc.
-        stribeck: vs [rad/s].
-        presliding: Fc/σ₀ [rad].
-        damping: σ₁ [N·m·s/rad].
     """
 
-    effort: float
-    ratio: float
-    stribeck: float
-    presliding: float
-    damping: float
+    effort: float  # Fc [N·m]
+    ratio: float  # r = Fs/Fc
+    stribeck: float  # speed vs [rad/s]
+    presliding: float  # Fc/σ₀ [rad]
+    damping: float  # σ₁ [N·m·s/rad]
 
     def entries(self) -> dict[str, float]:
         """Return Fc, σ₀, σ₁, r and vs."""
@@ -138,15 +120,10 @@ class LuGre:
 
 @dataclass(frozen=True)
 class Dahl:
-    """Dahl's friction: F = σ z, ż = v − σ |v| z / Fc, without a fall [Dahl1968].
+    """Dahl's friction: F = σ z, ż = v − σ |v| z / Fc, without a fall [Dahl1968]."""
 
-    Attributes:
-        effort: Fc [N·m].
-        presliding: Fc/σ [rad].
-    """
-
-    effort: float
-    presliding: float
+    effort: float  # Fc [N·m]
+    presliding: float  # Fc/σ [rad]
 
     def entries(self) -> dict[str, float]:
         """Return Fc and σ."""
@@ -159,13 +136,9 @@ class Dahl:
 
 @dataclass(frozen=True)
 class Offset:
-    """A constant torque, such as a torque sensor's bias.
+    """A constant torque, such as a torque sensor's bias."""
 
-    Attributes:
-        effort: [N·m].
-    """
-
-    effort: float
+    effort: float  # [N·m]
 
     def entries(self) -> dict[str, float]:
         """Return the torque."""
@@ -178,13 +151,9 @@ class Offset:
 
 @dataclass(frozen=True)
 class Load:
-    """Coulomb friction that grows by a share of the torque that the gear passes on.
+    """Coulomb friction that grows by a share of the torque that the gear passes on."""
 
-    Attributes:
-        share: Friction per torque passed on.
-    """
-
-    share: float
+    share: float  # friction per torque passed on
 
     def entries(self) -> dict[str, float]:
         """Return the share."""
@@ -193,15 +162,10 @@ class Load:
 
 @dataclass(frozen=True)
 class Warming:
-    """All friction is 1 + w exp(−t/T) times that of a warm drive.
+    """All friction is 1 + w exp(−t/T) times that of a warm drive."""
 
-    Attributes:
-        share: w.
-        time: T [s].
-    """
-
-    share: float
-    time: float
+    share: float  # w
+    time: float  # T [s]
 
     def entries(self) -> dict[str, float]:
         """Return w, and 1/T."""
@@ -215,17 +179,11 @@ class Warming:
 
 @dataclass(frozen=True)
 class Ripple:
-    """Torque of a gear's teeth: T sin(n q + φ).
+    """Torque of a gear's teeth: T sin(n q + φ)."""
 
-    Attributes:
-        effort: T [N·m].
-        cycles: n, per turn of the joint.
-        phase: φ [rad].
-    """
-
-    effort: float
-    cycles: float
-    phase: float
+    effort: float  # T [N·m]
+    cycles: float  # n, per turn of the joint
+    phase: float  # φ [rad]
 
     def entries(self) -> dict[str, float]:
         """Return T, n and φ."""
@@ -234,17 +192,11 @@ class Ripple:
 
 @dataclass(frozen=True)
 class Spring:
-    """A gear that yields between rotor θ and link q: k · dead(θ − q) + d (θ̇ − q̇).
+    """A gear that yields between rotor θ and link q: k · dead(θ − q) + d (θ̇ − q̇)."""
 
-    Attributes:
-        stiffness: k [N·m/rad].
-        damping: d [N·m·s/rad], where it does not hang in its play.
-        gap: Play, in which nothing is passed on [rad].
-    """
-
-    stiffness: float
-    damping: float
-    gap: float = 0.0
+    stiffness: float  # k [N·m/rad]
+    damping: float  # d [N·m·s/rad], where it does not hang in its play
+    gap: float = 0.0  # play, in which nothing is passed on [rad]
 
     def entries(self) -> dict[str, float]:
         """Return k, d and half the play."""
@@ -253,15 +205,10 @@ class Spring:
 
 @dataclass(frozen=True)
 class Drive:
-    """Rotor, friction and transmission of a joint.
+    """Rotor, friction and transmission of a joint."""
 
-    Attributes:
-        armature: Inertia of the rotor, at the joint [kg·m²].
-        laws: Friction and transmission; what is not said is not there.
-    """
-
-    armature: float
-    laws: tuple[Law, ...]
+    armature: float  # inertia of the rotor, at the joint [kg·m²]
+    laws: tuple[Law, ...]  # friction and transmission; what is not said is not there
 
     @property
     def column(self) -> Array:
@@ -327,43 +274,28 @@ def table(drives: Sequence[Drive]) -> Array:
 
 @dataclass(frozen=True)
 class DriveRanges:
-    """Ranges from which drives are drawn; torques per a joint's typical torque.
+    """Ranges from which drives are drawn; torques per a joint's typical torque."""
 
-    Attributes:
-        friction: Which law slides.
-        coulomb: Coulomb torque per typical torque.
-        least: Coulomb torque at least, per the arm's largest typical torque.
-        viscous: Viscous torque at 1 rad/s, per Coulomb torque.
-        offset: Standard deviation of a constant torque, per Coulomb torque.
-        armature: Rotor inertia per inertia of the links about the joint.
-        least_armature: Rotor inertia at least, per the arm's largest inertia about a joint.
-        bend: Speeds at which viscous friction bends [rad/s]; none if 0. Of `lugre` and `dahl`.
-        ratio: Fs/Fc.
-        stribeck: [rad/s].
-        presliding: [rad].
-        load: Largest share of the load.
-        warming: Largest share by which friction is greater in the cold.
-        ripple: Largest ripple per Coulomb torque.
-        resonance: Least and largest frequency of an elastic gear [Hz]; rigid if 0.
-        gap: Least and largest play [rad].
-    """
-
-    friction: FrictionKind = "smooth"
-    coulomb: tuple[float, float] = (0.08, 0.2)
-    least: float = 0.015
-    viscous: tuple[float, float] = (0.4, 1.5)
-    offset: float = 0.15
+    friction: FrictionKind = "smooth"  # which law slides
+    coulomb: tuple[float, float] = (0.08, 0.2)  # Coulomb torque per typical torque
+    least: float = 0.015  # Coulomb torque at least, per the arm's largest typical torque
+    viscous: tuple[float, float] = (0.4, 1.5)  # viscous torque at 1 rad/s, per Coulomb torque
+    offset: float = 0.15  # standard deviation of a constant torque, per Coulomb torque
+    # rotor inertia per inertia of the links about the joint
     armature: tuple[float, float] = (0.3, 0.9)
+    # rotor inertia at least, per the arm's largest inertia about a joint
     least_armature: float = 0.03
+    # speeds at which viscous friction bends [rad/s]; none if 0. Of `lugre` and `dahl`
     bend: tuple[float, float] = (0.0, 0.0)
-    ratio: tuple[float, float] = (1.1, 1.6)
-    stribeck: tuple[float, float] = (0.03, 0.15)
-    presliding: tuple[float, float] = (3e-4, 4e-3)
-    load: float = 0.0
-    warming: float = 0.0
-    ripple: float = 0.0
+    ratio: tuple[float, float] = (1.1, 1.6)  # Fs/Fc
+    stribeck: tuple[float, float] = (0.03, 0.15)  # [rad/s]
+    presliding: tuple[float, float] = (3e-4, 4e-3)  # [rad]
+    load: float = 0.0  # largest share of the load
+    warming: float = 0.0  # largest share by which friction is greater in the cold
+    ripple: float = 0.0  # largest ripple per Coulomb torque
+    # least and largest frequency of an elastic gear [Hz]; rigid if 0
     resonance: tuple[float, float] = (0.0, 0.0)
-    gap: tuple[float, float] = (0.0, 0.0)
+    gap: tuple[float, float] = (0.0, 0.0)  # least and largest play [rad]
 
     def draw(self, torque: Array, inertia: Array, rng: np.random.Generator) -> tuple[Drive, ...]:
         """Return a drive for each joint.

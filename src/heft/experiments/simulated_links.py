@@ -26,20 +26,13 @@ class Joints:
     """The joints of a compiled model, and how those that mimic others follow them.
 
     With p the joints that are moved, q = G p + o are all that the model has.
-
-    Attributes:
-        names: Of the joints that are moved, in MuJoCo's order.
-        own: Where each of them stands among all, shape (joints,).
-        matrix: G, shape (all, joints).
-        offset: o, shape (all,) [rad or m].
-        sliding: Which of them slide, shape (joints,).
     """
 
-    names: tuple[str, ...]
-    own: Array
-    matrix: Array
-    offset: Array
-    sliding: Array
+    names: tuple[str, ...]  # of the joints that are moved, in MuJoCo's order
+    own: Array  # where each of them stands among all, shape (joints,)
+    matrix: Array  # G, shape (all, joints)
+    offset: Array  # o, shape (all,) [rad or m]
+    sliding: Array  # which of them slide, shape (joints,)
 
     @staticmethod
     def of(model: Any) -> Joints:

@@ -32,16 +32,11 @@ SIMULATED = (Armature, Viscous, Coulomb, Sigmoid, Offset)
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
-    """Parameters of a robot as the compiled steps take them (`dynamics.held_steps`).
+    """Parameters of a robot as the compiled steps take them (`dynamics.held_steps`)."""
 
-    Attributes:
-        bodies: Ten a body, shape (10 bodies,).
-        rotors: Inertia of the rotors, shape (channels, channels).
-        drives: Ratios; viscous coefficients, offsets, amplitudes and speeds of sigmoids.
-    """
-
-    bodies: Array
-    rotors: Array
+    bodies: Array  # ten a body, shape (10 bodies,)
+    rotors: Array  # inertia of the rotors, shape (channels, channels)
+    # ratios; viscous coefficients, offsets, amplitudes and speeds of sigmoids
     drives: tuple[Array, ...]
 
 
@@ -49,18 +44,15 @@ class Numbers:
 class SimulatedRobot:
     """A robot whose friction is a function of the speed, for simulations of any parameters.
 
-    Attributes:
-        robot: With a fixed base, and friction that remembers nothing.
-        standstill: Speed s of Coulomb friction F tanh(w/s) [rad/s]; `LINEAR_SCALE` times that where
-            a joint slides.
-
     Raises:
         InvalidModel: If the base floats.
         InvalidSetting: If friction has a memory or takes the load, or own columns depend on
             acceleration.
     """
 
-    robot: Robot
+    robot: Robot  # with a fixed base, and friction that remembers nothing
+    # speed s of Coulomb friction F tanh(w/s) [rad/s]; `LINEAR_SCALE` times that where a joint
+    # slides
     standstill: float
 
     def __post_init__(self) -> None:

@@ -52,28 +52,20 @@ class Controller:
     Without the integral and anything ahead it is a PD controller (`pd`); through the mass matrix at
     the measured position, its bias torque added, it is computed torque (`computed_torque`)
     [Spong1989, chapter 8].
-
-    Attributes:
-        position: Speed per error of position [1/s].
-        velocity: Bandwidth of the velocity loop [rad/s].
-        integral: Of the velocity error [1/s].
-        corner: Of the filter of the differentiated position [Hz].
-        known: Share of rotor inertia, viscous friction and passive torque that it knows, and of all
-            friction where it inverts the model.
-        ahead: Share of the wrong model's torque that it gives ahead of any error.
-        inverse: Whether errors act through the wrong model's mass matrix where the robot is, and
-            its bias torque is that of where the robot is: computed torque.
-        saturating: Whether torque ends at the joints' limits.
     """
 
-    position: float = 12.0
-    velocity: float = 35.0
-    integral: float = 5.0
-    corner: float = 25.0
+    position: float = 12.0  # speed per error of position [1/s]
+    velocity: float = 35.0  # bandwidth of the velocity loop [rad/s]
+    integral: float = 5.0  # of the velocity error [1/s]
+    corner: float = 25.0  # of the filter of the differentiated position [Hz]
+    # share of rotor inertia, viscous friction and passive torque that it knows, and of all friction
+    # where it inverts the model
     known: float = 0.8
-    ahead: float = 1.0
+    ahead: float = 1.0  # share of the wrong model's torque that it gives ahead of any error
+    # whether errors act through the wrong model's mass matrix where the robot is, and its bias
+    # torque is that of where the robot is: computed torque
     inverse: bool = False
-    saturating: bool = False
+    saturating: bool = False  # whether torque ends at the joints' limits
 
     @staticmethod
     def pd(frequency: float = 4.0, damping: float = 1.0) -> Controller:
@@ -99,46 +91,33 @@ class Controller:
 
 @dataclass(frozen=True)
 class Condition:
-    """Conditions of a simulated experiment: drives, sensors, motion, controller, model errors.
+    """Conditions of a simulated experiment: drives, sensors, motion, controller, model errors."""
 
-    Attributes:
-        drives: From what the drives are drawn.
-        sensors: Between motion and log.
-        motion: Kind of the motion; or the motion itself, within the joints' limits.
-        limits: Of a motion that is drawn.
-        controller: Of the arm.
-        duration: Of the log [s].
-        tilt: Of the base, about a random level axis [rad]; the model file does not say it.
-        wrong: Standard deviation of ln(mass) of what is believed.
-        shift: Rms error of the centres of mass that are believed [m].
-        run_in: From rest to the log's first row [s].
-        step: Of integration, control and encoders [s].
-        other_duration: Of the motions that nobody fits [s].
-        gravity: In the base's frame [m/s²]; the model file's if not given.
-        fixed_drives: Rotors and friction of some joints, by name, in place of those drawn; the
-            gears are drawn for all.
-        actuator_noise: Torque that acts beside the one that is commanded and logged, white, anew
-            in each step, rms, as a share of each joint's typical torque.
-        passive: Torque that drives supply besides, behind the gears: of springs, say. Takes
-            positions [rad or m] and velocities of the links, both of shape (joints, N), and returns
-            the torque, shape (joints, N) [N·m or N]; none if not given.
-    """
-
-    drives: DriveRanges = field(default_factory=DriveRanges)
-    sensors: Sensors = field(default_factory=Sensors)
+    drives: DriveRanges = field(default_factory=DriveRanges)  # from what the drives are drawn
+    sensors: Sensors = field(default_factory=Sensors)  # between motion and log
+    # kind of the motion; or the motion itself, within the joints' limits
     motion: MotionKind | Motion = "sines"
-    limits: Limits = field(default_factory=Limits)
-    controller: Controller = field(default_factory=Controller)
-    duration: float = 25.0
+    limits: Limits = field(default_factory=Limits)  # of a motion that is drawn
+    controller: Controller = field(default_factory=Controller)  # of the arm
+    duration: float = 25.0  # of the log [s]
+    # of the base, about a random level axis [rad]; the model file does not say it
     tilt: float = 0.0
-    wrong: float = 0.3
-    shift: float = 0.03
-    run_in: float = 2.0
-    step: float = 5e-4
-    other_duration: float = 12.0
+    wrong: float = 0.3  # standard deviation of ln(mass) of what is believed
+    shift: float = 0.03  # rms error of the centres of mass that are believed [m]
+    run_in: float = 2.0  # from rest to the log's first row [s]
+    step: float = 5e-4  # of integration, control and encoders [s]
+    other_duration: float = 12.0  # of the motions that nobody fits [s]
+    # in the base's frame [m/s²]; the model file's if not given
     gravity: tuple[float, float, float] | None = None
+    # rotors and friction of some joints, by name, in place of those drawn; the gears are drawn for
+    # all
     fixed_drives: Mapping[str, Drive] = field(default_factory=dict)
+    # torque that acts beside the one that is commanded and logged, white, anew in each step, rms,
+    # as a share of each joint's typical torque
     actuator_noise: float = 0.0
+    # torque that drives supply besides, behind the gears: of springs, say. Takes positions [rad or
+    # m] and velocities of the links, both of shape (joints, N), and returns the torque, shape
+    # (joints, N) [N·m or N]; none if not given
     passive: Passive | None = None
 
 
@@ -147,30 +126,19 @@ class ExactMotion:
     """True motion and torques of a simulated arm, without any sensor, a row a time.
 
     Use it to score predictions: errors of sensors are not part of it.
-
-    Attributes:
-        time: Shape (N,) [s].
-        q: Positions on the side of the gears that is logged, shape (N, joints) [rad].
-        v: Their velocities [rad/s].
-        a: Their accelerations [rad/s²].
-        tau: Torque of the motors [N·m].
-        friction: Friction torque, ripple, constant torque and noise of actuators among it [N·m].
-        passed: Torque that the gears pass on to the links [N·m].
-        link: Positions of the links, other than q where gears yield [rad].
-        link_acceleration: [rad/s²].
-        link_velocity: [rad/s].
     """
 
-    time: Array
-    q: Array
-    v: Array
-    a: Array
-    tau: Array
+    time: Array  # shape (N,) [s]
+    q: Array  # positions on the side of the gears that is logged, shape (N, joints) [rad]
+    v: Array  # their velocities [rad/s]
+    a: Array  # their accelerations [rad/s²]
+    tau: Array  # torque of the motors [N·m]
+    # friction torque, ripple, constant torque and noise of actuators among it [N·m]
     friction: Array
-    passed: Array
-    link: Array
-    link_velocity: Array
-    link_acceleration: Array
+    passed: Array  # torque that the gears pass on to the links [N·m]
+    link: Array  # positions of the links, other than q where gears yield [rad]
+    link_velocity: Array  # [rad/s]
+    link_acceleration: Array  # [rad/s²]
 
     def part(self, rows: Any) -> ExactMotion:
         """Return some of the rows, copied."""
@@ -179,28 +147,17 @@ class ExactMotion:
 
 @dataclass(frozen=True, eq=False)
 class SimulatedExperiment:
-    """Log and model file of a simulated experiment, as a user would have them, and the truth.
+    """Log and model file of a simulated experiment, as a user would have them, and the truth."""
 
-    Attributes:
-        simulator: What was simulated.
-        seed: Of all random numbers.
-        prior: Model file as the user has it, wrong.
-        recording: The log, `q.<joint>` and `tau.<joint>`, or `current.<joint>`.
-        exact: What happened at the times of all rows, without any sensor; those that the log lost
-            among them.
-        calibration: What the sensors err by all the time.
-        kept: Rows of `exact` that are in the log, shape (kept,).
-        source: Rows of `exact` whose values these hold, shape (kept,).
-    """
-
-    simulator: Simulator
-    seed: int
-    prior: bytes
-    recording: Recording
+    simulator: Simulator  # what was simulated
+    seed: int  # of all random numbers
+    prior: bytes  # model file as the user has it, wrong
+    recording: Recording  # the log, `q.<joint>` and `tau.<joint>`, or `current.<joint>`
+    # what happened at the times of all rows, without any sensor; those that the log lost among them
     exact: ExactMotion
-    calibration: Calibration
-    kept: NDArray[np.int64]
-    source: NDArray[np.int64]
+    calibration: Calibration  # what the sensors err by all the time
+    kept: NDArray[np.int64]  # rows of `exact` that are in the log, shape (kept,)
+    source: NDArray[np.int64]  # rows of `exact` whose values these hold, shape (kept,)
 
     @property
     def drives(self) -> tuple[Drive, ...]:
@@ -238,16 +195,12 @@ class Simulator:
 
     Use it to test estimators: it shares no code with heft's dynamics, signals or plants.
 
-    Attributes:
-        arm: What is simulated.
-        condition: How.
-
     Raises:
         InvalidSetting: If a row's time is no whole number of steps.
     """
 
-    arm: Arm
-    condition: Condition = field(default_factory=Condition)
+    arm: Arm  # what is simulated
+    condition: Condition = field(default_factory=Condition)  # how
 
     def __post_init__(self) -> None:
         every = 1.0 / (self.condition.sensors.rate * self.condition.step)

@@ -24,38 +24,24 @@ TRIALS = (1.0, 0.999, 0.996, 0.984, 0.94, 0.75, 0.5, 0.25, 0.1, 0.03)  # shares 
 
 @dataclass(frozen=True)
 class Start:
-    """What became of one start.
+    """What became of one start."""
 
-    Attributes:
-        first: φ of the random motion.
-        value: φ at the end, limits kept on the fine grid; −∞ if they could not be.
-        violation: Largest share of a limit by which the solver's end was broken.
-        shrunk: Share of the solver's motion that keeps all limits on the fine grid.
-        rounds: Of the solver.
-        evaluations: Of value and gradient.
-    """
-
-    first: float
-    value: float
-    violation: float
-    shrunk: float
-    rounds: int
-    evaluations: int
+    first: float  # φ of the random motion
+    value: float  # φ at the end, limits kept on the fine grid; −∞ if they could not be
+    violation: float  # largest share of a limit by which the solver's end was broken
+    shrunk: float  # share of the solver's motion that keeps all limits on the fine grid
+    rounds: int  # of the solver
+    evaluations: int  # of value and gradient
 
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """A design's problem on three grids, with the same columns.
+    """A design's problem on three grids, with the same columns."""
 
-    Attributes:
-        coarse: On which motions are compared, and improved first.
-        middle: On which those are improved again that break limits between the coarse one's times.
-        fine: On which limits hold in the end.
-    """
-
-    coarse: Excitation
+    coarse: Excitation  # on which motions are compared, and improved first
+    # on which those are improved again that break limits between the coarse one's times
     middle: Excitation
-    fine: Excitation
+    fine: Excitation  # on which limits hold in the end
 
 
 def feasible_motions(

@@ -34,16 +34,11 @@ class Motion:
     and ∫τ dt: where all drives stick the solver's step size must still follow the effort. The mode
     of a drive is +1 or −1 where it slips forwards or backwards, 0 where it sticks or has no Coulomb
     friction.
-
-    Attributes:
-        dynamics: Robot with known parameters.
-        effort: Of the actuators on each channel, `(t, q, v) → τ`.
-        smooth: Speed s of the law `F tanh(w/s)` in place of the sign; by events if None.
     """
 
-    dynamics: Dynamics
-    effort: Effort
-    smooth: float | None
+    dynamics: Dynamics  # robot with known parameters
+    effort: Effort  # of the actuators on each channel, `(t, q, v) → τ`
+    smooth: float | None  # speed s of the law `F tanh(w/s)` in place of the sign; by events if None
 
     @cached_property
     def rubbing(self) -> NDArray[np.bool_]:

@@ -32,17 +32,11 @@ SUBSTEPS = 8  # of the attitude's integration, a sample
 
 @dataclass(frozen=True, eq=False)
 class SharedBody:
-    """A rigid body in its own frame, in which contacts are stated, too.
+    """A rigid body in its own frame, in which contacts are stated, too."""
 
-    Attributes:
-        mass: [kg].
-        com: Centre of mass, shape (3,) [m].
-        inertia: About it, shape (3, 3) [kg·m²].
-    """
-
-    mass: float
-    com: Array
-    inertia: Array
+    mass: float  # [kg]
+    com: Array  # centre of mass, shape (3,) [m]
+    inertia: Array  # about it, shape (3, 3) [kg·m²]
 
     def seen_from(self, rotation: Array, origin: Array) -> tuple[float, Array, Array]:
         """Return mass, centre of mass and inertia about it in a contact's frame.
@@ -57,36 +51,22 @@ class SharedBody:
 
 @dataclass(frozen=True)
 class TeamMotion:
-    """Size of the motion that a team carries its body along: sums of sines, drawn by a seed.
+    """Size of the motion that a team carries its body along: sums of sines, drawn by a seed."""
 
-    Attributes:
-        speed: Root mean square of the body's velocity, all axes together [m/s].
-        turning: Root mean square of its angular velocity, each axis [rad/s].
-        squeeze: Root mean square of the forces that cancel one another, each axis [N].
-    """
-
-    speed: float = 0.7
-    turning: float = 1.8
-    squeeze: float = 5.0
+    speed: float = 0.7  # root mean square of the body's velocity, all axes together [m/s]
+    turning: float = 1.8  # root mean square of its angular velocity, each axis [rad/s]
+    squeeze: float = 5.0  # root mean square of the forces that cancel one another, each axis [N]
 
 
 @dataclass(frozen=True)
 class TeamNoise:
-    """White noise of the sensors, each axis; as logs have it, in every sample anew.
+    """White noise of the sensors, each axis; as logs have it, in every sample anew."""
 
-    Attributes:
-        angular_velocity: [rad/s].
-        velocity: [m/s].
-        acceleration: [m/s²].
-        force: [N].
-        torque: [N·m].
-    """
-
-    angular_velocity: float = 0.4
-    velocity: float = 0.4
-    acceleration: float = 0.4
-    force: float = 0.4
-    torque: float = 0.4
+    angular_velocity: float = 0.4  # [rad/s]
+    velocity: float = 0.4  # [m/s]
+    acceleration: float = 0.4  # [m/s²]
+    force: float = 0.4  # [N]
+    torque: float = 0.4  # [N·m]
 
     @property
     def each(self) -> tuple[float, ...]:
@@ -96,25 +76,16 @@ class TeamNoise:
 
 @dataclass(frozen=True, eq=False)
 class SimulatedTeam:
-    """What the sensors of a team read, and the truth.
+    """What the sensors of a team read, and the truth."""
 
-    Attributes:
-        time: Shape (N,) [s].
-        rotations: Of the contacts' frames in the body's, shape (n, 3, 3).
-        origins: Of the contacts' frames in the body's, shape (n, 3) [m].
-        bodies: Held bodies in order.
-        changes: Times at which the next body is held [s], one less than bodies.
-        exact: Readings without noise by kind, each of shape (n, N, 3), in the contacts' frames.
-        read: The same with noise.
-    """
-
-    time: Array
-    rotations: Array
-    origins: Array
-    bodies: tuple[SharedBody, ...]
-    changes: tuple[float, ...]
+    time: Array  # shape (N,) [s]
+    rotations: Array  # of the contacts' frames in the body's, shape (n, 3, 3)
+    origins: Array  # of the contacts' frames in the body's, shape (n, 3) [m]
+    bodies: tuple[SharedBody, ...]  # held bodies in order
+    changes: tuple[float, ...]  # times at which the next body is held [s], one less than bodies
+    # readings without noise by kind, each of shape (n, N, 3), in the contacts' frames
     exact: Mapping[str, Array]
-    read: Mapping[str, Array] = field(repr=False)
+    read: Mapping[str, Array] = field(repr=False)  # the same with noise
 
     @property
     def count(self) -> int:
@@ -150,33 +121,22 @@ class SimulatedTeam:
 
 @dataclass(frozen=True)
 class Team:
-    """A team that holds a body, and how it is simulated.
+    """A team that holds a body, and how it is simulated."""
 
-    Attributes:
-        robots: Their number n.
-        radius: Of the ring on which they hold the body [m].
-        rate: Of samples [Hz].
-        duration: [s].
-        changes: Times at which the body changes [s]; one body more than changes is drawn or given.
-        motion: Its size.
-        noise: Of sensors.
-        bodies: The bodies held; drawn by the seed if not given.
-        masses: Of the bodies that are drawn [kg].
-        points: Whether contacts are points, through which robots apply forces and no torques.
-        planar: Whether the body slides on a level floor, which carries it: all moves in a plane,
-            with the contacts' z axes up, and robots apply nothing across it.
-    """
-
-    robots: int = 5
-    radius: float = 0.25
-    rate: float = 100.0
-    duration: float = 50.0
+    robots: int = 5  # their number n
+    radius: float = 0.25  # of the ring on which they hold the body [m]
+    rate: float = 100.0  # of samples [Hz]
+    duration: float = 50.0  # [s]
+    # times at which the body changes [s]; one body more than changes is drawn or given
     changes: tuple[float, ...] = (35.0,)
-    motion: TeamMotion = TeamMotion()
-    noise: TeamNoise = TeamNoise()
-    bodies: tuple[SharedBody, ...] | None = None
-    masses: tuple[float, ...] = (2.0, 1.2)
+    motion: TeamMotion = TeamMotion()  # its size
+    noise: TeamNoise = TeamNoise()  # of sensors
+    bodies: tuple[SharedBody, ...] | None = None  # the bodies held; drawn by the seed if not given
+    masses: tuple[float, ...] = (2.0, 1.2)  # of the bodies that are drawn [kg]
+    # whether contacts are points, through which robots apply forces and no torques
     points: bool = False
+    # whether the body slides on a level floor, which carries it: all moves in a plane, with the
+    # contacts' z axes up, and robots apply nothing across it
     planar: bool = False
 
     def __post_init__(self) -> None:

@@ -31,17 +31,11 @@ Rest = Literal["both", "start", "none"]
 
 
 class Basis(Protocol):
-    """Functions of time that trajectories are combined of; a frozen dataclass.
+    """Functions of time that trajectories are combined of; a frozen dataclass."""
 
-    Attributes:
-        kind: Its name in files.
-        law: The function of the coefficients, in readable ASCII.
-        duration: Of the trajectory [s].
-    """
-
-    kind: ClassVar[str]
-    law: ClassVar[str]
-    duration: float
+    kind: ClassVar[str]  # its name in files
+    law: ClassVar[str]  # the function of the coefficients, in readable ASCII
+    duration: float  # of the trajectory [s]
 
     @property
     def size(self) -> int:
@@ -81,18 +75,13 @@ class Fourier(Basis):
     """Fourier series `c + Σ_l a_l sin(lωt)/l + b_l cos(lωt)/l`, l = 1 … H, ω = 2π f.
 
     The factor 1/l makes coefficients of one size stand for velocities of one size.
-
-    Attributes:
-        duration: Of the trajectory [s].
-        harmonics: H.
-        frequency: f, the lowest [Hz]; one period in the duration if not given.
     """
 
     kind = "fourier"
     law = "q = C[0] + sum_l C[2l-1] sin(2 pi l f t) / l + C[2l] cos(2 pi l f t) / l"
-    duration: float
-    harmonics: int = 5
-    frequency: float | None = None
+    duration: float  # of the trajectory [s]
+    harmonics: int = 5  # H
+    frequency: float | None = None  # f, the lowest [Hz]; one period in the duration if not given
 
     def __post_init__(self) -> None:
         _require_positive(self.duration, "duration", "s")
@@ -148,19 +137,13 @@ class Fourier(Basis):
 
 @dataclass(frozen=True)
 class Spline(Basis):
-    """B-splines with clamped, uniform knots.
-
-    Attributes:
-        duration: Of the trajectory [s].
-        intervals: Between knots.
-        degree: Of the polynomials; 5 gives continuous snap.
-    """
+    """B-splines with clamped, uniform knots."""
 
     kind = "spline"
     law = "q = sum_k C[k] N_k(t), clamped uniform B-splines N_k"
-    duration: float
-    intervals: int = 12
-    degree: int = 5
+    duration: float  # of the trajectory [s]
+    intervals: int = 12  # between knots
+    degree: int = 5  # of the polynomials; 5 gives continuous snap
 
     def __post_init__(self) -> None:
         _require_positive(self.duration, "duration", "s")
@@ -229,19 +212,12 @@ def _require_positive(value: float, argument: str, unit: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class ExcitationTrajectory:
-    """A motion of d coordinates: basis functions times coefficients.
+    """A motion of d coordinates: basis functions times coefficients."""
 
-    Attributes:
-        basis: Functions of time.
-        coefficients: C, shape (K, d) [unit of the coordinate].
-        names: Of the coordinates.
-        units: Of the coordinates.
-    """
-
-    basis: Basis
-    coefficients: Array
-    names: tuple[str, ...]
-    units: tuple[str, ...]
+    basis: Basis  # functions of time
+    coefficients: Array  # C, shape (K, d) [unit of the coordinate]
+    names: tuple[str, ...]  # of the coordinates
+    units: tuple[str, ...]  # of the coordinates
 
     @property
     def duration(self) -> float:
@@ -317,18 +293,13 @@ class ExcitationTrajectory:
 
 @dataclass(frozen=True)
 class Family:
-    """All trajectories of a basis that obey conditions; u unknowns a coordinate.
+    """All trajectories of a basis that obey conditions; u unknowns a coordinate."""
 
-    Attributes:
-        basis: Functions of time.
-        rest: Where velocity and acceleration are zero: at both ends, at the start, nowhere.
-        periodic: Whether the end is the start, with velocity and acceleration.
-        start: Posture at the start, shape (d,) [rad or m]; free if not given.
-    """
-
-    basis: Basis
+    basis: Basis  # functions of time
+    # where velocity and acceleration are zero: at both ends, at the start, nowhere
     rest: Rest = "both"
-    periodic: bool = False
+    periodic: bool = False  # whether the end is the start, with velocity and acceleration
+    # posture at the start, shape (d,) [rad or m]; free if not given
     start: tuple[float, ...] | None = None
 
     @cached_property

@@ -13,17 +13,11 @@ DIGITS = 10  # significant; far beyond what any log tells, far above rounding
 
 @dataclass(frozen=True)
 class Edit:
-    """Replacement of the bytes start..stop of a file by a text.
+    """Replacement of the bytes start..stop of a file by a text."""
 
-    Attributes:
-        start: Offset of the first byte replaced.
-        stop: Offset behind the last byte replaced.
-        text: The new text.
-    """
-
-    start: int
-    stop: int
-    text: str
+    start: int  # offset of the first byte replaced
+    stop: int  # offset behind the last byte replaced
+    text: str  # the new text
 
 
 def format_number(value: float) -> str:

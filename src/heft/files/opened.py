@@ -15,15 +15,10 @@ Stamp = tuple[int, int, int] | None
 
 @dataclass(frozen=True)
 class OpenedFile:
-    """A file, or folder of files, at the moment it was opened; create it by `at` before reading.
+    """A file, or folder of files, at the moment it was opened; create it by `at` before reading."""
 
-    Attributes:
-        path: The path as the user gave it.
-        stamps: File metadata that change when the file, or one in the folder, is written or
-            replaced.
-    """
-
-    path: Path
+    path: Path  # the path as the user gave it
+    # file metadata that change when the file, or one in the folder, is written or replaced
     stamps: tuple[Stamp, ...]
 
     @staticmethod

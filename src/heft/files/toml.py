@@ -62,27 +62,19 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Number:
-    """Reader of a finite number within bounds.
+    """Reader of a finite number within bounds."""
 
-    Attributes:
-        says: Error message for any other value.
-        least, most: Inclusive bounds.
-        above, below: Exclusive bounds.
-        unit: Unit of number and bounds.
-        whole: Whether an integer is required.
-        holds: Further condition on the number.
-        cure: The next step for the message, if not the default.
-    """
-
-    says: str = ""
+    says: str = ""  # error message for any other value
+    # least, most: inclusive bounds
     least: float = -LARGEST_NUMBER
     most: float = LARGEST_NUMBER
+    # above, below: exclusive bounds
     above: float = -math.inf
     below: float = math.inf
-    unit: str = ""
-    whole: bool = False
-    holds: Callable[[float], bool] = lambda _: True
-    cure: str | None = None
+    unit: str = ""  # unit of number and bounds
+    whole: bool = False  # whether an integer is required
+    holds: Callable[[float], bool] = lambda _: True  # further condition on the number
+    cure: str | None = None  # the next step for the message, if not the default
 
     def __call__(self, value: object, where: str) -> float:
         """Return the number, or raise `InvalidSetting`."""
@@ -120,20 +112,13 @@ number = Number()
 
 @dataclass(frozen=True)
 class Text:
-    """Reader of a string: any, one of a list, or one that matches a pattern.
+    """Reader of a string: any, one of a list, or one that matches a pattern."""
 
-    Attributes:
-        says: Error message for any other value.
-        valid: The accepted strings; any if empty.
-        shape: Pattern that the whole string must match; any if None.
-        expected: That pattern in words.
-        cure: The next step for the message; by default the most similar valid string.
-    """
-
-    says: str
-    valid: Collection[str] = ()
-    shape: re.Pattern[str] | None = None
-    expected: str | None = None
+    says: str  # error message for any other value
+    valid: Collection[str] = ()  # the accepted strings; any if empty
+    shape: re.Pattern[str] | None = None  # pattern that the whole string must match; any if None
+    expected: str | None = None  # that pattern in words
+    # the next step for the message; by default the most similar valid string
     cure: str | None = None
 
     def __call__(self, value: object, where: str) -> str:
@@ -156,21 +141,17 @@ class Text:
 
 @dataclass(frozen=True)
 class Section(Generic[Made]):
-    """Reader of a table `[name]`, with one reader a key; unknown keys are refused.
+    """Reader of a table `[name]`, with one reader a key; unknown keys are refused."""
 
-    Attributes:
-        make: Constructs the result from the values by key; its `InvalidSetting` errors get the
-            place of the key.
-        keys: Reader of each key, or a function of the table and its place that returns them.
-        required: Keys that are read as None where they are missing: their reader's error states
-            what is expected.
-        says: Error message for a value that is not a table.
-    """
-
+    # constructs the result from the values by key; its `InvalidSetting` errors get the place of the
+    # key
     make: Callable[..., Made]
+    # reader of each key, or a function of the table and its place that returns them
     keys: Keys | Callable[[Mapping[str, Any], str], Keys]
+    # keys that are read as None where they are missing: their reader's error states what is
+    # expected
     required: Collection[str] = ()
-    says: str = "a table is expected"
+    says: str = "a table is expected"  # error message for a value that is not a table
 
     def __call__(self, value: object, where: str) -> Made:
         """Return what is made of the table, or raise `InvalidSetting`."""

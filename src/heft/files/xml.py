@@ -26,25 +26,15 @@ MOST_ATTRIBUTES = 100  # of an element; parsers compare each with all others
 
 @dataclass(eq=False)
 class Element:
-    """One XML element with its position in the file.
+    """One XML element with its position in the file."""
 
-    Attributes:
-        tag: Its name.
-        attributes: Values by name.
-        start: Offset of its `<` [bytes].
-        opened: Offset behind the `>` of its start tag [bytes].
-        ended: Offset behind its end tag [bytes].
-        line: Line of its `<`, from 1.
-        children: Child elements, in the file's order.
-    """
-
-    tag: str
-    attributes: dict[str, str]
-    start: int
-    opened: int
-    line: int
-    ended: int = -1
-    children: list[Element] = field(default_factory=list)
+    tag: str  # its name
+    attributes: dict[str, str]  # values by name
+    start: int  # offset of its `<` [bytes]
+    opened: int  # offset behind the `>` of its start tag [bytes]
+    line: int  # line of its `<`, from 1
+    ended: int = -1  # offset behind its end tag [bytes]
+    children: list[Element] = field(default_factory=list)  # child elements, in the file's order
 
     def find(self, tag: str) -> Element | None:
         """Return the first child with this tag, or None."""

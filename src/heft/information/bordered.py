@@ -81,42 +81,25 @@ def sum_of_triangles(first: Array, second: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Corner:
-    """Rows `R x + B y = z` of p columns x that one set of rows alone holds, and shared ones y.
+    """Rows `R x + B y = z` of p columns x that one set of rows alone holds, and shared ones y."""
 
-    Attributes:
-        own: Positions of x among the columns of the sum, shape (p,).
-        shared: Positions of y among the shared columns, shape (s,).
-        R: Upper triangle, shape (p, p).
-        border: B, shape (p, s).
-        z: Right-hand side, shape (p,).
-    """
-
-    own: NDArray[np.intp]
-    shared: NDArray[np.intp]
-    R: Array
-    border: Array
-    z: Array
+    own: NDArray[np.intp]  # positions of x among the columns of the sum, shape (p,)
+    shared: NDArray[np.intp]  # positions of y among the shared columns, shape (s,)
+    R: Array  # upper triangle, shape (p, p)
+    border: Array  # B, shape (p, s)
+    z: Array  # right-hand side, shape (p,)
 
 
 @dataclass(frozen=True, eq=False)
 class Bordered:
-    """A sum of sets of rows about n columns.
+    """A sum of sets of rows about n columns."""
 
-    Attributes:
-        columns: Their positions among all parameters, shape (n,).
-        corners: What single sets hold alone.
-        shared: Positions of the k other columns among these n, shape (k,).
-        R: Upper triangle of the shared columns, shape (k, k).
-        z: Its right-hand side, shape (k,).
-        rest: Length of the right-hand side that no column explains.
-    """
-
-    columns: NDArray[np.intp]
-    corners: tuple[Corner, ...]
-    shared: NDArray[np.intp]
-    R: Array
-    z: Array
-    rest: float
+    columns: NDArray[np.intp]  # their positions among all parameters, shape (n,)
+    corners: tuple[Corner, ...]  # what single sets hold alone
+    shared: NDArray[np.intp]  # positions of the k other columns among these n, shape (k,)
+    R: Array  # upper triangle of the shared columns, shape (k, k)
+    z: Array  # its right-hand side, shape (k,)
+    rest: float  # length of the right-hand side that no column explains
 
     @staticmethod
     def of(
@@ -256,34 +239,21 @@ def _finished(
 
 @dataclass(frozen=True, eq=False)
 class InverseCorner:
-    """Rows of an inverse: of p columns that one set alone holds.
+    """Rows of an inverse: of p columns that one set alone holds."""
 
-    Attributes:
-        own: Positions of these columns, shape (p,).
-        R: Inverse of their triangle, shape (p, p).
-        beside: What k shared columns add, shape (p, k).
-    """
-
-    own: NDArray[np.intp]
-    R: Array
-    beside: Array
+    own: NDArray[np.intp]  # positions of these columns, shape (p,)
+    R: Array  # inverse of their triangle, shape (p, p)
+    beside: Array  # what k shared columns add, shape (p, k)
 
 
 @dataclass(frozen=True, eq=False)
 class BorderedInverse:
-    """Inverse G of a sum's rows, with `G Gᵀ` the inverse of its information.
+    """Inverse G of a sum's rows, with `G Gᵀ` the inverse of its information."""
 
-    Attributes:
-        columns: Positions of the n columns among all parameters, shape (n,).
-        corners: Rows of G of columns that one set alone holds.
-        shared: Positions of the k other columns among these n, shape (k,).
-        R: Inverse of their triangle, shape (k, k).
-    """
-
-    columns: NDArray[np.intp]
-    corners: tuple[InverseCorner, ...]
-    shared: NDArray[np.intp]
-    R: Array
+    columns: NDArray[np.intp]  # positions of the n columns among all parameters, shape (n,)
+    corners: tuple[InverseCorner, ...]  # rows of G of columns that one set alone holds
+    shared: NDArray[np.intp]  # positions of the k other columns among these n, shape (k,)
+    R: Array  # inverse of their triangle, shape (k, k)
 
     @cached_property
     def deviations(self) -> Array:

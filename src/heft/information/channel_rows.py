@@ -13,15 +13,10 @@ from heft.arrays import Array
 
 @dataclass(frozen=True, eq=False)
 class ChannelRows:
-    """Rows of one channel at N samples; columns that are not among its own are zero.
+    """Rows of one channel at N samples; columns that are not among its own are zero."""
 
-    Attributes:
-        columns: Positions of its k columns, ascending, shape (k,).
-        values: Shape (N, k) [channel's unit / column's unit].
-    """
-
-    columns: NDArray[np.intp]
-    values: Array
+    columns: NDArray[np.intp]  # positions of its k columns, ascending, shape (k,)
+    values: Array  # shape (N, k) [channel's unit / column's unit]
 
     @staticmethod
     def of_each(regressor: Array) -> tuple[ChannelRows, ...]:

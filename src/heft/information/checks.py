@@ -14,21 +14,13 @@ SEVERITIES: tuple[Severity, ...] = ("spoils", "warns", "tells")  # the worst fir
 
 @dataclass(frozen=True)
 class Check:
-    """One acceptance test of a result: a value compared with its limit.
+    """One acceptance test of a result: a value compared with its limit."""
 
-    Attributes:
-        name: Name of the tested quantity.
-        status: `pass`, `warn` or `fail`.
-        value: The quantity as computed.
-        limit: Largest value that passes, in the unit of `value`.
-        message: What the result means and what to do.
-    """
-
-    name: str
-    status: Status
-    value: float
-    limit: float
-    message: str
+    name: str  # name of the tested quantity
+    status: Status  # `pass`, `warn` or `fail`
+    value: float  # the quantity as computed
+    limit: float  # largest value that passes, in the unit of `value`
+    message: str  # what the result means and what to do
 
     @staticmethod
     def at_most(name: str, value: float, warn: float, fail: float, message: str) -> Check:
@@ -47,33 +39,25 @@ class Check:
 
 @dataclass(frozen=True)
 class Finding:
-    """One diagnosis of a recording, with its evidence and its remedy.
+    """One diagnosis of a recording, with its evidence and its remedy."""
 
-    Attributes:
-        name: The fault in two or three words; always the same words for the same fault.
-        message: The observation in one sentence.
-        about: The signal, joint or log concerned.
-        severity: `spoils`: an identification would be wrong. `warns`: it would be less accurate
-            than it could be. `tells`: for information only.
-        evidence: The numbers that support it, with units in their names.
-        sure: Probability that the diagnosis is right, in [0, 1]; None where it follows from a
-            plain count. For a diagnosis by physics it is the probability of the corrected model
-            against the uncorrected one, under the doctor's model of errors.
-        cure: What to do.
-        lines: Settings that apply the remedy, by where they go: `map` (the column map), `options`
-            (the TOML of `--with`) or `flag` (the command line).
-        others: Other causes that explain the same as well, as `name, about`.
-    """
-
-    name: str
-    message: str
-    about: str = "log"
+    name: str  # the fault in two or three words; always the same words for the same fault
+    message: str  # the observation in one sentence
+    about: str = "log"  # the signal, joint or log concerned
+    # `spoils`: an identification would be wrong. `warns`: it would be less accurate than it could
+    # be. `tells`: for information only
     severity: Severity = "warns"
+    # the numbers that support it, with units in their names
     evidence: Mapping[str, float] = field(default_factory=dict)
+    # probability that the diagnosis is right, in [0, 1]; None where it follows from a plain count.
+    # For a diagnosis by physics it is the probability of the corrected model against the
+    # uncorrected one, under the doctor's model of errors
     sure: float | None = None
-    cure: str = ""
+    cure: str = ""  # what to do
+    # settings that apply the remedy, by where they go: `map` (the column map), `options` (the TOML
+    # of `--with`) or `flag` (the command line)
     lines: Mapping[str, str] = field(default_factory=dict)
-    others: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()  # other causes that explain the same as well, as `name, about`
 
 
 def verdict(checks: Iterable[Check]) -> Verdict:

@@ -25,15 +25,10 @@ MOST_SWEPT = 12
 
 @dataclass(frozen=True)
 class Component:
-    """Columns of a matrix that are connected, and the rows that hold something of them.
+    """Columns of a matrix that are connected, and the rows that hold something of them."""
 
-    Attributes:
-        rows: Positions of the rows, ascending; none where the columns are zero.
-        columns: Positions of the columns, ascending.
-    """
-
-    rows: NDArray[np.intp]
-    columns: NDArray[np.intp]
+    rows: NDArray[np.intp]  # positions of the rows, ascending; none where the columns are zero
+    columns: NDArray[np.intp]  # positions of the columns, ascending
 
     def of(self, matrix: Array) -> Array:
         """Return this part of the matrix, shape (rows, columns)."""

@@ -29,16 +29,12 @@ Edge = tuple[int, int]
 class Graph:
     """Who talks to whom, both ways.
 
-    Attributes:
-        count: Number of robots n.
-        edges: Pairs of robots, each once, the smaller number first.
-
     Raises:
         InvalidSetting: If an edge is between other robots, or not all robots are connected.
     """
 
-    count: int
-    edges: tuple[Edge, ...]
+    count: int  # number of robots n
+    edges: tuple[Edge, ...]  # pairs of robots, each once, the smaller number first
 
     def __post_init__(self) -> None:
         odd = [e for e in self.edges if not 0 <= e[0] < e[1] < self.count]
@@ -138,15 +134,10 @@ class Graph:
 
 @dataclass(frozen=True)
 class Spectrum:
-    """Bounds of the Laplacian's eigenvalues, which say how quickly a graph agrees.
+    """Bounds of the Laplacian's eigenvalues, which say how quickly a graph agrees."""
 
-    Attributes:
-        least: Second least eigenvalue, of the slowest mode.
-        most: Largest eigenvalue.
-    """
-
-    least: float
-    most: float
+    least: float  # second least eigenvalue, of the slowest mode
+    most: float  # largest eigenvalue
 
     @staticmethod
     def of(graph: Graph) -> Spectrum:

@@ -57,21 +57,15 @@ def column_order(bodies: int, columns: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class BaseParameters:
-    """Base parameters β = K π: the identifiable combinations of the standard parameters.
+    """Base parameters β = K π: the identifiable combinations of the standard parameters."""
 
-    Attributes:
-        standard: Labels of all p standard parameters π.
-        kept: Positions in π of the b independent columns, ascending.
-        matrix: Regrouping matrix K, shape (b, p), with `β = K π` and `Y = Y_kept K`.
-        unseen: Positions in π whose column is always zero: they have no effect on the measurement.
-        gap: Largest relative residual of a column called dependent (of the longest of its kind
-            where angles are rounded), and smallest of one kept.
-    """
-
-    standard: Labels
-    kept: tuple[int, ...]
-    matrix: Array
+    standard: Labels  # labels of all p standard parameters π
+    kept: tuple[int, ...]  # positions in π of the b independent columns, ascending
+    matrix: Array  # regrouping matrix K, shape (b, p), with `β = K π` and `Y = Y_kept K`
+    # positions in π whose column is always zero: they have no effect on the measurement
     unseen: tuple[int, ...]
+    # largest relative residual of a column called dependent (of the longest of its kind where
+    # angles are rounded), and smallest of one kept
     gap: tuple[float, float]
 
     @property
@@ -193,20 +187,13 @@ def base_parameters(
 
 @dataclass(frozen=True)
 class DataRank:
-    """Numerical rank and condition of recorded data, with columns scaled to unit length.
+    """Numerical rank and condition of recorded data, with columns scaled to unit length."""
 
-    Attributes:
-        rank: Number of singular values above `tolerance` times the largest.
-        columns: Number of columns; the data are sufficient if `rank` equals it.
-        tolerance: `max(rows, columns) · eps`, the rounding error of the sums.
-        condition: Ratio of the largest singular value to the smallest.
-        weakest: Names of the parameters with the largest weights in the least excited direction.
-    """
-
-    rank: int
-    columns: int
-    tolerance: float
-    condition: float
+    rank: int  # number of singular values above `tolerance` times the largest
+    columns: int  # number of columns; the data are sufficient if `rank` equals it
+    tolerance: float  # `max(rows, columns) · eps`, the rounding error of the sums
+    condition: float  # ratio of the largest singular value to the smallest
+    # names of the parameters with the largest weights in the least excited direction
     weakest: tuple[str, ...]
 
 
@@ -216,18 +203,13 @@ class Directions:
 
     It is that of the matrix' components, each by itself. Where a triangle is certain to be of full
     rank, what only asks for its inverse does without singular values.
-
-    Attributes:
-        lengths: Lengths of the columns before scaling, shape (n,).
-        scaled: The matrix with columns of unit length, or zero; shape (m, n).
-        rows: Number of rows that the matrix stands for.
-        visible: Lower bound of `tolerance`, for errors other than rounding: a direction whose
-            singular value is below this share of the largest counts as unidentifiable.
     """
 
-    lengths: Array
-    scaled: Array
-    rows: int
+    lengths: Array  # lengths of the columns before scaling, shape (n,)
+    scaled: Array  # the matrix with columns of unit length, or zero; shape (m, n)
+    rows: int  # number of rows that the matrix stands for
+    # lower bound of `tolerance`, for errors other than rounding: a direction whose singular value
+    # is below this share of the largest counts as unidentifiable
     visible: float = 0.0
 
     @staticmethod

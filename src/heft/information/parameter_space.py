@@ -21,20 +21,14 @@ class ParameterSpace:
 
     An estimator needs from a plant, besides its rows: the linear map from x to the regressor's
     columns, the nominal (prior) values of x, and which values are physically consistent.
-
-    Attributes:
-        labels: The n parameters x: ten a body, then all others.
-        matrix: T with `columns = T @ x`, shape (columns, n).
-        nominal: Prior values of x, shape (n,), in the units of `labels`.
-        groups: First positions of groups of ten that must be a consistent rigid body's.
-        nonnegative: Positions of parameters constrained to be ≥ 0.
     """
 
-    labels: Labels
-    matrix: Array
-    nominal: Array
+    labels: Labels  # the n parameters x: ten a body, then all others
+    matrix: Array  # T with `columns = T @ x`, shape (columns, n)
+    nominal: Array  # prior values of x, shape (n,), in the units of `labels`
+    # first positions of groups of ten that must be a consistent rigid body's
     groups: tuple[int, ...] = ()
-    nonnegative: tuple[int, ...] = ()
+    nonnegative: tuple[int, ...] = ()  # positions of parameters constrained to be ≥ 0
 
     @property
     def size(self) -> int:

@@ -16,18 +16,14 @@ from heft.errors import InvalidSetting, UnlikeLabels, did_you_mean
 class Labels:
     """Names and units of the entries of a parameter vector.
 
-    Attributes:
-        names: One unique name an entry.
-        units: One unit an entry, as text.
-        frame: What the parameters belong to: the plant's name and the hash of its structure.
-            Information about different frames cannot be added.
-
     Raises:
         InvalidSetting: If names and units differ in number, or a name repeats.
     """
 
-    names: tuple[str, ...]
-    units: tuple[str, ...]
+    names: tuple[str, ...]  # one unique name an entry
+    units: tuple[str, ...]  # one unit an entry, as text
+    # what the parameters belong to: the plant's name and the hash of its structure. Information
+    # about different frames cannot be added
     frame: str = ""
 
     def __post_init__(self) -> None:
@@ -96,17 +92,13 @@ class Labels:
 class Parameters:
     """Parameter values with their labels and, where known, their covariance.
 
-    Attributes:
-        labels: Names and units of the n entries.
-        values: Shape (n,), in the units of `labels`.
-        covariance: Shape (n, n), in products of these units, or None where unknown.
-
     Raises:
         InvalidSetting: If values and labels differ in number.
     """
 
-    labels: Labels
-    values: Array
+    labels: Labels  # names and units of the n entries
+    values: Array  # shape (n,), in the units of `labels`
+    # shape (n, n), in products of these units, or None where unknown
     covariance: Array | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:

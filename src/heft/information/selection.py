@@ -35,23 +35,14 @@ from .square_root import triangle_of
 
 @dataclass(frozen=True, eq=False)
 class Selected:
-    """Segments that are chosen, and how good any choice of as many could be.
+    """Segments that are chosen, and how good any choice of as many could be."""
 
-    Attributes:
-        chosen: Numbers of the segments, ascending, shape (count,).
-        value: f of these [nats], less that of all segments.
-        greedy: f before exchanges, likewise.
-        bound: Least upper bound found of f of any choice of as many, likewise.
-        rank: Number of directions in which there is any information.
-        exchanges: How many segments were replaced by others.
-    """
-
-    chosen: NDArray[np.intp]
-    value: float
-    greedy: float
-    bound: float
-    rank: int
-    exchanges: int
+    chosen: NDArray[np.intp]  # numbers of the segments, ascending, shape (count,)
+    value: float  # f of these [nats], less that of all segments
+    greedy: float  # f before exchanges, likewise
+    bound: float  # least upper bound found of f of any choice of as many, likewise
+    rank: int  # number of directions in which there is any information
+    exchanges: int  # how many segments were replaced by others
 
     @property
     def gap(self) -> float:
@@ -66,27 +57,20 @@ class Selected:
 
 @dataclass(frozen=True)
 class SegmentSelection:
-    """Greedy choice on the log-determinant, exchanges, and a bound on any choice.
+    """Greedy choice on the log-determinant, exchanges, and a bound on any choice."""
 
-    Attributes:
-        trace: Share of the information of all segments that counts as known, so that the
-            determinant of a few segments is not zero.
-        visible: Share of the largest singular value below which a direction counts as one in which
-            no segment says anything.
-        batch: Segments whose gains are computed at once.
-        pairs: How many of the least and of the most useful segments are tried for an exchange.
-        most_exchanges: Exchanges at most, per segment that is chosen.
-        steps: Steps of Frank and Wolfe at most.
-        close: Gap of the relaxation at which these end [nats].
-    """
-
+    # share of the information of all segments that counts as known, so that the determinant of a
+    # few segments is not zero
     trace: float = 1e-6
+    # share of the largest singular value below which a direction counts as one in which no segment
+    # says anything
     visible: float = 1e-9
-    batch: int = 16
+    batch: int = 16  # segments whose gains are computed at once
+    # how many of the least and of the most useful segments are tried for an exchange
     pairs: int = 64
-    most_exchanges: float = 2.0
-    steps: int = 300
-    close: float = 0.02
+    most_exchanges: float = 2.0  # exchanges at most, per segment that is chosen
+    steps: int = 300  # steps of Frank and Wolfe at most
+    close: float = 0.02  # gap of the relaxation at which these end [nats]
 
     def choose(
         self,

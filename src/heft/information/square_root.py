@@ -74,17 +74,12 @@ def _joined(size: int, parts: Sequence[tuple[NDArray[np.intp], Array]], rest: fl
 
 @dataclass(frozen=True)
 class Triangle:
-    """Square-root information of one channel about the k parameters that affect it.
+    """Square-root information of one channel about the k parameters that affect it."""
 
-    Attributes:
-        columns: Positions of these parameters among the labels, ascending, shape (k,).
-        factor: `[R z; 0 ρ]`, upper triangular, shape (k + 1, k + 1).
-        rows: Number of rows that it stands for.
-    """
-
+    # positions of these parameters among the labels, ascending, shape (k,)
     columns: NDArray[np.intp]
-    factor: Array
-    rows: int
+    factor: Array  # `[R z; 0 ρ]`, upper triangular, shape (k + 1, k + 1)
+    rows: int  # number of rows that it stands for
 
     @property
     def R(self) -> Array:
@@ -136,19 +131,12 @@ class Triangle:
 
 @dataclass(frozen=True, eq=False)
 class Summed:
-    """Weighted sum of an information's channels.
+    """Weighted sum of an information's channels."""
 
-    Attributes:
-        size: Number of parameters p.
-        parts: Components, by their columns.
-        rest: Length of the right-hand side in rows that hold no column.
-        rows: Number of rows of all channels together.
-    """
-
-    size: int
-    parts: tuple[Bordered, ...]
-    rest: float
-    rows: int
+    size: int  # number of parameters p
+    parts: tuple[Bordered, ...]  # components, by their columns
+    rest: float  # length of the right-hand side in rows that hold no column
+    rows: int  # number of rows of all channels together
 
     def triangle(self) -> Triangle:
         """Return the sum as one triangle over all p columns, in their order."""
@@ -208,16 +196,11 @@ class Information:
 
     Terms add with `+`: chunks of a log, several logs, priors. `λ * information` scales it by a
     forgetting factor.
-
-    Attributes:
-        labels: The p parameters.
-        channels: Names of the channels.
-        triangles: One triangle a channel.
     """
 
-    labels: Labels
-    channels: tuple[str, ...]
-    triangles: tuple[Triangle, ...]
+    labels: Labels  # the p parameters
+    channels: tuple[str, ...]  # names of the channels
+    triangles: tuple[Triangle, ...]  # one triangle a channel
 
     @staticmethod
     def neutral(labels: Labels, channels: Sequence[str]) -> Information:

@@ -61,17 +61,11 @@ def links_of(
 
 @dataclass(frozen=True)
 class _Masses:
-    """What the file's masses say together.
+    """What the file's masses say together."""
 
-    Attributes:
-        moving: Mass of all that moves [kg].
-        by_body: Mass of the links that are one body, −1 the base [kg].
-        stand_in: Ten parameters of a link that is given no mass.
-    """
-
-    moving: float
-    by_body: Mapping[int, float]
-    stand_in: Array
+    moving: float  # mass of all that moves [kg]
+    by_body: Mapping[int, float]  # mass of the links that are one body, −1 the base [kg]
+    stand_in: Array  # ten parameters of a link that is given no mass
 
     @staticmethod
     def of(

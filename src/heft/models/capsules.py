@@ -31,24 +31,17 @@ class Capsules:
     """Capsules, each rigidly part of a body of a robot or of the world.
 
     A link has one about all of it, and where several about its parts are much smaller, those too.
-
-    Attributes:
-        links: Name of the link that each belongs to, n of them.
-        whole: Whether each is about all of its link, shape (n,).
-        body: Index of the body, −1 for the world, shape (n,).
-        start, end: Ends of the segment, in the body's frame, shape (n, 3) [m].
-        radius: Shape (n,) [m].
-        shapes: What is in each, n of them.
-        notes: Shapes that were not found and what stands in for them, for the user.
     """
 
-    links: tuple[str, ...]
-    whole: NDArray[np.bool_]
-    body: NDArray[np.int64]
+    links: tuple[str, ...]  # name of the link that each belongs to, n of them
+    whole: NDArray[np.bool_]  # whether each is about all of its link, shape (n,)
+    body: NDArray[np.int64]  # index of the body, −1 for the world, shape (n,)
+    # start, end: ends of the segment, in the body's frame, shape (n, 3) [m]
     start: Array
     end: Array
-    radius: Array
-    shapes: tuple[LinkShape, ...]
+    radius: Array  # shape (n,) [m]
+    shapes: tuple[LinkShape, ...]  # what is in each, n of them
+    # shapes that were not found and what stands in for them, for the user
     notes: tuple[str, ...] = ()
 
     def parts(self, k: int) -> NDArray[np.intp]:
@@ -68,25 +61,17 @@ class Capsules:
 
 @dataclass(frozen=True)
 class CapsuleFitting:
-    """Settings of the fit of capsules to links.
+    """Settings of the fit of capsules to links."""
 
-    Attributes:
-        steps: Evaluations of the search for the least volume.
-        cuts: Places along each of three axes at which a link is cut in two to see what it gains.
-        sketch: Triangles by which places are compared; the fit itself has them all.
-        depth: How often a link's parts are cut again.
-        gain: A cut is made where the two capsules have at most this many times the one's volume.
-        least: Radius of a capsule that is not worth a cut [m].
-        slack: Added to each radius for the rounding of coordinates [m].
-    """
-
-    steps: int = 400
+    steps: int = 400  # evaluations of the search for the least volume
+    # places along each of three axes at which a link is cut in two to see what it gains
     cuts: int = 5
-    sketch: int = 2000
-    depth: int = 2
+    sketch: int = 2000  # triangles by which places are compared; the fit itself has them all
+    depth: int = 2  # how often a link's parts are cut again
+    # a cut is made where the two capsules have at most this many times the one's volume
     gain: float = 1.2
-    least: float = 0.03
-    slack: float = 1e-7
+    least: float = 0.03  # radius of a capsule that is not worth a cut [m]
+    slack: float = 1e-7  # added to each radius for the rounding of coordinates [m]
 
 
 def fit_capsules(

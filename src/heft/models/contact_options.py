@@ -15,31 +15,25 @@ CLOSED = ("always", "logged", "detected")
 
 @dataclass(frozen=True)
 class ContactOptions:
-    """A contact of a link with the world.
+    """A contact of a link with the world."""
 
-    Attributes:
-        link: The link that is touched.
-        kind: `surface`, which bears force and moment; `point`, which bears force alone.
-        point: Of the contact, in the link's frame [m].
-        wrench: `unknown`, or `measured`: logged as `force.NAME.x` … and, of a surface,
-            `torque.NAME.x` …, what acts on the link, in its axes, about the point.
-        closed: When an unknown wrench may act: `always`, where `contact.NAME` of the log is more
-            than one half (`logged`), or where the link rests at the height of the lowest of all
-            contacts (`detected`). What is measured counts always.
-        speed: Of a detected contact, the largest velocity of its point [m/s]. Generous, as the
-            next: a foot that rolls or slides bears a wrench, too, and what is taken for closed and
-            is not costs what its sample tells, no more.
-        turning: Of a detected surface, the largest angular velocity [rad/s].
-        height: Of a detected contact, its largest height above the lowest of all contacts [m].
-    """
-
-    link: str
+    link: str  # the link that is touched
+    # `surface`, which bears force and moment; `point`, which bears force alone
     kind: Literal["surface", "point"] = "surface"
-    point: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    point: tuple[float, float, float] = (0.0, 0.0, 0.0)  # of the contact, in the link's frame [m]
+    # `unknown`, or `measured`: logged as `force.NAME.x` … and, of a surface, `torque.NAME.x` …,
+    # what acts on the link, in its axes, about the point
     wrench: Literal["unknown", "measured"] = "unknown"
+    # when an unknown wrench may act: `always`, where `contact.NAME` of the log is more than one
+    # half (`logged`), or where the link rests at the height of the lowest of all contacts
+    # (`detected`). What is measured counts always
     closed: Literal["always", "logged", "detected"] = "always"
+    # of a detected contact, the largest velocity of its point [m/s]. Generous, as the next: a foot
+    # that rolls or slides bears a wrench, too, and what is taken for closed and is not costs what
+    # its sample tells, no more
     speed: float = 0.3
-    turning: float = 2.0
+    turning: float = 2.0  # of a detected surface, the largest angular velocity [rad/s]
+    # of a detected contact, its largest height above the lowest of all contacts [m]
     height: float = 0.02
 
     @property

@@ -17,44 +17,33 @@ FEEDFORWARD = ("none", "gravity", "inverse-dynamics")
 
 @dataclass(frozen=True)
 class JointGains:
-    """Gains of one joint's controller, and what it knows of its drive, `[controller.joint.NAME]`.
+    """Gains of a joint's controller, and what it knows of the drive: `[controller.joint.NAME]`."""
 
-    Attributes:
-        position: Torque per error of position [N·m/rad or N/m].
-        velocity: Torque per error of velocity [N·m·s/rad or N·s/m].
-        integral: Torque per integral of the error of position [N·m/(rad·s) or N/(m·s)].
-        armature: Rotor inertia in the feed-forward, where that is `inverse-dynamics` [kg·m² or kg].
-        viscous: Viscous friction likewise [N·m·s/rad or N·s/m].
-    """
-
-    position: float
-    velocity: float
-    integral: float = 0.0
+    position: float  # torque per error of position [N·m/rad or N/m]
+    velocity: float  # torque per error of velocity [N·m·s/rad or N·s/m]
+    integral: float = 0.0  # torque per integral of the error of position [N·m/(rad·s) or N/(m·s)]
+    # rotor inertia in the feed-forward, where that is `inverse-dynamics` [kg·m² or kg]
     armature: float = 0.0
-    viscous: float = 0.0
+    viscous: float = 0.0  # viscous friction likewise [N·m·s/rad or N·s/m]
 
 
 @dataclass(frozen=True)
 class ControllerOptions:
     """PD or PID control of each joint, with torque that a model says ahead: `[controller]`.
 
-        τ = τ_model(q_ref, v_ref, a_ref) + K_p (q_ref − q) + K_d (v_ref − v) + K_i ∫(q_ref − q) dt
-
-    Attributes:
-        joint: Gains of every joint that moves, by name.
-        rate: How often it acts [Hz]; its torque is held between.
-        filter: Corner of the first-order low-pass of the differentiated position [Hz]; the velocity
-            itself if not given.
-        feedforward: Torque ahead of any error: `none`, that of `gravity`, or `inverse-dynamics`,
-            computed torque along the reference.
-        model: Model file that the feed-forward takes; the robot's own if not given.
+    τ = τ_model(q_ref, v_ref, a_ref) + K_p (q_ref − q) + K_d (v_ref − v) + K_i ∫(q_ref − q) dt
     """
 
+    # gains of every joint that moves, by name
     joint: Mapping[str, JointGains] = field(default_factory=dict)
-    rate: float = 1000.0
+    rate: float = 1000.0  # how often it acts [Hz]; its torque is held between
+    # corner of the first-order low-pass of the differentiated position [Hz]; the velocity itself if
+    # not given
     filter: float | None = None
+    # torque ahead of any error: `none`, that of `gravity`, or `inverse-dynamics`, computed torque
+    # along the reference
     feedforward: Literal["none", "gravity", "inverse-dynamics"] = "none"
-    model: str | None = None
+    model: str | None = None  # model file that the feed-forward takes; the robot's own if not given
 
     def to_dict(self) -> dict[str, Any]:
         """Return the table of which `CONTROLLER` makes equal options."""

@@ -49,71 +49,43 @@ LARGEST_ANGLE = 6.5  # [rad]: more is a table in degrees
 
 @dataclass(frozen=True)
 class Row(Generic[Scalar]):
-    """Denavit-Hartenberg parameters of one joint.
+    """Denavit-Hartenberg parameters of one joint."""
 
-    Attributes:
-        a: Translation along x [m].
-        alpha: Rotation about x [rad].
-        d: Translation along z [m].
-        theta: Rotation about z [rad].
-        prismatic: Whether the joint slides along z; it turns about z if not.
-    """
-
-    a: Scalar
-    alpha: Scalar
-    d: Scalar
-    theta: Scalar
-    prismatic: bool
+    a: Scalar  # translation along x [m]
+    alpha: Scalar  # rotation about x [rad]
+    d: Scalar  # translation along z [m]
+    theta: Scalar  # rotation about z [rad]
+    prismatic: bool  # whether the joint slides along z; it turns about z if not
 
 
 @dataclass(frozen=True)
 class Body(Generic[Scalar]):
-    """Mass, centre of mass and inertia of a link, in its own frame.
+    """Mass, centre of mass and inertia of a link, in its own frame."""
 
-    Attributes:
-        mass: [kg].
-        com: Centre of mass [m].
-        inertia: About the centre of mass [kg·m²].
-    """
-
-    mass: Scalar
-    com: tuple[Scalar, Scalar, Scalar]
-    inertia: tuple[tuple[Scalar, ...], ...]
+    mass: Scalar  # [kg]
+    com: tuple[Scalar, Scalar, Scalar]  # centre of mass [m]
+    inertia: tuple[tuple[Scalar, ...], ...]  # about the centre of mass [kg·m²]
 
 
 @dataclass(frozen=True)
 class Outline(Generic[Scalar]):
-    """Content of a Denavit-Hartenberg file, its scalars either numbers or expressions.
+    """Content of a Denavit-Hartenberg file, its scalars either numbers or expressions."""
 
-    Attributes:
-        name: The robot's name.
-        modified: Whether rows follow the modified convention; the standard one if not.
-        rows: From the base outwards.
-        joints: Their names.
-        links: Names of the links that they move.
-        bodies: Inertials by link, where the file states them.
-        gravity: In the base's frame [m/s²].
-    """
-
-    name: str
-    modified: bool
-    rows: tuple[Row[Scalar], ...]
-    joints: tuple[str, ...]
-    links: tuple[str, ...]
-    bodies: Mapping[str, Body[Scalar]]
-    gravity: tuple[Scalar, Scalar, Scalar] | None
+    name: str  # the robot's name
+    modified: bool  # whether rows follow the modified convention; the standard one if not
+    rows: tuple[Row[Scalar], ...]  # from the base outwards
+    joints: tuple[str, ...]  # their names
+    links: tuple[str, ...]  # names of the links that they move
+    bodies: Mapping[str, Body[Scalar]]  # inertials by link, where the file states them
+    gravity: tuple[Scalar, Scalar, Scalar] | None  # in the base's frame [m/s²]
 
 
 @dataclass(frozen=True)
 class Table:
-    """Robot of Denavit-Hartenberg rows with numeric parameters.
+    """Robot of Denavit-Hartenberg rows with numeric parameters."""
 
-    Attributes:
-        said: Content of the file.
-        nominal: Ten inertial parameters by link, in the link's frame, shape (10,).
-    """
-
-    said: Outline[float]
+    said: Outline[float]  # content of the file
+    # ten inertial parameters by link, in the link's frame, shape (10,)
     nominal: Mapping[str, Array]
 
     def translate(self, free: bool, path: str) -> urdf.Translation:

@@ -35,19 +35,13 @@ Point = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class PayloadRange:
-    """What a body may have grasped, as far as it is known.
+    """What a body may have grasped, as far as it is known."""
 
-    Attributes:
-        mass: At most [kg].
-        position: Least and largest x, y and z of its centre, in the body's frame [m].
-        size: Of its box [m].
-        effort: Share of the actuators' ranges that a motion may need with it.
-    """
-
-    mass: float
+    mass: float  # at most [kg]
+    # least and largest x, y and z of its centre, in the body's frame [m]
     position: tuple[tuple[float, float], ...]
-    size: Point = (0.1, 0.1, 0.1)
-    effort: float = 0.9
+    size: Point = (0.1, 0.1, 0.1)  # of its box [m]
+    effort: float = 0.9  # share of the actuators' ranges that a motion may need with it
 
     @property
     def vertices(self) -> tuple[Load, ...]:
@@ -62,30 +56,20 @@ class PayloadRange:
 
 @dataclass(frozen=True)
 class FlightBounds:
-    """Limits of a designed flight, either way, of x, y, z and of roll, pitch, yaw.
+    """Limits of a designed flight, either way, of x, y, z and of roll, pitch, yaw."""
 
-    Attributes:
-        position: [m].
-        angle: [rad]; of a body that cannot push in all directions only yaw counts.
-        velocity: [m/s].
-        angle_rate: Derivatives of the angles, which are not the body's rates [rad/s].
-        acceleration: [m/s²].
-        angle_acceleration: [rad/s²].
-        period: Of the motion [s].
-        harmonics: Of its Fourier series.
-        cycles: How often it is flown.
-        payload: What may have been grasped; commands are not limited by the design if None.
-    """
-
-    position: Point = (0.8, 0.8, 0.8)
+    position: Point = (0.8, 0.8, 0.8)  # [m]
+    # [rad]; of a body that cannot push in all directions only yaw counts
     angle: Point = (np.pi / 3.0, np.pi / 3.0, np.pi / 3.0)
-    velocity: Point = (1.0, 1.0, 1.0)
+    velocity: Point = (1.0, 1.0, 1.0)  # [m/s]
+    # derivatives of the angles, which are not the body's rates [rad/s]
     angle_rate: Point = (1.2, 1.2, 1.2)
-    acceleration: Point = (1.2, 1.2, 1.2)
-    angle_acceleration: Point = (2.5, 2.5, 2.5)
-    period: float = 10.0
-    harmonics: int = 3
-    cycles: int = 10
+    acceleration: Point = (1.2, 1.2, 1.2)  # [m/s²]
+    angle_acceleration: Point = (2.5, 2.5, 2.5)  # [rad/s²]
+    period: float = 10.0  # of the motion [s]
+    harmonics: int = 3  # of its Fourier series
+    cycles: int = 10  # how often it is flown
+    # what may have been grasped; commands are not limited by the design if None
     payload: PayloadRange | None = None
 
     def faster(self, factor: float) -> FlightBounds:

@@ -36,28 +36,18 @@ RANK = 1e-9  # share of the largest singular value below which a direction canno
 class Actuators:
     """What pushes a body: n actuators, whose commands u add up to a wrench A u.
 
-    Attributes:
-        names: As in the log's `u.<name>`.
-        mixing: A, shape (6, n) [N and N·m, per unit of u].
-        lower: Least command, shape (n,) [unit of u: N].
-        upper: Largest command, shape (n,).
-        lag: Time constant of the first-order lag from command to thrust, shape (n,) [s].
-        noise: Standard deviation of thrust about it, white from sample to sample, shape (n,).
-        position: r, shape (n, 3) [m]; None where a mixing matrix is given.
-        direction: Unit vectors n, shape (n, 3); None likewise.
-
     Raises:
         InvalidSetting: If shapes disagree or a range of commands is empty.
     """
 
-    names: tuple[str, ...]
-    mixing: Array
-    lower: Array
-    upper: Array
-    lag: Array
-    noise: Array
-    position: Array | None = None
-    direction: Array | None = None
+    names: tuple[str, ...]  # as in the log's `u.<name>`
+    mixing: Array  # A, shape (6, n) [N and N·m, per unit of u]
+    lower: Array  # least command, shape (n,) [unit of u: N]
+    upper: Array  # largest command, shape (n,)
+    lag: Array  # time constant of the first-order lag from command to thrust, shape (n,) [s]
+    noise: Array  # standard deviation of thrust about it, white from sample to sample, shape (n,)
+    position: Array | None = None  # r, shape (n, 3) [m]; None where a mixing matrix is given
+    direction: Array | None = None  # unit vectors n, shape (n, 3); None likewise
 
     def __post_init__(self) -> None:
         count = len(self.names)
@@ -205,18 +195,12 @@ class Actuators:
 
 @dataclass(frozen=True, eq=False)
 class Attainable:
-    """A polytope of wrenches w: `|n · w − middle| ≤ reach` for each of its pairs of facets.
+    """A polytope of wrenches w: `|n · w − middle| ≤ reach` for each of its pairs of facets."""
 
-    Attributes:
-        normals: n, shape (m, 6), in the span of what can be pushed at.
-        middle: Shape (m,).
-        reach: Shape (m,).
-        commands: Whether `n · w` is the command of an actuator each, as where they are independent.
-    """
-
-    normals: Array
-    middle: Array
-    reach: Array
+    normals: Array  # n, shape (m, 6), in the span of what can be pushed at
+    middle: Array  # shape (m,)
+    reach: Array  # shape (m,)
+    # whether `n · w` is the command of an actuator each, as where they are independent
     commands: bool
 
 
@@ -267,45 +251,28 @@ def _ball_in_image(sides: Array, room: Array, middle: Array, forces: Array) -> f
 
 @dataclass(frozen=True)
 class PoseSensor:
-    """What measures the pose of the body's frame, as motion capture does.
+    """What measures the pose of the body's frame, as motion capture does."""
 
-    Attributes:
-        position: Standard deviation, an axis [m].
-        angle: Standard deviation of the attitude, about each of the body's axes [rad].
-        rate: Of samples, which is that of the log [Hz].
-    """
-
-    position: float = 0.003
-    angle: float = 0.005
-    rate: float = 50.0
+    position: float = 0.003  # standard deviation, an axis [m]
+    angle: float = 0.005  # standard deviation of the attitude, about each of the body's axes [rad]
+    rate: float = 50.0  # of samples, which is that of the log [Hz]
 
 
 @dataclass(frozen=True)
 class InertialSensor:
-    """A gyroscope and an accelerometer at the frame's origin, in its axes.
+    """A gyroscope and an accelerometer at the frame's origin, in its axes."""
 
-    Attributes:
-        gyroscope: Standard deviation of a sample [rad/s].
-        accelerometer: Standard deviation of a sample [m/s²].
-    """
-
-    gyroscope: float
-    accelerometer: float
+    gyroscope: float  # standard deviation of a sample [rad/s]
+    accelerometer: float  # standard deviation of a sample [m/s²]
 
 
 @dataclass(frozen=True)
 class Load:
-    """A homogeneous box fixed rigidly to a body, its sides along the body's axes.
+    """A homogeneous box fixed rigidly to a body, its sides along the body's axes."""
 
-    Attributes:
-        mass: [kg].
-        position: Of its centre, in the body's frame [m].
-        size: Of its sides [m].
-    """
-
-    mass: float
-    position: tuple[float, float, float]
-    size: tuple[float, float, float] = (0.1, 0.1, 0.1)
+    mass: float  # [kg]
+    position: tuple[float, float, float]  # of its centre, in the body's frame [m]
+    size: tuple[float, float, float] = (0.1, 0.1, 0.1)  # of its sides [m]
 
     @property
     def parameters(self) -> Array:
@@ -317,28 +284,19 @@ class Load:
 
 @dataclass(frozen=True, eq=False)
 class FreeFlyer:
-    """A free-flying rigid body: what is known of it before it grasps something.
+    """A free-flying rigid body: what is known of it before it grasps something."""
 
-    Attributes:
-        name: Of its frame, in the log's signals.
-        actuators: What pushes it.
-        nominal: Ten inertial parameters without a load, about the frame's origin, shape (10,).
-        gravity: In the world, shape (3,) [m/s²]; zero in space.
-        pose: What measures its pose.
-        imu: Its inertial sensor, if it has one.
-        size: Of its box, for drawing [m].
-        load_size: Of the box that a load is taken for where nothing else is said [m].
-        tracking: Settings of its controller that differ from those by default, by name.
-    """
-
-    name: str
-    actuators: Actuators
-    nominal: Array
+    name: str  # of its frame, in the log's signals
+    actuators: Actuators  # what pushes it
+    nominal: Array  # ten inertial parameters without a load, about the frame's origin, shape (10,)
+    # in the world, shape (3,) [m/s²]; zero in space
     gravity: Array = field(default_factory=lambda: read_only(np.zeros(3)))
-    pose: PoseSensor = PoseSensor()
-    imu: InertialSensor | None = None
-    size: tuple[float, float, float] = (0.3, 0.3, 0.3)
+    pose: PoseSensor = PoseSensor()  # what measures its pose
+    imu: InertialSensor | None = None  # its inertial sensor, if it has one
+    size: tuple[float, float, float] = (0.3, 0.3, 0.3)  # of its box, for drawing [m]
+    # of the box that a load is taken for where nothing else is said [m]
     load_size: tuple[float, float, float] = (0.1, 0.1, 0.1)
+    # settings of its controller that differ from those by default, by name
     tracking: Mapping[str, float] = field(default_factory=dict)
 
     @property

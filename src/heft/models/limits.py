@@ -23,17 +23,11 @@ QUANTITIES = ("velocity", "acceleration", "jerk", "effort", "power")
 
 @dataclass(frozen=True)
 class LimitDefaults:
-    """Limits where neither the model file nor `[motion]` says any.
+    """Limits where neither the model file nor `[motion]` says any."""
 
-    Attributes:
-        turn: Positions of a joint that turns without end, from −turn to turn [rad].
-        rise: Time from rest to the largest speed: an acceleration limit [s].
-        onset: Time from no acceleration to the largest: a jerk limit [s].
-    """
-
-    turn: float = math.pi
-    rise: float = 0.25
-    onset: float = 0.05
+    turn: float = math.pi  # positions of a joint that turns without end, from −turn to turn [rad]
+    rise: float = 0.25  # time from rest to the largest speed: an acceleration limit [s]
+    onset: float = 0.05  # time from no acceleration to the largest: a jerk limit [s]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,31 +35,20 @@ class MotionLimits:
     """Limits of joints' motion, margins taken off; made by `motion_limits`.
 
     All arrays have the shape (joints,), in the order of `Robot.joints`.
-
-    Attributes:
-        joints: Names of the joints.
-        lower, upper: Least and largest position [rad or m]; the same where a joint is held still.
-        velocity: Largest speed [rad/s or m/s].
-        acceleration: Largest acceleration [rad/s² or m/s²].
-        jerk: Largest jerk [rad/s³ or m/s³].
-        effort: Largest torque or force [N·m or N]; infinite where nothing limits it.
-        power: Largest mechanical power of the drive [W]; infinite where nothing limits it.
-        frequency: Highest frequency of motion [Hz]; infinite where nothing limits it.
-        held: Whether a joint is held still.
-        notes: Which limits are defaults, for the user.
     """
 
-    joints: tuple[str, ...]
+    joints: tuple[str, ...]  # names of the joints
+    # lower, upper: least and largest position [rad or m]; the same where a joint is held still
     lower: Array
     upper: Array
-    velocity: Array
-    acceleration: Array
-    jerk: Array
-    effort: Array
-    power: Array
-    frequency: float
-    held: NDArray[np.bool_]
-    notes: tuple[str, ...] = ()
+    velocity: Array  # largest speed [rad/s or m/s]
+    acceleration: Array  # largest acceleration [rad/s² or m/s²]
+    jerk: Array  # largest jerk [rad/s³ or m/s³]
+    effort: Array  # largest torque or force [N·m or N]; infinite where nothing limits it
+    power: Array  # largest mechanical power of the drive [W]; infinite where nothing limits it
+    frequency: float  # highest frequency of motion [Hz]; infinite where nothing limits it
+    held: NDArray[np.bool_]  # whether a joint is held still
+    notes: tuple[str, ...] = ()  # which limits are defaults, for the user
 
 
 @dataclass

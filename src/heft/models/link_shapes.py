@@ -48,19 +48,12 @@ def load_coal(what: str) -> ModuleType:
 
 @dataclass(frozen=True, eq=False)
 class LinkShape:
-    """Shape of a link, all of it thicker by a radius.
+    """Shape of a link, all of it thicker by a radius."""
 
-    Attributes:
-        body: Index of its body, −1 for the world.
-        points: Corners of its convex hull, in the body's frame, shape (n, 3) [m].
-        triangles: Its surface, shape (k, 3, 3) [m]; none where the hull is all that is known.
-        radius: What all is thicker by [m].
-    """
-
-    body: int
-    points: Array
-    triangles: Array
-    radius: float
+    body: int  # index of its body, −1 for the world
+    points: Array  # corners of its convex hull, in the body's frame, shape (n, 3) [m]
+    triangles: Array  # its surface, shape (k, 3, 3) [m]; none where the hull is all that is known
+    radius: float  # what all is thicker by [m]
 
     def shells(self) -> list[LinkShape]:
         """Return the parts of the surface by how far they reach, since what is near moves less."""
@@ -88,19 +81,14 @@ class LinkShape:
 
 @dataclass(frozen=True)
 class Search:
-    """Settings of the proof.
+    """Settings of the proof."""
 
-    Attributes:
-        boxes: Boxes of postures that are looked at before the proof by hulls is given up.
-        fine_boxes: The same of the proof by surfaces, each of which costs a hundred times as much.
-        joints: Joints between two links, at most.
-        gap: Distance that stays at all postures [m], above the distances' tolerance.
-    """
-
+    # boxes of postures that are looked at before the proof by hulls is given up
     boxes: int = 20_000
+    # the same of the proof by surfaces, each of which costs a hundred times as much
     fine_boxes: int = 3_000
-    joints: int = 2
-    gap: float = 1e-4
+    joints: int = 2  # joints between two links, at most
+    gap: float = 1e-4  # distance that stays at all postures [m], above the distances' tolerance
 
 
 def cannot_touch(

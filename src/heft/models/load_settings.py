@@ -24,18 +24,13 @@ LARGEST_MOMENT = 133.0  # [kg·m²], the most that URScript takes
 class Load:
     """A rigid body carried at a robot's flange.
 
-    Attributes:
-        mass: [kg].
-        com: Centre of mass in the flange's frame, shape (3,) [m].
-        inertia: About the centre of mass in the flange's axes, shape (3, 3) [kg·m²]; zeros for
-            a point.
-
     Raises:
         InvalidSetting: If no rigid body has these numbers.
     """
 
-    mass: float
-    com: Array
+    mass: float  # [kg]
+    com: Array  # centre of mass in the flange's frame, shape (3,) [m]
+    # about the centre of mass in the flange's axes, shape (3, 3) [kg·m²]; zeros for a point
     inertia: Array
 
     def __post_init__(self) -> None:

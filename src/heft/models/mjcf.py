@@ -47,83 +47,50 @@ GENERATED = ("include", "attach", "replicate", "composite", "flexcomp")
 
 @dataclass(frozen=True)
 class Joint:
-    """A hinge (revolute) or slide (prismatic) joint.
+    """A hinge (revolute) or slide (prismatic) joint."""
 
-    Attributes:
-        name: Its name; generated where the file gives none.
-        element: Its element in the file.
-        slides: Whether it is a slide.
-        position: Of its anchor in the body's frame, shape (3,) [m].
-        axis: Unit vector in the body's frame, shape (3,).
-        reference: Its position in the file's configuration [rad or m].
-        said: Its attributes, those of its class included.
-    """
-
-    name: str
-    element: Element
-    slides: bool
-    position: Array
-    axis: Array
-    reference: float
-    said: Mapping[str, str]
+    name: str  # its name; generated where the file gives none
+    element: Element  # its element in the file
+    slides: bool  # whether it is a slide
+    position: Array  # of its anchor in the body's frame, shape (3,) [m]
+    axis: Array  # unit vector in the body's frame, shape (3,)
+    reference: float  # its position in the file's configuration [rad or m]
+    said: Mapping[str, str]  # its attributes, those of its class included
 
 
 @dataclass(frozen=True)
 class Body:
-    """A body of the kinematic tree.
+    """A body of the kinematic tree."""
 
-    Attributes:
-        name: Its name; generated where the file gives none.
-        element: Its element in the file.
-        inertial: Its `<inertial>` element.
-        principal: Axes that the `<inertial>` states its moments about, shape (3, 3).
-        parent: Its parent's name, `world` at the top.
-        rotation: Of its frame in its parent's, shape (3, 3).
-        translation: Of its frame in its parent's, shape (3,) [m].
-        joints: Its joints, outermost first; none if it is fixed to its parent.
-        floats: Whether it has a free joint.
-        parameters: Ten inertial parameters in its frame, shape (10,) [kg, kg·m, kg·m²]; None if
-            the file does not state them.
-        by_geoms: Whether they are computed from its geoms.
-        of_meshes: Whether they would depend on meshes, which are not opened.
-    """
-
-    name: str
-    element: Element
-    inertial: Element | None
-    principal: Array
-    parent: str
-    rotation: Array
-    translation: Array
-    joints: tuple[Joint, ...]
-    floats: bool
+    name: str  # its name; generated where the file gives none
+    element: Element  # its element in the file
+    inertial: Element | None  # its `<inertial>` element
+    principal: Array  # axes that the `<inertial>` states its moments about, shape (3, 3)
+    parent: str  # its parent's name, `world` at the top
+    rotation: Array  # of its frame in its parent's, shape (3, 3)
+    translation: Array  # of its frame in its parent's, shape (3,) [m]
+    joints: tuple[Joint, ...]  # its joints, outermost first; none if it is fixed to its parent
+    floats: bool  # whether it has a free joint
+    # ten inertial parameters in its frame, shape (10,) [kg, kg·m, kg·m²]; None if the file does not
+    # state them
     parameters: Array | None
-    by_geoms: bool
-    of_meshes: bool
+    by_geoms: bool  # whether they are computed from its geoms
+    of_meshes: bool  # whether they would depend on meshes, which are not opened
     geoms: tuple[mjcf_shapes.Geom, ...] = ()
 
 
 @dataclass(frozen=True)
 class Model:
-    """Content of an MJCF file.
+    """Content of an MJCF file."""
 
-    Attributes:
-        name: The model's name.
-        bodies: Parents first, in the file's order.
-        mimics: Master, multiplier and offset of joints that follow others, by name.
-        gravity: Vector [m/s²].
-        notes: Messages to the user on the file.
-        scene: Geoms of the world.
-        compiler: What the file's numbers mean.
-    """
-
-    name: str
-    bodies: tuple[Body, ...]
+    name: str  # the model's name
+    bodies: tuple[Body, ...]  # parents first, in the file's order
+    # master, multiplier and offset of joints that follow others, by name
     mimics: Mapping[str, tuple[str, float, float]]
-    gravity: tuple[float, float, float]
-    notes: tuple[str, ...]
-    scene: tuple[mjcf_shapes.Geom, ...]
-    compiler: Compiler
+    gravity: tuple[float, float, float]  # vector [m/s²]
+    notes: tuple[str, ...]  # messages to the user on the file
+    scene: tuple[mjcf_shapes.Geom, ...]  # geoms of the world
+    compiler: Compiler  # what the file's numbers mean
 
 
 @dataclass

@@ -23,27 +23,17 @@ Defaults = Mapping[str, Mapping[str, Mapping[str, str]]]  # class, tag, attribut
 
 @dataclass(frozen=True)
 class Compiler:
-    """Settings of `<compiler>` that determine the meaning of numbers.
+    """Settings of `<compiler>` that determine the meaning of numbers."""
 
-    Attributes:
-        degrees: Whether angles are in degrees; in radians if not.
-        sequence: Axes of Euler angles; capitals are fixed axes, small letters turn with the body.
-        from_geoms: Whether bodies without `<inertial>` have that of their geoms.
-        groups: First and last group of geoms that count then.
-        least_mass: Lower bound to which MuJoCo raises masses [kg].
-        least_moment: Lower bound to which MuJoCo raises principal moments [kg·m²].
-        limits_by_range: Whether what has a range is limited to it.
-        meshes: Folder of mesh files, from that of the model file.
-    """
-
-    degrees: bool = True
+    degrees: bool = True  # whether angles are in degrees; in radians if not
+    # axes of Euler angles; capitals are fixed axes, small letters turn with the body
     sequence: str = "xyz"
-    from_geoms: bool = True
-    groups: tuple[float, float] = (0.0, 5.0)
-    least_mass: float = 0.0
-    least_moment: float = 0.0
-    limits_by_range: bool = True
-    meshes: str = ""
+    from_geoms: bool = True  # whether bodies without `<inertial>` have that of their geoms
+    groups: tuple[float, float] = (0.0, 5.0)  # first and last group of geoms that count then
+    least_mass: float = 0.0  # lower bound to which MuJoCo raises masses [kg]
+    least_moment: float = 0.0  # lower bound to which MuJoCo raises principal moments [kg·m²]
+    limits_by_range: bool = True  # whether what has a range is limited to it
+    meshes: str = ""  # folder of mesh files, from that of the model file
 
     def angle(self, value: float) -> float:
         """Return an angle of the file in rad."""

@@ -16,16 +16,12 @@ WORLD_CLASS = "main"
 
 @dataclass(frozen=True)
 class StatedLimits:
-    """What a file says of one joint's limits.
+    """What a file says of one joint's limits."""
 
-    Attributes:
-        lower, upper: Least and largest position [rad or m]; infinite where there is none.
-        effort: Largest torque or force either way [N·m or N]; NaN where the file says none.
-    """
-
+    # lower, upper: least and largest position [rad or m]; infinite where there is none
     lower: float
     upper: float
-    effort: float
+    effort: float  # largest torque or force either way [N·m or N]; NaN where the file says none
 
 
 def stated_limits(model: Model, root: Element, path: str) -> dict[str, StatedLimits]:

@@ -27,19 +27,12 @@ DENSITY = 1000.0  # [kg/m³], MuJoCo's
 
 @dataclass(frozen=True)
 class Geom:
-    """A geom as the file states it.
+    """A geom as the file states it."""
 
-    Attributes:
-        said: Its attributes, those of its class included.
-        where: Its place in the file, for messages.
-        rotation: Of the frame that it stands in, in its body's frame, shape (3, 3).
-        translation: Likewise, shape (3,) [m].
-    """
-
-    said: Mapping[str, str]
-    where: str
-    rotation: Array
-    translation: Array
+    said: Mapping[str, str]  # its attributes, those of its class included
+    where: str  # its place in the file, for messages
+    rotation: Array  # of the frame that it stands in, in its body's frame, shape (3, 3)
+    translation: Array  # likewise, shape (3,) [m]
 
     @property
     def kind(self) -> str:

@@ -22,38 +22,26 @@ Box = tuple[tuple[float, float], ...]
 
 @dataclass(frozen=True)
 class JointMotionOptions:
-    """Limits of one joint's motion, `[motion.joint.NAME]`; the model file's where not given.
+    """Limits of one joint's motion, `[motion.joint.NAME]`; the model file's where not given."""
 
-    Attributes:
-        position: Least and largest position [rad or m].
-        velocity: Largest speed [rad/s or m/s].
-        acceleration: Largest acceleration [rad/s² or m/s²].
-        jerk: Largest jerk [rad/s³ or m/s³].
-        effort: Largest torque or force [N·m or N].
-        power: Largest mechanical power of the drive [W].
-    """
-
-    position: tuple[float, float] | None = None
-    velocity: float | None = None
-    acceleration: float | None = None
-    jerk: float | None = None
-    effort: float | None = None
-    power: float | None = None
+    position: tuple[float, float] | None = None  # least and largest position [rad or m]
+    velocity: float | None = None  # largest speed [rad/s or m/s]
+    acceleration: float | None = None  # largest acceleration [rad/s² or m/s²]
+    jerk: float | None = None  # largest jerk [rad/s³ or m/s³]
+    effort: float | None = None  # largest torque or force [N·m or N]
+    power: float | None = None  # largest mechanical power of the drive [W]
 
 
 @dataclass(frozen=True)
 class Margins:
-    """Shares of limits that stay unused, `[motion.margin]`; of a range of positions, at each end.
+    """Unused shares of limits, `[motion.margin]`; of a range of positions, at each end."""
 
-    Attributes:
-        position, velocity, acceleration, jerk: Zero by default: they are kept exactly.
-        effort, power: 5 % by default, for what a controller adds to the predicted torque.
-    """
-
+    # position, velocity, acceleration, jerk: zero by default: they are kept exactly
     position: float = 0.0
     velocity: float = 0.0
     acceleration: float = 0.0
     jerk: float = 0.0
+    # effort, power: 5 % by default, for what a controller adds to the predicted torque
     effort: float = 0.05
     power: float = 0.05
 
@@ -62,16 +50,12 @@ class Margins:
 class HalfSpace:
     """The side of a plane that the robot must stay on: `normal · x ≥ offset`, in the base's frame.
 
-    Attributes:
-        normal: Unit vector towards the robot; made one of any length, with the offset.
-        offset: Distance of the plane from the origin along the normal [m].
-
     Raises:
         InvalidSetting: If the normal is zero.
     """
 
-    normal: Point
-    offset: float
+    normal: Point  # unit vector towards the robot; made one of any length, with the offset
+    offset: float  # distance of the plane from the origin along the normal [m]
 
     def __post_init__(self) -> None:
         length = math.hypot(*self.normal)
@@ -84,53 +68,38 @@ class HalfSpace:
 
 @dataclass(frozen=True)
 class ToolCapsule:
-    """A capsule at a link, for a tool that the model file does not have: `[[motion.tool]]`.
+    """A capsule at a link, for a tool that the model file does not have: `[[motion.tool]]`."""
 
-    Attributes:
-        link: Name of the link that it is fixed to.
-        start, end: Ends of its axis, in the link's frame [m].
-        radius: Its radius [m].
-    """
-
-    link: str
+    link: str  # name of the link that it is fixed to
+    # start, end: ends of its axis, in the link's frame [m]
     start: Point
     end: Point
-    radius: float
+    radius: float  # its radius [m]
 
 
 @dataclass(frozen=True)
 class MotionOptions:
-    """Limits of motions that are designed, and the room that they have: the table `[motion]`.
+    """Limits of motions that are designed, and the room that they have: the table `[motion]`."""
 
-    Attributes:
-        joint: Limits of joints, by name.
-        margin: Shares of limits that stay unused.
-        frequency: Highest frequency of motion [Hz], below the robot's first resonance.
-        clearance: Least distance of links' capsules from one another, planes and boxes [m].
-        floor: Height of the floor in the base's frame [m]; there is none if not given.
-        planes: Further planes that the robot stays on one side of.
-        keep_in: Box that the whole robot but its base stays in [m].
-        keep_out: Boxes that it stays out of [m].
-        ignore: Pairs of links whose distance does not matter.
-        tool: Capsules of tools that the model file does not have.
-        packages: Folders to look for `package://NAME` in, from the model file's folder.
-        radius: Of links whose shape is not known [m].
-        own_columns: About what the parameters of the user's own columns are, by name: their torque
-            counts among the limits.
-    """
-
+    # limits of joints, by name
     joint: Mapping[str, JointMotionOptions] = field(default_factory=dict)
-    margin: Margins = Margins()
+    margin: Margins = Margins()  # shares of limits that stay unused
+    # highest frequency of motion [Hz], below the robot's first resonance
     frequency: float | None = None
+    # least distance of links' capsules from one another, planes and boxes [m]
     clearance: float = 0.01
+    # height of the floor in the base's frame [m]; there is none if not given
     floor: float | None = None
-    planes: tuple[HalfSpace, ...] = ()
-    keep_in: Box | None = None
-    keep_out: tuple[Box, ...] = ()
-    ignore: tuple[tuple[str, ...], ...] = ()
-    tool: tuple[ToolCapsule, ...] = ()
+    planes: tuple[HalfSpace, ...] = ()  # further planes that the robot stays on one side of
+    keep_in: Box | None = None  # box that the whole robot but its base stays in [m]
+    keep_out: tuple[Box, ...] = ()  # boxes that it stays out of [m]
+    ignore: tuple[tuple[str, ...], ...] = ()  # pairs of links whose distance does not matter
+    tool: tuple[ToolCapsule, ...] = ()  # capsules of tools that the model file does not have
+    # folders to look for `package://NAME` in, from the model file's folder
     packages: tuple[str, ...] = ()
-    radius: float = 0.06
+    radius: float = 0.06  # of links whose shape is not known [m]
+    # about what the parameters of the user's own columns are, by name: their torque counts among
+    # the limits
     own_columns: Mapping[str, float] = field(default_factory=dict)
 
     @property

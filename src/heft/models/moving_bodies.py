@@ -27,23 +27,14 @@ SAME_AXIS = 1e-12  # an axis this near to one of the frame's is that one
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """Where a link, or the joint that moves one, is.
+    """Where a link, or the joint that moves one, is."""
 
-    Attributes:
-        link: Name of the link.
-        joint: The `<joint>` that it hangs on; None for the root.
-        body: Index of the body that it is part of, or that its joint hangs on; −1 the base.
-        rotation: Of its frame in that of the body, shape (3, 3).
-        translation: Of its frame in that of the body, shape (3,) [m].
-        fixed_to: Name of the link that a fixed joint holds it to; None for none.
-    """
-
-    link: str
-    joint: Element | None
-    body: int
-    rotation: Array
-    translation: Array
-    fixed_to: str | None = None
+    link: str  # name of the link
+    joint: Element | None  # the `<joint>` that it hangs on; None for the root
+    body: int  # index of the body that it is part of, or that its joint hangs on; −1 the base
+    rotation: Array  # of its frame in that of the body, shape (3, 3)
+    translation: Array  # of its frame in that of the body, shape (3,) [m]
+    fixed_to: str | None = None  # name of the link that a fixed joint holds it to; None for none
 
     @property
     def joint_name(self) -> str | None:

@@ -46,30 +46,24 @@ LARGEST_GRAVITY = 100.0  # [m/s²]; more is in another unit
 
 @dataclass(frozen=True)
 class JointOptions:
-    """Options of one joint: friction model, rotor inertia, current gain, reduction.
+    """Options of one joint: friction model, rotor inertia, current gain, reduction."""
 
-    Attributes:
-        friction: A model of `FRICTION`: `full` (the dictionary), `simple` (viscous, Coulomb,
-            offset) or `none`. If not given, `full`, and `simple` where the base floats.
-        armature: Whether to identify rotor inertia.
-        gain: Torque per current [N·m/A], to use `current.<joint>` where no torque is logged.
-        gain_std: Standard error of the gain [N·m/A]; the gain is then estimated too. Exact if not
-            given.
-        reduction: Motor turns per joint turn, to state rotor inertia on the motor's side.
-        measured: Whether its torque is used.
-        position: Constant position [rad or m] of a joint that does not move; in a file also said by
-            `fixed = true`, at zero.
-        elastic: Whether its gear yields between the motor, at `q_motor.<joint>`, and the link, at
-            `q.<joint>`; if not given it does where logs have both.
-    """
-
+    # a model of `FRICTION`: `full` (the dictionary), `simple` (viscous, Coulomb, offset) or `none`.
+    # If not given, `full`, and `simple` where the base floats
     friction: str | None = None
-    armature: bool = True
+    armature: bool = True  # whether to identify rotor inertia
+    # torque per current [N·m/A], to use `current.<joint>` where no torque is logged
     gain: float | None = None
+    # standard error of the gain [N·m/A]; the gain is then estimated too. Exact if not given
     gain_std: float | None = None
+    # motor turns per joint turn, to state rotor inertia on the motor's side
     reduction: float | None = None
-    measured: bool = True
+    measured: bool = True  # whether its torque is used
+    # constant position [rad or m] of a joint that does not move; in a file also said by `fixed =
+    # true`, at zero
     position: float | None = None
+    # whether its gear yields between the motor, at `q_motor.<joint>`, and the link, at `q.<joint>`;
+    # if not given it does where logs have both
     elastic: bool | None = None
 
 
@@ -79,18 +73,13 @@ class Coupling:
 
     By virtual work `motor speed = matrixᵀ @ joint speed`. Reductions are part of it.
 
-    Attributes:
-        joints: Names of the rows.
-        motors: Names of the columns.
-        matrix: Shape (joints, motors).
-
     Raises:
         InvalidSetting: If the matrix is not square with one column a motor, or is singular.
     """
 
-    joints: tuple[str, ...]
-    motors: tuple[str, ...]
-    matrix: tuple[tuple[float, ...], ...]
+    joints: tuple[str, ...]  # names of the rows
+    motors: tuple[str, ...]  # names of the columns
+    matrix: tuple[tuple[float, ...], ...]  # shape (joints, motors)
 
     def __post_init__(self) -> None:
         matrix = np.array(self.matrix)
@@ -108,21 +97,18 @@ class Coupling:
 class LinkOptions:
     """Bounds on the mass of one link and where it is: `[limits.NAME]`.
 
-    Attributes:
-        mass: Lower and upper bound [kg].
-        com: Lower and upper bound of x, y and z of the centre of mass, in the link's frame [m].
-        ellipsoid: Least and most of x, y and z of an ellipsoid that contains all mass, likewise;
-            `shape` for one about the link's collision shapes, see `with_shapes`.
-        hull: Planes `[x, y, z, most]` of a convex body that contains the centre of mass, normals
-            outward, likewise [m]; `shape` for the convex hull of the link's collision shapes.
-
     Raises:
         InvalidSetting: If the upper bound of the mass is not positive.
     """
 
-    mass: tuple[float, float] | None = None
+    mass: tuple[float, float] | None = None  # lower and upper bound [kg]
+    # lower and upper bound of x, y and z of the centre of mass, in the link's frame [m]
     com: tuple[tuple[float, float], ...] | None = None
+    # least and most of x, y and z of an ellipsoid that contains all mass, likewise; `shape` for one
+    # about the link's collision shapes, see `with_shapes`
     ellipsoid: tuple[tuple[float, float], ...] | Literal["shape"] | None = None
+    # planes `[x, y, z, most]` of a convex body that contains the centre of mass, normals outward,
+    # likewise [m]; `shape` for the convex hull of the link's collision shapes
     hull: tuple[tuple[float, ...], ...] | Literal["shape"] | None = None
 
     def __post_init__(self) -> None:
@@ -134,75 +120,55 @@ class LinkOptions:
 
 @dataclass(frozen=True)
 class MassOptions:
-    """Mass of some links together, as a scale shows it: `[[known]]`.
+    """Mass of some links together, as a scale shows it: `[[known]]`."""
 
-    Attributes:
-        mass: [kg].
-        std: Standard deviation [kg].
-        links: Their names; the whole robot if not given.
-    """
-
-    mass: float
-    std: float
-    links: tuple[str, ...] = ()
+    mass: float  # [kg]
+    std: float  # standard deviation [kg]
+    links: tuple[str, ...] = ()  # their names; the whole robot if not given
 
 
 @dataclass(frozen=True)
 class MirrorOptions:
-    """Two links that are mirror images of one another: `[[mirror]]`.
+    """Two links that are mirror images of one another: `[[mirror]]`."""
 
-    Attributes:
-        left, right: Their names.
-        axis: Of each link's own frame, which the mirror turns round.
-        strength: Of this belief [effective samples].
-    """
-
+    # left, right: their names
     left: str
     right: str
-    axis: Literal["x", "y", "z"] = "y"
-    strength: float = 10.0
+    axis: Literal["x", "y", "z"] = "y"  # of each link's own frame, which the mirror turns round
+    strength: float = 10.0  # of this belief [effective samples]
 
 
 @dataclass(frozen=True)
 class Options:
     """Options of a robot that its model file cannot state: the TOML of `--with`, all optional.
 
-    Attributes:
-        base: `fixed`, or `free` for a floating base.
-        equations: Which equations are used beside those of wrench sensors: `all`; of a floating
-            base those of the `base` alone, whatever the joints' torques, or of the `joints` alone;
-            with wrench sensors those of the `sensors` alone.
-        gravity: Vector in the base's frame [m/s²]; that of the model file if not given, and
-            9.81 downwards where the file has none.
-        joint: Options of joints, by joint name.
-        coupling: Transmission of motors that move several joints.
-        limits: Bounds on mass and centre of mass, by link name.
-        known: Masses from a scale.
-        mirror: Links that are mirror images of one another.
-        motion: Limits of motions that are designed.
-        contact: Contacts of a floating base with the world, by name.
-        sensor: Wrench sensors between a link and the one before it, by name.
-        controller: Of the joints while the log was made; unknown if not given.
-        com_in_hull: Whether the centre of mass of each link that has collision shapes is within
-            their convex hull.
-
     Raises:
         InvalidSetting: If a fixed base is given contacts, or a choice of its equations; if those
             of sensors are chosen and there are none; or a sensor has the name of a contact.
     """
 
-    base: Literal["fixed", "free"] = "fixed"
+    base: Literal["fixed", "free"] = "fixed"  # `fixed`, or `free` for a floating base
+    # vector in the base's frame [m/s²]; that of the model file if not given, and 9.81 downwards
+    # where the file has none
     gravity: tuple[float, float, float] | None = None
-    joint: Mapping[str, JointOptions] | None = None
-    coupling: Coupling | None = None
+    joint: Mapping[str, JointOptions] | None = None  # options of joints, by joint name
+    coupling: Coupling | None = None  # transmission of motors that move several joints
+    # bounds on mass and centre of mass, by link name
     limits: Mapping[str, LinkOptions] | None = None
-    known: tuple[MassOptions, ...] = ()
-    mirror: tuple[MirrorOptions, ...] = ()
-    motion: MotionOptions = MotionOptions()
+    known: tuple[MassOptions, ...] = ()  # masses from a scale
+    mirror: tuple[MirrorOptions, ...] = ()  # links that are mirror images of one another
+    motion: MotionOptions = MotionOptions()  # limits of motions that are designed
+    # which equations are used beside those of wrench sensors: `all`; of a floating base those of
+    # the `base` alone, whatever the joints' torques, or of the `joints` alone; with wrench sensors
+    # those of the `sensors` alone
     equations: Literal["all", "base", "joints", "sensors"] = "all"
+    # contacts of a floating base with the world, by name
     contact: Mapping[str, ContactOptions] | None = None
+    # of the joints while the log was made; unknown if not given
     controller: ControllerOptions | None = None
+    # wrench sensors between a link and the one before it, by name
     sensor: Mapping[str, SensorOptions] | None = None
+    # whether the centre of mass of each link that has collision shapes is within their convex hull
     com_in_hull: bool = False
 
     def __post_init__(self) -> None:

@@ -28,20 +28,14 @@ STEP = 1e-5  # of the differences that stand for derivatives [rad or m, and per 
 
 @dataclass(frozen=True)
 class RegressorColumn:
-    """A column of the regressor: the efforts that a unit of its parameter makes drives supply.
+    """A column of the regressor: the efforts that a unit of its parameter makes drives supply."""
 
-    Attributes:
-        name: Of the parameter, such as `elbow.spring`.
-        unit: Of the parameter.
-        effort: By joint, at N samples, [N·m or N per unit]; a number stands for all samples. Joints
-            that are not named are not acted on.
-        nonnegative: Whether the parameter cannot be negative.
-    """
-
-    name: str
-    unit: str
+    name: str  # of the parameter, such as `elbow.spring`
+    unit: str  # of the parameter
+    # by joint, at N samples, [N·m or N per unit]; a number stands for all samples. Joints that are
+    # not named are not acted on
     effort: Mapping[str, ArrayLike]
-    nonnegative: bool = False
+    nonnegative: bool = False  # whether the parameter cannot be negative
 
 
 JointValues = Mapping[str, Array]
@@ -50,24 +44,18 @@ ColumnFunction = Callable[[JointValues, JointValues, JointValues], Sequence[Regr
 
 @dataclass(frozen=True, eq=False)
 class OwnColumns:
-    """A user's function of motion, whose columns are added to those of a robot.
+    """A user's function of motion, whose columns are added to those of a robot."""
 
-    Attributes:
-        function: Takes positions [rad or m], velocities and accelerations by joint, each of shape
-            (N,), and returns the columns: always the same ones, in the same order.
-        joints: Names of the robot's channels.
-        source: Where it comes from, for messages.
-        columns: The columns at random states, whose names, units and signs are taken.
-        acts: Channel and column of each joint that one acts on, shape (actions, 2).
-        accelerated: Whether acceleration matters to them.
-    """
-
+    # takes positions [rad or m], velocities and accelerations by joint, each of shape (N,), and
+    # returns the columns: always the same ones, in the same order
     function: ColumnFunction
-    joints: tuple[str, ...]
-    source: str = "columns"
+    joints: tuple[str, ...]  # names of the robot's channels
+    source: str = "columns"  # where it comes from, for messages
+    # the columns at random states, whose names, units and signs are taken
     columns: tuple[RegressorColumn, ...] = field(init=False, repr=False)
+    # channel and column of each joint that one acts on, shape (actions, 2)
     acts: NDArray[np.int64] = field(init=False, repr=False)
-    accelerated: bool = field(init=False, repr=False)
+    accelerated: bool = field(init=False, repr=False)  # whether acceleration matters to them
 
     def __post_init__(self) -> None:
         rng = np.random.default_rng(PROBED)

@@ -50,32 +50,19 @@ class Robot:
     """A robot whose inertial and friction parameters can be identified; made by `from_file`.
 
     Compared by identity, so that derived arrays can be cached.
-
-    Attributes:
-        name: The model's name.
-        tree: Its moving bodies.
-        links: The links of the file, in its order.
-        joints: Names of the channels that are joints, in model order.
-        drives: Joints and coupled motors with their friction and rotor inertia.
-        options: What the model file cannot state.
-        source: The model file's bytes.
-        notes: Messages to the user on the model file: stand-ins, repairs.
-        form: Format of the model file.
-        angle_error: Largest rounding error of the angles that the file prints [rad].
-        own_columns: The user's own columns of the regressor; None for none.
     """
 
-    name: str
-    tree: Tree
-    links: tuple[Link, ...]
-    joints: tuple[str, ...]
-    drives: Drives
-    options: Options
-    source: bytes
-    notes: tuple[str, ...] = ()
-    form: Literal["urdf", "mjcf", "toml"] = "urdf"
-    angle_error: float = 0.0
-    own_columns: OwnColumns | None = None
+    name: str  # the model's name
+    tree: Tree  # its moving bodies
+    links: tuple[Link, ...]  # the links of the file, in its order
+    joints: tuple[str, ...]  # names of the channels that are joints, in model order
+    drives: Drives  # joints and coupled motors with their friction and rotor inertia
+    options: Options  # what the model file cannot state
+    source: bytes  # the model file's bytes
+    notes: tuple[str, ...] = ()  # messages to the user on the model file: stand-ins, repairs
+    form: Literal["urdf", "mjcf", "toml"] = "urdf"  # format of the model file
+    angle_error: float = 0.0  # largest rounding error of the angles that the file prints [rad]
+    own_columns: OwnColumns | None = None  # the user's own columns of the regressor; None for none
 
     @staticmethod
     def from_file(path: str | Path, options: Options | None = None) -> Robot:

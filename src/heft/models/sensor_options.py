@@ -19,24 +19,21 @@ class SensorOptions:
 
     What is beyond it (the link, what is fixed to it, and all that hangs on these) is moved by the
     wrench that it measures, and by the contacts there.
-
-    Attributes:
-        link: The first link beyond it.
-        frame: Its signals are `force.FRAME.x` … and `torque.FRAME.x` …; its own name if not given.
-        position: Origin of its frame, in the link's frame [m].
-        rotation: From its axes to the link's, three rows.
-        reports: `on_load`, the wrench on what is beyond; `on_sensor`, the opposite.
-        bias: `estimate`, a constant wrench that it adds, the same in all logs; `none`.
-        measured: Whether the logs hold its wrench. The bodies that it sits between stay apart where
-            they do not, so that what it told in other logs adds.
     """
 
-    link: str
+    link: str  # the first link beyond it
+    # its signals are `force.FRAME.x` … and `torque.FRAME.x` …; its own name if not given
     frame: str = ""
+    # origin of its frame, in the link's frame [m]
     position: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    # from its axes to the link's, three rows
     rotation: Rows = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+    # `on_load`, the wrench on what is beyond; `on_sensor`, the opposite
     reports: Literal["on_load", "on_sensor"] = "on_load"
+    # `estimate`, a constant wrench that it adds, the same in all logs; `none`
     bias: Literal["estimate", "none"] = "estimate"
+    # whether the logs hold its wrench. The bodies that it sits between stay apart where they do
+    # not, so that what it told in other logs adds
     measured: bool = True
 
 

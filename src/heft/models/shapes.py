@@ -35,15 +35,10 @@ SCHEMES = ("package://", "model://")
 
 @dataclass(frozen=True, eq=False)
 class Surface:
-    """Triangles and balls: what a shape's surface consists of.
+    """Triangles and balls: what a shape's surface consists of."""
 
-    Attributes:
-        triangles: Corners, shape (n, 3, 3) [m].
-        balls: Centre and radius, shape (m, 4) [m].
-    """
-
-    triangles: Array
-    balls: Array
+    triangles: Array  # corners, shape (n, 3, 3) [m]
+    balls: Array  # centre and radius, shape (m, 4) [m]
 
     @staticmethod
     def around(points: Array) -> Surface:

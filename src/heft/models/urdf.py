@@ -413,25 +413,17 @@ def _size(shape: Element) -> tuple[float, ...] | None:
 
 @dataclass(frozen=True)
 class Translation:
-    """A robot of another file format, as a URDF.
+    """A robot of another file format, as a URDF."""
 
-    Attributes:
-        text: The URDF.
-        aids: Names of auxiliary links that only the URDF has, to place joints.
-        solid: Names of links that have a mass which the file does not state.
-        gravity: Gravity that the file states [m/s²].
-        notes: Messages to the user on the file.
-        held: Names of joints of the file that do not move.
-        angle_error: Largest rounding error of the angles that the file prints [rad].
-    """
-
-    text: bytes
+    text: bytes  # the URDF
+    # names of auxiliary links that only the URDF has, to place joints
     aids: frozenset[str] = frozenset()
+    # names of links that have a mass which the file does not state
     solid: frozenset[str] = frozenset()
-    gravity: tuple[float, float, float] | None = None
-    notes: tuple[str, ...] = ()
-    held: frozenset[str] = frozenset()
-    angle_error: float = 0.0
+    gravity: tuple[float, float, float] | None = None  # gravity that the file states [m/s²]
+    notes: tuple[str, ...] = ()  # messages to the user on the file
+    held: frozenset[str] = frozenset()  # names of joints of the file that do not move
+    angle_error: float = 0.0  # largest rounding error of the angles that the file prints [rad]
 
 
 def angle_error(root: Element) -> float:
@@ -477,26 +469,16 @@ def link_text(name: str, parameters: Array | None = None) -> str:
 
 @dataclass(frozen=True)
 class Joint:
-    """A joint of a URDF.
+    """A joint of a URDF."""
 
-    Attributes:
-        name: Its name.
-        kind: One of `JOINT_TYPES`.
-        parent: Name of a link.
-        child: Name of a link, whose frame is the joint's.
-        rotation: Of the joint in its parent, shape (3, 3).
-        translation: Of the joint in its parent, shape (3,) [m].
-        axis: In the joint's frame, shape (3,).
-        mimic: Name of the joint that it follows, multiplier and offset [rad or m].
-    """
-
-    name: str
-    kind: str
-    parent: str
-    child: str
-    rotation: Array
-    translation: Array
-    axis: Array | None = None
+    name: str  # its name
+    kind: str  # one of `JOINT_TYPES`
+    parent: str  # name of a link
+    child: str  # name of a link, whose frame is the joint's
+    rotation: Array  # of the joint in its parent, shape (3, 3)
+    translation: Array  # of the joint in its parent, shape (3,) [m]
+    axis: Array | None = None  # in the joint's frame, shape (3,)
+    # name of the joint that it follows, multiplier and offset [rad or m]
     mimic: tuple[str, float, float] | None = None
 
     @property

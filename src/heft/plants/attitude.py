@@ -17,23 +17,14 @@ from heft.arrays import Array
 
 @dataclass(frozen=True)
 class Turning:
-    """Rotation and body rates of N samples of roll, pitch and yaw.
+    """Rotation and body rates of N samples of roll, pitch and yaw."""
 
-    Attributes:
-        rate: η̇, shape (N, 3) [rad/s].
-        rise: η̈, shape (N, 3) [rad/s²].
-        rotation: R, shape (N, 3, 3).
-        E: Shape (N, 3, 3).
-        first: ∂E/∂φ and ∂E/∂θ, shape (2, N, 3, 3).
-        second: Their derivatives by φ and θ, shape (2, 2, N, 3, 3).
-    """
-
-    rate: Array
-    rise: Array
-    rotation: Array
-    E: Array
-    first: Array
-    second: Array
+    rate: Array  # η̇, shape (N, 3) [rad/s]
+    rise: Array  # η̈, shape (N, 3) [rad/s²]
+    rotation: Array  # R, shape (N, 3, 3)
+    E: Array  # shape (N, 3, 3)
+    first: Array  # ∂E/∂φ and ∂E/∂θ, shape (2, N, 3, 3)
+    second: Array  # their derivatives by φ and θ, shape (2, 2, N, 3, 3)
 
     @staticmethod
     def of(angles: Array, rate: Array, rise: Array) -> Turning:

@@ -26,16 +26,12 @@ SIX = 6  # equations of the base
 
 @dataclass(frozen=True, eq=False)
 class ContactEfforts:
-    """What the wrenches of contacts do to the efforts of N samples.
+    """What the wrenches of contacts do to the efforts of N samples."""
 
-    Attributes:
-        measured: Efforts of the wrenches that are measured, shape (N, channels) [N or N·m].
-        through: T, with `T (Y π − measured)` the efforts that are left for the joints, and at the
-            base what nothing explains, shape (N, channels, channels); NaN in the rows of joints
-            whose torque depends on how contacts share the load.
-    """
-
-    measured: Array
+    measured: Array  # efforts of the wrenches that are measured, shape (N, channels) [N or N·m]
+    # T, with `T (Y π − measured)` the efforts that are left for the joints, and at the base what
+    # nothing explains, shape (N, channels, channels); NaN in the rows of joints whose torque
+    # depends on how contacts share the load
     through: Array
 
     @staticmethod

@@ -53,13 +53,10 @@ LINK = "link"  # what the channel of a link's equation is called after its joint
 
 @dataclass(frozen=True, eq=False)
 class ElasticMotion(RobotMotion):
-    """Motion of a robot whose gears yield; position and velocity are those of the links.
+    """Motion of a robot whose gears yield; position and velocity are those of the links."""
 
-    Attributes:
-        deflection: Position, velocity and acceleration of motors less those of links, shape
-            (3, channels, N) [rad or m, and per s, s²]; zero where gears are rigid.
-    """
-
+    # position, velocity and acceleration of motors less those of links, shape (3, channels, N) [rad
+    # or m, and per s, s²]; zero where gears are rigid
     deflection: Array
 
     def part(self, rows: slice | NDArray[np.intp]) -> ElasticMotion:
@@ -75,12 +72,9 @@ class ElasticRobotPlant(RobotPlant):
 
     Columns are those of the robot, then `GEAR` of each elastic gear; channels those of the measured
     joints, then a link's equation for each elastic gear.
-
-    Attributes:
-        links: Whether links' equations are used, of which elastic gears are known.
     """
 
-    links: bool = True
+    links: bool = True  # whether links' equations are used, of which elastic gears are known
 
     @cached_property
     def elastic(self) -> tuple[int, ...]:

@@ -32,15 +32,10 @@ SPENT = 1e-6  # redundancy below which a channel tells nothing but λ
 
 @dataclass(frozen=True, eq=False)
 class Elimination:
-    """What takes λ out of equations of N samples of c channels.
+    """What takes λ out of equations of N samples of c channels."""
 
-    Attributes:
-        basis: Orthonormal columns that span Σ^-½ N, or zeros, shape (N, c, k).
-        noise: σ, shape (c,) [channel's unit].
-    """
-
-    basis: Array
-    noise: Array
+    basis: Array  # orthonormal columns that span Σ^-½ N, or zeros, shape (N, c, k)
+    noise: Array  # σ, shape (c,) [channel's unit]
 
     @staticmethod
     def of(unknowns: Array, noise: Array) -> Elimination:

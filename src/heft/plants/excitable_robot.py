@@ -178,14 +178,10 @@ class ExcitableLoad(Plant[RobotMotion]):
     """A load on a known robot as a plant: the same motion, the load's ten columns alone.
 
     Use it to design what tells a payload; see `payload_on_robot` for its estimation.
-
-    Attributes:
-        carrier: The robot that moves it.
-        frame: Link that the load is fixed to, in whose frame it is stated.
     """
 
-    carrier: ExcitableRobot
-    frame: str
+    carrier: ExcitableRobot  # the robot that moves it
+    frame: str  # link that the load is fixed to, in whose frame it is stated
 
     @cached_property
     def _body(self) -> tuple[list[int], Array]:

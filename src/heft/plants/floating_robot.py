@@ -47,13 +47,9 @@ TELLS = 1e-8  # of singular values, as a share of the largest, that tell a wrenc
 
 @dataclass(frozen=True, eq=False)
 class FloatingMotion(RobotMotion):
-    """Motion of a robot whose base floats.
+    """Motion of a robot whose base floats."""
 
-    Attributes:
-        closed: Which contacts of unknown wrench may act, shape (contacts, N).
-    """
-
-    closed: NDArray[np.bool_]
+    closed: NDArray[np.bool_]  # which contacts of unknown wrench may act, shape (contacts, N)
 
     def part(self, rows: slice | NDArray[np.intp]) -> FloatingMotion:
         """Return some of the samples."""
@@ -68,11 +64,9 @@ class FloatingRobotPlant(SensedRobotPlant):
 
     Channels are those of the robot whose equations are used (`Options.equations`), then those of
     the wrench sensors inside, then those of the sensors at contacts.
-
-    Attributes:
-        motion_from: What tells how the base moves: its pose, or an inertial sensor.
     """
 
+    # what tells how the base moves: its pose, or an inertial sensor
     motion_from: Literal["pose", "imu"] = "pose"
 
     @cached_property

@@ -44,21 +44,14 @@ NOMINAL = (1.0, 0.1)  # mass [kg] and radius of gyration [m] of a body of which 
 
 @dataclass(frozen=True, eq=False)
 class BodyMotion:
-    """Motion of a body, in its own frame.
+    """Motion of a body, in its own frame."""
 
-    Attributes:
-        specific: Acceleration of the origin less gravity, a − g, shape (N, 3) [m/s²].
-        angular_velocity: ω, shape (N, 3) [rad/s].
-        angular_acceleration: α, shape (N, 3) [rad/s²].
-        velocity: Of the origin, what counts by its derivative in the weak form, shape (N, 3) [m/s].
-        rest: f, what counts as it is: a − g = v̇ + f, shape (N, 3) [m/s²].
-    """
-
-    specific: Array
-    angular_velocity: Array
-    angular_acceleration: Array
+    specific: Array  # acceleration of the origin less gravity, a − g, shape (N, 3) [m/s²]
+    angular_velocity: Array  # ω, shape (N, 3) [rad/s]
+    angular_acceleration: Array  # α, shape (N, 3) [rad/s²]
+    # of the origin, what counts by its derivative in the weak form, shape (N, 3) [m/s]
     velocity: Array
-    rest: Array
+    rest: Array  # f, what counts as it is: a − g = v̇ + f, shape (N, 3) [m/s²]
 
     def part(self, rows: slice | NDArray[np.intp]) -> BodyMotion:
         """Return some of the samples."""
@@ -67,13 +60,9 @@ class BodyMotion:
 
 @dataclass(frozen=True, eq=False)
 class DesignedMotion(BodyMotion):
-    """Motion of a body by position, roll, pitch and yaw.
+    """Motion of a body by position, roll, pitch and yaw."""
 
-    Attributes:
-        turning: Of the attitude.
-    """
-
-    turning: Turning
+    turning: Turning  # of the attitude
 
     def part(self, rows: slice | NDArray[np.intp]) -> DesignedMotion:
         """Return some of the samples."""
@@ -86,18 +75,16 @@ class FreeBody(Plant[BodyMotion]):
     """A free-flying rigid body under a known wrench, as a plant: `Y(a − g, ω, α) π = wrench`.
 
     Use it where pose or inertial signals and the actuators' total wrench are logged.
-
-    Attributes:
-        frame: Its name in the signals: `pos.FRAME.x`, `quat.FRAME.w`, `omega.FRAME.x`,
-            `acc.FRAME.x`; `force.FRAME.x` and `torque.FRAME.x` are what is applied to it.
-        motion_from: A pose, or an inertial sensor at the frame's origin.
-        gravity: In the world, shape (3,) [m/s²]; of no concern to an inertial sensor.
-        nominal: Ten parameters believed of it, shape (10,); a sphere of 1 kg if not given.
     """
 
+    # its name in the signals: `pos.FRAME.x`, `quat.FRAME.w`, `omega.FRAME.x`, `acc.FRAME.x`;
+    # `force.FRAME.x` and `torque.FRAME.x` are what is applied to it
     frame: str = "body"
+    # a pose, or an inertial sensor at the frame's origin
     motion_from: Literal["pose", "imu"] = "pose"
+    # in the world, shape (3,) [m/s²]; of no concern to an inertial sensor
     gravity: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    # ten parameters believed of it, shape (10,); a sphere of 1 kg if not given
     nominal: Array | None = None
 
     @cached_property

@@ -38,17 +38,11 @@ RANK = 1e-9  # share of the largest singular value of A below which nothing push
 
 @dataclass(frozen=True, eq=False)
 class Combinations:
-    """Equations of a body under actuators, combined so that their noise is independent.
+    """Equations of a body under actuators, combined so that their noise is independent."""
 
-    Attributes:
-        matrix: T, shape (6, 6): rows are `T Y`, and what is measured `T A u`.
-        measured: T A, shape (6, n), zero where nothing pushes.
-        channels: Six.
-    """
-
-    matrix: Array
-    measured: Array
-    channels: tuple[Channel, ...]
+    matrix: Array  # T, shape (6, 6): rows are `T Y`, and what is measured `T A u`
+    measured: Array  # T A, shape (6, n), zero where nothing pushes
+    channels: tuple[Channel, ...]  # six
 
     @staticmethod
     def of(actuators: Actuators) -> Combinations:
@@ -81,12 +75,9 @@ class FreeFlyerPlant(FreeBody):
 
     `FreeFlyerPlant.of(flyer)` makes one. A logged command holds until the next sample: its middle
     is half a sample later than its time, so the delay of what is measured is minus that.
-
-    Attributes:
-        actuators: What pushes it.
     """
 
-    actuators: Actuators | None = None
+    actuators: Actuators | None = None  # what pushes it
 
     @staticmethod
     def of(flyer: FreeFlyer, motion_from: Literal["pose", "imu"] = "pose") -> FreeFlyerPlant:
@@ -167,13 +158,9 @@ class FreeFlyerPlant(FreeBody):
 
 @dataclass(frozen=True, eq=False)
 class FlatMotion(BodyMotion):
-    """Motion of a body by position and yaw.
+    """Motion of a body by position and yaw."""
 
-    Attributes:
-        flat: x, y, z, ψ and their first four derivatives, shape (N, 5, 4).
-    """
-
-    flat: Array
+    flat: Array  # x, y, z, ψ and their first four derivatives, shape (N, 5, 4)
 
     def part(self, rows: slice | NDArray[np.intp]) -> FlatMotion:
         """Return some of the samples."""

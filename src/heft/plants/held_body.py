@@ -61,15 +61,11 @@ def recording_of(held: Held, name: str = "held") -> Recording:
 
 @dataclass(frozen=True, eq=False)
 class HeldMotion:
-    """Motion of a held body.
+    """Motion of a held body."""
 
-    Attributes:
-        at: Signals of the sensor.
-        rates: Their time derivatives, in the fields of velocity, ω and wrench; None where they
-            are not known, as for the weak form, or zero, as at rest.
-    """
-
-    at: Held
+    at: Held  # signals of the sensor
+    # their time derivatives, in the fields of velocity, ω and wrench; None where they are not
+    # known, as for the weak form, or zero, as at rest
     rates: Held | None = None
 
     def part(self, rows: slice | NDArray[np.intp]) -> HeldMotion:
@@ -83,25 +79,20 @@ class HeldBody(Plant[HeldMotion]):
 
     Nonlinear parameters (tilt, mounting, gains, delay) are linearised: their columns multiply
     changes from the point, all other columns the parameters themselves.
-
-    Attributes:
-        unknowns: Sensor parameters to be estimated with the body.
-        point: Estimate about which rows are linearised.
-        resting: Whether the samples are static poses, which do not identify the inertia tensor.
-        world: Whether the sensor's orientation in the world is known; not with an inertial sensor.
-        turning_noise: Standard deviation of the noise of ω [rad/s], whose variance biases the
-            squares of ω and is subtracted.
-        others: Further sensors that hold the body.
-        noise: Standard deviation of the first sensor's force [N] and moment [N·m], by whose ratio
-            the channels of several sensors are decorrelated.
     """
 
-    unknowns: Unknowns
-    point: Point
+    unknowns: Unknowns  # sensor parameters to be estimated with the body
+    point: Point  # estimate about which rows are linearised
+    # whether the samples are static poses, which do not identify the inertia tensor
     resting: bool = False
+    # whether the sensor's orientation in the world is known; not with an inertial sensor
     world: bool = False
+    # standard deviation of the noise of ω [rad/s], whose variance biases the squares of ω and is
+    # subtracted
     turning_noise: float = 0.0
-    others: tuple[GraspingPoint, ...] = ()
+    others: tuple[GraspingPoint, ...] = ()  # further sensors that hold the body
+    # standard deviation of the first sensor's force [N] and moment [N·m], by whose ratio the
+    # channels of several sensors are decorrelated
     noise: tuple[float, float] = (1.0, 1.0)
 
     @cached_property

@@ -24,16 +24,11 @@ CHANNEL_UNITS = ("N", "N", "N", "N·m", "N·m", "N·m")
 
 @dataclass(frozen=True, eq=False)
 class GraspingPoint:
-    """A further sensor that holds the same body, relative to the first one.
+    """A further sensor that holds the same body, relative to the first one."""
 
-    Attributes:
-        rotation: R, from its axes to the first one's, shape (3, 3).
-        translation: r, from the first sensor to it, in the first one's axes, shape (3,) [m].
-        noise_ratio: Standard deviations of its force and of its moment over those of the first.
-    """
-
-    rotation: Array
-    translation: Array
+    rotation: Array  # R, from its axes to the first one's, shape (3, 3)
+    translation: Array  # r, from the first sensor to it, in the first one's axes, shape (3,) [m]
+    # standard deviations of its force and of its moment over those of the first
     noise_ratio: tuple[float, float] = (1.0, 1.0)
 
 
@@ -43,22 +38,15 @@ class Held:
 
     The specific force of the sensor's origin is split as `a − g = dv/dt + f`, so that the weak
     form of the equations needs no acceleration.
-
-    Attributes:
-        time: Shape (N,) [s].
-        wrench: Force on the body and moment about the sensor's origin, shape (N, 6) [N, N·m].
-        specific: f, the part of a − g that is not differentiated, shape (N, 3) [m/s²].
-        velocity: v, the part that is differentiated, shape (N, 3) [m/s].
-        angular_velocity: ω, shape (N, 3) [rad/s].
-        world: Rᵀ, from the world's axes to the sensor's, shape (N, 3, 3); (N, 3, 0) where it is
-            not known, as with an inertial sensor, which measures a − g itself.
     """
 
-    time: Array
-    wrench: Array
-    specific: Array
-    velocity: Array
-    angular_velocity: Array
+    time: Array  # shape (N,) [s]
+    wrench: Array  # force on the body and moment about the sensor's origin, shape (N, 6) [N, N·m]
+    specific: Array  # f, the part of a − g that is not differentiated, shape (N, 3) [m/s²]
+    velocity: Array  # v, the part that is differentiated, shape (N, 3) [m/s]
+    angular_velocity: Array  # ω, shape (N, 3) [rad/s]
+    # Rᵀ, from the world's axes to the sensor's, shape (N, 3, 3); (N, 3, 0) where it is not known,
+    # as with an inertial sensor, which measures a − g itself
     world: Array
 
     @staticmethod

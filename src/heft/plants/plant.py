@@ -47,19 +47,13 @@ class Motion(Protocol):
 
 @dataclass(frozen=True)
 class Channel:
-    """A source of noise: what one sensor measures, with a standard deviation of its own or shared.
+    """What one sensor measures: a source of noise, its standard deviation its own or shared."""
 
-    Attributes:
-        name: Such as the joint's.
-        unit: Of what it measures: N·m, N, V.
-        noise: Channels of one name share one standard deviation; its own if not given.
-        sensed: Whether it measures something; else it is an equation whose right-hand side is
-            zero, which no error is relative to.
-    """
-
-    name: str
-    unit: str
-    noise: str = ""
+    name: str  # such as the joint's
+    unit: str  # of what it measures: N·m, N, V
+    noise: str = ""  # channels of one name share one standard deviation; its own if not given
+    # whether it measures something; else it is an equation whose right-hand side is zero, which no
+    # error is relative to
     sensed: bool = True
 
     @property
@@ -70,44 +64,30 @@ class Channel:
 
 @dataclass(frozen=True)
 class MotionSignal:
-    """A signal that motion is made of, and how many of its derivatives are needed.
+    """A signal that motion is made of, and how many of its derivatives are needed."""
 
-    Attributes:
-        name: Of the signal.
-        derivatives: 2 for a position, 1 for a velocity or gyroscope, 0 for what is taken as it is,
-            such as an accelerometer: it is not smoothed.
-        late: Whether it comes with what is measured, and as late as that; only of what is taken
-            as it is.
-    """
-
-    name: str
+    name: str  # of the signal
+    # 2 for a position, 1 for a velocity or gyroscope, 0 for what is taken as it is, such as an
+    # accelerometer: it is not smoothed
     derivatives: Literal[0, 1, 2] = 2
+    # whether it comes with what is measured, and as late as that; only of what is taken as it is
     late: bool = False
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What a channel measures: `Σ factor · signal`, in the channel's unit.
+    """What a channel measures: `Σ factor · signal`, in the channel's unit."""
 
-    Attributes:
-        channel: Position among the plant's channels.
-        terms: Signals and their factors.
-    """
-
-    channel: int
-    terms: tuple[tuple[str, float], ...]
+    channel: int  # position among the plant's channels
+    terms: tuple[tuple[str, float], ...]  # signals and their factors
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Which signals of a recording a plant takes.
+    """Which signals of a recording a plant takes."""
 
-    Attributes:
-        motion: What motion is made of.
-        measured: What channels measure; empty where rows alone are asked for.
-    """
-
-    motion: tuple[MotionSignal, ...]
+    motion: tuple[MotionSignal, ...]  # what motion is made of
+    # what channels measure; empty where rows alone are asked for
     measured: tuple[Measured, ...] = ()
 
     @property
@@ -119,25 +99,16 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Samples(Generic[M]):
-    """Motion and what was measured, at a recording's own times.
+    """Motion and what was measured, at a recording's own times."""
 
-    Attributes:
-        recording: Position of the recording in the problem.
-        time: Shape (N,) [s].
-        motion: Of the plant.
-        memory: What depends on the way here (presliding), shape (N, s); see `Plant.remember`.
-        measured: What the channels measured, shape (N, c) [channel's unit].
-        index: Positions in the recording, shape (N,).
-        chosen: Which samples are asked for, shape (N,); the others only leave their mark on the
-            memory and on filters.
-    """
-
-    recording: int
-    time: Array
-    motion: M
-    memory: Array
-    measured: Array
-    index: NDArray[np.int64]
+    recording: int  # position of the recording in the problem
+    time: Array  # shape (N,) [s]
+    motion: M  # of the plant
+    memory: Array  # what depends on the way here (presliding), shape (N, s); see `Plant.remember`
+    measured: Array  # what the channels measured, shape (N, c) [channel's unit]
+    index: NDArray[np.int64]  # positions in the recording, shape (N,)
+    # which samples are asked for, shape (N,); the others only leave their mark on the memory and on
+    # filters
     chosen: NDArray[np.bool_]
 
     @staticmethod
@@ -171,26 +142,17 @@ class Samples(Generic[M]):
 
 @dataclass(frozen=True)
 class Rows:
-    """Regressor Y of some columns, at N samples of c channels.
+    """Regressor Y of some columns, at N samples of c channels."""
 
-    Attributes:
-        regressor: Y, shape (N, c, columns) [channel's unit / column's unit].
-    """
-
-    regressor: Array
+    regressor: Array  # Y, shape (N, c, columns) [channel's unit / column's unit]
 
 
 @dataclass(frozen=True)
 class Sides:
-    """Momentum and remainder of the equations of motion, for the weak form.
+    """Momentum and remainder of the equations of motion, for the weak form."""
 
-    Attributes:
-        momentum: What is differentiated, shape (N, c, columns).
-        remainder: What is not: `d/dt momentum − remainder = regressor`, same shape.
-    """
-
-    momentum: Array
-    remainder: Array
+    momentum: Array  # what is differentiated, shape (N, c, columns)
+    remainder: Array  # what is not: `d/dt momentum − remainder = regressor`, same shape
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,16 +160,12 @@ class ChannelSides:
     """Momentum and remainder of the equations of motion without known zeros, for the weak form.
 
     Columns of all channels stand side by side, those of the first channel first.
-
-    Attributes:
-        columns: For each channel positions of its k columns, ascending, shape (k,).
-        momentum: As of `Sides`, shape (N, Σ k).
-        remainder: Likewise.
     """
 
+    # for each channel positions of its k columns, ascending, shape (k,)
     columns: tuple[NDArray[np.intp], ...]
-    momentum: Array
-    remainder: Array
+    momentum: Array  # as of `Sides`, shape (N, Σ k)
+    remainder: Array  # likewise
 
     @staticmethod
     def of_each(sides: Sides) -> ChannelSides:
@@ -514,15 +472,10 @@ class WithUnknowns(Protocol):
 
 @dataclass(frozen=True)
 class Coordinate:
-    """A coordinate of motion that can be designed.
+    """A coordinate of motion that can be designed."""
 
-    Attributes:
-        name: Such as the joint's.
-        unit: Of its position: rad or m.
-    """
-
-    name: str
-    unit: str
+    name: str  # such as the joint's
+    unit: str  # of its position: rad or m
 
 
 @runtime_checkable

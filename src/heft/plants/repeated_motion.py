@@ -44,14 +44,10 @@ class RepeatedMotion(Plant[RobotMotion]):
 
     Columns: the load's ten parameters in the link's frame, then for each measured joint the
     change of its friction: offset, Coulomb (smoothed) and viscous. Channels: the joints.
-
-    Attributes:
-        robot: For its kinematics.
-        frame: The link that the load is fixed to.
     """
 
-    robot: Robot
-    frame: str
+    robot: Robot  # for its kinematics
+    frame: str  # the link that the load is fixed to
 
     @cached_property
     def empty(self) -> RobotPlant:

@@ -45,17 +45,11 @@ SHARE_PER_RADIAN = 4.0
 
 @dataclass(frozen=True, eq=False)
 class RobotMotion:
-    """Motion of a robot.
+    """Motion of a robot."""
 
-    Attributes:
-        position: Of each channel, shape (channels, N) [rad or m].
-        velocity: Of the drives' channels, shape (channels, N) [rad/s or m/s].
-        bodies: What the kernels read.
-    """
-
-    position: Array
-    velocity: Array
-    bodies: kernels.Motion
+    position: Array  # of each channel, shape (channels, N) [rad or m]
+    velocity: Array  # of the drives' channels, shape (channels, N) [rad/s or m/s]
+    bodies: kernels.Motion  # what the kernels read
 
     def part(self, rows: slice | NDArray[np.intp]) -> RobotMotion:
         """Return some of the samples."""
@@ -68,15 +62,11 @@ class RobotMotion:
 
 @dataclass(frozen=True, eq=False)
 class RobotPlant(Plant[RobotMotion]):
-    """A robot with a fixed base, whose joints' torques are measured, as a plant: `Y π = τ`.
+    """A robot with a fixed base, whose joints' torques are measured, as a plant: `Y π = τ`."""
 
-    Attributes:
-        robot: Tree, drives, and what is believed of them.
-        point: Standard parameters whose torque, of bodies and own columns, presses on the gears,
-            shape (p,); without them load-dependent friction is zero.
-    """
-
-    robot: Robot
+    robot: Robot  # tree, drives, and what is believed of them
+    # standard parameters whose torque, of bodies and own columns, presses on the gears, shape (p,);
+    # without them load-dependent friction is zero
     point: Array | None = None
 
     @property

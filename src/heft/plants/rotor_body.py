@@ -47,15 +47,10 @@ SPEED = "u.{frame}.speed"
 
 @dataclass(frozen=True, eq=False)
 class RotorMotion:
-    """Motion of a rotorcraft, in its own frame.
+    """Motion of a rotorcraft, in its own frame."""
 
-    Attributes:
-        body: Motion of the body.
-        speed: Sum of the rotors' speeds S, shape (N,) [rad/s].
-    """
-
-    body: BodyMotion
-    speed: Array
+    body: BodyMotion  # motion of the body
+    speed: Array  # sum of the rotors' speeds S, shape (N,) [rad/s]
 
     def part(self, rows: slice | NDArray[np.intp]) -> RotorMotion:
         """Return some of the samples."""
@@ -69,23 +64,19 @@ class RotorBody(Plant[RotorMotion]):
     Signals: `pos.FRAME.x`, `quat.FRAME.w`, the sum of rotor speeds `u.FRAME.speed` [rad/s], and the
     wrench of the rotors at rest, `force.FRAME.z` and `torque.FRAME.x`; by an inertial sensor at
     the frame's origin also `acc.FRAME.x` and `omega.FRAME.x`.
-
-    Attributes:
-        frame: Its name in the signals.
-        motion_from: Accelerations by the pose, or by an inertial sensor; the velocity through the
-            air, which is still, is that of the pose either way.
-        gravity: In the world, shape (3,) [m/s²].
-        nominal: Ten parameters believed of it, shape (10,); a sphere of 1 kg if not given.
-        aerodynamics: Of `inflow` and `lift`, which are parameters.
-        thrust_known: Whether the wrench is one, [N, N·m]. Else it is of rotors with a thrust
-            constant of one [rad²/s², m·rad²/s²], and every parameter is a ratio to the constant.
     """
 
-    frame: str = "body"
+    frame: str = "body"  # its name in the signals
+    # accelerations by the pose, or by an inertial sensor; the velocity through the air, which is
+    # still, is that of the pose either way
     motion_from: Literal["pose", "imu"] = "pose"
-    gravity: tuple[float, float, float] = (0.0, 0.0, -9.81)
+    gravity: tuple[float, float, float] = (0.0, 0.0, -9.81)  # in the world, shape (3,) [m/s²]
+    # ten parameters believed of it, shape (10,); a sphere of 1 kg if not given
     nominal: Array | None = None
+    # of `inflow` and `lift`, which are parameters
     aerodynamics: tuple[str, ...] = ("inflow", "lift")
+    # whether the wrench is one, [N, N·m]. Else it is of rotors with a thrust constant of one
+    # [rad²/s², m·rad²/s²], and every parameter is a ratio to the constant
     thrust_known: bool = True
 
     @cached_property

@@ -17,22 +17,14 @@ from .elimination import Elimination
 
 @dataclass(frozen=True, eq=False)
 class Equations:
-    """Rows `Y β = τ` of one window, without what acts unmeasured.
+    """Rows `Y β = τ` of one window, without what acts unmeasured."""
 
-    Attributes:
-        by_channel: Y, channel by channel, without known zeros.
-        size: Number b of columns.
-        effort: Measured τ, shape (N, m) [channel's unit].
-        time: Shape (N,) [s].
-        recording: Position of the recording in the problem.
-        elimination: What took unknowns of the samples out of both; None where there are none.
-    """
-
-    by_channel: tuple[ChannelRows, ...]
-    size: int
-    effort: Array
-    time: Array
-    recording: int
+    by_channel: tuple[ChannelRows, ...]  # Y, channel by channel, without known zeros
+    size: int  # number b of columns
+    effort: Array  # measured τ, shape (N, m) [channel's unit]
+    time: Array  # shape (N,) [s]
+    recording: int  # position of the recording in the problem
+    # what took unknowns of the samples out of both; None where there are none
     elimination: Elimination | None = None
 
     @staticmethod
@@ -93,22 +85,17 @@ class Equations:
 
 @dataclass(frozen=True)
 class Residuals:
-    """Residuals τ − Y β of a contiguous piece of rows.
+    """Residuals τ − Y β of a contiguous piece of rows."""
 
-    Attributes:
-        values: τ − Y β, shape (N, m) [channel's unit].
-        regressor: Function of n positions in the piece; returns Y there, shape (n, m, b).
-        recording: Position of the recording in the problem.
-        index: Sample index of each row, shape (N,); None where a row combines many samples.
-        elimination: What took unknowns of the samples out; None where there are none.
-        by_channel: The same as `regressor`, channel by channel; of that if not given.
-    """
-
-    values: Array
+    values: Array  # τ − Y β, shape (N, m) [channel's unit]
+    # function of n positions in the piece; returns Y there, shape (n, m, b)
     regressor: Callable[[NDArray[np.intp]], Array]
-    recording: int
+    recording: int  # position of the recording in the problem
+    # sample index of each row, shape (N,); None where a row combines many samples
     index: NDArray[np.int64] | None
+    # what took unknowns of the samples out; None where there are none
     elimination: Elimination | None = None
+    # the same as `regressor`, channel by channel; of that if not given
     by_channel: Callable[[NDArray[np.intp]], tuple[ChannelRows, ...]] | None = None
 
     def channel_rows(self, at: NDArray[np.intp]) -> tuple[ChannelRows, ...]:

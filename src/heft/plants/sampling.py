@@ -23,17 +23,11 @@ from .plant import Inputs, Plant, Samples
 
 @dataclass(frozen=True)
 class Survey:
-    """Signals, clocks and smoothing of the recordings, found in one pass.
+    """Signals, clocks and smoothing of the recordings, found in one pass."""
 
-    Attributes:
-        inputs: The signals that the plant takes of each.
-        timelines: What the clock of each shows.
-        smoothing: With its cutoff chosen.
-    """
-
-    inputs: tuple[Inputs, ...]
-    timelines: tuple[Timeline, ...]
-    smoothing: Smoothing
+    inputs: tuple[Inputs, ...]  # the signals that the plant takes of each
+    timelines: tuple[Timeline, ...]  # what the clock of each shows
+    smoothing: Smoothing  # with its cutoff chosen
 
 
 def surveyed(
@@ -63,17 +57,11 @@ def surveyed(
 
 @dataclass(frozen=True)
 class Sampler:
-    """Makes samples of a plant's recordings, window by window.
+    """Makes samples of a plant's recordings, window by window."""
 
-    Attributes:
-        plant: What the samples are for.
-        recordings: The logs.
-        survey: What they are like.
-    """
-
-    plant: Plant[Any]
-    recordings: tuple[Recording, ...]
-    survey: Survey
+    plant: Plant[Any]  # what the samples are for
+    recordings: tuple[Recording, ...]  # the logs
+    survey: Survey  # what they are like
 
     @property
     def cutoff(self) -> float:

@@ -22,23 +22,14 @@ WHOLE = 0.75  # share of its rows that a segment has at least, or it is at an en
 
 @dataclass(frozen=True, eq=False)
 class Segments:
-    """Segments of a problem's recordings, N of them, with their information about b parameters.
+    """Segments of a problem's recordings, N of them, with their information about b parameters."""
 
-    Attributes:
-        factors: Triangle F with FᵀF = Yᵀ W Y of each, weighted, shape (N, b, b).
-        recording: Position of the recording, shape (N,).
-        rows: First row and the row behind the last, shape (N, 2).
-        times: Of the first row, and of the last [s], shape (N, 2).
-        counts: Samples of each, shape (N,).
-        left: Samples of the recordings that are in no segment, since theirs is not whole.
-    """
-
-    factors: Array
-    recording: NDArray[np.intp]
-    rows: NDArray[np.int64]
-    times: Array
-    counts: NDArray[np.int64]
-    left: int
+    factors: Array  # triangle F with FᵀF = Yᵀ W Y of each, weighted, shape (N, b, b)
+    recording: NDArray[np.intp]  # position of the recording, shape (N,)
+    rows: NDArray[np.int64]  # first row and the row behind the last, shape (N, 2)
+    times: Array  # of the first row, and of the last [s], shape (N, 2)
+    counts: NDArray[np.int64]  # samples of each, shape (N,)
+    left: int  # samples of the recordings that are in no segment, since theirs is not whole
 
     @staticmethod
     def of(problem: Problem[Any], weights: Mapping[str, float], length: float) -> Segments:

@@ -35,19 +35,12 @@ SIX = 2 * len(AXES)
 
 @dataclass(frozen=True, eq=False)
 class WrenchSensor:
-    """A wrench sensor inside a robot.
+    """A wrench sensor inside a robot."""
 
-    Attributes:
-        name: Its own.
-        stated: What is said of it.
-        cut: What is beyond it.
-        bias: Column of its bias along x, of six; None if it has none.
-    """
-
-    name: str
-    stated: SensorOptions
-    cut: Cut
-    bias: int | None
+    name: str  # its own
+    stated: SensorOptions  # what is said of it
+    cut: Cut  # what is beyond it
+    bias: int | None  # column of its bias along x, of six; None if it has none
 
     @property
     def channels(self) -> tuple[Channel, ...]:

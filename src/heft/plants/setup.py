@@ -31,40 +31,32 @@ class Setup(Generic[P]):
     """A plant and the logs of an experiment with it: what estimators receive.
 
     Make one to use an estimator by itself; `identify` and `identify_plant` make their own.
-
-    Attributes:
-        plant: What makes the rows.
-        recordings: Logs that can be read again.
-        smoothing: How motion is made smooth.
-        threads: How many threads share the work; the result does not depend on it.
-        purpose: `fit` needs what channels measure; `predict` does without.
-        band_hz: Upper end of the motion's band [Hz], where it is not the cutoff.
-        weak: Windows of the weak form, whose rows need no acceleration; rows are differentiated
-            if not given.
-        decimation: How many samples' measurements are averaged into one row, odd; motion is that
-            of the middle one.
-        keep_samples: Whether smooth motion stays in memory between one walk and the next, as that
-            of short logs may.
-        counted: Which instantaneous rows count, for each recording by index of the sample, shape
-            (samples, channels); all if not given.
-        known_survey: What is known of the recordings already; looked for if not given.
-        noise: Standard deviation of each channel's noise [channel's unit], by which unknowns of
-            each sample (`WithUnknowns`) are eliminated; one if not given.
-        known_base: Base parameters where they are not those of the plant alone; see `telling`.
     """
 
-    plant: P
-    recordings: tuple[Recording, ...]
-    smoothing: Smoothing = Smoothing()
-    threads: int = 2
+    plant: P  # what makes the rows
+    recordings: tuple[Recording, ...]  # logs that can be read again
+    smoothing: Smoothing = Smoothing()  # how motion is made smooth
+    threads: int = 2  # how many threads share the work; the result does not depend on it
+    # `fit` needs what channels measure; `predict` does without
     purpose: Literal["fit", "predict"] = "fit"
-    band_hz: float | None = None
+    band_hz: float | None = None  # upper end of the motion's band [Hz], where it is not the cutoff
+    # windows of the weak form, whose rows need no acceleration; rows are differentiated if not
+    # given
     weak: Weak | None = None
+    # how many samples' measurements are averaged into one row, odd; motion is that of the middle
+    # one
     decimation: int = 1
+    # whether smooth motion stays in memory between one walk and the next, as that of short logs may
     keep_samples: bool = False
+    # which instantaneous rows count, for each recording by index of the sample, shape (samples,
+    # channels); all if not given
     counted: Counted | None = field(default=None, repr=False, compare=False)
+    # what is known of the recordings already; looked for if not given
     known_survey: Survey | None = field(default=None, repr=False, compare=False)
+    # standard deviation of each channel's noise [channel's unit], by which unknowns of each sample
+    # (`WithUnknowns`) are eliminated; one if not given
     noise: tuple[float, ...] | None = None
+    # base parameters where they are not those of the plant alone; see `telling`
     known_base: BaseParameters | None = field(default=None, repr=False, compare=False)
 
     # --- what is walked

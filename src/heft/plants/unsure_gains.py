@@ -44,18 +44,14 @@ UNIT = "1"
 
 @dataclass(frozen=True, eq=False)
 class UnsureGains:
-    """Gains of drives about which rows are taken, and what is known of the drives' torque there.
+    """Gains of drives about which rows are taken, and what is known of the drives' torque there."""
 
-    Attributes:
-        factors: c₀ of each drive whose gain is unsure, by joint: the stated gain over the one that
-            rows are taken with [1].
-        point: π₀, standard parameters of the robot without gains, shape (p,).
-        noise: Standard deviation of each channel, by which contacts' wrenches are told, shape
-            (channels,) [channel's unit].
-    """
-
+    # c₀ of each drive whose gain is unsure, by joint: the stated gain over the one that rows are
+    # taken with [1]
     factors: Mapping[str, float]
-    point: Array
+    point: Array  # π₀, standard parameters of the robot without gains, shape (p,)
+    # standard deviation of each channel, by which contacts' wrenches are told, shape (channels,)
+    # [channel's unit]
     noise: tuple[float, ...]
 
     @property
@@ -66,13 +62,9 @@ class UnsureGains:
 
 @dataclass(frozen=True, eq=False)
 class UnsureGainsPlant(FloatingRobotPlant):
-    """A robot whose base floats, with a column for each gain that is unsure; see the module.
+    """A robot whose base floats, with a column for each gain that is unsure; see the module."""
 
-    Attributes:
-        gains: About which rows are taken.
-    """
-
-    gains: UnsureGains = field(kw_only=True)
+    gains: UnsureGains = field(kw_only=True)  # about which rows are taken
 
     @staticmethod
     def of(plant: FloatingRobotPlant, gains: UnsureGains) -> UnsureGainsPlant:

@@ -62,16 +62,12 @@ def cuts(count: int, most: int, block: int | None, done: int) -> Iterator[slice]
 
 @dataclass(frozen=True)
 class Past:
-    """What eliminated unknowns of the latest samples of a stream, for windows that begin there.
+    """What eliminated unknowns of the latest samples of a stream, for windows that begin there."""
 
-    Attributes:
-        time: Of samples that may be a window's middle, shape (n,) [s].
-        out: What eliminated unknowns there; None before the first.
-        acts: Which unknowns acted last, shape (k,); None before the first.
-    """
-
+    # of samples that may be a window's middle, shape (n,) [s]
     time: Array = field(default_factory=lambda: np.zeros(0))
-    out: Elimination | None = None
+    out: Elimination | None = None  # what eliminated unknowns there; None before the first
+    # which unknowns acted last, shape (k,); None before the first
     acts: NDArray[np.bool_] | None = None
 
     def goes_on(self, acts: NDArray[np.bool_]) -> bool:
@@ -98,23 +94,15 @@ class Past:
 
 @dataclass(frozen=True)
 class Walk:
-    """A walk through the samples of an experiment, as often as a method needs.
+    """A walk through the samples of an experiment, as often as a method needs."""
 
-    Attributes:
-        sampler: What makes samples of the recordings.
-        threads: How many share the work; the result does not depend on it.
-        weak: Windows of the weak form; rows are differentiated if not given.
-        decimation: How many samples' measurements are averaged into one row.
-        keep_samples: Whether samples stay in memory between one walk and the next.
-        noise: Standard deviation of each channel by which unknowns of a sample are eliminated, one
-            where none is given.
-    """
-
-    sampler: Sampler
-    threads: int = 1
-    weak: Weak | None = None
-    decimation: int = 1
-    keep_samples: bool = False
+    sampler: Sampler  # what makes samples of the recordings
+    threads: int = 1  # how many share the work; the result does not depend on it
+    weak: Weak | None = None  # windows of the weak form; rows are differentiated if not given
+    decimation: int = 1  # how many samples' measurements are averaged into one row
+    keep_samples: bool = False  # whether samples stay in memory between one walk and the next
+    # standard deviation of each channel by which unknowns of a sample are eliminated, one where
+    # none is given
     noise: tuple[float, ...] | None = None
 
     @property

@@ -47,28 +47,19 @@ from .held_signals import CHANNEL_UNITS, CHANNELS, Held
 
 @dataclass(frozen=True)
 class Unknowns:
-    """Sensor parameters to be estimated together with the body's ten inertial parameters.
+    """Sensor parameters to be estimated together with the body's ten inertial parameters."""
 
-    Attributes:
-        bias: Whether the sensor adds a constant wrench.
-        drift: Highest power of time with which the bias changes.
-        delay: Whether the wrench is told late.
-        begin, end: The times between which drift is measured, from −1 to 1 [s].
-        cuts: Times in between at which the bias begins anew, and drift with it [s].
-        tilt: Whether gravity may point elsewhere than stated.
-        mounting: Whether the sensor's axes may be turned against the motion's.
-        gains: Whether a channel tells more or less than there is.
-    """
-
-    bias: bool = True
-    drift: int = 0
-    delay: bool = False
+    bias: bool = True  # whether the sensor adds a constant wrench
+    drift: int = 0  # highest power of time with which the bias changes
+    delay: bool = False  # whether the wrench is told late
+    # begin, end: the times between which drift is measured, from −1 to 1 [s]
     begin: float = 0.0
     end: float = 1.0
+    # times in between at which the bias begins anew, and drift with it [s]
     cuts: tuple[float, ...] = ()
-    tilt: bool = False
-    mounting: bool = False
-    gains: bool = False
+    tilt: bool = False  # whether gravity may point elsewhere than stated
+    mounting: bool = False  # whether the sensor's axes may be turned against the motion's
+    gains: bool = False  # whether a channel tells more or less than there is
 
     def __post_init__(self) -> None:
         if self.drift < 0 or (self.drift and not (self.bias and self.end > self.begin)):
@@ -134,23 +125,14 @@ class Unknowns:
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """Estimate about which the nonlinear parameters are linearised.
+    """Estimate about which the nonlinear parameters are linearised."""
 
-    Attributes:
-        stated: Gravity in the world's axes as assumed in the signals, shape (3,) [m/s²].
-        body: Ten inertial parameters, shape (10,).
-        gravity: Gravity in the world's axes as estimated, shape (3,) [m/s²].
-        rotation: M, from the sensor's axes to the motion's, shape (3, 3).
-        gains: Diagonal of S, shape (6,), dimensionless.
-        delay: Delay of the wrench behind the motion [s].
-    """
-
-    stated: Array
-    body: Array
-    gravity: Array
-    rotation: Array
-    gains: Array
-    delay: float = 0.0
+    stated: Array  # gravity in the world's axes as assumed in the signals, shape (3,) [m/s²]
+    body: Array  # ten inertial parameters, shape (10,)
+    gravity: Array  # gravity in the world's axes as estimated, shape (3,) [m/s²]
+    rotation: Array  # M, from the sensor's axes to the motion's, shape (3, 3)
+    gains: Array  # diagonal of S, shape (6,), dimensionless
+    delay: float = 0.0  # delay of the wrench behind the motion [s]
 
     @staticmethod
     def of(gravity: Array) -> Point:

@@ -89,27 +89,21 @@ class SignalMap:
     `signals = offset + unit · matrix @ columns`, where the matrix includes sign and gear ratio:
     `sign / ratio` for positions, `sign · ratio` for torques, since a reduction gear that divides
     the speed multiplies the torque.
-
-    Attributes:
-        kind: `q`, `v`, `a`, `tau`, `current`, `q_ref` (what a controller was asked for), `q_motor`
-            (where the motor is, at the joint); of frames `force`, `torque`, `pos`, `quat`, `omega`,
-            `vel`, `acc`; of actuators `u`; of contacts `contact`, 1 where one is closed.
-        columns: The file's columns; of a 2-D array `name[0]`, `name[1]`, …
-        joints: The joints, actuators or contacts, in the order of the result; of a frame its
-            components, as `tool0.x`.
-        unit: Unit in the file.
-        matrix: Signals per column, in the file's unit, shape (joints, columns).
-        offset: Added last, shape (joints,) [SI unit of the kind].
-        held: Whether each value holds until the next sample (zero-order hold), as what a digital
-            controller puts out; of `tau` and `current`.
     """
 
+    # `q`, `v`, `a`, `tau`, `current`, `q_ref` (what a controller was asked for), `q_motor` (where
+    # the motor is, at the joint); of frames `force`, `torque`, `pos`, `quat`, `omega`, `vel`,
+    # `acc`; of actuators `u`; of contacts `contact`, 1 where one is closed
     kind: str
-    columns: tuple[str, ...]
+    columns: tuple[str, ...]  # the file's columns; of a 2-D array `name[0]`, `name[1]`, …
+    # the joints, actuators or contacts, in the order of the result; of a frame its components, as
+    # `tool0.x`
     joints: tuple[str, ...]
-    unit: str
-    matrix: Array
-    offset: Array
+    unit: str  # unit in the file
+    matrix: Array  # signals per column, in the file's unit, shape (joints, columns)
+    offset: Array  # added last, shape (joints,) [SI unit of the kind]
+    # whether each value holds until the next sample (zero-order hold), as what a digital controller
+    # puts out; of `tau` and `current`
     held: bool = False
 
     @property
@@ -147,20 +141,13 @@ class ColumnMap:
     ```
 
     A map without a time table and without signals takes the columns' names as canonical.
-
-    Attributes:
-        time: The time column, or None where the step is constant.
-        time_unit: Unit of the time column.
-        step: Constant time step [s], or None.
-        signals: One map a kind of signal.
-        topics: Which topics of a log of messages are read.
     """
 
-    time: str | None
-    time_unit: str
-    step: float | None
-    signals: tuple[SignalMap, ...]
-    topics: Topics = field(default_factory=Topics)
+    time: str | None  # the time column, or None where the step is constant
+    time_unit: str  # unit of the time column
+    step: float | None  # constant time step [s], or None
+    signals: tuple[SignalMap, ...]  # one map a kind of signal
+    topics: Topics = field(default_factory=Topics)  # which topics of a log of messages are read
 
     @property
     def canonical(self) -> bool:

@@ -50,29 +50,17 @@ def messages_can_be_written() -> bool:
 
 @dataclass(frozen=True, eq=False)
 class CommandedFlight:
-    """A motion that a free-flying body is commanded, at N times.
+    """A motion that a free-flying body is commanded, at N times."""
 
-    Attributes:
-        frame: Name of the body.
-        time: From the motion's begin, increasing, shape (N,) [s].
-        position: Of the body's frame in the world (east, north, up), shape (N, 3) [m].
-        quaternion: Its attitude w, x, y, z, shape (N, 4).
-        velocity: In the world, shape (N, 3) [m/s].
-        acceleration: In the world, shape (N, 3) [m/s²].
-        angular_velocity: In the body's axes, shape (N, 3) [rad/s].
-        angular_acceleration: In the body's axes, shape (N, 3) [rad/s²].
-        turns_freely: Whether the attitude is part of the command; else it follows from position
-            and yaw.
-    """
-
-    frame: str
-    time: Array
-    position: Array
-    quaternion: Array
-    velocity: Array
-    acceleration: Array
-    angular_velocity: Array
-    angular_acceleration: Array
+    frame: str  # name of the body
+    time: Array  # from the motion's begin, increasing, shape (N,) [s]
+    position: Array  # of the body's frame in the world (east, north, up), shape (N, 3) [m]
+    quaternion: Array  # its attitude w, x, y, z, shape (N, 4)
+    velocity: Array  # in the world, shape (N, 3) [m/s]
+    acceleration: Array  # in the world, shape (N, 3) [m/s²]
+    angular_velocity: Array  # in the body's axes, shape (N, 3) [rad/s]
+    angular_acceleration: Array  # in the body's axes, shape (N, 3) [rad/s²]
+    # whether the attitude is part of the command; else it follows from position and yaw
     turns_freely: bool = True
 
     def columns(self) -> dict[str, Array]:

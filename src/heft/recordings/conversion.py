@@ -22,22 +22,14 @@ from .recording import Recording
 
 @dataclass(frozen=True)
 class Converted:
-    """Summary of a conversion.
+    """Summary of a conversion."""
 
-    Attributes:
-        rows: Number of rows written.
-        begin: First time [s].
-        end: Last time [s].
-        notes: Remarks on the input logs.
-        losses: What the output format could not store.
-        damage: Damaged parts of the logs that are lost; empty unless salvage was requested.
-    """
-
-    rows: int
-    begin: float
-    end: float
-    notes: tuple[str, ...]
-    losses: tuple[str, ...]
+    rows: int  # number of rows written
+    begin: float  # first time [s]
+    end: float  # last time [s]
+    notes: tuple[str, ...]  # remarks on the input logs
+    losses: tuple[str, ...]  # what the output format could not store
+    # damaged parts of the logs that are lost; empty unless salvage was requested
     damage: tuple[str, ...]
 
 

@@ -30,21 +30,13 @@ KINDS = ("positions", "velocities", "accelerations")  # of a point
 
 @dataclass(frozen=True, eq=False)
 class JointTrajectory:
-    """A motion that a robot is commanded.
+    """A motion that a robot is commanded."""
 
-    Attributes:
-        joints: Their names, n of them.
-        time: From the motion's begin, increasing, shape (N,) [s].
-        position: Shape (N, n) [rad or m].
-        velocity: Shape (N, n) [rad/s or m/s]; None if not stated.
-        acceleration: Shape (N, n) [rad/s² or m/s²]; None if not stated.
-    """
-
-    joints: tuple[str, ...]
-    time: Array
-    position: Array
-    velocity: Array | None = None
-    acceleration: Array | None = None
+    joints: tuple[str, ...]  # their names, n of them
+    time: Array  # from the motion's begin, increasing, shape (N,) [s]
+    position: Array  # shape (N, n) [rad or m]
+    velocity: Array | None = None  # shape (N, n) [rad/s or m/s]; None if not stated
+    acceleration: Array | None = None  # shape (N, n) [rad/s² or m/s²]; None if not stated
 
     @property
     def stamps(self) -> list[tuple[int, int]]:

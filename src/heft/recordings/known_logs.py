@@ -23,23 +23,15 @@ from .formats.table import Table
 
 @dataclass(frozen=True)
 class KnownLog:
-    """Column names of one tool's logs.
+    """Column names of one tool's logs."""
 
-    Attributes:
-        tool: Name of the tool.
-        time: Column of time.
-        unit: Unit of time, or None where the tool's users write several.
-        signals: Pattern of the columns by kind of signal, `{}` for the joint's number from 0.
-        joints: The joints' usual names, in order.
-        note: Other signals of the log, and why they are not used.
-    """
-
-    tool: str
-    time: str
-    unit: str | None
+    tool: str  # name of the tool
+    time: str  # column of time
+    unit: str | None  # unit of time, or None where the tool's users write several
+    # pattern of the columns by kind of signal, `{}` for the joint's number from 0
     signals: tuple[tuple[str, str], ...]
-    joints: tuple[str, ...]
-    note: str
+    joints: tuple[str, ...]  # the joints' usual names, in order
+    note: str  # other signals of the log, and why they are not used
 
     def fits(self, columns: Sequence[str]) -> bool:
         """Whether a log has this tool's column of time and all its columns of joint positions."""

@@ -39,14 +39,10 @@ Part: TypeAlias = tuple[Path, Path | None, float]  # of an experiment: log, map,
 
 @dataclass(frozen=True)
 class Block:
-    """Consecutive rows of a recording.
+    """Consecutive rows of a recording."""
 
-    Attributes:
-        time: Shape (rows,) [s].
-        values: Shape (rows, names), in the requested order, each column in its signal's SI unit.
-    """
-
-    time: Array
+    time: Array  # shape (rows,) [s]
+    # shape (rows, names), in the requested order, each column in its signal's SI unit
     values: Array
 
 
@@ -55,34 +51,24 @@ class Recording:
     """Named signals over time in SI units, readable any number of times in bounded memory.
 
     `open` makes one of a log file, `from_arrays` one of arrays.
-
-    Attributes:
-        name: Path or name of the source.
-        table: The file as columns of numbers.
-        sources: For each canonical signal the map that makes it, and its row in that map's matrix.
-        time: Column of time, or None for a constant step.
-        time_scale: Unit of the time column [s].
-        step: Constant time step [s], or None.
-        start: First row used.
-        stop: Row behind the last used, or None for all.
-        selection: Takes row positions, shape (n,), and returns which of them are fitted or scored,
-            shape (n,); all if None. The other rows still serve to smooth the motion.
-        provenance: The file's columns, with their unit, from which each signal is made.
-        notes: Remarks on the log, in sentences.
-        files: The files opened: the log; of an experiment its TOML and each part's log and map.
     """
 
-    name: str
-    table: Table
+    name: str  # path or name of the source
+    table: Table  # the file as columns of numbers
+    # for each canonical signal the map that makes it, and its row in that map's matrix
     sources: Mapping[str, tuple[SignalMap, int]]
-    time: str | None = "t"
-    time_scale: float = 1.0
-    step: float | None = None
-    start: int = 0
-    stop: int | None = None
+    time: str | None = "t"  # column of time, or None for a constant step
+    time_scale: float = 1.0  # unit of the time column [s]
+    step: float | None = None  # constant time step [s], or None
+    start: int = 0  # first row used
+    stop: int | None = None  # row behind the last used, or None for all
+    # takes row positions, shape (n,), and returns which of them are fitted or scored, shape (n,);
+    # all if None. The other rows still serve to smooth the motion
     selection: Callable[[NDArray[np.int64]], NDArray[np.bool_]] | None = None
+    # the file's columns, with their unit, from which each signal is made
     provenance: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # remarks on the log, in sentences
+    # the files opened: the log; of an experiment its TOML and each part's log and map
     files: tuple[OpenedFile, ...] = ()
 
     @staticmethod

@@ -22,31 +22,18 @@ MOST_LOST = 0.2  # share of rows that may be unusable before a log is refused
 
 @dataclass(frozen=True)
 class Timeline:
-    """Sampling step, gaps and unusable rows of a log.
+    """Sampling step, gaps and unusable rows of a log."""
 
-    Attributes:
-        step: Median time between rows [s].
-        rows: Rows in the file.
-        used: Rows with finite numbers and strictly increasing time.
-        duration: Sum of the lengths of the segments [s].
-        repeated: Rows whose time does not exceed that of the row before.
-        broken: Rows with a number that is not finite, or beyond `LARGEST_VALUE`.
-        gaps: Intervals longer than `GAP_STEPS` steps, or jumps of the clock.
-        segments: Number of stretches without a gap.
-        constant: Signals that never change, if any rows are used.
-        idle: Rows in which every effort is exactly zero: nobody measured it.
-    """
-
-    step: float
-    rows: int
-    used: int
-    duration: float
-    repeated: int
-    broken: int
-    gaps: int
-    segments: int
-    constant: tuple[str, ...] = ()
-    idle: int = 0
+    step: float  # median time between rows [s]
+    rows: int  # rows in the file
+    used: int  # rows with finite numbers and strictly increasing time
+    duration: float  # sum of the lengths of the segments [s]
+    repeated: int  # rows whose time does not exceed that of the row before
+    broken: int  # rows with a number that is not finite, or beyond `LARGEST_VALUE`
+    gaps: int  # intervals longer than `GAP_STEPS` steps, or jumps of the clock
+    segments: int  # number of stretches without a gap
+    constant: tuple[str, ...] = ()  # signals that never change, if any rows are used
+    idle: int = 0  # rows in which every effort is exactly zero: nobody measured it
 
     @property
     def rate(self) -> float:
@@ -56,19 +43,12 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Piece:
-    """Consecutive usable rows without a gap.
+    """Consecutive usable rows without a gap."""
 
-    Attributes:
-        time: Strictly increasing, shape (rows,) [s].
-        values: Shape (rows, signals), in the signals' units.
-        begins: Whether a segment begins here.
-        index: Rows' positions in the recording, shape (rows,).
-    """
-
-    time: Array
-    values: Array
-    begins: bool
-    index: NDArray[np.int64]
+    time: Array  # strictly increasing, shape (rows,) [s]
+    values: Array  # shape (rows, signals), in the signals' units
+    begins: bool  # whether a segment begins here
+    index: NDArray[np.int64]  # rows' positions in the recording, shape (rows,)
 
 
 @dataclass
@@ -256,21 +236,15 @@ class Window:
     """A core of consecutive rows of one segment, with margins on both sides.
 
     Filters run over the whole window; only results in the core are used.
-
-    Attributes:
-        time: Shape (rows,) [s].
-        values: Shape (rows, signals), in the signals' units.
-        core: The rows that belong to this window alone.
-        begin, end: When the segment begins and ends [s]; ∓inf where it continues.
-        index: Rows' positions in the recording, shape (rows,).
     """
 
-    time: Array
-    values: Array
-    core: slice
+    time: Array  # shape (rows,) [s]
+    values: Array  # shape (rows, signals), in the signals' units
+    core: slice  # the rows that belong to this window alone
+    # begin, end: when the segment begins and ends [s]; ∓inf where it continues
     begin: float
     end: float
-    index: NDArray[np.int64]
+    index: NDArray[np.int64]  # rows' positions in the recording, shape (rows,)
 
 
 def windows(

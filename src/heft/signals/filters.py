@@ -181,12 +181,9 @@ def _differences(values: Array, step: float) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Smoothed:
-    """Position, velocity and acceleration at given times.
+    """Position, velocity and acceleration at given times."""
 
-    Attributes:
-        position, velocity, acceleration: Shape (times, joints) [rad or m, and per s, s²].
-    """
-
+    # position, velocity, acceleration: shape (times, joints) [rad or m, and per s, s²]
     position: Array
     velocity: Array
     acceleration: Array

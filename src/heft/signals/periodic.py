@@ -143,20 +143,14 @@ def _basis(time: Array, period: float, harmonics: int, derivative: int = 0) -> A
 
 @dataclass(frozen=True)
 class FourierSeries:
-    """Finite Fourier series of a periodic motion.
+    """Finite Fourier series of a periodic motion."""
 
-    Attributes:
-        period: T [s].
-        origin: Time of phase 0 [s].
-        coefficients: Of `1, cos ωt, sin ωt, cos 2ωt, …`, ω = 2π/T, shape (2 harmonics + 1, joints)
-            [rad or m]; zeros above the harmonics that a joint needs.
-        noise: Standard deviation of each joint's residual, shape (joints,) [rad or m].
-    """
-
-    period: float
-    origin: float
+    period: float  # T [s]
+    origin: float  # time of phase 0 [s]
+    # of `1, cos ωt, sin ωt, cos 2ωt, …`, ω = 2π/T, shape (2 harmonics + 1, joints) [rad or m];
+    # zeros above the harmonics that a joint needs
     coefficients: Array
-    noise: Array
+    noise: Array  # standard deviation of each joint's residual, shape (joints,) [rad or m]
 
     @property
     def harmonics(self) -> int:
@@ -258,23 +252,15 @@ def require_periodic(series: FourierSeries) -> None:
 
 @dataclass(frozen=True)
 class PeriodAverage:
-    """Signals averaged over periods, and their noise from the spread between periods.
+    """Signals averaged over periods, and their noise from the spread between periods."""
 
-    Attributes:
-        time: From the first row of the log over one period, shape (n,) [s].
-        mean: Shape (n, signals).
-        periods: Number of whole periods averaged.
-        std: Standard deviation of the mean of each signal, shape (signals,).
-        noise: Standard deviation of one measurement, shape (signals,).
-        covariance: Autocovariance of one measurement by lag in grid steps, within a period,
-            shape (n, signals); divided by n at every lag, so that it is positive semidefinite.
-    """
-
-    time: Array
-    mean: Array
-    periods: int
-    std: Array
-    noise: Array
+    time: Array  # from the first row of the log over one period, shape (n,) [s]
+    mean: Array  # shape (n, signals)
+    periods: int  # number of whole periods averaged
+    std: Array  # standard deviation of the mean of each signal, shape (signals,)
+    noise: Array  # standard deviation of one measurement, shape (signals,)
+    # autocovariance of one measurement by lag in grid steps, within a period, shape (n, signals);
+    # divided by n at every lag, so that it is positive semidefinite
     covariance: Array
 
 

@@ -32,33 +32,29 @@ CHECKS: Keys = {
 class Smoothing:
     """Settings of smoothing and differentiating logged positions.
 
-    Attributes:
-        corner: Cutoff frequency of the low-pass [Hz], or None to choose it from the data:
-            `20 · f99`, where f99 is the frequency below which 99 % of the velocity's energy lies,
-            the largest of all joints (see `choose_corner`).
-        order: Order of the Butterworth filter, which runs forwards and backwards.
-        trim: Time cut off at each end of a segment [s].
-        torque: `raw`, or `filtered` to filter regressor and torque alike and decimate both.
-        delay: Delay of torque behind motion [s]; None to estimate it, and to apply it only on
-            strong evidence (see `estimators.DelaySearch`).
-        method: `butterworth`, a low-pass run both ways and central differences; `spline`, a
-            penalised spline of each joint with exact derivatives, for any times; `fourier`,
-            one series for the whole log, for periodic motion.
-        corners: Corner of each joint's spline [Hz]; if not given, `corner` where that is, else
-            chosen by cross-validation between 2.5 · f99 and 20 · f99 (see `choose_corners`).
-        period: Of the motion [s], for `fourier`; found from the data if not given.
-
     Raises:
         InvalidSetting: If a setting is out of range, or does not fit the method.
     """
 
+    # cutoff frequency of the low-pass [Hz], or None to choose it from the data: `20 · f99`, where
+    # f99 is the frequency below which 99 % of the velocity's energy lies, the largest of all joints
+    # (see `choose_corner`)
     corner: float | None = None
-    order: int = 8
-    trim: float = 0.5
+    order: int = 8  # order of the Butterworth filter, which runs forwards and backwards
+    trim: float = 0.5  # time cut off at each end of a segment [s]
+    # `raw`, or `filtered` to filter regressor and torque alike and decimate both
     torque: Literal["raw", "filtered"] = "raw"
+    # delay of torque behind motion [s]; None to estimate it, and to apply it only on strong
+    # evidence (see `estimators.DelaySearch`)
     delay: float | None = None
+    # `butterworth`, a low-pass run both ways and central differences; `spline`, a penalised spline
+    # of each joint with exact derivatives, for any times; `fourier`, one series for the whole log,
+    # for periodic motion
     method: Literal["butterworth", "spline", "fourier"] = "butterworth"
+    # corner of each joint's spline [Hz]; if not given, `corner` where that is, else chosen by
+    # cross-validation between 2.5 · f99 and 20 · f99 (see `choose_corners`)
     corners: tuple[float, ...] | None = None
+    # of the motion [s], for `fourier`; found from the data if not given
     period: float | None = None
 
     def __post_init__(self) -> None:

@@ -50,17 +50,11 @@ class Smoother(Protocol):
 
 @dataclass(frozen=True)
 class Butterworth:
-    """Zero-phase Butterworth low-pass and central differences; see `low_pass.smooth`.
+    """Zero-phase Butterworth low-pass and central differences; see `low_pass.smooth`."""
 
-    Attributes:
-        step: Sampling step of the recording [s].
-        corner: Cutoff frequency [Hz].
-        order: Of the low-pass.
-    """
-
-    step: float
-    corner: float
-    order: int = 4
+    step: float  # sampling step of the recording [s]
+    corner: float  # cutoff frequency [Hz]
+    order: int = 4  # of the low-pass
 
     @property
     def margin(self) -> float:
@@ -87,15 +81,10 @@ class Butterworth:
 
 @dataclass(frozen=True)
 class PenalisedSpline:
-    """Penalised spline of each joint and its exact derivatives; see `splines`.
+    """Penalised spline of each joint and its exact derivatives; see `splines`."""
 
-    Attributes:
-        step: Sampling step of the recording [s].
-        corners: Of each joint [Hz].
-    """
-
-    step: float
-    corners: tuple[float, ...]
+    step: float  # sampling step of the recording [s]
+    corners: tuple[float, ...]  # of each joint [Hz]
 
     @property
     def margin(self) -> float:
@@ -130,13 +119,9 @@ class PenalisedSpline:
 
 @dataclass(frozen=True)
 class Fourier:
-    """Fourier series of a whole recording, for periodic motion; see `periodic`.
+    """Fourier series of a whole recording, for periodic motion; see `periodic`."""
 
-    Attributes:
-        series: As `periodic.fit_series` returns it.
-    """
-
-    series: periodic.FourierSeries
+    series: periodic.FourierSeries  # as `periodic.fit_series` returns it
 
     @property
     def margin(self) -> float:

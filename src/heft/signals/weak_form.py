@@ -52,18 +52,13 @@ class Weak:
 
     Use it in place of differentiated rows where accelerations are too noisy [Shinbrot1957].
 
-    Attributes:
-        length: Of a window [s], or None for 1.5 periods of the low-pass's corner.
-        power: p of the window cos²ᵖ. It has 2p − 1 continuous derivatives.
-        overlap: Fraction of its length that a window shares with the next, in [0, 1).
-
     Raises:
         InvalidSetting: If a setting is out of range.
     """
 
-    length: float | None = None
-    power: int = 2
-    overlap: float = 0.75
+    length: float | None = None  # of a window [s], or None for 1.5 periods of the low-pass's corner
+    power: int = 2  # p of the window cos²ᵖ. It has 2p − 1 continuous derivatives
+    overlap: float = 0.75  # fraction of its length that a window shares with the next, in [0, 1)
 
     def __post_init__(self) -> None:
         check_fields(self, CHECKS)
@@ -92,15 +87,12 @@ class Weak:
 
 @dataclass(frozen=True)
 class WhiteWeak(Weak):
-    """Settings of the weak form of unfiltered signals, whose noise is white.
+    """Settings of the weak form of unfiltered signals, whose noise is white."""
 
-    Attributes:
-        gap_steps: A longer interval between samples, in time steps, is a gap that no window spans.
-        whitened: Whether rows are decorrelated, so that the noise that overlapping windows share
-            counts once; see `whitened`.
-    """
-
+    # a longer interval between samples, in time steps, is a gap that no window spans
     gap_steps: float = GAP_STEPS
+    # whether rows are decorrelated, so that the noise that overlapping windows share counts once;
+    # see `whitened`
     whitened: bool = True
 
 
@@ -110,16 +102,11 @@ class Windows:
 
     φ is cos²ᵖ(π u) normalised to unit area, u from −½ to ½ along the window, written as a sum of
     cosines.
-
-    Attributes:
-        length: Of each [s].
-        stride: From one to the next [s].
-        power: p.
     """
 
-    length: float
-    stride: float
-    power: int = 2
+    length: float  # of each [s]
+    stride: float  # from one to the next [s]
+    power: int = 2  # p
 
     @property
     def harmonics(self) -> tuple[float, ...]:
@@ -183,20 +170,13 @@ class Windows:
 
 @dataclass(frozen=True)
 class Samples:
-    """Both sides of the equation of motion d/dt(W₂ π) − F π = τ at N consecutive samples.
+    """Both sides of the equation of motion d/dt(W₂ π) − F π = τ at N consecutive samples."""
 
-    Attributes:
-        time: Strictly increasing, shape (N,) [s].
-        momentum: W₂, rows of the generalised momentum, shape (N, channels, p).
-        remainder: F, the undifferentiated rest: W₁ less the columns of friction,
-            shape (N, channels, p).
-        effort: τ, shape (N, channels) [N·m or N].
-    """
-
-    time: Array
-    momentum: Array
+    time: Array  # strictly increasing, shape (N,) [s]
+    momentum: Array  # W₂, rows of the generalised momentum, shape (N, channels, p)
+    # F, the undifferentiated rest: W₁ less the columns of friction, shape (N, channels, p)
     remainder: Array
-    effort: Array
+    effort: Array  # τ, shape (N, channels) [N·m or N]
 
     def part(self, cut: slice) -> Samples:
         """Return a slice of the samples."""
@@ -216,17 +196,11 @@ class Samples:
 
 @dataclass(frozen=True)
 class Integrals:
-    """Regression rows of the weak form, one per window and channel.
+    """Regression rows of the weak form, one per window and channel."""
 
-    Attributes:
-        time: Middle of each window, shape (windows,) [s].
-        regressor: −∫ φ̇ W₂ dt − ∫ φ F dt, shape (windows, channels, p).
-        effort: ∫ φ τ dt, shape (windows, channels) [N·m or N].
-    """
-
-    time: Array
-    regressor: Array
-    effort: Array
+    time: Array  # middle of each window, shape (windows,) [s]
+    regressor: Array  # −∫ φ̇ W₂ dt − ∫ φ F dt, shape (windows, channels, p)
+    effort: Array  # ∫ φ τ dt, shape (windows, channels) [N·m or N]
 
     @staticmethod
     def joined(parts: Sequence[Integrals]) -> Integrals:
@@ -279,15 +253,10 @@ def _integrals(windows: Windows, samples: Samples, first: int, count: int) -> In
 
 @dataclass(frozen=True)
 class Held:
-    """Buffer of a stream for windows that are not complete yet: less than a window's length.
+    """Buffer of a stream for windows that are not complete yet: less than a window's length."""
 
-    Attributes:
-        samples: From the last one before the next window's start on.
-        following: Index of the next window.
-    """
-
-    samples: Samples
-    following: int
+    samples: Samples  # from the last one before the next window's start on
+    following: int  # index of the next window
 
 
 def advance(windows: Windows, held: Held | None, piece: Samples) -> tuple[Held, Integrals]:
@@ -328,15 +297,11 @@ def advance(windows: Windows, held: Held | None, piece: Samples) -> tuple[Held, 
 
 @dataclass(frozen=True)
 class Whitening:
-    """State of the whitening recursion, to continue with the next windows.
+    """State of the whitening recursion, to continue with the next windows."""
 
-    Attributes:
-        factors: Rows of the Cholesky factor, from the diagonal backwards, newest last.
-        rows: The whitened rows that belong to them, each of shape (columns,).
-    """
-
+    # rows of the Cholesky factor, from the diagonal backwards, newest last
     factors: tuple[Array, ...] = ()
-    rows: tuple[Array, ...] = ()
+    rows: tuple[Array, ...] = ()  # the whitened rows that belong to them, each of shape (columns,)
 
 
 def shared_noise(windows: Windows, step: float) -> Array:

@@ -46,21 +46,14 @@ COUNTS = (
 
 @dataclass(frozen=True)
 class Device:
-    """A source of signals that have one stamp.
+    """A source of signals that have one stamp."""
 
-    Attributes:
-        name: As it is reported.
-        names: Its signals.
-        noisy: Whether two of its samples are never the same while it works.
-        delay: By how much its stamps are late [s].
-        half_step: Half the step of the central differences by which its signals' derivatives are
-            taken [s]; 0 where they are not needed.
-    """
-
-    name: str
-    names: tuple[str, ...]
-    noisy: bool = True
-    delay: float = 0.0
+    name: str  # as it is reported
+    names: tuple[str, ...]  # its signals
+    noisy: bool = True  # whether two of its samples are never the same while it works
+    delay: float = 0.0  # by how much its stamps are late [s]
+    # half the step of the central differences by which its signals' derivatives are taken [s]; 0
+    # where they are not needed
     half_step: float = 0.0
 
     @cached_property
@@ -96,27 +89,18 @@ class Device:
 
 @dataclass(frozen=True, eq=False)
 class Buffer:
-    """Newest samples of a device.
+    """Newest samples of a device."""
 
-    Attributes:
-        stamps: Strictly increasing, shape (N,) [ns].
-        values: Shape (N, signals).
-        taken: How many samples were taken since the start.
-        arrival: When the last one came, on the listener's clock [s]; NaN before the first step.
-        ahead: By how much its stamps were ahead of the listener's clock at most [s].
-        late_in_a_row: How many that came since the last taken are older than it.
-        newest: Newest sample that came, and since when it repeats itself.
-        silent: Whether nothing came for so long that it was reported.
-    """
-
-    stamps: Stamps
-    values: Array
-    taken: int = 0
+    stamps: Stamps  # strictly increasing, shape (N,) [ns]
+    values: Array  # shape (N, signals)
+    taken: int = 0  # how many samples were taken since the start
+    # when the last one came, on the listener's clock [s]; NaN before the first step
     arrival: float = math.nan
+    # by how much its stamps were ahead of the listener's clock at most [s]
     ahead: float = -math.inf
-    late_in_a_row: int = 0
-    newest: Newest | None = None
-    silent: bool = False
+    late_in_a_row: int = 0  # how many that came since the last taken are older than it
+    newest: Newest | None = None  # newest sample that came, and since when it repeats itself
+    silent: bool = False  # whether nothing came for so long that it was reported
 
     @property
     def confirmed(self) -> Stamps:
@@ -135,21 +119,16 @@ class Buffer:
 
 @dataclass(frozen=True, eq=False)
 class AlignmentState:
-    """State of an alignment between steps.
+    """State of an alignment between steps."""
 
-    Attributes:
-        buffers: Samples that may still be needed, by device.
-        epoch: Stamp at which aligned time is 0 [ns], or None before the first aligned sample.
-        aligned_until: Stamp up to which the first device's samples are aligned [ns], or None.
-        last_match: Stamp of its last sample that had its partners, or since when one is waited for
-            [ns].
-        clocks_reported: Whether it was reported since that the devices' stamps never meet.
-    """
-
-    buffers: Mapping[str, Buffer]
+    buffers: Mapping[str, Buffer]  # samples that may still be needed, by device
+    # stamp at which aligned time is 0 [ns], or None before the first aligned sample
     epoch: int | None = None
+    # stamp up to which the first device's samples are aligned [ns], or None
     aligned_until: int | None = None
+    # stamp of its last sample that had its partners, or since when one is waited for [ns]
     last_match: int | None = None
+    # whether it was reported since that the devices' stamps never meet
     clocks_reported: bool = False
 
     def stamp(self, time: float) -> float:
@@ -159,79 +138,55 @@ class AlignmentState:
 
 @dataclass(frozen=True, eq=False)
 class AlignedSamples:
-    """Samples of all devices at common times.
+    """Samples of all devices at common times."""
 
-    Attributes:
-        time: Since the epoch, shape (N,) [s]; strictly increasing unless a clock is set back.
-        values: By device, each of shape (N, signals). The sign of a quaternion never jumps within a
-            step; from one to the next it may.
-        slopes: Derivatives, by device, each of shape (N, signals) [signal's unit / s]; shape (N, 0)
-            where they are not needed.
-    """
-
-    time: Array
+    time: Array  # since the epoch, shape (N,) [s]; strictly increasing unless a clock is set back
+    # by device, each of shape (N, signals). The sign of a quaternion never jumps within a step;
+    # from one to the next it may
     values: tuple[Array, ...]
+    # derivatives, by device, each of shape (N, signals) [signal's unit / s]; shape (N, 0) where
+    # they are not needed
     slopes: tuple[Array, ...]
 
 
 @dataclass(frozen=True)
 class Notice:
-    """Something that happened to a device.
+    """Something that happened to a device."""
 
-    Attributes:
-        name: `stalled`, `resumed`, `clocks apart`, `clock set back` or `clock set forward`.
-        message: In words.
-    """
-
-    name: str
-    message: str
+    name: str  # `stalled`, `resumed`, `clocks apart`, `clock set back` or `clock set forward`
+    message: str  # in words
 
 
 @dataclass(frozen=True, eq=False)
 class Aligned:
-    """What came of a step.
+    """What came of a step."""
 
-    Attributes:
-        samples: Newly aligned ones, or None.
-        counts: How often what happened; see `COUNTS`.
-        foreign: Names of signals that nobody asked for.
-        notices: What happened to devices.
-    """
-
-    samples: AlignedSamples | None
-    counts: Mapping[str, int]
-    foreign: tuple[str, ...]
-    notices: tuple[Notice, ...]
+    samples: AlignedSamples | None  # newly aligned ones, or None
+    counts: Mapping[str, int]  # how often what happened; see `COUNTS`
+    foreign: tuple[str, ...]  # names of signals that nobody asked for
+    notices: tuple[Notice, ...]  # what happened to devices
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """How devices are aligned.
+    """How devices are aligned."""
 
-    Attributes:
-        devices: Whose signals are taken; the first gives the times.
-        bridge: Longest time between two samples of a device across which is interpolated [s].
-        hold: Time for which the first device's samples wait for their partners [s].
-        frozen: Time for which a device may repeat all values of a kind; what repeats itself for
-            longer is frozen, from its first sample on, or stands still [s].
-        standstill: How one that is not noisy is told to stand still.
-        reorder: Time by which samples that come after a newer one may be older than it [s]: they
-            are sorted in. Samples wait for them.
-        leap: Time by which a device's stamps must go on by more than passed between their arrivals
-            to say that its clock was set forward [s].
-        stall: Time without a sample after which a device counts as silent [s].
-        reset: How many samples in a row, all older than one before them, say that a clock was set
-            back.
-    """
-
-    devices: tuple[Device, ...]
+    devices: tuple[Device, ...]  # whose signals are taken; the first gives the times
+    # longest time between two samples of a device across which is interpolated [s]
     bridge: float = 0.05
-    hold: float = 1.0
+    hold: float = 1.0  # time for which the first device's samples wait for their partners [s]
+    # time for which a device may repeat all values of a kind; what repeats itself for longer is
+    # frozen, from its first sample on, or stands still [s]
     frozen: float = 0.05
-    standstill: Standstill = Standstill()
+    standstill: Standstill = Standstill()  # how one that is not noisy is told to stand still
+    # time by which samples that come after a newer one may be older than it [s]: they are sorted
+    # in. Samples wait for them
     reorder: float = 0.005
+    # time by which a device's stamps must go on by more than passed between their arrivals to say
+    # that its clock was set forward [s]
     leap: float = 0.5
-    stall: float = 1.0
+    stall: float = 1.0  # time without a sample after which a device counts as silent [s]
+    # how many samples in a row, all older than one before them, say that a clock was set back
     reset: int = 100
 
     def start(self) -> AlignmentState:

@@ -44,17 +44,11 @@ ROS_TYPE = re.compile(r"(\w+)::msg::dds_::(\w+)_")
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """Signals that came together, some times in a row.
+    """Signals that came together, some times in a row."""
 
-    Attributes:
-        names: The signals.
-        stamps: Shape (N,) [ns].
-        values: Shape (N, signals), SI units.
-    """
-
-    names: tuple[str, ...]
-    stamps: NDArray[np.int64]
-    values: Array
+    names: tuple[str, ...]  # the signals
+    stamps: NDArray[np.int64]  # shape (N,) [ns]
+    values: Array  # shape (N, signals), SI units
 
 
 def ros_kind(key: str, topics: Mapping[str, str]) -> tuple[str, str] | None:
@@ -100,16 +94,13 @@ class Reader:
 
     A key stands for a sender. The time of a call is shared equally by the keys that were last
     heard to send what can be read; all others have what these leave.
-
-    Attributes:
-        topics: Types of topics whose keys do not tell them; see `refuse_types`.
-        frames: Frames of topics whose messages do not tell them well, by topic.
-        unread: How many messages of the last call were beyond their senders' budget.
     """
 
+    # types of topics whose keys do not tell them; see `refuse_types`
     topics: Mapping[str, str] = field(default_factory=dict)
+    # frames of topics whose messages do not tell them well, by topic
     frames: Mapping[str, str] = field(default_factory=dict)
-    unread: int = 0
+    unread: int = 0  # how many messages of the last call were beyond their senders' budget
     _decoders: dict[str, Decoder] = field(default_factory=dict)
     _heard: set[str] = field(default_factory=set)
 

@@ -59,46 +59,31 @@ EVENTS = 64  # of links, which wait to be looked at
 
 @dataclass(frozen=True)
 class Certificates:
-    """Files by which both sides prove who they are.
+    """Files by which both sides prove who they are."""
 
-    Attributes:
-        ca: Certificates of the authority that signs all nodes' certificates, PEM.
-        certificate: The node's own, PEM.
-        key: Its private key, PEM, readable by its owner alone.
-    """
-
-    ca: Path
-    certificate: Path
-    key: Path
+    ca: Path  # certificates of the authority that signs all nodes' certificates, PEM
+    certificate: Path  # the node's own, PEM
+    key: Path  # its private key, PEM, readable by its owner alone
 
 
 @dataclass(frozen=True)
 class Link:
-    """Where messages come from and go to.
+    """Where messages come from and go to."""
 
-    Attributes:
-        connect: Addresses to connect to.
-        listen: Addresses to listen on.
-        mode: `client` of a router, or `peer`; None for a client where the one address to connect to
-            is a router's, and a peer elsewhere.
-        subscribe: Key expressions of JSON and CBOR messages.
-        publish: Key under which estimates go out.
-        domain: ROS 2 domain of robots that run rmw_zenoh.
-        topics: Types of topics behind zenoh-plugin-ros2dds, which are subscribed to by name.
-        frames: Frames of topics whose messages do not tell them well.
-        certificates: Or None.
-        transforms: Topic of transforms that are published, without a stroke before it; or None.
-    """
-
-    connect: tuple[str, ...] = (HERE,)
-    listen: tuple[str, ...] = ()
+    connect: tuple[str, ...] = (HERE,)  # addresses to connect to
+    listen: tuple[str, ...] = ()  # addresses to listen on
+    # `client` of a router, or `peer`; None for a client where the one address to connect to is a
+    # router's, and a peer elsewhere
     mode: str | None = None
-    subscribe: tuple[str, ...] = (SAMPLES,)
-    publish: str = "heft/payload"
-    domain: int = 0
+    subscribe: tuple[str, ...] = (SAMPLES,)  # key expressions of JSON and CBOR messages
+    publish: str = "heft/payload"  # key under which estimates go out
+    domain: int = 0  # ROS 2 domain of robots that run rmw_zenoh
+    # types of topics behind zenoh-plugin-ros2dds, which are subscribed to by name
     topics: Mapping[str, str] = field(default_factory=dict)
+    # frames of topics whose messages do not tell them well
     frames: Mapping[str, str] = field(default_factory=dict)
-    certificates: Certificates | None = None
+    certificates: Certificates | None = None  # or None
+    # topic of transforms that are published, without a stroke before it; or None
     transforms: str | None = None
 
     @staticmethod

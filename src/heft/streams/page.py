@@ -30,13 +30,9 @@ NO_HANDLE = 0.1  # [s] to wait where the system has no file handle for a connect
 
 @dataclass
 class Page:
-    """What browsers are shown. Use `served`.
+    """What browsers are shown. Use `served`."""
 
-    Attributes:
-        address: Where, for a browser.
-    """
-
-    address: str = ""
+    address: str = ""  # where, for a browser
     _text: str = ""
     _number: int = 0
     _readers: int = 0

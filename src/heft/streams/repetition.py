@@ -23,15 +23,10 @@ NEVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """Samples of a group of signals that differ from the one before them.
+    """Samples of a group of signals that differ from the one before them."""
 
-    Attributes:
-        stamps: Shape (N,), increasing.
-        values: Shape (N, signals).
-    """
-
-    stamps: Times
-    values: Array
+    stamps: Times  # shape (N,), increasing
+    values: Array  # shape (N, signals)
 
     @property
     def steps(self) -> Array:
@@ -46,30 +41,23 @@ class Standstill:
     Chosen on simulated rests and freezes of two joints, 100 to 1000 Hz, encoders of up to 1 mrad:
     rests that begin within 60 ms or more are none; in motion, 98 % of freezes are found from 250 Hz
     on, 89 % at 125 Hz, 65 % at 100 Hz.
-
-    Attributes:
-        usual: Factor by which a stretch must exceed those that are usual, where values are coarse,
-            or told more often than measured.
-        usual_share: Share of the stretches between changes, and of the steps, that are usual.
-        jump: Factor by which the step at the beginning or end of a stretch must exceed those that
-            are usual.
-        look: Time before a stretch that is looked at, over the duration that is accepted.
-        abrupt: Share of the speed before a stretch that must be left in the second half of that
-            time for it to have stopped at once: all of a constant one, half where what has mass
-            slows down evenly.
-        fewest: Changes in that time from which this can be told.
-        coarse: Smallest steps in that way from which it can: an encoder's are its resolution.
-        kept: Changes that are remembered of a stream.
     """
 
+    # factor by which a stretch must exceed those that are usual, where values are coarse, or told
+    # more often than measured
     usual: float = 5.0
+    # share of the stretches between changes, and of the steps, that are usual
     usual_share: float = 0.95
+    # factor by which the step at the beginning or end of a stretch must exceed those that are usual
     jump: float = 10.0
-    look: float = 1.5
+    look: float = 1.5  # time before a stretch that is looked at, over the duration that is accepted
+    # share of the speed before a stretch that must be left in the second half of that time for it
+    # to have stopped at once: all of a constant one, half where what has mass slows down evenly
     abrupt: float = 0.85
-    fewest: int = 5
+    fewest: int = 5  # changes in that time from which this can be told
+    # smallest steps in that way from which it can: an encoder's are its resolution
     coarse: float = 10.0
-    kept: int = 500
+    kept: int = 500  # changes that are remembered of a stream
 
     def longest(self, changes: Changes, accepted: float) -> float:
         """Return the duration up to which a stretch is accepted, in the stamps' unit.
@@ -117,33 +105,22 @@ class Standstill:
 
 @dataclass(frozen=True, eq=False)
 class Newest:
-    """Newest sample of a device, and since when it has repeated itself.
+    """Newest sample of a device, and since when it has repeated itself."""
 
-    Attributes:
-        stamp: Of the sample [ns].
-        values: Shape (signals,).
-        since: Stamp since which each group of signals has these values, shape (groups,) [ns].
-        waits: Stamp from which on samples may yet turn out frozen [ns].
-        changes: Newest changes of each group of a device that may stand still.
-    """
-
-    stamp: int
-    values: Array
-    since: Times
-    waits: int
+    stamp: int  # of the sample [ns]
+    values: Array  # shape (signals,)
+    since: Times  # stamp since which each group of signals has these values, shape (groups,) [ns]
+    waits: int  # stamp from which on samples may yet turn out frozen [ns]
+    # newest changes of each group of a device that may stand still
     changes: tuple[Changes, ...] = ()
 
 
 @dataclass(frozen=True)
 class Repetition:
-    """Finds frozen stretches in a device's samples as they come.
+    """Finds frozen stretches in a device's samples as they come."""
 
-    Attributes:
-        accepted: Duration of repetition that is accepted [ns].
-        standstill: How a device that stands still is told; None for one that is never still.
-    """
-
-    accepted: float
+    accepted: float  # duration of repetition that is accepted [ns]
+    # how a device that stands still is told; None for one that is never still
     standstill: Standstill | None
 
     def step(

@@ -22,19 +22,12 @@ SLICE = 0.025  # [s] of a log that are replayed at once, at most
 
 @dataclass(frozen=True)
 class Arrival:
-    """Signals that a source delivered at a time.
+    """Signals that a source delivered at a time."""
 
-    Attributes:
-        now: When, on the source's clock [s].
-        pieces: Signals; none where nothing came.
-        garbage: Number of messages that could not be decoded.
-        unread: Number of messages beyond what their senders may ask of a node.
-    """
-
-    now: float
-    pieces: Sequence[Piece]
-    garbage: int = 0
-    unread: int = 0
+    now: float  # when, on the source's clock [s]
+    pieces: Sequence[Piece]  # signals; none where nothing came
+    garbage: int = 0  # number of messages that could not be decoded
+    unread: int = 0  # number of messages beyond what their senders may ask of a node
 
 
 @dataclass

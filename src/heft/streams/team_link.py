@@ -34,24 +34,16 @@ RETRY = {"period_init_ms": 250, "period_max_ms": 1000, "period_increase_factor":
 class TeamLink:
     """Whom one robot of a team talks to, and where.
 
-    Attributes:
-        team: Name of the team in keys.
-        own: Name of the robot; None for one who watches.
-        address: Where it listens; None for nowhere.
-        neighbours: Names of the robots that are listened to.
-        connect: Addresses of those among them that are connected to.
-        certificates: Of the robot; None in the clear.
-
     Raises:
         InvalidSetting: If a name is none that keys and certificates can hold.
     """
 
-    team: str
-    own: str | None
-    address: str | None
-    neighbours: tuple[str, ...]
-    connect: tuple[str, ...]
-    certificates: Certificates | None = None
+    team: str  # name of the team in keys
+    own: str | None  # name of the robot; None for one who watches
+    address: str | None  # where it listens; None for nowhere
+    neighbours: tuple[str, ...]  # names of the robots that are listened to
+    connect: tuple[str, ...]  # addresses of those among them that are connected to
+    certificates: Certificates | None = None  # of the robot; None in the clear
 
     def __post_init__(self) -> None:
         for name in (self.team, *self.neighbours, *([self.own] if self.own else [])):
@@ -149,18 +141,13 @@ class TeamLink:
 
 @dataclass
 class TeamConnection:
-    """An open session. Use `joined`.
+    """An open session. Use `joined`."""
 
-    Attributes:
-        link: To whom.
-        sent: Bytes that each neighbour was sent.
-    """
-
-    link: TeamLink
+    link: TeamLink  # to whom
     _session: Any
     _publishers: Mapping[str, Any]
     _subscribers: Mapping[str, Any]
-    sent: Counter[str] = field(default_factory=Counter)
+    sent: Counter[str] = field(default_factory=Counter)  # bytes that each neighbour was sent
 
     def send(self, neighbour: str, data: bytes) -> None:
         """Send a message to a neighbour; it is dropped rather than waited for.

@@ -37,28 +37,21 @@ CHECKS: Keys = {
 class BenchSettings:
     """What is compared on what.
 
-    Attributes:
-        robots: Of the benchmark (`tx40`, `lwr4`, `ur`), or URDF files of arms.
-        noise: Levels: `low`, `standard`, `high`.
-        friction: `in class`, what heft's estimators assume, or `lugre`, what they do not.
-        estimators: Their names.
-        guesses: Trials of each robot, friction and level, with noise and model file of their own.
-        seed: Of robots' drives and motions; those below 100 are for development.
-        jobs: Processes.
-        duration: Of the logs [s].
-
     Raises:
         InvalidSetting: If a name is unknown, or a number out of range.
     """
 
+    # of the benchmark (`tx40`, `lwr4`, `ur`), or URDF files of arms
     robots: tuple[str, ...] = ("lwr4",)
-    noise: tuple[str, ...] = tuple(NOISE)
+    noise: tuple[str, ...] = tuple(NOISE)  # levels: `low`, `standard`, `high`
+    # `in class`, what heft's estimators assume, or `lugre`, what they do not
     friction: tuple[str, ...] = ("in class",)
-    estimators: tuple[str, ...] = candidates.USUAL
+    estimators: tuple[str, ...] = candidates.USUAL  # their names
+    # trials of each robot, friction and level, with noise and model file of their own
     guesses: int = 25
-    seed: int = 1000
-    jobs: int = 1
-    duration: float = 10.0
+    seed: int = 1000  # of robots' drives and motions; those below 100 are for development
+    jobs: int = 1  # processes
+    duration: float = 10.0  # of the logs [s]
 
     def __post_init__(self) -> None:
         check_fields(self, CHECKS)
@@ -95,17 +88,11 @@ class BenchSettings:
 
 @dataclass(frozen=True, eq=False)
 class Bench:
-    """Result of a benchmark.
+    """Result of a benchmark."""
 
-    Attributes:
-        settings: What was compared on what.
-        summaries: A candidate on a case each.
-        real: Outcome on real logs; None if none were given.
-    """
-
-    settings: BenchSettings
-    summaries: tuple[Summary, ...]
-    real: Outcome | None = None
+    settings: BenchSettings  # what was compared on what
+    summaries: tuple[Summary, ...]  # a candidate on a case each
+    real: Outcome | None = None  # outcome on real logs; None if none were given
 
     def text(self) -> str:
         """Return the tables for the terminal."""

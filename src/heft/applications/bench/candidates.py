@@ -36,40 +36,26 @@ UNKNOWN = "not run: controller unknown"
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What a candidate receives.
+    """What a candidate receives."""
 
-    Attributes:
-        problem: Logs at the cutoff and delay that heft chooses by default, friction viscous,
-            Coulomb and offset.
-        loop: The experiment's closed loop; None if its controller is not known.
-        robot: As a user would give it, with heft's own friction.
-    """
-
+    # logs at the cutoff and delay that heft chooses by default, friction viscous, Coulomb and
+    # offset
     problem: Problem[RobotPlant]
-    loop: ClosedLoop | None
-    robot: Robot
+    loop: ClosedLoop | None  # the experiment's closed loop; None if its controller is not known
+    robot: Robot  # as a user would give it, with heft's own friction
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What a candidate found.
+    """What a candidate found."""
 
-    Attributes:
-        values: β of the task's problem, shape (b,); NaN where it has no such parameter.
-        std: Their standard deviations, shape (b,).
-        plant: Plant that predicts.
-        standard: Its parameters, shape (p,).
-        physical: Whether such a robot can exist; of base parameters whether any robot that has them
-            can.
-        margin: By how much; see `estimators.NearestRobot`. NaN if not known.
-    """
-
-    values: Array
-    std: Array
-    plant: RobotPlant
-    standard: Array
+    values: Array  # β of the task's problem, shape (b,); NaN where it has no such parameter
+    std: Array  # their standard deviations, shape (b,)
+    plant: RobotPlant  # plant that predicts
+    standard: Array  # its parameters, shape (p,)
+    # whether such a robot can exist; of base parameters whether any robot that has them can
     physical: bool
-    margin: float = float("nan")
+    margin: float = float("nan")  # by how much; see `estimators.NearestRobot`. NaN if not known
 
 
 Candidate = Callable[[Task], Found]

@@ -48,17 +48,12 @@ OTHER_CORNER = 40.0  # of exact motion that errors are scored on [Hz]
 
 @dataclass(frozen=True)
 class Noise:
-    """A level of noise.
+    """A level of noise."""
 
-    Attributes:
-        encoder: Of positions, white, in the control loop, too, rms [rad].
-        torque: Of the logged torque, white, as a share of its rms.
-        actuator: Of the torque that acts, white in steps of `STEP`, which no log shows, as a share
-            of each joint's typical torque.
-    """
-
-    encoder: float
-    torque: float
+    encoder: float  # of positions, white, in the control loop, too, rms [rad]
+    torque: float  # of the logged torque, white, as a share of its rms
+    # of the torque that acts, white in steps of `STEP`, which no log shows, as a share of each
+    # joint's typical torque
     actuator: float
 
 
@@ -77,21 +72,13 @@ FRICTION: Mapping[str, DriveRanges] = {
 
 @dataclass(frozen=True)
 class Case:
-    """What a trial is one of.
+    """What a trial is one of."""
 
-    Attributes:
-        robot: Of the benchmark, or a model file.
-        friction: One of `FRICTION`.
-        noise: One of `NOISE`.
-        seed: Of the drives, the motion and the controller's model.
-        duration: Of the logs [s].
-    """
-
-    robot: str
-    friction: str
-    noise: str
-    seed: int
-    duration: float = 10.0
+    robot: str  # of the benchmark, or a model file
+    friction: str  # one of `FRICTION`
+    noise: str  # one of `NOISE`
+    seed: int  # of the drives, the motion and the controller's model
+    duration: float = 10.0  # of the logs [s]
 
     @property
     def name(self) -> str:
@@ -221,15 +208,13 @@ class Truth:
     """What a case's estimates are compared with.
 
     Both are of the motion that the robot makes without noise.
-
-    Attributes:
-        values: β that fits exact motion and torque best, shape (b,): the truth itself where
-            friction is in class.
-        bound: Standard deviation of an unbiased estimate at least, of exact motion and the noise of
-            the torque, logged and acting, alone (Cramér and Rao), shape (b,).
     """
 
+    # β that fits exact motion and torque best, shape (b,): the truth itself where friction is in
+    # class
     values: Array
+    # standard deviation of an unbiased estimate at least, of exact motion and the noise of the
+    # torque, logged and acting, alone (Cramér and Rao), shape (b,)
     bound: Array
 
     @staticmethod

@@ -44,13 +44,9 @@ SCHEMAS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Kept:
-    """The trials of a benchmark's folder.
+    """The trials of a benchmark's folder."""
 
-    Attributes:
-        out: The folder.
-    """
-
-    out: Path
+    out: Path  # the folder
 
     def open(self) -> None:
         """Make the folder, if it is not there.

@@ -20,27 +20,16 @@ Triple = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class Segment:
-    """A joint of an arm with the link that it moves.
+    """A joint of an arm with the link that it moves."""
 
-    Attributes:
-        place: Of the joint in the link before [m].
-        axis: It turns about: `y` or `z`.
-        reach: Least and largest position, ± [rad].
-        effort: Largest torque [N·m].
-        mass: Of the link [kg].
-        center: Of its mass [m].
-        radii: Semi-axes of the ellipsoid that its mass fills [m].
-        turn: Of the joint about the y axis of the link before [rad].
-    """
-
-    place: Triple
-    axis: str
-    reach: float
-    effort: float
-    mass: float
-    center: Triple
-    radii: Triple
-    turn: float = 0.0
+    place: Triple  # of the joint in the link before [m]
+    axis: str  # it turns about: `y` or `z`
+    reach: float  # least and largest position, ± [rad]
+    effort: float  # largest torque [N·m]
+    mass: float  # of the link [kg]
+    center: Triple  # of its mass [m]
+    radii: Triple  # semi-axes of the ellipsoid that its mass fills [m]
+    turn: float = 0.0  # of the joint about the y axis of the link before [rad]
 
 
 QUARTER = float(np.pi / 2.0)

@@ -22,34 +22,21 @@ class Summary:
 
     Errors of parameters are in units of the Cramér-Rao bound of each; of these, the median and the
     90th percentile over the parameters.
-
-    Attributes:
-        case: What was simulated.
-        name: Of the candidate.
-        ended: Trials that gave an estimate.
-        trials: All trials.
-        bias: |mean of the estimates − truth|, median and 90th percentile.
-        bias_known_to: Standard error of these means, median: bias below twice that may be none.
-        rmse: Root of the mean square error, median and 90th percentile.
-        torque: ‖τ − τ̂‖/‖τ‖ of another motion, exact: median and 90th percentile over trials.
-        coverage: Share of parameters within 95 % intervals.
-        consistent: Share of estimates of which a robot can exist.
-        seconds: Of a processor's time, median.
-        why: Why trials gave none, the commonest reason; empty if all did.
     """
 
-    case: Case
-    name: str
-    ended: int
-    trials: int
-    bias: tuple[float, float]
-    bias_known_to: float
-    rmse: tuple[float, float]
+    case: Case  # what was simulated
+    name: str  # of the candidate
+    ended: int  # trials that gave an estimate
+    trials: int  # all trials
+    bias: tuple[float, float]  # |mean of the estimates − truth|, median and 90th percentile
+    bias_known_to: float  # standard error of these means, median: bias below twice that may be none
+    rmse: tuple[float, float]  # root of the mean square error, median and 90th percentile
+    # ‖τ − τ̂‖/‖τ‖ of another motion, exact: median and 90th percentile over trials
     torque: tuple[float, float]
-    coverage: float
-    consistent: float
-    seconds: float
-    why: str
+    coverage: float  # share of parameters within 95 % intervals
+    consistent: float  # share of estimates of which a robot can exist
+    seconds: float  # of a processor's time, median
+    why: str  # why trials gave none, the commonest reason; empty if all did
 
     @property
     def row(self) -> dict[str, Any]:

@@ -25,16 +25,12 @@ from .experiments import Case, Truth, shared
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a trial yielded.
+    """What a trial yielded."""
 
-    Attributes:
-        results: By candidate: `values` and `std` of β, `error` of other motion's torque, and
-            whether it is `physical` and by what `margin`; or why it `failed`.
-        seconds: Of a processor's time, by candidate.
-    """
-
+    # by candidate: `values` and `std` of β, `error` of other motion's torque, and whether it is
+    # `physical` and by what `margin`; or why it `failed`
     results: dict[str, dict[str, Any]] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)  # of a processor's time, by candidate
 
 
 def settled(problem: Problem[RobotPlant]) -> Problem[RobotPlant]:
@@ -109,21 +105,13 @@ def truth_of(case: Case) -> Truth:
 
 @dataclass(frozen=True)
 class RealLogs:
-    """Logs of a real robot.
+    """Logs of a real robot."""
 
-    Attributes:
-        model: Its model file.
-        logs: To fit.
-        validate: Other logs, to score.
-        options: The TOML of `--with`.
-        columns: The TOML of `--map`.
-    """
-
-    model: Path
-    logs: tuple[Path, ...]
-    validate: tuple[Path, ...]
-    options: Path | None = None
-    columns: Path | None = None
+    model: Path  # its model file
+    logs: tuple[Path, ...]  # to fit
+    validate: tuple[Path, ...]  # other logs, to score
+    options: Path | None = None  # the TOML of `--with`
+    columns: Path | None = None  # the TOML of `--map`
 
     @property
     def name(self) -> str:

@@ -41,17 +41,12 @@ TURNS = (  # what of a motion turns with its frame alone, and what a lever adds 
 
 @dataclass(frozen=True)
 class Doubt:
-    """A robot whose motion sensors do not go with the others'.
+    """A robot whose motion sensors do not go with the others'."""
 
-    Attributes:
-        robot: Its place in the team.
-        sensor: The one that lies, of `SENSOR_NUMBERS`; None where leaving out one does not do.
-        apart: Mean squared difference of its motion from what the others agree on, over its
-            variance.
-    """
-
-    robot: int
+    robot: int  # its place in the team
+    # the one that lies, of `SENSOR_NUMBERS`; None where leaving out one does not do
     sensor: str | None
+    # mean squared difference of its motion from what the others agree on, over its variance
     apart: float
 
     def words(self, name: str) -> str:
@@ -75,22 +70,15 @@ class Doubt:
 
 @dataclass(frozen=True)
 class AgreementSettings:
-    """Settings of what counts as agreeing.
+    """Settings of what counts as agreeing."""
 
-    Attributes:
-        rounds: Of refinement of poses over the network.
-        doubtful: Mean squared difference of a sensor over its variance, from which motions do not
-            agree.
-        sure: Deviations by which such a mean exceeds 1, at least.
-        clear: Deviations by which leaving out one sensor explains a robot better than another.
-        suspects: How many robots are tried to be left out, those that differ most.
-    """
-
-    rounds: int = 3
+    rounds: int = 3  # of refinement of poses over the network
+    # mean squared difference of a sensor over its variance, from which motions do not agree
     doubtful: float = 2.0
-    sure: float = 5.0
+    sure: float = 5.0  # deviations by which such a mean exceeds 1, at least
+    # deviations by which leaving out one sensor explains a robot better than another
     clear: float = 3.0
-    suspects: int = 3
+    suspects: int = 3  # how many robots are tried to be left out, those that differ most
 
     def limit(self, rows: float) -> float:
         """Return the mean square of three numbers from which motions do not agree.
@@ -103,23 +91,17 @@ class AgreementSettings:
 
 @dataclass(frozen=True, eq=False)
 class Agreement:
-    """Poses of a team, and how well its motions agree.
+    """Poses of a team, and how well its motions agree."""
 
-    Attributes:
-        poses: By robot, R and t that take coordinates of the first robot that has any to its own.
-        spreads: By robot, the covariance of its pose against all others.
-        apart: By robot, the mean squared difference of its motion from what all others agree on,
-            by its deviation, of the sensor for which it is largest: 1 where sensors are as noisy
-            as they seem.
-        unplaced: Robots whose poses the motion does not tell.
-        doubts: Robots that are left out of what is agreed.
-    """
-
+    # by robot, R and t that take coordinates of the first robot that has any to its own
     poses: Mapping[int, Pose] = field(default_factory=dict)
+    # by robot, the covariance of its pose against all others
     spreads: Mapping[int, Array] = field(default_factory=dict)
+    # by robot, the mean squared difference of its motion from what all others agree on, by its
+    # deviation, of the sensor for which it is largest: 1 where sensors are as noisy as they seem
     apart: Mapping[int, float] = field(default_factory=dict)
-    unplaced: tuple[int, ...] = ()
-    doubts: tuple[Doubt, ...] = ()
+    unplaced: tuple[int, ...] = ()  # robots whose poses the motion does not tell
+    doubts: tuple[Doubt, ...] = ()  # robots that are left out of what is agreed
 
     @property
     def worst(self) -> float:
@@ -220,22 +202,15 @@ def believed(
 
 @dataclass(frozen=True, eq=False)
 class TeamMotions:
-    """Windows of the motions of a team.
+    """Windows of the motions of a team."""
 
-    Attributes:
-        motions: Of each robot, or factors with their second moments among all: shape (any, k) each.
-        parts: Of each robot: covariances of its windows, and how many count as one.
-        windows: How many windows that are.
-        graph: Who talks to whom.
-        space: Which k numbers there are.
-        beliefs: By robot, what is known of its pose beside, from a frame that all share.
-    """
-
+    # of each robot, or factors with their second moments among all: shape (any, k) each
     motions: Sequence[Array]
-    parts: Sequence[Windows]
-    windows: int
-    graph: Graph
-    space: Space = SPATIAL
+    parts: Sequence[Windows]  # of each robot: covariances of its windows, and how many count as one
+    windows: int  # how many windows that are
+    graph: Graph  # who talks to whom
+    space: Space = SPATIAL  # which k numbers there are
+    # by robot, what is known of its pose beside, from a frame that all share
     beliefs: Mapping[int, PoseBelief] = field(default_factory=dict)
 
     @property

@@ -32,15 +32,10 @@ HOLE = 0.1  # between samples, across which nothing is differenced [s]
 
 @dataclass(frozen=True, eq=False)
 class ArmContact:
-    """A contact that a link of an arm is fixed to.
+    """A contact that a link of an arm is fixed to."""
 
-    Attributes:
-        robot: The arm.
-        link: Name of the link whose frame is the contact's.
-    """
-
-    robot: Robot
-    link: str
+    robot: Robot  # the arm
+    link: str  # name of the link whose frame is the contact's
 
     def signals(
         self,
@@ -152,17 +147,12 @@ class ArmContact:
 
 @dataclass(eq=False)
 class ArmStream:
-    """Signals at an arm's contact as joints are measured: of each sample once the next are there.
+    """Signals at an arm's contact as joints are measured, each sample once the next are there."""
 
-    Attributes:
-        contact: Of the arm.
-        measured: Which of `acceleration`, `force` and `torque` sensors at the contact read.
-        singular: How many samples were left out near singularities.
-    """
-
-    contact: ArmContact
+    contact: ArmContact  # of the arm
+    # which of `acceleration`, `force` and `torque` sensors at the contact read
     measured: tuple[str, ...] = ()
-    singular: int = 0
+    singular: int = 0  # how many samples were left out near singularities
     _time: Array = field(default_factory=lambda: np.zeros(0))
     _values: Array | None = None
 

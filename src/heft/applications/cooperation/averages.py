@@ -29,15 +29,10 @@ SMALL = 1e-5  # change of a pose for a derivative [rad, m]
 
 @dataclass(frozen=True)
 class AveragesMethod:
-    """Settings of agreement by means.
+    """Settings of agreement by means."""
 
-    Attributes:
-        rounds: Of accelerated consensus for a mean.
-        refinements: Of the poses against the mean of all motions.
-    """
-
-    rounds: int
-    refinements: int = 3
+    rounds: int  # of accelerated consensus for a mean
+    refinements: int = 3  # of the poses against the mean of all motions
 
     def identify(self, parts: Sequence[Windows], graph: Graph) -> AveragesResult:
         """Return what every robot holds in the end.
@@ -54,20 +49,14 @@ class AveragesMethod:
 
 @dataclass(frozen=True, eq=False)
 class AveragesResult:
-    """What every robot of a team holds after agreement by means.
+    """What every robot of a team holds after agreement by means."""
 
-    Attributes:
-        poses: By robot, R and t that take coordinates of the shared frame to its own.
-        held: By robot, the mean of all robots' motions and wrenches in the shared frame,
-            shape (n, K, 24).
-        values: By robot, π of the load in its own frame, shape (n, 10).
-        covariance: Of π, by robot, shape (n, 10, 10).
-    """
-
+    # by robot, R and t that take coordinates of the shared frame to its own
     poses: tuple[Pose, ...]
+    # by robot, the mean of all robots' motions and wrenches in the shared frame, shape (n, K, 24)
     held: Array
-    values: Array
-    covariance: Array
+    values: Array  # by robot, π of the load in its own frame, shape (n, 10)
+    covariance: Array  # of π, by robot, shape (n, 10, 10)
 
     @property
     def apart(self) -> float:

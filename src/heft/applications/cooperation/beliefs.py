@@ -21,17 +21,12 @@ from .windows import Space
 
 @dataclass(frozen=True, eq=False)
 class LoadBelief:
-    """What is known of a load in one frame.
+    """What is known of a load in one frame."""
 
-    Attributes:
-        rows: A of A π = b, each by its deviation, shape (any, p).
-        values: b, shape (any,).
-        centres: h and m of the load in some frame as rows, shape (1 + d, p), the centre of mass
-            that is known there, shape (d,) [m], and its deviation [m].
-    """
-
-    rows: Array
-    values: Array
+    rows: Array  # a of A π = b, each by its deviation, shape (any, p)
+    values: Array  # b, shape (any,)
+    # h and m of the load in some frame as rows, shape (1 + d, p), the centre of mass that is known
+    # there, shape (d,) [m], and its deviation [m]
     centres: tuple[tuple[Array, Array, float], ...] = ()
 
     def residuals(self, values: Array) -> Array:
@@ -65,18 +60,14 @@ class LoadBelief:
 
 @dataclass(frozen=True, eq=False)
 class TeamBelief:
-    """What is known of a team's contacts and its first load.
+    """What is known of a team's contacts and its first load."""
 
-    Attributes:
-        poses: By robot, of a frame that all of them share.
-        mass: Of the load and its deviation [kg]; None if not known.
-        centres: By robot, the centre of mass in its frame, shape (3,) [m], and its deviation [m].
-        load: A robot, π in its frame and the covariance, as estimated before; None if not.
-    """
-
+    # by robot, of a frame that all of them share
     poses: Mapping[int, PoseBelief] = field(default_factory=dict)
-    mass: tuple[float, float] | None = None
+    mass: tuple[float, float] | None = None  # of the load and its deviation [kg]; None if not known
+    # by robot, the centre of mass in its frame, shape (3,) [m], and its deviation [m]
     centres: Mapping[int, tuple[Array, float]] = field(default_factory=dict)
+    # a robot, π in its frame and the covariance, as estimated before; None if not
     load: tuple[int, Array, Array] | None = None
 
     def of(self, robots: Sequence[int]) -> TeamBelief:

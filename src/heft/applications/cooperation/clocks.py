@@ -19,34 +19,21 @@ from .signals import ContactSignals
 
 @dataclass(frozen=True)
 class ClockSettings:
-    """Settings of the comparison of clocks.
+    """Settings of the comparison of clocks."""
 
-    Attributes:
-        window: Of the low-pass [s].
-        most: Largest offset that is looked for [s].
-        least: Offsets below this are left [s].
-        sure: Offsets below so many standard deviations are left, too.
-        steps: Of Gauss and Newton, at most.
-    """
-
-    window: float = 0.3
-    most: float = 0.5
-    least: float = 5e-4
-    sure: float = 4.0
-    steps: int = 20
+    window: float = 0.3  # of the low-pass [s]
+    most: float = 0.5  # largest offset that is looked for [s]
+    least: float = 5e-4  # offsets below this are left [s]
+    sure: float = 4.0  # offsets below so many standard deviations are left, too
+    steps: int = 20  # of Gauss and Newton, at most
 
 
 @dataclass(frozen=True)
 class ClockOffset:
-    """How much later one robot's clock is than another's.
+    """How much later one robot's clock is than another's."""
 
-    Attributes:
-        offset: δ [s].
-        std: Its standard deviation [s].
-    """
-
-    offset: float
-    std: float
+    offset: float  # δ [s]
+    std: float  # its standard deviation [s]
 
 
 def clock_offset(

@@ -50,37 +50,26 @@ Say = Callable[[str], None]
 class LiveNode:
     """Settings of a node.
 
-    Attributes:
-        team: TOML of the team.
-        robot: Name or number of the robot.
-        on: Where its sensors' messages come from and its estimates go: `zenoh`, or a TOML file;
-            see `streams.Link`. None with `replay` alone.
-        replay: The robot's own log, played in place of its sensors.
-        speed: Of the replay; infinite for as fast as possible.
-        begin: When the log's time is zero [s] since 1970; None for now, on the log's own clock.
-        columns: TOML that says what the log's columns mean.
-        insecure: Whether the sensors' connection may be open to others; that to neighbours never.
-        checkpoint: File to go on from and to write, or None.
-        out: Folder for the results, or None.
-        lets_go: Whether the robot lets go of the load when the node is stopped.
-        settings: Of the estimation.
-
     Raises:
         InvalidSetting: If samples come from nowhere, or the speed is none.
     """
 
-    team: Path
-    robot: str
+    team: Path  # TOML of the team
+    robot: str  # name or number of the robot
+    # where its sensors' messages come from and its estimates go: `zenoh`, or a TOML file; see
+    # `streams.Link`. None with `replay` alone
     on: str | None = None
-    replay: Path | None = None
-    speed: float = 1.0
+    replay: Path | None = None  # the robot's own log, played in place of its sensors
+    speed: float = 1.0  # of the replay; infinite for as fast as possible
+    # when the log's time is zero [s] since 1970; None for now, on the log's own clock
     begin: float | None = None
-    columns: Path | None = None
+    columns: Path | None = None  # TOML that says what the log's columns mean
+    # whether the sensors' connection may be open to others; that to neighbours never
     insecure: bool = False
-    checkpoint: Path | None = None
-    out: Path | None = None
-    lets_go: bool = False
-    settings: NodeSettings = NodeSettings()
+    checkpoint: Path | None = None  # file to go on from and to write, or None
+    out: Path | None = None  # folder for the results, or None
+    lets_go: bool = False  # whether the robot lets go of the load when the node is stopped
+    settings: NodeSettings = NodeSettings()  # of the estimation
 
     def __post_init__(self) -> None:
         if self.on is None and self.replay is None:

@@ -33,26 +33,17 @@ MOST = 200  # evaluations: beyond them is a valley that descends for ever, and t
 
 @dataclass(frozen=True, eq=False)
 class LoadInformation:
-    """What windows tell of a load, by their second moments.
+    """What windows tell of a load, by their second moments."""
 
-    Attributes:
-        factor: Motion and wrench of windows side by side, or a triangle of them, shape
-            (any, k + r): 24 in space.
-        motion_spread: Covariance of a window's motion, shape (k, k).
-        wrench_spread: Of its wrench, shape (r, r).
-        windows: How many windows that are.
-        overlap: How many of them count as one.
-        space: Which k numbers of motion, r of wrench and p parameters there are.
-        belief: What is known of the load beside.
-    """
-
+    # motion and wrench of windows side by side, or a triangle of them, shape (any, k + r): 24 in
+    # space
     factor: Array
-    motion_spread: Array
-    wrench_spread: Array
-    windows: int
-    overlap: float
-    space: Space = SPATIAL
-    belief: LoadBelief | None = None
+    motion_spread: Array  # covariance of a window's motion, shape (k, k)
+    wrench_spread: Array  # of its wrench, shape (r, r)
+    windows: int  # how many windows that are
+    overlap: float  # how many of them count as one
+    space: Space = SPATIAL  # which k numbers of motion, r of wrench and p parameters there are
+    belief: LoadBelief | None = None  # what is known of the load beside
 
     @property
     def motion(self) -> Array:

@@ -32,32 +32,20 @@ SMALL = 1e-5  # change of a pose for a derivative [rad, m]
 
 @dataclass(frozen=True)
 class CooperativeMethod:
-    """Settings of the method.
+    """Settings of the method."""
 
-    Attributes:
-        windows: Of signals.
-        first: Windows before the first estimate.
-        every: Windows from one estimate of the load to the next.
-        longer: Poses are estimated anew when there are this many times as many windows.
-        agreement: Of what counts as agreeing motion.
-        unlikely: χ² of six a window from which it counts against the load.
-        against: Windows in a row that count against it end a load.
-        impossible: χ² of one window that ends a load by itself.
-        planar: Whether the load moves in a plane, all contacts' z axes across it: mass, two
-            coordinates of its centre and one moment of inertia are then all that there is.
-        belief: What is known beside, of the contacts and the first load.
-    """
-
-    windows: WindowSettings = WindowSettings()
-    first: int = 20
-    every: int = 5
-    longer: float = 1.25
-    agreement: AgreementSettings = AgreementSettings()
-    unlikely: float = 40.0
-    against: int = 2
-    impossible: float = 100.0
+    windows: WindowSettings = WindowSettings()  # of signals
+    first: int = 20  # windows before the first estimate
+    every: int = 5  # windows from one estimate of the load to the next
+    longer: float = 1.25  # poses are estimated anew when there are this many times as many windows
+    agreement: AgreementSettings = AgreementSettings()  # of what counts as agreeing motion
+    unlikely: float = 40.0  # χ² of six a window from which it counts against the load
+    against: int = 2  # windows in a row that count against it end a load
+    impossible: float = 100.0  # χ² of one window that ends a load by itself
+    # whether the load moves in a plane, all contacts' z axes across it: mass, two coordinates of
+    # its centre and one moment of inertia are then all that there is
     planar: bool = False
-    belief: TeamBelief = TeamBelief()
+    belief: TeamBelief = TeamBelief()  # what is known beside, of the contacts and the first load
 
     @property
     def space(self) -> Space:
@@ -81,34 +69,24 @@ class CooperativeMethod:
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What a team knows at a time.
+    """What a team knows at a time."""
 
-    Attributes:
-        time: End of the last window [s].
-        poses: Of each robot's frame: R and t take coordinates of the first robot's to its own. None
-            where the motion so far does not tell them all; None of one whose sensors lie and do
-            not tell it. The first robot is the first that has any.
-        values: π of the load in that first frame, shape (10,); None where not told yet.
-        covariance: Of π, shape (10, 10).
-        misfit: Mean squared residual of the load's windows, by their deviations.
-        disagreement: By robot, the mean squared difference of its motion from what all others agree
-            on, by its deviation: 1 where sensors are as noisy as they seem.
-        unplaced: Robots whose poses the motion does not tell.
-        space: Which parameters those of π are.
-        doubts: Robots whose motion sensors do not go with the others', and are left out of what
-            is agreed.
-        wrench_doubt: Whose wrench explains what the load leaves over, where one's does.
-    """
-
-    time: float
+    time: float  # end of the last window [s]
+    # of each robot's frame: R and t take coordinates of the first robot's to its own. None where
+    # the motion so far does not tell them all; None of one whose sensors lie and do not tell it.
+    # The first robot is the first that has any
     poses: tuple[Pose | None, ...] | None
-    values: Array | None
-    covariance: Array | None
-    misfit: float
+    values: Array | None  # π of the load in that first frame, shape (10,); None where not told yet
+    covariance: Array | None  # of π, shape (10, 10)
+    misfit: float  # mean squared residual of the load's windows, by their deviations
+    # by robot, the mean squared difference of its motion from what all others agree on, by its
+    # deviation: 1 where sensors are as noisy as they seem
     disagreement: tuple[float, ...] = ()
-    unplaced: tuple[int, ...] = ()
-    space: Space = SPATIAL
+    unplaced: tuple[int, ...] = ()  # robots whose poses the motion does not tell
+    space: Space = SPATIAL  # which parameters those of π are
+    # robots whose motion sensors do not go with the others', and are left out of what is agreed
     doubts: tuple[Doubt, ...] = ()
+    # whose wrench explains what the load leaves over, where one's does
     wrench_doubt: WrenchDoubt | None = None
 
     @property
@@ -151,15 +129,10 @@ class Known:
 
 @dataclass(frozen=True, eq=False)
 class CooperativeResult:
-    """What a team knew over time.
+    """What a team knew over time."""
 
-    Attributes:
-        known: In order of time.
-        changes: Times at which the load was found to be another [s].
-    """
-
-    known: tuple[Known, ...]
-    changes: tuple[float, ...]
+    known: tuple[Known, ...]  # in order of time
+    changes: tuple[float, ...]  # times at which the load was found to be another [s]
 
     def at(self, time: float) -> Known:
         """Return what was known at a time [s]."""
@@ -186,20 +159,13 @@ def unplaced(
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """What makes of all robots' rows those of a load, by poses.
+    """What makes of all robots' rows those of a load, by poses."""
 
-    Attributes:
-        by: Takes a row of all to the motion that is agreed on and the wrench of all, shape
-            (any, k + r).
-        motion_spread: Covariance of that motion, shape (k, k).
-        wrench_spread: Of that wrench, shape (r, r).
-        belief: What is known of the load beside, in the frame of the poses.
-    """
-
+    # takes a row of all to the motion that is agreed on and the wrench of all, shape (any, k + r)
     by: Array
-    motion_spread: Array
-    wrench_spread: Array
-    belief: LoadBelief | None
+    motion_spread: Array  # covariance of that motion, shape (k, k)
+    wrench_spread: Array  # of that wrench, shape (r, r)
+    belief: LoadBelief | None  # what is known of the load beside, in the frame of the poses
 
 
 class CooperativeRun:

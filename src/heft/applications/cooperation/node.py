@@ -31,60 +31,37 @@ MOST_EVENTS = 50
 
 @dataclass(frozen=True)
 class NodeSettings:
-    """Settings of a node.
+    """Settings of a node."""
 
-    Attributes:
-        method: Of the estimation: an estimate a second is enough, and costs a share of a core.
-        replica: Of memory and of repetition.
-        calibration: Time of samples from which noise and rate are found [s].
-        share: Of a core that estimation may take.
-        silent: Time without a message after which a neighbour is silent [s].
-        clocks: How clocks are compared.
-    """
-
+    # of the estimation: an estimate a second is enough, and costs a share of a core
     method: CooperativeMethod = CooperativeMethod(every=20, longer=1.5)
-    replica: ReplicaSettings = ReplicaSettings(repeat=5)
-    calibration: float = 2.0
-    share: float = 0.15
-    silent: float = 2.0
-    clocks: ClockSettings = ClockSettings()
+    replica: ReplicaSettings = ReplicaSettings(repeat=5)  # of memory and of repetition
+    calibration: float = 2.0  # time of samples from which noise and rate are found [s]
+    share: float = 0.15  # of a core that estimation may take
+    silent: float = 2.0  # time without a message after which a neighbour is silent [s]
+    clocks: ClockSettings = ClockSettings()  # how clocks are compared
 
 
 @dataclass(frozen=True)
 class NodeEvent:
-    """Something that a node tells.
+    """Something that a node tells."""
 
-    Attributes:
-        time: On the clock of the windows [s]; NaN before the first.
-        name: Such as `changed`.
-        message: In words.
-    """
-
-    time: float
-    name: str
-    message: str
+    time: float  # on the clock of the windows [s]; NaN before the first
+    name: str  # such as `changed`
+    message: str  # in words
 
 
 @dataclass
 class CooperativeNode:
-    """What one robot of a team knows, and what it tells its neighbours.
+    """What one robot of a team knows, and what it tells its neighbours."""
 
-    Attributes:
-        stated: The team.
-        own: Number of the robot.
-        session: Since when it runs [ns]; a later one supersedes an earlier.
-        settings: Of the node.
-        replica: Windows of all robots.
-        refused: Messages that were none, by reason.
-        events: What happened, newest last.
-    """
-
-    stated: TeamFile
-    own: int
-    session: int = 0
-    settings: NodeSettings = NodeSettings()
-    replica: Replica = field(init=False)
-    refused: dict[str, int] = field(default_factory=dict)
+    stated: TeamFile  # the team
+    own: int  # number of the robot
+    session: int = 0  # since when it runs [ns]; a later one supersedes an earlier
+    settings: NodeSettings = NodeSettings()  # of the node
+    replica: Replica = field(init=False)  # windows of all robots
+    refused: dict[str, int] = field(default_factory=dict)  # messages that were none, by reason
+    # what happened, newest last
     events: deque[NodeEvent] = field(default_factory=lambda: deque(maxlen=MOST_EVENTS))
 
     def __post_init__(self) -> None:

@@ -37,28 +37,17 @@ FEWEST = 10  # samples after poses have settled
 
 @dataclass(frozen=True)
 class PaperMethod:
-    """Settings of [Fan2017], its section VII.
+    """Settings of [Fan2017], its section VII."""
 
-    Attributes:
-        settle: After which poses are taken as they are, and the load is estimated [s].
-        rounds: Of consensus for each sample.
-        gain: ε of consensus.
-        forgetting: λ of (33b), for each sample.
-        covariance: Of all unknowns at the beginning.
-        mass: Believed at the beginning [kg].
-        inertia: Believed at the beginning, each moment [kg·m²].
-        noise: σ of every sensor, each in its unit.
-        shared: Whether estimates are averaged over neighbours too, once a sample, (31) and (32).
-    """
-
-    settle: float = 8.0
-    rounds: int = 20
-    gain: float = 0.4
-    forgetting: float = 1.005
-    covariance: float = 100.0
-    mass: float = 1.0
-    inertia: float = 1.0
-    noise: float = 0.4
+    settle: float = 8.0  # after which poses are taken as they are, and the load is estimated [s]
+    rounds: int = 20  # of consensus for each sample
+    gain: float = 0.4  # ε of consensus
+    forgetting: float = 1.005  # λ of (33b), for each sample
+    covariance: float = 100.0  # of all unknowns at the beginning
+    mass: float = 1.0  # believed at the beginning [kg]
+    inertia: float = 1.0  # believed at the beginning, each moment [kg·m²]
+    noise: float = 0.4  # σ of every sensor, each in its unit
+    # whether estimates are averaged over neighbours too, once a sample, (31) and (32)
     shared: bool = False
 
     def poses(
@@ -316,17 +305,13 @@ def _inertia_columns(w: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class PaperResult:
-    """Estimates by [Fan2017].
+    """Estimates by [Fan2017]."""
 
-    Attributes:
-        time: Shape (N,) [s].
-        poses: Of neighbours by (j, i): R and t take coordinates of i to those of j.
-        history: Of each robot after each sample, shape (n, N, 10): centre of mass [m], moments and
-            products of inertia about it [kg·m²], 1/mass [1/kg].
-    """
-
-    time: Array
+    time: Array  # shape (N,) [s]
+    # of neighbours by (j, i): R and t take coordinates of i to those of j
     poses: Mapping[tuple[int, int], Pose]
+    # of each robot after each sample, shape (n, N, 10): centre of mass [m], moments and products of
+    # inertia about it [kg·m²], 1/mass [1/kg]
     history: Array
 
     def at(self, time: float, robot: int) -> LoadEstimate:

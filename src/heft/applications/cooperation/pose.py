@@ -33,20 +33,16 @@ FARTHEST = 1000.0  # between two frames of a body: beyond, sensors contradict on
 
 @dataclass(frozen=True, eq=False)
 class PoseEstimate:
-    """Pose between two frames of a body.
+    """Pose between two frames of a body."""
 
-    Attributes:
-        pose: R and t that take coordinates of the one to those of the other.
-        covariance: Of a small turn in the other frame and of t, as many of the six as there are
-            [rad², m²]; None where the motion does not tell them all.
-        misfit: Mean of the squared residuals, each by its deviation; 1 where noise is as stated.
-            Not a number where the pose is not told to begin with.
-        apart: The same of one sensor's numbers alone, of the sensor for which it is largest.
-    """
-
-    pose: Pose
+    pose: Pose  # R and t that take coordinates of the one to those of the other
+    # of a small turn in the other frame and of t, as many of the six as there are [rad², m²]; None
+    # where the motion does not tell them all
     covariance: Array | None
+    # mean of the squared residuals, each by its deviation; 1 where noise is as stated. Not a number
+    # where the pose is not told to begin with
     misfit: float
+    # the same of one sensor's numbers alone, of the sensor for which it is largest
     apart: float = np.nan
 
 
@@ -79,15 +75,11 @@ def difference(one: Pose, other: Pose) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class PoseBelief:
-    """What is known of a pose beside motion.
+    """What is known of a pose beside motion."""
 
-    Attributes:
-        pose: R and t.
-        information: Of a small turn in the second frame and of t, shape (6, 6) [1/rad², 1/m²];
-            zero where nothing is known.
-    """
-
-    pose: Pose
+    pose: Pose  # R and t
+    # of a small turn in the second frame and of t, shape (6, 6) [1/rad², 1/m²]; zero where nothing
+    # is known
     information: Array
 
     def of_numbers(self, space: Space) -> Array:
@@ -145,26 +137,17 @@ def planar_pose(one: Array, other: Array) -> Pose:
 
 @dataclass(frozen=True, eq=False)
 class MotionPair:
-    """Windows of the motion of one body, measured in two frames of it.
+    """Windows of the motion of one body, measured in two frames of it."""
 
-    Attributes:
-        both: Motions in the one frame and in the other side by side, or any factor with their
-            second moments, such as a triangle: shape (any, 2 k).
-        spreads: Covariances of the one and the other, shape (k, k) each.
-        windows: How many windows that are.
-        overlap: How many of them count as one.
-        space: Which k numbers of windows these are.
-        counted: Places of the other's numbers that count; all if None.
-        belief: What is known of the pose beside.
-    """
-
+    # motions in the one frame and in the other side by side, or any factor with their second
+    # moments, such as a triangle: shape (any, 2 k)
     both: Array
-    spreads: tuple[Array, Array]
-    windows: int
-    overlap: float = 1.0
-    space: Space = SPATIAL
-    counted: tuple[int, ...] | None = None
-    belief: PoseBelief | None = None
+    spreads: tuple[Array, Array]  # covariances of the one and the other, shape (k, k) each
+    windows: int  # how many windows that are
+    overlap: float = 1.0  # how many of them count as one
+    space: Space = SPATIAL  # which k numbers of windows these are
+    counted: tuple[int, ...] | None = None  # places of the other's numbers that count; all if None
+    belief: PoseBelief | None = None  # what is known of the pose beside
 
     @property
     def one(self) -> Array:

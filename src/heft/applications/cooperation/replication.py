@@ -34,39 +34,30 @@ ABSENT.flags.writeable = False
 
 @dataclass(frozen=True)
 class ReplicaSettings:
-    """Settings of a replica.
+    """Settings of a replica."""
 
-    Attributes:
-        history: Windows of each origin that are kept.
-        ahead: Windows by which an origin may be ahead of what is here without a gap.
-        repeat: Each so manieth message to a neighbour begins anew at what it acknowledged; those
-            between carry what was not sent yet.
-    """
-
-    history: int = 10_000
-    ahead: int = 1_000
+    history: int = 10_000  # windows of each origin that are kept
+    ahead: int = 1_000  # windows by which an origin may be ahead of what is here without a gap
+    # each so manieth message to a neighbour begins anew at what it acknowledged; those between
+    # carry what was not sent yet
     repeat: int = 1
 
 
 @dataclass(frozen=True, eq=False)
 class WindowMessage:
-    """What one robot tells a neighbour.
+    """What one robot tells a neighbour."""
 
-    Attributes:
-        have: By origin, the number up to which the sender has its windows without a gap.
-        windows: Origin, number, and the window, shape (24,); NaN where it is absent.
-        ended: By origin that let go of the load: the number of its first window after that.
-        first: By origin, the number of the oldest window that the sender has; 0 if not said.
-        sensors: By origin, what it says of its sensors.
-        session: Since when the sender runs [ns].
-    """
-
+    # by origin, the number up to which the sender has its windows without a gap
     have: Mapping[int, int]
+    # origin, number, and the window, shape (24,); NaN where it is absent
     windows: tuple[tuple[int, int, Array], ...] = ()
+    # by origin that let go of the load: the number of its first window after that
     ended: Mapping[int, int] = field(default_factory=dict)
+    # by origin, the number of the oldest window that the sender has; 0 if not said
     first: Mapping[int, int] = field(default_factory=dict)
+    # by origin, what it says of its sensors
     sensors: Mapping[int, OriginSensors] = field(default_factory=dict)
-    session: int = 0
+    session: int = 0  # since when the sender runs [ns]
 
     @property
     def size(self) -> int:

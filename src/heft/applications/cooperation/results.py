@@ -94,24 +94,16 @@ def _truth(team: SimulatedTeam, stated: TeamFile) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class TeamFound:
-    """What a team's logs tell.
+    """What a team's logs tell."""
 
-    Attributes:
-        stated: The team.
-        method: By which it was found.
-        result: Of the method.
-        end: Of the logs [s].
-        clocks: By robot, how much later its clock is than the first robot's, where it was set.
-        untold: Robots whose poses the motion does not tell.
-        repeated: By robot and sensor, how long it repeated itself [s], where it did.
-    """
-
-    stated: TeamFile
-    method: MethodName
-    result: CooperativeResult | PaperResult
-    end: float
+    stated: TeamFile  # the team
+    method: MethodName  # by which it was found
+    result: CooperativeResult | PaperResult  # of the method
+    end: float  # of the logs [s]
+    # by robot, how much later its clock is than the first robot's, where it was set
     clocks: Mapping[int, ClockOffset] = field(default_factory=dict)
-    untold: tuple[int, ...] = ()
+    untold: tuple[int, ...] = ()  # robots whose poses the motion does not tell
+    # by robot and sensor, how long it repeated itself [s], where it did
     repeated: Mapping[tuple[int, str], float] = field(default_factory=dict)
 
     @property

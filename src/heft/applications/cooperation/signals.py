@@ -52,25 +52,16 @@ def rates(time: Array, values: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class ContactSignals:
-    """What one robot's sensors read at its contact, in the contact's frame.
+    """What one robot's sensors read at its contact, in the contact's frame."""
 
-    Attributes:
-        time: Shape (N,) [s].
-        angular_velocity: ω, shape (N, 3) [rad/s].
-        velocity: v of the contact, shape (N, 3) [m/s].
-        acceleration: What the accelerometer reads, v̇ + ω×v − Rᵀg, shape (N, 3) [m/s²].
-        force: That the robot applies to the load, shape (N, 3) [N].
-        torque: Likewise, about the contact, shape (N, 3) [N·m].
-        derived: Where a sensor's signal is computed and holds the rate of another one (see
-            `rates`), that one, shape (N, 3): the velocity, for an acceleration.
-    """
-
-    time: Array
-    angular_velocity: Array
-    velocity: Array
-    acceleration: Array
-    force: Array
-    torque: Array
+    time: Array  # shape (N,) [s]
+    angular_velocity: Array  # ω, shape (N, 3) [rad/s]
+    velocity: Array  # v of the contact, shape (N, 3) [m/s]
+    acceleration: Array  # what the accelerometer reads, v̇ + ω×v − Rᵀg, shape (N, 3) [m/s²]
+    force: Array  # that the robot applies to the load, shape (N, 3) [N]
+    torque: Array  # likewise, about the contact, shape (N, 3) [N·m]
+    # where a sensor's signal is computed and holds the rate of another one (see `rates`), that one,
+    # shape (N, 3): the velocity, for an acceleration
     derived: Mapping[str, Array] = field(default_factory=dict)
 
     @property
@@ -139,19 +130,13 @@ class ContactSignals:
 
 @dataclass(frozen=True, eq=False)
 class LoadEstimate:
-    """What is estimated of a load, in a contact's frame.
+    """What is estimated of a load, in a contact's frame."""
 
-    Attributes:
-        mass: [kg].
-        com: Centre of mass, shape (3,) [m].
-        inertia: About it, shape (3, 3) [kg·m²].
-        covariance: Of mass, mass times centre of mass, and inertia about the contact (xx, xy, yy,
-            xz, yz, zz), shape (10, 10); None if not known.
-    """
-
-    mass: float
-    com: Array
-    inertia: Array
+    mass: float  # [kg]
+    com: Array  # centre of mass, shape (3,) [m]
+    inertia: Array  # about it, shape (3, 3) [kg·m²]
+    # of mass, mass times centre of mass, and inertia about the contact (xx, xy, yy, xz, yz, zz),
+    # shape (10, 10); None if not known
     covariance: Array | None = None
 
     @property

@@ -31,15 +31,10 @@ MOST_KNOWN = 2000  # estimates over time that are kept; then every second one
 
 @dataclass(frozen=True, eq=False)
 class TeamKnown:
-    """What is known, and of whom.
+    """What is known, and of whom."""
 
-    Attributes:
-        origins: Numbers of the robots that hold the load; frames are in their order.
-        known: Of them.
-    """
-
-    origins: tuple[int, ...]
-    known: Known
+    origins: tuple[int, ...]  # numbers of the robots that hold the load; frames are in their order
+    known: Known  # of them
 
     def load(self, robot: int) -> LoadEstimate | None:
         """Return the load in a robot's frame; None where it is not told.

@@ -25,45 +25,34 @@ MOST_ROBOTS = 100  # that one machine simulates or identifies at once
 
 @dataclass(frozen=True)
 class TeamRobot:
-    """One robot of a team: `[[robot]]`.
+    """One robot of a team: `[[robot]]`."""
 
-    Attributes:
-        name: Its name.
-        log: Its log, as the file says it; none before it is simulated.
-        frame: Name of its contact's frame in the log's signals.
-        address: Where its node listens, `tcp/HOST:PORT` or `tls/HOST:PORT`; a port of this machine
-            if None.
-        point: Whether the contact is a point, through which it applies forces and no torques.
-        model: Of the arm that holds the contact, as the file says it: where joints are measured
-            and not the twist; None if sensors at the contact read all.
-        link: Of the model, whose frame is the contact's.
-        sensors: What is measured at an arm's contact beside its joints, of `wrench` and
-            `accelerometer`, for nodes; logs say it themselves.
-        late: Whether it holds the load from its own first sample on only, not from the beginning.
-        position: Of its contact's frame, as far as it is known, in a frame that all robots of whom
-            it is stated share, shape (3,) [m].
-        position_std: Its deviation, each axis [m].
-        rotation: Of its contact's frame there, a rotation vector, shape (3,) [rad].
-        rotation_std: Its deviation, about each axis [rad].
-        com: The load's centre of mass in its contact's frame, as far as it is known [m].
-        com_std: Its deviation, each axis [m].
-    """
-
-    name: str
-    log: str | None = None
-    frame: str = "grasp"
+    name: str  # its name
+    log: str | None = None  # its log, as the file says it; none before it is simulated
+    frame: str = "grasp"  # name of its contact's frame in the log's signals
+    # where its node listens, `tcp/HOST:PORT` or `tls/HOST:PORT`; a port of this machine if None
     address: str | None = None
+    # whether the contact is a point, through which it applies forces and no torques
     point: bool = False
+    # of the arm that holds the contact, as the file says it: where joints are measured and not the
+    # twist; None if sensors at the contact read all
     model: str | None = None
-    link: str | None = None
+    link: str | None = None  # of the model, whose frame is the contact's
+    # what is measured at an arm's contact beside its joints, of `wrench` and `accelerometer`, for
+    # nodes; logs say it themselves
     sensors: tuple[str, ...] = ()
+    # whether it holds the load from its own first sample on only, not from the beginning
     late: bool = False
+    # of its contact's frame, as far as it is known, in a frame that all robots of whom it is stated
+    # share, shape (3,) [m]
     position: tuple[float, ...] | None = None
-    position_std: float | None = None
+    position_std: float | None = None  # its deviation, each axis [m]
+    # of its contact's frame there, a rotation vector, shape (3,) [rad]
     rotation: tuple[float, ...] | None = None
-    rotation_std: float | None = None
+    rotation_std: float | None = None  # its deviation, about each axis [rad]
+    # the load's centre of mass in its contact's frame, as far as it is known [m]
     com: tuple[float, ...] | None = None
-    com_std: float | None = None
+    com_std: float | None = None  # its deviation, each axis [m]
 
     @property
     def pose(self) -> PoseBelief | None:
@@ -111,44 +100,28 @@ class TeamRobot:
 
 @dataclass(frozen=True)
 class KnownLoad:
-    """What is known of the load that is held first: `[known]`.
+    """What is known of the load that is held first: `[known]`."""
 
-    Attributes:
-        mass: [kg].
-        mass_std: Its deviation [kg].
-    """
-
-    mass: float
-    mass_std: float
+    mass: float  # [kg]
+    mass_std: float  # its deviation [kg]
 
 
 @dataclass(frozen=True)
 class SimulatedTeamSettings:
-    """What `heft coop simulate` simulates: `[simulation]`.
+    """What `heft coop simulate` simulates: `[simulation]`."""
 
-    Attributes:
-        radius: Of the ring on which robots hold the body [m].
-        rate: Of samples [Hz].
-        duration: [s].
-        masses: Of the bodies held, one after another [kg].
-        changes: Times at which the next is held [s].
-        speed: Root mean square of the body's velocity [m/s].
-        turning: Root mean square of its angular velocity, each axis [rad/s].
-        squeeze: Root mean square of the forces that cancel one another, each axis [N].
-        noise: σ of every sensor's white noise, in SI units: gyroscope, velocity, accelerometer,
-            force, torque.
-        points: Whether contacts are points, through which robots apply forces and no torques.
-    """
-
-    radius: float = 0.25
-    rate: float = 100.0
-    duration: float = 50.0
-    masses: tuple[float, ...] = (2.0, 1.2)
-    changes: tuple[float, ...] = (35.0,)
-    speed: float = 0.7
-    turning: float = 1.8
-    squeeze: float = 5.0
+    radius: float = 0.25  # of the ring on which robots hold the body [m]
+    rate: float = 100.0  # of samples [Hz]
+    duration: float = 50.0  # [s]
+    masses: tuple[float, ...] = (2.0, 1.2)  # of the bodies held, one after another [kg]
+    changes: tuple[float, ...] = (35.0,)  # times at which the next is held [s]
+    speed: float = 0.7  # root mean square of the body's velocity [m/s]
+    turning: float = 1.8  # root mean square of its angular velocity, each axis [rad/s]
+    squeeze: float = 5.0  # root mean square of the forces that cancel one another, each axis [N]
+    # σ of every sensor's white noise, in SI units: gyroscope, velocity, accelerometer, force,
+    # torque
     noise: tuple[float, ...] = (0.02, 0.02, 0.1, 0.2, 0.02)
+    # whether contacts are points, through which robots apply forces and no torques
     points: bool = False
 
     def team(self, robots: int, planar: bool = False) -> Team:
@@ -174,26 +147,17 @@ class SimulatedTeamSettings:
 
 @dataclass(frozen=True)
 class TeamFile:
-    """A team, as `team.toml` states it.
+    """A team, as `team.toml` states it."""
 
-    Attributes:
-        robots: In the order of their numbers.
-        graph: Who talks to whom.
-        simulation: How it is simulated.
-        name: Of the team, in the keys of its messages.
-        keys: Folder of certificates: `ca.pem`, and of each robot `NAME.pem` and `NAME.key`; None
-            where nodes talk in the clear.
-        planar: Whether the load moves in a plane, all contacts' z axes across it.
-        known: What is known of the load that is held first.
-    """
-
-    robots: tuple[TeamRobot, ...]
-    graph: Graph
-    simulation: SimulatedTeamSettings = SimulatedTeamSettings()
-    name: str = "team"
+    robots: tuple[TeamRobot, ...]  # in the order of their numbers
+    graph: Graph  # who talks to whom
+    simulation: SimulatedTeamSettings = SimulatedTeamSettings()  # how it is simulated
+    name: str = "team"  # of the team, in the keys of its messages
+    # folder of certificates: `ca.pem`, and of each robot `NAME.pem` and `NAME.key`; None where
+    # nodes talk in the clear
     keys: Path | None = None
-    planar: bool = False
-    known: KnownLoad | None = None
+    planar: bool = False  # whether the load moves in a plane, all contacts' z axes across it
+    known: KnownLoad | None = None  # what is known of the load that is held first
 
     @property
     def belief(self) -> TeamBelief:

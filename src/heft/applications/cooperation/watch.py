@@ -72,19 +72,12 @@ STATE = {
 
 @dataclass
 class TeamStates:
-    """What nodes told of themselves last.
+    """What nodes told of themselves last."""
 
-    Attributes:
-        stated: The team.
-        states: By robot.
-        heard: When each was heard last [s].
-        refused: How many of what came was none.
-    """
-
-    stated: TeamFile
-    states: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    heard: dict[str, float] = field(default_factory=dict)
-    refused: int = 0
+    stated: TeamFile  # the team
+    states: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # by robot
+    heard: dict[str, float] = field(default_factory=dict)  # when each was heard last [s]
+    refused: int = 0  # how many of what came was none
 
     def take(self, robot: str, data: bytes, now: float) -> None:
         """Take what came from a robot; what is no state is counted.

@@ -34,17 +34,11 @@ FEWEST = 4  # samples of a window
 
 @dataclass(frozen=True)
 class OriginSensors:
-    """What a robot says of its sensors, once: with its windows it tells how sure they are.
+    """What a robot says of its sensors, once: with its windows it tells how sure they are."""
 
-    Attributes:
-        session: Since when it runs; what it said later counts [ns].
-        noise: White noise of a sample.
-        step: Between samples [s].
-    """
-
-    session: int
-    noise: SensorNoise
-    step: float
+    session: int  # since when it runs; what it said later counts [ns]
+    noise: SensorNoise  # white noise of a sample
+    step: float  # between samples [s]
 
     def weights(self, settings: WindowSettings) -> tuple[float, float]:
         """Return Σ φ² and Σ φ'² [1/s²] of a window's weights.

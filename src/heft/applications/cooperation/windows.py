@@ -39,34 +39,21 @@ THIRD = 20.0  # Σ of the squared weights of a third difference
 
 @dataclass(frozen=True)
 class WindowSettings:
-    """Settings of windows.
+    """Settings of windows."""
 
-    Attributes:
-        length: [s].
-        stride: From one to the next [s].
-    """
-
-    length: float = 0.3
-    stride: float = 0.06
+    length: float = 0.3  # [s]
+    stride: float = 0.06  # from one to the next [s]
 
 
 @dataclass(frozen=True)
 class SensorNoise:
-    """White noise of one robot's sensors, each axis.
+    """White noise of one robot's sensors, each axis."""
 
-    Attributes:
-        angular_velocity: [rad/s].
-        velocity: [m/s].
-        acceleration: [m/s²].
-        force: [N].
-        torque: [N·m].
-    """
-
-    angular_velocity: float
-    velocity: float
-    acceleration: float
-    force: float
-    torque: float
+    angular_velocity: float  # [rad/s]
+    velocity: float  # [m/s]
+    acceleration: float  # [m/s²]
+    force: float  # [N]
+    torque: float  # [N·m]
 
     @staticmethod
     def of(signals: ContactSignals, length: float) -> SensorNoise:
@@ -104,23 +91,14 @@ class SensorNoise:
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """Windows of one robot, or of what robots agreed on, in one frame.
+    """Windows of one robot, or of what robots agreed on, in one frame."""
 
-    Attributes:
-        time: Their middles, shape (K,) [s].
-        motion: W, V, A, Q, S, shape (K, 18); see `OMEGA` and others.
-        wrench: Moment and force, shape (K, 6) [N·m and N].
-        spread: Covariance of a window's motion, shape (18, 18).
-        wrench_spread: Of its wrench, shape (6, 6).
-        overlap: How many windows count as one.
-    """
-
-    time: Array
-    motion: Array
-    wrench: Array
-    spread: Array
-    wrench_spread: Array
-    overlap: float
+    time: Array  # their middles, shape (K,) [s]
+    motion: Array  # W, V, A, Q, S, shape (K, 18); see `OMEGA` and others
+    wrench: Array  # moment and force, shape (K, 6) [N·m and N]
+    spread: Array  # covariance of a window's motion, shape (18, 18)
+    wrench_spread: Array  # of its wrench, shape (6, 6)
+    overlap: float  # how many windows count as one
 
     @staticmethod
     def of(
@@ -381,19 +359,12 @@ def load_tensor() -> Array:
 
 @dataclass(frozen=True)
 class Space:
-    """Which numbers windows, poses and loads are made of: all, or those of a plane.
+    """Which numbers windows, poses and loads are made of: all, or those of a plane."""
 
-    Attributes:
-        motion: Of a window's motion, places among the 18.
-        wrench: Of its wrench, places among the 6.
-        pose: Of a small turn and shift, places among the 6.
-        load: Of the ten parameters.
-    """
-
-    motion: tuple[int, ...]
-    wrench: tuple[int, ...]
-    pose: tuple[int, ...]
-    load: tuple[int, ...]
+    motion: tuple[int, ...]  # of a window's motion, places among the 18
+    wrench: tuple[int, ...]  # of its wrench, places among the 6
+    pose: tuple[int, ...]  # of a small turn and shift, places among the 6
+    load: tuple[int, ...]  # of the ten parameters
 
     @property
     def planar(self) -> bool:

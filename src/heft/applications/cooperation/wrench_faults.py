@@ -22,15 +22,10 @@ from .load import LoadInformation
 
 @dataclass(frozen=True)
 class WrenchDoubt:
-    """A robot whose measured wrench explains what the load leaves over.
+    """A robot whose measured wrench explains what the load leaves over."""
 
-    Attributes:
-        robot: Its place in the team.
-        offset: Of its force [N], if that explains it; None if its gains do.
-    """
-
-    robot: int
-    offset: float | None
+    robot: int  # its place in the team
+    offset: float | None  # of its force [N], if that explains it; None if its gains do
 
     def words(self, name: str) -> str:
         """Return what it means.
@@ -47,29 +42,20 @@ class WrenchDoubt:
 
 @dataclass(frozen=True)
 class WrenchFaultSettings:
-    """Settings of when a wrench has a name.
+    """Settings of when a wrench has a name."""
 
-    Attributes:
-        sure: Deviations by which what is left over exceeds noise, and by which one robot explains
-            it better than another.
-        share: Of what is left over beyond noise, that may stay unexplained.
-    """
-
+    # deviations by which what is left over exceeds noise, and by which one robot explains it better
+    # than another
     sure: float = 5.0
-    share: float = 0.25
+    share: float = 0.25  # of what is left over beyond noise, that may stay unexplained
 
 
 @dataclass(frozen=True, eq=False)
 class OwnWrench:
-    """What one robot measured, in windows or a factor of them.
+    """What one robot measured, in windows or a factor of them."""
 
-    Attributes:
-        wrench: Moment and force in its own frame, shape (any, r).
-        map: D that takes them to the load's frame, shape (r, r).
-    """
-
-    wrench: Array
-    map: Array
+    wrench: Array  # moment and force in its own frame, shape (any, r)
+    map: Array  # D that takes them to the load's frame, shape (r, r)
 
 
 def wrench_doubt(

@@ -29,17 +29,11 @@ Ten = dict[int, Any]  # of a body, those that are not zero
 
 @dataclass(frozen=True)
 class BaseSet:
-    """Base parameters of a robot in closed form: the identifiable combinations β = K π.
+    """Base parameters of a robot in closed form: the identifiable combinations β = K π."""
 
-    Attributes:
-        columns: Symbols of the p standard parameters π, named as everywhere in heft.
-        kept: Indices in π of the b independent columns, ascending.
-        matrix: K, b × p, with β = K π and Y = Y_kept K.
-    """
-
-    columns: tuple[Any, ...]
-    kept: tuple[int, ...]
-    matrix: Any
+    columns: tuple[Any, ...]  # symbols of the p standard parameters π, named as everywhere in heft
+    kept: tuple[int, ...]  # indices in π of the b independent columns, ascending
+    matrix: Any  # K, b × p, with β = K π and Y = Y_kept K
 
     @property
     def expressions(self) -> tuple[Any, ...]:

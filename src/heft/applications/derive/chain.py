@@ -19,18 +19,13 @@ Rows = list[list[Any]]  # 3 × 4, of an algebra's elements
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """Transforms and twists of the n links of a robot.
+    """Transforms and twists of the n links of a robot."""
 
-    Attributes:
-        algebra: Algebra of all elements.
-        steps: T_{i−1}^i of each link.
-        twists: X_ij by link i and joint j ≤ i, with ∂T_0^i/∂q_j = T_0^i X_ij.
-        felt: Gravitational acceleration in each link's frame, n of 3 components [m/s²].
-    """
-
-    algebra: Algebra
-    steps: tuple[Rows, ...]
+    algebra: Algebra  # algebra of all elements
+    steps: tuple[Rows, ...]  # T_{i−1}^i of each link
+    # X_ij by link i and joint j ≤ i, with ∂T_0^i/∂q_j = T_0^i X_ij
     twists: tuple[tuple[Rows, ...], ...]
+    # gravitational acceleration in each link's frame, n of 3 components [m/s²]
     felt: tuple[list[Any], ...]
 
 

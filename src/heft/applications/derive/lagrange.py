@@ -60,30 +60,19 @@ class Derivation:
 
     Lengths are in metres and angles in radians; entries of prismatic joints have the units of
     translation.
-
-    Attributes:
-        name: Name of the robot.
-        joints: Names of the n joints.
-        links: Names of the n links.
-        q: Symbols of the joint positions [rad or m].
-        v: Symbols of the joint velocities q̇ [rad/s or m/s].
-        a: Symbols of the joint accelerations q̈ [rad/s² or m/s²].
-        symbols: All other symbols of the description, sorted by name.
-        gravity: Gravitational acceleration in the base frame, 3 × 1 [m/s²].
-        columns: Symbols of the p standard parameters π: ten for each link, then the drives'.
-        standard: π in terms of the symbols of the description.
     """
 
-    name: str
-    joints: tuple[str, ...]
-    links: tuple[str, ...]
-    q: tuple[Any, ...]
-    v: tuple[Any, ...]
-    a: tuple[Any, ...]
-    symbols: tuple[Any, ...]
-    gravity: Matrix
+    name: str  # name of the robot
+    joints: tuple[str, ...]  # names of the n joints
+    links: tuple[str, ...]  # names of the n links
+    q: tuple[Any, ...]  # symbols of the joint positions [rad or m]
+    v: tuple[Any, ...]  # symbols of the joint velocities q̇ [rad/s or m/s]
+    a: tuple[Any, ...]  # symbols of the joint accelerations q̈ [rad/s² or m/s²]
+    symbols: tuple[Any, ...]  # all other symbols of the description, sorted by name
+    gravity: Matrix  # gravitational acceleration in the base frame, 3 × 1 [m/s²]
+    # symbols of the p standard parameters π: ten for each link, then the drives'
     columns: tuple[Any, ...]
-    standard: tuple[Any, ...]
+    standard: tuple[Any, ...]  # π in terms of the symbols of the description
     _outline: Outline[Any]
     _sums: LinkSums
     _exact: Callable[[], Expanded]
@@ -347,18 +336,12 @@ class Derivation:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """Numerical function of a scalar, vector or matrix of a derivation.
+    """Numerical function of a scalar, vector or matrix of a derivation."""
 
-    Attributes:
-        call: Function of all coordinates and symbol values, one argument each, that returns all
-            entries.
-        shape: Shape of the result for one sample, () for a scalar.
-        values: Values of the robot's symbols [SI].
-    """
-
+    # function of all coordinates and symbol values, one argument each, that returns all entries
     call: Callable[..., Any]
-    shape: tuple[int, ...]
-    values: tuple[float, ...]
+    shape: tuple[int, ...]  # shape of the result for one sample, () for a scalar
+    values: tuple[float, ...]  # values of the robot's symbols [SI]
 
     def __call__(self, q: Array, v: Array | None = None, a: Array | None = None) -> Array:
         """Return the value for each sample, shape (..., *shape).

@@ -24,13 +24,9 @@ DIGITS = 30
 
 
 class Algebra(Protocol):
-    """Arithmetic of a derivation; its elements support addition and multiplication.
+    """Arithmetic of a derivation; its elements support addition and multiplication."""
 
-    Attributes:
-        half: ½ as a factor of elements.
-    """
-
-    half: Any
+    half: Any  # ½ as a factor of elements
 
     @property
     def definitions(self) -> tuple[tuple[Any, Any], ...]:

@@ -23,19 +23,13 @@ Matrix = Any  # SymPy's ImmutableMatrix
 
 @dataclass(frozen=True, eq=False)
 class LinkSums:
-    """Sums over the links of a chain.
+    """Sums over the links of a chain."""
 
-    Attributes:
-        chain: Transforms and twists of the links.
-        standard: The p standard parameters π: ten for each link, then the drives' if included.
-        v: Symbols of the joint velocities.
-        a: Symbols of the joint accelerations.
-    """
-
-    chain: Chain
+    chain: Chain  # transforms and twists of the links
+    # the p standard parameters π: ten for each link, then the drives' if included
     standard: tuple[Any, ...]
-    v: tuple[Any, ...]
-    a: tuple[Any, ...]
+    v: tuple[Any, ...]  # symbols of the joint velocities
+    a: tuple[Any, ...]  # symbols of the joint accelerations
 
     @property
     def count(self) -> int:

@@ -21,22 +21,14 @@ SHORTEST_STEP = 1e-4  # [s] between rows of what a usual log is
 
 @dataclass(frozen=True)
 class LogFacts:
-    """Size and content of a log.
+    """Size and content of a log."""
 
-    Attributes:
-        rows: Number of rows.
-        step: Median time between rows [s].
-        duration: Total duration of the segments between gaps [s].
-        active: Total time during which a joint moves [s].
-        signals: Canonical names of its signals.
-        stalls: First rows, and those behind the last, in which a signal is frozen.
-    """
-
-    rows: int
-    step: float
-    duration: float
-    active: float
-    signals: tuple[str, ...]
+    rows: int  # number of rows
+    step: float  # median time between rows [s]
+    duration: float  # total duration of the segments between gaps [s]
+    active: float  # total time during which a joint moves [s]
+    signals: tuple[str, ...]  # canonical names of its signals
+    # first rows, and those behind the last, in which a signal is frozen
     stalls: tuple[tuple[int, int], ...] = ()
 
 
@@ -252,22 +244,15 @@ OF_THE_LOG = (
 
 @dataclass(frozen=True)
 class _Signal:
-    """A signal and what was counted of it.
+    """A signal and what was counted of it."""
 
-    Attributes:
-        k: Its place.
-        name: Its canonical name.
-        rows: Of the log.
-        sizes, counts: Of all signals.
-        thresholds: From when on what it does is worth a finding.
-    """
-
-    k: int
-    name: str
-    rows: int
+    k: int  # its place
+    name: str  # its canonical name
+    rows: int  # of the log
+    # sizes, counts: of all signals
     sizes: Sizes
     counts: Counts
-    thresholds: SignalThresholds
+    thresholds: SignalThresholds  # from when on what it does is worth a finding
 
     @property
     def kind(self) -> str:

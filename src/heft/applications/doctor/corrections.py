@@ -23,19 +23,12 @@ Columns = Literal["q", "tau", "both"]  # positions, efforts, or both of a joint
 
 @dataclass(frozen=True)
 class Timing:
-    """Course of the logged torque against the motion in time.
+    """Course of the logged torque against the motion in time."""
 
-    Attributes:
-        delay: Delay of torque behind motion, in the middle of the log [s].
-        drift: Growth of that delay [s per s].
-        order: Order of a Butterworth low-pass that the torque went through; 0 for none.
-        corner: Its cutoff frequency [Hz].
-    """
-
-    delay: float = 0.0
-    drift: float = 0.0
-    order: int = 0
-    corner: float = 0.0
+    delay: float = 0.0  # delay of torque behind motion, in the middle of the log [s]
+    drift: float = 0.0  # growth of that delay [s per s]
+    order: int = 0  # order of a Butterworth low-pass that the torque went through; 0 for none
+    corner: float = 0.0  # its cutoff frequency [Hz]
 
 
 IN_TIME = Timing()  # torque as good logs have it
@@ -46,27 +39,18 @@ class Correction:
     """Transformation of a log's columns under which the robot model is to explain it.
 
     `q_j = q_scale_j · logged q_{q_source_j} + q_offset_j`, likewise for torque without offset.
-
-    Attributes:
-        q_source: Index of the column that holds each joint's position.
-        q_scale: Scale factor of each joint's position.
-        q_offset: Offset added to each joint's position [rad or m].
-        tau_source: Index of the column that holds each joint's torque.
-        tau_scale: Scale factor of each joint's torque.
-        gravity: Gravity in the base's frame [m/s²].
-        timing: Delay, drift and low-pass of torque against motion.
-        driven: Indices of the joints whose friction may push, as drives can that compensate it.
-        carrying: Index of a body of which the model file is believed little, or None.
     """
 
-    q_source: tuple[int, ...]
-    q_scale: tuple[float, ...]
-    q_offset: tuple[float, ...]
-    tau_source: tuple[int, ...]
-    tau_scale: tuple[float, ...]
-    gravity: tuple[float, float, float]
-    timing: Timing = IN_TIME
+    q_source: tuple[int, ...]  # index of the column that holds each joint's position
+    q_scale: tuple[float, ...]  # scale factor of each joint's position
+    q_offset: tuple[float, ...]  # offset added to each joint's position [rad or m]
+    tau_source: tuple[int, ...]  # index of the column that holds each joint's torque
+    tau_scale: tuple[float, ...]  # scale factor of each joint's torque
+    gravity: tuple[float, float, float]  # gravity in the base's frame [m/s²]
+    timing: Timing = IN_TIME  # delay, drift and low-pass of torque against motion
+    # indices of the joints whose friction may push, as drives can that compensate it
     driven: tuple[int, ...] = ()
+    # index of a body of which the model file is believed little, or None
     carrying: int | None = None
 
     @staticmethod
@@ -126,34 +110,22 @@ class Correction:
 
 @dataclass(frozen=True)
 class Description:
-    """Description of a step for the user.
+    """Description of a step for the user."""
 
-    Attributes:
-        name: Name of two or three words.
-        what: What is wrong, as a clause.
-        cure: What to do.
-        lines: Lines of TOML or flags that do it, by destination: `map`, `options` or `flag`.
-    """
-
-    name: str
-    what: str
-    cure: str
+    name: str  # name of two or three words
+    what: str  # what is wrong, as a clause
+    cure: str  # what to do
+    # lines of TOML or flags that do it, by destination: `map`, `options` or `flag`
     lines: dict[str, str]
 
 
 @dataclass(frozen=True)
 class Told:
-    """Context in which a step is described.
+    """Context in which a step is described."""
 
-    Attributes:
-        joints: Names of the robot's joints, in its order.
-        effort: Kind of the log's efforts: `tau` or `current`.
-        gravity: Gravity of the robot model, shape (3,) [m/s²].
-    """
-
-    joints: tuple[str, ...]
-    effort: str
-    gravity: Array
+    joints: tuple[str, ...]  # names of the robot's joints, in its order
+    effort: str  # kind of the log's efforts: `tau` or `current`
+    gravity: Array  # gravity of the robot model, shape (3,) [m/s²]
 
     def kinds(self, columns: Columns) -> tuple[str, ...]:
         """Return the kinds of signals that columns are of."""
@@ -176,13 +148,9 @@ class Told:
 
 @dataclass(frozen=True)
 class CorrectionStep(ABC):
-    """Elementary step of a correction.
+    """Elementary step of a correction."""
 
-    Attributes:
-        joints: Indices of the joints that it concerns; empty if it concerns all.
-    """
-
-    joints: tuple[int, ...] = ()
+    joints: tuple[int, ...] = ()  # indices of the joints that it concerns; empty if it concerns all
 
     is_continuous: ClassVar[bool] = False  # one number of one place: it harms nowhere else
     is_factor: ClassVar[bool] = False  # it may leave the residual as it is, relative to torque
@@ -229,13 +197,9 @@ class CorrectionStep(ABC):
 
 @dataclass(frozen=True)
 class ScalarStep(CorrectionStep):
-    """Elementary step with one parameter, which is refined by a line search.
+    """Elementary step with one parameter, which is refined by a line search."""
 
-    Attributes:
-        value: The parameter.
-    """
-
-    value: float = 0.0
+    value: float = 0.0  # the parameter
 
     is_continuous = True
     width: ClassVar[float] = 0.0  # by which the search begins; 0 if the number is not searched for

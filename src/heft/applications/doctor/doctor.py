@@ -56,25 +56,18 @@ FIELDS = (
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Result of the log doctor.
+    """Result of the log doctor."""
 
-    Attributes:
-        logs: Name and facts of each log.
-        findings: Findings, the most severe first.
-        motion: Rank of the base parameters that the motion excites; None without a robot.
-        unexplained: Relative torque residual after all corrections, by joint.
-        correction: All corrections combined, or None.
-        steps: Their elementary steps, with evidence and indistinguishable alternatives.
-        settings: Thresholds used.
-    """
-
-    logs: tuple[tuple[str, LogFacts], ...]
-    findings: tuple[Finding, ...]
+    logs: tuple[tuple[str, LogFacts], ...]  # name and facts of each log
+    findings: tuple[Finding, ...]  # findings, the most severe first
+    # rank of the base parameters that the motion excites; None without a robot
     motion: DataRank | None = None
+    # relative torque residual after all corrections, by joint
     unexplained: tuple[tuple[str, float], ...] = ()
-    correction: Correction | None = None
+    correction: Correction | None = None  # all corrections combined, or None
+    # their elementary steps, with evidence and indistinguishable alternatives
     steps: tuple[StepEvidence, ...] = ()
-    settings: DoctorSettings = field(default_factory=DoctorSettings)
+    settings: DoctorSettings = field(default_factory=DoctorSettings)  # thresholds used
 
     @property
     def spoilt(self) -> bool:

@@ -27,17 +27,12 @@ BLOCK = 64  # columns that LAPACK may reflect at once
 
 @dataclass(frozen=True)
 class Regressor:
-    """Regressor of a corrected motion, n instants.
+    """Regressor of a corrected motion, n instants."""
 
-    Attributes:
-        columns: For each channel, indices of the k unknowns that its torque depends on.
-        rows: For each channel, Yᵀ, shape (k, n).
-        ridge: Precision of the prior on the p unknowns, shape (p,).
-    """
-
+    # for each channel, indices of the k unknowns that its torque depends on
     columns: tuple[NDArray[np.intp], ...]
-    rows: tuple[Array, ...]
-    ridge: Array
+    rows: tuple[Array, ...]  # for each channel, Yᵀ, shape (k, n)
+    ridge: Array  # precision of the prior on the p unknowns, shape (p,)
 
 
 @dataclass(frozen=True)
@@ -45,19 +40,15 @@ class Rows:
     """Regressor rows of a motion and delay, reduced to triangles, for any torque correction.
 
     p is the number of unknowns of the hypothesis, n that of the instants.
-
-    Attributes:
-        columns: For each channel, indices of the k unknowns that its torque depends on.
-        triangles: For each channel, the triangle of `[Y τ₁ … τ_joints]`, with every joint's torque
-            as logged, shape (k + joints, k + joints).
-        regressors: For each channel, Yᵀ, shape (k, n).
-        ridge: Precision of the prior on the unknowns, shape (p,).
     """
 
+    # for each channel, indices of the k unknowns that its torque depends on
     columns: tuple[NDArray[np.intp], ...]
+    # for each channel, the triangle of `[Y τ₁ … τ_joints]`, with every joint's torque as logged,
+    # shape (k + joints, k + joints)
     triangles: tuple[Array, ...]
-    regressors: tuple[Array, ...]
-    ridge: Array
+    regressors: tuple[Array, ...]  # for each channel, Yᵀ, shape (k, n)
+    ridge: Array  # precision of the prior on the unknowns, shape (p,)
 
     @cached_property
     def grams(self) -> tuple[Array, ...]:
@@ -90,19 +81,12 @@ class Rows:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Subset of the logs on which hypotheses are compared, with the robot model.
+    """Subset of the logs on which hypotheses are compared, with the robot model."""
 
-    Attributes:
-        robot: Robot model.
-        stretches: Segments of the logs.
-        corner: Cutoff frequency of the low-pass on motion and torque [Hz].
-        settings: Amount of data, and the model by which hypotheses are compared.
-    """
-
-    robot: Robot
-    stretches: tuple[Stretch, ...]
-    corner: float
-    settings: EvidenceSettings
+    robot: Robot  # robot model
+    stretches: tuple[Stretch, ...]  # segments of the logs
+    corner: float  # cutoff frequency of the low-pass on motion and torque [Hz]
+    settings: EvidenceSettings  # amount of data, and the model by which hypotheses are compared
 
     @staticmethod
     def of(

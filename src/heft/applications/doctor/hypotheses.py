@@ -55,22 +55,14 @@ def _kept(cache: dict[object, T], key: object, make: Callable[[], T]) -> T:
 
 @dataclass(frozen=True)
 class Fit:
-    """Fit of the torque under one correction.
+    """Fit of the torque under one correction."""
 
-    Attributes:
-        correction: The correction.
-        objective: J, with the autocorrelation times given.
-        sigma: Root mean square residual of each channel's torque as logged, shape (channels,)
-            [N·m].
-        values: The unknowns u, relative to the model file for bodies, shape (p,).
-        settled: Whether the refinement of the step's parameter has converged.
-    """
-
-    correction: Correction
-    objective: float
+    correction: Correction  # the correction
+    objective: float  # J, with the autocorrelation times given
+    # root mean square residual of each channel's torque as logged, shape (channels,) [N·m]
     sigma: Array
-    values: Array
-    settled: bool = True
+    values: Array  # the unknowns u, relative to the model file for bodies, shape (p,)
+    settled: bool = True  # whether the refinement of the step's parameter has converged
 
 
 class Hypotheses:

@@ -21,60 +21,39 @@ COLUMNS: tuple[Columns, ...] = ("q", "tau", "both")
 
 @dataclass(frozen=True)
 class StepEvidence:
-    """An accepted step, with its evidence.
+    """An accepted step, with its evidence."""
 
-    Attributes:
-        step: The step.
-        evidence: 2 ln of the odds for it, given all others.
-        before, after: Relative torque residual without and with it, of the channel where it falls
-            most.
-        channel: Index of that channel.
-        others: Alternative steps that explain the torque as well, each with how much less evidence
-            it has.
-    """
-
-    step: CorrectionStep
-    evidence: float
+    step: CorrectionStep  # the step
+    evidence: float  # 2 ln of the odds for it, given all others
+    # before, after: relative torque residual without and with it, of the channel where it falls
+    # most
     before: float
     after: float
-    channel: str
+    channel: str  # index of that channel
+    # alternative steps that explain the torque as well, each with how much less evidence it has
     others: tuple[tuple[CorrectionStep, float], ...]
 
 
 @dataclass(frozen=True)
 class Explained:
-    """Result of a search for corrections.
+    """Result of a search for corrections."""
 
-    Attributes:
-        steps: Accepted steps with their evidence, in the order of application.
-        correction: All of them combined.
-        unexplained: Relative residual of each measured channel's torque, shape (channels,).
-        total: Relative residual of all channels together.
-        total_before: The same without the steps.
-        rows: Effective number of samples of each channel, shape (channels,).
-    """
-
+    # accepted steps with their evidence, in the order of application
     steps: tuple[StepEvidence, ...]
-    correction: Correction
-    unexplained: Array
-    total: float
-    total_before: float
-    rows: Array
+    correction: Correction  # all of them combined
+    unexplained: Array  # relative residual of each measured channel's torque, shape (channels,)
+    total: float  # relative residual of all channels together
+    total_before: float  # the same without the steps
+    rows: Array  # effective number of samples of each channel, shape (channels,)
 
 
 @dataclass(frozen=True)
 class Judge:
-    """Acceptance test of steps, by evidence and by practical size.
+    """Acceptance test of steps, by evidence and by practical size."""
 
-    Attributes:
-        hypotheses: Fits that are compared.
-        proposals: Candidate steps, among which a small one's rivals are.
-        least: Thresholds of acceptance.
-    """
-
-    hypotheses: Hypotheses
-    proposals: Proposals
-    least: StepAcceptance
+    hypotheses: Hypotheses  # fits that are compared
+    proposals: Proposals  # candidate steps, among which a small one's rivals are
+    least: StepAcceptance  # thresholds of acceptance
 
     def concluded(self, start: Correction, steps: Sequence[CorrectionStep]) -> Explained:
         """Return the steps that are needed, each tested given all the others."""

@@ -16,19 +16,12 @@ from .settings import LoadThresholds
 
 @dataclass(frozen=True)
 class ToolFound:
-    """Mass beyond the model file's at the end of a chain.
+    """Mass beyond the model file's at the end of a chain."""
 
-    Attributes:
-        body: Index of the last body.
-        mass: Mass beyond the model file's [kg].
-        evidence: 2 ln of the odds that the last body is another one than the file says.
-        strain: Distance of the last body from the file over the median of all others.
-    """
-
-    body: int
-    mass: float
-    evidence: float
-    strain: float
+    body: int  # index of the last body
+    mass: float  # mass beyond the model file's [kg]
+    evidence: float  # 2 ln of the odds that the last body is another one than the file says
+    strain: float  # distance of the last body from the file over the median of all others
 
 
 def tool(hypotheses: Hypotheses, fit: Fit, thresholds: LoadThresholds) -> ToolFound | None:

@@ -106,23 +106,14 @@ def sizes_of(recording: Recording, names: Sequence[str]) -> Sizes:
 
 @dataclass(frozen=True)
 class _Block:
-    """Rows of a log, a few of the block before in front of them.
+    """Rows of a log, a few of the block before in front of them."""
 
-    Attributes:
-        time: Shape (rows,) [s].
-        values: NaN where they are not finite, shape (rows, signals).
-        first: Its first row's place in the log.
-        fresh: How many rows were in the block before.
-        names: Of the signals.
-        sizes: Of the signals.
-    """
-
-    time: Array
-    values: Array
-    first: int
-    fresh: int
-    names: Sequence[str]
-    sizes: Sizes
+    time: Array  # shape (rows,) [s]
+    values: Array  # NaN where they are not finite, shape (rows, signals)
+    first: int  # its first row's place in the log
+    fresh: int  # how many rows were in the block before
+    names: Sequence[str]  # of the signals
+    sizes: Sizes  # of the signals
 
     @property
     def new(self) -> slice:

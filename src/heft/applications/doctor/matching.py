@@ -12,18 +12,12 @@ from heft.recordings import JOINT_KINDS, Recording
 
 @dataclass(frozen=True)
 class Matching:
-    """Joints of a model and of logs, compared by name.
+    """Joints of a model and of logs, compared by name."""
 
-    Attributes:
-        robot: The robot whose joints the logs hold: others stand still, or are not measured.
-        beyond: Joints of the logs that the model does not have.
-        absent: Joints of the model whose position the logs lack.
-        unmeasured: Joints of the model that move in the logs, and whose torque the logs lack.
-    """
-
-    robot: Robot
-    beyond: tuple[str, ...]
-    absent: tuple[str, ...]
+    robot: Robot  # the robot whose joints the logs hold: others stand still, or are not measured
+    beyond: tuple[str, ...]  # joints of the logs that the model does not have
+    absent: tuple[str, ...]  # joints of the model whose position the logs lack
+    # joints of the model that move in the logs, and whose torque the logs lack
     unmeasured: tuple[str, ...]
 
     @staticmethod

@@ -33,25 +33,15 @@ NAMED_RIVALS = 3  # other steps that a finding's sentence names
 
 @dataclass(frozen=True)
 class Physics:
-    """What physics says of logs.
+    """What physics says of logs."""
 
-    Attributes:
-        robot: Robot model.
-        recordings: The logs.
-        evidence: Data that were compared.
-        explained: Corrections that were found.
-        timing: Timings of the corrected log.
-        told: Context of descriptions.
-        settings: Thresholds.
-    """
-
-    robot: Robot
-    recordings: Sequence[Recording]
-    evidence: Evidence
-    explained: Explained
-    timing: TimingFound
-    told: Told
-    settings: DoctorSettings
+    robot: Robot  # robot model
+    recordings: Sequence[Recording]  # the logs
+    evidence: Evidence  # data that were compared
+    explained: Explained  # corrections that were found
+    timing: TimingFound  # timings of the corrected log
+    told: Told  # context of descriptions
+    settings: DoctorSettings  # thresholds
 
     @property
     def is_explained(self) -> bool:

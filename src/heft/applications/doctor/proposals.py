@@ -30,15 +30,10 @@ from .steps import (
 
 @dataclass(frozen=True)
 class Proposals:
-    """Candidate steps from the present correction of a search.
+    """Candidate steps from the present correction of a search."""
 
-    Attributes:
-        hypotheses: Fits that are compared.
-        settings: Lists and ranges of the candidates.
-    """
-
-    hypotheses: Hypotheses
-    settings: StepProposals
+    hypotheses: Hypotheses  # fits that are compared
+    settings: StepProposals  # lists and ranges of the candidates
 
     def steps(self, best: Fit) -> Iterator[CorrectionStep]:
         """Yield candidate steps; those that share a motion are consecutive."""

@@ -18,72 +18,43 @@ TURN = 2.0 * np.pi  # [rad]
 
 @dataclass(frozen=True)
 class ClockThresholds:
-    """Thresholds of findings about a log's clock and rows.
+    """Thresholds of findings about a log's clock and rows."""
 
-    Attributes:
-        slow_step_s: Time between rows above which the time may be in another unit [s].
-        fast_step_s: Time between rows below which it may be [s].
-        jitter_steps: Robust standard deviation of the time between rows [steps].
-        missing_share: Share of time steps that are multiples of the usual one.
-        lost_share: Share of lost rows above which an identification is spoilt.
-        repeated_share: Share of rows that repeat the previous one while the robot moves.
-        repeated_share_spoils: The same share, above which an identification is spoilt.
-        shortest_motion_s: Time in motion below which little can be identified [s].
-        spoiling_motion_s: Time in motion below which an identification is spoilt [s].
-    """
-
-    slow_step_s: float = 0.1
-    fast_step_s: float = 1e-5
-    jitter_steps: float = 0.2
-    missing_share: float = 0.01
-    lost_share: float = 0.01
-    repeated_share: float = 0.02
-    repeated_share_spoils: float = 0.3
-    shortest_motion_s: float = 5.0
-    spoiling_motion_s: float = 1.0
+    slow_step_s: float = 0.1  # time between rows above which the time may be in another unit [s]
+    fast_step_s: float = 1e-5  # time between rows below which it may be [s]
+    jitter_steps: float = 0.2  # robust standard deviation of the time between rows [steps]
+    missing_share: float = 0.01  # share of time steps that are multiples of the usual one
+    lost_share: float = 0.01  # share of lost rows above which an identification is spoilt
+    repeated_share: float = 0.02  # share of rows that repeat the previous one while the robot moves
+    repeated_share_spoils: float = 0.3  # the same share, above which an identification is spoilt
+    shortest_motion_s: float = 5.0  # time in motion below which little can be identified [s]
+    spoiling_motion_s: float = 1.0  # time in motion below which an identification is spoilt [s]
 
 
 @dataclass(frozen=True)
 class SignalThresholds:
-    """From when on what a signal does is worth a finding.
+    """From when on what a signal does is worth a finding."""
 
-    Attributes:
-        still_range: Range of a position below which its joint never moves [rad or m].
-        constant_range: Range of an effort below which it is constant [N·m, N or A].
-        lost_share: Share of rows without a finite number that spoils an identification.
-        saturated_share: Share of rows on flat tops at the largest or smallest value.
-        saturated_share_spoils: The same, beyond which an identification is spoilt.
-        plateau_rows: Rows that a flat top lasts at least.
-        frozen_s: Time for which a signal must not change at all to be frozen [s].
-        frozen_rows: Rows for which it must not, too.
-        position_levels: Range of a quantised position over its step, to be fine enough.
-        effort_levels: The same of an effort.
-        rows_per_level: Rows a level that a log has, at least, where levels are counted.
-        wrap_share: By how much a jump may differ from a full turn, as a share of it.
-        jump_ratio: Size of a jump over the usual change from row to row.
-        jump_least: Size of a jump, at least [rad or m].
-        spike_ratio: Distance of a row from the nearer neighbour over the usual second difference.
-        velocity_slope: By how much a stated velocity's slope over the position's own may be off 1.
-        velocity_correlation: Correlation of the two that makes it a velocity.
-    """
-
-    still_range: float = 1e-3
-    constant_range: float = 1e-9
-    lost_share: float = 0.01
-    saturated_share: float = 0.005
-    saturated_share_spoils: float = 0.02
-    plateau_rows: int = 5
-    frozen_s: float = 0.25
-    frozen_rows: int = 25
+    still_range: float = 1e-3  # range of a position below which its joint never moves [rad or m]
+    constant_range: float = 1e-9  # range of an effort below which it is constant [N·m, N or A]
+    lost_share: float = 0.01  # share of rows without a finite number that spoils an identification
+    saturated_share: float = 0.005  # share of rows on flat tops at the largest or smallest value
+    saturated_share_spoils: float = 0.02  # the same, beyond which an identification is spoilt
+    plateau_rows: int = 5  # rows that a flat top lasts at least
+    frozen_s: float = 0.25  # time for which a signal must not change at all to be frozen [s]
+    frozen_rows: int = 25  # rows for which it must not, too
+    # range of a quantised position over its step, to be fine enough
     position_levels: float = 2000.0
-    effort_levels: float = 100.0
-    rows_per_level: float = 2.0
-    wrap_share: float = 0.25
-    jump_ratio: float = 30.0
-    jump_least: float = 1e-3
+    effort_levels: float = 100.0  # the same of an effort
+    rows_per_level: float = 2.0  # rows a level that a log has, at least, where levels are counted
+    wrap_share: float = 0.25  # by how much a jump may differ from a full turn, as a share of it
+    jump_ratio: float = 30.0  # size of a jump over the usual change from row to row
+    jump_least: float = 1e-3  # size of a jump, at least [rad or m]
+    # distance of a row from the nearer neighbour over the usual second difference
     spike_ratio: float = 30.0
+    # by how much a stated velocity's slope over the position's own may be off 1
     velocity_slope: float = 0.1
-    velocity_correlation: float = 0.7
+    velocity_correlation: float = 0.7  # correlation of the two that makes it a velocity
 
     def levels(self, kind: str) -> float:
         """Return the levels that a signal of a kind must have; 0 if they are not counted."""
@@ -93,272 +64,196 @@ class SignalThresholds:
 
 @dataclass(frozen=True)
 class EvidenceSettings:
-    """Amount of data, and the model by which hypotheses are compared.
+    """Amount of data, and the model by which hypotheses are compared."""
 
-    Attributes:
-        rows: Approximate maximum number of rows of the logs that are used.
-        windows: Number of windows of a longer log that they are taken from.
-        instants: Number of instants at which torque is compared.
-        longest_delay_s: Largest delay of torque behind motion [s].
-        body_deviation: Relative standard deviation of the model file's parameters.
-        unknown_body: Factor by which that is larger for a body that carries what nobody knows.
-        tail: Degrees of freedom ν of the Student prior: single bodies may be off by far more.
-        sigmoid_speeds_rad_s: Scales of the sigmoids of sliding friction [rad/s].
-        stop_widths_rad: Widths of the stop operators of presliding friction [rad].
-        dead_share: Share of the largest standard deviation of a torque, below which a sensor is
-            ignored.
-        floor_share: Smallest share of a joint's torque that is assumed to be unexplained.
-        rounds: Iterations of the weights from the residual.
-        bandwidth: Search for the bandwidth of the comparison, by the identification's rule.
-    """
-
-    rows: int = 60_000
-    windows: int = 4
-    instants: int = 400
-    longest_delay_s: float = 0.2
-    body_deviation: float = 0.5
+    rows: int = 60_000  # approximate maximum number of rows of the logs that are used
+    windows: int = 4  # number of windows of a longer log that they are taken from
+    instants: int = 400  # number of instants at which torque is compared
+    longest_delay_s: float = 0.2  # largest delay of torque behind motion [s]
+    body_deviation: float = 0.5  # relative standard deviation of the model file's parameters
+    # factor by which that is larger for a body that carries what nobody knows
     unknown_body: float = 10.0
+    # degrees of freedom ν of the Student prior: single bodies may be off by far more
     tail: float = 4.0
+    # scales of the sigmoids of sliding friction [rad/s]
     sigmoid_speeds_rad_s: tuple[float, ...] = (0.02, 0.06, 0.15, 0.5)
+    # widths of the stop operators of presliding friction [rad]
     stop_widths_rad: tuple[float, ...] = (6e-4, 0.002, 0.006, 0.03)
+    # share of the largest standard deviation of a torque, below which a sensor is ignored
     dead_share: float = 1e-9
+    # smallest share of a joint's torque that is assumed to be unexplained
     floor_share: float = 1e-3
-    rounds: int = 3
+    rounds: int = 3  # iterations of the weights from the residual
+    # search for the bandwidth of the comparison, by the identification's rule
     bandwidth: BandwidthSearch = BandwidthSearch(above=0.0)
 
 
 @dataclass(frozen=True)
 class StepProposals:
-    """Candidate steps of a correction.
+    """Candidate steps of a correction."""
 
-    Attributes:
-        offsets_rad: Zero offsets of encoders at which a search begins [rad].
-        torque_gains: Factors of one joint's torque.
-        torque_units: Factors of all torques.
-        unit_log_gain: Least reduction by a unit of the logarithm of the ratio between the torque's
-            size and the model file's.
-        gear_ratios: Turns of a motor per turn of its joint.
-        largest_turns: Range of a joint's positions above which they may be a motor's [turns].
-        degrees_share: Share of joints with a larger range, for degrees to be tried of all.
-        smallest_turns: Range below which positions may have been converted to radians twice
-            [turns].
-        least_turns: Least range of a joint after division by a gear ratio [turns].
-        derivative_step_rad: Step of numerical derivatives by offsets [rad].
-        largest_shift_rad: Largest offset estimated by a first-order expansion [rad].
-    """
-
+    # zero offsets of encoders at which a search begins [rad]
     offsets_rad: tuple[float, ...] = (np.pi / 2, -np.pi / 2, np.pi, np.pi / 4, -np.pi / 4)
+    # factors of one joint's torque
     torque_gains: tuple[float, ...] = (1e-3, 0.01, 0.05, 0.2, 0.5, 2.0, 5.0, 20.0, 100.0)
-    torque_units: tuple[float, ...] = (1e-3, 1e3)
+    torque_units: tuple[float, ...] = (1e-3, 1e3)  # factors of all torques
+    # least reduction by a unit of the logarithm of the ratio between the torque's size and the
+    # model file's
     unit_log_gain: float = float(np.log(20.0))
+    # turns of a motor per turn of its joint
     gear_ratios: tuple[float, ...] = tuple(float(r) for r in np.geomspace(10.0, 250.0, 19))
+    # range of a joint's positions above which they may be a motor's [turns]
     largest_turns: float = 2.2
+    # share of joints with a larger range, for degrees to be tried of all
     degrees_share: float = 0.4
+    # range below which positions may have been converted to radians twice [turns]
     smallest_turns: float = 0.05
-    least_turns: float = 0.02
-    derivative_step_rad: float = 1e-4
-    largest_shift_rad: float = 0.5
+    least_turns: float = 0.02  # least range of a joint after division by a gear ratio [turns]
+    derivative_step_rad: float = 1e-4  # step of numerical derivatives by offsets [rad]
+    largest_shift_rad: float = 0.5  # largest offset estimated by a first-order expansion [rad]
 
 
 @dataclass(frozen=True)
 class TimingSearch:
-    """Candidates of how the torque lies to the motion in time.
+    """Candidates of how the torque lies to the motion in time."""
 
-    Attributes:
-        delays_s: Delays of torque behind motion [s].
-        delay_step_s: First step by which the best is refined [s].
-        drifts: Growths of the delay [s per s].
-        drift_step: First step by which the best is refined [s per s].
-        shortest_lag_s: Delay below which no low-pass is tried in its place [s].
-        corner_step: First step of the logarithm of its cutoff frequency.
-        band: Highest frequency at which a low-pass is looked for, over its cutoff.
-        narrowings: Number of comparisons with one on each side.
-        evidence: Least evidence of a delay, drift or low-pass; half of it in half the logs.
-        least_fall: Largest ratio of residual variances, mean over channels, with it.
-        gate: The same above which the identification's search for a delay is not asked.
-        drift: Least drift [s per s].
-        apart: Evidence beyond which a low-pass and a delay can be told apart.
-    """
-
+    # delays of torque behind motion [s]
     delays_s: tuple[float, ...] = (-0.03, -0.015, -0.008, 0.008, 0.015, 0.03, 0.06)
-    delay_step_s: float = 0.003
-    drifts: tuple[float, ...] = (-1.2e-3, -0.4e-3, 0.4e-3, 1.2e-3)
-    drift_step: float = 2e-4
-    shortest_lag_s: float = 0.005
-    corner_step: float = 0.2
-    band: float = 3.0
-    narrowings: int = 3
+    delay_step_s: float = 0.003  # first step by which the best is refined [s]
+    drifts: tuple[float, ...] = (-1.2e-3, -0.4e-3, 0.4e-3, 1.2e-3)  # growths of the delay [s per s]
+    drift_step: float = 2e-4  # first step by which the best is refined [s per s]
+    shortest_lag_s: float = 0.005  # delay below which no low-pass is tried in its place [s]
+    corner_step: float = 0.2  # first step of the logarithm of its cutoff frequency
+    band: float = 3.0  # highest frequency at which a low-pass is looked for, over its cutoff
+    narrowings: int = 3  # number of comparisons with one on each side
+    # least evidence of a delay, drift or low-pass; half of it in half the logs
     evidence: float = 60.0
-    least_fall: float = 0.95
-    gate: float = 0.97
-    drift: float = 2e-4
-    apart: float = 40.0
+    least_fall: float = 0.95  # largest ratio of residual variances, mean over channels, with it
+    gate: float = 0.97  # the same above which the identification's search for a delay is not asked
+    drift: float = 2e-4  # least drift [s per s]
+    apart: float = 40.0  # evidence beyond which a low-pass and a delay can be told apart
 
 
 @dataclass(frozen=True)
 class StepAcceptance:
-    """Thresholds for the acceptance of a step.
+    """Thresholds for the acceptance of a step."""
 
-    Attributes:
-        evidence: Least evidence, given all other steps; some 250 are tried.
-        small_evidence: The same of an offset or a tilt, which is determined to first order.
-        residual_ratio: Largest ratio of residual deviations with and without a step, in at least
-            one channel.
-        harm_ratio: Ratio by which a step of a continuous kind may increase a channel's residual.
-        harm_share: Larger increases are permitted up to this share of the best channel's
-            decrease, both in logarithms.
-        offset_rad: Smallest offset [rad].
-        tilt_rad: Smallest tilt of the base [rad].
-        log_factor: Smallest logarithm of a factor.
-        slow_share: Share of the rows in which a joint is slower than the speed at which its
-            friction must push for a drive to compensate more than there is.
-        small_rad: Zero or tilt up to which it is determined to first order [rad].
-        half_differs: Share by which a zero or tilt may be another one in each half of the logs.
-        indistinguishable: Difference of evidence below which two steps cannot be distinguished.
-    """
-
-    evidence: float = 80.0
+    evidence: float = 80.0  # least evidence, given all other steps; some 250 are tried
+    # the same of an offset or a tilt, which is determined to first order
     small_evidence: float = 25.0
+    # largest ratio of residual deviations with and without a step, in at least one channel
     residual_ratio: float = 0.9
+    # ratio by which a step of a continuous kind may increase a channel's residual
     harm_ratio: float = 1.1
+    # larger increases are permitted up to this share of the best channel's decrease, both in
+    # logarithms
     harm_share: float = 0.1
-    offset_rad: float = 1.5 * DEGREE
-    tilt_rad: float = 0.8 * DEGREE
-    log_factor: float = float(np.log(1.3))
+    offset_rad: float = 1.5 * DEGREE  # smallest offset [rad]
+    tilt_rad: float = 0.8 * DEGREE  # smallest tilt of the base [rad]
+    log_factor: float = float(np.log(1.3))  # smallest logarithm of a factor
+    # share of the rows in which a joint is slower than the speed at which its friction must push
+    # for a drive to compensate more than there is
     slow_share: float = 0.1
-    small_rad: float = 0.2
+    small_rad: float = 0.2  # zero or tilt up to which it is determined to first order [rad]
+    # share by which a zero or tilt may be another one in each half of the logs
     half_differs: float = 0.6
+    # difference of evidence below which two steps cannot be distinguished
     indistinguishable: float = 12.0
 
 
 @dataclass(frozen=True)
 class CorrectionSearch:
-    """Settings of the search for corrections.
+    """Settings of the search for corrections."""
 
-    Attributes:
-        most_steps: Largest number of steps of one correction.
-        look_evidence: Least evidence for a step to be followed up, before all are judged together.
-        hopeless_evidence: Evidence against a step beyond which its fit is not settled.
-        refined_steps: Number of leading steps whose parameter is refined.
-        beginnings: Number of first steps that are followed up, until one leads to an explained log.
-        looks_again: Number of times that a corrected log is searched again.
-        step_log_gain: Least mean reduction of the logarithm of the residual by a step.
-        plain_evidence: Evidence of each step above which a correction is accepted as it is.
-        explained_share: Relative torque residual up to which a log counts as explained.
-        unsettled_rad: Step of an offset above which its refinement has not converged [rad].
-        refinements: Number of Gauss-Newton steps of an offset or tilt.
-        narrowings: Number of comparisons of a factor or delay with one on each side.
-        suspects: Number of joints, those explained worst, of which single ones and pairs are tried.
-        longest_s: Time after which no more corrections are tried [s].
-        proposals: Candidate steps.
-        timing: Candidates of how torque lies to motion in time.
-        acceptance: Thresholds of acceptance.
-    """
-
-    most_steps: int = 4
+    most_steps: int = 4  # largest number of steps of one correction
+    # least evidence for a step to be followed up, before all are judged together
     look_evidence: float = 25.0
-    hopeless_evidence: float = 100.0
-    refined_steps: int = 5
+    hopeless_evidence: float = 100.0  # evidence against a step beyond which its fit is not settled
+    refined_steps: int = 5  # number of leading steps whose parameter is refined
+    # number of first steps that are followed up, until one leads to an explained log
     beginnings: int = 2
-    looks_again: int = 2
-    step_log_gain: float = 0.02
+    looks_again: int = 2  # number of times that a corrected log is searched again
+    step_log_gain: float = 0.02  # least mean reduction of the logarithm of the residual by a step
+    # evidence of each step above which a correction is accepted as it is
     plain_evidence: float = 100.0
-    explained_share: float = 0.08
+    explained_share: float = 0.08  # relative torque residual up to which a log counts as explained
+    # step of an offset above which its refinement has not converged [rad]
     unsettled_rad: float = 0.1
-    refinements: int = 5
-    narrowings: int = 6
+    refinements: int = 5  # number of Gauss-Newton steps of an offset or tilt
+    narrowings: int = 6  # number of comparisons of a factor or delay with one on each side
+    # number of joints, those explained worst, of which single ones and pairs are tried
     suspects: int = 10
-    longest_s: float = 300.0
-    proposals: StepProposals = field(default_factory=StepProposals)
+    longest_s: float = 300.0  # time after which no more corrections are tried [s]
+    proposals: StepProposals = field(default_factory=StepProposals)  # candidate steps
+    # candidates of how torque lies to motion in time
     timing: TimingSearch = field(default_factory=TimingSearch)
-    acceptance: StepAcceptance = field(default_factory=StepAcceptance)
+    acceptance: StepAcceptance = field(default_factory=StepAcceptance)  # thresholds of acceptance
 
 
 @dataclass(frozen=True)
 class PhysicsThresholds:
-    """Thresholds of findings about the search for corrections.
+    """Thresholds of findings about the search for corrections."""
 
-    Attributes:
-        tried_steps: Number of steps that a search tries, one of which may fit by chance.
-        other_robot_share: Relative residual of all torque above which the robot is another one.
-        doubted_share: The same, above which the model file is questioned: measured arms have 9 %.
-        other_joint_share: Relative residual of one joint's torque above which its column is
-            questioned.
-        most_left: Largest residual of all torque over that without corrections, up to which
-            they explain most of what is wrong where much is left.
-        most_sure: Largest probability that is stated: there are faults that nobody thought of.
-    """
-
+    # number of steps that a search tries, one of which may fit by chance
     tried_steps: float = 250.0
+    # relative residual of all torque above which the robot is another one
     other_robot_share: float = 0.5
+    # the same, above which the model file is questioned: measured arms have 9 %
     doubted_share: float = 0.15
+    # relative residual of one joint's torque above which its column is questioned
     other_joint_share: float = 0.9
+    # largest residual of all torque over that without corrections, up to which they explain most of
+    # what is wrong where much is left
     most_left: float = 0.5
+    # largest probability that is stated: there are faults that nobody thought of
     most_sure: float = 0.99
 
 
 @dataclass(frozen=True)
 class LoadThresholds:
-    """Thresholds of findings about a tool and about torque without friction.
+    """Thresholds of findings about a tool and about torque without friction."""
 
-    Attributes:
-        least_bodies: Number of measured bodies, at least, for one of them to be told apart.
-        evidence: Least evidence that the last body is not the file's.
-        strain: Least distance of the last body from the file, over the median of the others.
-        share: Least mass of a tool over that of the last body in the file.
-        moving_share: Least mass of a tool over that of all measured bodies in the file.
-        most_friction: Share of friction and rotors in a joint's torque above which there is some.
-        usual_friction: The same of half the joints.
-    """
-
-    least_bodies: int = 3
-    evidence: float = 30.0
+    least_bodies: int = 3  # number of measured bodies, at least, for one of them to be told apart
+    evidence: float = 30.0  # least evidence that the last body is not the file's
+    # least distance of the last body from the file, over the median of the others
     strain: float = 5.0
-    share: float = 0.5
-    moving_share: float = 0.075
+    share: float = 0.5  # least mass of a tool over that of the last body in the file
+    moving_share: float = 0.075  # least mass of a tool over that of all measured bodies in the file
+    # share of friction and rotors in a joint's torque above which there is some
     most_friction: float = 0.1
-    usual_friction: float = 0.02
+    usual_friction: float = 0.02  # the same of half the joints
 
 
 @dataclass(frozen=True)
 class WrenchThresholds:
-    """Thresholds of findings about wrenches that hold a robot, or that it is cut at.
+    """Thresholds of findings about wrenches that hold a robot, or that it is cut at."""
 
-    Attributes:
-        samples: About how many samples are looked at.
-        unheld_share: Share of the time without a closed contact from which something is missing.
-        other_size: Times by which a force is off what the model file's masses need, from which it
-            is another's.
-        bearing_share: Share of the energy of the needed force from which a contact is judged.
-        alike: Correlation of a sensor's forces with those that the model file's masses need, from
-            which sign and size are judged.
-    """
-
-    samples: int = 4000
+    samples: int = 4000  # about how many samples are looked at
+    # share of the time without a closed contact from which something is missing
     unheld_share: float = 0.05
+    # times by which a force is off what the model file's masses need, from which it is another's
     other_size: float = 3.0
+    # share of the energy of the needed force from which a contact is judged
     bearing_share: float = 0.05
+    # correlation of a sensor's forces with those that the model file's masses need, from which sign
+    # and size are judged
     alike: float = 0.5
 
 
 @dataclass(frozen=True)
 class DoctorSettings:
-    """All thresholds of the log doctor.
+    """All thresholds of the log doctor."""
 
-    Attributes:
-        clock: Thresholds of clock and rows.
-        signals: Thresholds of single signals.
-        evidence: Data and model by which hypotheses are compared.
-        search: Settings of the search for corrections.
-        physics: Thresholds of findings about that search.
-        loads: Thresholds of findings about a tool and about torque without friction.
-        wrenches: Thresholds of findings about contacts and wrench sensors inside.
-    """
-
-    clock: ClockThresholds = field(default_factory=ClockThresholds)
+    clock: ClockThresholds = field(default_factory=ClockThresholds)  # thresholds of clock and rows
+    # thresholds of single signals
     signals: SignalThresholds = field(default_factory=SignalThresholds)
+    # data and model by which hypotheses are compared
     evidence: EvidenceSettings = field(default_factory=EvidenceSettings)
+    # settings of the search for corrections
     search: CorrectionSearch = field(default_factory=CorrectionSearch)
+    # thresholds of findings about that search
     physics: PhysicsThresholds = field(default_factory=PhysicsThresholds)
+    # thresholds of findings about a tool and about torque without friction
     loads: LoadThresholds = field(default_factory=LoadThresholds)
+    # thresholds of findings about contacts and wrench sensors inside
     wrenches: WrenchThresholds = field(default_factory=WrenchThresholds)

@@ -38,13 +38,9 @@ def _scaled(step: CorrectionStep, of: Columns, factor: float, to: Correction) ->
 
 @dataclass(frozen=True)
 class SignFlip(CorrectionStep):
-    """Sign of positions, of torques, or of both (an axis turned round).
+    """Sign of positions, of torques, or of both (an axis turned round)."""
 
-    Attributes:
-        of: Which of them: see `kind`.
-    """
-
-    of: Columns = "both"
+    of: Columns = "both"  # which of them: see `kind`
 
     @property
     def kind(self) -> str:
@@ -69,13 +65,9 @@ class SignFlip(CorrectionStep):
 
 @dataclass(frozen=True)
 class Swap(CorrectionStep):
-    """Exchange of the columns of two joints: their positions, their torques, or both.
+    """Exchange of the columns of two joints: their positions, their torques, or both."""
 
-    Attributes:
-        of: Which of them: see `kind`.
-    """
-
-    of: Columns = "both"
+    of: Columns = "both"  # which of them: see `kind`
 
     @property
     def kind(self) -> str:
@@ -296,12 +288,9 @@ class TorqueUnit(_Factor):
 
 @dataclass(frozen=True)
 class Gravity(CorrectionStep):
-    """Direction of gravity in the base's frame, or its compensation in the logged torque.
+    """Direction of gravity in the base's frame, or its compensation in the logged torque."""
 
-    Attributes:
-        vector: Gravity in the base's frame [m/s²]; zero if the torque contains none.
-    """
-
+    # gravity in the base's frame [m/s²]; zero if the torque contains none
     vector: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     @property

@@ -22,21 +22,15 @@ LEAST_ROWS = 64  # of a piece that is looked at
 
 @dataclass(frozen=True)
 class Stretch:
-    """Segment of a log without gaps.
+    """Segment of a log without gaps."""
 
-    Attributes:
-        time: Shape (N,) [s].
-        position, velocity, acceleration: Shape (N, joints) [rad or m, and per s, s²].
-        effort: Shape (N, joints) [N·m or N]; zero where it is not measured.
-        chosen: Indices of the instants that are compared, shape (n,).
-    """
-
-    time: Array
+    time: Array  # shape (N,) [s]
+    # position, velocity, acceleration: shape (N, joints) [rad or m, and per s, s²]
     position: Array
     velocity: Array
     acceleration: Array
-    effort: Array
-    chosen: NDArray[np.intp]
+    effort: Array  # shape (N, joints) [N·m or N]; zero where it is not measured
+    chosen: NDArray[np.intp]  # indices of the instants that are compared, shape (n,)
 
     @property
     def duration(self) -> float:

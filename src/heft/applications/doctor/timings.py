@@ -20,19 +20,12 @@ from .settings import TURN, TimingSearch
 
 @dataclass(frozen=True)
 class TimingFound:
-    """Fits of a log under a correction and several timings, with the same autocorrelation times.
+    """Fits of a log under a correction and several timings, with the same autocorrelation times."""
 
-    Attributes:
-        still: Without any delay.
-        late: With the delay that fits best.
-        drifting: With the delay and drift that fit best.
-        filtered: With the low-pass that fits best.
-    """
-
-    still: Fit
-    late: Fit
-    drifting: Fit
-    filtered: Fit
+    still: Fit  # without any delay
+    late: Fit  # with the delay that fits best
+    drifting: Fit  # with the delay and drift that fit best
+    filtered: Fit  # with the low-pass that fits best
 
     def falls(self, fit: Fit) -> float:
         """Return a fit's residual variance over that without a delay, mean over channels."""
@@ -47,15 +40,10 @@ class TimingFound:
 
 @dataclass(frozen=True)
 class Timings:
-    """Search over timings of a correction.
+    """Search over timings of a correction."""
 
-    Attributes:
-        hypotheses: Fits that are compared.
-        settings: Candidates.
-    """
-
-    hypotheses: Hypotheses
-    settings: TimingSearch
+    hypotheses: Hypotheses  # fits that are compared
+    settings: TimingSearch  # candidates
 
     def found(self, correction: Correction) -> TimingFound:
         """Return the fits of the timings that explain a corrected log best."""

@@ -37,14 +37,10 @@ class Unknowns:
     """Unknowns u of a hypothesis: ten of each body, 1 at the model file's value, then friction.
 
     Behind these stand the parameters of the user's own columns, of which nothing is believed.
-
-    Attributes:
-        robot: Robot model.
-        settings: Friction model, and the relative deviation of the model file.
     """
 
-    robot: Robot
-    settings: EvidenceSettings
+    robot: Robot  # robot model
+    settings: EvidenceSettings  # friction model, and the relative deviation of the model file
 
     @cached_property
     def metric(self) -> tuple[Array, ...]:

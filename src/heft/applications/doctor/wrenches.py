@@ -43,17 +43,12 @@ def has_wrenches(robot: Robot) -> bool:
 
 @dataclass(frozen=True)
 class Wrenches:
-    """What logs say of a robot whose base floats, or of wrench sensors inside it.
+    """What logs say of a robot whose base floats, or of wrench sensors inside it."""
 
-    Attributes:
-        problem: Robot and logs, unknown wrenches eliminated by the noise that is found.
-        wrenches: Thresholds of findings about wrenches.
-        physics: Thresholds of what is left over.
-    """
-
+    # robot and logs, unknown wrenches eliminated by the noise that is found
     problem: Problem[RobotPlant]
-    wrenches: WrenchThresholds
-    physics: PhysicsThresholds
+    wrenches: WrenchThresholds  # thresholds of findings about wrenches
+    physics: PhysicsThresholds  # thresholds of what is left over
 
     @staticmethod
     def of(
@@ -191,18 +186,13 @@ class Wrenches:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What samples say of wrenches, with the model file's masses.
+    """What samples say of wrenches, with the model file's masses."""
 
-    Attributes:
-        floats: Whether the base does.
-        closed: Share of samples with which each contact of unknown wrench is closed, by name.
-        unheld: Share of samples at which no contact is closed, and the robot does not fall.
-        factors: What is measured over what the masses need, of each wrench's force, by name.
-    """
-
-    floats: bool
+    floats: bool  # whether the base does
+    # share of samples with which each contact of unknown wrench is closed, by name
     closed: dict[str, float]
-    unheld: float
+    unheld: float  # share of samples at which no contact is closed, and the robot does not fall
+    # what is measured over what the masses need, of each wrench's force, by name
     factors: dict[str, float]
 
     @staticmethod

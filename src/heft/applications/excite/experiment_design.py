@@ -36,31 +36,20 @@ OTHER = {"D": "condition"}  # criterion that a design is compared with; D for al
 
 @dataclass(frozen=True)
 class ExciteSettings:
-    """Settings of a design of excitation.
+    """Settings of a design of excitation."""
 
-    Attributes:
-        design: Of the solver; its criterion and what counts.
-        about: Links or joints whose parameters count; all if empty.
-        task: Log of a motion whose torque is to be predicted best; none if None.
-        columns: TOML that says what its columns mean.
-        rate: Of the written motion [Hz].
-        periods: How often it is repeated.
-        collisions: Whether links keep clear of one another and the room.
-        compared: Whether the other criterion's motion is designed, too, to tell what a choice
-            costs.
-        doubt: How wrong predicted torque may be.
-        load: What the robot carries and is to be told; the robot itself if None.
-    """
-
+    # of the solver; its criterion and what counts
     design: DesignSettings = DesignSettings(duration=20.0)
-    about: tuple[str, ...] = ()
-    task: Path | None = None
-    columns: Path | None = None
-    rate: float = 100.0
-    periods: int = 1
-    collisions: bool = True
+    about: tuple[str, ...] = ()  # links or joints whose parameters count; all if empty
+    task: Path | None = None  # log of a motion whose torque is to be predicted best; none if None
+    columns: Path | None = None  # TOML that says what its columns mean
+    rate: float = 100.0  # of the written motion [Hz]
+    periods: int = 1  # how often it is repeated
+    collisions: bool = True  # whether links keep clear of one another and the room
+    # whether the other criterion's motion is designed, too, to tell what a choice costs
     compared: bool = True
-    doubt: Doubt = Doubt()
+    doubt: Doubt = Doubt()  # how wrong predicted torque may be
+    # what the robot carries and is to be told; the robot itself if None
     load: CarriedLoad | None = None
 
     def __post_init__(self) -> None:
@@ -80,21 +69,13 @@ class ExciteSettings:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the motion will tell of one base parameter.
+    """What the motion will tell of one base parameter."""
 
-    Attributes:
-        expression: The combination of standard parameters.
-        unit: Of it.
-        before: Its standard deviation without the motion; infinite if nothing is known.
-        after: With it.
-        counts: Whether the motion was designed for it.
-    """
-
-    expression: str
-    unit: str
-    before: float
-    after: float
-    counts: bool
+    expression: str  # the combination of standard parameters
+    unit: str  # of it
+    before: float  # its standard deviation without the motion; infinite if nothing is known
+    after: float  # with it
+    counts: bool  # whether the motion was designed for it
 
     @property
     def falls_to(self) -> float:
@@ -104,27 +85,17 @@ class Prediction:
 
 @dataclass(frozen=True, eq=False)
 class Excited:
-    """A designed motion, what is proven of it and what it will tell.
+    """A designed motion, what is proven of it and what it will tell."""
 
-    Attributes:
-        planned: Robot, limits, room, and what was known.
-        settings: Of the design.
-        design: The solver's result.
-        trajectory: The motion that is written.
-        certificates: What is proven of it.
-        other: Design by the other criterion; None if not asked for.
-        untold: Parameters that were asked for and that no motion of these joints can tell.
-        inputs: SHA-256 of what it was made of, by role.
-    """
-
-    planned: PlannedExperiment
-    settings: ExciteSettings
-    design: Design
-    trajectory: ExcitationTrajectory
-    certificates: tuple[Certificate, ...]
-    other: Design | None
+    planned: PlannedExperiment  # robot, limits, room, and what was known
+    settings: ExciteSettings  # of the design
+    design: Design  # the solver's result
+    trajectory: ExcitationTrajectory  # the motion that is written
+    certificates: tuple[Certificate, ...]  # what is proven of it
+    other: Design | None  # design by the other criterion; None if not asked for
+    # parameters that were asked for and that no motion of these joints can tell
     untold: tuple[str, ...]
-    inputs: dict[str, str] = field(default_factory=dict)
+    inputs: dict[str, str] = field(default_factory=dict)  # SHA-256 of what it was made of, by role
 
     @property
     def base(self) -> BaseParameters:

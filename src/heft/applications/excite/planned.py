@@ -38,32 +38,20 @@ ROW_RATE = 100.0  # independent rows a second, where no log says how many there 
 
 @dataclass(frozen=True)
 class Doubt:
-    """By how much a model file's numbers may be wrong when torque is predicted from them.
+    """By how much a model file's numbers may be wrong when torque is predicted from them."""
 
-    Attributes:
-        bodies: Of each body's parameters, a share.
-        identified: The same of a robot that was identified.
-        drives: Of friction and rotor inertia, a share.
-    """
-
-    bodies: float = 0.2
-    identified: float = 0.05
-    drives: float = 0.5
+    bodies: float = 0.2  # of each body's parameters, a share
+    identified: float = 0.05  # the same of a robot that was identified
+    drives: float = 0.5  # of friction and rotor inertia, a share
 
 
 @dataclass(frozen=True, eq=False)
 class RoomClearance:
-    """Clearance of a robot of which some joints may be held still; see `Clearance`.
+    """Clearance of a robot of which some joints may be held still; see `Clearance`."""
 
-    Attributes:
-        whole: Of all channels.
-        posture: At which joints that are held stand, shape (channels,) [rad or m].
-        moving: Channels that move.
-    """
-
-    whole: Clearance
-    posture: Array
-    moving: NDArray[np.intp]
+    whole: Clearance  # of all channels
+    posture: Array  # at which joints that are held stand, shape (channels,) [rad or m]
+    moving: NDArray[np.intp]  # channels that move
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -95,19 +83,12 @@ class RoomClearance:
 
 @dataclass(frozen=True, eq=False)
 class Rubbing:
-    """One term of a drive's friction, and by how much it may be wrong.
+    """One term of a drive's friction, and by how much it may be wrong."""
 
-    Attributes:
-        ratio: Of the drive's speed to each channel's, shape (d,).
-        term: The term.
-        value: Its coefficient, as believed.
-        doubt: Share by which that may be wrong.
-    """
-
-    ratio: Array
-    term: Term
-    value: float
-    doubt: float
+    ratio: Array  # of the drive's speed to each channel's, shape (d,)
+    term: Term  # the term
+    value: float  # its coefficient, as believed
+    doubt: float  # share by which that may be wrong
 
     def between(self, slow: Array, fast: Array) -> tuple[Array, Array]:
         """Return least and most effort at speeds between two, each of shape (n, d)."""
@@ -122,16 +103,11 @@ class Rubbing:
 
 @dataclass(frozen=True)
 class CarriedLoad:
-    """A load that a robot will carry, whose numbers are asked for.
+    """A load that a robot will carry, whose numbers are asked for."""
 
-    Attributes:
-        frame: Link that it is fixed to.
-        heaviest: Mass that it has at most [kg].
-        reach: Distance of its centre of mass from the frame, along each axis, at most [m].
-    """
-
-    frame: str
-    heaviest: float = 2.0
+    frame: str  # link that it is fixed to
+    heaviest: float = 2.0  # mass that it has at most [kg]
+    # distance of its centre of mass from the frame, along each axis, at most [m]
     reach: float = 0.15
 
     def tens(self, robot: Robot) -> tuple[Array, Array]:
@@ -155,35 +131,23 @@ class CarriedLoad:
 
 @dataclass(frozen=True, eq=False)
 class PlannedExperiment:
-    """A robot about to be excited, and what is known of it.
+    """A robot about to be excited, and what is known of it."""
 
-    Attributes:
-        robot: With its options.
-        stated: Limits of all joints, margins taken off.
-        clearance: Of its links from one another and the room; None where nothing can collide.
-        noise: σ of each channel's independent rows, shape (c,) [N·m or N].
-        rate: Independent rows a second that a log will have [Hz].
-        known: Information of earlier logs; None without any.
-        doubt: Share of each body's parameters that may be wrong.
-        drives: The same of friction and rotor inertia.
-        believed: Coefficients of smooth friction, rotor inertia and own columns by name.
-        remarks: What a user should know of the limits.
-        load: What is to be told instead of the robot; None if nothing is carried.
-        own: Share of the parameters of own columns that may be wrong.
-    """
-
-    robot: Robot
-    stated: MotionLimits
+    robot: Robot  # with its options
+    stated: MotionLimits  # limits of all joints, margins taken off
+    # of its links from one another and the room; None where nothing can collide
     clearance: Clearance | None
-    noise: Array
-    rate: float
-    known: Information | None
-    doubt: float
-    drives: float
+    noise: Array  # σ of each channel's independent rows, shape (c,) [N·m or N]
+    rate: float  # independent rows a second that a log will have [Hz]
+    known: Information | None  # information of earlier logs; None without any
+    doubt: float  # share of each body's parameters that may be wrong
+    drives: float  # the same of friction and rotor inertia
+    # coefficients of smooth friction, rotor inertia and own columns by name
     believed: Mapping[str, float]
-    remarks: tuple[str, ...]
+    remarks: tuple[str, ...]  # what a user should know of the limits
+    # what is to be told instead of the robot; None if nothing is carried
     load: CarriedLoad | None = None
-    own: float = 0.0
+    own: float = 0.0  # share of the parameters of own columns that may be wrong
 
     @cached_property
     def carrier(self) -> ExcitableRobot:

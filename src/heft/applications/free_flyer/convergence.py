@@ -26,16 +26,11 @@ class Convergence:
 
     The innovations of a Kalman filter about the smoothed path: those until a time are the
     information until then, with the covariance widened as that of the result.
-
-    Attributes:
-        time: Since the first sample, shape (K,) [s].
-        values: Mass [kg] and centre of mass [m], shape (K, 4).
-        std: Their deviations, shape (K, 4).
     """
 
-    time: Array
-    values: Array
-    std: Array
+    time: Array  # since the first sample, shape (K,) [s]
+    values: Array  # mass [kg] and centre of mass [m], shape (K, 4)
+    std: Array  # their deviations, shape (K, 4)
 
     @property
     def numbers(self) -> Mapping[str, tuple[Array, Array]]:

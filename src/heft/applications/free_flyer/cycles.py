@@ -33,19 +33,12 @@ CHECKS: Keys = {
 
 @dataclass(frozen=True, eq=False)
 class Cycles:
-    """C cycles of a periodic flight, at n even phases.
+    """C cycles of a periodic flight, at n even phases."""
 
-    Attributes:
-        period: T [s].
-        position: Shape (C, n, 3) [m]; what was missing, or gross, is bridged.
-        quaternion: Sign-continuous, shape (C, n, 4), likewise.
-        wrench: Mean over each step, shape (C, n, 6) [N, N·m].
-    """
-
-    period: float
-    position: Array
-    quaternion: Array
-    wrench: Array
+    period: float  # T [s]
+    position: Array  # shape (C, n, 3) [m]; what was missing, or gross, is bridged
+    quaternion: Array  # sign-continuous, shape (C, n, 4), likewise
+    wrench: Array  # mean over each step, shape (C, n, 6) [N, N·m]
 
     @staticmethod
     def of(flight: FlightLog, period: float | None = None) -> Cycles:
@@ -160,19 +153,16 @@ def rows_on_so3(pose: Array, time: float, highest: int, gravity: Array) -> Array
 class IdentifyFromCycles:
     """A free flyer's parameters from a periodic flight, in the frequency domain on SO(3).
 
-    Attributes:
-        estimator: Which lines, and how often weights are updated.
-        motion: Harmonics of the motion that rows are made of. Products of fast lines reach slow
-            ones, so these are more than the lines of the equations.
-        skipped: First cycles left out: they lead from rest to the periodic motion.
-
     Raises:
         InvalidSetting: If a setting is out of range.
     """
 
+    # which lines, and how often weights are updated
     estimator: HarmonicLeastSquares = HarmonicLeastSquares()
+    # harmonics of the motion that rows are made of. Products of fast lines reach slow ones, so
+    # these are more than the lines of the equations
     motion: int = 50
-    skipped: int = 1
+    skipped: int = 1  # first cycles left out: they lead from rest to the periodic motion
 
     def __post_init__(self) -> None:
         check_fields(self, CHECKS)

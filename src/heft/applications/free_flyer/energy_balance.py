@@ -42,19 +42,12 @@ CHECKS: Keys = {
 
 @dataclass(frozen=True, eq=False)
 class BodyPath:
-    """Motion of the frame's origin and attitude over a cycle, in the body's axes.
+    """Motion of the frame's origin and attitude over a cycle, in the body's axes."""
 
-    Attributes:
-        velocity: Rᵀ ṗ_c, shape (n, 3) [m/s].
-        acceleration: Rᵀ p̈_c, shape (n, 3) [m/s²].
-        angular_velocity: ω, shape (n, 3) [rad/s].
-        angular_acceleration: ω̇, shape (n, 3) [rad/s²].
-    """
-
-    velocity: Array
-    acceleration: Array
-    angular_velocity: Array
-    angular_acceleration: Array
+    velocity: Array  # Rᵀ ṗ_c, shape (n, 3) [m/s]
+    acceleration: Array  # Rᵀ p̈_c, shape (n, 3) [m/s²]
+    angular_velocity: Array  # ω, shape (n, 3) [rad/s]
+    angular_acceleration: Array  # ω̇, shape (n, 3) [rad/s²]
 
     @property
     def regressor(self) -> Array:
@@ -137,34 +130,24 @@ def power_gap(path: BodyPath, wrench: Array, values: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class EnergyBalanceEstimate:
-    """Parameters by the published method.
+    """Parameters by the published method."""
 
-    Attributes:
-        values: π̂ at n*, shape (10,).
-        harmonics: n*, of the smallest mean |P − Ṫ|.
-        tried: Numbers of harmonics tried, shape (k,).
-        gap: Mean |P − Ṫ| of each, shape (k,) [W].
-        by_harmonics: π̂ of each, shape (k, 10).
-    """
-
-    values: Array
-    harmonics: int
-    tried: Array
-    gap: Array
-    by_harmonics: Array
+    values: Array  # π̂ at n*, shape (10,)
+    harmonics: int  # n*, of the smallest mean |P − Ṫ|
+    tried: Array  # numbers of harmonics tried, shape (k,)
+    gap: Array  # mean |P − Ṫ| of each, shape (k,) [W]
+    by_harmonics: Array  # π̂ of each, shape (k, 10)
 
 
 @dataclass(frozen=True)
 class EnergyBalance:
     """The published method: harmonics n* chosen where power and kinetic energy agree best.
 
-    Attributes:
-        least, most: Numbers of harmonics tried; 3 to 15 as published (its figures go to 20).
-
     Raises:
         InvalidSetting: If these are out of range or order.
     """
 
+    # least, most: numbers of harmonics tried; 3 to 15 as published (its figures go to 20)
     least: int = 3
     most: int = 15
 

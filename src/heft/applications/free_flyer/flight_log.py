@@ -17,22 +17,15 @@ LEAST_SAMPLES = 32
 
 @dataclass(frozen=True, eq=False)
 class FlightLog:
-    """Log of a free flyer: poses at N times, and the wrench that acted from each to the next.
+    """Log of a free flyer: poses at N times, and the wrench that acted from each to the next."""
 
-    Attributes:
-        time: Strictly increasing, shape (N,) [s].
-        position: Of the body's frame in the world, NaN where missing, shape (N, 3) [m].
-        quaternion: Its attitude w, x, y, z, of unit length, NaN where missing, shape (N, 4).
-        wrench: Mean over [t_n, t_n+1) of what the actuators exert about the frame's origin, in
-            its axes, shape (N, 6) [N, N·m]; the last one is beyond the log and not used.
-        commands: As logged, shape (N, n).
-    """
-
-    time: Array
-    position: Array
-    quaternion: Array
+    time: Array  # strictly increasing, shape (N,) [s]
+    position: Array  # of the body's frame in the world, NaN where missing, shape (N, 3) [m]
+    quaternion: Array  # its attitude w, x, y, z, of unit length, NaN where missing, shape (N, 4)
+    # mean over [t_n, t_n+1) of what the actuators exert about the frame's origin, in its axes,
+    # shape (N, 6) [N, N·m]; the last one is beyond the log and not used
     wrench: Array
-    commands: Array
+    commands: Array  # as logged, shape (N, n)
 
     @staticmethod
     def of(recording: Recording, flyer: FreeFlyer) -> FlightLog:

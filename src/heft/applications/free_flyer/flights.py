@@ -63,19 +63,12 @@ def open_flyer(body: str) -> FreeFlyer:
 
 @dataclass(frozen=True, eq=False)
 class DesignedFlight:
-    """A designed motion of a free flyer.
+    """A designed motion of a free flyer."""
 
-    Attributes:
-        flyer: The body.
-        bounds: Of its room, speed and time.
-        criterion: J1 or J2.
-        design: The solver's result.
-    """
-
-    flyer: FreeFlyer
-    bounds: FlightBounds
-    criterion: str
-    design: Design
+    flyer: FreeFlyer  # the body
+    bounds: FlightBounds  # of its room, speed and time
+    criterion: str  # J1 or J2
+    design: Design  # the solver's result
 
     def text(self) -> str:
         """Return what the terminal shows."""
@@ -209,17 +202,11 @@ def read_motion(folder: Path) -> tuple[ExcitationTrajectory, int]:
 
 @dataclass(frozen=True, eq=False)
 class TrackedFlight:
-    """A simulated flight along a designed motion.
+    """A simulated flight along a designed motion."""
 
-    Attributes:
-        flyer: The body.
-        loads: What it grasped.
-        flight: Log and truth.
-    """
-
-    flyer: FreeFlyer
-    loads: tuple[Load, ...] = field(default=())
-    flight: Flight = field(kw_only=True)
+    flyer: FreeFlyer  # the body
+    loads: tuple[Load, ...] = field(default=())  # what it grasped
+    flight: Flight = field(kw_only=True)  # log and truth
 
     def text(self) -> str:
         """Return what the terminal shows."""

@@ -30,45 +30,32 @@ CHECKS: Keys = {
 
 @dataclass(frozen=True)
 class Lag:
-    """By how much actuators lag behind what is stated of them.
+    """By how much actuators lag behind what is stated of them."""
 
-    Attributes:
-        value: Positive where they are slower [s].
-        std: Its standard deviation [s].
-    """
-
-    value: float
-    std: float
+    value: float  # positive where they are slower [s]
+    std: float  # its standard deviation [s]
 
 
 @dataclass(frozen=True, eq=False)
 class FreeFlyerResult:
-    """What a flight says about a free flyer and its load.
+    """What a flight says about a free flyer and its load."""
 
-    Attributes:
-        body: Body and load together.
-        load: The load: the body less the nominal one.
-        smoothed: States and parameters by the smoother, with the noise as finally taken; the lag
-            behind the ten where it is found.
-        lag: By how much the actuators lag behind what is stated of them, all alike [s]; found
-            together with the body, or, where that was not asked for, read off beside it.
-        harmonic: By lines of the periodic motion; None where it is not periodic.
-        published: By the published method; None where not periodic, or under gravity.
-        colour: Autocorrelation times of the residuals of position and attitude under white noise
-            [samples].
-        inflation: Factor on the covariance, 1 where the noise is as stated.
-        checks: Of noise, outliers, convergence and consistency.
-    """
-
-    body: BodyEstimate
-    load: BodyEstimate
+    body: BodyEstimate  # body and load together
+    load: BodyEstimate  # the load: the body less the nominal one
+    # states and parameters by the smoother, with the noise as finally taken; the lag behind the ten
+    # where it is found
     smoothed: SmoothedLog
+    # by how much the actuators lag behind what is stated of them, all alike [s]; found together
+    # with the body, or, where that was not asked for, read off beside it
     lag: Lag
+    # by lines of the periodic motion; None where it is not periodic
     harmonic: HarmonicEstimate | None
+    # by the published method; None where not periodic, or under gravity
     published: EnergyBalanceEstimate | None
+    # autocorrelation times of the residuals of position and attitude under white noise [samples]
     colour: tuple[float, float]
-    inflation: float
-    checks: tuple[Check, ...]
+    inflation: float  # factor on the covariance, 1 where the noise is as stated
+    checks: tuple[Check, ...]  # of noise, outliers, convergence and consistency
 
     @property
     def values(self) -> Array:
@@ -83,30 +70,20 @@ class IdentifyFreeFlyer:
     Lines of the periodic motion start an iterated Kalman smoother, whose innovations are the
     information that is reported; a motion that does not repeat starts it from differentiated poses.
 
-    Attributes:
-        period: Of the motion [s]; found in the log if not given.
-        cycles: The frequency-domain estimate.
-        smoother: The smoother.
-        first: Its first path.
-        lag: Whether the actuators' lag is found too, one number for all.
-        published: The published method; None leaves it out.
-        blocks: Into which the log is cut to see slow noise.
-        mistake: Probability with which noise as stated is taken for other noise.
-        coloured: Autocorrelation time of residuals from which on pose noise counts as coloured
-            and weighs less by it [samples].
-
     Raises:
         InvalidSetting: If a setting is out of range.
     """
 
-    period: float | None = None
-    cycles: IdentifyFromCycles = IdentifyFromCycles()
-    smoother: IteratedSmoother = IteratedSmoother()
-    first: FirstPath = FirstPath()
-    lag: bool = False
-    published: EnergyBalance | None = EnergyBalance()
-    blocks: int = 20
-    mistake: float = 1e-3
+    period: float | None = None  # of the motion [s]; found in the log if not given
+    cycles: IdentifyFromCycles = IdentifyFromCycles()  # the frequency-domain estimate
+    smoother: IteratedSmoother = IteratedSmoother()  # the smoother
+    first: FirstPath = FirstPath()  # its first path
+    lag: bool = False  # whether the actuators' lag is found too, one number for all
+    published: EnergyBalance | None = EnergyBalance()  # the published method; None leaves it out
+    blocks: int = 20  # into which the log is cut to see slow noise
+    mistake: float = 1e-3  # probability with which noise as stated is taken for other noise
+    # autocorrelation time of residuals from which on pose noise counts as coloured and weighs less
+    # by it [samples]
     coloured: float = 1.5
 
     def __post_init__(self) -> None:

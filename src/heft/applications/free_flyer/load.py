@@ -26,14 +26,10 @@ LEAST_SHARE = 1e-3  # of the nominal mass: size of a load of which nothing is se
 
 @dataclass(frozen=True, eq=False)
 class BodyEstimate:
-    """Ten parameters of a body with their uncertainty, as measured and as a body can have them.
+    """Ten parameters of a body with their uncertainty, as measured and as a body can have them."""
 
-    Attributes:
-        parameters: By least squares alone, with their covariance; may be no possible body.
-        consistent: The nearest body that can exist, in the metric of the information.
-    """
-
-    parameters: Parameters
+    parameters: Parameters  # by least squares alone, with their covariance; may be no possible body
+    # the nearest body that can exist, in the metric of the information
     consistent: ConsistentEstimate
 
     @property

@@ -32,18 +32,13 @@ ENOUGH: Keys = dict.fromkeys(("mass", "offset", "inertia"), POSITIVE)
 class WellEnough:
     """How well body and load are to be known, in standard deviations.
 
-    Attributes:
-        mass: Share of the body's mass.
-        offset: Of the centre of mass, along any axis [m].
-        inertia: Share of the largest moment of inertia, of any entry.
-
     Raises:
         InvalidSetting: If one is not positive.
     """
 
-    mass: float = 0.005
-    offset: float = 0.002
-    inertia: float = 0.05
+    mass: float = 0.005  # share of the body's mass
+    offset: float = 0.002  # of the centre of mass, along any axis [m]
+    inertia: float = 0.05  # share of the largest moment of inertia, of any entry
 
     def __post_init__(self) -> None:
         check_fields(self, ENOUGH)
@@ -67,26 +62,17 @@ class WellEnough:
 
 @dataclass(frozen=True, eq=False)
 class FollowedFlight:
-    """A flight so far.
+    """A flight so far."""
 
-    Attributes:
-        time: Of the last sample [s].
-        state: Of the body's frame then, shape (13,); no sample yet if None.
-        values: Ten parameters of body and load, shape (10,).
-        error: What is known about both.
-        thrust: Of the actuators at that time, shape (n,); of use where they lag.
-        samples: Time, pose and held commands so far, until the last replay.
-        replays: Number of replays done.
-        known_since: Time from which on the parameters are known well enough [s]; None before.
-    """
-
-    time: float
-    state: Array | None
-    values: Array
-    error: FilterError
-    thrust: Array
+    time: float  # of the last sample [s]
+    state: Array | None  # of the body's frame then, shape (13,); no sample yet if None
+    values: Array  # ten parameters of body and load, shape (10,)
+    error: FilterError  # what is known about both
+    thrust: Array  # of the actuators at that time, shape (n,); of use where they lag
+    # time, pose and held commands so far, until the last replay
     samples: tuple[tuple[float, Array, Array], ...] = ()
-    replays: int = 0
+    replays: int = 0  # number of replays done
+    # time from which on the parameters are known well enough [s]; None before
     known_since: float | None = None
 
     @property
@@ -104,34 +90,22 @@ class FollowedFlight:
 class FollowFreeFlyer:
     """Body and load estimated while flying, from each pose and command as it comes.
 
-    Attributes:
-        enough: When they are known.
-        filter: The filter.
-        mass: Standard deviation of the load's mass before anything is measured [kg].
-        reach: Of its place about the frame's origin [m].
-        position: Of the first position about the first measured one [m].
-        angle: Of the first attitude, likewise [rad].
-        velocity: Of the first velocity about rest [m/s].
-        rate: Of the first angular velocity about rest [rad/s].
-        replays: Times after the first sample at which all samples are filtered anew [s].
-        smoother: The smoother.
-        first: Its first path.
-
     Raises:
         InvalidSetting: If one is not positive.
     """
 
-    enough: WellEnough = WellEnough()
-    filter: StateFilter = StateFilter()
-    mass: float = 2.0
-    reach: float = 0.3
-    position: float = 0.1
-    angle: float = 0.1
-    velocity: float = 0.3
-    rate: float = 0.3
+    enough: WellEnough = WellEnough()  # when they are known
+    filter: StateFilter = StateFilter()  # the filter
+    mass: float = 2.0  # standard deviation of the load's mass before anything is measured [kg]
+    reach: float = 0.3  # of its place about the frame's origin [m]
+    position: float = 0.1  # of the first position about the first measured one [m]
+    angle: float = 0.1  # of the first attitude, likewise [rad]
+    velocity: float = 0.3  # of the first velocity about rest [m/s]
+    rate: float = 0.3  # of the first angular velocity about rest [rad/s]
+    # times after the first sample at which all samples are filtered anew [s]
     replays: tuple[float, ...] = (4.0, 12.0)
-    smoother: IteratedSmoother = IteratedSmoother()
-    first: FirstPath = FirstPath()
+    smoother: IteratedSmoother = IteratedSmoother()  # the smoother
+    first: FirstPath = FirstPath()  # its first path
 
     def __post_init__(self) -> None:
         check_fields(self, CHECKS)

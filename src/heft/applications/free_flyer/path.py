@@ -25,24 +25,16 @@ SHARE = 1e-3  # of a step, over which the wrench is differenced by the lag
 
 @dataclass(frozen=True)
 class FirstPath:
-    """A first path of states, by local cubic polynomials over a window of poses [Savitzky1964].
+    """A first path of states, by local cubic polynomials over a window of poses [Savitzky1964]."""
 
-    Attributes:
-        half: Half of the window [samples].
-        outlier: Distance from where the neighbours lead to, in multiples of the median distance,
-            from which on a sample is bridged.
-        position: Standard deviation of the first position about the path [m].
-        angle: Of the first attitude [rad].
-        velocity: Of the first velocity [m/s].
-        rate: Of the first angular velocity [rad/s].
-    """
-
-    half: int = 7
+    half: int = 7  # half of the window [samples]
+    # distance from where the neighbours lead to, in multiples of the median distance, from which on
+    # a sample is bridged
     outlier: float = 15.0
-    position: float = 1.0
-    angle: float = 1.0
-    velocity: float = 3.0
-    rate: float = 3.0
+    position: float = 1.0  # standard deviation of the first position about the path [m]
+    angle: float = 1.0  # of the first attitude [rad]
+    velocity: float = 3.0  # of the first velocity [m/s]
+    rate: float = 3.0  # of the first angular velocity [rad/s]
 
     def states(self, flight: FlightLog) -> Array:
         """Return a path of states, shape (N, 13).
@@ -123,18 +115,12 @@ class FlightSystem:
 
     An eleventh parameter is by how much the actuators lag behind what is stated of them, all alike
     [s]; below no lag at all the wrench goes on along its slope there.
-
-    Attributes:
-        flight: The log.
-        actuators: What pushes.
-        gravity: In the world, shape (3,) [m/s²].
-        start: Covariance of the first state's error, shape (12, 12).
     """
 
-    flight: FlightLog
-    actuators: Actuators
-    gravity: Array
-    start: Array
+    flight: FlightLog  # the log
+    actuators: Actuators  # what pushes
+    gravity: Array  # in the world, shape (3,) [m/s²]
+    start: Array  # covariance of the first state's error, shape (12, 12)
 
     @staticmethod
     def of(flight: FlightLog, flyer: FreeFlyer, start: Array) -> FlightSystem:

@@ -35,21 +35,13 @@ COLOURS = ("#e5484d", "#30a46c", "#3b82f6")  # of the axes
 
 @dataclass(frozen=True, eq=False)
 class IdentifiedFlyer:
-    """What a flight says, with what it was found by.
+    """What a flight says, with what it was found by."""
 
-    Attributes:
-        flyer: The body.
-        log: Its log.
-        flight: The log as arrays.
-        result: Body and load.
-        lag: Whether the actuators' lag was found with them.
-    """
-
-    flyer: FreeFlyer
-    log: Recording
-    flight: FlightLog
-    result: FreeFlyerResult
-    lag: bool = False
+    flyer: FreeFlyer  # the body
+    log: Recording  # its log
+    flight: FlightLog  # the log as arrays
+    result: FreeFlyerResult  # body and load
+    lag: bool = False  # whether the actuators' lag was found with them
 
     def text(self) -> str:
         """Return what the terminal shows."""

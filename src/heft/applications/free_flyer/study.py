@@ -54,19 +54,12 @@ UNITS = {"mass": "%", "inertia": "kg·m²", "offset": "m"}
 
 @dataclass(frozen=True)
 class StudySettings:
-    """What is run.
+    """What is run."""
 
-    Attributes:
-        trajectories: Motions by each criterion, from slow to fast.
-        cycles: How often each is flown.
-        seed: Of motions and noise.
-        random: Random motions that a design begins with.
-    """
-
-    trajectories: int = 11
-    cycles: int = 10
-    seed: int = 0
-    random: int = 60
+    trajectories: int = 11  # motions by each criterion, from slow to fast
+    cycles: int = 10  # how often each is flown
+    seed: int = 0  # of motions and noise
+    random: int = 60  # random motions that a design begins with
 
     def __post_init__(self) -> None:
         if not (1 <= self.trajectories <= 1000 and 1 <= self.cycles <= 10_000):
@@ -79,26 +72,17 @@ class StudySettings:
 
 @dataclass(frozen=True)
 class StudyRun:
-    """One flight, identified.
+    """One flight, identified."""
 
-    Attributes:
-        criterion: J1 or J2.
-        scale: Factor on velocities and accelerations of the bounds.
-        load: Number of the load, from 0 on.
-        saturation: Share of samples with a command at its limit.
-        harmonics: n* of the energy balance; 0 where it found none.
-        errors: By method: of the mass [%], of the inertia, root mean square of its six entries
-            [kg·m²], of the centre of mass [m].
-        gap: Mean |P − Ṫ| by number of harmonics [W].
-    """
-
-    criterion: str
-    scale: float
-    load: int
-    saturation: float
-    harmonics: int
+    criterion: str  # J1 or J2
+    scale: float  # factor on velocities and accelerations of the bounds
+    load: int  # number of the load, from 0 on
+    saturation: float  # share of samples with a command at its limit
+    harmonics: int  # n* of the energy balance; 0 where it found none
+    # by method: of the mass [%], of the inertia, root mean square of its six entries [kg·m²], of
+    # the centre of mass [m]
     errors: Mapping[str, tuple[float, ...]]
-    gap: tuple[float, ...]
+    gap: tuple[float, ...]  # mean |P − Ṫ| by number of harmonics [W]
 
     @property
     def key(self) -> tuple[str, float, int]:
@@ -108,17 +92,11 @@ class StudyRun:
 
 @dataclass(frozen=True)
 class Study:
-    """All runs.
+    """All runs."""
 
-    Attributes:
-        body: Name of the body.
-        loads: What it grasped.
-        runs: In order of saturation.
-    """
-
-    body: str
-    loads: tuple[Load, ...]
-    runs: tuple[StudyRun, ...]
+    body: str  # name of the body
+    loads: tuple[Load, ...]  # what it grasped
+    runs: tuple[StudyRun, ...]  # in order of saturation
 
     def of(self, criterion: str, load: int) -> list[StudyRun]:
         """Return the runs of a criterion with a load."""

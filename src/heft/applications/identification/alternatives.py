@@ -35,30 +35,20 @@ from .scores import Score, held_out, plant_scores
 
 @dataclass(frozen=True)
 class Alternative:
-    """An estimate of the logs fitted, and how it fares.
+    """An estimate of the logs fitted, and how it fares."""
 
-    Attributes:
-        name: Of its method, as the command line has it where it has it.
-        what: What is estimated: `standard` or `base` parameters.
-        parameters: How many numbers are told apart.
-        names: Names of the standard parameters that these are made of.
-        error: Relative torque error, filtered, on the log where it is largest [1].
-        bodies: Number of links.
-        existing: Of how many of them a body of positive mass and inertia has these parameters; of
-            base parameters that is the robot that comes nearest to existing, of all that have them.
-        negative: Number of friction coefficients and rotor inertias below zero.
-        margin: Least eigenvalue of a link's pseudo-inertia, in that of the model file's link, of
-            this robot: above 0 it can exist; see `estimators.nearest_robot`. NaN if not known.
-    """
-
-    name: str
-    what: str
-    parameters: int
-    names: tuple[str, ...]
-    error: float
-    bodies: int
+    name: str  # of its method, as the command line has it where it has it
+    what: str  # what is estimated: `standard` or `base` parameters
+    parameters: int  # how many numbers are told apart
+    names: tuple[str, ...]  # names of the standard parameters that these are made of
+    error: float  # relative torque error, filtered, on the log where it is largest [1]
+    bodies: int  # number of links
+    # of how many of them a body of positive mass and inertia has these parameters; of base
+    # parameters that is the robot that comes nearest to existing, of all that have them
     existing: int
-    negative: int
+    negative: int  # number of friction coefficients and rotor inertias below zero
+    # least eigenvalue of a link's pseudo-inertia, in that of the model file's link, of this robot:
+    # above 0 it can exist; see `estimators.nearest_robot`. NaN if not known
     margin: float
 
     @property
@@ -69,17 +59,11 @@ class Alternative:
 
 @dataclass(frozen=True)
 class _Others:
-    """Estimates of a problem's information beside the consistent one, with their errors.
+    """Estimates of a problem's information beside the consistent one, with their errors."""
 
-    Attributes:
-        problem: Problem that was fitted.
-        scored: Logs that all are scored on.
-        corner: Cutoff of the scores [Hz].
-    """
-
-    problem: Problem[RobotPlant]
-    scored: Sequence[Recording]
-    corner: float
+    problem: Problem[RobotPlant]  # problem that was fitted
+    scored: Sequence[Recording]  # logs that all are scored on
+    corner: float  # cutoff of the scores [Hz]
 
     def of(self, estimate: Estimate, method: str) -> Iterator[Alternative]:
         """Yield estimates of base, then of standard parameters, of an estimate's information."""

@@ -40,20 +40,14 @@ TEMPLATE = "applications/identification/plant_report.html.jinja"
 
 @dataclass(frozen=True)
 class Number:
-    """A reported parameter with its standard error.
+    """A reported parameter with its standard error."""
 
-    Attributes:
-        name: Name, such as `body.com.x`.
-        value, std: Value and standard error [unit].
-        unit: Unit of both.
-        seen: Reduction of the prior variance by the data [0 to 1].
-    """
-
-    name: str
+    name: str  # name, such as `body.com.x`
+    # value, std: value and standard error [unit]
     value: float
     std: float
-    unit: str
-    seen: float
+    unit: str  # unit of both
+    seen: float  # reduction of the prior variance by the data [0 to 1]
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -63,29 +57,18 @@ class Number:
 
 @dataclass(frozen=True)
 class PlantIdentification(Generic[P]):
-    """Result of identifying a plant: estimates, scores, checks; for robots see `Identification`.
+    """Result of identifying a plant: estimates, scores, checks; for robots see `Identification`."""
 
-    Attributes:
-        experiment: Fit of the experiment: cutoff, delay, outliers, base parameters β.
-        consistent: Physically consistent standard parameters π.
-        fit: Prediction errors on the fitted logs.
-        validation: Prediction errors on the held-out logs.
-        predicted_error: Of what the channels measure, on motion alike.
-        checks: Results of all checks.
-        traces: Measured and predicted signals over time, for the report.
-        settings: Settings of the identification.
-        notes: Remarks on the logs, beside those on the plant.
-    """
-
+    # fit of the experiment: cutoff, delay, outliers, base parameters β
     experiment: ExperimentFit[P]
-    consistent: ConsistentEstimate
-    fit: tuple[Score, ...]
-    validation: tuple[Score, ...]
-    predicted_error: PredictedError
-    checks: tuple[Check, ...]
-    traces: tuple[Trace, ...]
-    settings: Settings
-    notes: tuple[str, ...] = ()
+    consistent: ConsistentEstimate  # physically consistent standard parameters π
+    fit: tuple[Score, ...]  # prediction errors on the fitted logs
+    validation: tuple[Score, ...]  # prediction errors on the held-out logs
+    predicted_error: PredictedError  # of what the channels measure, on motion alike
+    checks: tuple[Check, ...]  # results of all checks
+    traces: tuple[Trace, ...]  # measured and predicted signals over time, for the report
+    settings: Settings  # settings of the identification
+    notes: tuple[str, ...] = ()  # remarks on the logs, beside those on the plant
 
     @property
     def problem(self) -> Problem[P]:

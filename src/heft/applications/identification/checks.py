@@ -27,27 +27,16 @@ CURE = "check units, gains, signs, the order of the joints, and the delay betwee
 
 @dataclass(frozen=True)
 class Words:
-    """Terms for measured channels in messages.
+    """Terms for measured channels in messages."""
 
-    Attributes:
-        channel: Singular.
-        channels: Plural.
-        measured: Measured quantity.
-        cure: Remedy for a poor fit.
-        faint: Remedy for a channel with a low signal-to-noise ratio.
-        elsewhere: Motion of another kind.
-        slower: Remedy for a large predicted error.
-        guess: Source of the prior masses.
-    """
-
-    channel: str
-    channels: str
-    measured: str
-    cure: str
-    faint: str
-    elsewhere: str
-    slower: str
-    guess: str
+    channel: str  # singular
+    channels: str  # plural
+    measured: str  # measured quantity
+    cure: str  # remedy for a poor fit
+    faint: str  # remedy for a channel with a low signal-to-noise ratio
+    elsewhere: str  # motion of another kind
+    slower: str  # remedy for a large predicted error
+    guess: str  # source of the prior masses
 
 
 JOINTS = Words(
@@ -370,15 +359,10 @@ def _of_the_masses(
 
 @dataclass(frozen=True)
 class MassGroup:
-    """Links that are rigidly one body in the logs, and move a measured joint.
+    """Links that are rigidly one body in the logs, and move a measured joint."""
 
-    Attributes:
-        links: Their places among the links with mass.
-        known_sum: Base parameter that holds their mass and is known well; empty if there is none.
-    """
-
-    links: tuple[int, ...]
-    known_sum: str
+    links: tuple[int, ...]  # their places among the links with mass
+    known_sum: str  # base parameter that holds their mass and is known well; empty if there is none
 
 
 def _rigid_groups(problem: Problem[RobotPlant], consistent: ConsistentEstimate) -> list[MassGroup]:

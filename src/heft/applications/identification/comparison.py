@@ -50,21 +50,14 @@ Kind = Literal["friction", "body", "own"]
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two identifications to be compared.
+    """One of the two identifications to be compared."""
 
-    Attributes:
-        identified: Results, read from their folder.
-        evidence: What the logs say of the base parameters β.
-        matrix: K with β = K π, shape (b, p) for p standard parameters.
-        deviations: D of the consistent standard parameters, DᵀD their covariance, shape (any, p).
-        fastest: Range of sliding velocity, backward and forward, of each drive with friction
-            [rad/s or m/s].
-    """
-
-    identified: Identified
-    evidence: Evidence
-    matrix: Array
+    identified: Identified  # results, read from their folder
+    evidence: Evidence  # what the logs say of the base parameters β
+    matrix: Array  # K with β = K π, shape (b, p) for p standard parameters
+    # D of the consistent standard parameters, DᵀD their covariance, shape (any, p)
     deviations: Array
+    # range of sliding velocity, backward and forward, of each drive with friction [rad/s or m/s]
     fastest: Mapping[str, tuple[float, float]]
 
     @property
@@ -131,27 +124,20 @@ class Side:
 
 @dataclass(frozen=True)
 class Change:
-    """Difference of one quantity between two identifications, with its significance.
+    """Difference of one quantity between two identifications, with its significance."""
 
-    Attributes:
-        kind: `friction`, `body`, or `own` of a column of the user's own.
-        name: Joint or motor, or body, or parameter of an own column.
-        quantity: What of it: a term of friction, or the mass. A body's test is of all of its ten
-            parameters, whatever becomes of the mass.
-        unit: Unit of the numbers.
-        before: What the earlier identification states, if anything.
-        difference: After less before, with its standard error, if this alone changed; NaN where
-            the logs do not show it.
-        probability: p-value of the hypothesis of no change; in a `Comparison` adjusted by Holm's
-            rule over all changes.
-    """
-
-    kind: Kind
-    name: str
+    kind: Kind  # `friction`, `body`, or `own` of a column of the user's own
+    name: str  # joint or motor, or body, or parameter of an own column
+    # what of it: a term of friction, or the mass. A body's test is of all of its ten parameters,
+    # whatever becomes of the mass
     quantity: str
-    unit: str
-    before: float | None
+    unit: str  # unit of the numbers
+    before: float | None  # what the earlier identification states, if anything
+    # after less before, with its standard error, if this alone changed; NaN where the logs do not
+    # show it
     difference: tuple[float, float]
+    # p-value of the hypothesis of no change; in a `Comparison` adjusted by Holm's rule over all
+    # changes
     probability: float
 
     @property
@@ -162,49 +148,35 @@ class Change:
 
 @dataclass(frozen=True)
 class Curves:
-    """Steady-state friction curves of one joint without load, for both identifications.
+    """Steady-state friction curves of one joint without load, for both identifications."""
 
-    Attributes:
-        name: Joint.
-        linear: Whether the joint is prismatic.
-        velocity: Velocities within the range of both logs, shape (n,) [rad/s or m/s].
-        before, after: Friction, shape (n,) [N·m or N].
-        before_std, after_std: Standard errors, shape (n,) [N·m or N].
-    """
-
-    name: str
-    linear: bool
-    velocity: Array
+    name: str  # joint
+    linear: bool  # whether the joint is prismatic
+    velocity: Array  # velocities within the range of both logs, shape (n,) [rad/s or m/s]
+    # before, after: friction, shape (n,) [N·m or N]
     before: Array
     after: Array
+    # before_std, after_std: standard errors, shape (n,) [N·m or N]
     before_std: Array
     after_std: Array
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Differences between two identifications of one robot.
+    """Differences between two identifications of one robot."""
 
-    Attributes:
-        robot: Name of the robot.
-        before, after: The two folders.
-        changes: All quantities compared: friction, then bodies, then own columns.
-        curves: Friction curves of each joint that could be compared.
-        suspects: If a body changed, each link with the share of the change of all bodies (of the
-            weighted sum of squares) that a change of this link alone explains, largest first.
-        notes: Remarks on the validity of the comparison.
-        likeness: By drive, the share of sliding at like speeds.
-        withheld: Drives whose friction is not compared, since the logs slide at unlike speeds.
-    """
-
-    robot: str
+    robot: str  # name of the robot
+    # before, after: the two folders
     before: str
     after: str
-    changes: tuple[Change, ...]
-    curves: tuple[Curves, ...]
+    changes: tuple[Change, ...]  # all quantities compared: friction, then bodies, then own columns
+    curves: tuple[Curves, ...]  # friction curves of each joint that could be compared
+    # if a body changed, each link with the share of the change of all bodies (of the weighted sum
+    # of squares) that a change of this link alone explains, largest first
     suspects: tuple[tuple[str, float], ...]
-    notes: tuple[str, ...]
-    likeness: Mapping[str, float]
+    notes: tuple[str, ...]  # remarks on the validity of the comparison
+    likeness: Mapping[str, float]  # by drive, the share of sliding at like speeds
+    # drives whose friction is not compared, since the logs slide at unlike speeds
     withheld: tuple[str, ...]
 
     def of(self, kind: Kind) -> list[Change]:
@@ -339,22 +311,18 @@ def _deviations(identified: Identified, data: Mapping[str, Array]) -> Array:
 
 @dataclass(frozen=True)
 class _Quantity:
-    """What may have changed.
+    """What may have changed."""
 
-    Attributes:
-        kind, name, quantity, unit, before: As of `Change`.
-        columns: K, where the difference of the base parameters is K δ, shape (b, d); δ begins with
-            the number that is told.
-        body: Of a body, its place; None of friction.
-    """
-
+    # kind, name, quantity, unit, before: as of `Change`
     kind: Kind
     name: str
     quantity: str
     unit: str
     before: float | None
+    # K, where the difference of the base parameters is K δ, shape (b, d); δ begins with the number
+    # that is told
     columns: Array
-    body: int | None = None
+    body: int | None = None  # of a body, its place; None of friction
 
     def changed(self, found: ChangeEstimate, probability: float) -> Change:
         """Return the change that was found of it."""
@@ -498,16 +466,11 @@ def _curves(drive: Drive, a: Side, b: Side) -> Curves | None:
 
 @dataclass(frozen=True)
 class _Friction:
-    """Friction terms of one drive as one side has them.
+    """Friction terms of one drive as one side has them."""
 
-    Attributes:
-        values: Coefficients, shape (terms,).
-        deviations: Their deviations, shape (any, terms).
-        misfit: What the model leaves over of the drive's effort; None if it is not known.
-    """
-
-    values: Array
-    deviations: Array
+    values: Array  # coefficients, shape (terms,)
+    deviations: Array  # their deviations, shape (any, terms)
+    # what the model leaves over of the drive's effort; None if it is not known
     misfit: Misfit | None
 
     @staticmethod

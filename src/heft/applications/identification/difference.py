@@ -46,23 +46,17 @@ LEAST_ROWS = 8.0  # from which the mean residual of a cell of like conditions co
 
 @dataclass(frozen=True)
 class Evidence:
-    """What one set of logs says of the base parameters β.
+    """What one set of logs says of the base parameters β."""
 
-    Attributes:
-        information: About β.
-        sigma: Standard deviation of each channel's residual, shape (channels,).
-        moments: For each channel `Yᵀ(τ − Y β)` of blocks of the logs, shape (blocks, b).
-        noise: For each channel S with `SᵀS` the covariance of `Yᵀε`, shape (any, b).
-        misfit: Moments of like conditions; None if they are not known.
-        earlier: The same as it was read, with what its base parameters are of; None if the file
-            does not say that.
-    """
-
-    information: Information
-    sigma: Array
+    information: Information  # about β
+    sigma: Array  # standard deviation of each channel's residual, shape (channels,)
+    # for each channel `Yᵀ(τ − Y β)` of blocks of the logs, shape (blocks, b)
     moments: tuple[Array, ...]
+    # for each channel S with `SᵀS` the covariance of `Yᵀε`, shape (any, b)
     noise: tuple[Array, ...]
-    misfit: MisfitMoments | None = None
+    misfit: MisfitMoments | None = None  # moments of like conditions; None if they are not known
+    # the same as it was read, with what its base parameters are of; None if the file does not say
+    # that
     earlier: Earlier | None = field(default=None, repr=False)
 
     @staticmethod
@@ -117,40 +111,24 @@ class Evidence:
 
 @dataclass(frozen=True)
 class ChangeEstimate:
-    """Estimate of a quantity δ that may have changed, if nothing else did.
+    """Estimate of a quantity δ that may have changed, if nothing else did."""
 
-    Attributes:
-        values: δ, shape (d,); NaN where the logs do not show it.
-        std: Standard deviation, shape (d,); infinite there.
-        explained: Sum of squares that it explains, with white noise of unit variance.
-        probability: p-value of the hypothesis that δ = 0.
-    """
-
-    values: Array
-    std: Array
-    explained: float
-    probability: float
+    values: Array  # δ, shape (d,); NaN where the logs do not show it
+    std: Array  # standard deviation, shape (d,); infinite there
+    explained: float  # sum of squares that it explains, with white noise of unit variance
+    probability: float  # p-value of the hypothesis that δ = 0
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Difference of the base parameters β between two sets of logs, in n identifiable directions.
+    """Difference of base parameters β between two sets of logs, in n identifiable directions."""
 
-    Attributes:
-        coordinates: T of a difference in β, shape (n, b); F_A + F_B = TᵀT.
-        information: P, of the difference, shape (n, n).
-        score: P times the difference, shape (n,).
-        scatter: Covariance of the score, shape (n, n).
-        freedom: Degrees of freedom of the scatter.
-        whole: Information before anything was taken as known to have changed, shape (n, n).
-    """
-
-    coordinates: Array
-    information: Array
-    score: Array
-    scatter: Array
-    freedom: float
-    whole: Array
+    coordinates: Array  # T of a difference in β, shape (n, b); F_A + F_B = TᵀT
+    information: Array  # P, of the difference, shape (n, n)
+    score: Array  # P times the difference, shape (n,)
+    scatter: Array  # covariance of the score, shape (n, n)
+    freedom: float  # degrees of freedom of the scatter
+    whole: Array  # information before anything was taken as known to have changed, shape (n, n)
 
     @staticmethod
     def of(before: Evidence, after: Evidence) -> Difference:

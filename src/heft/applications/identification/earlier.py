@@ -42,21 +42,17 @@ class Earlier:
 
     Information adds; so does the covariance of its noise. Counted with the new experiment's rows
     alone, noise would be smaller than it is by the share of the rows that are earlier ones.
-
-    Attributes:
-        information: About the base parameters β.
-        coloured: For each channel S with `SᵀS` the covariance of `Yᵀε`, shape (any, b).
-        common: For each channel the moments `Yᵀe` of errors that channels share, shape (errors, b).
-        moments: For each channel the moments `Yᵀ(τ − Y β)` of blocks, shape (blocks, b).
-        misfit: Moments of like conditions; None if they are not known.
-        origin: What its base parameters are combinations of; None if that is not known.
     """
 
-    information: Information
+    information: Information  # about the base parameters β
+    # for each channel S with `SᵀS` the covariance of `Yᵀε`, shape (any, b)
     coloured: tuple[Array, ...]
+    # for each channel the moments `Yᵀe` of errors that channels share, shape (errors, b)
     common: tuple[Array, ...]
+    # for each channel the moments `Yᵀ(τ − Y β)` of blocks, shape (blocks, b)
     moments: tuple[Array, ...]
-    misfit: MisfitMoments | None = None
+    misfit: MisfitMoments | None = None  # moments of like conditions; None if they are not known
+    # what its base parameters are combinations of; None if that is not known
     origin: Origin | None = None
 
     @property

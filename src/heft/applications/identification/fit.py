@@ -53,31 +53,24 @@ P = TypeVar("P", bound="Plant[Any]")
 
 @dataclass(frozen=True)
 class ExperimentFit(Generic[P]):
-    """Base parameters of one experiment, from its data alone, without prior or constraints.
+    """Base parameters of one experiment, from its data alone, without prior or constraints."""
 
-    Attributes:
-        problem: Plant and logs at the chosen cutoff and delay, with load-dependent gear friction.
-        information: About the base parameters β, with what was given.
-        estimate: Base parameters β; the covariance accounts for coloured residuals, and for errors
-            of delay, cutoff and linearisation point.
-        left_out: Number of rows removed as outliers, by log.
-        delay: Result of the delay search [s].
-        blocks: Information about β of contiguous blocks of the logs; none if the estimator weighs
-            rows one by one.
-        moments: For each channel the moments `Yᵀ(τ − Y β)` of all blocks, also those of earlier
-            experiments, shape (blocks, b).
-        noise_names: Name of each channel's standard deviation.
-        settled: Of each channel whether that deviation eliminated unknowns of each sample.
-    """
-
+    # plant and logs at the chosen cutoff and delay, with load-dependent gear friction
     problem: Problem[P]
-    information: Information
+    information: Information  # about the base parameters β, with what was given
+    # base parameters β; the covariance accounts for coloured residuals, and for errors of delay,
+    # cutoff and linearisation point
     estimate: Estimate
-    left_out: Mapping[str, int]
-    delay: DelayFound
+    left_out: Mapping[str, int]  # number of rows removed as outliers, by log
+    delay: DelayFound  # result of the delay search [s]
+    # information about β of contiguous blocks of the logs; none if the estimator weighs rows one by
+    # one
     blocks: tuple[Information, ...] = ()
+    # for each channel the moments `Yᵀ(τ − Y β)` of all blocks, also those of earlier experiments,
+    # shape (blocks, b)
     moments: tuple[Array, ...] = ()
-    noise_names: tuple[str, ...] = ()
+    noise_names: tuple[str, ...] = ()  # name of each channel's standard deviation
+    # of each channel whether that deviation eliminated unknowns of each sample
     settled: tuple[bool, ...] = ()
 
     def widened(
@@ -230,22 +223,15 @@ def fit_experiment(
 
 @dataclass(frozen=True, eq=False)
 class _Linearised(Generic[P]):
-    """A problem whose rows are taken about a first fit of it.
+    """A problem whose rows are taken about a first fit of it."""
 
-    Attributes:
-        problem: Its plant knows the torque that loads gears.
-        rows: Of all its channels.
-        delay: Result of the search, with its deviation.
-        late: For each channel moments of the error that the delay's deviation makes; none if the
-            delay was stated.
-        rough: The first fit; None where rows do not depend on it.
-    """
-
-    problem: Problem[P]
-    rows: int
-    delay: DelayFound
+    problem: Problem[P]  # its plant knows the torque that loads gears
+    rows: int  # of all its channels
+    delay: DelayFound  # result of the search, with its deviation
+    # for each channel moments of the error that the delay's deviation makes; none if the delay was
+    # stated
     late: tuple[Array, ...] | None
-    rough: ConsistentEstimate | None
+    rough: ConsistentEstimate | None  # the first fit; None where rows do not depend on it
 
 
 def _linearised(
@@ -280,21 +266,13 @@ def _linearised(
 
 @dataclass(frozen=True, eq=False)
 class _Summed:
-    """Information about the base parameters β of an experiment.
+    """Information about the base parameters β of an experiment."""
 
-    Attributes:
-        own: Of its own logs.
-        blocks: The same of contiguous blocks of them.
-        information: With that of earlier experiments.
-        names: Name of each channel's deviation; none if all are known.
-        known: Deviations that are known, by channel.
-    """
-
-    own: Information
-    blocks: tuple[Information, ...]
-    information: Information
-    names: tuple[str, ...]
-    known: Mapping[str, float]
+    own: Information  # of its own logs
+    blocks: tuple[Information, ...]  # the same of contiguous blocks of them
+    information: Information  # with that of earlier experiments
+    names: tuple[str, ...]  # name of each channel's deviation; none if all are known
+    known: Mapping[str, float]  # deviations that are known, by channel
 
 
 def _summed(

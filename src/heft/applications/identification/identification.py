@@ -29,64 +29,46 @@ class Identification:
     """Result of identifying a robot: estimates, new model file, scores, checks.
 
     `heft.write` makes a folder of it, which `Identified` reads again.
-
-    Attributes:
-        problem: Robot, logs and signal settings that were fitted, after all preparation.
-        information: Of all rows about the base parameters β, with what was given.
-        estimate: Base parameters β with covariance and residual noise.
-        calibrated: Physically consistent parameters π, as in the model file, and drive gains.
-        deviations: D with DᵀD the jackknife covariance of the consistent parameters, shape
-            (blocks, n).
-        moments: For each channel the moments `Yᵀ(τ − Y β)` of blocks, shape (blocks, b).
-        misfits: What the model leaves over of each drive's effort, by drive.
-        misfit_moments: Moments of an effort that comes again under like conditions.
-        predicted_error: Of torque, on motion of another kind.
-        simple: Simple friction of what slides in these logs, all other parameters fixed.
-        bounds: Smallest and largest mass [kg] and centre of mass [m] of each link over all
-            physically consistent parameters that fit the data.
-        left_out: Number of rows removed as outliers, by log.
-        delay: Delay of torque behind motion [s], with its search.
-        files: Bytes of the model file with identified numbers, by file name; for a table of
-            Denavit-Hartenberg rows also a URDF.
-        fit: Prediction errors on the fitted logs.
-        validation: Prediction errors on the held-out logs.
-        checks: Results of all checks.
-        traces: Measured and predicted torque over time, for the report.
-        inputs: Path, role and SHA-256 of each input file.
-        settings: Settings of the identification.
-        notes: Remarks on the logs, beside those on the robot's model.
-        alternatives: Other estimates of the same data, where a method was asked for.
-        noise_names: Name of each channel's standard deviation.
-        settled: Of each channel whether that deviation eliminated unknowns of each sample.
-        differentiated: Why rows are differentiated; None where they are of the weak form.
-        anew: What earlier results were not asked about, by names of links, joints or parameters.
     """
 
+    # robot, logs and signal settings that were fitted, after all preparation
     problem: Problem[RobotPlant]
-    information: Information
-    estimate: Estimate
+    information: Information  # of all rows about the base parameters β, with what was given
+    estimate: Estimate  # base parameters β with covariance and residual noise
+    # physically consistent parameters π, as in the model file, and drive gains
     calibrated: ConsistentFit
+    # D with DᵀD the jackknife covariance of the consistent parameters, shape (blocks, n)
     deviations: Array
+    # for each channel the moments `Yᵀ(τ − Y β)` of blocks, shape (blocks, b)
     moments: tuple[Array, ...]
-    misfits: Mapping[str, Misfit]
-    misfit_moments: MisfitMoments
-    predicted_error: PredictedError
+    misfits: Mapping[str, Misfit]  # what the model leaves over of each drive's effort, by drive
+    misfit_moments: MisfitMoments  # moments of an effort that comes again under like conditions
+    predicted_error: PredictedError  # of torque, on motion of another kind
+    # simple friction of what slides in these logs, all other parameters fixed
     simple: SimpleFriction
+    # smallest and largest mass [kg] and centre of mass [m] of each link over all physically
+    # consistent parameters that fit the data
     bounds: StrictBounds
-    left_out: Mapping[str, int]
-    delay: DelayFound
+    left_out: Mapping[str, int]  # number of rows removed as outliers, by log
+    delay: DelayFound  # delay of torque behind motion [s], with its search
+    # bytes of the model file with identified numbers, by file name; for a table of
+    # Denavit-Hartenberg rows also a URDF
     files: Mapping[str, bytes]
-    fit: tuple[Score, ...]
-    validation: tuple[Score, ...]
-    checks: tuple[Check, ...]
-    traces: tuple[Trace, ...]
-    inputs: tuple[Mapping[str, Any], ...]
-    settings: Settings = field(default_factory=Settings)
-    notes: tuple[str, ...] = ()
+    fit: tuple[Score, ...]  # prediction errors on the fitted logs
+    validation: tuple[Score, ...]  # prediction errors on the held-out logs
+    checks: tuple[Check, ...]  # results of all checks
+    traces: tuple[Trace, ...]  # measured and predicted torque over time, for the report
+    inputs: tuple[Mapping[str, Any], ...]  # path, role and SHA-256 of each input file
+    settings: Settings = field(default_factory=Settings)  # settings of the identification
+    notes: tuple[str, ...] = ()  # remarks on the logs, beside those on the robot's model
+    # other estimates of the same data, where a method was asked for
     alternatives: tuple[Alternative, ...] = ()
-    noise_names: tuple[str, ...] = ()
+    noise_names: tuple[str, ...] = ()  # name of each channel's standard deviation
+    # of each channel whether that deviation eliminated unknowns of each sample
     settled: tuple[bool, ...] = ()
+    # why rows are differentiated; None where they are of the weak form
     differentiated: str | None = None
+    # what earlier results were not asked about, by names of links, joints or parameters
     anew: tuple[str, ...] = ()
 
     @property

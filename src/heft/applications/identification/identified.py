@@ -40,43 +40,31 @@ from .torque_deviation import TorqueDeviation, read_torque_deviation
 
 
 class Prediction(NamedTuple):
-    """Predicted effort at the times of a log.
+    """Predicted effort at the times of a log."""
 
-    Attributes:
-        time: Shape (N,) [s].
-        effort: Shape (N, channels) [N·m or N]. Of a floating base: of its own six channels what
-            neither motion nor contacts explain; NaN of a joint whose torque depends on how contacts
-            of unknown wrench share the load.
-        rigid: Its rigid-body part, and that of contacts, likewise.
-        std: Standard deviation of the effort, likewise; NaN where it is not known, or friction is
-            not the full one.
-    """
-
-    time: Array
+    time: Array  # shape (N,) [s]
+    # shape (N, channels) [N·m or N]. Of a floating base: of its own six channels what neither
+    # motion nor contacts explain; NaN of a joint whose torque depends on how contacts of unknown
+    # wrench share the load
     effort: Array
-    rigid: Array
+    rigid: Array  # its rigid-body part, and that of contacts, likewise
+    # standard deviation of the effort, likewise; NaN where it is not known, or friction is not the
+    # full one
     std: Array
 
 
 @dataclass(frozen=True)
 class Identified:
-    """Results of an identification, read from their folder.
+    """Results of an identification, read from their folder."""
 
-    Attributes:
-        folder: Folder of the results.
-        robot: Identified model.
-        friction: The drives' parameters by name, under `full`, `simple` and `none`; the last holds
-            rotor inertias only.
-        smoothing: Smoothing of the motion that the fit used.
-        estimate: Content of `estimate.json`.
-        deviation: Of predicted torques; None if the folder does not state it.
-    """
-
-    folder: Path
-    robot: Robot
+    folder: Path  # folder of the results
+    robot: Robot  # identified model
+    # the drives' parameters by name, under `full`, `simple` and `none`; the last holds rotor
+    # inertias only
     friction: dict[str, dict[str, float]]
-    smoothing: Smoothing
-    estimate: Mapping[str, Any]
+    smoothing: Smoothing  # smoothing of the motion that the fit used
+    estimate: Mapping[str, Any]  # content of `estimate.json`
+    # of predicted torques; None if the folder does not state it
     deviation: TorqueDeviation | None = None
 
     @staticmethod

@@ -16,18 +16,14 @@ from heft.signals import Timeline
 
 @dataclass(frozen=True)
 class Inputs:
-    """A robot, a column map, and the logs opened with them.
+    """A robot, a column map, and the logs opened with them."""
 
-    Attributes:
-        robot: Robot of the model file; None without a model file.
-        columns: Mapping of log columns to signals; if None, the columns' own names are used.
-        files: All files except the logs, by role, such as `model`.
-        logs: Logs by role, such as `fit`.
-    """
-
-    robot: Robot | None = None
+    robot: Robot | None = None  # robot of the model file; None without a model file
+    # mapping of log columns to signals; if None, the columns' own names are used
     columns: ColumnMap | None = None
+    # all files except the logs, by role, such as `model`
     files: Mapping[str, OpenedFile] = field(default_factory=dict)
+    # logs by role, such as `fit`
     logs: Mapping[str, tuple[Recording, ...]] = field(default_factory=dict)
 
     @staticmethod

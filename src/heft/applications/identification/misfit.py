@@ -49,36 +49,25 @@ NOISE_BANDWIDTH = 0.898
 
 @dataclass(frozen=True)
 class MisfitSettings:
-    """How what is left over is sorted. Lengths are of revolute joints; a tenth in metres.
+    """How what is left over is sorted. Lengths are of revolute joints; a tenth in metres."""
 
-    Attributes:
-        speeds: Lower ends of cells of speed [rad/s].
-        distances: Lower ends of cells of the distance since the last reversal [rad].
-        near: Logarithm of the ratio to a speed within which rows are near it.
-        mean_distances: Lower ends of the distances over which mean residuals are compared [rad].
-        least_rows: Rows of a mean residual, at least.
-        slow: Speed below which motion is slow [rad/s].
-        slow_cells: Lower ends of the first and the last cell of speed of slow sliding [rad/s].
-        sliding: Distance since the last reversal from which a joint slides [rad].
-        enough: t₀, time of sliding near a speed that halves what is unknown of it [s].
-        unseen: κ, deviation where nothing was seen, in units of m.
-        elsewhere: λ, error of sliding on motion of another kind where nothing was seen, in units
-            of m̃.
-        resting: λ at rest.
-    """
-
+    # lower ends of cells of speed [rad/s]
     speeds: tuple[float, ...] = (0.0, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6)
+    # lower ends of cells of the distance since the last reversal [rad]
     distances: tuple[float, ...] = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1)
-    near: float = 0.25
+    near: float = 0.25  # logarithm of the ratio to a speed within which rows are near it
+    # lower ends of the distances over which mean residuals are compared [rad]
     mean_distances: tuple[float, ...] = (0.0, 0.01, 0.03, 0.1)
-    least_rows: int = 8
-    slow: float = 0.1
+    least_rows: int = 8  # rows of a mean residual, at least
+    slow: float = 0.1  # speed below which motion is slow [rad/s]
+    # lower ends of the first and the last cell of speed of slow sliding [rad/s]
     slow_cells: tuple[float, float] = (0.01, 0.08)
-    sliding: float = 0.01
-    enough: float = 0.25
-    unseen: float = 4.0
+    sliding: float = 0.01  # distance since the last reversal from which a joint slides [rad]
+    enough: float = 0.25  # t₀, time of sliding near a speed that halves what is unknown of it [s]
+    unseen: float = 4.0  # κ, deviation where nothing was seen, in units of m
+    # λ, error of sliding on motion of another kind where nothing was seen, in units of m̃
     elsewhere: float = 2.0
-    resting: float = 5.0
+    resting: float = 5.0  # λ at rest
 
 
 def noise_in_band(residual: Array, step: float, corner: float) -> Array:
@@ -104,15 +93,10 @@ def noise_in_band(residual: Array, step: float, corner: float) -> Array:
 
 @dataclass(frozen=True)
 class Reversal:
-    """The last reversal of each drive, carried from one stretch of a log to the next.
+    """The last reversal of each drive, carried from one stretch of a log to the next."""
 
-    Attributes:
-        direction: Of the motion, −1, 0 or 1, shape (drives,).
-        position: Where it began, shape (drives,) [rad or m].
-    """
-
-    direction: Array
-    position: Array
+    direction: Array  # of the motion, −1, 0 or 1, shape (drives,)
+    position: Array  # where it began, shape (drives,) [rad or m]
 
 
 def since_reversal(
@@ -150,27 +134,19 @@ def since_reversal(
 
 @dataclass(frozen=True)
 class Misfit:
-    """What the model leaves over of one drive's effort.
+    """What the model leaves over of one drive's effort."""
 
-    Attributes:
-        settings: Of the cells.
-        cells: Root mean square residual by speed and distance since reversal, shape (speeds,
-            distances) [N·m or N]; the largest of all where there are no rows.
-        slow: m, of slow motion [N·m or N].
-        scale: Unit of speeds and distances: 1, or `LINEAR_SCALE` of a sliding joint.
-        sums: Sum of residuals [N·m or N] and number of rows by direction, braking or not, distance
-            and speed, shape (2, 2, 2, distances, bins).
-        seconds: Time of sliding by direction and speed, shape (2, bins) [s].
-        noise: n, standard deviation of the sensor's white noise in the band [N·m or N].
-    """
-
-    settings: MisfitSettings
+    settings: MisfitSettings  # of the cells
+    # root mean square residual by speed and distance since reversal, shape (speeds, distances) [N·m
+    # or N]; the largest of all where there are no rows
     cells: Array
-    slow: float
-    scale: float
+    slow: float  # m, of slow motion [N·m or N]
+    scale: float  # unit of speeds and distances: 1, or `LINEAR_SCALE` of a sliding joint
+    # sum of residuals [N·m or N] and number of rows by direction, braking or not, distance and
+    # speed, shape (2, 2, 2, distances, bins)
     sums: Array
-    seconds: Array
-    noise: float = 0.0
+    seconds: Array  # time of sliding by direction and speed, shape (2, bins) [s]
+    noise: float = 0.0  # n, standard deviation of the sensor's white noise in the band [N·m or N]
 
     def alike(self, other: Misfit) -> float:
         """Return the share of sliding at like speeds in two sets of logs, `∫ min(p, p′)`.
@@ -364,17 +340,11 @@ def _around(values: Array, reach: int) -> Array:
 
 @dataclass
 class MisfitGatherer:
-    """Sums up what is left over of a robot's drives, stretch by stretch.
+    """Sums up what is left over of a robot's drives, stretch by stretch."""
 
-    Attributes:
-        drives: With friction, whose effort acts on a measured channel.
-        measured: Positions of the measured channels.
-        settings: Of the cells.
-    """
-
-    drives: tuple[Drive, ...]
-    measured: NDArray[np.intp]
-    settings: MisfitSettings = field(default_factory=MisfitSettings)
+    drives: tuple[Drive, ...]  # with friction, whose effort acts on a measured channel
+    measured: NDArray[np.intp]  # positions of the measured channels
+    settings: MisfitSettings = field(default_factory=MisfitSettings)  # of the cells
 
     @staticmethod
     def of(robot: Robot) -> MisfitGatherer:

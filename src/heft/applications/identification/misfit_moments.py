@@ -26,22 +26,16 @@ KINDS = ("cells", "cell_moments", "cell_residuals", "cell_rows")
 
 @dataclass(frozen=True)
 class MisfitMoments:
-    """Moments of a unit effort of drives, by channel and cell of like conditions.
+    """Moments of a unit effort of drives, by channel and cell of like conditions."""
 
-    Attributes:
-        cells: For each channel the numbers of cells, those of the robot's first drive first, shape
-            (cells,).
-        moments: For each channel `Σ Yᵀ` over a cell's rows, times the drive's ratio, shape
-            (cells, b).
-        residuals: For each channel the mean of what is left over of the drive's effort in a cell,
-            shape (cells,) [N·m or N].
-        rows: For each channel the number of rows of this mean, shape (cells,).
-    """
-
+    # for each channel the numbers of cells, those of the robot's first drive first, shape (cells,)
     cells: tuple[NDArray[np.int64], ...]
+    # for each channel `Σ Yᵀ` over a cell's rows, times the drive's ratio, shape (cells, b)
     moments: tuple[Array, ...]
+    # for each channel the mean of what is left over of the drive's effort in a cell, shape (cells,)
+    # [N·m or N]
     residuals: tuple[Array, ...]
-    rows: tuple[Array, ...]
+    rows: tuple[Array, ...]  # for each channel the number of rows of this mean, shape (cells,)
 
     @staticmethod
     def of(problem: Problem[RobotPlant], misfits: Mapping[str, Misfit], rows: int) -> MisfitMoments:

@@ -28,19 +28,12 @@ NUMBERS = 18  # of a body's place
 
 @dataclass(frozen=True)
 class Bodies:
-    """Bodies of a robot: which links they are of, and where they hang.
+    """Bodies of a robot: which links they are of, and where they hang."""
 
-    Attributes:
-        names: One a body.
-        links: Names of the links that each is made of, one a line.
-        parents: Name of what each hangs on; empty for the world.
-        places: Kind of joint, its rotation, translation, axis, multiplier and offset, shape
-            (bodies, 18).
-    """
-
-    names: tuple[str, ...]
-    links: tuple[str, ...]
-    parents: tuple[str, ...]
+    names: tuple[str, ...]  # one a body
+    links: tuple[str, ...]  # names of the links that each is made of, one a line
+    parents: tuple[str, ...]  # name of what each hangs on; empty for the world
+    # kind of joint, its rotation, translation, axis, multiplier and offset, shape (bodies, 18)
     places: Array
 
     @staticmethod
@@ -133,27 +126,17 @@ def columns_called(
 
 @dataclass(frozen=True)
 class Origin:
-    """What an earlier experiment's base parameters are combinations of, and how noisy it was.
+    """What an earlier experiment's base parameters are combinations of, and how noisy it was."""
 
-    Attributes:
-        names: Of the p standard columns.
-        matrix: K with β = K π, shape (b, p).
-        bodies: Of the robot.
-        drives: Names of its drives, in its order.
-        noise_names: Name of each channel's standard deviation.
-        sigma: That deviation, shape (channels,) [channel's unit].
-        memory: Integrated autocorrelation time of the residual, shape (channels,) [rows].
-        settled: Of each channel whether unknowns of each sample were eliminated by its deviation,
-            which is then to be kept.
-    """
-
-    names: tuple[str, ...]
-    matrix: Array
-    bodies: Bodies
-    drives: tuple[str, ...]
-    noise_names: tuple[str, ...]
-    sigma: Array
-    memory: Array
+    names: tuple[str, ...]  # of the p standard columns
+    matrix: Array  # K with β = K π, shape (b, p)
+    bodies: Bodies  # of the robot
+    drives: tuple[str, ...]  # names of its drives, in its order
+    noise_names: tuple[str, ...]  # name of each channel's standard deviation
+    sigma: Array  # that deviation, shape (channels,) [channel's unit]
+    memory: Array  # integrated autocorrelation time of the residual, shape (channels,) [rows]
+    # of each channel whether unknowns of each sample were eliminated by its deviation, which is
+    # then to be kept
     settled: tuple[bool, ...]
 
     @staticmethod

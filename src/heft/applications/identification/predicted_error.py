@@ -45,22 +45,15 @@ STEEPEST = 1.875  # largest speed of a step of least jerk of length and time 1
 
 @dataclass(frozen=True)
 class OtherMotion:
-    """Slow motion from point to point, through poses of the logs in their order.
+    """Slow motion from point to point, through poses of the logs in their order."""
 
-    Attributes:
-        poses: How many.
-        speeds: Largest speeds of the moves, one after another, as shares of each joint's fastest
-            sine of the same rms velocity as in the logs.
-        dwell: Rest between two moves [s].
-        longest: Duration of a move at most [s].
-        rate: Samples a second [Hz].
-    """
-
-    poses: int = 24
+    poses: int = 24  # how many
+    # largest speeds of the moves, one after another, as shares of each joint's fastest sine of the
+    # same rms velocity as in the logs
     speeds: tuple[float, ...] = (0.1, 0.18, 0.33)
-    dwell: float = 0.4
-    longest: float = 6.0
-    rate: float = 50.0
+    dwell: float = 0.4  # rest between two moves [s]
+    longest: float = 6.0  # duration of a move at most [s]
+    rate: float = 50.0  # samples a second [Hz]
 
     def through(self, poses: Array, speed: Array) -> Array:
         """Return positions, shape (N, joints) [rad or m].
@@ -84,14 +77,10 @@ class OtherMotion:
 
 @dataclass(frozen=True)
 class PredictedError:
-    """Predicted relative error of torque, ‖error‖ / ‖τ‖, on motion of another kind.
+    """Predicted relative error of torque, ‖error‖ / ‖τ‖, on motion of another kind."""
 
-    Attributes:
-        total: Over all channels [1].
-        per_joint: Of each measured channel, by name [1]; infinite where the torque is zero.
-    """
-
-    total: float
+    total: float  # over all channels [1]
+    # of each measured channel, by name [1]; infinite where the torque is zero
     per_joint: Mapping[str, float]
 
     @staticmethod

@@ -241,31 +241,21 @@ def _concluded(
 
 @dataclass(frozen=True)
 class Judged:
-    """What an experiment's fit is worth: consistent parameters, model file, scores and checks.
+    """What an experiment's fit is worth: consistent parameters, model file, scores and checks."""
 
-    Attributes:
-        calibrated, deviations: Consistent parameters with gains, and `ExperimentFit.deviations`.
-        simple: Simple friction of what slides.
-        files: Bytes of the model file, by name.
-        fitted: Scores of the logs fitted.
-        misfits: What is left over of each drive's effort.
-        held, notes: Scores of held-out logs, and how they were scored.
-        predicted: Error on motion of another kind.
-        checks: Results of all checks.
-        traces: Curves of the logs scored.
-    """
-
+    # calibrated, deviations: consistent parameters with gains, and `ExperimentFit.deviations`
     calibrated: ConsistentFit
     deviations: Array
-    simple: SimpleFriction
-    files: Mapping[str, bytes]
-    fitted: Scores
-    misfits: Mapping[str, Misfit]
+    simple: SimpleFriction  # simple friction of what slides
+    files: Mapping[str, bytes]  # bytes of the model file, by name
+    fitted: Scores  # scores of the logs fitted
+    misfits: Mapping[str, Misfit]  # what is left over of each drive's effort
+    # held, notes: scores of held-out logs, and how they were scored
     held: tuple[Score, ...]
     notes: tuple[str, ...]
-    predicted: PredictedError
-    checks: tuple[Check, ...]
-    traces: tuple[Trace, ...]
+    predicted: PredictedError  # error on motion of another kind
+    checks: tuple[Check, ...]  # results of all checks
+    traces: tuple[Trace, ...]  # curves of the logs scored
 
     @staticmethod
     def of(
@@ -382,16 +372,12 @@ def _refuse_unusable(problem: Problem[RobotPlant], validate: Sequence[Recording]
 
 @dataclass(frozen=True)
 class _Scoring:
-    """Prediction errors of the identified model.
+    """Prediction errors of the identified model."""
 
-    Attributes:
-        bodies: Ten inertial parameters of each body, shape (10 bodies,).
-        friction: The drives' parameters by name, for each kind of friction.
-        traces: Curves of the logs scored so far, for the report.
-    """
-
-    bodies: Array
+    bodies: Array  # ten inertial parameters of each body, shape (10 bodies,)
+    # the drives' parameters by name, for each kind of friction
     friction: Mapping[str, Mapping[str, float]]
+    # curves of the logs scored so far, for the report
     traces: list[Trace] = field(default_factory=list)
 
     def of(

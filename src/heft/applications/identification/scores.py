@@ -25,39 +25,26 @@ PIECE_ROWS = 1_000_000
 
 @dataclass(frozen=True)
 class Score:
-    """Relative prediction error of effort on one log.
+    """Relative prediction error of effort on one log."""
 
-    Attributes:
-        path: Log.
-        friction: Friction model of the prediction, `full` or `simple`.
-        filter_hz: Cutoff frequency of the low-pass on both signals [Hz]; None for raw signals.
-        total: ‖τ − τ̂‖ / ‖τ‖ over all channels [1].
-        mean: Mean of the channels' relative errors [1].
-        per_joint: Relative error of each channel, by name [1].
-    """
-
-    path: str
-    friction: str
+    path: str  # log
+    friction: str  # friction model of the prediction, `full` or `simple`
+    # cutoff frequency of the low-pass on both signals [Hz]; None for raw signals
     filter_hz: float | None
-    total: float
-    mean: float
-    per_joint: dict[str, float]
+    total: float  # ‖τ − τ̂‖ / ‖τ‖ over all channels [1]
+    mean: float  # mean of the channels' relative errors [1]
+    per_joint: dict[str, float]  # relative error of each channel, by name [1]
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Relative prediction errors over all recordings of a problem.
+    """Relative prediction errors over all recordings of a problem."""
 
-    Attributes:
-        list: Errors of each recording, raw and filtered, with each friction model.
-        unexplained: ‖τ − τ̂‖ / ‖τ − mean τ‖ with the first friction model, filtered [1]; a constant
-            torque explains nothing by this measure.
-        span: Range (largest less smallest) of each channel's filtered effort, shape (channels,)
-            [N·m or N].
-    """
-
-    list: tuple[Score, ...]
+    list: tuple[Score, ...]  # errors of each recording, raw and filtered, with each friction model
+    # ‖τ − τ̂‖ / ‖τ − mean τ‖ with the first friction model, filtered [1]; a constant torque
+    # explains nothing by this measure
     unexplained: float
+    # range (largest less smallest) of each channel's filtered effort, shape (channels,) [N·m or N]
     span: Array
 
 
@@ -222,17 +209,12 @@ def scores(
 
 @dataclass(frozen=True)
 class HeldOut(Generic[P]):
-    """A held-out log as a problem of its own, and the cutoff at which it is scored.
+    """A held-out log as a problem of its own, and the cutoff at which it is scored."""
 
-    Attributes:
-        problem: Plant and log, at the cutoff of the fit or the highest that the log's rate allows.
-        filter_hz: Cutoff frequency of the score's low-pass, limited likewise [Hz].
-        note: What the user is told of a lower cutoff; None if there is none.
-    """
-
+    # plant and log, at the cutoff of the fit or the highest that the log's rate allows
     problem: Problem[P]
-    filter_hz: float
-    note: str | None
+    filter_hz: float  # cutoff frequency of the score's low-pass, limited likewise [Hz]
+    note: str | None  # what the user is told of a lower cutoff; None if there is none
 
 
 def held_out(

@@ -21,17 +21,12 @@ LARGEST_ROW = 10**12
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """What is kept of a log.
+    """What is kept of a log."""
 
-    Attributes:
-        path: The log, as it was named.
-        rows: First row and the row behind the last of each stretch, ascending, shape (n, 2).
-        seconds: Times of the first and last row of each [s], shape (n, 2).
-    """
-
-    path: str
+    path: str  # the log, as it was named
+    # first row and the row behind the last of each stretch, ascending, shape (n, 2)
     rows: NDArray[np.int64]
-    seconds: NDArray[np.float64]
+    seconds: NDArray[np.float64]  # times of the first and last row of each [s], shape (n, 2)
 
     def holds(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return which rows are kept, shape (n,)."""
@@ -43,15 +38,10 @@ class Kept:
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """Stretches of logs that are to be fitted.
+    """Stretches of logs that are to be fitted."""
 
-    Attributes:
-        logs: What is kept of each log, by the log's SHA-256.
-        about: What else the file says, for people.
-    """
-
-    logs: Mapping[str, Kept]
-    about: Mapping[str, Any] = field(default_factory=dict)
+    logs: Mapping[str, Kept]  # what is kept of each log, by the log's SHA-256
+    about: Mapping[str, Any] = field(default_factory=dict)  # what else the file says, for people
 
     def of(self, recordings: Sequence[Recording]) -> tuple[Recording, ...]:
         """Return recordings of which only what is kept is fitted.

@@ -32,45 +32,33 @@ CHECKS: Keys = {
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of an identification. The defaults suit most robots.
+    """Settings of an identification. The defaults suit most robots."""
 
-    Attributes:
-        smoothing: Smoothing and differentiation of the motion.
-        delay_search: Search for the delay of torque behind motion, used if `smoothing` states none.
-        bandwidth_search: Search for a cutoff frequency other than that of the motion's band, used
-            if `smoothing` states none.
-        least_squares: Weighted least squares for the base parameters.
-        variance_components: Noise of channels that contacts' unknown wrenches mix.
-        consistent: Physically consistent fit of the standard parameters.
-        jackknife: Blocks of the logs that intervals are judged by.
-        sliding: Fit of simple friction to what slides.
-        rows: Weak, or differentiated; `auto` is weak wherever windows suit, see
-            `windows_for`.
-        windows: Of the weak form.
-        method: Estimator of the base parameters, by its name in `heft.estimators.ESTIMATORS`;
-            `least-squares` is the attribute above.
-        robust: Robust estimator that finds outliers (pushes, collisions, spikes), which are then
-            removed; `none` keeps all rows.
-        average: Whether logs of periodic motion are averaged over the periods first.
-        threads: Number of threads; the result does not depend on it.
-        limits: Limits of the checks.
-    """
-
-    smoothing: Smoothing = Smoothing()
+    smoothing: Smoothing = Smoothing()  # smoothing and differentiation of the motion
+    # search for the delay of torque behind motion, used if `smoothing` states none
     delay_search: DelaySearch = DelaySearch()
+    # search for a cutoff frequency other than that of the motion's band, used if `smoothing` states
+    # none
     bandwidth_search: BandwidthSearch = BandwidthSearch()
-    least_squares: LeastSquares = LeastSquares()
+    least_squares: LeastSquares = LeastSquares()  # weighted least squares for the base parameters
+    # noise of channels that contacts' unknown wrenches mix
     variance_components: VarianceComponents = VarianceComponents()
+    # physically consistent fit of the standard parameters
     consistent: PhysicallyConsistent = PhysicallyConsistent()
-    jackknife: Jackknife = Jackknife()
-    sliding: SlidingFit = SlidingFit()
+    jackknife: Jackknife = Jackknife()  # blocks of the logs that intervals are judged by
+    sliding: SlidingFit = SlidingFit()  # fit of simple friction to what slides
+    # weak, or differentiated; `auto` is weak wherever windows suit, see `windows_for`
     rows: RowKind = "auto"
-    windows: Weak = Weak()
+    windows: Weak = Weak()  # of the weak form
+    # estimator of the base parameters, by its name in `heft.estimators.ESTIMATORS`; `least-squares`
+    # is the attribute above
     method: str = "least-squares"
+    # robust estimator that finds outliers (pushes, collisions, spikes), which are then removed;
+    # `none` keeps all rows
     robust: str = "none"
-    average: bool = False
-    threads: int = 2
-    limits: Limits = Limits()
+    average: bool = False  # whether logs of periodic motion are averaged over the periods first
+    threads: int = 2  # number of threads; the result does not depend on it
+    limits: Limits = Limits()  # limits of the checks
 
     def __post_init__(self) -> None:
         # Estimators may be registered at any time, so names are looked up when they are needed.

@@ -38,13 +38,11 @@ class SimpleFriction:
 
     It is estimated with the rigid bodies and rotor inertias fixed at their consistent values, as an
     alternative to the full friction model.
-
-    Attributes:
-        values: Values by name, such as `elbow.coulomb` [N·m·s/rad, N·m; N·s/m, N if prismatic].
-        std: Their standard errors, same names and units; infinite where the logs show nothing.
     """
 
+    # values by name, such as `elbow.coulomb` [N·m·s/rad, N·m; N·s/m, N if prismatic]
     values: Mapping[str, float]
+    # their standard errors, same names and units; infinite where the logs show nothing
     std: Mapping[str, float]
 
     @staticmethod
@@ -67,26 +65,18 @@ class SimpleFriction:
 
 @dataclass(frozen=True)
 class SlidingFit:
-    """Least squares for simple friction on the rows whose drives slide.
+    """Least squares for simple friction on the rows whose drives slide."""
 
-    Attributes:
-        speed: Speed from which a drive slides [rad/s]; `LINEAR_SCALE` times that in m/s.
-        slowest: Share of a slow drive's moving rows that count as not sliding: its `speed` is at
-            most this quantile of theirs.
-        moving: Speed above which a row counts as moving, as a share of the drive's highest.
-        highest: Quantile of a drive's speeds that is taken for the highest.
-        speeds: Groups of like speed, left out in turn for the deviation.
-        blocks: Groups of contiguous rows, left out in turn for the deviation.
-        looked_at: Number of rows from which quantiles are taken, about.
-    """
-
-    speed: float = 0.05
+    speed: float = 0.05  # speed from which a drive slides [rad/s]; `LINEAR_SCALE` times that in m/s
+    # share of a slow drive's moving rows that count as not sliding: its `speed` is at most this
+    # quantile of theirs
     slowest: float = 0.3
+    # speed above which a row counts as moving, as a share of the drive's highest
     moving: float = 0.02
-    highest: float = 0.99
-    speeds: int = 6
-    blocks: int = 12
-    looked_at: int = 100_000
+    highest: float = 0.99  # quantile of a drive's speeds that is taken for the highest
+    speeds: int = 6  # groups of like speed, left out in turn for the deviation
+    blocks: int = 12  # groups of contiguous rows, left out in turn for the deviation
+    looked_at: int = 100_000  # number of rows from which quantiles are taken, about
 
     def fit(
         self,
@@ -202,21 +192,14 @@ def _connected(robot: Robot, drives: Sequence[int]) -> Iterator[set[int]]:
 
 @dataclass(frozen=True)
 class _Channel:
-    """A measured channel, and which of its rows slide.
+    """A measured channel, and which of its rows slide."""
 
-    Attributes:
-        channel: Position among the robot's channels.
-        place: Position among the measured ones.
-        slow: Speed from which each drive that acts on it slides [rad/s or m/s], by its position.
-        by_speed: Slowest drive's speed as a multiple of that, between groups of like speed.
-        by_time: Numbers of rows between groups of contiguous rows.
-    """
-
-    channel: int
-    place: int
+    channel: int  # position among the robot's channels
+    place: int  # position among the measured ones
+    # speed from which each drive that acts on it slides [rad/s or m/s], by its position
     slow: Mapping[int, float]
-    by_speed: Array
-    by_time: Array
+    by_speed: Array  # slowest drive's speed as a multiple of that, between groups of like speed
+    by_time: Array  # numbers of rows between groups of contiguous rows
 
     def margin(self, robot: Robot, velocity: Array) -> Array:
         """Return the slowest drive's speed as a multiple of that from which it slides, (N,)."""
@@ -226,17 +209,11 @@ class _Channel:
 
 @dataclass(frozen=True)
 class _Held:
-    """Bodies, rotors and the user's own columns at their consistent values.
+    """Bodies, rotors and the user's own columns at their consistent values."""
 
-    Attributes:
-        values: Standard parameters π, zero for friction, shape (p,).
-        columns: Positions of those of bodies, rotors and own columns among them.
-        errors: Of these, one standard deviation each, shape (columns, errors).
-    """
-
-    values: Array
-    columns: tuple[int, ...]
-    errors: Array
+    values: Array  # standard parameters π, zero for friction, shape (p,)
+    columns: tuple[int, ...]  # positions of those of bodies, rotors and own columns among them
+    errors: Array  # of these, one standard deviation each, shape (columns, errors)
 
     @staticmethod
     def of(problem: Problem[RobotPlant], consistent: ConsistentEstimate) -> _Held:
@@ -299,19 +276,13 @@ class _Held:
 
 @dataclass
 class _Sums:
-    """What rows say of drives that are fitted together.
+    """What rows say of drives that are fitted together."""
 
-    Attributes:
-        columns: Of their simple friction.
-        channels: The measured channels on which they act.
-        partitions: Triangles of groups of like speed, and of contiguous rows.
-        moments: `XᵀY` with Y the rows of what is held, shape (columns, columns held).
-    """
-
-    columns: tuple[Column, ...]
-    channels: Sequence[_Channel]
+    columns: tuple[Column, ...]  # of their simple friction
+    channels: Sequence[_Channel]  # the measured channels on which they act
+    # triangles of groups of like speed, and of contiguous rows
     partitions: tuple[list[Triangle], list[Triangle]]
-    moments: Array
+    moments: Array  # `XᵀY` with Y the rows of what is held, shape (columns, columns held)
 
     @staticmethod
     def of(columns: tuple[Column, ...], channels: Sequence[_Channel], held: int) -> _Sums:

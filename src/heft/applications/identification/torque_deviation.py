@@ -23,14 +23,10 @@ MOST_DEVIATIONS = 1000  # one a block that was left out
 
 @dataclass(frozen=True)
 class TorqueDeviation:
-    """What the standard deviation of a robot's predicted torques is made of.
+    """What the standard deviation of a robot's predicted torques is made of."""
 
-    Attributes:
-        deviations: D of the standard parameters, DᵀD their jackknife covariance, shape (K, p).
-        misfits: What is left over, by joint; without one a joint's deviation is not known.
-    """
-
-    deviations: Array
+    deviations: Array  # D of the standard parameters, DᵀD their jackknife covariance, shape (K, p)
+    # what is left over, by joint; without one a joint's deviation is not known
     misfits: Mapping[str, Misfit]
 
     def std(

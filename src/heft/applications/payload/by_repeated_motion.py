@@ -40,61 +40,39 @@ LARGEST_LAG = 0.5  # of a run's duration
 
 @dataclass(frozen=True, eq=False)
 class Matched:
-    """Inertial parameters of a payload from differences of torque.
+    """Inertial parameters of a payload from differences of torque."""
 
-    Attributes:
-        frame: Link in whose frame the parameters are expressed.
-        ten: Inertial parameters in that frame, shape (10,) [kg, kg·m, kg·m²].
-        covariance: Covariance of them, shape (10, 10).
-        lags: Lag by which each empty run is ahead of its loaded one [s].
-        mismatch: Root mean square difference of positions [rad or m].
-        left: Relative residual: norm of the residual over that of the torque difference without
-            its mean.
-        no_body: Whether there can be such a load.
-    """
-
-    frame: str
-    ten: Array
-    covariance: Array
-    lags: tuple[float, ...]
-    mismatch: float
+    frame: str  # link in whose frame the parameters are expressed
+    ten: Array  # inertial parameters in that frame, shape (10,) [kg, kg·m, kg·m²]
+    covariance: Array  # covariance of them, shape (10, 10)
+    lags: tuple[float, ...]  # lag by which each empty run is ahead of its loaded one [s]
+    mismatch: float  # root mean square difference of positions [rad or m]
+    # relative residual: norm of the residual over that of the torque difference without its mean
     left: float
-    no_body: Check
+    no_body: Check  # whether there can be such a load
 
 
 @dataclass(frozen=True)
 class Run:
-    """Smoothed positions and torques of one log.
+    """Smoothed positions and torques of one log."""
 
-    Attributes:
-        begin: The log's time of the first sample used [s].
-        time: Time since then, shape (N,) [s].
-        position: Position of each channel, shape (channels, N) [rad or m].
-        effort: Torque of each of the c measured joints, shape (c, N) [N·m or N].
-    """
-
-    begin: float
-    time: Array
-    position: Array
-    effort: Array
+    begin: float  # the log's time of the first sample used [s]
+    time: Array  # time since then, shape (N,) [s]
+    position: Array  # position of each channel, shape (channels, N) [rad or m]
+    effort: Array  # torque of each of the c measured joints, shape (c, N) [N·m or N]
 
 
 @dataclass(frozen=True)
 class MatchedMotions:
-    """Identification of a payload from repeated motions.
+    """Identification of a payload from repeated motions."""
 
-    Attributes:
-        frame: Link that it is fixed to; the last one of the model file if not given.
-        smoothing: Low-pass filter on the motion and torque.
-        strength: Strength of the prior on the payload, in effective samples; the default enforces
-            physical consistency and nothing else.
-        existence: Limits of the check of the load.
-    """
-
+    # link that it is fixed to; the last one of the model file if not given
     frame: str | None = None
-    smoothing: Smoothing = Smoothing(delay=0.0)
+    smoothing: Smoothing = Smoothing(delay=0.0)  # low-pass filter on the motion and torque
+    # strength of the prior on the payload, in effective samples; the default enforces physical
+    # consistency and nothing else
     strength: float = 1e-6
-    existence: Existence = Existence()
+    existence: Existence = Existence()  # limits of the check of the load
 
     def fit(self, robot: Robot, empty: Sequence[Recording], loaded: Sequence[Recording]) -> Matched:
         """Identify the payload.

@@ -43,28 +43,19 @@ UNSURE = 0.5  # relative, of a gain that a load of known mass is to find
 
 @dataclass(frozen=True, eq=False)
 class Carried:
-    """Inertial parameters of a payload from joint torques.
+    """Inertial parameters of a payload from joint torques."""
 
-    Attributes:
-        frame: Link in whose frame the parameters are expressed.
-        ten: Inertial parameters in that frame, shape (10,) [kg, kg·m, kg·m²].
-        covariance: Covariance of them, shape (10, 10).
-        gains: Torque per current by joint [N·m/A], where they were estimated.
-        gains_std: Their standard deviations [N·m/A].
-        empty, loaded: Fits of the runs without and with the payload.
-        calibrated: Joint fit of robot, payload and gains.
-        checks: Those that `heft identify` makes of each of both fits, and whether there can be
-            such a load on such a robot.
-    """
-
-    frame: str
-    ten: Array
-    covariance: Array
-    gains: Mapping[str, float]
-    gains_std: Mapping[str, float]
+    frame: str  # link in whose frame the parameters are expressed
+    ten: Array  # inertial parameters in that frame, shape (10,) [kg, kg·m, kg·m²]
+    covariance: Array  # covariance of them, shape (10, 10)
+    gains: Mapping[str, float]  # torque per current by joint [N·m/A], where they were estimated
+    gains_std: Mapping[str, float]  # their standard deviations [N·m/A]
+    # empty, loaded: fits of the runs without and with the payload
     empty: ExperimentFit[RobotPlant]
     loaded: ExperimentFit[RobotPlant]
-    calibrated: ConsistentFit
+    calibrated: ConsistentFit  # joint fit of robot, payload and gains
+    # those that `heft identify` makes of each of both fits, and whether there can be such a load on
+    # such a robot
     checks: tuple[Check, ...]
 
     @property
@@ -83,22 +74,17 @@ class WeighCarried:
     """Identification of a payload's ten inertial parameters π from the robot's joint torques.
 
     Use it where no wrench sensor carries the payload: it needs runs without it and runs with it.
-
-    Attributes:
-        frame: Link that it is fixed to; the last one of the model file if not given.
-        known_mass: Mass of the payload [kg], if torque gains are to be estimated.
-        strength: Strength of the prior from the model file, in effective samples. The file's masses
-            must not compete with the payload for the scale of the torque: with ten samples and
-            masses off by 30 %, gains came out a tenth to a third too small.
-        settings: Settings of the identification of each kind of run.
-        existence: Limits of checks of the load.
     """
 
+    # link that it is fixed to; the last one of the model file if not given
     frame: str | None = None
-    known_mass: float | None = None
+    known_mass: float | None = None  # mass of the payload [kg], if torque gains are to be estimated
+    # strength of the prior from the model file, in effective samples. The file's masses must not
+    # compete with the payload for the scale of the torque: with ten samples and masses off by 30 %,
+    # gains came out a tenth to a third too small
     strength: float = 0.01
-    settings: Settings = Settings()
-    existence: Existence = Existence()
+    settings: Settings = Settings()  # settings of the identification of each kind of run
+    existence: Existence = Existence()  # limits of checks of the load
 
     def fit(
         self,

@@ -57,38 +57,32 @@ class Weigh:
     Use it where a wrench and the sensor's motion are logged; without a wrench sensor use
     `WeighCarried`.
 
-    Attributes:
-        noise: Standard deviation of one sample's force [N] and moment [N·m], of the first sensor;
-            raised to that of the residual where that is larger, estimated from it if not given.
-        others: Further sensors whose wrench was added, each with the ratio of its noise.
-        turning_noise: Standard deviation of the angular velocity ω [rad/s].
-        bias: Model of the sensor's bias: `none`, `constant`, or `auto` for a bias of each log and a
-            polynomial drift of the order that the data select.
-        delay: Whether a delay of the wrench is estimated where the motion identifies it.
-        mounting: Whether the rotation between the sensor's frame and the motion's is estimated.
-        tilt: Whether the direction of gravity is estimated.
-        gain_std: Prior standard deviation of each channel's gain, whose nominal value is one; gains
-            are fixed at one if it is not given.
-        known_mass: Mass of the payload [kg], to identify the gains with a reference load.
-        window: Length of the weak form's windows [s]; at least `weak_form.SHORTEST` samples.
-        overlap: Share of its length that a window has in common with the next.
-
     Raises:
         InvalidSetting: If a mass is given while gains are fixed, or gains of several sensors on one
             load are to be estimated.
     """
 
+    # standard deviation of one sample's force [N] and moment [N·m], of the first sensor; raised to
+    # that of the residual where that is larger, estimated from it if not given
     noise: tuple[float, float] | None = None
+    # further sensors whose wrench was added, each with the ratio of its noise
     others: tuple[GraspingPoint, ...] = ()
-    turning_noise: float = 0.0
+    turning_noise: float = 0.0  # standard deviation of the angular velocity ω [rad/s]
+    # model of the sensor's bias: `none`, `constant`, or `auto` for a bias of each log and a
+    # polynomial drift of the order that the data select
     bias: Bias = "auto"
-    delay: bool = True
+    delay: bool = True  # whether a delay of the wrench is estimated where the motion identifies it
+    # whether the rotation between the sensor's frame and the motion's is estimated
     mounting: bool = False
-    tilt: bool = False
+    tilt: bool = False  # whether the direction of gravity is estimated
+    # prior standard deviation of each channel's gain, whose nominal value is one; gains are fixed
+    # at one if it is not given
     gain_std: float | None = None
+    # mass of the payload [kg], to identify the gains with a reference load
     known_mass: float | None = None
+    # length of the weak form's windows [s]; at least `weak_form.SHORTEST` samples
     window: float = 0.1
-    overlap: float = 0.65
+    overlap: float = 0.65  # share of its length that a window has in common with the next
 
     def __post_init__(self) -> None:
         if self.known_mass is not None and self.gain_std is None:

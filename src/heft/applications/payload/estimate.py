@@ -14,38 +14,26 @@ from heft.information import PARAMETER_COUNT, Finding, Labels, inertia
 
 @dataclass(frozen=True, eq=False)
 class Weighed:
-    """Inertial parameters of a payload and parameters of the sensor, with p values in all.
+    """Inertial parameters of a payload and parameters of the sensor, with p values in all."""
 
-    Attributes:
-        labels: Names and units of the values.
-        values: The payload's ten inertial parameters about the sensor's origin
-            [kg, kg·m, kg·m²], then the sensor's bias, drift and delay, shape (p,); the payload's
-            are NaN where the data do not identify them.
-        covariance: Covariance of the values, shape (p, p).
-        seen: Which of the payload's ten parameters are identified, shape (10,).
-        consistent: Whether the unconstrained solution was physically consistent; if not, `values`
-            is the nearest consistent one in the metric of the data.
-        noise: Standard deviation of one sample's force [N] and moment [N·m].
-        left: Relative residuals of force and moment.
-        rows: Number of windows or static poses.
-        rotation: From the sensor's axes as logged to those of the motion, shape (3, 3).
-        gravity: Estimated gravity in the world's frame, shape (3,) [m/s²]; None if it was fixed.
-        gravity_std: Its standard deviations, shape (3,) [m/s²]; None if it was fixed.
-        findings: Warnings and notices for the user.
-    """
-
-    labels: Labels
+    labels: Labels  # names and units of the values
+    # the payload's ten inertial parameters about the sensor's origin [kg, kg·m, kg·m²], then the
+    # sensor's bias, drift and delay, shape (p,); the payload's are NaN where the data do not
+    # identify them
     values: Array
-    covariance: Array
-    seen: NDArray[np.bool_]
+    covariance: Array  # covariance of the values, shape (p, p)
+    seen: NDArray[np.bool_]  # which of the payload's ten parameters are identified, shape (10,)
+    # whether the unconstrained solution was physically consistent; if not, `values` is the nearest
+    # consistent one in the metric of the data
     consistent: bool
-    noise: tuple[float, float]
-    left: tuple[float, float]
-    rows: int
-    rotation: Array
+    noise: tuple[float, float]  # standard deviation of one sample's force [N] and moment [N·m]
+    left: tuple[float, float]  # relative residuals of force and moment
+    rows: int  # number of windows or static poses
+    rotation: Array  # from the sensor's axes as logged to those of the motion, shape (3, 3)
+    # estimated gravity in the world's frame, shape (3,) [m/s²]; None if it was fixed
     gravity: Array | None
-    gravity_std: Array | None
-    findings: tuple[Finding, ...]
+    gravity_std: Array | None  # its standard deviations, shape (3,) [m/s²]; None if it was fixed
+    findings: tuple[Finding, ...]  # warnings and notices for the user
 
     def of_sensor(self, kind: str) -> tuple[Array, Array] | None:
         """Return the estimated parameters of one kind of the sensor, and their standard deviations.

@@ -44,20 +44,16 @@ class Existence:
     those of exchanged runs to 60 % and more, of a base on the ceiling to 45 % and more. File's
     masses a factor 1.3 to 2.2 off explain 73 to 100 % of the torque and are off by 2.5 together at
     most; placeholders explain 3 to 25 % in most arms.
-
-    Attributes:
-        noise: Deviations that noise may carry a load from all bodies: ten normal numbers exceed
-            them once in ten thousand.
-        no_body: Share of what differs between the runs, in its own deviations, that is no body's.
-        unit: Times by which the torque is that of the file's masses, either way, where these
-            explain it.
-        explained: Share of the torque of bodies from which the file's masses explain it.
     """
 
+    # deviations that noise may carry a load from all bodies: ten normal numbers exceed them once in
+    # ten thousand
     noise: float = 6.0
+    # share of what differs between the runs, in its own deviations, that is no body's
     no_body: Limit = Limit(0.1, 0.2)
+    # times by which the torque is that of the file's masses, either way, where these explain it
     unit: Limit = Limit(2.0, 5.0)
-    explained: float = 0.7
+    explained: float = 0.7  # share of the torque of bodies from which the file's masses explain it
 
     def of_load(self, ten: Array, covariance: Array) -> Check:
         """Return the check that a load can be a body.

@@ -21,17 +21,13 @@ class Guard:
 
     A disk can be full, a page's reader gone, a file's handle refused, for a second or for good.
     What is known of the load is a value that no failure touches.
-
-    Attributes:
-        time: Of the newest sample [s], when what fails is told to have failed.
-        counts: Number of failures since they were last taken, by name of the count.
-        events: What is to be told of them since then.
-        failing: Why each action fails that failed when it was last run, by name.
     """
 
-    time: float = 0.0
+    time: float = 0.0  # of the newest sample [s], when what fails is told to have failed
+    # number of failures since they were last taken, by name of the count
     counts: Counter[str] = field(default_factory=Counter)
-    events: list[Event] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)  # what is to be told of them since then
+    # why each action fails that failed when it was last run, by name
     failing: dict[str, str] = field(default_factory=dict)
 
     def run(self, name: str, count: str, action: Callable[[], Made], many: int = 1) -> Made | None:

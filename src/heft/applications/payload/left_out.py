@@ -30,19 +30,14 @@ UNITS = {"force": "N", "torque": "N·m", "acc": "m/s²", "omega": "rad/s", "pos"
 
 @dataclass(frozen=True)
 class Watch:
-    """What is taken for frozen in a log.
+    """What is taken for frozen in a log."""
 
-    Attributes:
-        kind: Time for which all signals of a kind, such as three forces, may repeat themselves [s];
-            that of live samples.
-        alone: Time for which a signal may while others of its kind change [s].
-        standstill: How what may stand still is told from what is frozen, and what is usual in a log
-            whose values are coarse, or that was logged more often than measured; see
-            `streams.Standstill`.
-    """
-
+    # time for which all signals of a kind, such as three forces, may repeat themselves [s]; that of
+    # live samples
     kind: float = Alignment(()).frozen
-    alone: float = 0.5
+    alone: float = 0.5  # time for which a signal may while others of its kind change [s]
+    # how what may stand still is told from what is frozen, and what is usual in a log whose values
+    # are coarse, or that was logged more often than measured; see `streams.Standstill`
     standstill: Standstill = Alignment(()).standstill
 
     def frozen(self, device: Device, time: Array, values: Array) -> NDArray[np.bool_]:

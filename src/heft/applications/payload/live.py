@@ -51,37 +51,24 @@ SOURCE = "source"  # of messages, as a guard names it
 class LiveWeighing:
     """Settings of a live identification of a payload.
 
-    Attributes:
-        sensors: TOML file of the sensors.
-        on: Source of messages: `zenoh`, or a TOML file; see `streams.Link`. None with `replay`.
-        insecure: Whether a connection that others can reach is permitted.
-        replay: Log to replay in place of messages, or None.
-        speed: Replay speed relative to real time; infinite for as fast as possible.
-        columns: TOML file that maps the log's columns to signals.
-        model: Robot model file, where the motion comes from its joints.
-        options: TOML file with what the model file cannot state.
-        rate: Rate at which the estimate is published [Hz].
-        serve: Port of the status page, or None.
-        checkpoint: File to resume from and save to, or None.
-        out: Folder for the final results, or None.
-
     Raises:
         InvalidSetting: If not exactly one of `on` and `replay` is given, or rate or speed is out of
             range.
     """
 
-    sensors: Path
+    sensors: Path  # TOML file of the sensors
+    # source of messages: `zenoh`, or a TOML file; see `streams.Link`. None with `replay`
     on: str | None = None
-    insecure: bool = False
-    replay: Path | None = None
-    speed: float = 1.0
-    columns: Path | None = None
-    model: Path | None = None
-    options: Path | None = None
-    rate: float = 10.0
-    serve: int | None = None
-    checkpoint: Path | None = None
-    out: Path | None = None
+    insecure: bool = False  # whether a connection that others can reach is permitted
+    replay: Path | None = None  # log to replay in place of messages, or None
+    speed: float = 1.0  # replay speed relative to real time; infinite for as fast as possible
+    columns: Path | None = None  # TOML file that maps the log's columns to signals
+    model: Path | None = None  # robot model file, where the motion comes from its joints
+    options: Path | None = None  # TOML file with what the model file cannot state
+    rate: float = 10.0  # rate at which the estimate is published [Hz]
+    serve: int | None = None  # port of the status page, or None
+    checkpoint: Path | None = None  # file to resume from and save to, or None
+    out: Path | None = None  # folder for the final results, or None
 
     def __post_init__(self) -> None:
         if (self.on is None) == (self.replay is None):
@@ -184,21 +171,13 @@ class LiveWeighing:
 
 @dataclass(frozen=True)
 class Update:
-    """Update passed to listeners.
+    """Update passed to listeners."""
 
-    Attributes:
-        node: The node.
-        state: Its present state.
-        events: Events since the last update.
-        due: Whether the estimate is to be published, or the events alone.
-        healthy: Whether diagnostics are to be published.
-    """
-
-    node: Node
-    state: NodeState
-    events: Sequence[Event]
-    due: bool
-    healthy: bool
+    node: Node  # the node
+    state: NodeState  # its present state
+    events: Sequence[Event]  # events since the last update
+    due: bool  # whether the estimate is to be published, or the events alone
+    healthy: bool  # whether diagnostics are to be published
 
     def estimate(self) -> dict[str, Any]:
         """Return the present estimate of the load as JSON values."""

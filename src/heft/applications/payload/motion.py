@@ -70,22 +70,16 @@ def on_load(sensors: Sensors, values: Array) -> Array:
 
 @dataclass(frozen=True)
 class Motion:
-    """Source of motion: its signals, and the function that converts them.
+    """Source of motion: its signals, and the function that converts them."""
 
-    Attributes:
-        device: Name of the source: an inertial sensor, joints, a pose.
-        names: Its signals.
-        noisy: Whether consecutive samples always differ while the device works; a repeated sample
-            then shows a fault.
-        slopes: Whether time derivatives of the signals are needed.
-        make: Function of time, wrench, signals and their derivatives, each with N rows, that
-            returns wrench and motion in the first sensor's frame.
-    """
-
-    device: str
-    names: tuple[str, ...]
+    device: str  # name of the source: an inertial sensor, joints, a pose
+    names: tuple[str, ...]  # its signals
+    # whether consecutive samples always differ while the device works; a repeated sample then shows
+    # a fault
     noisy: bool
-    slopes: bool
+    slopes: bool  # whether time derivatives of the signals are needed
+    # function of time, wrench, signals and their derivatives, each with N rows, that returns wrench
+    # and motion in the first sensor's frame
     make: Callable[[Array, Array, Array, Array], Held]
 
 
@@ -145,18 +139,13 @@ def _by_pose(sensors: Sensors) -> Motion:
 
 @dataclass(frozen=True, eq=False)
 class Sensed:
-    """What a log tells of a load.
+    """What a log tells of a load."""
 
-    Attributes:
-        held: Wrench and motion in the first wrench sensor's frame, of the rows that can be used.
-        noise: Standard deviation of each wrench sensor's force [N] and moment [N·m], from its own
-            samples; all equal where poses one by one show none.
-        findings: What was left out.
-    """
-
-    held: Held
+    held: Held  # wrench and motion in the first wrench sensor's frame, of the rows that can be used
+    # standard deviation of each wrench sensor's force [N] and moment [N·m], from its own samples;
+    # all equal where poses one by one show none
     noise: tuple[tuple[float, float], ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[Finding, ...]  # what was left out
 
 
 def devices_of(sensors: Sensors, motion: Motion, half_step: float = 0.0) -> tuple[Device, ...]:

@@ -57,28 +57,21 @@ COUNTS = (
 
 @dataclass(frozen=True, eq=False)
 class NodeState:
-    """State of a live node between steps.
+    """State of a live node between steps."""
 
-    Attributes:
-        alignment: State of the alignment of the devices.
-        counts: Number of occurrences of each condition in `COUNTS`.
-        foreign: Names of received signals that no device uses, 16 at most.
-        waiting: Aligned samples that do not fill a step of the filter yet.
-        newest: Times of the newest aligned samples, shape (RATE_SAMPLES + 1,) or less [s].
-        noise: Standard deviation of force [N] and moment [N·m]; None before it is estimated.
-        rate_known: Whether the sampling rate is known; samples are buffered until it is.
-        online: Settings of the identification at the present rate, or at the last one.
-        load: State of the identification; None before the first rate is known.
-    """
-
-    alignment: AlignmentState
+    alignment: AlignmentState  # state of the alignment of the devices
+    # number of occurrences of each condition in `COUNTS`
     counts: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTS, 0))
-    foreign: tuple[str, ...] = ()
-    waiting: Held | None = None
+    foreign: tuple[str, ...] = ()  # names of received signals that no device uses, 16 at most
+    waiting: Held | None = None  # aligned samples that do not fill a step of the filter yet
+    # times of the newest aligned samples, shape (RATE_SAMPLES + 1,) or less [s]
     newest: Array = field(default_factory=lambda: np.zeros(0))
+    # standard deviation of force [N] and moment [N·m]; None before it is estimated
     noise: tuple[float, float] | None = None
-    rate_known: bool = False
+    rate_known: bool = False  # whether the sampling rate is known; samples are buffered until it is
+    # settings of the identification at the present rate, or at the last one
     online: Online | None = None
+    # state of the identification; None before the first rate is known
     load: OnlineState | None = None
 
     def counted(self, more: Mapping[str, int]) -> NodeState:
@@ -113,17 +106,13 @@ class NodeState:
 class Node:
     """Live identification of a payload from messages of its sensors, as a pure function of state.
 
-    Attributes:
-        sensors: Wrench sensors and the source of motion.
-        robot: Model whose joints give the motion; None with an inertial sensor.
-
     Raises:
         InvalidSetting: If the sensors' table asks for gravity's direction or channel gains, which
             are identified from logs only, or holds several wrench sensors without their noise.
     """
 
-    sensors: Sensors
-    robot: Robot | None = None
+    sensors: Sensors  # wrench sensors and the source of motion
+    robot: Robot | None = None  # model whose joints give the motion; None with an inertial sensor
 
     def __post_init__(self) -> None:
         asked = {"tilt": self.sensors.tilt, "gain_std": self.sensors.first.gain_std}
@@ -276,23 +265,17 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class LoadEstimate:
-    """Inertial parameters of a load at a time, for publication.
+    """Inertial parameters of a load at a time, for publication."""
 
-    Attributes:
-        stamp: Time of the newest sample on the stamps' clock [s]; NaN before the first window.
-        held: Whether something is held; None while that is not known.
-        ten: Physically consistent inertial parameters about the sensor's origin, NaN where not
-            identified, shape (10,) [kg, kg·m, kg·m²].
-        body: Mass [kg], centre of mass [m] and inertia about it [kg·m²], ordered as
-            `Weighed.body`; NaN where not identified, shape (10,).
-        std: Standard deviations of `body`, infinite where not identified, shape (10,).
-    """
-
-    stamp: float
-    held: bool | None
+    stamp: float  # time of the newest sample on the stamps' clock [s]; NaN before the first window
+    held: bool | None  # whether something is held; None while that is not known
+    # physically consistent inertial parameters about the sensor's origin, NaN where not identified,
+    # shape (10,) [kg, kg·m, kg·m²]
     ten: Array
+    # mass [kg], centre of mass [m] and inertia about it [kg·m²], ordered as `Weighed.body`; NaN
+    # where not identified, shape (10,)
     body: Array
-    std: Array
+    std: Array  # standard deviations of `body`, infinite where not identified, shape (10,)
 
     @property
     def told(self) -> tuple[Array, Array]:

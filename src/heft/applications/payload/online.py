@@ -41,52 +41,34 @@ BIAS_IGNORANCE = (1e-3,) * 3 + (1e-2,) * 3  # ± 1000 N, 100 N·m
 
 @dataclass(frozen=True)
 class Event:
-    """A detected change of the load, or a notice about its identification.
+    """A detected change of the load, or a notice about its identification."""
 
-    Attributes:
-        time: Time of detection [s].
-        name: `grasped`, `released`, `changed`, `weighed`, `not enough motion` (the motion does not
-            excite all parameters), or `no body` (the wrench is not that of one rigid body). A node
-            adds `rate changed` and the notices of its devices' alignment.
-        message: The event in words.
-    """
-
-    time: float
+    time: float  # time of detection [s]
+    # `grasped`, `released`, `changed`, `weighed`, `not enough motion` (the motion does not excite
+    # all parameters), or `no body` (the wrench is not that of one rigid body). A node adds `rate
+    # changed` and the notices of its devices' alignment
     name: str
-    message: str
+    message: str  # the event in words
 
 
 @dataclass(frozen=True, eq=False)
 class OnlineState:
-    """State of the recursive identification of a load.
+    """State of the recursive identification of a load."""
 
-    Attributes:
-        filter: Square-root information of the payload's parameters and the sensor's bias.
-        open_windows: Samples of windows that are not complete yet.
-        time: Time of the newest sample [s].
-        changed_at: Time of the last load change, or of the first sample [s].
-        announced_mass: Mass reported by the last event [kg]; None before the first.
-        settled: Whether the mass has reached its precision since the last change.
-        settled_at: Time at which it did so last [s].
-        restless_changes: Number of consecutive changes with less than `CALM` seconds of a settled
-            mass between them.
-        motion_requested: Whether `not enough motion` was announced since the last change; it is
-            announced once.
-        windows: Number of windows processed.
-        spikes: Number of samples replaced as outliers.
-    """
-
-    filter: State
-    open_windows: weak_form.Held | None = None
-    time: float = -math.inf
-    changed_at: float = -math.inf
+    filter: State  # square-root information of the payload's parameters and the sensor's bias
+    open_windows: weak_form.Held | None = None  # samples of windows that are not complete yet
+    time: float = -math.inf  # time of the newest sample [s]
+    changed_at: float = -math.inf  # time of the last load change, or of the first sample [s]
+    # mass reported by the last event [kg]; None before the first
     announced_mass: float | None = None
-    settled: bool = False
-    settled_at: float = 0.0
+    settled: bool = False  # whether the mass has reached its precision since the last change
+    settled_at: float = 0.0  # time at which it did so last [s]
+    # number of consecutive changes with less than `CALM` seconds of a settled mass between them
     restless_changes: int = 0
+    # whether `not enough motion` was announced since the last change; it is announced once
     motion_requested: bool = False
-    windows: int = 0
-    spikes: int = 0
+    windows: int = 0  # number of windows processed
+    spikes: int = 0  # number of samples replaced as outliers
 
     @cached_property
     def ten(self) -> Array:
@@ -124,43 +106,35 @@ class OnlineState:
 class Online:
     """Settings of the recursive identification of a load.
 
-    Attributes:
-        noise: Standard deviation of one sample's force [N] and moment [N·m]; of the first sensor.
-        rate: Sampling rate [Hz].
-        turning_noise: Standard deviation of one sample of the angular velocity ω [rad/s].
-        window: Length of a window of the weak form [s].
-        overlap: Share of its length that a window has in common with the next.
-        memory: Time constant of exponential forgetting [s], after which information has decayed to
-            1/e; None for no forgetting. Forgetting tracks changes too small to be detected.
-        bias_walk: Random-walk density of the bias [N/√s, N·m/√s]; used with `bias="auto"`.
-        alarm: Probability of a false alarm per window of the test for a load change.
-        light: Mass below which the sensor counts as unloaded [kg].
-        precise: Relative standard deviation of the mass at which the load counts as weighed.
-        placed: Standard deviation of the centre of mass at which it counts as identified [m].
-        spread: Radius r [m]: the inertia counts as identified when the standard deviations of the
-            moments of inertia are within m r².
-        patience: Time since the last change after which insufficient motion is announced [s].
-        others: Further sensors that hold the load, each with a noise of its own.
-        bias: Model of the sensor's bias: `none`, `constant`, or `auto` for a random walk.
-
     Raises:
         InvalidSetting: If a window spans too few samples of the weak form.
     """
 
+    # standard deviation of one sample's force [N] and moment [N·m]; of the first sensor
     noise: tuple[float, float]
-    rate: float
-    turning_noise: float = 0.0
-    window: float = 0.1
-    overlap: float = 0.75
+    rate: float  # sampling rate [Hz]
+    turning_noise: float = 0.0  # standard deviation of one sample of the angular velocity ω [rad/s]
+    window: float = 0.1  # length of a window of the weak form [s]
+    overlap: float = 0.75  # share of its length that a window has in common with the next
+    # time constant of exponential forgetting [s], after which information has decayed to 1/e; None
+    # for no forgetting. Forgetting tracks changes too small to be detected
     memory: float | None = 60.0
+    # random-walk density of the bias [N/√s, N·m/√s]; used with `bias="auto"`
     bias_walk: tuple[float, float] = (0.05, 0.0025)
-    alarm: float = 1e-9
-    light: float = 0.05
+    alarm: float = 1e-9  # probability of a false alarm per window of the test for a load change
+    light: float = 0.05  # mass below which the sensor counts as unloaded [kg]
+    # relative standard deviation of the mass at which the load counts as weighed
     precise: float = 0.02
+    # standard deviation of the centre of mass at which it counts as identified [m]
     placed: float = 0.01
+    # radius r [m]: the inertia counts as identified when the standard deviations of the moments of
+    # inertia are within m r²
     spread: float = 0.03
+    # time since the last change after which insufficient motion is announced [s]
     patience: float = 10.0
+    # further sensors that hold the load, each with a noise of its own
     others: tuple[GraspingPoint, ...] = ()
+    # model of the sensor's bias: `none`, `constant`, or `auto` for a random walk
     bias: Bias = "auto"
 
     def __post_init__(self) -> None:

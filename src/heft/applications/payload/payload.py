@@ -45,33 +45,22 @@ WEIGH, CARRIED = Weigh(), WeighCarried()  # as they are by default
 
 @dataclass(frozen=True, eq=False)
 class Payload:
-    """Identified inertial parameters of a load, with checks and provenance.
+    """Identified inertial parameters of a load, with checks and provenance."""
 
-    Attributes:
-        frame: Frame whose axes and origin the parameters refer to.
-        ten: Inertial parameters in that frame, NaN where not identified, shape (10,)
-            [kg, kg·m, kg·m²].
-        body: Mass [kg], centre of mass [m], inertia about it [kg·m²]; ordered as `NAMES`, shape
-            (10,).
-        std: Standard deviations of `body`, infinite where not identified, shape (10,).
-        checks: Checks made, with their outcomes.
-        notes: Warnings and notices for the user.
-        sensor: Estimated parameters of the sensor, by name.
-        gains: Torque per current and its standard deviation, by joint [N·m/A].
-        inputs: Input files with their hashes.
-        settings: Settings of the identification.
-    """
-
-    frame: str
+    frame: str  # frame whose axes and origin the parameters refer to
+    # inertial parameters in that frame, NaN where not identified, shape (10,) [kg, kg·m, kg·m²]
     ten: Array
+    # mass [kg], centre of mass [m], inertia about it [kg·m²]; ordered as `NAMES`, shape (10,)
     body: Array
-    std: Array
-    checks: tuple[Check, ...]
-    notes: tuple[Finding, ...] = ()
+    std: Array  # standard deviations of `body`, infinite where not identified, shape (10,)
+    checks: tuple[Check, ...]  # checks made, with their outcomes
+    notes: tuple[Finding, ...] = ()  # warnings and notices for the user
+    # estimated parameters of the sensor, by name
     sensor: Mapping[str, Any] = field(default_factory=dict)
+    # torque per current and its standard deviation, by joint [N·m/A]
     gains: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    inputs: tuple[Mapping[str, Any], ...] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    inputs: tuple[Mapping[str, Any], ...] = ()  # input files with their hashes
+    settings: Mapping[str, Any] = field(default_factory=dict)  # settings of the identification
 
     @property
     def parameters(self) -> list[dict[str, Any]]:

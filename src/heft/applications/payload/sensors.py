@@ -56,35 +56,27 @@ LOOSEST = 0.3  # relative standard deviation of a gain
 
 @dataclass(frozen=True)
 class Sensor:
-    """Description of one sensor.
+    """Description of one sensor."""
 
-    Attributes:
-        name: Name in the file.
-        kind: What it measures: `wrench` or `imu`.
-        frame: Frame after which its signals are named.
-        reports: Whether the wrench is the one on the load or the one on the sensor.
-        position: Origin of its frame in the first wrench sensor's, shape (3,) [m].
-        rotation: From its axes to the first wrench sensor's, shape (3, 3).
-        noise: Standard deviations by name: `force` [N], `torque` [N·m], `gyro` [rad/s].
-        bias: Model of an unknown bias of a wrench sensor, beside the known one.
-        known_bias: Known bias, subtracted, in the sensor's axes and sign, shape (6,) [N, N·m].
-        delay: Known delay of its signals [s].
-        gain: Ratio of reported to true value of each channel of a wrench sensor, shape (6,).
-        gain_std: Relative standard deviation of the gains, which are then estimated; gains are
-            fixed if it is not given.
-    """
-
-    name: str
-    kind: Literal["wrench", "imu"]
-    frame: str
+    name: str  # name in the file
+    kind: Literal["wrench", "imu"]  # what it measures: `wrench` or `imu`
+    frame: str  # frame after which its signals are named
+    # whether the wrench is the one on the load or the one on the sensor
     reports: Literal["on_load", "on_sensor"] = "on_load"
+    # origin of its frame in the first wrench sensor's, shape (3,) [m]
     position: tuple[float, ...] = (0.0, 0.0, 0.0)
+    # from its axes to the first wrench sensor's, shape (3, 3)
     rotation: tuple[tuple[float, ...], ...] = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+    # standard deviations by name: `force` [N], `torque` [N·m], `gyro` [rad/s]
     noise: Mapping[str, float] | None = None
-    bias: Bias = "auto"
-    delay: float | None = None
+    bias: Bias = "auto"  # model of an unknown bias of a wrench sensor, beside the known one
+    delay: float | None = None  # known delay of its signals [s]
+    # ratio of reported to true value of each channel of a wrench sensor, shape (6,)
     gain: tuple[float, ...] = (1.0,) * 6
+    # relative standard deviation of the gains, which are then estimated; gains are fixed if it is
+    # not given
     gain_std: float | None = None
+    # known bias, subtracted, in the sensor's axes and sign, shape (6,) [N, N·m]
     known_bias: tuple[float, ...] = (0.0,) * 6
 
     @property
@@ -105,19 +97,14 @@ class Sensor:
 
 @dataclass(frozen=True)
 class Sensors:
-    """All sensors of one load.
+    """All sensors of one load."""
 
-    Attributes:
-        wrenches: Wrench sensors; the load's parameters are stated in the frame of the first.
-        imu: Inertial sensor, or None.
-        gravity: Gravity in the frame of the world or of the robot's base, shape (3,) [m/s²].
-        tilt: Whether the direction of gravity is estimated.
-    """
-
+    # wrench sensors; the load's parameters are stated in the frame of the first
     wrenches: tuple[Sensor, ...]
-    imu: Sensor | None = None
+    imu: Sensor | None = None  # inertial sensor, or None
+    # gravity in the frame of the world or of the robot's base, shape (3,) [m/s²]
     gravity: tuple[float, ...] = STANDARD_GRAVITY
-    tilt: bool = False
+    tilt: bool = False  # whether the direction of gravity is estimated
 
     def __post_init__(self) -> None:
         if self.tilt and self.imu is not None:

@@ -30,18 +30,14 @@ STATED = "stated"  # the channel of prior rows
 
 @dataclass(frozen=True)
 class Known:
-    """Prior knowledge that enters the least squares.
+    """Prior knowledge that enters the least squares."""
 
-    Attributes:
-        noise: Standard deviation of one sample's force [N] and moment [N·m], raised to that of the
-            residual where that is larger; estimated from the residual if not given.
-        gain_std: Prior standard deviation of each channel's gain, whose nominal value is one.
-        mass: Known mass of the payload [kg].
-    """
-
+    # standard deviation of one sample's force [N] and moment [N·m], raised to that of the residual
+    # where that is larger; estimated from the residual if not given
     noise: tuple[float, float] | None = None
+    # prior standard deviation of each channel's gain, whose nominal value is one
     gain_std: float | None = None
-    mass: float | None = None
+    mass: float | None = None  # known mass of the payload [kg]
 
     def rows(self, plant: HeldBody) -> Array:
         """Prior on gains and mass as rows `[Y w]` of unit variance.
@@ -65,14 +61,10 @@ class Known:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """Weighted least-squares solution of a payload, linearised about a point, with p columns.
+    """Weighted least-squares solution of a payload, linearised about a point, with p columns."""
 
-    Attributes:
-        problem: The problem solved.
-        estimate: Its estimate on the base columns (those that are structurally identifiable).
-    """
-
-    problem: Problem[HeldBody]
+    problem: Problem[HeldBody]  # the problem solved
+    # its estimate on the base columns (those that are structurally identifiable)
     estimate: Estimate
 
     @property

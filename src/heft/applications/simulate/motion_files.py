@@ -25,21 +25,13 @@ MOST_LISTED = 4
 
 @dataclass(frozen=True, eq=False)
 class Demanded:
-    """A motion as a file states it.
+    """A motion as a file states it."""
 
-    Attributes:
-        path: The file.
-        time: Increasing, shape (N,) [s].
-        q: Positions by joint, shape (N,) [rad or m].
-        v: Velocities by joint; empty if not stated.
-        a: Accelerations by joint; empty if not stated.
-    """
-
-    path: Path
-    time: Array
-    q: Mapping[str, Array]
-    v: Mapping[str, Array]
-    a: Mapping[str, Array]
+    path: Path  # the file
+    time: Array  # increasing, shape (N,) [s]
+    q: Mapping[str, Array]  # positions by joint, shape (N,) [rad or m]
+    v: Mapping[str, Array]  # velocities by joint; empty if not stated
+    a: Mapping[str, Array]  # accelerations by joint; empty if not stated
 
     @property
     def duration(self) -> float:

@@ -30,23 +30,16 @@ LONGEST_STEP = 5e-4  # of the simulation [s], where it is not stated
 
 @dataclass(frozen=True)
 class ControllerSettings:
-    """The joint controller: `[simulation.controller]`.
+    """The joint controller: `[simulation.controller]`."""
 
-    Attributes:
-        law: `pd`, `computed-torque`, or a `cascade` with what a model says is needed ahead.
-        frequency: Natural frequency of PD and computed torque [Hz].
-        damping: Their damping ratio.
-        wrong: Standard deviation of ln(mass) of the links that the controller believes in.
-        shift: Rms error of their centres of mass [m].
-        saturating: Whether torque ends at the joints' limits.
-    """
-
+    # `pd`, `computed-torque`, or a `cascade` with what a model says is needed ahead
     law: ControllerName = "computed-torque"
-    frequency: float = 4.0
-    damping: float = 1.0
+    frequency: float = 4.0  # natural frequency of PD and computed torque [Hz]
+    damping: float = 1.0  # their damping ratio
+    # standard deviation of ln(mass) of the links that the controller believes in
     wrong: float = 0.0
-    shift: float = 0.0
-    saturating: bool = True
+    shift: float = 0.0  # rms error of their centres of mass [m]
+    saturating: bool = True  # whether torque ends at the joints' limits
 
     def controller(self) -> Controller:
         """Return the simulator's controller."""
@@ -60,35 +53,27 @@ class ControllerSettings:
 
 @dataclass(frozen=True)
 class SimulationSettings:
-    """What is simulated of an experiment: `[simulation]`, all of it optional.
+    """What is simulated of an experiment: `[simulation]`, all of it optional."""
 
-    Attributes:
-        seed: Of all random numbers.
-        controller: Of the joints.
-        drives: From what rotors, friction and gears are drawn.
-        sensors: Errors between motion and log.
-        joint: Rotor and friction of some joints, by name, in place of those drawn.
-        tilt: Of the base, about a random level axis, which the model file does not say [rad].
-        run_in: From rest to the motion's begin [s].
-        step: Of the simulation [s]; the longest up to 0.5 ms that fits the rows if not given.
-        corner: Of a low-pass of the motion, where it was recorded [Hz]; none if not given.
-        limits: Whether a motion beyond the joints' limits is refused.
-        own_columns: Parameters of the user's own columns, by name, such as the stiffness of a
-            spring; their function is named on the command line.
-        options: What else the TOML says of the robot: gravity, joints that stand still.
-    """
-
-    seed: int = 0
-    controller: ControllerSettings = field(default_factory=ControllerSettings)
+    seed: int = 0  # of all random numbers
+    controller: ControllerSettings = field(default_factory=ControllerSettings)  # of the joints
+    # from what rotors, friction and gears are drawn
     drives: DriveRanges = field(default_factory=DriveRanges)
-    sensors: Sensors = field(default_factory=Sensors)
+    sensors: Sensors = field(default_factory=Sensors)  # errors between motion and log
+    # rotor and friction of some joints, by name, in place of those drawn
     joint: Mapping[str, Drive] = field(default_factory=dict)
+    # of the base, about a random level axis, which the model file does not say [rad]
     tilt: float = 0.0
-    run_in: float = 2.0
+    run_in: float = 2.0  # from rest to the motion's begin [s]
+    # of the simulation [s]; the longest up to 0.5 ms that fits the rows if not given
     step: float | None = None
+    # of a low-pass of the motion, where it was recorded [Hz]; none if not given
     corner: float | None = None
-    limits: bool = True
+    limits: bool = True  # whether a motion beyond the joints' limits is refused
+    # parameters of the user's own columns, by name, such as the stiffness of a spring; their
+    # function is named on the command line
     own_columns: Mapping[str, float] = field(default_factory=dict)
+    # what else the TOML says of the robot: gravity, joints that stand still
     options: Options = field(default_factory=Options)
 
     @staticmethod

@@ -41,23 +41,14 @@ STALLED = 0.999  # share of a torque limit from which it counts as reached
 
 @dataclass(frozen=True, eq=False)
 class Simulated:
-    """A simulated experiment and what is to be told of it.
+    """A simulated experiment and what is to be told of it."""
 
-    Attributes:
-        experiment: The log and the truth.
-        motion: That the controller was to follow.
-        settings: What was simulated.
-        files: SHA-256 of what it was made of, by role.
-        losses: What the log's format could not store, in sentences.
-        wall: Time that the simulation took [s].
-    """
-
-    experiment: SimulatedExperiment
-    motion: Knots
-    settings: SimulationSettings
-    files: Mapping[str, str]
-    losses: tuple[str, ...]
-    wall: float
+    experiment: SimulatedExperiment  # the log and the truth
+    motion: Knots  # that the controller was to follow
+    settings: SimulationSettings  # what was simulated
+    files: Mapping[str, str]  # SHA-256 of what it was made of, by role
+    losses: tuple[str, ...]  # what the log's format could not store, in sentences
+    wall: float  # time that the simulation took [s]
 
     @property
     def duration(self) -> float:

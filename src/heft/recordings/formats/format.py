@@ -23,23 +23,18 @@ class Format:
     """One log file format.
 
     A format is a value of this class in a module of its own, and a line in `registry.FORMATS`.
-
-    Attributes:
-        name: Name of the format in messages.
-        endings: File name endings, in lower case with the dot; the first is used for writing.
-        read: `read(path, topics, damaged)` returns a file as a table; `damaged` is called with
-            each defect.
-        write: Opens a file for writing: `with write(path, table, say) as put: put(rows)`, with
-            rows of shape (rows, columns). None if the format is only read.
-        shared: Endings that are also used by files other than logs.
-        marker: File whose presence makes a folder one log; `read` gets the path of the folder.
     """
 
-    name: str
+    name: str  # name of the format in messages
+    # file name endings, in lower case with the dot; the first is used for writing
     endings: tuple[str, ...]
+    # `read(path, topics, damaged)` returns a file as a table; `damaged` is called with each defect
     read: Read
+    # opens a file for writing: `with write(path, table, say) as put: put(rows)`, with rows of shape
+    # (rows, columns). None if the format is only read
     write: Open | None = None
-    shared: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()  # endings that are also used by files other than logs
+    # file whose presence makes a folder one log; `read` gets the path of the folder
     marker: str | None = None
 
     def is_marked(self, path: Path) -> bool:

@@ -56,18 +56,14 @@ class Layout:
     """Byte positions of a message's numbers, valid for all messages with the same fixed bytes.
 
     Attributes:
-        size: Bytes of a message.
-        fixed: Positions of the bytes of lengths and strings, shape (fixed,).
-        bytes: Values of these bytes, shape (fixed,).
         numbers: Type, position and count of every numeric field, by its path.
-        strings: Every field of strings, by its path.
     """
 
-    size: int
-    fixed: NDArray[np.int64]
-    bytes: NDArray[np.uint8]
+    size: int  # bytes of a message
+    fixed: NDArray[np.int64]  # positions of the bytes of lengths and strings, shape (fixed,)
+    bytes: NDArray[np.uint8]  # values of these bytes, shape (fixed,)
     numbers: Mapping[str, tuple[str, int, int]]
-    strings: Mapping[str, tuple[str, ...]]
+    strings: Mapping[str, tuple[str, ...]]  # every field of strings, by its path
 
     @property
     def held(self) -> int:
@@ -187,16 +183,11 @@ def layout_of(data: bytes, kind: str, types: Mapping[str, Any], encoding: str) -
 
 @dataclass(frozen=True)
 class Group:
-    """Decoded messages of one layout.
+    """Decoded messages of one layout."""
 
-    Attributes:
-        rows: Positions of the messages in the batch, shape (messages,).
-        numbers: Arrays of shape (messages, count), by path of the field.
-        strings: The strings that the messages share, by path of the field.
-    """
-
-    rows: NDArray[np.int64]
-    numbers: Mapping[str, NDArray[Any]]
+    rows: NDArray[np.int64]  # positions of the messages in the batch, shape (messages,)
+    numbers: Mapping[str, NDArray[Any]]  # arrays of shape (messages, count), by path of the field
+    # the strings that the messages share, by path of the field
     strings: Mapping[str, tuple[str, ...]]
 
 

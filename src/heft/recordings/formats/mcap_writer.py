@@ -30,21 +30,13 @@ FRAME_KINDS = {kind for fields in FRAMED.values() for _, kind, _ in fields}
 
 @dataclass(frozen=True)
 class _Message:
-    """One kind of message as bytes with places for numbers.
+    """One kind of message as bytes with places for numbers."""
 
-    Attributes:
-        topic: Where it is written.
-        kind: Its type.
-        template: Its bytes.
-        stamp: Where the header's seconds stand; the nanoseconds follow.
-        places: Where each column's number stands.
-    """
-
-    topic: str
-    kind: str
-    template: bytes
-    stamp: int
-    places: dict[str, int]
+    topic: str  # where it is written
+    kind: str  # its type
+    template: bytes  # its bytes
+    stamp: int  # where the header's seconds stand; the nanoseconds follow
+    places: dict[str, int]  # where each column's number stands
 
 
 @contextmanager
@@ -86,31 +78,19 @@ def write_mcap(path: Path, table: Table, say: Say) -> Iterator[Write]:
 
 @dataclass
 class _Rows:
-    """Writes rows of a table as messages, a message of each kind a row.
+    """Writes rows of a table as messages, a message of each kind a row."""
 
-    Attributes:
-        path: The file.
-        writer: The library's.
-        store: Definitions of messages.
-        messages: The kinds written.
-        columns: The table's.
-        base: The stamp at which time is 0 [ns], None until the first time is known.
-        channels: Numbers of the kinds in the file, none until the base is known.
-        rounded: How many times were rounded.
-        most: By how much at most [s].
-        timeless: How many rows had no time.
-    """
-
-    path: Path
-    writer: Any
-    store: Any
-    messages: Sequence[_Message]
-    columns: Sequence[str]
-    base: int | None
+    path: Path  # the file
+    writer: Any  # the library's
+    store: Any  # definitions of messages
+    messages: Sequence[_Message]  # the kinds written
+    columns: Sequence[str]  # the table's
+    base: int | None  # the stamp at which time is 0 [ns], None until the first time is known
+    # numbers of the kinds in the file, none until the base is known
     channels: list[int] = field(default_factory=list)
-    rounded: int = 0
-    most: float = 0.0
-    timeless: int = 0
+    rounded: int = 0  # how many times were rounded
+    most: float = 0.0  # by how much at most [s]
+    timeless: int = 0  # how many rows had no time
 
     def write(self, block: Array) -> None:
         """Write rows, shape (rows, columns), but those without a time."""
@@ -237,21 +217,13 @@ def _frame_messages(table: Table, store: Any) -> Iterator[_Message]:
 
 @dataclass(frozen=True)
 class _Framed:
-    """A kind of message that holds signals of a frame.
+    """A kind of message that holds signals of a frame."""
 
-    Attributes:
-        topic: What such messages are called.
-        kind: Their type.
-        reference: The frame of the header.
-        holds: Which kinds of signals are written to it.
-        values: The message's fields, NaN at the places of numbers.
-    """
-
-    topic: str
-    kind: str
-    reference: str
-    holds: set[str]
-    values: dict[str, Any]
+    topic: str  # what such messages are called
+    kind: str  # their type
+    reference: str  # the frame of the header
+    holds: set[str]  # which kinds of signals are written to it
+    values: dict[str, Any]  # the message's fields, NaN at the places of numbers
 
 
 def _kinds_of_messages(frame: str, kinds: set[str], types: Any) -> Iterator[_Framed]:

@@ -60,45 +60,28 @@ PEEK = 200  # messages of a topic by which its joints and frames are known
 
 @dataclass(frozen=True)
 class Channel:
-    """Messages of one type on one topic of a log.
+    """Messages of one type on one topic of a log."""
 
-    Attributes:
-        topic: Name of the topic.
-        kind: Message type, such as `sensor_msgs/msg/JointState`.
-        encoding: `cdr`, `ros1` or `json`.
-        definition: Definition of the type, empty where the log has none.
-        idl: Whether the definition is IDL instead of a message file.
-        count: Number of messages, or None where it is not known.
-        epoch: Stamp at which time is 0 [ns], or None where the log does not state it.
-    """
-
-    topic: str
-    kind: str
-    encoding: str
-    definition: str = ""
-    idl: bool = False
-    count: int | None = None
+    topic: str  # name of the topic
+    kind: str  # message type, such as `sensor_msgs/msg/JointState`
+    encoding: str  # `cdr`, `ros1` or `json`
+    definition: str = ""  # definition of the type, empty where the log has none
+    idl: bool = False  # whether the definition is IDL instead of a message file
+    count: int | None = None  # number of messages, or None where it is not known
+    # stamp at which time is 0 [ns], or None where the log does not state it
     epoch: int | None = None
 
 
 @dataclass(frozen=True)
 class Log:
-    """A log of messages, before it is made a table.
+    """A log of messages, before it is made a table."""
 
-    Attributes:
-        path: The file or folder.
-        channels: The channels in it.
-        batches: `batches(wanted)` yields the messages of the channels at these positions, in the
-            log's order.
-        notes: Remarks on the log.
-        kind: Name of its format.
-    """
-
-    path: str
-    channels: tuple[Channel, ...]
+    path: str  # the file or folder
+    channels: tuple[Channel, ...]  # the channels in it
+    # `batches(wanted)` yields the messages of the channels at these positions, in the log's order
     batches: Callable[[Collection[int]], Iterator[Batch]]
-    notes: tuple[str, ...] = ()
-    kind: str = "log"
+    notes: tuple[str, ...] = ()  # remarks on the log
+    kind: str = "log"  # name of its format
 
 
 def unified(channels: Mapping[int, Channel]) -> tuple[tuple[Channel, ...], dict[int, int]]:
@@ -222,25 +205,15 @@ def _decoders(log: Log, wanted: Sequence[int]) -> dict[int, Decoder]:
 
 @dataclass(frozen=True)
 class _Stream:
-    """Messages of one topic that speak of the same joints or frame.
+    """Messages of one topic that speak of the same joints or frame."""
 
-    Attributes:
-        channel: Position of the channel in the log.
-        key: The joints, or the frame.
-        columns: What the messages give: place in them by column.
-        first: The first stamp [ns].
-        header: Whether the stamps of the header are used, or those of the log.
-        seen: How many of the first messages are of this stream.
-        late: By how much the first was logged behind its own stamp [s].
-    """
-
-    channel: int
-    key: frozenset[str]
-    columns: Mapping[str, tuple[str, int]]
-    first: int
-    header: bool
-    seen: int
-    late: float
+    channel: int  # position of the channel in the log
+    key: frozenset[str]  # the joints, or the frame
+    columns: Mapping[str, tuple[str, int]]  # what the messages give: place in them by column
+    first: int  # the first stamp [ns]
+    header: bool  # whether the stamps of the header are used, or those of the log
+    seen: int  # how many of the first messages are of this stream
+    late: float  # by how much the first was logged behind its own stamp [s]
 
 
 def read_group(

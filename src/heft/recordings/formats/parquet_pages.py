@@ -23,15 +23,10 @@ DEEPEST = 16
 
 @dataclass(frozen=True)
 class Chunk:
-    """Pages of a column in a group of rows.
+    """Pages of a column in a group of rows."""
 
-    Attributes:
-        begin: Byte where the first page's head begins.
-        length: Bytes of all pages with their heads.
-    """
-
-    begin: int
-    length: int
+    begin: int  # byte where the first page's head begins
+    length: int  # bytes of all pages with their heads
 
 
 def column_chunks(path: Path) -> list[list[Chunk]]:

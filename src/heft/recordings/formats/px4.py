@@ -34,16 +34,11 @@ AXES, TURN = "xyz", "wxyz"
 
 @dataclass(frozen=True)
 class Topic:
-    """Samples of one topic.
+    """Samples of one topic."""
 
-    Attributes:
-        name: Of the topic.
-        time: Of the samples since the vehicle's start, shape (N,) [µs].
-        fields: Numbers by the field's name, such as `position[0]`, shape (N,) each.
-    """
-
-    name: str
-    time: NDArray[np.int64]
+    name: str  # of the topic
+    time: NDArray[np.int64]  # of the samples since the vehicle's start, shape (N,) [µs]
+    # numbers by the field's name, such as `position[0]`, shape (N,) each
     fields: Mapping[str, NDArray[np.generic]]
 
     def vector(self, field: str, count: int = 3) -> Array:

@@ -21,25 +21,17 @@ SHIFT = 10**18  # [ns] added to the stamps of logs that begin before zero
 
 @dataclass(frozen=True)
 class Table:
-    """A file as columns of numbers, read in blocks.
+    """A file as columns of numbers, read in blocks."""
 
-    Attributes:
-        path: The file.
-        columns: Names of the numeric columns.
-        rows: Number of rows, or None where it is known only after reading.
-        read: `read(names)` yields arrays of shape (rows, names), in order, in the file's units.
-        others: Names of columns that do not hold numbers.
-        epoch: Stamp at which `t` is 0 [ns since 1970], or None where the file has none.
-        notes: Remarks on the log, in sentences.
-    """
-
-    path: str
-    columns: tuple[str, ...]
-    rows: int | None
+    path: str  # the file
+    columns: tuple[str, ...]  # names of the numeric columns
+    rows: int | None  # number of rows, or None where it is known only after reading
+    # `read(names)` yields arrays of shape (rows, names), in order, in the file's units
     read: Callable[[Sequence[str]], Iterator[Array]]
-    others: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()  # names of columns that do not hold numbers
+    # stamp at which `t` is 0 [ns since 1970], or None where the file has none
     epoch: int | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # remarks on the log, in sentences
 
     @staticmethod
     def of_columns(columns: Mapping[str, Array], path: object) -> Table:
@@ -61,14 +53,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Topics:
-    """Choice of topics in a log of messages: the table `[topic]` of a column map.
+    """Choice of topics in a log of messages: the table `[topic]` of a column map."""
 
-    Attributes:
-        names: The topics to read; all that carry signals if empty.
-        frames: Frame names by topic, which replace those in the messages.
-    """
-
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # the topics to read; all that carry signals if empty
+    # frame names by topic, which replace those in the messages
     frames: Mapping[str, str] = field(default_factory=dict)
 
     def refuse_for(self, path: str) -> None:

@@ -33,19 +33,12 @@ DECIMALS = "decimal commas are read for points"
 
 @dataclass(frozen=True)
 class _Layout:
-    """How a file's text is laid out.
+    """How a file's text is laid out."""
 
-    Attributes:
-        names: Of its columns.
-        delimiter: What parts them.
-        above: How many lines stand above the numbers.
-        decimal: The decimal point, or a comma.
-    """
-
-    names: tuple[str, ...]
-    delimiter: str
-    above: int
-    decimal: str
+    names: tuple[str, ...]  # of its columns
+    delimiter: str  # what parts them
+    above: int  # how many lines stand above the numbers
+    decimal: str  # the decimal point, or a comma
 
 
 def _layout(path: Path) -> _Layout:
@@ -189,27 +182,16 @@ def _strict(path: Path, layout: _Layout, names: Sequence[str]) -> Iterator[Array
 
 @dataclass
 class _Salvage:
-    """Reads line by line, and leaves out those that hold something else than numbers.
+    """Reads line by line, and leaves out those that hold something else than numbers."""
 
-    Attributes:
-        path: The file.
-        layout: How its text is laid out.
-        names: The columns that are read.
-        cut: Whether the last line may be cut off.
-        damaged: Told what is left out.
-        misshapen: Lines with another number of columns.
-        unread: Lines with something else than numbers.
-        kept: Whether the line before was kept.
-    """
-
-    path: Path
-    layout: _Layout
-    names: Sequence[str]
-    cut: bool
-    damaged: Damaged
-    misshapen: int = 0
-    unread: int = 0
-    kept: bool = False
+    path: Path  # the file
+    layout: _Layout  # how its text is laid out
+    names: Sequence[str]  # the columns that are read
+    cut: bool  # whether the last line may be cut off
+    damaged: Damaged  # told what is left out
+    misshapen: int = 0  # lines with another number of columns
+    unread: int = 0  # lines with something else than numbers
+    kept: bool = False  # whether the line before was kept
 
     def blocks(self) -> Iterator[Array]:
         """Yield rows in blocks, the last one only when it is known not to be cut off."""

@@ -68,25 +68,17 @@ def ulog_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
 
 @dataclass
 class _Walk:
-    """A walk over a file's messages.
+    """A walk over a file's messages."""
 
-    Attributes:
-        data: The file.
-        end: Behind the last sound message.
-        formats: Fields of each type: type and count.
-        names: Topic of each subscription.
-        samples: How many messages of data each subscription has.
-        fields: Numbers of all subscriptions.
-        dropped: Times for which nothing was logged [ms].
-    """
-
-    data: bytes
-    end: int = HEAD
+    data: bytes  # the file
+    end: int = HEAD  # behind the last sound message
+    # fields of each type: type and count
     formats: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
-    names: dict[int, tuple[str, int]] = field(default_factory=dict)
+    names: dict[int, tuple[str, int]] = field(default_factory=dict)  # topic of each subscription
+    # how many messages of data each subscription has
     samples: Counter[int] = field(default_factory=Counter)
-    fields: int = 0
-    dropped: list[int] = field(default_factory=list)
+    fields: int = 0  # numbers of all subscriptions
+    dropped: list[int] = field(default_factory=list)  # times for which nothing was logged [ms]
 
     def walk(self) -> None:
         """Walk to the end.
