@@ -74,6 +74,13 @@ def test_what_is_more_than_noise_is_left_in_any_unit() -> None:
     assert np.all(signal_projection(noise.T @ noise / 500, np.eye(3), 500) == 0.0)
 
 
+@pytest.mark.parametrize(("deviations", "rank"), [(4.9, 0), (5.1, 1)])
+def test_what_noise_makes_by_five_deviations_is_a_signal(deviations: float, rank: int) -> None:
+    """The mean square of n normal numbers of variance one scatters by √(2/n)."""
+    moments = np.diag([1.0, 1.0 + deviations * np.sqrt(2.0 / 50.0), 1.0])
+    assert np.linalg.matrix_rank(signal_projection(moments, np.eye(3), 50.0)) == rank
+
+
 def test_whitening_makes_noise_one_and_survives_what_rounding_makes_singular() -> None:
     rng = np.random.default_rng(6)
     root = np.diag([1e-4, 1.0, 1e5]) @ rng.normal(size=(3, 3))

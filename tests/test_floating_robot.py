@@ -180,6 +180,18 @@ def test_variance_components_find_the_noise_that_was_put_in() -> None:
     assert np.hypot(found["hook.torque.y"], found["base.torque.y"]) == pytest.approx(0.2, rel=0.1)
 
 
+def test_noise_is_known_where_something_unknown_is_eliminated_by_it() -> None:
+    c = case("floating robot, a contact unknown")
+    problem = Problem(c.plant, (c.recording(TIME),), Smoothing(corner=15.0, delay=0.0))
+    assert problem.known_noise == dict.fromkeys(problem.channels, 1.0)
+    sizes = np.arange(1.0, len(problem.channels) + 1.0)
+    noise = dict(zip(problem.channels, sizes, strict=True))
+    assert problem.with_noise(sizes).known_noise == noise
+    measured = case("cart")
+    problem = Problem(measured.plant, (measured.recording(TIME),), Smoothing(corner=15.0))
+    assert problem.known_noise == {}
+
+
 # ---- contacts measured and unknown
 
 
@@ -247,7 +259,7 @@ def test_the_base_alone_needs_no_torques_and_the_joints_alone_no_wrench_of_the_h
     wanted = problem.base.matrix @ c.truth
     assert np.abs(found.values - wanted).max() <= 1e-2 * np.abs(wanted).max()
     with pytest.raises(MissingSignal, match=r"tau\.hip"):
-        case("floating robot by its pose").plant.inputs(log)
+        case("cart").plant.inputs(log)
 
 
 # ---- contacts that are detected

@@ -30,7 +30,7 @@ from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
 from heft.models.rounding import angle_error, direction_error
 from heft.plants import RobotPlant, random_drive_state, random_states, standard_rows
-from heft.plants.base import structural_base
+from heft.plants.base import spans, structural_base
 from tests import robots
 
 EPS = float(np.finfo(float).eps)
@@ -252,6 +252,15 @@ def test_an_angle_that_is_no_rounded_one_is_taken_as_written() -> None:
     assert direction_error([0.0, 0.7071, 0.7071]) < 1e-12
     assert direction_error([0.5, 0.866, 0.0]) == pytest.approx(np.pi / 3 - np.atan2(0.866, 0.5))
     assert direction_error([0.01, 0.0, 0.9999]) == 0.0
+
+
+@pytest.mark.parametrize("file", ARMS[:2])
+def test_combinations_of_base_parameters_are_told_from_others(file: str) -> None:
+    base = structural_base(RobotPlant(robots.load(file)))
+    twice = np.vstack([base.matrix[:2].sum(axis=0), np.zeros(base.matrix.shape[1])])
+    unseen = np.eye(base.matrix.shape[1])[[j for j in range(10) if j not in base.kept]]
+    assert spans(base, twice)
+    assert not any(spans(base, column[None]) for column in unseen)
 
 
 @pytest.mark.parametrize("file", ARMS[:4])

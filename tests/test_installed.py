@@ -149,9 +149,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(python: Path, arguments: tuple[str, ...], folder: Path, until: str = "") -> tuple[int, str]:
     """Run a command to its end, or until it says something; return its status and what it said."""
     process = subprocess.Popen(
-        [str(python), "-P", "-c", SCRIPT, *arguments],
+        [str(python), "-P", "-E", "-c", SCRIPT, *arguments],
         cwd=folder,
-        env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -207,7 +206,7 @@ def test_a_first_answer_compiles_nothing_where_nothing_can_be_written(
     nowhere = dict.fromkeys(("HOME", "XDG_CACHE_HOME"), str(tmp_path / "full"))
     command = ("identify", str(ARM), "run.parquet", "--out", str(tmp_path / "out"))
     process = subprocess.run(
-        [str(core), "-P", "-c", SCRIPT, *command],
+        [str(core), "-P", "-E", "-c", SCRIPT, *command],
         cwd=folder,
         env=os.environ | nowhere,
         capture_output=True,
@@ -220,9 +219,8 @@ def test_a_first_answer_compiles_nothing_where_nothing_can_be_written(
 
 def test_what_lacks_an_extra_names_it(core: Path, folder: Path) -> None:
     process = subprocess.run(
-        [str(core), "-P", "-c", IN_TURN, json.dumps(list(USES.values()))],
+        [str(core), "-P", "-E", "-c", IN_TURN, json.dumps(list(USES.values()))],
         cwd=folder,
-        env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

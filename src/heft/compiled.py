@@ -91,7 +91,7 @@ class Kernels:
             entry._cache = _Kept(self, entry.__name__)
 
     def name(self, processor: str) -> str:
-        """Return the name of the file, without folder: all that the machine code depends on."""
+        """Return the file name, without folder; it encodes all that the code depends on."""
         return f"{self._module}-{self.digest[:20]}.{processor}-{sys.platform}-{PYTHON}"
 
     @property
@@ -159,7 +159,6 @@ class Kernels:
 
     @cached_property
     def _used(self) -> tuple[Any, ...]:
-        """Compiled functions and constants that the entries use, whatever their module."""
         found, waiting = list(self.entries), list(self.entries)
         while waiting:
             function = waiting.pop().py_func
@@ -177,12 +176,12 @@ class Kernels:
         return tuple(found)
 
     def compiled_elsewhere(self, processor: str) -> bytes:
-        """Return the machine code that another process makes; nothing if there can be none.
+        """Return the machine code compiled by another process; empty if that fails.
 
         It looks for modules where this one does, but never in the current folder.
 
         Args:
-            processor: A level of x86-64, or whatever this processor is.
+            processor: Level of x86-64, or another name that `processor` returns.
         """
         paths = [str(PACKAGE.parent), *(p for p in sys.path if os.path.isabs(p))]
         program = (
@@ -200,8 +199,6 @@ class Kernels:
 
 
 class _Kept(NullCache):
-    """What numba asks for the machine code of an entry before it compiles."""
-
     def __init__(self, kernels: Kernels, name: str) -> None:
         self._kernels, self._name = kernels, name
 
@@ -245,7 +242,7 @@ PYTHON = "py{}{}".format(*sys.version_info)
 
 @cache
 def processor() -> str:
-    """Return the highest level of x86-64 that this processor has; of others, which it is."""
+    """Return the highest x86-64 level of this processor, or its own name if it has none."""
     features = binding.get_host_cpu_features()
     for level, needed in LEVELS.items():
         if all(features.get(f) for f in needed):
@@ -263,7 +260,7 @@ def every_kernels() -> Iterator[Kernels]:
 
 
 def emit() -> None:
-    """Write the machine code of the kernels of the module that is named to the standard output."""
+    """Write the machine code of the kernels of module `sys.argv[1]` to standard output."""
     output = os.dup(1)
     os.dup2(2, 1)  # whatever a library says goes elsewhere
     packed = importlib.import_module(sys.argv[1]).KERNELS.compile()
@@ -277,7 +274,7 @@ def ship(folder: Path, processors: Sequence[str]) -> None:
     Those that the user's cache has are taken from there.
 
     Args:
-        folder: Of the files, made if need be.
+        folder: Folder of the files; made if missing.
         processors: Levels of x86-64 that the code is for, one file of each.
     """
 
@@ -303,7 +300,7 @@ def cache_folder() -> Path:
 
 
 def _write(packed: bytes, path: Path) -> None:
-    """Write a file so that it appears whole or not at all."""
+    """Write a file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -314,21 +311,21 @@ def _write(packed: bytes, path: Path) -> None:
 
 
 def _read(path: Path) -> Code:
-    """Return the machine code in a file, none if there is no such file that is whole."""
+    """Return the machine code in a file; empty if the file is missing or damaged."""
     with suppress(OSError):
         return _code(path.read_bytes())
     return {}
 
 
 def _code(packed: bytes) -> Code:
-    """Return the machine code in a ZIP file, none if a sum of it is wrong."""
+    """Return the machine code in a ZIP file; empty if a checksum is wrong."""
     with suppress(zipfile.BadZipFile), zipfile.ZipFile(io.BytesIO(packed)) as file:
         return {name: file.read(name) for name in file.namelist()}
     return {}
 
 
 def _forget(folder: Path, module: str) -> None:
-    """End the oldest files of one set of kernels: a user may have several hefts, but not many."""
+    """Delete the oldest files of one set of kernels: a few versions of heft may share the cache."""
     kept = sorted(folder.glob(f"{module}-*"), key=lambda path: path.stat().st_mtime)
     for old in kept[:-MOST_KEPT]:
         old.unlink()

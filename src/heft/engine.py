@@ -66,9 +66,7 @@ def side_by_side(
     """Return the list of work(item), in the order of the items; see `in_order`.
 
     Args:
-        work: Function of an item.
-        items: All of them.
-        threads: How many at most work at a time; the result does not depend on it.
+        threads: Largest number of threads; the result does not depend on it.
     """
     return list(in_order(work, items, min(threads, len(items))))
 
@@ -83,7 +81,6 @@ def by_processes(
 
     Args:
         work: Function of an item, at the top of a module; items and results can be pickled.
-        items: All of them.
         jobs: Processes; with one, all is done in the caller's own.
 
     Raises:
@@ -112,7 +109,7 @@ def by_processes(
 
 @contextmanager
 def _safe_path() -> Iterator[None]:
-    """Let processes that start meanwhile look for no module in the current folder.
+    """Keep processes that start meanwhile from importing modules of the current folder.
 
     They start by `python -c`, which looks there first, whatever Python this process is.
     """
@@ -128,7 +125,7 @@ def _safe_path() -> Iterator[None]:
 
 
 def _deaf() -> None:
-    """Leave an interrupt from the keyboard to the process that began this one."""
+    """Ignore keyboard interrupts: they are left to the parent process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 

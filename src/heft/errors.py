@@ -75,12 +75,7 @@ class HeftError(Exception):
         return "\n".join(lines)
 
     def retold(self, kind: type[Kind], argument: str | None) -> Kind:
-        """Return the same message, evidence and cure as an error of another class.
-
-        Args:
-            kind: Class of the new error.
-            argument: Argument that it names.
-        """
+        """Return the same message, evidence and cure as an error of another class."""
         return kind(**(vars(self) | {"argument": argument}))
 
 
@@ -107,7 +102,7 @@ class InvalidSetting(InputError):
 
 
 class InfeasibleLimits(InputError):
-    """No motion keeps all limits; its evidence names those that fight."""
+    """No motion keeps all limits; its evidence names those in conflict."""
 
 
 class NoConnection(InputError):
@@ -131,11 +126,7 @@ class SolverFailure(FitError):
 
 
 def install(extra: str) -> str:
-    """Return the command that installs what an optional part needs.
-
-    Args:
-        extra: Name of the extra.
-    """
+    """Return the command that installs what an optional part needs."""
     return f"pip install '{DISTRIBUTION}[{extra}]'"
 
 
@@ -148,13 +139,10 @@ def shown(value: object) -> str:
 
 
 def visible(text: str) -> str:
-    """Return a text from outside as one that a terminal shows and does not obey.
+    """Return untrusted text with everything escaped that could control a terminal.
 
     Controls, marks that turn the direction of writing, line separators and halves of surrogate
     pairs are spelt as Python's escapes.
-
-    Args:
-        text: As it came.
     """
     if text.isprintable():
         return text
@@ -166,11 +154,7 @@ def visible(text: str) -> str:
 
 
 def visible_lines(text: str) -> str:
-    """Return a text of several lines as `visible` does, its own ends of lines kept.
-
-    Args:
-        text: Lines, of which parts came from outside.
-    """
+    """Return a text of several lines, escaped as by `visible`, with its line ends kept."""
     lines = text.split("\n")
     return "\n".join(line if line.isprintable() else visible(line) for line in lines)
 
@@ -184,12 +168,7 @@ def spelt(path: object) -> str:
 
 
 def nearest(name: str, valid: Iterable[str]) -> str | None:
-    """Return the valid name most similar to `name`, or None where none is similar enough.
-
-    Args:
-        name: As it was given.
-        valid: Names that would be accepted.
-    """
+    """Return the valid name most similar to `name`, or None where none is similar enough."""
     found = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.5)
     return found[0] if found else None
 
@@ -198,8 +177,7 @@ def did_you_mean(name: object, valid: Iterable[str]) -> str | None:
     """Return a spelling suggestion for an unknown name, or None where no valid name is similar.
 
     Args:
-        name: As it was given; nothing is similar to what is no text.
-        valid: Names that would be accepted.
+        name: Name as given; for a value that is no text, None is returned.
     """
     near = nearest(name, valid) if isinstance(name, str) else None
     return f"did you mean '{visible(near)}'?" if near else None

@@ -59,8 +59,7 @@ def lazy(
     A name must not be that of a file of the package: Python would put the file in its place.
 
     Args:
-        package: Its name.
-        file: Path of its `__init__`, in which relative imports say where each name is.
+        file: Path of the package's `__init__`, in which relative imports say where each name is.
     """
     import ast  # here: whatever is imported must be the library's, see `refuse_shadows`
     from importlib import import_module
@@ -94,8 +93,7 @@ def on_demand(package: str, *names: str) -> None:
     """Let modules of a package be loaded when something of them is used, not when they are named.
 
     Args:
-        package: Where they are.
-        names: Of modules that are not loaded yet; of others nothing changes.
+        names: Names of modules; those that are loaded already stay as they are.
     """
     from importlib.util import LazyLoader, find_spec, module_from_spec
 

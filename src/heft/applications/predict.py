@@ -89,7 +89,6 @@ def predict_files(
 
 
 def _require_output(out: Path) -> None:
-    """Raise `InvalidSetting` if predictions cannot be written to a path."""
     if out.suffix.lower() not in (".parquet", ".csv"):
         raise InvalidSetting(
             "the output is neither Parquet nor CSV",

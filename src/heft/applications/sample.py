@@ -44,9 +44,6 @@ def sample_files(
     Args:
         results: Folder that `heft identify` wrote.
         out: Folder to write: a file a draw, and `samples.json`.
-        count: Number of draws.
-        seed: Of all random numbers.
-        progress: Called with lines of progress.
         own_columns: Python file of the user's own columns, where the robot was identified with one.
             No model file holds their parameters: they stand in `samples.json`.
 
@@ -87,7 +84,7 @@ def _file_name(robot: Robot) -> str:
 
 
 def _require_own(out: Path, model: Path) -> None:
-    """Refuse a folder that holds more than earlier draws: their manifest, and what it names."""
+    """Refuse a folder that holds anything but earlier draws and their manifest."""
     name = re.compile(rf"{model.stem}_\d+{re.escape(model.suffix)}")
     earlier = out.is_dir() and (out / MANIFEST).exists()
     held = [p.name for p in out.iterdir() if name.fullmatch(p.name)] if earlier else []
@@ -95,7 +92,7 @@ def _require_own(out: Path, model: Path) -> None:
 
 
 def _told(identified: Identified) -> tuple[Parameters, ParameterSpace]:
-    """Return what is drawn with its covariance, and the space that it is in.
+    """Return the parameters to be drawn, with covariance, and their space.
 
     That is links, rotor inertias and parameters of own columns.
 
@@ -142,7 +139,7 @@ def _told(identified: Identified) -> tuple[Parameters, ParameterSpace]:
 def _friction(
     identified: Identified, count: int, rng: np.random.Generator
 ) -> Iterator[dict[str, tuple[float, float]]]:
-    """Yield damping and Coulomb friction of each joint, draw by draw, none of them negative."""
+    """Yield viscous and Coulomb friction by joint for each draw, from normals truncated at 0."""
     drawn = {}
     for joint, entry in identified.estimate["joints"].items():
         if "viscous" not in entry["simple"]:

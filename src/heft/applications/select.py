@@ -63,11 +63,9 @@ class Select:
         Rows are weighted by each joint's noise, as a first fit leaves it.
 
         Args:
-            robot: The robot.
             recordings: Logs with positions and torques.
-            keep: How long a time is kept of all that there is, `whole → kept` [s].
-            segment: Length of a segment [s].
-            progress: Called with lines of progress.
+            keep: Map from the whole time of the logs to the time that is kept [s].
+            segment: Length of a segment [s]; if None that of the settings, or longer to fit memory.
 
         Raises:
             InvalidRecording: If no log is given, or one cannot be used.
@@ -112,7 +110,6 @@ class Select:
         segments: Segments,
         chosen: NDArray[np.intp],
     ) -> Excitation:
-        """Return how well all segments, and those chosen, excite the base parameters."""
         kept = problem.base.kept
         samples = problem.plant.random_samples(self.general, np.random.default_rng(0))
         weight = np.array([weights[c] for c in problem.channels])
@@ -179,7 +176,7 @@ class SelectedStretches:
         return Selection(logs, about)
 
     def text(self) -> str:
-        """Return what a user is told."""
+        """Return the report for a terminal."""
         chosen, count = self.chosen, len(self.segments.factors)
         random = float(np.exp(self.random / chosen.rank))
         lines = [
@@ -219,7 +216,6 @@ class SelectedStretches:
         return table(head, rows).split("\n")
 
     def _counted(self, mine: NDArray[np.intp]) -> list[str]:
-        """Return how many parameters are excited, hardly, never, and how their ± grows."""
         if not len(mine):
             return ["–"] * len(COUNTED)
         ratio, growth = self.excitation.ratio[mine], self.excitation.growth[mine]
@@ -231,7 +227,6 @@ class SelectedStretches:
         return [*(str(int(k)) for k in counts), mean]
 
     def _named(self) -> list[str]:
-        """Return the parameters that were hardly or never excited, by name."""
         never = ~(self.excitation.ratio < self.settings.never)
         hardly = (self.excitation.ratio >= self.settings.hardly) & ~never
         lines = []
@@ -264,11 +259,9 @@ def select_files(
         logs: Logs with positions and torques or currents.
         keep: How much is kept: a time (`60s`, `2min`) or a share (`10%`).
         out: JSON file to write.
-        segment: Length of a segment [s].
+        segment: Length of a segment [s]; if None that of the settings, or longer to fit memory.
         options: TOML of settings that the model file cannot express.
         columns: TOML that maps log columns to signals.
-        progress: Called with lines of progress.
-        settings: Settings.
         own_columns: Python file of the user's own columns of the regressor, which is run.
 
     Raises:
@@ -300,7 +293,7 @@ def select_files(
 
 
 def parsed(keep: str) -> Callable[[float], float]:
-    """Return how long a time is kept of a whole [s], as `60s`, `2min` or `10%` says.
+    """Return the map from whole to kept time [s] that `60s`, `2min` or `10%` states.
 
     Raises:
         InvalidSetting: If it says neither a time nor a share.
@@ -322,11 +315,6 @@ def parsed(keep: str) -> Callable[[float], float]:
 
 
 def _count(seconds: float, length: float, segments: int) -> int:
-    """Return how many segments are kept.
-
-    Raises:
-        InvalidSetting: If it is none, or all.
-    """
     count = int(seconds / length + 1e-6)
     if not 1 <= count < segments:
         raise InvalidSetting(
@@ -348,7 +336,7 @@ def with_simple_friction(robot: Robot) -> Robot:
 
 
 def stacked(factors: Array) -> Array:
-    """Return the triangle of many triangles together, shape (b, b).
+    """Return the triangular factor of stacked triangular factors, shape (b, b).
 
     Args:
         factors: Shape (N, b, b).

@@ -37,7 +37,7 @@ STENCIL = 4  # samples from one side that say when a speed was zero
 
 
 class HeldEffort(UserWarning):
-    """Efforts look held between samples, and are joined by curves, or the other way round."""
+    """Warning that efforts seem held between samples but are interpolated, or vice versa."""
 
 
 class Moved(Protocol):
@@ -211,7 +211,7 @@ class Growing:
         return Integrals(*(np.concatenate(c) for c in columns))
 
     def _doubt(self, parts: Sequence[Integrals], others: Sequence[Array], held: bool) -> None:
-        """Warn if the other reading of the efforts fits each step of the motion much better."""
+        """Warn if the other reading of efforts, held or interpolated, fits steps far better."""
         rows = np.concatenate([np.diff(p.regressor, axis=0) for p in parts])
         steps = [
             np.concatenate([np.diff(u, axis=0) for u in efforts])
@@ -326,7 +326,6 @@ def whitened(rows: Integrals, windows: Windows, step: float) -> Integrals:
 
     Args:
         rows: Rows of consecutive windows, Y of shape (windows, channels, p).
-        windows: The windows.
         step: Sampling interval of the log [s].
 
     Returns:
@@ -385,7 +384,6 @@ def followed(recursion: CovarianceRecursion, rows: Integrals, std: float = 1.0) 
     """Return the recursive estimate after every row, from an initial value of zero.
 
     Args:
-        recursion: Recursive estimator.
         rows: Y, shape (N, channels, n), and u, shape (N, channels).
         std: Standard deviation of each parameter before the first row: P = std² 1.
 

@@ -62,7 +62,6 @@ def read_motion(robot: Robot, log: Path, columns: Path | None = None) -> Motion:
     """Return the joint positions of a log; other joints stay where they are held, or at zero.
 
     Args:
-        robot: Robot whose joints are read.
         log: CSV, Parquet or NPZ.
         columns: TOML that maps log columns to signals.
 
@@ -176,7 +175,6 @@ def _origin(visual: xml.Element) -> Array:
 
 
 def _three(text: str | None, otherwise: float) -> list[float]:
-    """Return three numbers of an attribute, or the default three times if it is malformed."""
     try:
         numbers = [float(v) for v in (text or "").split()]
     except ValueError:
@@ -185,7 +183,6 @@ def _three(text: str | None, otherwise: float) -> list[float]:
 
 
 def _mesh(shape: xml.Element, model: Path) -> tuple[Array, Any] | None:
-    """Return vertices and faces of a geometry, None if it cannot be shown."""
     import trimesh
 
     try:
@@ -271,7 +268,6 @@ def serve(
         columns: TOML that maps log columns to signals.
         options: TOML with what the model file cannot state.
         port: Port to serve on; if taken, the next free one.
-        open_browser: Whether to open the browser.
         say: Callback that receives the address.
 
     Raises:

@@ -24,7 +24,6 @@ def _real(
     options: Path | None,
     columns: Path | None,
 ) -> RealLogs | None:
-    """Return the logs of a real robot, if its model file is given."""
     from heft.applications.bench import RealLogs
     from heft.errors import InvalidSetting
 

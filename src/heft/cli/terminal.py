@@ -104,7 +104,6 @@ def _in_ascii(problem: UnicodeError) -> tuple[str, int]:
 
 
 def _letter_in_ascii(letter: str) -> str:
-    """Return a letter in ASCII: a sign's usual substitute, a Greek letter's name, or an escape."""
     if letter in IN_ASCII:
         return IN_ASCII[letter]
     alike = unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode()

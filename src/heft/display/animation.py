@@ -47,7 +47,6 @@ def figure(robot: Robot, motion: Played, title: str = "") -> str:
     where the last point was within the last second.
 
     Args:
-        robot: Whose motion.
         motion: Two samples at least; positions of every channel.
         title: Above it; the robot's name heads a page without one.
 
@@ -81,11 +80,7 @@ class Sticks:
     marked: Sequence[tuple[int, int]] = ()
 
     def shown(self, title: str = "") -> dict[str, object]:
-        """Return what the templates show: `name`, `caption`, `title`, `end` and `motion`.
-
-        Args:
-            title: Above it.
-        """
+        """Return what the templates show: `name`, `caption`, `title`, `end` and `motion`."""
         places = np.round(self.points, DIGITS)
         path = np.round(self.path, DIGITS)
         every = np.vstack([places.reshape(-1, 3), path])
@@ -115,7 +110,6 @@ class Sticks:
 
 
 def _sticks(robot: Robot, motion: Played) -> Sticks:
-    """Return a robot's motion as lines, or refuse what cannot be played."""
     if len(motion.time) < 2:
         raise InvalidSetting(
             "a motion of one sample cannot be played", argument="motion", got=len(motion.time)
@@ -163,7 +157,7 @@ def seen_from(towards: Array, up: Array) -> Array:
     """Return the picture's axes as rows: right, up, towards the reader, shape (3, 3).
 
     Args:
-        towards: Where the reader is, shape (3,); turned until it is level.
+        towards: Direction to the reader, shape (3,); its component along `up` is taken off.
         up: Unit vector, shape (3,).
     """
     towards = towards - (towards @ up) * up

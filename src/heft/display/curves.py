@@ -53,7 +53,7 @@ class Sliding:
 
 @dataclass(frozen=True)
 class Trace:
-    """What is drawn of one log."""
+    """Plot data of one log."""
 
     path: str  # the log
     curves: tuple[Curve, ...]  # of each channel
@@ -84,7 +84,7 @@ class Stretch:
 
 
 def peaks(curves: Array, points: int) -> NDArray[np.intp]:
-    """Return which points to keep: the least and the greatest of each curve in each stretch.
+    """Return indices of points to keep: the least and greatest of each curve in each stretch.
 
     Args:
         curves: Shape (k, N), drawn over one axis. NaN breaks a curve and is kept.
@@ -108,7 +108,7 @@ def peaks(curves: Array, points: int) -> NDArray[np.intp]:
 
 
 class Tracer:
-    """Gathers what is drawn of one log, stretch by stretch, in bounded memory."""
+    """Gathers the plot data of one log, stretch by stretch, in bounded memory."""
 
     def __init__(
         self,
@@ -118,14 +118,14 @@ class Tracer:
         step: float,
         rows: int,
     ) -> None:
-        """Begin with nothing.
+        """Begin without data.
 
         Args:
-            path: The log.
             channels: Names of the measured channels.
-            own: Of each joint with friction of its own: name, measured channel, channel.
-            step: Between rows [s].
-            rows: How many are to come, about.
+            own: Of each joint with friction of its own: name, index among the measured channels,
+                index among all channels.
+            step: Time between rows [s].
+            rows: Approximate number of rows to come.
         """
         self._path, self._channels, self._own, self._step = path, channels, own, step
         self._rows = max(rows, 1)
@@ -139,7 +139,7 @@ class Tracer:
         self._pose: Array | None = None
 
     def add(self, s: Stretch) -> None:
-        """Take in the next stretch."""
+        """Add the next stretch."""
         points = max(CURVE_POINTS * len(s.time) // self._rows, 8)
         self._curves.append(
             [
@@ -171,7 +171,7 @@ class Tracer:
             self._pose = s.position[0].copy()
 
     def trace(self) -> Trace | None:
-        """Return what is drawn of all stretches, None if there were none."""
+        """Return the plot data of all stretches, or None if there were none."""
         if self._pose is None:
             return None
         measured, residual = self._density[:, 1:] / max(self._dense, 1)
@@ -191,7 +191,7 @@ class Tracer:
 
 
 def _joined(parts: Sequence[Curve]) -> Curve:
-    """Return one curve, broken where the log has gaps."""
+    """Return one curve, with NaN between its parts."""
     gap = np.full(1, np.nan)
 
     def line(pieces: Sequence[Array]) -> Array:

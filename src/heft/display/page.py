@@ -90,10 +90,10 @@ class Drawings:
         self._drawings: list[dict[str, Any]] = []
 
     def add(self, shown: Plot | Scene) -> int:
-        """Take the numbers of a plot or scene; return its own number on the page.
+        """Add the data of a plot or scene; return its index on the page.
 
         Args:
-            shown: What is drawn; arrays that were taken before are not stored again.
+            shown: What is drawn; arrays that were added before are not stored again.
         """
         drawn = self._plot(shown) if isinstance(shown, Plot) else _scene(shown)
         self._drawings.append(drawn)

@@ -13,7 +13,7 @@ SHORTEST = 1e-4  # [m], of a line worth drawing
 
 
 def ends(robot: Robot) -> list[tuple[int, Array]]:
-    """Return where the last bodies end: (body, place in its frame, shape (3,) [m]).
+    """Return the ends of the last bodies: (body, point in its frame, shape (3,) [m]).
 
     That is at their links' origins; where all of these are at the joint itself, at the mass.
     """
@@ -32,7 +32,6 @@ def bones(robot: Robot, position: Array) -> Array:
     """Return lines from each joint to the next, and to the `ends`, shape (n, 6) [m].
 
     Args:
-        robot: The tree.
         position: q, shape (channels,) [rad or m].
     """
     tree, poses = robot.tree, body_poses(robot.tree, position)
@@ -53,7 +52,7 @@ def ellipsoid(parameters: Array) -> tuple[Array, Array] | None:
     body can have is drawn as flat.
 
     Args:
-        parameters: π of a body, in the frame of the answer, shape (10,) [kg, kg·m, kg·m²].
+        parameters: π of a body, in the frame of the result, shape (10,) [kg, kg·m, kg·m²].
     """
     mass, com, tensor = inertia.to_body(parameters)
     if not mass > 0.0:

@@ -63,12 +63,12 @@ def _environment() -> Environment:
 
 
 def _shown(value: Any) -> Any:
-    """Return a value as a page shows it: what turns the direction of writing is spelt out."""
+    """Return a value as a page shows it, control and bidirectional characters escaped."""
     return visible_lines(value) if type(value) is str else value
 
 
 def _dumped(value: object, **settings: Any) -> str:
-    """Return JSON, in whose texts the same is spelt out."""
+    """Return JSON in whose texts control and bidirectional characters are escaped."""
     text = json.dumps(value, **settings)
     if text.isprintable():
         return text
@@ -76,7 +76,6 @@ def _dumped(value: object, **settings: Any) -> str:
 
 
 def _asset(path: str) -> Markup:
-    """Return a style sheet or script of the package as it is, given its path within it."""
     from markupsafe import Markup
 
     return Markup(resources.files("heft").joinpath(path).read_text(encoding="utf-8").strip())

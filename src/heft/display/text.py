@@ -11,7 +11,7 @@ from heft.errors import visible
 
 
 def rounded(value: float | None, std: float | None = None) -> str:
-    """Return a number with the digits that its standard deviation leaves it, three at least.
+    """Return a number to the digits that its standard deviation supports, three at least.
 
     Args:
         value: May be missing or infinite: then a dash.
@@ -48,12 +48,7 @@ def count_terms(expression: str) -> int:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a text table, first column to the left, the others to the right.
-
-    Args:
-        head: Of the columns.
-        rows: Cells, as many as columns.
-    """
+    """Return a text table, first column to the left, the others to the right."""
     cells = [list(map(visible, r)) for r in (head, *rows)]
     widths = [max(len(r[k]) for r in cells) for k in range(len(head))]
     lines = []

@@ -28,12 +28,10 @@ def pull_back(
     """Return the gradients of Σ S·Y by position, velocity and acceleration of the channels.
 
     Args:
-        tree: The bodies, on a fixed base.
-        motion: N samples.
+        tree: On a fixed base.
         seeds: S, shape (N, channels, columns), of the columns of `regressor`; fastest as a view of
             an array (channels, columns, N). Not read where a channel does not move a body.
         slots: Place of each body column among those of the seeds, as in `regressor`.
-        threads: Number of threads that share the samples. The result does not depend on it.
 
     Returns:
         Three arrays of shape (channels, N), in the unit of S·Y per [rad or m], [rad/s or m/s] and

@@ -11,11 +11,9 @@ from .tree import FREE, PRISMATIC, Link, Tree
 
 
 def contact_place(tree: Tree, link: Link, point: Array, position: Array) -> Array:
-    """Return where a contact is, shape (N, 3) [m], in the axes of the base, a floating one's own.
+    """Return the position of a contact in the frame of the base, shape (N, 3) [m].
 
     Args:
-        tree: The bodies.
-        link: The link that is touched.
         point: Of the contact, in the link's frame, shape (3,) [m].
         position: Of each channel, shape (N, channels) [rad or m].
     """
@@ -31,8 +29,6 @@ def contact_map(tree: Tree, link: Link, point: Array, position: Array) -> Array:
     link, in its axes. Efforts of a free base are in the base's own axes, about its origin.
 
     Args:
-        tree: The bodies.
-        link: The link that is touched.
         point: Of the contact, in the link's frame, shape (3,) [m].
         position: Of each channel, shape (N, channels) [rad or m]; that of a base is not read.
     """

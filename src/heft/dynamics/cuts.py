@@ -43,7 +43,6 @@ class Cut:
         """Return the cut at the joint of the body that a link is part of.
 
         Args:
-            tree: The bodies.
             link: A link of the first body beyond.
             rotation: From the sensor's axes to the link's, shape (3, 3).
             position: Origin of the sensor's frame in the link's, shape (3,) [m].
@@ -103,7 +102,8 @@ class Cut:
         """Return each column's place among chosen ones of the whole tree, for the sensor's axes.
 
         Args:
-            columns: Positions among the whole tree's columns; those beyond are passed over.
+            columns: Positions among the whole tree's columns; those of no body beyond the sensor
+                are ignored.
 
         Returns:
             Shape (channels of `tree`, its columns), −1 for what is left out; see
@@ -116,10 +116,10 @@ class Cut:
         return slots
 
     def contact_map(self, link: Link, point: Array, position: Array) -> Array:
-        """Return what a wrench on a link beyond does at the sensor, shape (N, 6, 6).
+        """Return the map from a wrench on a link beyond to the sensor's wrench, shape (N, 6, 6).
 
         Args:
-            link: The link that is touched; see `holds`.
+            link: Beyond the sensor; see `holds`.
             point: Of the contact, in the link's frame, shape (3,) [m].
             position: Of each channel of the whole tree, shape (N, channels) [rad or m].
         """
@@ -134,11 +134,6 @@ class Cut:
 
 def body_motion(tree: Tree, body: int, motion: kernels.Motion) -> tuple[Array, Array, Array]:
     """Return spatial velocity and acceleration of a body, and gravity, all in its own axes.
-
-    Args:
-        tree: The bodies.
-        body: Position of the body.
-        motion: N samples.
 
     Returns:
         Velocity of the origin and angular velocity, shape (N, 6) [m/s, rad/s]; the spatial

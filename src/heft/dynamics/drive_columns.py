@@ -43,7 +43,7 @@ class DriveState:
 
     @property
     def motors(self) -> tuple[Array, Array, Array]:
-        """Position, velocity and acceleration of the motors, at their channels; as above."""
+        """Position, velocity and acceleration of the motors, shape (channels, N) each."""
         links = self.position, self.velocity, self.acceleration
         if self.deflection is None:
             return links
@@ -51,7 +51,7 @@ class DriveState:
         return position, velocity, acceleration
 
     def accelerating_by_velocity(self) -> DriveState:
-        """Return the state with velocities for accelerations: rotors' torque is their momentum."""
+        """Return the state with velocities as accelerations: rotors' torque is then momentum."""
         deflection = None if self.deflection is None else self.deflection[[0, 1, 1]]
         return replace(self, acceleration=self.velocity, deflection=deflection)
 
@@ -71,7 +71,7 @@ def presliding(
     """Return the presliding state z/b along a stretch of a log, continued from the stretch before.
 
     Args:
-        drives: Of the robot; stops stand in the order of `Drives.stops`.
+        drives: Stops are in the order of `Drives.stops`.
         time: Shape (N,) [s].
         position: Shape (channels, N) [rad or m].
         before: The stretch before, which may overlap this one. Without it z = 0 at the first
@@ -102,10 +102,6 @@ def acts(drives: Drives, columns: Sequence[Column]) -> NDArray[np.int64]:
     """Return (channel, column) of each action of drives' columns, shape (actions, 2).
 
     A column acts on every channel whose ratio to its drive is not zero.
-
-    Args:
-        drives: Of the robot.
-        columns: Which columns: (drive, term).
     """
     return drives.acts if columns is drives.columns else drives.acts_of(columns)
 
@@ -119,9 +115,6 @@ def columns(
     """Return the values of drives' columns at N samples, with the channels they act on.
 
     Args:
-        drives: Of the robot.
-        chosen: Which columns: (drive, term).
-        state: State of the drives at N samples.
         channels: Those that are asked for, all if not given; values of columns that act on none
             of them are zero.
     """
@@ -144,9 +137,7 @@ def motion_of(drives: Drives, place: int, state: DriveState) -> DriveMotion:
     """Return the motion of one drive at the N samples of a state, joint values times its ratios.
 
     Args:
-        drives: Of the robot.
-        place: Position of the drive among them.
-        state: State of the drives at N samples.
+        place: Position of the drive in `drives`.
     """
     ratio = drives[place].ratio
     stops = {width: state.stops[k] for k, width in drives.stops_of[place] if k < len(state.stops)}
@@ -171,10 +162,8 @@ def effort(drives: Drives, values: Mapping[str, float], state: DriveState) -> Ar
     """Return the drives' total effort on each channel, shape (channels, N) [N·m or N].
 
     Args:
-        drives: Of the robot.
         values: Coefficients by name, such as `elbow.viscous`, in the units of `Drives.labels`;
             missing ones count as zero.
-        state: State of the drives at N samples.
     """
     found = {c: values.get(drives.name(c), 0.0) for c in drives.columns}
     return _total(drives, found, state)
@@ -188,10 +177,8 @@ def simple_effort(drives: Drives, values: Mapping[str, float], state: DriveState
     needed, and the sign of a measured speed would be of either side by chance.
 
     Args:
-        drives: Of the robot.
         values: Coefficients by name, such as `elbow.coulomb`, in the units of `Drives.labels`;
             missing ones count as zero.
-        state: State of the drives at N samples.
     """
     rotors = [c for c in drives.columns if c[1].inertial]
     found: dict[Column, float] = {}
@@ -222,7 +209,6 @@ def steady(terms: Sequence[Term], velocity: Array) -> Array:
     Times their coefficients these are the curve of friction over speed.
 
     Args:
-        terms: Terms of the drive's effort.
         velocity: Shape (N,) [rad/s or m/s].
     """
     return np.array([t.steady(velocity) for t in terms]).reshape(len(terms), len(velocity))

@@ -141,7 +141,7 @@ class Term(Protocol):
         return np.zeros(len(velocity))
 
     def write(self, motion: DriveMotion, out: Array) -> None:
-        """Write the column, shape (N,), without further memory where a term can."""
+        """Write the column, shape (N,), into `out`, without allocation where possible."""
         out[:] = self.column(motion)
 
     def slope(self, motion: DriveMotion) -> Array:
@@ -483,7 +483,7 @@ class Drive:
 
     @property
     def rubs(self) -> bool:
-        """Whether it has friction that takes power, and so may stick."""
+        """Whether it has dissipative friction, and so may stick."""
         return any(t.nonnegative for t in self.friction)
 
 
@@ -549,13 +549,13 @@ class Drives(Sequence[Drive]):
         return self.weights_of(self.columns)
 
     def acts_of(self, columns: Sequence[Column]) -> NDArray[np.int64]:
-        """Return the same as `acts` of some columns."""
+        """Return channel and column of each action of some columns; see `acts`."""
         channels = [np.flatnonzero(drive.ratio).tolist() for drive in self]
         pairs = [(channel, k) for k, (d, _) in enumerate(columns) for channel in channels[d]]
         return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
     def weights_of(self, columns: Sequence[Column]) -> Array:
-        """Return the same as `weights` of some columns."""
+        """Return the drive's ratio to the channel of each action of columns; see `weights`."""
         acts = self.acts_of(columns)
         return np.array([self.members[columns[k][0]].ratio[c] for c, k in acts.tolist()])
 
@@ -567,7 +567,6 @@ class Drives(Sequence[Drive]):
         """Return names and units of columns' coefficients.
 
         Args:
-            columns: Which columns: (drive, term).
             frame: Identifies the robot that they belong to, so that only equal ones combine.
         """
         units = tuple(t.unit(self[d].linear) for d, t in columns)

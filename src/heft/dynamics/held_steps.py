@@ -72,7 +72,7 @@ def _inertia_times(pi, w, out):  # type: ignore[no-untyped-def]
 
 @contracted
 def _bias(tree, parameters, gravity, v, R, p, room, bias):  # type: ignore[no-untyped-def]
-    """Write the torque that no acceleration takes, Coriolis and weight."""
+    """Write the torque at zero acceleration: Coriolis and centrifugal terms, and gravity."""
     parent, kind, _, channel, multiplier, _, _, _, _, axis = tree
     omega, alpha, linear, force, moment = room
     s, t, u = np.empty(3), np.empty(3), np.empty(3)
@@ -124,7 +124,7 @@ def _bias(tree, parameters, gravity, v, R, p, room, bias):  # type: ignore[no-un
 
 @contracted
 def _lumped(pi, R, p, out):  # type: ignore[no-untyped-def]
-    """Add ten parameters, told in the parent's frame, to the parent's."""
+    """Add a body's ten parameters, transformed to its parent's frame, to the parent's."""
     h, moved, turned = np.empty(3), np.empty(3), np.empty((3, 3))
     _turned(R, pi[1], pi[2], pi[3], h)
     tensor = np.array(((pi[4], pi[5], pi[7]), (pi[5], pi[6], pi[8]), (pi[7], pi[8], pi[9])))
@@ -155,7 +155,7 @@ def _lumped(pi, R, p, out):  # type: ignore[no-untyped-def]
 
 @contracted
 def _mass(tree, parameters, R, p, lumped, M):  # type: ignore[no-untyped-def]
-    """Write the mass matrix, by composite bodies."""
+    """Write the mass matrix, by the composite-rigid-body algorithm."""
     parent, kind, _, channel, multiplier, _, _, _, _, axis = tree
     f, t, s, u = np.empty(3), np.empty(3), np.empty(3), np.empty(3)
     lumped[:] = parameters
@@ -273,11 +273,11 @@ def follow(tree, offset, parameters, rotors, drives, gravity, gains, start, want
 
     Args:
         tree: As `kernels.compile_tree` returns it.
-        offset: Of each body's position from that of its channel.
-        parameters: Of the bodies, ten each.
+        offset: Offset of each body's joint position from its channel's, (bodies,) [rad or m].
+        parameters: Ten inertial parameters a body, (10 bodies,).
         rotors: Rotor inertia of the channels, (n, n).
         drives: Ratios, viscous coefficients, offsets, amplitudes and speeds of sigmoids.
-        gravity: In the base's frame.
+        gravity: In the base's frame, (3,) [m/s²].
         gains: Rows: position, velocity, integral, (3, n).
         start: Rows q and v, where the robot begins, (2, n).
         wanted: Rows q, v and feed-forward torque, (N, 3, n).
@@ -310,7 +310,7 @@ def follow(tree, offset, parameters, rotors, drives, gravity, gains, start, want
 
 @contracted
 def carry(M, K, D, Y, gains, h, keep, places, efforts):  # type: ignore[no-untyped-def]
-    """Write how positions and efforts of `follow` change with parameters, by its own equations.
+    """Write sensitivities to parameters of the positions and efforts of `follow`, by its equations.
 
     Args:
         M: ∂τ/∂a at the midpoints, rotors included, (N, n, n).
@@ -348,16 +348,16 @@ def carry(M, K, D, Y, gains, h, keep, places, efforts):  # type: ignore[no-untyp
 
 @contracted
 def push(tree, offset, parameters, rotors, drives, gravity, h, tau, states, rise):  # type: ignore[no-untyped-def]
-    """Move robots of unlike parameters by a step under held efforts.
+    """Move robots of different parameters by a step under held efforts.
 
     Args:
         tree: As `kernels.compile_tree` returns it.
-        offset: Of each body's position from that of its channel.
+        offset: As of `follow`.
         parameters: Of the bodies of each robot, ten a body, (robots, 10 bodies).
         rotors: Rotor inertia of the channels of each, (robots, n, n).
         drives: Ratios (drives, n); viscous coefficients and offsets (robots, drives); amplitudes
             (robots, drives, scales); speeds of the sigmoids (drives, scales).
-        gravity: In the base's frame.
+        gravity: In the base's frame, (3,) [m/s²].
         h: Step [s].
         tau: Held effort of each robot, (robots, n).
         states: Positions and velocities of each robot, which are moved, (robots, 2 n).

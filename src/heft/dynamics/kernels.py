@@ -51,7 +51,6 @@ def motion_of(tree: Tree, gravity: Array, q: Array, v: Array, a: Array) -> Motio
     """Return N samples of q, v, v̇ in the kernels' layout.
 
     Args:
-        tree: The bodies.
         gravity: In the world's frame, shape (3,) [m/s²].
         q: Positions, shape (N, tree.positions) [rad or m]; a free base is xyz and quaternion xyzw.
         v: Velocities, shape (N, tree.channels) [rad/s or m/s]; a free base's in its own frame,
@@ -128,8 +127,8 @@ def slots_of(tree: Tree, columns: Sequence[int]) -> IntArray:
     Shape (channels, 10 bodies).
 
     Args:
-        tree: The bodies.
-        columns: Positions among the columns, ten a body, of which those beyond are passed over.
+        columns: Positions among the columns, ten a body; positions past the bodies' columns are
+            ignored.
     """
     place = np.full(PARAMETER_COUNT * len(tree.names), -1)
     for k, column in enumerate(columns):
@@ -148,8 +147,6 @@ def regressor(
     """Return the rigid-body regressor Y(q, v, v̇), with `Y @ π == inverse dynamics`.
 
     Args:
-        tree: The bodies.
-        motion: N samples.
         out: Where to write, C-contiguous, shape (channels, 10 bodies or more, N), zero where a
             channel does not move a body; allocated if not given. Further columns are unchanged.
         threads: Number of threads that share the samples. The result does not depend on it.
@@ -197,10 +194,8 @@ def momentum(
     frame, and the axes turn with it.
 
     Args:
-        tree: The bodies.
-        motion: N samples; their acceleration is not used.
+        motion: Its acceleration is not used.
         out: Where to write, two arrays as in `regressor`; allocated if not given.
-        threads: Number of threads that share the samples. The result does not depend on it.
 
     Returns:
         W₂ and W₁, each of shape (N, channels, columns of `out`), views of `out`. W₂ π is in
@@ -226,12 +221,10 @@ def momentum_into(
     """Write chosen entries of the regressors W₂ and W₁, as of `momentum`, a line each.
 
     Args:
-        tree: The bodies.
-        motion: N samples; their acceleration is not used.
+        motion: Its acceleration is not used.
         slots: Line of `out` that takes each channel's entry of a body column, shape (channels,
             10 bodies); −1 for those left out.
         out: Two arrays of shape (lines, N), C-contiguous; lines of no entry are unchanged.
-        threads: Number of threads that share the samples. The result does not depend on it.
 
     Raises:
         AssertionError: If an array of `out` is not contiguous, writeable and of doubles.
@@ -252,8 +245,6 @@ def inverse_dynamics(tree: Tree, motion: Motion, parameters: Array) -> Array:
     """Return the rigid-body efforts τ = Y(q, v, v̇) π, without storing the regressor.
 
     Args:
-        tree: The bodies.
-        motion: N samples.
         parameters: π, ten a body, shape (10 bodies,) [kg, kg·m, kg·m²].
 
     Returns:
@@ -321,7 +312,6 @@ def plan(
     """Return the layout of a reduction to chosen columns and measured channels.
 
     Args:
-        tree: The bodies.
         chosen: Positions among all columns (ten a body, then the drives'), ascending.
         acts: Channel and column of each action of drives' columns, shape (actions, 2).
         measured: The channels to reduce.
@@ -377,9 +367,6 @@ def reduce(
     """Return each channel's square-root information triangle `[R z; 0 ρ]` of its rows [Y τ].
 
     Args:
-        plan: Which columns and channels.
-        motion: N samples.
-        columns: Of the drives, at the same samples.
         effort: τ, shape (channels, N) [N·m or N].
         counted: Which rows count, shape (channels, N); all if not given.
 

@@ -27,8 +27,7 @@ def frame_motion(tree: Tree, link: Link, position: Array, velocity: Array) -> Fr
     """Return orientation and velocity of a link's frame at N samples.
 
     Args:
-        tree: The bodies, with a fixed base.
-        link: Whose frame; see `Robot.link`.
+        tree: With a fixed base.
         position: Of each channel, shape (N, channels) [rad or m].
         velocity: Of each channel, shape (N, channels) [rad/s or m/s].
 
@@ -74,8 +73,6 @@ def place_of(
     A floating base is placed at the origin.
 
     Args:
-        tree: The bodies.
-        link: Whose frame.
         position: Of each channel, shape (N, channels) [rad or m].
 
     Returns:
@@ -96,7 +93,6 @@ def body_poses(tree: Tree, position: Array) -> Array:
     A floating base is placed at the origin.
 
     Args:
-        tree: The bodies.
         position: Of each channel, shape (..., channels) [rad or m].
     """
     position = np.asarray(position, dtype=float)
@@ -112,7 +108,7 @@ def body_poses(tree: Tree, position: Array) -> Array:
 def _walk(
     tree: Tree, bodies: Iterable[int], position: Array
 ) -> tuple[dict[int, Array], dict[int, Array]]:
-    """Return rotations (..., 3, 3) and places (..., 3) [m] of bodies, each behind its parent."""
+    """Return rotations (..., 3, 3) and places (..., 3) [m] of bodies; parents must come first."""
     rotations: dict[int, Array] = {}
     places: dict[int, Array] = {}
     for b in bodies:

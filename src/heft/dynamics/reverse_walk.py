@@ -98,7 +98,7 @@ def _wrench(V, A, C, g, m, back, own):  # type: ignore[no-untyped-def]
 
 @reassociated
 def _onto_motion(V, own, Vb, Ab):  # type: ignore[no-untyped-def]
-    """Add what a body's rows do to its velocity and acceleration: the adjoint of `_block`."""
+    """Add the adjoints of a body's velocity and acceleration, in reverse of `_block`."""
     for k in range(BLOCK):
         vx, vy, vz = V[k], V[N1 + k], V[N2 + k]
         wx, wy, wz = V[N3 + k], V[N4 + k], V[N5 + k]
@@ -221,7 +221,6 @@ def _return(R, p, f, out):  # type: ignore[no-untyped-def]
 
 @reassociated
 def _forth(tree, motion, b, first, size, kept, work):  # type: ignore[no-untyped-def]
-    """Forward pass of one body of one block of samples; all of it is kept."""
     parent, kind, _, channel, multiplier, constant, sine, cosine, translation, axis = tree
     _, _, rate, rise, gravity = motion
     R, p, V, A, carried_V, carried_A, S, held, length = kept
@@ -263,7 +262,6 @@ def _forth(tree, motion, b, first, size, kept, work):  # type: ignore[no-untyped
 
 @reassociated
 def _back(tree, motion, b, first, size, slots, seeds, kept, adjoint, work, out):  # type: ignore[no-untyped-def]
-    """Reverse pass of one body: its rows' seeds, its joint, and on to its parent."""
     parent, kind, _, channel, multiplier, _, _, _, _, axis = tree
     R, p, V, A, carried_V, carried_A, S, held, length = kept
     Vb, Ab, Sb = adjoint

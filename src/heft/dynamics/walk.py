@@ -232,7 +232,6 @@ def _scaled(factor, source, target, size):  # type: ignore[no-untyped-def]
 
 @reassociated
 def _place(tree, motion, b, first, size, work):  # type: ignore[no-untyped-def]
-    """Rotation and place of a body's joint in its parent, of one block of samples."""
     _, kind, depth, _, _, constant, sine, cosine, translation, axis = tree
     R, p, speeds = work[0][depth[b]], work[1][depth[b]], work[8]
     s, c = speeds[N2:N3], speeds[N3:N4]
@@ -244,7 +243,6 @@ def _place(tree, motion, b, first, size, work):  # type: ignore[no-untyped-def]
 
 @reassociated
 def _float(d, S, held, length):  # type: ignore[no-untyped-def]
-    """Axes of a free base: the six unit vectors."""
     for i in range(6):
         held[d, i] = i
         S[d, i, :] = 0.0

@@ -87,8 +87,8 @@ class BandwidthSearch:
         """Return the factor by which to multiply the cutoff, given how to score one.
 
         Args:
-            look: Score of a cutoff so many octaves above the initial one, whose own is 1.
-            threads: On how many it may be called at a time.
+            look: Score of a cutoff so many octaves above the initial one, whose own score is 1.
+            threads: Number of threads that may call `look` at a time.
         """
         scores = {0.0: 1.0}
 
@@ -139,7 +139,8 @@ class BandwidthSearch:
         Args:
             problem: At the chosen cutoff and delay.
             rows: Number of rows of the problem's whole information, to which moments are scaled.
-            known: The problem's information, where no row of it is too many to be looked at.
+            known: The problem's information, if the problem is short enough that all its rows are
+                used.
 
         Returns:
             For each channel the moments `Yᵀe`, shape (channels, b), with e the change of the
@@ -187,9 +188,6 @@ def _moved(
     what a change of the rows does to their sum is a small difference.
 
     Args:
-        look: Information at the other cutoff.
-        centre: At the chosen one.
-        weights: Of the channels' rows, by channel.
         values: β at the chosen cutoff, shape (b,).
         parts: Connected columns, and G with `G Gᵀ` the inverse of their weighted information at the
             chosen cutoff, of each component.

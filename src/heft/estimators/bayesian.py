@@ -60,7 +60,6 @@ class FactorModel:
 
         Args:
             slopes: Of least squares on columns of variance one, shape (m,).
-            share: Of noise in each column.
             residual: Mean square of the residual; one half is the output's, one half the columns'.
         """
         size = len(slopes)
@@ -89,7 +88,7 @@ class FactorModel:
 
     @property
     def gain(self) -> Array:
-        """Factor of β on the least-squares slope, shape (m,)."""
+        """Ratio of β to the least-squares slope, shape (m,)."""
         w_x = np.where(self.relevant, self.weights[1], 1.0)
         return np.where(self.relevant, 1.0 + self.noise[1] / w_x**2, 0.0)
 
@@ -100,7 +99,6 @@ class FactorModel:
 
         Args:
             moments: Mean of `[x y]ᵀ[x y]`, x of variance one, shape (m + 1, m + 1).
-            rows: Number of rows.
         """
         (w_z, w_x), (psi_z, psi_x) = self.weights, self.noise
         second = self.weights**2 + self.variances
@@ -183,7 +181,7 @@ class BayesianRegression:
         return self._solved(estimate)[0]
 
     def _solved(self, rough: Estimate) -> tuple[Array, Array, bool]:
-        """Return β, its factor on least squares', and whether the steps ended."""
+        """Return β, its ratio to the least-squares estimate, and whether the steps converged."""
         triangle = rough.information.combined(rough.fitted_with)
         seen = np.linalg.norm(triangle.R, axis=0) > 0.0
         values, gain = rough.fitted.copy(), np.ones(len(seen))
@@ -194,7 +192,7 @@ class BayesianRegression:
     def _model(
         self, triangle: Triangle, values: Array, seen: Array
     ) -> tuple[FactorModel, Array, bool]:
-        """Return the model of the columns seen, their unit in β, and whether its steps ended."""
+        """Return the model of the columns seen, their scale in β, and whether it converged."""
         kept = np.append(np.flatnonzero(seen), len(seen))
         factor = triangle.factor[:, kept] / np.sqrt(triangle.rows)
         lengths = np.linalg.norm(factor, axis=0)

@@ -40,7 +40,7 @@ CHECKS: Keys = {"blocks": Number("there are too few or too many blocks", 2, 1000
 
 @dataclass(frozen=True)
 class Block:
-    """A contiguous block of rows, as far as leaving it out needs it."""
+    """Information and score of a contiguous block of rows, for leaving it out."""
 
     # square root of its weighted information `Σ w² YᵀY`: columns of each component, and rows on
     # them. None for a block of an earlier experiment, of which only the score is kept: it is left
@@ -49,7 +49,7 @@ class Block:
     score: Array  # its weighted score `Σ w² Yᵀ(τ − Y x)` at the estimate, shape (n,)
 
     def on(self, columns: NDArray[np.intp]) -> Array:
-        """Return the rows that hold something of these columns, on them, shape (any, columns)."""
+        """Return the rows that are not zero on these columns, shape (any, columns)."""
         place = np.full(len(self.score), -1)
         place[columns] = np.arange(len(columns))
         found = [np.zeros((0, len(columns)))]
@@ -72,7 +72,6 @@ class Block:
         """Return blocks on n unknowns x.
 
         Args:
-            information: Of each block, about β.
             weights: w of each channel's rows [1 / channel's unit].
             values: x, shape (n,).
             maps: T of each channel, whose regressor of x is Y T, shape (b, n); the identity if
@@ -108,7 +107,7 @@ def _is_identity(maps: Sequence[Array]) -> bool:
 
 
 def _mapped(part: Information, maps: Sequence[Array]) -> Information:
-    """Return information about x, of which each channel knows its own map, shape (b, n)."""
+    """Return information about x, with each channel's map from x to β, shape (b, n)."""
     size = maps[0].shape[1]
     labels = Labels(tuple(map(str, range(size))), ("1",) * size)
     triangles = []
@@ -122,7 +121,6 @@ def block_moments(parts: Sequence[Information], values: Array) -> tuple[Array, .
     """Return for each channel the moments `Yᵀ(τ − Y β)` of all blocks, shape (blocks, b).
 
     Args:
-        parts: Information of each block about β.
         values: β, shape (b,).
     """
     found = np.array([part.moments(values) for part in parts])
@@ -154,10 +152,9 @@ class Jackknife:
         check_fields(self, CHECKS)
 
     def of_base(self, estimate: Estimate, blocks: Sequence[Block]) -> Array:
-        """Return deviations of the base parameters β, shape (K, b).
+        """Return jackknife deviations D of the base parameters β, shape (K, b).
 
         Args:
-            estimate: Of all rows, by least squares.
             blocks: On β, with the weights of the fit.
         """
         total = estimate.information.summed(estimate.fitted_with)
@@ -174,7 +171,7 @@ class Jackknife:
         return _centred(moved, size)
 
     def _of_all(self, estimate: Estimate, blocks: Sequence[Block]) -> Array:
-        """Return the same, by a matrix of all columns that are connected."""
+        """Return `of_base` by a dense matrix of each set of connected columns."""
         triangle = estimate.information.combined(estimate.fitted_with)
         inverse = Directions.of(triangle.R, triangle.rows).covariance_factor
         moved = np.zeros((len(blocks), len(inverse)))
@@ -200,11 +197,9 @@ class Jackknife:
     def of_consistent(
         self, solver: PhysicallyConsistent, found: ConsistentFit, blocks: Sequence[Block]
     ) -> Array:
-        """Return deviations of the physically consistent parameters x, shape (K, n).
+        """Return jackknife deviations D of the physically consistent parameters x, shape (K, n).
 
         Args:
-            solver: That found them.
-            found: The estimate from all rows.
             blocks: On `found.space.matrix @ x`, of unit variance.
         """
         scaled = solver.scaled(found.total, found.space)
@@ -233,7 +228,7 @@ class Jackknife:
 
 
 def _centred(estimates: Array, size: int) -> Array:
-    """Return estimates without a block each as deviations D with DᵀD their jackknife covariance."""
+    """Return estimates without one block each as deviations D, DᵀD their jackknife covariance."""
     count = len(estimates)
     if count < 2:
         return np.zeros((0, size))

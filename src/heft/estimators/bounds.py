@@ -58,10 +58,8 @@ def strict_bounds(
 
     Args:
         triangle: Information about β in independent rows of unit variance.
-        space: The parameters x and their map to β.
         level: Nominal coverage of each interval by itself, 0 to 1.
-        limits: Hard bounds on masses and centres of mass.
-        threads: How many share the links; the result does not depend on it.
+        threads: Number of threads that share the links; the result does not depend on it.
 
     Raises:
         InvalidSetting: If a limit is of a link that is not there.
@@ -86,7 +84,6 @@ def strict_bounds(
 def _of_link(
     fits: PossibleFits, space: ParameterSpace, limits: Limits, k: int
 ) -> tuple[Array, Array, Array]:
-    """Return the bounds of the k-th link's mass, centre and moments of inertia."""
     link, first = space.bodies[k], space.groups[k]
     nominal = space.nominal[first : first + 10]
     mass = _mass(fits, first, nominal, limits.mass.get(link))

@@ -38,6 +38,7 @@ SECOND[:, [4, 6, 9]] = 0.5 - np.eye(3)
 CLOSE = 0.02
 # and after this many parts of the centres' ranges, shared by the links: a conic problem has all.
 PARTS = 80
+ROUGH = 1e-4  # accuracy of the least in a part, as a share: what is proven stays below
 
 
 @dataclass(frozen=True)
@@ -51,13 +52,13 @@ class _Link:
 
     @staticmethod
     def of(fits: PossibleFits, place: int, point: Array) -> _Link:
-        """Return the link whose mass is at a place among x, about a point of its frame [m]."""
+        """Return the link with its mass at `place` of x, about a point of its frame [m]."""
         rows = np.zeros((inertia.PARAMETER_COUNT, len(fits.metric)))
         rows[:, place : place + 10] = inertia.frame_change(np.eye(3), -point)
         return _Link(fits, rows[0], rows[1:4], SECOND @ rows)
 
     def most(self, mass: float, size: float) -> Array:
-        """Return the most of the three moments of inertia, shape (3,) [kg·m²].
+        """Return upper bounds of the three central moments of inertia, shape (3,) [kg·m²].
 
         Args:
             mass: Unit of masses [kg].
@@ -77,14 +78,12 @@ class _Link:
     def least(
         self, programme: ConicProgramme, across: Sequence[int], com: Array, high: float, size: float
     ) -> float:
-        """Return what Σ_aa − h_a²/m, summed over some axes a, is at least [kg·m²].
+        """Return a lower bound of Σ_aa − h_a²/m, summed over some axes a [kg·m²].
 
         Args:
-            programme: Of all possible fits.
-            across: The axes.
             com: Bounds of the centre along them from the point, shape (axes, 2) [m].
-            high: The most of the moment of inertia [kg·m²].
-            size: The model file's [kg·m²].
+            high: Upper bound of the moment of inertia [kg·m²].
+            size: The model file's moment of inertia [kg·m²].
         """
         axes = list(across)
         # Parts of the range of the centre with what is proven for them, the least first.
@@ -103,7 +102,7 @@ class _Link:
     def _in_part(
         self, programme: ConicProgramme, across: list[int], com: Array
     ) -> tuple[float, float]:
-        """Return what is proven where the centre lies in a range, and what was found."""
+        """Return the proven bound where the centre lies in a range, and the value found."""
         ends, products = com.sum(axis=1), com.prod(axis=1)
         second = self.second[across].sum(axis=0)
         row = second - ends @ self.first[across] + products.sum() * self.mass
@@ -116,7 +115,6 @@ class _Link:
 
 
 def _halves(part: Array) -> Iterator[Array]:
-    """Yield the halves of a range of the centre, cut across its longest side."""
     longest = int(np.argmax(part[:, 1] - part[:, 0]))
     middle = part[longest].mean()
     for end in (1, 0):
@@ -133,7 +131,6 @@ def central_inertia(fits: PossibleFits, first: int, nominal: Array, com: Array) 
     is open along an axis only what is along the others counts: 0 if it is open along both.
 
     Args:
-        fits: All possible fits.
         first: Position of the link's mass among the parameters.
         nominal: π of the model file, shape (10,) [kg, kg·m, kg·m²].
         com: Bounds of x, y and z of the centre of mass, shape (3, 2) [m].
@@ -148,7 +145,7 @@ def central_inertia(fits: PossibleFits, first: int, nominal: Array, com: Array) 
     high = link.most(mass, float(np.sqrt(moments.sum() / mass)))
     high[high > MASS_CAP * moments] = np.inf
     low = np.zeros(3)
-    programme = fits.programme()
+    programme = fits.programme(accuracy=ROUGH)
     for axis, across in enumerate(ACROSS):
         closed = [k for k in across if np.isfinite(com[k]).all()]
         if closed:

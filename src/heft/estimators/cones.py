@@ -45,11 +45,11 @@ class BodyScaling:
         return np.asarray(self.back @ slack @ np.swapaxes(self.back, 1, 2))
 
     def wrench(self, scaled: Array) -> Array:
-        """Return Z of Rᵀ Z R."""
+        """Return the multiplier `Z = R⁻ᵀ X R⁻¹` of a scaled one X."""
         return np.asarray(np.swapaxes(self.back, 1, 2) @ scaled @ self.back)
 
     def share(self, scaled: Array) -> float:
-        """Return how far beyond the boundary a full change of a scaled matrix goes, as 1/share."""
+        """Return 1/α, α the step along a scaled change to the boundary; ≤ 0 if it has none."""
         if not len(scaled):
             return 0.0
         root = np.sqrt(self.values)
@@ -65,7 +65,7 @@ class BodyScaling:
 
 @dataclass(frozen=True)
 class BallScaling:
-    """The same of `s_0 ≥ ‖s_1, s_2, ...‖`, a ball of radius s_0: W = η (−J + 2 w wᵀ)^½.
+    """Scaling of `s_0 ≥ ‖s_1, s_2, ...‖`, a ball of radius s_0: W = η (−J + 2 w wᵀ)^½.
 
     J is diag(1, −1, −1, ...), and W its own transpose.
     """
@@ -104,7 +104,7 @@ class BallScaling:
         return np.asarray(out / self.size)
 
     def share(self, scaled: Array) -> float:
-        """Return how far beyond the boundary a full change of a scaled vector goes, as 1/share."""
+        """Return 1/α, α the step along a scaled change to the boundary; ≤ 0 if it has none."""
         root = np.sqrt(depth(self.both))
         own = self.both / root
         along = own[0] * scaled[0] - own[1:] @ scaled[1:]

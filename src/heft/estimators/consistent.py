@@ -120,7 +120,7 @@ class ConsistentEstimate:
     prior_error: float
 
     def apart(self, shift: Array) -> ConsistentEstimate:
-        """Return the estimate with a shift by the constraints counted as one deviation.
+        """Return the estimate with the constraints' shift added to variances as one deviation.
 
         Where data alone state a number, constraints that move it contradict them.
 
@@ -135,11 +135,10 @@ class ConsistentEstimate:
     def at_least(
         self, deviations: Array, functions: Sequence[NDArray[np.intp]] = ()
     ) -> ConsistentEstimate:
-        """Return the estimate with each deviation at least that of the jackknife; see `raised`.
+        """Return the estimate with standard deviations of at least the jackknife's; see `raised`.
 
         Args:
             deviations: D with DᵀD the jackknife covariance of x, shape (any, n).
-            functions: Positions of the coefficients of each function.
         """
         covariance = self.parameters.covariance
         assert covariance is not None
@@ -190,7 +189,7 @@ class Scaled:
         return tuple(part.columns for part in connected(sets, len(self.start)))
 
     def part(self, own: NDArray[np.intp]) -> Scaled:
-        """Return the same of one of the limbs."""
+        """Return the rows and prior of one of the limbs."""
         if len(own) == len(self.start):
             return self
         columns = np.flatnonzero(np.any(self.space.matrix[:, own] != 0.0, axis=1))
@@ -229,7 +228,7 @@ class Scaled:
 
 
 def sparse(matrix: Array) -> Any:
-    """Return a matrix that is mostly zeros, such as a map from bodies to columns, for products."""
+    """Return a mostly zero matrix, such as a map from bodies to columns, in sparse form."""
     return scipy.sparse.csr_array(matrix)
 
 
@@ -280,7 +279,7 @@ class PhysicallyConsistent:
         return self._solved(self.scaled(total, space))[0]
 
     def unconstrained(self, total: Triangle | Summed, space: ParameterSpace) -> Array:
-        """Return the parameters x that prior and data state, be they a body's or not, shape (n,).
+        """Return the parameters x of data and prior without constraints, shape (n,).
 
         Arguments and errors are those of `fit`.
         """
@@ -298,7 +297,6 @@ class PhysicallyConsistent:
         Args:
             total: Information about β in independent rows of unit variance: a triangle, or a sum
                 in an order in which it is sparse.
-            space: The parameters x, their map to β and their nominal values in the model file.
             noise_factor: S with `SᵀS` the covariance of `Yᵀε`, shape (any, b); that of
                 independent rows of unit variance if not given.
 
@@ -328,9 +326,7 @@ class PhysicallyConsistent:
         """Return rows and prior on scaled unknowns; drives' columns have unit length.
 
         Args:
-            total: Information about β in independent rows of unit variance: a triangle, or a sum
-                in an order in which it is sparse.
-            space: The parameters x, their map to β and their nominal values.
+            total: As of `fit`.
 
         Raises:
             InvalidSetting: If a limit is of a link that is not there.
@@ -433,7 +429,6 @@ class PhysicallyConsistent:
         return unknown, iterations, binds
 
     def _solve_limb(self, limb: Scaled) -> tuple[Array, int, NDArray[np.bool_]]:
-        """Return the same of unknowns that are connected."""
         free, bodies = limb.triangle.optimum(), len(limb.space.groups)
         if self._feasible(free, bodies, limb.constraints):
             return free, 0, np.zeros(len(limb.constraints.names), dtype=bool)
@@ -449,7 +444,6 @@ class PhysicallyConsistent:
     def _logdet(
         self, data: Array, right: Array, space: ParameterSpace, constraints: LinearConstraints
     ) -> tuple[Array, int, NDArray[np.bool_]]:
-        """Return the unknowns, the steps, and which linear constraints bind."""
         right = np.append(right, np.zeros(len(data) - len(right)))
         factor = triangle_of(np.column_stack([data, right]))[:-1]
         start = np.ones(len(space.labels))  # a drive's unit is the length of its column
@@ -462,7 +456,6 @@ class PhysicallyConsistent:
         ).solve(start)
 
     def _refuse_conflicts(self, space: ParameterSpace) -> None:
-        """Raise `SolverFailure` for limits of a link that no body fulfils."""
         limits = self.limits.of(space.bodies)
         constraints = linear_constraints(space, limits).measured(scaled_metric(space))
         alone = DrivesFirst.of_bodies(np.eye(10), IDENTITY)
@@ -528,7 +521,6 @@ def stated_numbers(estimate: ConsistentEstimate, first: int) -> dict[str, Stated
     """Return mass, centre of mass and inertia of a link, as model files state them.
 
     Args:
-        estimate: The physically consistent estimate.
         first: Position in x of the link's first parameter.
 
     Returns:

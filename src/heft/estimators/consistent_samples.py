@@ -79,11 +79,7 @@ class ConsistentSampler:
 
         Args:
             estimate: Feasible values of x, shape (n,), with their covariance.
-            space: What x is: groups of ten, and what must not be negative.
             count: Number of draws, each worth an independent one.
-            seed: Of all random numbers.
-            limits: On masses and centres of mass.
-            progress: Called with lines of progress.
 
         Raises:
             SolverFailure: If the chains do not agree within `most` steps.
@@ -107,11 +103,8 @@ class ConsistentSampler:
 
         Args:
             triangle: Information about β in independent rows of unit variance.
-            space: The parameters x, their map to β and their nominal values in the model file.
             prior: Its strength n₀, limits and what is known of links; its prior error is not used.
             count: Number of draws, each worth an independent one.
-            seed: Of all random numbers.
-            progress: Called with lines of progress.
 
         Raises:
             InvalidSetting: If the prior is not the quadratic one, or a limit's link is not there.
@@ -148,7 +141,6 @@ class ConsistentSampler:
         seed: int,
         progress: Callable[[str], None],
     ) -> ConsistentSamples:
-        """Return draws of a target, from a feasible point y."""
         if not len(start):
             return ConsistentSamples(np.tile(target.mean, (count, 1)), float(count), 1.0, 0)
         rng = np.random.default_rng(seed)
@@ -189,12 +181,9 @@ class ConsistentSampler:
         """Return draws of each chain, shape (chains, kept, k), along directions of a covariance.
 
         Args:
-            target: The distribution.
             points: Where chains are, shape (chains, k); they are moved on.
             shape: Lower Cholesky factor of the covariance, shape (k, k).
-            every: Steps from one that is kept to the next.
-            kept: Draws of a chain.
-            rng: Random numbers.
+            every: Steps from one kept draw to the next.
         """
         size = points.shape[1]
         pool = rng.normal(size=(max(self.directions, 10 * size), size)) @ shape.T
@@ -221,7 +210,6 @@ class _Target:
 
     @staticmethod
     def of(mean: Array, factor: Array, space: ParameterSpace, limits: Limits) -> _Target:
-        """Return the target; bodies that do not vary are not looked at."""
         constraints = linear_constraints(space, limits)
         rows = constraints.rows[~constraints.equal]
         slack = rows @ mean - constraints.least[~constraints.equal]
@@ -262,7 +250,7 @@ def _factor(estimate: Parameters, space: ParameterSpace, limits: Limits) -> Arra
 
 
 def _on(equal: Array, covariance: Array) -> Array:
-    """Return the covariance where linear functions of the parameters are known exactly."""
+    """Return the covariance conditioned on exact values of `equal @ x`."""
     if not len(equal):
         return covariance
     cross = equal @ covariance

@@ -24,7 +24,7 @@ class DelayedLike(ProblemLike, Protocol):
         ...
 
     def later(self, by: float) -> DelayedLike | None:
-        """Return the problem with what is measured taken later [s], against rows as they are.
+        """Return the problem with what is measured taken `by` [s] later, rows staying as they are.
 
         None where rows are not in memory.
         """
@@ -43,7 +43,7 @@ class DelayedLike(ProblemLike, Protocol):
         ...
 
     def sliding(self, speed: float, settle: float) -> DelayedLike:
-        """Return the problem of which only rows count in which what rubs slides.
+        """Return the problem with only the rows in which friction is sliding friction.
 
         Args:
             speed: Above which a hinge slides [rad/s].
@@ -81,7 +81,6 @@ class _Weighted:
 
 
 def _weights(information: Information, noise_names: Sequence[str] = ()) -> dict[str, float]:
-    """Return the weight of each channel's rows, one over its deviation, by name."""
     sigma = LeastSquares(sweeps=1).spread(information, noise_names)
     return dict(zip(information.channels, (1.0 / sigma).tolist(), strict=True))
 
@@ -103,7 +102,7 @@ class DelayFound:
 
 @dataclass(frozen=True)
 class _View:
-    """What the residuals at one cutoff say of the delay."""
+    """Estimate of the delay from the residuals at one cutoff."""
 
     mean: float  # mean of the channels' own delays, weighted by sharpness [s]
     std: float  # its standard error, from the channels' spread [s]; 0 of fewer than three channels
@@ -113,7 +112,7 @@ class _View:
 
 @dataclass(frozen=True)
 class _Sliding:
-    """Least squares of some channels' rows that slide, at one weighting for all delays."""
+    """Least squares of some channels' sliding rows, with the same weights for all delays."""
 
     used: tuple[int, ...]  # positions of the channels
     weights: Mapping[str, float]  # of these channels by name, and of the ridge
@@ -128,8 +127,6 @@ class _Sliding:
 
         Args:
             every: Of all rows, without a delay.
-            used: Positions of the channels.
-            size: Of the ridge.
         """
         count = len(every.labels)
         nothing = Triangle(np.arange(count), np.zeros((count + 1, count + 1)), 0)
@@ -145,13 +142,11 @@ class _Sliding:
         return _Sliding(tuple(used), {**weights, "ridge": 1.0}, ridge)
 
     def some(self, information: Information) -> Information:
-        """Return the information of the channels that are used."""
         names = tuple(information.channels[c] for c in self.used)
         triangles = tuple(information.triangles[c] for c in self.used)
         return Information(information.labels, names, triangles)
 
     def __call__(self, information: Information) -> Array:
-        """Return β, shape (b,)."""
         some = self.some(information)
         triangles = (*some.triangles, self.ridge)
         held = Information(some.labels, (*some.channels, "ridge"), triangles)
@@ -206,7 +201,7 @@ class DelaySearch:
     rows: int = 60_000  # number of rows used, at most about
 
     def fit(self, problem: DelayedLike) -> DelayFound:
-        """Return the delay: the mean of the views that speak, each weighted by its certainty.
+        """Return the delay: the mean over cutoffs that are evidence of one, weighted by precision.
 
         These are then looked at once more about that delay, which misjudged rows and a parabola
         through distant delays made too small. Use it before a fit whenever the delay is not stated.
@@ -242,7 +237,7 @@ class DelaySearch:
         return DelayFound(delay, best.mean, best.ratio, agreement, std)
 
     def _together(self, views: Sequence[_View]) -> tuple[float, float]:
-        """Return the mean of the views' delays, weighted by certainty, and its deviation [s]."""
+        """Return the views' mean delay, weighted by precision, and its standard deviation [s]."""
         certainty = np.array([max(view.std, self.least_std) ** -2 for view in views])
         mean = float(certainty @ [view.mean for view in views] / certainty.sum())
         return mean, float(certainty.sum() ** -0.5)
@@ -257,22 +252,22 @@ class DelaySearch:
         return view.ratio < self.gate and agree and one and abs(view.mean) < self.reach
 
     def _most(self, delay: float) -> float:
-        """Return how far what shows one common delay may be apart [s]."""
+        """Return how far estimates of one common delay may differ [s]."""
         return max(self.most_std, self.most_share * abs(delay))
 
     def _alike(self, views: Mapping[float, _View], speaking: Mapping[float, _View]) -> bool:
-        """Return whether views of too few channels to agree all speak, and of one delay."""
+        """Return whether all views agree on one delay, or none has fewer than three channels."""
         if all(view.channels >= 3 for view in speaking.values()):
             return True
         means = [view.mean for view in speaking.values()]
         return len(speaking) == len(views) and max(means) - min(means) < self._most(means[0])
 
     def _denies(self, view: _View, delay: float) -> bool:
-        """Return whether a view speaks for no delay and against another's [s]."""
+        """Return whether a view is evidence of no delay and against a given one [s]."""
         return abs(view.mean) + 2.0 * max(view.std, self.least_std) < abs(view.mean - delay)
 
     def _view(self, problem: DelayedLike, factor: float) -> _View:
-        """Return what rows that slide say at a cutoff."""
+        """Return the estimate from sliding rows at the cutoff times `factor`."""
         blurred = problem.blurred(factor).shortened(self.rows)
         short = blurred.sliding(self.speed, max(self.settle, self.periods / blurred.corner))
         still = short.information()
@@ -300,7 +295,7 @@ class DelaySearch:
         return _View(problem.delay + mean, std, ratio, count)
 
     def _ahead(self, ratios: Mapping[float, Array], about: float) -> list[float]:
-        """Return the delays to be tried next, relative to one [s], those beside what was tried."""
+        """Return the delays to try next, beside those tried, relative to the delay `about` [s]."""
         tried = sorted(ratios)
         delays = [d for d in self.delays if abs(about + d) <= self.reach]
         below, above = [d for d in delays if d < tried[0]], [d for d in delays if d > tried[-1]]
@@ -318,17 +313,17 @@ class DelaySearch:
         rows: int,
         known: Information | None = None,
     ) -> tuple[DelayFound, tuple[Array, ...]]:
-        """Return what was found with its deviation, and the torque error that this causes.
+        """Return the delay with its standard deviation, and the torque error that this causes.
 
         A delay that was not accepted may exist: its deviation combines what the residuals show of
         it, at the problem's cutoff, with the prior.
 
         Args:
-            problem: The same with load-dependent gear friction, at the cutoff to be used, the
-                torque delayed by `found.delay`.
-            found: As `fit` returns it.
+            problem: With load-dependent gear friction, at the cutoff to be used, the torque delayed
+                by `found.delay`.
             rows: Number of rows of the problem's whole information, to which moments are scaled.
-            known: The problem's information, where no row of it is too many to be looked at.
+            known: The problem's information, if the problem is short enough that all its rows are
+                used.
 
         Returns:
             What was found, and for each channel the moments `Yᵀe`, shape (1, b), with e the change

@@ -38,13 +38,13 @@ class ConsistentFit:
 
     @cached_property
     def triangle(self) -> Triangle:
-        """That information as one triangle, in the order of the columns."""
+        """The information `total` as one triangle, in the order of the columns."""
         return self.total.triangle() if isinstance(self.total, Summed) else self.total
 
     def widened(
         self, deviations: Array, shift: Array, functions: Sequence[NDArray[np.intp]] = ()
     ) -> ConsistentFit:
-        """Return the fit with deviations at least the jackknife's, and shifts counted.
+        """Return the fit with standard deviations of at least the jackknife's, and shifts counted.
 
         Args:
             deviations: D with DᵀD the jackknife covariance of x, shape (any, n).
@@ -78,7 +78,6 @@ class DriveGains:
 
         Args:
             estimates: Base parameters of one run or more, whose information and noise are used.
-            space: The parameters x, their map to β and their nominal values.
             spread: Relative standard deviation of each gain that is not known exactly.
             changes: For each run T with `β = T @ (space.matrix @ x)`, where runs differ by the
                 load that the robot carried; the identity if not given.

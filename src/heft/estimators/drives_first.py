@@ -20,7 +20,7 @@ from heft.information import components, first_connected, gram, triangle_of
 
 @dataclass(frozen=True)
 class DriveRows:
-    """Rows of a triangle that begin with terms of one drive."""
+    """Rows `T terms + C bodies = right` of a triangle, of the terms of one drive."""
 
     terms: NDArray[np.intp]  # positions of its k terms, in the order in which they were eliminated
     triangle: Array  # T of these terms, shape (k, k)
@@ -30,17 +30,16 @@ class DriveRows:
     right: Array  # right-hand side, shape (k,)
 
     def behind(self, count: int) -> DriveRows:
-        """Return the rows of all but the first terms, which the first ones cannot change."""
+        """Return the rows without the first `count` terms, which occur in no other row."""
         square = self.triangle[count:, count:]
         return DriveRows(
             self.terms[count:], square, self.bodies, self.coupling[count:], self.right[count:]
         )
 
     def follow(self, count: int, unknown: Array) -> None:
-        """Set the first terms to what makes their rows zero, given all other unknowns.
+        """Set the first `count` terms so that their rows are zero, given all other unknowns.
 
         Args:
-            count: How many.
             unknown: All unknowns, shape (n,), overwritten.
         """
         first, others = self.terms[:count], self.terms[count:]
@@ -207,7 +206,6 @@ def mean_squared_error(
 
     Args:
         triangle: R with RᵀR = J + Λ, of n unknowns.
-        limbs: Positions of unknowns that no row connects with the others.
         data: Rows with J their square, shape (m, n).
         doubt: Prior error e times √w.
         noise_factor: S with SᵀS the covariance of Yᵀε, shape (any, n).
@@ -237,7 +235,7 @@ def mean_squared_error(
 
 
 def _rows_of(held: NDArray[np.bool_]) -> slice | NDArray[np.intp]:
-    """Return the rows that hold something: as a slice of the first ones, where most of them do."""
+    """Return positions of the rows that are not zero; a slice of the first ones where most are."""
     rows = np.flatnonzero(held)
     end = int(rows[-1]) + 1 if len(rows) else 0
     return slice(0, end) if 2 * len(rows) > end else rows
@@ -248,7 +246,8 @@ def by_drive(columns: Array, rounding: float) -> list[NDArray[np.intp]]:
 
     Args:
         columns: Of terms, shape (m, f).
-        rounding: Share of two columns' lengths that their product may have.
+        rounding: Largest product of two orthogonal columns, as a share of the product of their
+            lengths.
     """
     found: list[NDArray[np.intp]] = []
     for part in components(columns) if columns.shape[1] else ():

@@ -60,7 +60,7 @@ def difference_matrix(a: Array, b: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class TwistInformation:
-    """What pairs of twists tell of a pose; that of more pairs adds."""
+    """Information about a pose from pairs of twists; that of more pairs adds."""
 
     turning: Array = field(default_factory=lambda: np.zeros((4, 4)))  # Σ H(ω)ᵀ H(ω), shape (4, 4)
     moving: Array = field(default_factory=lambda: np.zeros((4, 4)))  # −Σ H(ω)ᵀ H(v), shape (4, 4)
@@ -69,7 +69,7 @@ class TwistInformation:
 
     @staticmethod
     def of(omega_i: Array, v_i: Array, omega_j: Array, v_j: Array) -> TwistInformation:
-        """Return what pairs of twists tell, each shape (N, 3) [rad/s and m/s]."""
+        """Return the information from pairs of twists, each shape (N, 3) [rad/s and m/s]."""
         turning = difference_matrix(omega_i, omega_j)
         moving = difference_matrix(v_i, v_j)
         return TwistInformation(

@@ -23,7 +23,7 @@ HIDDEN = 1e-6
 
 @dataclass(frozen=True)
 class TermDirections:
-    """What the columns F of terms span."""
+    """Column space of the terms' columns F."""
 
     seen: Array  # Q, an orthonormal basis of it, shape (m, r)
     inverse: Array  # G, with G Qᵀ the pseudo-inverse of F, shape (f, r)
@@ -51,20 +51,21 @@ class TermDirections:
         return TermDirections(seen, inverse, seen.T @ columns, blind)
 
     def without(self, v: Array) -> Array:
-        """Return what is left of columns or of a right-hand side, shape (m, any) or (m,)."""
+        """Return columns or a right-hand side less their part in it, shape (m, any) or (m,)."""
         return np.asarray(v - self.seen @ (self.seen.T @ v))
 
     def surely_positive(
         self, bodies: Array, right: Array, rows: int, energy: float, surely: float
     ) -> NDArray[np.bool_]:
-        """Return which terms are above 0 in all that fits, consistent or not, shape (f,).
+        """Return which terms are above 0 in every fit, consistent or not, shape (f,).
 
         Args:
             bodies: Columns of the bodies' numbers, shape (m, b).
             right: Right-hand side, shape (m,).
             rows: Number of rows that these stand for.
             energy: Largest squared misfit.
-            surely: Deviations to 0, in those of the farthest point, that suffice.
+            surely: Factor on a term's largest decrease within the misfit that must leave it above
+                0.
         """
         lengths = np.linalg.norm(bodies, axis=0)
         lengths[lengths == 0.0] = 1.0
@@ -104,7 +105,7 @@ class Eliminated:
     right: Array
 
     def part(self, c: Array) -> tuple[Array, float, float]:
-        """Return what c·x is of f: a function of u and a constant, and its slope along e.
+        """Return the part of c·x from f: coefficients of u, a constant, and the slope along e.
 
         Args:
             c: Coefficients of all parameters x, shape (N,).

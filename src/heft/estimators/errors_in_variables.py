@@ -83,7 +83,7 @@ def signal_projection(moments: Array, noise: Array, rows: float) -> Array:
     Args:
         moments: Mean of w wᵀ of the vectors measured, shape (k, k).
         noise: Covariance of their noise, shape (k, k).
-        rows: How many independent vectors that are.
+        rows: Number of independent vectors.
     """
     W = whitening(noise)
     white = W @ moments @ W.T

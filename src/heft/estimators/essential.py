@@ -39,7 +39,7 @@ CHECKS: Keys = {
 
 @dataclass(frozen=True)
 class BackwardElimination:
-    """What becomes of a fit as its parameters are dropped one by one.
+    """Results of a fit as its parameters are dropped one by one.
 
     The first are those that the rows cannot tell from others: without them the residual is the
     same.
@@ -103,13 +103,11 @@ class BackwardElimination:
 
 
 def _relative(spread: Array, values: Array) -> Array:
-    """Return relative standard deviations, infinite for a value of zero."""
     with np.errstate(divide="ignore"):
         return np.asarray(np.linalg.norm(spread, axis=1) / np.abs(values))
 
 
 def _energy(information: Information, kept: NDArray[np.intp], values: Array) -> Array:
-    """Return each channel's residual sum of squares, all parameters but those kept being zero."""
     whole = np.zeros(len(information.labels))
     whole[kept] = values
     return np.array([t.residual_energy(whole) for t in information.triangles])
@@ -184,10 +182,8 @@ class Essential:
         """Return the essential parameters of a least-squares estimate, without looking at rows.
 
         Args:
-            estimate: Of all base parameters.
             in_band: Each channel's residual sum of squares in the motion's band, shape
                 (channels,); that of all frequencies if not given.
-            path: The estimate's elimination, where it is known.
         """
         path = path or backward_elimination(estimate)
         kept = path.kept(self.dropped(estimate, path, in_band))
@@ -262,9 +258,6 @@ def backward_elimination(estimate: Estimate) -> BackwardElimination:
 
     That is as in the fit, and less by the root of the channel's autocorrelation time: deviations
     are then those of independent rows.
-
-    Args:
-        estimate: Least squares of all base parameters.
     """
     worth = np.array(estimate.fit_weights) / np.sqrt(estimate.noise.autocorrelation_time)
     weights = dict(zip(estimate.information.channels, worth.tolist(), strict=True))
@@ -275,10 +268,6 @@ def essential_standard(kept: Sequence[int], space: ParameterSpace) -> tuple[int,
     """Return positions of the standard parameters that are in an essential base parameter.
 
     All that are combined in one count, also those that hardly matter.
-
-    Args:
-        kept: Positions of the essential base parameters.
-        space: Of x, with its map to β.
     """
     return tuple(np.flatnonzero(np.any(space.matrix[list(kept)] != 0.0, axis=0)).tolist())
 

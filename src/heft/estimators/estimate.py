@@ -123,7 +123,7 @@ class Estimate:
 
     @property
     def fit_weights(self) -> list[float]:
-        """The same in the order of the channels, 1 for none."""
+        """Weight of each channel's rows in the fit, in the order of the channels; 1 for none."""
         weights = self.fitted_with or dict.fromkeys(self.information.channels, 1.0)
         return [weights[c] for c in self.information.channels]
 
@@ -145,11 +145,10 @@ class Estimate:
         return replace(self, parameters=parameters, noise=replace(self.noise, common_errors=errors))
 
     def at_least(self, deviations: Array, functions: Sequence[NDArray[np.intp]] = ()) -> Self:
-        """Return the estimate with each deviation at least that of the jackknife; see `raised`.
+        """Return the estimate with standard deviations of at least the jackknife's; see `raised`.
 
         Args:
             deviations: D with DᵀD the jackknife covariance of β, shape (any, b).
-            functions: Positions of the coefficients of each function.
         """
         covariance = self.parameters.covariance
         assert covariance is not None

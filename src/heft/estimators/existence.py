@@ -78,7 +78,6 @@ def margin_of(values: Array, space: ParameterSpace) -> float:
 
     Args:
         values: x, shape (n,).
-        space: Of x, with the model file's values.
     """
     scaled = np.asarray(np.linalg.solve(scaled_metric(space), values), dtype=float)
     links = unstack(np.array([scaled[k : k + 10] for k in space.groups]).reshape(-1, 10))
@@ -96,7 +95,7 @@ def _solutions(rows: Array, values: Array) -> tuple[Array, Array]:
 def _farthest(
     start: Array, free: Array, groups: Sequence[int], nonnegative: Sequence[int]
 ) -> NDArray[np.float64]:
-    """Return u = u₀ + N z of the largest t; see the module.
+    """Return u = u₀ + N z with the largest margin t; see the module.
 
     Raises:
         SolverFailure: If the program is not solved.

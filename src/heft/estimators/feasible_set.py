@@ -65,9 +65,6 @@ def scaled_metric(space: ParameterSpace) -> Array:
     """Return the matrix with `x = matrix @ u`, shape (n, n).
 
     It is `cone_metric` of each link, and the identity for the drives.
-
-    Args:
-        space: Parameters x with their nominal values.
     """
     metric = np.eye(len(space.labels))
     for first in space.groups:
@@ -86,7 +83,7 @@ class LinearConstraints:
     equal: NDArray[np.bool_]  # which of them are equations, shape (k,)
 
     def measured(self, matrix: Array) -> LinearConstraints:
-        """Return the same for u with `x = matrix @ u`, rows of length one."""
+        """Return the constraints on u with `x = matrix @ u`, rows scaled to length one."""
         rows = (scipy.sparse.csr_array(self.rows) @ scipy.sparse.csr_array(matrix)).toarray()
         lengths = np.linalg.norm(rows, axis=1)
         return LinearConstraints(
@@ -217,7 +214,7 @@ class Limits:
         )
 
     def require_known(self, links: tuple[str, ...]) -> None:
-        """Raise `InvalidSetting` for a link that is not there, with the nearest that is."""
+        """Raise `InvalidSetting` for an unknown link, with the nearest known name."""
         for name in (*self.mass, *self.com, *self.ellipsoid, *self.hull):
             if name not in links:
                 raise InvalidSetting(
@@ -244,7 +241,6 @@ class Limits:
         """Return a body's parameters scaled and shifted into the limits, which keeps it a body.
 
         Args:
-            link: Its name.
             body: π, shape (10,) [kg, kg·m, kg·m²]; one without mass has no centre, and stays.
             room: Share of each limit's width to stay away from its ends.
         """
@@ -277,7 +273,6 @@ def linear_constraints(space: ParameterSpace, limits: Limits) -> LinearConstrain
     `com ≥ c` is linear as `h − c m ≥ 0`, since m > 0; ellipsoids and hulls are, too.
 
     Args:
-        space: Parameters x, which of them must not be negative, and where bodies' ten begin.
         limits: On masses [kg], centres of mass [m] and extents [m], by link.
 
     Raises:

@@ -54,17 +54,16 @@ def walk(
     rng: np.random.Generator,
     kept: Array,
 ) -> None:
-    """Walk on from a point, which is changed, and keep every so many-th.
+    """Continue a hit-and-run walk from a point, which is changed, and keep each `every`-th point.
 
     Args:
         point: y, feasible, shape (k,).
         walls: Shape (c + 10 b, k).
-        level: What walls are at y = 0, shape (c + 10 b,).
+        level: Values of the walls at y = 0, shape (c + 10 b,).
         signs: Number c of walls that must not be negative.
         directions: Shape (pool, k).
         rates: `directions @ walls.T`.
-        every: Steps from one that is kept to the next.
-        rng: Random numbers.
+        every: Steps from one kept point to the next.
         kept: Filled, shape (count, k).
     """
     size, cholesky = len(point), np.empty((4, 4))

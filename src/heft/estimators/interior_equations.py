@@ -23,7 +23,7 @@ FULL = 2e5  # entries up to which products with a full matrix cost less than wit
 
 @dataclass(frozen=True)
 class Norm:
-    """`‖R y‖` of y: terms that constraints hold, drive by drive, then bodies."""
+    """Norm `‖R y‖`, y the terms that constraints hold, drive by drive, and then the bodies."""
 
     triangles: Array  # T of each drive, filled up with ones to the same size, shape (g, k, k)
     # where its terms stand in y; those filled up one behind the last, shape (g, k)
@@ -83,11 +83,11 @@ class Norm:
         )
 
     def by_drive(self, terms: Array, filled: float = 0.0) -> Array:
-        """Return numbers of terms drive by drive, shape (g, k)."""
+        """Return values of terms arranged drive by drive, padded with `filled`, shape (g, k)."""
         return np.append(terms, filled)[self.places]
 
     def gathered(self, by_drive: Array) -> Array:
-        """Return numbers of terms, shape (t,), of those drive by drive, shape (g, k, 1)."""
+        """Return values of terms, shape (t,), from those drive by drive, shape (g, k, 1)."""
         out = np.zeros(self.terms + 1)
         out[self.places] = by_drive[..., 0]
         return out[:-1]
@@ -157,7 +157,7 @@ class Walls:
 
     @staticmethod
     def of(rows: Array, count: int) -> Walls | None:
-        """Return the constraints of some rows on y; None if one holds more than that.
+        """Return the constraints of some rows on y; None if one holds more than a term or a body.
 
         Args:
             rows: Shape (k, n).
@@ -194,7 +194,7 @@ class Walls:
         return out
 
     def stiffness(self, weights: Array, bodies: Array) -> tuple[Array, Array]:
-        """Return `Aᵀ diag(weights) A` on terms, and on bodies together with what they have.
+        """Return `Aᵀ diag(weights) A` on terms, and its sum with `bodies` on bodies.
 
         Args:
             weights: Shape (a + b,).

@@ -26,8 +26,6 @@ OUTSIDE = 1e-10  # violation of constraints, as a share of the largest offset
 
 @dataclass(frozen=True)
 class _Pair:
-    """Slacks and multipliers, or how they change."""
-
     # slack, push: of linear constraints, shape (k,)
     slack: Array
     push: Array
@@ -37,11 +35,10 @@ class _Pair:
 
     @property
     def gap(self) -> float:
-        """s·z."""
+        """Duality gap s·z."""
         return float(self.slack @ self.push + np.sum(self.bodies * self.wrench))
 
     def moved(self, share: float, change: _Pair) -> _Pair:
-        """Return the pair after a share of a change."""
         return _Pair(
             self.slack + share * change.slack,
             self.push + share * change.push,
@@ -93,15 +90,13 @@ class InteriorPoint:
 
 @dataclass(frozen=True)
 class _Search:
-    """Steps of the method; see `InteriorPoint.nearest`."""
-
     norm: Norm
     walls: Walls
     offsets: Array
     bodies: Array
 
     def start(self) -> tuple[Array, _Pair]:
-        """Return the balance of constraints as springs, moved inside."""
+        """Return the equilibrium with constraints as springs, moved inside the cones."""
         soft = np.tile(BODY * np.eye(10), (len(self.bodies), 1, 1))
         soft_terms, soft = self.walls.stiffness(np.full(len(self.offsets), TERM), soft)
         pull = self._pulled(-TERM * self.offsets, -BODY * self.bodies)
@@ -118,7 +113,7 @@ class _Search:
         )
 
     def certified(self, y: Array, pair: _Pair, gap: float) -> bool:
-        """Return whether a point is the nearest one but for the gap."""
+        """Return whether a point is proven to be the nearest one, to within a relative gap."""
         lost, lost_bodies = self._lost(y, pair)
         largest = max(np.abs(v).max(initial=0.0) for v in (lost, lost_bodies))
         reach = max(np.abs(v).max(initial=1.0) for v in (self.offsets, self.bodies))
@@ -133,7 +128,6 @@ class _Search:
         return pair.gap + 0.5 * float(off @ off) <= allowed
 
     def step(self, y: Array, pair: _Pair) -> tuple[Array, _Pair]:
-        """Return point, slacks and multipliers after a step: a predictor, then a corrector."""
         scaling = BodyScaling.of(pair.bodies, pair.wrench)
         weights = pair.push / pair.slack
         squares = np.swapaxes(scaling.map, 1, 2) @ scaling.map
@@ -142,7 +136,7 @@ class _Search:
         slope = self.norm.transposed(self.norm.times(y))
 
         def change(push: Array, wrench: Array) -> tuple[Array, _Pair, Array, Array]:
-            """Return the change that leads to these multipliers, and that of bodies, scaled."""
+            """Return the changes of y and pair, and of bodies' scaled slacks and multipliers."""
             of_lost = scaling.scaled(lost_bodies)
             pull = self._pulled(
                 pair.push + push - weights * lost, pair.wrench + scaling.wrench(wrench - of_lost)
@@ -173,7 +167,7 @@ class _Search:
         return y + taken * move, pair.moved(taken, second)
 
     def _lost(self, y: Array, pair: _Pair) -> tuple[Array, Array]:
-        """Return what slacks lack to be those of y."""
+        """Return the slacks of y less the pair's, of linear constraints and of bodies."""
         linear = self.walls.at(y) + self.offsets - pair.slack
         return linear, self.bodies + self._of_bodies(y) - pair.bodies
 
@@ -181,7 +175,7 @@ class _Search:
         return unstack(y[self.norm.terms :].reshape(-1, 10))
 
     def _pulled(self, push: Array, wrench: Array) -> Array:
-        """Return what multipliers pull at y, shape (n,)."""
+        """Return the transposed constraint map times the multipliers, shape (n,)."""
         out = self.walls.pushed(push, self.norm.terms + 10 * len(self.bodies))
         out[self.norm.terms :] += stack(wrench).ravel()
         return out

@@ -77,7 +77,6 @@ def fit_jackknife(
 
 
 def _sum(parts: Sequence[Triangle], size: int) -> Triangle:
-    """Return the triangle of all groups' rows."""
     factor = triangle_of(np.vstack([np.zeros((1, size + 1)), *(t.factor for t in parts)]))
     return Triangle(np.arange(size), factor, sum(t.rows for t in parts))
 

@@ -58,7 +58,7 @@ class DrivenLog(Protocol):
 
     @property
     def variance(self) -> Array:
-        """Of what was measured, shape (m,), above 0."""
+        """Variance of each measurement, shape (m,), above 0."""
         ...
 
     @property
@@ -70,7 +70,6 @@ class DrivenLog(Protocol):
         """Return states after a step, and what noise adds to the first.
 
         Args:
-            step: Its number.
             values: β of each state, shape (count, b).
             states: Before it, shape (count, s).
 
@@ -89,7 +88,6 @@ class DrivenLog(Protocol):
         """Return ∂s⁺/∂s, shape (s, s), and ∂s⁺/∂β, shape (s, b), of a step.
 
         Args:
-            step: Its number.
             values: β, shape (b,).
             state: Before it, shape (s,).
             after: As `moved` returns it, shape (s,).
@@ -104,7 +102,6 @@ class Driven(Protocol):
         """Return the logs of a problem, gaps cut out.
 
         Args:
-            problem: What was measured.
             first: Least squares, whose noise says how far measured torque is to be believed.
         """
         ...
@@ -112,7 +109,7 @@ class Driven(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """Parameters in units of what is known of them first, β = β₀ + S₀ ξ."""
+    """Parameters normalised by the root S₀ of their initial covariance, β = β₀ + S₀ ξ."""
 
     start: Array  # β₀, shape (b,)
     root: Array  # S₀, shape (b, r)
@@ -120,7 +117,7 @@ class Scale:
 
     @staticmethod
     def of(first: Estimate, spread: float) -> Scale:
-        """Return the scale by least squares, deviations `spread` times as wide."""
+        """Return the scale from least squares, with `spread` times its standard deviations."""
         triangle = first.information.combined(first.fitted_with)
         seen = Directions.of(triangle.R, triangle.rows)
         back = seen.left[:, : seen.rank].T @ triangle.R
@@ -132,7 +129,7 @@ class Scale:
 
 
 class _Filter:
-    """Mean (ξ, s) and covariance P of parameters and state, moved and measured; extended."""
+    """Extended Kalman filter: mean (ξ, s) and covariance P of parameters and state."""
 
     def __init__(self, scale: Scale, walk: float) -> None:
         self.scale, self.size, self.walk = scale, scale.root.shape[1], walk
@@ -144,13 +141,11 @@ class _Filter:
         return np.asarray(self.factor[: self.size, : self.size])
 
     def begin(self, log: DrivenLog) -> None:
-        """Begin with a log, the parameters as they are found."""
         state, deviations = log.start
         self.mean = np.append(self.mean[: self.size], state)
         self.factor = scipy.linalg.block_diag(self.parameters, np.diag(deviations**2))
 
     def move(self, log: DrivenLog, step: int) -> None:
-        """Predict the state after a step."""
         r, state = self.size, self.mean[self.size :]
         values = self.scale.values(self.mean[:r])
         after, noise = log.moved(step, values[None], state[None])
@@ -167,7 +162,7 @@ class _Filter:
         self.factor[np.arange(r), np.arange(r)] += self.walk**2
 
     def measure(self, log: DrivenLog, step: int) -> Array:
-        """Correct by what was measured after a step; return the innovation in its deviations."""
+        """Update with the measurement after a step; return the whitened innovation."""
         y, P = log.measured[step], self.factor
         seen = slice(self.size, self.size + len(y))
         left, S = y - self.mean[seen], P[seen, seen] + np.diag(log.variance)
@@ -181,7 +176,7 @@ class _Filter:
 
 
 class _Unscented(_Filter):
-    """The same by sigma points, for which nothing is differentiated [Julier2004].
+    """Unscented Kalman filter, by sigma points: nothing is differentiated [Julier2004].
 
     What is measured is a part of the state, of which sigma points say what the covariance says, so
     measuring is the Kalman filter's own.
@@ -192,7 +187,6 @@ class _Unscented(_Filter):
         self.reach = reach
 
     def _root(self) -> Array:
-        """Return the lower root of the covariance."""
         return _cholesky(self.factor)
 
     def _spread_out(self, log: DrivenLog, step: int) -> tuple[Array, Array, Array]:
@@ -217,18 +211,16 @@ class _Unscented(_Filter):
         return 1.0 - 1.0 / self.reach**2 + 1.0 - self.reach**2 + SQUARED
 
     def move(self, log: DrivenLog, step: int) -> None:
-        """Predict the state after a step."""
         rows, centre, noise = self._spread_out(log, step)
         self.factor = rows.T @ rows + self._centre * np.outer(centre, centre)
         self._disturb(noise)
 
 
 class _SquareRoot(_Unscented):
-    """The same with the covariance's root R, RᵀR = P, in its place, by QR [Merwe2001]."""
+    """Unscented filter with the covariance's root R, RᵀR = P, in its place, by QR [Merwe2001]."""
 
     @property
     def parameters(self) -> Array:
-        """Covariance of ξ, shape (r, r)."""
         own = self.factor[:, : self.size]
         return np.asarray(own.T @ own)
 
@@ -236,14 +228,12 @@ class _SquareRoot(_Unscented):
         return self.factor.T
 
     def begin(self, log: DrivenLog) -> None:
-        """Begin with a log, the parameters as they are found."""
         state, deviations = log.start
         own = triangle_of(self.factor[:, : self.size])
         self.mean = np.append(self.mean[: self.size], state)
         self.factor = scipy.linalg.block_diag(own, np.diag(deviations))
 
     def move(self, log: DrivenLog, step: int) -> None:
-        """Predict the state after a step."""
         rows, centre, noise = self._spread_out(log, step)
         r, count = self.size, len(self.mean)
         added = np.zeros((r + noise.shape[1], count))
@@ -259,7 +249,6 @@ class _SquareRoot(_Unscented):
         self.factor = triangle_of(root + change * np.outer(p, p @ root))
 
     def measure(self, log: DrivenLog, step: int) -> Array:
-        """Correct by what was measured after a step; return the innovation in its deviations."""
         y, count = log.measured[step], len(self.mean)
         m, seen = len(y), slice(self.size, self.size + len(y))
         array = np.zeros((m + count, m + count))
@@ -274,11 +263,6 @@ class _SquareRoot(_Unscented):
 
 
 def _cholesky(matrix: Array) -> Array:
-    """Return the lower root of a covariance.
-
-    Raises:
-        SolverFailure: If it is none any more.
-    """
     try:
         return np.asarray(np.linalg.cholesky(matrix))
     except np.linalg.LinAlgError:

@@ -95,7 +95,7 @@ def mirror_signs(axis: int) -> Array:
     """Return the signs that ten inertial parameters take in a mirror, shape (10,).
 
     Args:
-        axis: Which of x, y, z it turns round.
+        axis: Axis that the mirror reverses: 0, 1 or 2 for x, y, z.
     """
     turned = [float(k == axis) for k in range(3)]
     products = [turned[i] + turned[j] for i, j in inertia.INERTIA_INDEX]
@@ -108,7 +108,6 @@ def known_rows(known: Sequence[Known], space: ParameterSpace) -> Array:
 
 
 def _first(space: ParameterSpace, link: str) -> int:
-    """Return the position of a link's mass in x."""
     if link in space.bodies:
         return space.groups[space.bodies.index(link)]
     raise InvalidSetting(

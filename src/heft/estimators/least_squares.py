@@ -57,19 +57,17 @@ def _of_directions(seen: Directions, z: Array, score: Array) -> tuple[Array, Arr
 
 
 def _together(values: Array, names: Sequence[str]) -> Array:
-    """Return for each channel the sum over all channels of its name."""
+    """Return for each channel the sum of values over all channels that share its noise name."""
     return np.array(
         [sum(v for v, n in zip(values, names, strict=True) if n == own) for own in names]
     )
 
 
 def _replaced(values: Array, names: Sequence[str], known: Mapping[str, float]) -> Array:
-    """Return values with those in place that are known."""
     return np.array([known.get(n, v) for v, n in zip(values, names, strict=True)])
 
 
 def _stacked(own: Sequence[Array], others: Sequence[Array]) -> tuple[Array, ...]:
-    """Return the rows of both for each channel."""
     return tuple(np.vstack(pair) for pair in zip(own, others, strict=True))
 
 
@@ -117,7 +115,6 @@ class LeastSquares:
         """Return the estimate with the covariance of coloured noise, in one pass over the rows.
 
         Args:
-            problem: The problem that was solved.
             estimate: As `solve` returns it.
             common_errors: Systematic errors that all channels share, of all channels of the
                 estimate; see `Noise`.
@@ -217,11 +214,8 @@ class LeastSquares:
             sigma: Standard deviation of each channel's residual, shape (channels,) [N·m or N].
             times: Integrated autocorrelation time of each channel's residual, shape (channels,)
                 [rows].
-            passes: Number of passes over the rows so far.
             coloured: For each channel S with `SᵀS` the covariance of `Yᵀε`, shape (any, b); see
                 `noise.coloured_factors`.
-            common_errors: Systematic errors that all channels share; see `Noise`.
-            rank: Of the data, if it is known.
         """
         rows = np.array([t.rows for t in information.triangles], dtype=float)
         noise = Noise(sigma, times, rows, coloured, common_errors)

@@ -33,18 +33,18 @@ EXACT = 1e-15  # what conjugate gradients leave over, relative
 
 @dataclass(frozen=True, eq=False)
 class Raised:
-    """What is added to a symmetric matrix so that no eigenvalue is below a number."""
+    """Correction of a symmetric matrix that raises its eigenvalues to a least value."""
 
     lift: Array  # how much each smaller eigenvalue is raised, shape (k,)
     vectors: Array  # their eigenvectors, shape (n, k)
 
     @staticmethod
     def of(left: Array, least: float) -> Raised:
-        """Return what is added to a matrix, found by all its directions.
+        """Return the correction of a matrix, from its full eigendecomposition.
 
         Args:
             left: Symmetric, shape (n, n).
-            least: Above 0.
+            least: Least eigenvalue, above 0.
         """
         try:
             np.linalg.cholesky(left - least * np.eye(len(left)))
@@ -55,13 +55,13 @@ class Raised:
         return Raised(np.zeros(0), np.zeros((len(left), 0)))
 
     def times(self, x: Array) -> Array:
-        """Return the product of what is added with x, shape (n,)."""
+        """Return the product of the correction with x, shape (n,)."""
         return np.asarray(self.vectors @ (self.lift * (x @ self.vectors)))
 
 
 @dataclass(frozen=True, eq=False)
 class LeftWithout:
-    """The symmetric matrix above."""
+    """Information without a block, `1 − WᵀW`, in the block-arrow form of the module."""
 
     own: tuple[NDArray[np.intp], ...]  # positions of the columns of each diagonal block
     shared: NDArray[np.intp]  # positions of the others
@@ -71,10 +71,10 @@ class LeftWithout:
 
     @staticmethod
     def of(inverse: BorderedInverse, rows: Array) -> LeftWithout | None:
-        """Return what is left without a block; None if a row of it holds what two channels see.
+        """Return the information without a block; None if a row holds own columns of two channels.
 
         Args:
-            inverse: Of the information of all.
+            inverse: Inverse of the information of all rows.
             rows: Of the block, on its n columns, shape (any, n).
         """
         beside = rows[:, inverse.shared] @ inverse.R
@@ -101,7 +101,7 @@ class LeftWithout:
         return len(self.shared) + sum(map(len, self.own))
 
     def times(self, x: Array) -> Array:
-        """Return its product with x, shape (n,)."""
+        """Return the matrix-vector product M x, shape (n,)."""
         found, common = np.zeros(len(x)), x[self.shared]
         centre = self.centre @ common
         for own, corner, border in zip(self.own, self.corners, self.borders, strict=True):
@@ -126,10 +126,10 @@ class LeftWithout:
         return None if near else count + int(np.sum(values < 0.0))
 
     def raised(self, least: float) -> Raised | None:
-        """Return what is added to raise all eigenvalues to a number.
+        """Return the correction that raises all eigenvalues to a least value.
 
         Args:
-            least: Above 0.
+            least: Least eigenvalue, above 0.
 
         Returns:
             None if it is not certain that all smaller eigenvalues were found.
@@ -150,11 +150,11 @@ class LeftWithout:
         return None if values.max() > least else Raised(least - values, vectors)
 
     def solution(self, right: Array, least: float) -> Array | None:
-        """Return x with `M x = y`, M the matrix with its eigenvalues at least a number.
+        """Return x with `M x = y`, M the matrix with its eigenvalues raised to `least`.
 
         Args:
             right: y, shape (n,).
-            least: Above 0.
+            least: Least eigenvalue, above 0.
 
         Returns:
             Shape (n,); None if it is not certain that all smaller eigenvalues were found.
@@ -167,7 +167,7 @@ class LeftWithout:
 
 @dataclass(frozen=True, eq=False)
 class Left:
-    """What is left without a block, no eigenvalue of it below a number."""
+    """Information without a block, its eigenvalues raised to a least value."""
 
     # the symmetric matrix M, by its blocks where columns are many, else all of it
     matrix: LeftWithout | Array
@@ -175,12 +175,12 @@ class Left:
 
     @staticmethod
     def of(inverse: BorderedInverse, rows: Array, least: float) -> Left:
-        """Return what is left.
+        """Return the information without a block.
 
         Args:
-            inverse: Of the information of all.
+            inverse: Inverse of the information of all rows.
             rows: Of the block, on its n columns, shape (any, n).
-            least: Above 0.
+            least: Least eigenvalue, above 0.
         """
         if len(inverse.columns) >= MANY and inverse.corners:
             blocks = LeftWithout.of(inverse, rows)
@@ -192,7 +192,7 @@ class Left:
         return Left(matrix, Raised.of(matrix, least))
 
     def times(self, x: Array) -> Array:
-        """Return its product with x, shape (n,)."""
+        """Return the matrix-vector product with x, shape (n,)."""
         plain = self.matrix.times(x) if isinstance(self.matrix, LeftWithout) else self.matrix @ x
         return np.asarray(plain + self.added.times(x))
 
@@ -203,7 +203,7 @@ def _conjugate_gradients(times: Callable[[Array], Array], right: Array, most: in
     Args:
         times: Product with the matrix, shape (n,).
         right: Right-hand side, shape (n,).
-        most: Steps after which there is none.
+        most: Number of steps after which None is returned.
     """
     found = np.zeros(len(right))
     left = direction = right
@@ -227,7 +227,7 @@ def without(inner: Array, right: Array, least: float) -> Array:
     Args:
         inner: W, shape (any, n).
         right: y, shape (n,).
-        least: Above 0.
+        least: Least eigenvalue, above 0.
     """
     if not len(inner):
         return right

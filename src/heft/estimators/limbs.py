@@ -20,14 +20,13 @@ class Limb:
 
 
 def limbs(triangle: Triangle, space: ParameterSpace) -> tuple[Limb, ...]:
-    """Return what information and parameters consist of; one limb if all is connected.
+    """Return the connected components of information and parameters; one if all is connected.
 
     A misfit is the sum of the limbs' misfits, and consistency is of each body by itself, so that
     what bounds or minimises it is found limb by limb.
 
     Args:
         triangle: Information about β in independent rows of unit variance.
-        space: The parameters x and their map to β.
     """
     count = len(triangle.columns)
     held = [np.flatnonzero(row) for row in triangle.R]
@@ -54,7 +53,6 @@ def part_of(
     """Return some of the parameters, with whole bodies, and their map to some of the columns.
 
     Args:
-        space: All parameters.
         x: Positions of those asked for, ascending.
         columns: Positions of the columns asked for, ascending.
     """

@@ -47,7 +47,7 @@ class Rows(Protocol):
 
     @property
     def space(self) -> ParameterSpace:
-        """What is estimated."""
+        """Parameters that are estimated."""
         ...
 
     @property
@@ -88,7 +88,6 @@ class LogCholesky:
         """Return the point where steps from a consistent one end.
 
         Args:
-            rows: Of data and prior, on u.
             start: u with bodies in the cone, shape (n,).
             margin: ε ≥ 0.
         """
@@ -168,7 +167,7 @@ class _Problem:
         return found
 
     def step(self, point: Array, least: Array, damping: float) -> Array:
-        """Return the damped step of what no bound holds, shape (n,)."""
+        """Return the damped Gauss-Newton step of the entries that no bound holds, shape (n,)."""
         jacobian = self.jacobian(point)
         left = self.R @ self.unknown(point) - self.z
         slope = jacobian.T @ left

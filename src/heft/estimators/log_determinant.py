@@ -94,7 +94,7 @@ class LogDetProblem:
         return self.constraints.rows @ point - self.constraints.least
 
     def _wrong(self, point: Array, binds: NDArray[np.bool_]) -> int | None:
-        """Return the constraint that most should, or should not, bind."""
+        """Return the constraint that is most violated, or binds with the wrong sign; or None."""
         free = ~self.constraints.equal
         slope = self.gradient(point)
         pushes = np.zeros(len(binds))
@@ -104,7 +104,7 @@ class LogDetProblem:
         return worst if error[worst] > 1e-9 * (1.0 + float(np.abs(slope).max())) else None
 
     def _on_equations(self, point: Array, binds: NDArray[np.bool_]) -> Array | None:
-        """Return the nearest point on the equations, None if no body is there."""
+        """Return the nearest point where constraints bind; None if a body is not physical."""
         rows = self.constraints.rows[binds]
         moved = point - np.linalg.lstsq(rows, self._slack(point)[binds])[0]
         lowest = np.linalg.eigvalsh(unstack(moved[: 10 * self.links].reshape(-1, 10)))[:, 0]
@@ -136,7 +136,6 @@ class LogDetProblem:
     def _newton(
         self, point: Array, weight: float, barrier: float, held: NDArray[np.bool_]
     ) -> tuple[Array, int]:
-        """Return the minimum of one stage within the equations `held`, and the steps."""
         rows = self.constraints.rows[held]
         within = scipy.linalg.null_space(rows) if len(rows) else np.eye(len(point))
         # Below this decrement a full step stays inside and squares the error.
@@ -191,6 +190,5 @@ class LogDetProblem:
 
 
 def _falling(first: float, last: float) -> list[float]:
-    """Return weights from `first` down to `last`, by `FALL` each time."""
     stages = max(0, int(np.ceil(np.log(max(first, last) / last) / np.log(FALL))))
     return [last * FALL**k for k in range(stages, -1, -1)]

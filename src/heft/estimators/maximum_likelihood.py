@@ -68,8 +68,6 @@ def decorrelation(covariance: Array) -> Array:
 
 @dataclass(frozen=True)
 class _Decorrelated:
-    """Residuals of a piece of rows, and its regressor, with channels decorrelated by M."""
-
     piece: ResidualsLike
     matrix: Array
 
@@ -100,12 +98,7 @@ def _mixed(matrix: Array, regressor: Array) -> Array:
 
 
 def residual_covariance(pieces: Iterator[ResidualsLike], channels: int) -> Array:
-    """Return the mean of e eᵀ over all samples, e the residuals of a sample, shape (c, c).
-
-    Args:
-        pieces: Residuals.
-        channels: Number of channels c.
-    """
+    """Return the mean of e eᵀ over all samples, e the residuals of a sample, shape (c, c)."""
     total, rows = np.zeros((channels, channels)), 0
     for piece in pieces:
         total += piece.values.T @ piece.values
@@ -123,7 +116,6 @@ def unrepeated_covariance(
 
     Args:
         pieces: Contiguous residuals of one recording, in order.
-        channels: Number of channels c.
         period: Of the motion [rows].
 
     Returns:
@@ -219,7 +211,6 @@ class MaximumLikelihood:
         return replace(found, settings=settings)
 
     def _covariance(self, problem: RowProblem, values: Array) -> tuple[Array, Source]:
-        """Return Σ, shape (c, c), and where it was seen."""
         channels = len(problem.channels)
         if self.source == "periods" and problem.repeats is not None:
             found = unrepeated_covariance(problem.residuals(values), channels, problem.repeats)

@@ -20,7 +20,7 @@ from .robust import RowProblem
 
 
 def moved_optimum(information: Information, values: Array) -> Information:
-    """Return information of the same metric with all channels' optima at β.
+    """Return information with the same R whose optimum is β in every channel.
 
     `‖R (x − β)‖² + ρ²` replaces `‖R x − z‖² + ρ₀²`, ρ² the residual sum of squares at β.
 
@@ -51,13 +51,9 @@ def estimate_at(
     One pass over the rows. The covariance is `G (Σ_c w_c⁴ Yᵀ Γ Y) G`.
 
     Args:
-        problem: Whose rows.
-        rough: Its least-squares estimate.
         values: β, shape (b,).
         change: G, how β changes with the score `Σ_c w_c² Yᵀ ε`, shape (b, b).
         scale: 1/w of each channel, shape (channels,) [N·m or N].
-        passes: Number of passes so far.
-        settings: The estimator's settings and diagnostics.
     """
     information = moved_optimum(rough.information, values)
     autocovariance, sample = thinned(problem.residuals(values), problem.spacing, problem.repeats)

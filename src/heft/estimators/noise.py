@@ -71,7 +71,7 @@ class Noise:
     def weighted_factors(
         self, information: Information, weights: Sequence[float] | Array
     ) -> tuple[list[Array], Array]:
-        """Return S of each channel's weighted score, and of what all channels share.
+        """Return S of each channel's weighted score, and S of the errors that all channels share.
 
         Together they are `score_factor`, of which arguments are.
         """
@@ -189,7 +189,7 @@ class ResidualsLike(Protocol):
 
     @property
     def noise(self) -> Array:
-        """The same of the size of the channels' noise, where elimination of unknowns has a share.
+        """Residuals of the size of the channels' noise, also where unknowns were eliminated.
 
         Shape (N, channels) [N·m or N].
         """
@@ -242,7 +242,6 @@ def thinned(
     """Return the residuals' autocovariance by lag and the decimated rows, in one pass.
 
     Args:
-        pieces: Contiguous pieces of residuals with their regressor.
         every: Rows in a block of the decimation.
         period: Period of the motion [rows]; None if it is not periodic.
 
@@ -278,7 +277,6 @@ def thinned(
 
 
 def _rows_at(piece: ResidualsLike, places: NDArray[np.intp]) -> tuple[ChannelRows, ...]:
-    """Return Y at positions in a piece, channel by channel."""
     if isinstance(piece, LimbedResiduals):
         return piece.channel_rows(places)
     return ChannelRows.of_each(piece.regressor(places))
@@ -307,7 +305,6 @@ def autoregression(series: Array, order: int) -> tuple[Array, float]:
 
     Args:
         series: Of mean zero, shape (n,).
-        order: Number of coefficients.
 
     Returns:
         The coefficients, shape (order,), and the standard deviation of the innovation, in the
@@ -349,7 +346,6 @@ def local_scale(series: Array, phase: NDArray[np.intp] | None = None) -> Array:
 
 
 def _around(values: Array, weights: Array) -> Array:
-    """Return the weighted moving average over `LOCAL` values, shape (n,)."""
     near = np.ones(LOCAL)
     total = np.convolve(weights, near, "same")
     return np.asarray(np.convolve(weights * values, near, "same") / np.maximum(total, 1e-300))
@@ -366,10 +362,6 @@ def coloured_factors(sample: Thinned, size: int) -> tuple[Array, ...] | None:
 
     Γ is the covariance of an autoregression fitted to the channel's residual. With
     `Γ = σ² F Fᵀ`, F the recursive filter, S is the triangle of `σ Fᵀ Y`.
-
-    Args:
-        sample: Decimated rows and residuals.
-        size: Number of columns b.
 
     Returns:
         One S a channel, shape (≤ b, b); None if there are too few rows to fit an autoregression.
@@ -430,7 +422,7 @@ def raised(
 
 
 def _lift(covariance: Array, deviations: Array) -> Array:
-    """Return L with `L C Lᵀ` the least covariance that exceeds both C and DᵀD along C's axes of it.
+    """Return L with `L C Lᵀ` the least covariance that exceeds C and DᵀD along their common axes.
 
     These are the axes in which both are diagonal: `L = C^½ max(1, C^-½ DᵀD C^-½)^½ C^-½`.
 

@@ -26,7 +26,8 @@ def nonnegative(factor: Array, right: Array, start: Array, exchanges: int = 12) 
         factor: F, whose columns that are not zero are independent, shape (m, n).
         right: r, shape (m,).
         start: A point x ≥ 0, shape (n,); nearness saves time.
-        exchanges: Most exchanges of all that are wrong, before numbers move one at a time.
+        exchanges: Most exchanges of all wrong signs at once, before unknowns change sign one at a
+            time.
     """
     lengths = np.linalg.norm(factor, axis=0) * np.linalg.norm(right)
     lengths = np.maximum(lengths, np.finfo(float).tiny)
@@ -42,7 +43,7 @@ def nonnegative(factor: Array, right: Array, start: Array, exchanges: int = 12) 
 
 
 def _one_at_a_time(factor: Array, right: Array, start: Array, lengths: Array) -> Array:
-    """Return the same by steps each of which decreases the sum of squares."""
+    """Return the solution of `nonnegative` by steps each of which decreases the sum of squares."""
     x, positive = start.copy(), start > 0.0
     refused = np.zeros(len(x), dtype=bool)
     newest: int | None = None
@@ -72,7 +73,7 @@ def _one_at_a_time(factor: Array, right: Array, start: Array, lengths: Array) ->
 
 
 def _with_zeros(factor: Array, right: Array, positive: NDArray[np.bool_]) -> Array:
-    """Return the solution with all others held at zero, shape (n,)."""
+    """Return least squares of the `positive` unknowns, all others being zero, shape (n,)."""
     x = np.zeros(len(positive))
     count = int(positive.sum())
     rows = np.column_stack([factor[:, positive], right])

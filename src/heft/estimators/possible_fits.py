@@ -107,7 +107,6 @@ class PossibleFits:
             space: The parameters x, their map to β, and which must not be negative; nominal values
                 only scale the unknowns.
             level: Nominal coverage of an interval, 0 to 1.
-            limits: Hard bounds on masses and centres of mass.
 
         Raises:
             InvalidSetting: If a limit is of a link that is not there.
@@ -214,7 +213,7 @@ class PossibleFits:
         return found
 
     def with_support(self) -> PossibleFits:
-        """Return the set about a point well inside, with steps of our own for its ends.
+        """Return the set about a point well inside, with a `SupportFunction` for its bounds.
 
         The set itself where constraints are of a kind that these steps do not know, or nothing
         is found inside.
@@ -240,9 +239,12 @@ class PossibleFits:
         return replace(self, centre=support.centre, rest=rest, support=support)
 
     def programme(
-        self, below: Array | None = None, squares: tuple[Array, Array] | None = None
+        self,
+        below: Array | None = None,
+        squares: tuple[Array, Array] | None = None,
+        accuracy: float = EXACT,
     ) -> ConicProgramme:
-        """Return the programme of functions of (d, e, s, q), linear in them.
+        """Return the conic programme for linear functions of (d, e, s, q).
 
         s x = metric @ (d + s centre), and e is what the eliminated parameters add to the misfit.
         s = 1, or the number `below` of s x is what it is at the centre.
@@ -295,9 +297,9 @@ class PossibleFits:
         right = np.zeros(matrix.shape[0])
         right[0] = -1.0
         nothing = scipy.sparse.csc_matrix((width, width))
-        settings = _settings(REGULARISATION[0])
+        settings = _settings(REGULARISATION[0], accuracy)
         solver = clarabel.DefaultSolver(nothing, np.zeros(width), matrix, right, cones, settings)
-        return ConicProgramme(solver, count)
+        return ConicProgramme(solver, count, accuracy)
 
     def _squares(self, tops: Array, bottom: Array) -> list[Array]:
         """Return (b·x + q, 2 a·x, b·x − q) of each, shape (3, n + 2 + k): a² ≤ b q is its cone."""
@@ -314,19 +316,19 @@ class PossibleFits:
 
 @dataclass(frozen=True)
 class _Ends:
-    """The least and the most of functions of (d, e, s) over possible fits."""
+    """Minimum and maximum of linear functions of (d, e, s) over possible fits."""
 
     fits: PossibleFits  # the fits
     below: Array | None  # coefficients of scaled parameters of what s normalises, None where s = 1
 
     @cached_property
     def programme(self) -> ConicProgramme:
-        """The conic programme: for few links, and where the steps of many come to no proof."""
+        """The conic programme, for few links and where `SupportFunction` proves nothing."""
         return self.fits.programme(self.below)
 
     @cached_property
     def whole(self) -> Array:
-        """Coefficients of (y, e, s) of what is 1."""
+        """Coefficients of (y, e, s) of the normalisation, which is 1."""
         count = len(self.fits.centre)
         if self.below is None:
             return np.append(np.zeros(count + 1), 1.0)
@@ -356,6 +358,7 @@ class ConicProgramme:
 
     solver: Any  # of the conic solver, with all constraints
     count: int  # number n of scaled parameters that are not eliminated, the first unknowns
+    accuracy: float = EXACT  # share of the least by which it may be too low
 
     def least(self, objective: Array) -> tuple[float, Array]:
         """Return the least of a linear objective, and where it is.
@@ -371,7 +374,7 @@ class ConicProgramme:
             return 0.0, np.zeros(self.count)
         self.solver.update(q=objective / scale)
         for regularisation in REGULARISATION:
-            self.solver.update(settings=_settings(regularisation))
+            self.solver.update(settings=_settings(regularisation, self.accuracy))
             solution = self.solver.solve()
             status = str(solution.status)
             if status in (*SOLVED, *UNBOUNDED):
@@ -381,13 +384,14 @@ class ConicProgramme:
         if status not in SOLVED:
             return -np.inf, point
         found = min(float(solution.obj_val), float(solution.obj_val_dual))
-        slack = ALMOST if status == "AlmostSolved" else EXACT
+        slack = ALMOST if status == "AlmostSolved" else self.accuracy
         return scale * (found - slack * abs(found) - EXACT), point
 
 
-def _settings(regularisation: float) -> Any:
+def _settings(regularisation: float, accuracy: float) -> Any:
     """Return settings of a solver whose objective can be exchanged."""
     settings = conic_settings()
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 0.1 * accuracy
     settings.presolve_enable = False
     settings.static_regularization_constant = regularisation
     return settings

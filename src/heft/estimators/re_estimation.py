@@ -36,7 +36,7 @@ class ReEstimate(Estimate):
 
     @cached_property
     def fitted(self) -> Array:
-        """The values, shape (b,)."""
+        """Values of β, shape (b,)."""
         return np.asarray(self.parameters.values)
 
 
@@ -66,7 +66,7 @@ class ReEstimation:
 
     @property
     def places(self) -> tuple[int, ...]:
-        """Positions of what is estimated, ascending."""
+        """Positions in β of the parameters that are estimated, ascending."""
         return tuple(sorted({self.before.labels.index(name) for name in self.free}))
 
     def fit(self, problem: ProblemLike) -> ReEstimate:
@@ -93,7 +93,7 @@ class ReEstimation:
         return self._whole(whole, estimate)
 
     def _whole(self, information: Information, estimate: Estimate) -> ReEstimate:
-        """Return all of β, with what errors of the held ones do to the others."""
+        """Return all of β, errors of the held parameters propagated to the others."""
         free = list(self.places)
         held = [k for k in range(len(self.before.labels)) if k not in set(free)]
         values = self.before.values.copy()
@@ -124,8 +124,6 @@ class ReEstimation:
 
 @dataclass(frozen=True)
 class _Residuals:
-    """Residuals of a piece, with the rows of some base parameters."""
-
     whole: ResidualsLike
     free: tuple[int, ...]
 
@@ -152,8 +150,6 @@ class _Residuals:
 
 @dataclass(frozen=True, eq=False)
 class _Some:
-    """A problem of some base parameters, the others held."""
-
     problem: ProblemLike
     before: Array
     free: tuple[int, ...]
@@ -179,7 +175,7 @@ class _Some:
         return self.problem.repeats
 
     def of(self, information: Information) -> Information:
-        """Return information about what is estimated, of what the held ones leave over."""
+        """Return information about the estimated parameters, the held ones' part subtracted."""
         held = self.before.copy()
         held[list(self.free)] = 0.0
         return information.less(held).only(self.free)

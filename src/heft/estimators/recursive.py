@@ -73,7 +73,6 @@ class CovarianceRecursion:
         """Return the state of a prior about zero, `Θ̂ = 0` and `P = std² 1`.
 
         Args:
-            count: Number of parameters n.
             std: Prior standard deviation of each parameter, in its unit.
         """
         return Covariance(np.zeros(count), std**2 * np.eye(count))
@@ -82,7 +81,6 @@ class CovarianceRecursion:
         """Return the state after m further rows.
 
         Args:
-            state: Before them.
             regressor: Φ, whitened, shape (m, n).
             effort: h, whitened, shape (m,).
         """
@@ -210,7 +208,6 @@ class Filter:
         """Return the state after a block of rows, and the block's innovation test.
 
         Args:
-            state: Before it.
             rows: `[Y y]` with noise of unit variance, shape (m, n + 1).
         """
         factor, surprise = folding.absorb(state.factor, rows)
@@ -314,7 +311,6 @@ def walked(factor: Array, deviation: Array) -> Array:
 
 @lru_cache
 def _quantile(rows: int, alarm: float) -> float:
-    """Return the value that χ² of `rows` degrees of freedom exceeds with a probability."""
     from scipy.special import gammainccinv
 
     return float(2.0 * gammainccinv(0.5 * rows, alarm))
@@ -340,9 +336,7 @@ class Tree:
         """Return the tree of no rows.
 
         Args:
-            parameters: n.
             rows: Number of rows in a block.
-            dtype: Floating-point type of the triangles.
         """
         return Tree(rows, np.zeros((parameters + 1, parameters + 1), dtype))
 

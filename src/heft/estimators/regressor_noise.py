@@ -54,10 +54,8 @@ def row_noise(
 
     Args:
         pieces: Contiguous residuals of one recording, in order.
-        channels: Number of channels.
-        size: Number of parameters b.
         period: Of the motion [rows].
-        every: Rows for which one stands.
+        every: Spacing of the rows that are used [rows].
 
     Returns:
         The covariance; None if the recording has less than a period beyond the first.
@@ -95,7 +93,6 @@ class _NoisyRows:
 
     @staticmethod
     def of(rough: Estimate, noise: Array) -> _NoisyRows:
-        """Return them about a least-squares estimate."""
         triangle = rough.information.combined(rough.fitted_with)
         return _NoisyRows(rough, noise, Directions.of(triangle.R, triangle.rows).inverse)
 

@@ -128,7 +128,6 @@ def weighted(
     `Σ w (y β − τ)² = ‖√w Y β − √w τ‖²`, so these can be used in place of the rows.
 
     Args:
-        rows: Pieces of rows.
         weights: w ≥ 0 in the same order, in pieces of any lengths, each of shape
             (rows, channels) or (rows, 1).
 
@@ -162,7 +161,6 @@ def weighted_information(problem: RowProblem, weights: Iterable[Array]) -> Infor
     """Return the information of a problem's weighted rows; zero weights are not counted.
 
     Args:
-        problem: Whose rows.
         weights: w ≥ 0; see `weighted`.
 
     Raises:
@@ -220,7 +218,6 @@ def scale_of(residuals: Iterable[Array], channels: int) -> Array:
 
     Args:
         residuals: Pieces of shape (rows, channels) [N·m or N].
-        channels: Number of channels.
 
     Returns:
         Shape (channels,) [N·m or N].
@@ -278,8 +275,6 @@ def _weighted_sum(
     """Return the information of rows weighted by their residuals, and the residuals' scale.
 
     Args:
-        problem: Whose rows.
-        rule: Weights as a function of residuals and their scale.
         values: β, shape (b,).
         sigma: Scale passed to the rule, shape (channels,) [N·m or N].
 
@@ -338,7 +333,6 @@ def good_rows(
     rejected with it. Use it to mark samples of a log for rejection.
 
     Args:
-        problem: Whose rows.
         values: β of a robust fit, shape (b,).
         threshold: Rejection threshold [robust standard deviations].
         widen: Neighbours rejected on each side [rows].

@@ -24,9 +24,8 @@ def sandwich(
 
     Args:
         factors: For each channel S with `SᵀS` the covariance of its weighted score, shape (any, b).
-        common: The same of errors that all channels share, shape (any, b).
-        inverses: Of each component of the weighted information.
-        size: Number b of parameters.
+        common: S of the errors that all channels share, shape (any, b).
+        inverses: Inverse of each component of the weighted information.
 
     Returns:
         Shape (b, b).
@@ -66,7 +65,6 @@ def _of_component(
     """Return the covariance of connected columns, shape (n, n).
 
     Args:
-        inverse: Of their information.
         own: Corner that a channel's score holds, -1 for none, its factor and its columns.
     """
     common = len(inverse.shared)

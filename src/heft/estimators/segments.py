@@ -73,10 +73,6 @@ def segments_of(problem: RowProblem, count: int) -> tuple[Segment, ...]:
 
     One pass in bounded memory: small segments are collected, and neighbours merged whenever
     there are four times as many as asked for. No segment spans two recordings.
-
-    Args:
-        problem: Whose rows.
-        count: Number of segments.
     """
     parts: list[Segment] = []
     size = FIRST_ROWS
@@ -98,7 +94,6 @@ def segments_of(problem: RowProblem, count: int) -> tuple[Segment, ...]:
 
 
 def _gathered(parts: Sequence[Segment], count: int) -> list[Segment]:
-    """Return neighbours merged into about `count` segments of equal numbers of rows."""
     rows = np.array([p.information.rows for p in parts], dtype=float)
     if not len(parts):
         return []
@@ -161,7 +156,6 @@ def _finish(
     values: Array | None,
     settings: dict[str, object],
 ) -> SegmentEstimate:
-    """Return the estimate from weighted segments, with its autocorrelation times."""
     total: Information | None = None
     for s, share in zip(segments, shares.tolist(), strict=True):
         if share > 0.0:
@@ -361,7 +355,6 @@ class Ransac:
         return _finish(problem, segments, inside.astype(float), sigma, None, settings)
 
     def _drawn(self, segments: tuple[Segment, ...], floor: Array) -> Array:
-        """Return the estimate of the best subset, shape (b,)."""
         total = _sum(segments)
         rng = np.random.default_rng(self.seed)
         values = LeastSquares().solve(total).fitted

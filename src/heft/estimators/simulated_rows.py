@@ -45,7 +45,6 @@ class Simulation(Protocol):
         """Return parameters β to begin with, the best first, of shape (b,) each.
 
         Args:
-            problem: What was measured.
             values: β by least squares, shape (b,).
         """
         ...
@@ -90,7 +89,7 @@ class Left:
 
     @property
     def noise(self) -> Array:
-        """The same."""
+        """The residuals themselves, from which no unknowns were eliminated."""
         return self.values
 
 
@@ -108,7 +107,7 @@ class SimulatedRows:
 
     @staticmethod
     def of(problem: RowProblem, pieces: Sequence[SimulatedPiece]) -> SimulatedRows:
-        """Return the rows as a problem like another."""
+        """Return the rows as a problem with the labels and channels of another."""
         names = (problem.labels, problem.channels, problem.noise_names)
         return SimulatedRows(*names, problem.spacing, problem.repeats, tuple(pieces))
 
@@ -124,23 +123,19 @@ class SimulatedRows:
         return total
 
     def residuals(self, values: Array) -> Iterator[Left]:
-        """Yield what β leaves, by pieces."""
+        """Yield the residuals of β, piece by piece."""
         for p in self.pieces:
             rows = p.regressor
             yield Left(p.effort - rows @ values, lambda at, rows=rows: rows[at], p.recording)  # type: ignore[misc]
 
     def residual_energy(self, values: Array) -> Array:
-        """Return the energy of what β leaves, shape (channels,)."""
+        """Return the residual energy of β, shape (channels,)."""
         energy = [np.sum(r.values**2, axis=0) for r in self.residuals(values)]
         return np.asarray(np.sum(energy, axis=0))
 
 
 def unknown_controller(name: str) -> InvalidSetting:
-    """Return the refusal of an estimator that simulates, where there is nothing to simulate with.
-
-    Args:
-        name: Of the estimator.
-    """
+    """Return the error of an estimator that simulates, where the controller is not known."""
     return InvalidSetting(
         "this estimator simulates the experiment, whose controller is not known",
         argument=f"--method {name}",
@@ -150,7 +145,7 @@ def unknown_controller(name: str) -> InvalidSetting:
 
 @dataclass(frozen=True)
 class Passes:
-    """How a simulation and least squares take turns.
+    """Settings of the iteration between simulation and least squares.
 
     Raises:
         InvalidSetting: If a setting is out of range.
@@ -176,11 +171,8 @@ class Passes:
         """Return the estimate at which simulation and least squares agree.
 
         Args:
-            problem: What was measured.
-            simulation: Of the same experiment.
             rows: Returns the rows Z and e + Z β of a simulation with β.
             solver: Least squares, by which covariance and weights are found.
-            name: Of the estimator, for messages.
 
         Raises:
             InvalidSetting: If there is no simulation: the controller is not known.
@@ -214,7 +206,6 @@ class Passes:
         )
 
     def _left(self, made: SimulatedRows, values: Array, sigma: Array) -> float:
-        """Return the energy that is left, channels weighed by their noise."""
         return float(np.sum(made.residual_energy(values) / sigma**2))
 
     def _lower(
@@ -225,7 +216,7 @@ class Passes:
         most: float,
         sigma: Array,
     ) -> tuple[Array, SimulatedRows]:
-        """Return the farthest of a step's halves that leaves no more than `most`, with its rows."""
+        """Return the farthest half of a step with residual energy at most `most`, and its rows."""
         for k in range(len(halves)):
             values, made = _first(halves[k:], lambda tried: rows(simulation, tried))
             if self._left(made, values, sigma) <= most:
@@ -236,7 +227,6 @@ class Passes:
 def _first(
     candidates: Sequence[Array], rows: Callable[[Array], SimulatedRows]
 ) -> tuple[Array, SimulatedRows]:
-    """Return the first of some parameters that can be simulated, with its rows."""
     for k, values in enumerate(candidates):
         try:
             return values, rows(values)
@@ -260,10 +250,6 @@ def paired(
     problem: RowProblem, simulated: RowProblem
 ) -> Iterator[tuple[RowsLike, RowsLike, Array, int]]:
     """Yield rows of measured and of simulated motion that are of the same times.
-
-    Args:
-        problem: What was measured.
-        simulated: The same experiment, simulated.
 
     Yields:
         Measured rows, simulated rows, their times and their recording.

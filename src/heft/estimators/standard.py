@@ -28,7 +28,6 @@ def back_projection(values: Array, space: ParameterSpace) -> Array:
 
     Args:
         values: β, shape (b,).
-        space: Of x, with its map to β.
     """
     return np.asarray(np.linalg.pinv(space.matrix) @ values)
 
@@ -56,12 +55,7 @@ class TruncatedRegressor:
     visible: float = 0.0
 
     def fit(self, estimate: Estimate, space: ParameterSpace) -> StandardEstimate:
-        """Return x of a least-squares estimate's information.
-
-        Args:
-            estimate: Base parameters β with their information and weights.
-            space: Of x, with its map to β.
-        """
+        """Return x of a least-squares estimate's information."""
         everything = range(len(space.labels))
         identity = np.eye(len(space.labels))
         zero = np.zeros(len(space.labels))
@@ -85,8 +79,6 @@ class ModelDifference:
         """Return x of a least-squares estimate's information.
 
         Args:
-            estimate: Base parameters β with their information and weights.
-            space: Of x, with its map to β and the model file's values.
             kept: Positions of the essential base parameters, where they are known.
         """
         if kept is None:
@@ -116,11 +108,8 @@ def _shortest(
     """Return x = x₀ + W u with the shortest u, `Y W u = τ − Y x₀`, of singular values truncated.
 
     Args:
-        estimate: Base parameters with their information.
-        space: Of x.
         reference: x₀, shape (n,).
         metric: W, shape (n, n); rows of what does not move are ignored.
-        moved: Positions of what moves.
         rank: Number of singular values at most; that of the base parameters if not given.
         visible: Share of the largest below which one counts as zero.
     """

@@ -27,7 +27,7 @@ CHECKS: Keys = {"outlier": Number("a probability is between 0 and 1", 0.0, 1.0)}
 
 @dataclass(frozen=True, eq=False)
 class FilterError:
-    """What is known about the point of linearisation: errors of s states and p parameters."""
+    """Estimated errors of s states and p parameters about the point of linearisation."""
 
     columns: Array  # [X c], shape (s, p + 1)
     spread: Array  # P at given parameters, shape (s, s)
@@ -54,7 +54,7 @@ class FilterError:
         return np.asarray(self.columns[:, :-1] @ self.parameters + self.columns[:, -1])
 
     def moved(self, parameters: Array) -> FilterError:
-        """Return the same about another point: states by all of `states`, parameters by these.
+        """Return the error about a point moved by `states` and by a shift of the parameters.
 
         Args:
             parameters: Shift of the parameters, shape (p,).
@@ -66,7 +66,7 @@ class FilterError:
         return FilterError(columns, self.spread, factor, self.samples, self.left_out)
 
     def centred(self) -> FilterError:
-        """Return the same about states moved by c, the estimate where θ is zero."""
+        """Return the error about states moved by c, their estimate where θ is zero."""
         columns = self.columns.copy()
         columns[:, -1] = 0.0
         return FilterError(columns, self.spread, self.factor, self.samples, self.left_out)
@@ -89,7 +89,7 @@ class StateFilter:
         check_fields(self, CHECKS)
 
     def start(self, spread: Array, prior: Array) -> FilterError:
-        """Return what is known before the first measurement.
+        """Return the initial error, before the first measurement.
 
         Args:
             spread: Covariance of the states' error, shape (s, s).
@@ -107,7 +107,6 @@ class StateFilter:
         """Return the error after a step of the system.
 
         Args:
-            error: Before it.
             by_error: Φ, shape (s, s).
             by_parameters: Γ, shape (s, p).
             process: Covariance of the step's noise, shape (s, s).
@@ -121,7 +120,6 @@ class StateFilter:
         """Return the error after a measurement of its leading entries.
 
         Args:
-            error: Before it.
             residual: Measured less the point's, shape (m,).
             variance: Of the noise, infinite where nothing was measured, shape (m,).
         """

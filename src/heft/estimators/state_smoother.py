@@ -60,7 +60,6 @@ def _forward(L, B):  # type: ignore[no-untyped-def]
 
 @contracted
 def _predict(Phi, Gamma, defect, Q, X, P, work, wide):  # type: ignore[no-untyped-def]
-    """Advance the columns X of the error and its covariance P by a step."""
     s, c = X.shape
     for i in range(s):
         for j in range(c):
@@ -124,7 +123,6 @@ def _update(residual, variance, X, P, rows, half, inverse):  # type: ignore[no-u
 
 @contracted
 def _filter(Phi, Gamma, defect, Q, residual, variance, X, P, rows, half, inverse, before, spread):  # type: ignore[no-untyped-def]
-    """Run over a whole log; keeps the predicted columns and covariances."""
     s, c = X.shape
     work, wide = np.empty((s, s)), np.empty((s, c))
     for n in range(len(residual)):
@@ -214,7 +212,7 @@ class Innovations:
         return int(np.sum(np.isfinite(self.log.variance)))
 
     def at(self, parameters: Array) -> Array:
-        """Return the whitened innovations at parameters θ, shape (N, m); white where all holds.
+        """Return the whitened innovations at parameters θ, shape (N, m); white if the model holds.
 
         Args:
             parameters: θ, shape (p,).
@@ -243,7 +241,6 @@ class System(Protocol):
         """Return the log linearised about a path of states and parameters θ̄; θ counts from there.
 
         Args:
-            path: States, in whatever form.
             values: θ̄, shape (p,).
             variance: Of each measurement, infinite where it is left out, shape (N, m).
         """
@@ -275,7 +272,7 @@ class SmoothedLog:
 
     @property
     def chi_square(self) -> float:
-        """Square of the whitened innovations by degree of freedom: 1 where the noise is stated."""
+        """Squared whitened innovations per degree of freedom: 1 if the noise is as stated."""
         return float(np.sum(self.white**2)) / self.freedom
 
     @property
@@ -285,14 +282,11 @@ class SmoothedLog:
         return np.asarray(inverse @ inverse.T)
 
     def score_chi_square(self, blocks: int) -> float:
-        """Return what the noise does to θ, against what it would do if it were as stated.
+        """Return the mean square of the blocks' scores over that expected of the stated noise.
 
         The scores g = Σ Aᵀν of successive blocks of a log are independent with covariance ΣAᵀA
         where the innovations are white. Their mean square in that metric by dimension is 1 then,
         and more where slow noise, which chi-squares of single samples hardly see, moves θ.
-
-        Args:
-            blocks: Number of blocks.
         """
         parts = np.array_split(np.arange(len(self.white)), blocks)
         inverse = Directions.of(self.triangle.R, self.triangle.rows).inverse
@@ -323,7 +317,6 @@ class IteratedSmoother:
         """Return parameters and states.
 
         Args:
-            system: The log.
             path: States to start from.
             values: Parameters to start from, shape (p,).
             variance: Of each measurement, infinite where missing, shape (N, m).
@@ -370,7 +363,7 @@ class IteratedSmoother:
         )
 
     def _without_outliers(self, rest: Array, variance: Array) -> Array:
-        """Return the variances, infinite for groups whose distance from the path is no noise's."""
+        """Return the variances, infinite for groups whose residuals exceed the limit of χ²."""
         out, first = variance.copy(), 0
         for size in self.groups:
             cut = slice(first, first + size)

@@ -30,7 +30,7 @@ STAIR = 50  # unknowns that rows begin to hold together
 
 
 def stairs(rows: Array, right: Array) -> tuple[Array, Array]:
-    """Return rows turned so that each run of them holds no unknowns before those of its own.
+    """Return rows rotated into staircase form, each run zero before unknowns of its own.
 
     Their squares, and so all that they say, are the same; sums of products of rows have a third of
     the terms.
@@ -65,12 +65,12 @@ class FitsCone:
 
     @cached_property
     def tens(self) -> Array:
-        """Columns of each body, turned, shape (links, 10, r + k)."""
+        """Transposed columns of each body, shape (links, 10, r + k)."""
         return np.ascontiguousarray(self.rows[:, self.bodies].T).reshape(self.links, 10, -1)
 
     @cached_property
     def stairs(self) -> tuple[tuple[slice, int], ...]:
-        """Runs of rows, and the unknown from which on they hold something; see `stairs`."""
+        """Runs of rows, and the unknown before which each is zero; see `stairs`."""
         first = np.argmax(self.rows != 0.0, axis=1) // STAIR * STAIR
         edges = [0, *(np.flatnonzero(np.diff(first)) + 1).tolist(), len(first)]
         return tuple((slice(a, b), int(first[a])) for a, b in pairwise(edges) if b > a)
@@ -82,31 +82,31 @@ class FitsCone:
 
     @cached_property
     def bodies(self) -> slice:
-        """Where slacks of bodies stand."""
+        """Slots of the bodies' slacks."""
         return slice(0, 10 * self.links)
 
     @cached_property
     def signs(self) -> slice:
-        """Where those of terms stand, in y as well."""
+        """Slots of the slacks of terms, which are their places in y as well."""
         return slice(10 * self.links, self.unknowns)
 
     @cached_property
     def linear(self) -> slice:
-        """Where those of terms and of limits stand."""
+        """Slots of the slacks of terms and of limits."""
         return slice(10 * self.links, self.unknowns + self.limits)
 
     @cached_property
     def ball(self) -> slice:
-        """Where that of the misfit stands."""
+        """Slots of the misfit's slacks."""
         return slice(self.linear.stop, self.linear.stop + len(self.rows) - self.limits + 2)
 
     @cached_property
     def degree(self) -> int:
-        """What s·z of the unit is."""
+        """Degree of the barrier: s·z of the unit element."""
         return 4 * self.links + self.unknowns - 10 * self.links + self.limits + 1
 
     def slack(self, v: Array) -> Array:
-        """Return P v."""
+        """Return the slacks P v."""
         n, count = self.unknowns, len(self.rows) - self.limits
         left = self.rows @ v[:n] - v[n + 1] * self.right
         return np.concatenate([v[:n], left[count:], [self.radius * v[n + 1], v[n]], left[:count]])
@@ -122,13 +122,13 @@ class FitsCone:
         )
 
     def on_rows(self, push: Array) -> tuple[Array, Array, Array]:
-        """Return the ball's first two numbers, and those of all rows, shape (..., r + k)."""
+        """Return the ball's first two multipliers, and those of all rows, shape (..., r + k)."""
         ball = push[..., self.ball]
         limits = push[..., self.unknowns : self.linear.stop]
         return ball[..., 0], ball[..., 1], np.concatenate([ball[..., 2:], limits], axis=-1)
 
     def inverse(self, slack: Array) -> Array:
-        """Return the multiplier at which all of s·z is the unit: what a barrier pulls."""
+        """Return z with `s ∘ z` the unit element: the barrier's negative gradient."""
         out = np.empty_like(slack)
         matrices = np.asarray(np.linalg.inv(unstack(slack[self.bodies].reshape(-1, 10))), float)
         out[self.bodies] = stack(0.5 * (matrices + np.swapaxes(matrices, 1, 2))).ravel()
@@ -164,7 +164,7 @@ class FitsScaling:
 
     @cached_property
     def middle(self) -> Array:
-        """λ, which slacks and multipliers are both."""
+        """λ, which scaled slacks and multipliers both are."""
         bodies = np.zeros((self.cone.links, 4, 4))
         bodies[:, range(4), range(4)] = self.bodies.values
         return np.concatenate([stack(bodies).ravel(), self.both, self.ball.both])
@@ -190,7 +190,7 @@ class FitsScaling:
         return np.concatenate([bodies, lengths * v[..., cone.linear], ball], axis=-1)
 
     def share(self, scaled: Array) -> float:
-        """Return how far beyond the boundary a full change of a scaled vector goes, as 1/share."""
+        """Return 1/α, α the step along a scaled vector to the boundary; 0 if it has none."""
         cone = self.cone
         return max(
             self.bodies.share(unstack(scaled[cone.bodies].reshape(-1, 10))),

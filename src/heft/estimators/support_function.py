@@ -48,7 +48,6 @@ class _Iterate:
     lack: float
 
     def moved(self, share: float, change: _Iterate) -> _Iterate:
-        """Return the iterate after a share of a change."""
         return _Iterate(
             self.v + share * change.v,
             self.bound + share * change.bound,
@@ -61,7 +60,7 @@ class _Iterate:
 
 @dataclass(frozen=True)
 class SupportFunction:
-    """The least of linear functions over possible fits; the parts that all of them share."""
+    """Minimum of linear functions over possible fits, with what all of them share."""
 
     cone: FitsCone  # of the fits
     centre: Array  # a point y well inside, shape (n,)
@@ -74,7 +73,6 @@ class SupportFunction:
         """Return the support function, None if nothing is found inside.
 
         Args:
-            cone: Of the fits.
             fit: A possible fit y, on the boundary or inside, shape (n,).
         """
         start = _inside(cone, fit)
@@ -92,11 +90,11 @@ class SupportFunction:
         return float(np.sqrt(along @ along + c[n] ** 2 / self.slope))
 
     def least(self, c: Array, a: Array) -> float | None:
-        """Return a lower bound of c·v for a·v = 1, where it is the least but for `PROVEN`.
+        """Return a proven lower bound of c·v for a·v = 1, tight to `PROVEN` if rounding allows.
 
         Args:
-            c: What is to be least, shape (n + 2,).
-            a: What is 1, at the centre too, shape (n + 2,).
+            c: Coefficients of the function, shape (n + 2,).
+            a: Coefficients of the normalisation, 1 at the centre too, shape (n + 2,).
 
         Returns:
             −inf where there is none; None if the steps come to no proof.
@@ -113,8 +111,6 @@ class SupportFunction:
 
 @dataclass(frozen=True)
 class _Search:
-    """Steps of the method for one linear function; see `SupportFunction.least`."""
-
     cone: FitsCone  # of the fits
     c: Array  # what is to be least
     a: Array  # what is 1
@@ -122,12 +118,7 @@ class _Search:
     enough: float  # of an end's distance from the centre, at most, where steps end before `PROVEN`
 
     def run(self, at: _Iterate, step: SupportStep) -> float | None:
-        """Return the least, −inf along a ray, or None.
-
-        Args:
-            at: Where steps begin.
-            step: Newton's equations there.
-        """
+        """Return the proven minimum, −inf along a ray, or None without a proof."""
         best = (np.inf, 0.0)
         for k in range(STEPS):
             lacking = self.lacking(at)
@@ -148,14 +139,13 @@ class _Search:
         return best[1] if best[0] < self.enough else None
 
     def lacking(self, at: _Iterate) -> _Lacking:
-        """Return what the equations lack."""
         pulled = self.cone.pulled(at.push) + at.bound * self.a - at.whole * self.c
         slack = self.cone.slack(at.v) - at.slack
         value = float(self.c @ at.v)
         return _Lacking(pulled, slack, float(self.a @ at.v) - at.whole, value - at.bound + at.lack)
 
     def proof(self, at: _Iterate, lacking: _Lacking) -> tuple[float, float]:
-        """Return how far at most a proven bound is off, relative to it, and the bound."""
+        """Return the largest relative error that a proven bound may have, and the bound."""
         value, bound = float(self.c @ at.v) / at.whole, at.bound / at.whole
         bound = min(value, bound) - float(np.abs(lacking.pulled) @ np.abs(at.v)) / at.whole**2
         outside = np.abs(lacking.slack).max() / max(np.abs(at.v).max(), at.whole)
@@ -181,7 +171,7 @@ class _Search:
 
 @dataclass(frozen=True)
 class _Lacking:
-    """What an iterate's four equations lack: those of v, of slacks, of a·v, and of c·v."""
+    """Residuals of an iterate's four equations: those of v, of slacks, of a·v, and of c·v."""
 
     pulled: Array
     slack: Array
@@ -189,7 +179,6 @@ class _Lacking:
     value: float
 
     def part(self, share: float) -> _Lacking:
-        """Return a share of it."""
         return _Lacking(
             share * self.pulled, share * self.slack, share * self.whole, share * self.value
         )
@@ -210,7 +199,6 @@ class _Equations:
     def of(
         search: _Search, step: SupportStep, at: _Iterate, lacking: _Lacking
     ) -> tuple[_Equations, _Iterate]:
-        """Return the equations, and the predictor, solved beside the columns."""
         a, c, scaling, nothing = search.a, search.c, step.scaling, np.zeros_like(at.slack)
         scaled = -scaling.middle - scaling.into(lacking.slack)
         moves, pushes = step.solve(
@@ -226,14 +214,12 @@ class _Equations:
     def corrector(
         self, kept: float, mean: float, first: _Iterate, slack: Array, push: Array
     ) -> _Iterate:
-        """Return the change that leaves a share of what is lacking and of the gap.
+        """Return the change that keeps a share of the residuals and of the gap.
 
         Args:
-            kept: The share.
-            mean: The gap's, of each of the cones' units.
-            first: The predictor.
-            slack: Its slacks in the scaling's coordinates.
-            push: Its multipliers in them.
+            mean: Mean gap by degree of the barrier.
+            slack: The predictor's slacks in the scaling's coordinates.
+            push: The predictor's multipliers in them.
         """
         at, scaling, lacking = self.at, self.step.scaling, self.lacking.part(1.0 - kept)
         product = kept * mean - at.whole * at.lack - first.whole * first.lack
@@ -249,7 +235,7 @@ class _Equations:
         return self.changed(found, lacking, product)
 
     def changed(self, found: tuple[Array, ...], lacking: _Lacking, product: float) -> _Iterate:
-        """Return the change of an iterate by a solution, with what was lacking and τ κ's change."""
+        """Return the change of an iterate from a solution, given the change of τ κ."""
         (move, push, ends), at = found, self.at
         return _Iterate(
             move,
@@ -261,7 +247,6 @@ class _Equations:
         )
 
     def share(self, change: _Iterate, slack: Array, push: Array) -> float:
-        """Return the share of a change that ends at the boundary, of its scaled parts as well."""
         scaling, at = self.step.scaling, self.at
         beyond = max(
             scaling.share(slack),
@@ -276,7 +261,7 @@ class _Equations:
         return self.joined(*self.step.solve(g, b), pair)
 
     def joined(self, move: Array, push: Array, pair: Array) -> tuple[Array, ...]:
-        """Return a solution with what ν and τ add."""
+        """Return a solution with the columns of ν and τ added."""
         (moves, pushes), search = self.columns, self.search
         told = np.array([search.a @ move, search.c @ move])
         ends = np.asarray(np.linalg.solve(self.corner, pair - told), float)
@@ -285,7 +270,6 @@ class _Equations:
     def left(
         self, right: tuple[Array, Array, Array], found: tuple[Array, ...]
     ) -> tuple[Array, Array, Array]:
-        """Return what a solution leaves of the right side."""
         (g, b, pair), (move, push, ends) = right, found
         search, scaling, at = self.search, self.step.scaling, self.at
         bound, whole = ends
@@ -312,7 +296,6 @@ def _inside(cone: FitsCone, fit: Array) -> Array | None:
 
 
 def _holds(cone: FitsCone, y: Array) -> bool:
-    """Return whether y is strictly inside."""
     slack = cone.slack(np.append(y, [0.0, 1.0]))
     least = np.linalg.eigvalsh(unstack(slack[cone.bodies].reshape(-1, 10)))
     linear = slack[cone.linear].min(initial=1.0)
@@ -320,9 +303,9 @@ def _holds(cone: FitsCone, y: Array) -> bool:
 
 
 def _centred(cone: FitsCone, y: Array) -> SupportFunction:
-    """Return the centre: the least of the barrier and of all bodies' and terms' size.
+    """Return the support function about the least of barrier and bodies' and terms' size.
 
-    The size alone would have no least where data leave a body open.
+    The barrier alone has none where data leave a body open.
     """
     n, count = cone.unknowns, len(cone.rows) - cone.limits
     misfits, limits = cone.rows[:count], cone.rows[count:]

@@ -38,7 +38,7 @@ class SparseMap:
 
     @staticmethod
     def of(matrix: Array) -> SparseMap:
-        """Return a matrix, its zeros found."""
+        """Return the map of a full matrix."""
         known = matrix != 0.0
         alone = known.sum(axis=0) == 1
         single, others = np.flatnonzero(alone), np.flatnonzero(~alone)
@@ -57,7 +57,7 @@ class SparseMap:
 
 @dataclass(frozen=True, eq=False)
 class Tangent:
-    """Where the consistent estimate can go to first order: `x = x̂ + back @ y`, signs apart.
+    """First-order moves of the consistent estimate: `x = x̂ + back @ y`, signs apart.
 
     Of steps y those of the bodies come first, k of them, in the tangent of all that binds them.
     """
@@ -109,7 +109,7 @@ class Tangent:
 
     @cached_property
     def rows(self) -> Array:
-        """Square root of that information, a row at the place of each unknown, shape (m, m)."""
+        """Square root of the information `total`, a row at each unknown's place, shape (m, m)."""
         total, size = self.total, len(self.gradient)
         out = np.zeros((size, size))
         out[np.ix_(total.shared, total.shared)] = total.R
@@ -119,7 +119,7 @@ class Tangent:
         return out
 
     def among(self, positive: NDArray[np.bool_]) -> Among:
-        """Return the steps that leave all coefficients with a sign at zero but some.
+        """Return the steps with all coefficients with a sign held at zero but some.
 
         Args:
             positive: Which of them may move, shape (signed,).

@@ -22,7 +22,7 @@ from heft.information import Information, shortest
 
 
 class EliminationLike(Protocol):
-    """What took unknowns out of rows; see `plants.Elimination`."""
+    """Elimination of unknowns from rows; see `plants.Elimination`."""
 
     @property
     def redundancy(self) -> Array:
@@ -39,12 +39,12 @@ class MixedResiduals(Protocol):
 
     @property
     def values(self) -> Array:
-        """What is left over, shape (N, channels) [channel's unit]."""
+        """Residuals, shape (N, channels) [channel's unit]."""
         ...
 
     @property
     def elimination(self) -> EliminationLike | None:
-        """What took unknowns out; None where there are none."""
+        """Elimination of the unknowns; None where there are none."""
         ...
 
 
@@ -54,7 +54,7 @@ class MixedProblem(Protocol):
 
     @property
     def has_unknowns(self) -> bool:
-        """Whether they do."""
+        """Whether rows hold unknowns of each sample."""
         ...
 
     @property
@@ -77,7 +77,7 @@ class MixedProblem(Protocol):
         ...
 
     def residuals(self, values: Array) -> Iterator[MixedResiduals]:
-        """Yield what β leaves over, shape (b,)."""
+        """Yield the residuals of β, shape (b,), piece by piece."""
         ...
 
     def with_noise(self, noise: Sequence[float]) -> Self:
@@ -112,7 +112,6 @@ class VarianceComponents:
         """Return σ of each channel, shape (channels,) [channel's unit].
 
         Args:
-            problem: Whose rows.
             values: β of a fit, shape (b,).
         """
         from scipy.optimize import nnls

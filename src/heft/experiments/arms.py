@@ -60,16 +60,15 @@ class Inertial:
         )
 
     def sound(self) -> Inertial:
-        """Return the same with a Σ that mass in some places could have."""
+        """Return the mass properties with eigenvalues of Σ raised to a small positive floor."""
         values, axes = np.linalg.eigh(self.spread)
         kept = np.maximum(values, SOUND * values.max())
         return replace(self, spread=(axes * kept) @ axes.T)
 
     def wrong(self, rng: np.random.Generator, share: float, shift: float) -> Inertial:
-        """Return mass properties that are off, and still those of some body.
+        """Return perturbed mass properties that some body could still have.
 
         Args:
-            rng: Random numbers.
             share: Standard deviation of ln(mass) and of the body's stretch.
             shift: Rms shift of the centre of mass [m], not more than half the radius of gyration.
         """
@@ -106,7 +105,6 @@ class Arm:
         """Return the arm of a URDF.
 
         Args:
-            path: The file.
             name: Of the arm; the file's if not given.
             first: The first joint that is kept, on a base that stands still; that next to the
                 file's own base if not given.
@@ -145,10 +143,9 @@ class Arm:
         return {name: inertial for name, inertial in found if inertial is not None}
 
     def believed(self, rng: np.random.Generator, share: float = 0.3, shift: float = 0.03) -> bytes:
-        """Return a model file that is wrong about all links; see `Inertial.wrong`.
+        """Return a model file with perturbed mass properties of all links; see `Inertial.wrong`.
 
         Args:
-            rng: Random numbers.
             share: Standard deviation of ln(mass) and of the bodies' stretch.
             shift: Rms shift of the centres of mass [m].
 
@@ -173,7 +170,7 @@ class Arm:
 
 
 def numbers(text: str | None) -> Array:
-    """Return the numbers of an attribute, three zeros where there is none, shape (n,)."""
+    """Return the numbers of an XML attribute, three zeros where there is none, shape (n,)."""
     return np.array([float(x) for x in (text or "0 0 0").split()])
 
 
@@ -200,7 +197,7 @@ def _chain(root: ET.Element, first: str | None, last: str | None) -> list[ET.Ele
 
 
 def _cut(root: ET.Element, chain: Sequence[ET.Element]) -> list[ET.Element]:
-    """Keep a chain and what is fixed to it; return its joints that turn."""
+    """Remove all but a chain and what is fixed to it; return the chain's joints that turn."""
     links = {_child(chain[0], "parent")} | {_child(j, "child") for j in chain}
     joints = list(chain)
     rest = [j for j in root.findall("joint") if j.get("type") == "fixed"]

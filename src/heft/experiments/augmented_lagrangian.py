@@ -48,7 +48,7 @@ class SolverSettings:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far one start has come."""
+    """Progress of the solver from one start."""
 
     start: int  # its number
     round: int  # of the augmented Lagrangian
@@ -59,7 +59,7 @@ class Progress:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """Where one start ended."""
+    """Result of the solver from one start."""
 
     X: Array  # unknowns, shape (u, d)
     value: float  # φ
@@ -71,8 +71,6 @@ class Solution:
 
 @dataclass
 class _Search:
-    """One start's state: multipliers and penalty change from round to round."""
-
     problem: Excitation
     unit: Array
     worth: float
@@ -95,7 +93,6 @@ class _Search:
         return value, gradient.ravel()
 
     def learn(self, at: At, former: float, settings: SolverSettings) -> None:
-        """Take the multipliers over; raise the penalty where constraints hardly fell."""
         self.multipliers = np.maximum(0.0, self.multipliers + self.penalty * at.constraints)
         violation = float(at.constraints.max())
         if violation > max(settings.fall * former, settings.feasible):
@@ -111,16 +108,14 @@ def solve(
     report: Callable[[int, int, float, float], None] | None = None,
     worth: float = 1.0,
 ) -> Solution:
-    """Return the best motion near a start; where it was stopped, what it had come to.
+    """Return the motion that the solver reaches from a start, or had reached when stopped.
 
     Args:
-        problem: Whose limits and criterion count.
         X: Unknowns to begin with, shape (u, d).
         unit: Usual size of each coordinate's unknowns, shape (d,) [rad or m].
-        settings: Of the solver.
         stop: Ends it after the step at hand, once set.
         report: Called after each round with round, evaluations, value and violation.
-        worth: Of the criterion; 0 finds a motion that breaks limits least.
+        worth: Weight of the criterion; 0 finds a motion that breaks limits least.
     """
     at = problem.at(X)
     empty = np.zeros_like(at.constraints)

@@ -28,7 +28,7 @@ class BoundedMotion(Protocol):
 
     @property
     def duration(self) -> float:
-        """Its length [s]."""
+        """Length of the motion [s]."""
 
     @property
     def smoothness(self) -> int:
@@ -94,7 +94,7 @@ class HarmonicMotion:
         return _from_ends(self, order, begin, end, curve) + ROUNDING * self._terms(order)
 
     def _terms(self, order: int) -> Array:
-        """Return the sum of the sizes of all terms of a derivative, shape (d,)."""
+        """Return the sum of all terms' amplitudes in a derivative, which bounds it, shape (d,)."""
         frequency = self.base * np.arange(1, self.degree + 1)
         size = np.abs(self.cosine) + np.abs(self.sine)
         return np.asarray(frequency**order @ size + np.abs(self.constant) * (order == 0))
@@ -112,7 +112,7 @@ class SplineMotion:
 
     @property
     def duration(self) -> float:
-        """Its length [s]."""
+        """Length of the motion [s]."""
         return float(self.knots[-1 - self.degree])
 
     @property
@@ -163,7 +163,7 @@ class SplineMotion:
 
 
 def _from_ends(motion: BoundedMotion, order: int, begin: Array, end: Array, curve: Array) -> Array:
-    """Return bounds on intervals by the ends and a bound of the second derivative."""
+    """Return bounds over h: the larger end plus h²/8 times `curve`, of the second derivative."""
     ends = np.maximum(
         np.abs(motion.derivative(order, begin)), np.abs(motion.derivative(order, end))
     )
@@ -174,9 +174,7 @@ def require_bounded(motion: BoundedMotion, order: int, what: str) -> None:
     """Raise `InvalidSetting` if a derivative of a motion need not be bounded.
 
     Args:
-        motion: The motion.
-        order: Of the derivative that must be bounded.
-        what: What shall be certified, for the message.
+        what: What shall be certified, for the error's message.
 
     Raises:
         InvalidSetting: If it is not smooth enough.

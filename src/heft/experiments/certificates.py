@@ -52,7 +52,7 @@ class Certificate:
 
     @property
     def margin(self) -> float:
-        """What is left to the limit, proven, in shares of `room`; negative where not proven."""
+        """Proven distance to the limit in shares of `room`; negative where none is proven."""
         if math.isinf(self.limit):
             return math.inf
         return self.sign * (self.limit - self.bound) / self.room
@@ -68,7 +68,7 @@ class Certificate:
         return bool(self.sign * self.seen > self.sign * self.limit)
 
     def text(self) -> str:
-        """Return it in words, with units."""
+        """Return a sentence that says what is proven, with units."""
         unit = self.unit
         end = "at least" if self.sign < 0 else "at most"
         proven = f"{self.quantity} of {self.of}: {end} {self.bound:.4g} {unit} at all times"
@@ -111,7 +111,6 @@ def certify_joints(motion: BoundedMotion, limits: MotionLimits) -> tuple[Certifi
 
     Args:
         motion: Of the joints, in the order of the limits.
-        limits: What they must keep.
     """
     time = np.linspace(0.0, motion.duration, 1 + math.ceil(200.0 * motion.duration))
     found = []
@@ -177,9 +176,6 @@ def certify_efforts(
 
     Args:
         motion: Of the joints, in the order of the limits.
-        loads: What they move.
-        limits: What they must keep.
-        proof: Settings.
 
     Raises:
         InvalidSetting: If the motion's jerk is not bounded.
@@ -206,8 +202,6 @@ def certify_efforts(
 
 @dataclass(frozen=True, eq=False)
 class _EffortBounds:
-    """Torque and power of one set of bodies on intervals."""
-
     motion: BoundedMotion
     loads: Loads
     parameters: Array
@@ -240,7 +234,6 @@ class _EffortBounds:
         )
 
     def _deviations(self) -> Iterator[tuple[Array, Array | None]]:
-        """Yield what bodies, and what rotors, may have beyond what is believed, one by one."""
         loads, bodies = self.loads, np.zeros_like(self.parameters)
         if loads.deviations is not None:
             yield from ((ten, None) for ten in loads.deviations)
@@ -250,7 +243,7 @@ class _EffortBounds:
     def _between(
         self, ten: Array, armature: Array | None, begin: Array, end: Array
     ) -> tuple[Array, Array]:
-        """Return torque at both ends, (2, n, d), and what it can do beyond between, (n, d)."""
+        """Return torque at both ends, (2, n, d), and its most beyond these between, (n, d)."""
         motion, loads = self.motion, self.loads
         order = 2 if motion.smoothness >= 4 else 1
         rates = [motion.largest(k, begin, end) for k in range(order + 3)]
@@ -262,7 +255,7 @@ class _EffortBounds:
         return np.stack([self._smooth(t, ten, armature) for t in (begin, end)]), room
 
     def _passive(self, begin: Array, end: Array) -> tuple[Array, Array, Array]:
-        """Return least and most further torque on n intervals, (n, d), and where they begin.
+        """Return least and most passive torque on n intervals, (n, d), and both at the begin.
 
         With a slope of at most twice the largest between neighbouring times, |Δ|/s, a function does
         not leave the values at both by more than |Δ|.
@@ -287,15 +280,10 @@ class _EffortBounds:
 def certify_clearance(
     motion: BoundedMotion, clearance: Clearance, proof: Proof = Proof()
 ) -> tuple[Certificate, ...]:
-    """Return a certificate of each pair's clearance, required distance and all.
+    """Return a certificate of each pair's distance less the distance required.
 
     Two bodies' distance changes at most as fast as their points move towards one another: Σ |q̇ⱼ|
     times how far from the joint's axis they can be, over the joints between the two.
-
-    Args:
-        motion: Of the channels.
-        clearance: What must be kept.
-        proof: Settings.
     """
     reach = reaches(clearance, np.abs(motion.extremes(0)).max(axis=0))
 
@@ -318,7 +306,6 @@ def reaches(clearance: Clearance, largest: Array) -> Array:
     """Return how fast each pair's points can approach per speed of each channel, shape (m, d) [m].
 
     Args:
-        clearance: The pairs.
         largest: Largest size of each channel's position, shape (d,) [rad or m].
     """
     tree, capsules = clearance.tree, clearance.capsules
@@ -350,12 +337,13 @@ def _largest(
     """Return proven largest values of k functions of time, values seen, and when [s].
 
     Args:
-        duration: Of the motion [s].
-        enclose: Bounds of the functions on n intervals and values in them, each (n, k), and when.
-        slack: A bound that is so much above what is seen is good enough, shape (k,).
-        limit: A function that is broken need not be bounded any closer, shape (k,).
-        proof: Settings.
-        together: Whether functions need no closer bound than the worst of them has.
+        duration: Length of the motion [s].
+        enclose: Bounds of the functions on n intervals, values in these, each (n, k), and times of
+            the values.
+        slack: A bound that is this much above the largest value seen is good enough, shape (k,).
+        limit: A function whose value was seen above it is bounded no closer, shape (k,).
+        together: Whether `slack` counts from the largest value of all functions, if that is above a
+            function's own.
     """
     count = max(1, math.ceil(proof.intervals * duration))
     edges = np.linspace(0.0, duration, count + 1)

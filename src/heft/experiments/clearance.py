@@ -68,10 +68,8 @@ class Clearance:
         all others to keep the distance that is required.
 
         Args:
-            robot: The robot, its base fixed.
-            capsules: Its links.
+            robot: With a fixed base.
             limits: Of its joints, for the random postures.
-            choice: Settings.
 
         Raises:
             InvalidSetting: If the base floats, or `ignore` names a link that has no shape.
@@ -117,7 +115,7 @@ class Clearance:
         return np.asarray((self.values(q) < 0.0).mean(axis=0))
 
     def _hopeless(self, q: Array, choice: PairChoice) -> NDArray[np.bool_]:
-        """Return which pairs cannot be kept apart for what is left to move in, shape (m,)."""
+        """Return which pairs are left out since hardly any posture keeps them apart, shape (m,)."""
         close = self.values(q) < 0.0
         share = close.mean(axis=0)
         out = share >= choice.always
@@ -130,7 +128,7 @@ class Clearance:
             out[candidates.argmax()] = True
 
     def _never_touching(self, chosen: NDArray[np.bool_], limits: MotionLimits) -> NDArray[np.bool_]:
-        """Return what of some pairs is in capsules that overlap and is proven never to touch."""
+        """Return which chosen pairs are of links proven never to touch, unlike their capsules."""
         shapes = self.capsules.shapes
         return np.array(
             [
@@ -144,12 +142,11 @@ class Clearance:
         )
 
     def _kept(self, chosen: NDArray[np.bool_ | np.intp]) -> Clearance:
-        """Return it with some of its pairs."""
         names = tuple(self.names[k] for k in np.arange(len(self.names))[chosen])
         return replace(self, pairs=self.pairs[chosen], names=names, required=self.required[chosen])
 
     def _parted(self, chosen: NDArray[np.bool_]) -> Clearance:
-        """Return it with some pairs of links replaced by all pairs of their parts."""
+        """Return the clearance with chosen pairs of links replaced by all pairs of parts."""
         found, origin = [], []
         for m, (pair, cut) in enumerate(zip(self.pairs, chosen, strict=True)):
             kind, i, j = (int(x) for x in pair)
@@ -161,7 +158,6 @@ class Clearance:
         return replace(whole, pairs=np.array(found, dtype=np.int64).reshape(-1, 3))
 
     def _without(self, close: NDArray[np.bool_]) -> Clearance:
-        """Return it without pairs that are too close at almost all postures."""
         kept = self._kept(~close)
         out = tuple(sorted({n for n, k in zip(self.names, close, strict=True) if k}))
         said = ", ".join(f"{a} and {b}{' in part' if (a, b) in kept.names else ''}" for a, b in out)
@@ -170,7 +166,6 @@ class Clearance:
 
     @cached_property
     def _arrays(self) -> tuple[tuple[NDArray[Any], ...], ...]:
-        """The tree, the capsules and the room as the kernels' arrays."""
         tree, capsules = self.tree, self.capsules
         whole = (tree.parent, tree.kind, tree.channel)
         real = (tree.multiplier, tree.offset, tree.rotation, tree.translation, tree.axis)
@@ -183,7 +178,7 @@ class Clearance:
 
 
 def _whole(robot: Robot, capsules: Capsules) -> Clearance:
-    """Return the clearance with all pairs but those of one body or of neighbours."""
+    """Return the clearance of all pairs but those of one body or of neighbours."""
     motion = robot.options.motion
     known = {*capsules.links, *motion.half_space_names}
     for pair in motion.ignore:

@@ -31,10 +31,9 @@ def distances(q: Array, tree: Any, capsules: Any, room: Any, out: Array) -> None
 
     Args:
         q: Shape (N, channels) [rad or m].
-        tree: See above, as the next two.
+        tree: As the module's docstring says, as the next two.
         capsules: Bodies, ends and radii.
         room: Planes, boxes and pairs.
-        out: Is written.
     """
     pairs = room[2]
     rotation, place, axes = _space(len(tree[0]))
@@ -52,11 +51,10 @@ def gradient(q: Array, tree: Any, capsules: Any, room: Any, seeds: Array, out: A
 
     Args:
         q: Shape (N, channels) [rad or m].
-        tree: See above, as the next two.
+        tree: As the module's docstring says, as the next two.
         capsules: Bodies, ends and radii.
         room: Planes, boxes and pairs.
         seeds: Weights, shape (N, m).
-        out: Is added to.
     """
     home, pairs = capsules[0], room[2]
     rotation, place, axes = _space(len(tree[0]))
@@ -85,7 +83,6 @@ def _space(bodies: int) -> tuple[Array, Array, Array]:
 
 @exact
 def _place_bodies(q: Array, tree: Any, rotation: Array, place: Array, axes: Array) -> None:
-    """Write rotations, places and joint axes of the bodies in the world."""
     parent, kind, channel, multiplier, offset, turn, shift, axis = tree
     whole, frame, local = np.eye(3), np.empty((3, 3)), np.empty((3, 3))
     for b in range(len(parent)):
@@ -127,7 +124,6 @@ def _turn(axis: Array, angle: float, out: Array) -> None:
 
 @exact
 def _place_capsules(capsules: Any, rotation: Array, place: Array, ends: Array) -> None:
-    """Write the ends of the capsules in the world."""
     home, own, _ = capsules
     for n in range(len(home)):
         b = home[n]
@@ -172,7 +168,7 @@ def _push(wrench: Array, body: int, weight: float, witness: Array, at: int) -> N
 
 @exact
 def _collect(tree: Any, place: Array, axes: Array, wrench: Array, out: Array) -> None:
-    """Add what the bodies' wrenches do to each channel, shape (channels,)."""
+    """Add the generalized forces of the bodies' wrenches to the channels, shape (channels,)."""
     parent, kind, channel, multiplier = tree[:4]
     for b in range(len(parent) - 1, -1, -1):
         fx, fy, fz = wrench[b, 0], wrench[b, 1], wrench[b, 2]

@@ -33,7 +33,7 @@ CHUNK = 2048  # steps whose derivatives are in memory at once
 
 @dataclass(frozen=True, eq=False)
 class FollowedMotion:
-    """What a robot did under its controller, a row a step."""
+    """Simulated motion of a robot under its controller, one row per step."""
 
     time: Array  # when steps begin, shape (N,) [s]
     position: Array  # then, shape (N, joints) [rad or m]
@@ -49,7 +49,7 @@ class FollowedMotion:
         return np.asarray(CubicHermiteSpline(self.time, self.position, self.velocity)(time))
 
     def effort_at(self, time: Array) -> Array:
-        """Return efforts at some times, shape (n, joints): each is that of its step's middle."""
+        """Return efforts at some times, shape (n, joints), each that of its step's middle."""
         middle = self.time + 0.5 * self.step
         return np.stack([np.interp(time, middle, x) for x in self.effort.T], axis=1)
 
@@ -65,13 +65,13 @@ class FollowedMotion:
 
 
 def _between(values: Array, begin: Array, step: float, time: Array) -> Array:
-    """Return what is known at even times at others, by straight lines.
+    """Return the linear interpolation of values at even times, shape (n, …).
 
     Args:
         values: Shape (N, …).
-        begin: Their times, a step apart, shape (N,) [s].
+        begin: Times of the values, a step apart, shape (N,) [s].
         step: [s].
-        time: Those that are asked for, shape (n,) [s].
+        time: Times to interpolate at, shape (n,) [s].
     """
     place = (time - begin[0]) / step
     first = np.clip(place.astype(np.intp), 0, len(values) - 2)
@@ -81,7 +81,7 @@ def _between(values: Array, begin: Array, step: float, time: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class ClosedLoop:
-    """A robot under the controller that its logs were made with; what estimators simulate with.
+    """A robot under the controller with which its logs were made, for estimators that simulate.
 
     Raises:
         InvalidModel: If the base floats.
@@ -116,7 +116,7 @@ class ClosedLoop:
 
     @cached_property
     def simulated_robot(self) -> SimulatedRobot:
-        """The robot as it is simulated."""
+        """The robot with friction as a function of the speed, for simulation."""
         return SimulatedRobot(self.robot, self.standstill)
 
     @staticmethod
@@ -133,10 +133,9 @@ class ClosedLoop:
     # --- what estimators ask (`estimators.Simulation`)
 
     def starts(self, problem: Problem[RobotPlant], values: Array) -> tuple[Array, ...]:
-        """Return β to begin with: as known, or by least squares, then mixed with the model file's.
+        """Return initial guesses of β: the model file's, that by least squares, and their mean.
 
         Args:
-            problem: Whose robot has the file's numbers.
             values: β by least squares, shape (b,).
         """
         space = problem.plant.space
@@ -149,10 +148,10 @@ class ClosedLoop:
         return values, 0.5 * (file + values), file
 
     def simulated(self, problem: Problem[RobotPlant], values: Array) -> Problem[RobotPlant]:
-        """Return the problem with the logs that the loop makes with other parameters.
+        """Return the problem with logs simulated in the loop with other parameters.
 
         Args:
-            problem: Whose logs hold the references.
+            problem: Its logs hold the references.
             values: β, shape (b,).
 
         Raises:
@@ -195,7 +194,7 @@ class ClosedLoop:
     def _compared(
         self, problem: Problem[RobotPlant], values: Array
     ) -> Iterator[tuple[int, Recording, Array, FollowedMotion, tuple[Array, Array]]]:
-        """Yield each log with the times that count, its simulation, and what that changes by."""
+        """Yield number, log, compared times, simulation and sensitivities to β of each log."""
         standard = problem.base.spread(values)
         for k, recording in enumerate(problem.recordings):
             motion = self.followed(recording, standard)
@@ -204,7 +203,7 @@ class ClosedLoop:
             yield k, recording, time[self._late(recording)], motion, moved
 
     def _late(self, recording: Recording) -> NDArray[np.bool_]:
-        """Return the rows of a log that count: whole, chosen, and not of its begin."""
+        """Return the rows of a log that are compared: complete, selected, and after `settle`."""
         time, lost = self._clock(recording)
         late = (time >= time[0] + self.settle) & np.logical_not(lost)
         if recording.selection is not None:
@@ -214,7 +213,7 @@ class ClosedLoop:
     # --- simulation
 
     def followed(self, recording: Recording, standard: Array) -> FollowedMotion:
-        """Return the motion along a log's reference.
+        """Return the simulated motion along a log's reference.
 
         Args:
             recording: Log with `q_ref.<joint>`.
@@ -257,16 +256,15 @@ class ClosedLoop:
     def _driven(
         self, numbers: Numbers, start: Array, wanted: Array, own: Array
     ) -> tuple[Array, int]:
-        """Return positions, velocities, accelerations and efforts, own columns aside.
+        """Return simulated positions, velocities, accelerations and efforts, without own columns.
 
         The compiled steps know nothing of the user's own columns: these are taken off the effort,
         as they were in the sweep before.
 
         Args:
-            numbers: Of the robot.
             start: Position and velocity at the begin, shape (2, joints).
             wanted: References and feed-forward torque, shape (N, 3, joints).
-            own: What drives supply for own columns, shape (N, joints).
+            own: Effort of the user's own columns, shape (N, joints).
 
         Returns:
             Shape (4, N, joints), and the steps that were taken.
@@ -294,7 +292,6 @@ class ClosedLoop:
         """Return the derivatives of positions and efforts by parameters.
 
         Args:
-            motion: As `followed` returns it.
             standard: Its parameters, shape (p,).
             columns: Positions of the parameters among the standard ones.
 
@@ -323,7 +320,7 @@ class ClosedLoop:
 
     @property
     def _keep(self) -> float:
-        """Share of the differentiated position that its filter takes; below 0 without one."""
+        """Weight of a new sample in the filter of the differentiated position; −1 for none."""
         corner = self.controller.filter
         return (
             -1.0 if corner is None else 1.0 - np.exp(-2.0 * np.pi * corner / self.controller.rate)
@@ -333,7 +330,7 @@ class ClosedLoop:
         return dict(zip(self.robot.joints, values.T, strict=True))
 
     def _clock(self, recording: Recording) -> tuple[Array, NDArray[np.bool_]]:
-        """Return a log's times, and which of its rows hold no positions."""
+        """Return a log's times, and which of its rows lack a position or an effort."""
         joints = self.robot.joints
         names = [f"{kind}.{j}" for kind in ("q", "tau", "current") for j in joints]
         block = recording.whole([n for n in names if n in recording.sources])
@@ -350,7 +347,7 @@ class ClosedLoop:
         return names
 
     def _wanted(self, recording: Recording) -> tuple[Array, Array]:
-        """Return the controller's clock, and its references with the feed-forward torque."""
+        """Return the controller's clock, and q, v and feed-forward torque at it, (N, 3, joints)."""
         from scipy.interpolate import make_interp_spline  # slow to load, of no use to most fits
 
         names = self.require_references(recording)
@@ -368,8 +365,8 @@ class ClosedLoop:
         """Return position and velocity at a log's begin: a parabola through its first positions.
 
         Args:
-            recording: Log.
-            reference: What is taken where it has no positions, shape (2, joints).
+            reference: Initial position and velocity where the log has no positions, shape (2,
+                joints).
         """
         names = [f"q.{j}" for j in self.robot.joints]
         if not set(names) <= set(recording.sources):

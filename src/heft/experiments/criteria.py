@@ -53,7 +53,7 @@ class Criterion(Protocol):
         ...
 
     def in_columns(self, scale: Array) -> Criterion:
-        """Return the criterion of columns that are divided by lengths, shape (k,)."""
+        """Return the criterion for columns that are divided by `scale`, shape (k,)."""
         del scale
         return self
 
@@ -158,7 +158,7 @@ class PredictedError(Criterion):
         return -float(np.log(total)), _through_covariance(M, inverted, -weight / total, at)
 
     def in_columns(self, scale: Array) -> PredictedError:
-        """Return the criterion of columns that are divided by lengths, shape (k,)."""
+        """Return the criterion for columns that are divided by `scale`, shape (k,)."""
         return replace(self, task=self.task / np.outer(scale, scale))
 
 
@@ -232,7 +232,7 @@ def named(name: str, chosen: tuple[int, ...] | None = None, scaled: bool = True)
 
     Args:
         name: `D`, `A`, `E` or `condition`.
-        chosen: Positions of the parameters that count.
+        chosen: Positions of the parameters that count; all if None.
         scaled: Whether the condition number is that of columns of one length.
 
     Raises:
@@ -248,7 +248,7 @@ def named(name: str, chosen: tuple[int, ...] | None = None, scaled: bool = True)
 def in_hand(
     known: Information, wanted: Labels, weights: Mapping[str, float] | None = None
 ) -> Array:
-    """Return a factor K of what is known already, `KᵀK` its information, shape (any, k).
+    """Return a factor K of the information KᵀK that is known already, shape (any, k).
 
     Columns that are not wanted, such as those of friction's dictionary, are eliminated as unknowns;
     of wanted ones that are not there nothing is known.

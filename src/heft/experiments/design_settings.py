@@ -56,7 +56,7 @@ class DesignSettings:
 
     @property
     def family(self) -> Family:
-        """The trajectories that are looked at.
+        """Family of trajectories among which the design is sought.
 
         Raises:
             InvalidSetting: If there is no such basis.

@@ -162,7 +162,6 @@ def _edge_witness(
 
 @exact
 def _outside(a: Array, b: Array, box: Array, witness: Array) -> float:
-    """Return the distance of a segment that does not touch the box, and write the witness."""
     low, high = 0.0, 1.0
     t = 0.5
     if _slope(a, b, box, 0.0) >= 0.0:

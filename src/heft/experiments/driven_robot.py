@@ -38,7 +38,7 @@ CHECKS: Keys = {
 
 @dataclass(frozen=True)
 class DrivenRobot:
-    """A robot that measured torques drive, as a system with states.
+    """A robot driven by measured torques, as a state-space system.
 
     Raises:
         InvalidModel: If the base floats.
@@ -68,15 +68,15 @@ class DrivenRobot:
 
     @cached_property
     def simulated_robot(self) -> SimulatedRobot:
-        """The robot as it is simulated."""
+        """The robot with friction as a function of the speed, for simulation."""
         return SimulatedRobot(self.robot, self.standstill)
 
     def logs(self, problem: Problem[RobotPlant], first: Estimate) -> tuple[RobotLog, ...]:
         """Return the logs of a problem in pieces without gaps; see `estimators.kalman.Driven`.
 
         Args:
-            problem: What was measured.
-            first: Least squares: the noise of torques is that of its residual, its memory counted.
+            first: Least-squares estimate, whose residual gives the noise of torques,
+                autocorrelation included.
 
         Raises:
             InvalidSetting: If there are more steps than `most`.
@@ -147,7 +147,7 @@ class RobotLog:
 
     @property
     def variance(self) -> Array:
-        """Of the positions, shape (n,)."""
+        """Variance of the positions' noise, shape (n,)."""
         return self.sigma**2
 
     @cached_property
@@ -157,7 +157,7 @@ class RobotLog:
         return kernels.compile_tree(robot.tree), offset, np.array(robot.gravity, dtype=float)
 
     def moved(self, step: int, values: Array, states: Array) -> tuple[Array, Array]:
-        """Return states after a step, and the root of what noise of the torque adds to the first.
+        """Return states after a step, and a square root of the first one's process noise.
 
         Raises:
             SolverFailure: If a robot cannot be moved.
@@ -185,10 +185,9 @@ class RobotLog:
     def _pushed(
         self, numbers: Numbers, h: float, effort: Array, states: Array
     ) -> tuple[Array, Array]:
-        """Return states after a step and ∂a/∂τ of the first; not finite where none was found.
+        """Return states after a step, NaN where it failed, and ∂a/∂τ of the first one.
 
         Args:
-            numbers: Of the robots.
             h: Step [s].
             effort: Held, of each robot, shape (count, n) [N·m or N].
             states: Before the step, shape (count, 2 n).
@@ -235,7 +234,7 @@ class RobotLog:
 
 
 def _runs(time: Array, good: NDArray[np.bool_]) -> list[NDArray[np.intp]]:
-    """Return the rows of each piece that is whole, with no gap in its clock."""
+    """Return the rows of each piece without missing rows or gaps in time."""
     rows = np.flatnonzero(good)
     if len(rows) < 2:
         return []
@@ -245,12 +244,12 @@ def _runs(time: Array, good: NDArray[np.bool_]) -> list[NDArray[np.intp]]:
 
 
 def _means(time: Array, values: Array, ends: Array) -> Array:
-    """Return the means of what is straight between rows, over the times between ends.
+    """Return means over M intervals of the values, which are linear between rows.
 
     Args:
         time: Of the rows, shape (N,) [s].
         values: Shape (N, n).
-        ends: Shape (M + 1,) [s]; beyond the rows the last one holds.
+        ends: Ends of the intervals, shape (M + 1,) [s]; outside the rows the nearest value holds.
 
     Returns:
         Shape (M, n).
@@ -272,7 +271,7 @@ def _means(time: Array, values: Array, ends: Array) -> Array:
 
 
 def _noise_of(position: Array) -> Array:
-    """Return the noise of positions by their fourth differences, which motion hardly has, (n,).
+    """Return σ of the positions' noise from fourth differences, which motion hardly has, (n,).
 
     White noise of variance 1 has fourth differences of variance 70.
     """
@@ -282,7 +281,7 @@ def _noise_of(position: Array) -> Array:
 
 
 def _start(time: Array, position: Array, sigma: Array) -> tuple[Array, Array]:
-    """Return position and velocity at a piece's begin by a parabola, and their deviations."""
+    """Return a piece's initial state by a parabola, and its standard deviations, (2 n,) each."""
     few = max(LEAST, int(np.count_nonzero(time <= time[0] + BEGIN)))
     found = np.polynomial.polynomial.polyfit(time[:few] - time[0], position[:few], 2)
     speed = np.sqrt(np.mean((np.diff(position, axis=0) / np.diff(time)[:, None]) ** 2, axis=0))

@@ -49,10 +49,10 @@ def _fixed_unit(turning: Jet, order: int) -> Jet:
 def effort_rate(
     tree: Tree, gravity: Array, parameters: Array, rates: Sequence[Array], order: int
 ) -> Array:
-    """Return bounds of a derivative of the rigid-body torques on n intervals, shape (n, d).
+    """Return bounds of a time derivative of the rigid-body torques on n intervals, shape (n, d).
 
     Args:
-        tree: The bodies, with a fixed base.
+        tree: With a fixed base.
         gravity: Shape (3,) [m/s²].
         parameters: π, ten a body, consistent or not, shape (10 bodies,) [kg, kg·m, kg·m²].
         rates: Bounds on each interval of the size of q, q̇, q̈ and so on, up to order + 2; each of

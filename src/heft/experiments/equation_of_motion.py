@@ -58,7 +58,6 @@ class Dynamics:
                 )
 
     def _place(self, name: str) -> tuple[int, Term]:
-        """Return drive and term of a name such as `elbow.sigmoid[0.03]`."""
         for d, drive in enumerate(self.robot.drives):
             if name.startswith(f"{drive.name}."):
                 with suppress(InvalidSetting):
@@ -80,7 +79,6 @@ class Dynamics:
         """Return the dynamics of a robot as its model file has it, with these drives.
 
         Args:
-            robot: Tree, inertial parameters and gravity.
             drives: Values by parameter name, such as `elbow.coulomb`; none without.
         """
         return Dynamics(robot, robot.written_bodies(), drives or {})
@@ -102,12 +100,12 @@ class Dynamics:
 
     @cached_property
     def coulomb(self) -> Array:
-        """F of each drive, shape (drives,) [N·m or N]."""
+        """Coulomb friction F of each drive, shape (drives,) [N·m or N]."""
         return self._terms.get(Coulomb(), np.zeros(len(self.robot.drives)))
 
     @cached_property
     def _smooth(self) -> tuple[tuple[Term, Array], ...]:
-        """Friction's terms of position and speed that no drive sticks by, with coefficients."""
+        """All terms of friction but Coulomb's, with coefficients."""
         return tuple(
             (t, values)
             for t, values in self._terms.items()
@@ -142,9 +140,9 @@ class Dynamics:
         """Return the friction torque of slipping drives, shape (drives,) [N·m or N].
 
         Args:
-            position: x, shape (drives,).
-            speed: w, shape (drives,).
-            signs: Of the speeds, or what stands for them, shape (drives,).
+            position: x of the drives, shape (drives,).
+            speed: w of the drives, shape (drives,).
+            signs: Signs of the speeds, or their smooth approximation, shape (drives,).
         """
         still = np.zeros(len(speed))
         motion = DriveMotion(position, speed, still, still, {})

@@ -25,7 +25,7 @@ from .trajectories import Family
 
 @dataclass(frozen=True)
 class Grids:
-    """How many times of a motion are looked at, for what."""
+    """Numbers of times at which a motion is evaluated."""
 
     samples: int = 320  # for information, torque and power
     # for position, velocity, acceleration and jerk; a motion's extremes over all t exceed those of
@@ -34,7 +34,7 @@ class Grids:
     postures: int = 64  # for clearance
 
     def finer(self, factor: int) -> Grids:
-        """Return grids of more times."""
+        """Return grids of more times, by a factor."""
         return Grids(factor * self.samples, factor * self.points, factor * self.postures)
 
 
@@ -59,7 +59,7 @@ class Rows:
         return tuple(np.flatnonzero(row) for row in shown)
 
     def laid(self, samples: Any) -> Array:
-        """Return the plain regressor, shape (c, k, N)."""
+        """Return the regressor before whitening and scaling, shape (c, k, N)."""
         rows = self.plant.rows(samples, self.columns).regressor
         return np.ascontiguousarray(np.moveaxis(rows, 0, 2))
 
@@ -87,7 +87,7 @@ class Rows:
         return np.vstack(each)
 
     def seeds(self, blocks: list[Array], slope: Array) -> Array:
-        """Return ∂φ/∂Y of the plain regressor by Φ = ∂φ/∂M, shape (c, k, N)."""
+        """Return ∂φ/∂Y of the regressor before whitening, by Φ = ∂φ/∂M, shape (c, k, N)."""
         whole = self.whitening.ndim == 2
         factors = np.ones(len(blocks)) if whole else self.whitening
         made = np.zeros((len(blocks), len(self.columns), blocks[0].shape[1]))
@@ -101,7 +101,7 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class At:
-    """What one motion is worth and what it breaks, with what its gradient is made of."""
+    """Criterion and constraints of one motion, with the intermediate results of their gradient."""
 
     value: float  # φ
     slope: Array  # Φ = ∂φ/∂M of the scaled columns, shape (k, k)
@@ -116,7 +116,7 @@ class At:
 
 @dataclass(frozen=True, eq=False)
 class Excitation:
-    """A design's problem: unknowns X, shape (u, d), to criterion, limits and gradient."""
+    """Optimisation problem of a design: criterion, limits and gradient by unknowns X, (u, d)."""
 
     rows: Rows  # of the plant
     family: Family  # of trajectories
@@ -133,11 +133,11 @@ class Excitation:
 
     @property
     def start(self) -> Array:
-        """What a start that is given adds to positions, shape (d,)."""
+        """Offset of the positions by a given start, shape (d,); zero where the start is free."""
         return self.bounds.start
 
     def at(self, X: Array) -> At:
-        """Return what a motion of unknowns X, shape (u, d), is worth and what it breaks."""
+        """Return criterion and constraints of the motion of unknowns X, shape (u, d)."""
         q, v, *others = self.sampled @ X
         samples = self.rows.plant.samples_at(q + self.start, v, *others)
         laid = self.rows.laid(samples)
@@ -157,9 +157,8 @@ class Excitation:
         """Return the gradient of `Σ λ c − worth φ` by X, shape (u, d).
 
         Args:
-            at: As `at` returned it.
             multipliers: λ of the flat constraints.
-            worth: Of the criterion; 0 where only limits count.
+            worth: Weight of the criterion; 0 where only limits count.
         """
         ends = np.cumsum([p.size for p in at.parts])[:-1]
         split = np.split(multipliers, ends)
@@ -226,11 +225,7 @@ def excitation_of(
 
     Args:
         plant: An excitable plant; its base parameters are what is to be known.
-        family: Of trajectories.
-        limits: Of the motion.
-        criterion: Of information.
         noise: σ of each channel, or the channels' covariance [channel's unit, or its square].
-        grids: How many times are looked at.
         spare: Share of each limit that is left free.
         known: Information in hand about base parameters, shape (k, k).
         row_rate: Independent rows a second that will be recorded [Hz]; that of the grid's samples
@@ -270,7 +265,7 @@ def scaled(problem: Excitation, motions: Sequence[Array]) -> Excitation:
 
     Args:
         problem: Of columns not scaled yet.
-        motions: Unknowns X of some.
+        motions: Unknowns X of each, shape (u, d).
     """
     total = np.zeros(len(problem.rows.columns))
     for X in motions:
@@ -291,13 +286,13 @@ def task_error(
     noise: Array,
     chosen: tuple[int, ...] | None = None,
 ) -> PredictedError:
-    """Return the predicted torque error on a task of the user's own as a criterion.
+    """Return the criterion of the predicted torque error on a motion of the user's own.
 
     Args:
         plant: An excitable plant.
         motion: q, v and a of the task, shape (N, d) each.
-        noise: As of `excitation_of`.
-        chosen: Base parameters whose errors count.
+        noise: As for `excitation_of`.
+        chosen: Base parameters whose errors count; all if None.
     """
     assert isinstance(plant, Excitable)
     columns = structural_base(plant).kept

@@ -19,8 +19,7 @@ def information_of(flyer: FreeFlyer, truth: FlightTruth) -> Array:
     estimate of the ten parameters can have, however good the sensors are.
 
     Args:
-        flyer: Whose actuators' noise, which must push in all directions.
-        truth: Of the flight.
+        flyer: Its actuators' noise must act in all six directions.
     """
     model = FlyerModel(truth.parameters, flyer.mixing, flyer.gravity)
     x = np.hstack((truth.position, truth.quaternion, truth.velocity, truth.turning))
@@ -32,14 +31,14 @@ def information_of(flyer: FreeFlyer, truth: FlightTruth) -> Array:
 
 
 def stated_errors(covariance: Array, parameters: Array) -> Array:
-    """Return standard deviations of what is compared, shape (3,) [kg, kg·m², m].
+    """Return standard deviations of mass, inertia and centre of mass, (3,) [kg, kg·m², m].
 
     Mass, rms of the six entries of the inertia about the frame's origin, and length of the error of
     the centre of mass, to first order.
 
     Args:
-        covariance: Of the ten, shape (10, 10).
-        parameters: The ten, shape (10,).
+        covariance: Of the ten inertial parameters, shape (10, 10).
+        parameters: The ten inertial parameters, shape (10,).
     """
     com = parameters[1:4] / parameters[0]
     slope = np.zeros((3, 10))

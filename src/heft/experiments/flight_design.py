@@ -35,11 +35,10 @@ def design_flight(
 
     Args:
         flyer: The body, without what it grasped.
-        bounds: Of the flight.
         criterion: `J2`, the log-determinant of the information, or `J1`, the condition number of
             the whitened regressor in SI units, which depends on them and says little of errors.
         settings: Of the solver; duration, harmonics and criterion are those of the bounds.
-        stop: Set it for the best so far.
+        stop: Once set, the best design so far is returned.
 
     Raises:
         InfeasibleLimits: If no motion keeps all limits.
@@ -87,7 +86,7 @@ def flight_limits(flyer: FreeFlyer, bounds: FlightBounds, plant: FreeFlyerPlant)
 def command_limits(
     flyer: FreeFlyer, bounds: FlightBounds, plant: FreeFlyerPlant
 ) -> EffortLimits | None:
-    """Return what the actuators can do, for every load of the payload's range; None without one.
+    """Return the actuators' limits, for every load of the payload's range; None without one.
 
     Wrenches must stay in the polytope of those that commands within limits make: where there are
     as many actuators as they can do, that limits each command.

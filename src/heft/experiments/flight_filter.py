@@ -20,7 +20,7 @@ from .flyer_model import PLACE, SPEED, SPIN, TURN, FlyerModel, attitude_error, u
 
 @dataclass(frozen=True)
 class FilterSettings:
-    """What is not known beside the sensors' noise."""
+    """Process noise and initial standard deviations of the filter."""
 
     # by which the nominal model is off, white from sample to sample [m/s²]
     acceleration: float = 1.0
@@ -63,11 +63,10 @@ class FlightFilter:
         return Filtered(state, np.diag(square))
 
     def predicted(self, now: Filtered, commands: Array, duration: float) -> Filtered:
-        """Return the state a sample later.
+        """Return the state a sample later, and its covariance.
 
         Args:
-            now: The state.
-            commands: That are held meanwhile, shape (n,).
+            commands: Held meanwhile, shape (n,).
             duration: Until then [s].
         """
         x, slope = self.model.advanced_with_slope(now.state[None], commands[None], duration)
@@ -84,7 +83,6 @@ class FlightFilter:
         """Return the state with a measured pose taken into account; NaN says that there is none.
 
         Args:
-            now: The state.
             position: Shape (3,) [m].
             quaternion: Shape (4,).
         """
@@ -114,7 +112,7 @@ def _half(q: Array) -> Array:
 
 
 def _spread(q: Array) -> Array:
-    """Return the map from twelve errors to changes of the state, shape (13, 12)."""
+    """Return the map from the twelve error coordinates to changes of the state, shape (13, 12)."""
     out = np.zeros((STATE, 12))
     out[PLACE, 0:3] = out[SPEED, 6:9] = out[SPIN, 9:12] = np.eye(3)
     out[TURN, 3:6] = _half(q)
@@ -122,7 +120,7 @@ def _spread(q: Array) -> Array:
 
 
 def _gathered(q: Array) -> Array:
-    """Return its left inverse, shape (12, 13)."""
+    """Return the left inverse of `_spread`, shape (12, 13)."""
     out = np.zeros((12, STATE))
     out[0:3, PLACE] = out[6:9, SPEED] = out[9:12, SPIN] = np.eye(3)
     out[3:6, TURN] = 4.0 * _half(q).T

@@ -34,7 +34,7 @@ class FlightReference:
 
     @property
     def duration(self) -> float:
-        """Of one cycle [s]."""
+        """Duration of one cycle [s]."""
         return self.trajectory.duration
 
     def states(self, time: Array) -> tuple[Array, Array]:

@@ -19,13 +19,13 @@ STATE = 13
 
 @exact
 def linearised(states: Array, commands: Array, step: float, body: Any, out: Any) -> None:
-    """Write the states a step later and their derivatives, by a step of Runge and Kutta's.
+    """Write the states after one Runge-Kutta step of fourth order, and their derivatives.
 
     Args:
         states: Shape (N, 13).
         commands: Held meanwhile, shape (N, n).
         step: [s].
-        body: See above.
+        body: As the module's docstring says.
         out: States (N, 13) and derivatives by state and command (N, 13, 13 + n); written.
     """
     ahead, slope = out
@@ -55,7 +55,7 @@ def linearised(states: Array, commands: Array, step: float, body: Any, out: Any)
 
 @exact
 def _chained(by: Array, moved: Array, out: Array) -> None:
-    """Write `by[:, :13] @ moved`, plus `by` of the commands; what is zero is left out."""
+    """Write `by[:, :13] @ moved` plus `by` of the commands (chain rule); zeros are skipped."""
     width = moved.shape[1]
     for i in range(STATE):
         for j in range(width):
@@ -178,15 +178,16 @@ def _rotated_slope(w: float, x: float, y: float, z: float, a: Array, out: Array)
 
 @exact
 def condensed(slope: Array, gaps: Array, weights: Array, drift: Array, out: Any) -> None:
-    """Write how states, and their weighted errors, move with all commands.
+    """Write the sensitivities of states, and of their weighted errors, to all commands.
 
     Args:
-        slope: Derivatives of each step, shape (N, 13, 13 + n).
+        slope: Derivatives of each step by state and command, shape (N, 13, 13 + n).
         gaps: By which each step misses the next state, shape (N, 13).
         weights: Derivatives of weighted errors, shape (N + 1, e, 13).
-        drift: States' changes without commands', shape (N + 1, 13), the first given; written.
-        out: Changes by commands, of states (N + 1, 13, N n) and of errors (N + 1, e, N n), zero
-            where nothing is written.
+        drift: Changes of the states at unchanged commands, shape (N + 1, 13); the first is given,
+            the others are written.
+        out: Sensitivities to commands, of states (N + 1, 13, N n) and of errors (N + 1, e, N n),
+            zero where nothing is written.
     """
     moves, errors = out
     count, n = len(slope), slope.shape[2] - STATE

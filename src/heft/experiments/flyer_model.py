@@ -66,7 +66,7 @@ class FlyerModel:
         return np.asarray(self._compliance @ self.mixing)
 
     def weight(self, quaternion: Array) -> Array:
-        """Return the wrench that holds the body still, shape (N, 6), at attitudes (N, 4)."""
+        """Return the wrench that balances gravity, shape (N, 6), at attitudes (N, 4)."""
         ups = _turned_back(quaternion, -self.gravity)
         moment = cross(self.first, ups)
         return np.hstack((self.parameters[0] * ups, moment))
@@ -98,7 +98,7 @@ class FlyerModel:
         return np.hstack((force, cross(turning, turning @ self.inertia)))
 
     def advanced(self, x: Array, u: Array, step: float) -> Array:
-        """Return states a step later, by one step of Runge and Kutta's, commands held."""
+        """Return states after one Runge-Kutta step of fourth order, commands held."""
         k1 = self.rate(x, u)
         k2 = self.rate(x + 0.5 * step * k1, u)
         k3 = self.rate(x + 0.5 * step * k2, u)
@@ -106,7 +106,7 @@ class FlyerModel:
         return np.asarray(x + step / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + k4))
 
     def advanced_with_slope(self, x: Array, u: Array, step: float) -> tuple[Array, Array]:
-        """Return states a step later, and their derivative by x and u, (N, 13, 13 + n)."""
+        """Return states after one Runge-Kutta step, and derivatives by x and u, (N, 13, 13 + n)."""
         ahead, slope = np.empty_like(x), np.empty((len(x), STATE, STATE + u.shape[1]))
         linearised(*plain(x, u), step, self._body, (ahead, slope))
         return ahead, slope
@@ -118,7 +118,7 @@ class FlyerModel:
 
 
 def unit_turns(x: Array) -> Array:
-    """Return states whose quaternions are of unit length, shape (N, 13)."""
+    """Return states with quaternions normalised to unit length, shape (N, 13)."""
     out = x.copy()
     out[:, TURN] /= np.linalg.norm(out[:, TURN], axis=1, keepdims=True)
     return out

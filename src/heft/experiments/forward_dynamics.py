@@ -56,7 +56,7 @@ class Trajectory:
 
     @property
     def drift(self) -> Array:
-        """Violation of the energy balance since the start, shape (N,) [J]: the solver's error."""
+        """Violation of the energy balance since the start, the solver's error, shape (N,) [J]."""
         held = self.kinetic + self.potential + self.dissipated - self.actuated
         return np.asarray(held - held[0])
 
@@ -117,11 +117,10 @@ class Simulate:
         """Return the motion at some times.
 
         Args:
-            dynamics: What moves.
-            time: When it is looked at, the start first, strictly increasing, shape (N,) [s].
+            time: Times of the output, the start first, strictly increasing, shape (N,) [s].
             effort: Of the actuators on each channel, `(t, q, v) → τ`; none if not given.
             position: At the start, shape (channels,); zero if not given.
-            velocity: Likewise.
+            velocity: At the start, shape (channels,); zero if not given.
 
         Raises:
             InvalidSetting: If times, start or efforts are not such.
@@ -155,7 +154,6 @@ class Simulate:
     def _walked(
         self, motion: Motion, time: Array, start: Array
     ) -> tuple[Array, Array, Array, list[float]]:
-        """Return states, accelerations and efforts at the times, and when drives switched."""
         t, end = float(time[0]), float(time[-1])
         state = np.append(start, np.zeros(2 + len(start) // 2))
         modes = motion.directions(state)
@@ -183,7 +181,6 @@ class Simulate:
     def _spans(
         self, motion: Motion, t: float, state: Array, end: float, modes: Array
     ) -> Iterator[_Span]:
-        """Yield the motion step by step; a step ends where a drive switches."""
         stood = 0
         while t < end:
             solver = self._solver(motion, t, state, end, modes)
@@ -231,8 +228,6 @@ class Simulate:
 
 @dataclass(frozen=True, eq=False)
 class _Span:
-    """A piece of motion, and what it ends with."""
-
     end: float  # when [s]
     between: Callable[[float], Array]  # returns the state at a time of the piece
     modes: Array  # of the piece
@@ -254,7 +249,6 @@ def _times(time: Array) -> Array:
 
 
 def _start(values: Array | Sequence[float] | None, count: int, name: str) -> Array:
-    """Return one number a channel, zero if not given."""
     start = np.zeros(count) if values is None else np.array(values, dtype=float)
     if start.shape != (count,) or not np.isfinite(start).all():
         raise InvalidSetting(

@@ -30,7 +30,7 @@ from .predictive_tracking import Plan, PredictiveTracking, TrackingSettings
 
 @dataclass(frozen=True)
 class FlightFaults:
-    """What is wrong with measured poses."""
+    """Faults of the measured poses."""
 
     dropped: float = 0.0  # share of poses that are not there: NaN in the log
     repeated: float = 0.0  # share that are those before once more
@@ -66,7 +66,7 @@ class FlightSettings:
 
 @dataclass(frozen=True, eq=False)
 class FlightTruth:
-    """What was true, at the log's times."""
+    """True signals of a flight, at the log's times."""
 
     time: Array  # shape (N,) [s]
     parameters: Array  # of body and load, about the frame's origin, shape (10,)
@@ -105,10 +105,8 @@ def fly(
     """Return a flight along a reference, in closed loop.
 
     Args:
-        flyer: The body as its controller knows it.
-        reference: Its motion.
+        flyer: The body as its controller knows it, without loads.
         loads: What is fixed to it, unknown to the controller.
-        settings: Of the flight.
 
     Raises:
         InvalidSetting: If the step of the commands is no multiple of the samples', or MuJoCo or
@@ -121,8 +119,6 @@ def fly(
 
 @dataclass(eq=False)
 class _Flight:
-    """A flight as it goes on."""
-
     flyer: FreeFlyer
     settings: FlightSettings
     world: FreeFlyerWorld
@@ -175,7 +171,6 @@ class _Flight:
         )
 
     def run(self) -> None:
-        """Fly."""
         wanted = self.tracking.reference.states(self.time)[0]
         self._prepare(wanted)
         plan: Plan | None = None
@@ -200,7 +195,7 @@ class _Flight:
             self.world.advance(command, self.noise.thrust[k], self.time[1] - self.time[0])
 
     def _lagging(self, thrust: Array, command: Array, duration: float) -> tuple[Array, Array]:
-        """Return the mean thrust while a command is held, and the thrust in the end."""
+        """Return the mean thrust while a command is held, and the thrust at the end."""
         lag = self.flyer.actuators.lag / duration
         with np.errstate(divide="ignore"):
             left = np.exp(-1.0 / lag)
@@ -231,7 +226,6 @@ class _Flight:
             rows["acc"][k] = felt + self.noise.accelerometer[k]
 
     def result(self) -> Flight:
-        """Return the log and the truth."""
         rows, name = self.rows, self.flyer.name
         signals = {
             "u": dict(zip(self.flyer.actuators.names, rows["u"].T, strict=True)),
@@ -292,7 +286,7 @@ class _Noise:
     def pose(
         self, k: int, position: Array, quaternion: Array, rows: dict[str, Array]
     ) -> tuple[Array, Array]:
-        """Return what is measured of a pose, and write it into the log's rows."""
+        """Write the measured pose of sample k into the log's rows, and return it."""
         if self.repeated[k] and k:
             rows["pos"][k], rows["quat"][k] = rows["pos"][k - 1], rows["quat"][k - 1]
         elif not self.dropped[k]:

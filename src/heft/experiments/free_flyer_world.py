@@ -75,7 +75,7 @@ class FreeFlyerWorld:
 
     @property
     def state(self) -> FlightState:
-        """The state now."""
+        """The present state."""
         q, v = self._data.qpos, self._data.qvel
         return FlightState(*(np.array(part) for part in (q[:3], q[3:7], v[:3], v[3:6])))
 
@@ -86,17 +86,17 @@ class FreeFlyerWorld:
 
     @property
     def step(self) -> float:
-        """Of the integration [s]."""
+        """Step of the integration [s]."""
         return float(self._model.opt.timestep)
 
     def spin_up(self, commands: Array) -> None:
-        """Set thrusts as if commands, shape (n,), had been held for long."""
+        """Set thrusts to their steady state under commands, shape (n,)."""
         if self._model.na:
             lagging = self._model.actuator_actadr[: self._count] >= 0
             self._data.act[:] = np.asarray(commands)[lagging]
 
     def acceleration(self, thrusts: Array) -> tuple[Array, Array]:
-        """Return the acceleration of the frame's origin and α, of thrusts without lag.
+        """Return the acceleration of the frame's origin and α under thrusts, without lag.
 
         Args:
             thrusts: Shape (n,).
@@ -112,7 +112,7 @@ class FreeFlyerWorld:
         return np.array(self._data.qacc[:3]), np.array(self._data.qacc[3:6])
 
     def specific_force_under(self, commands: Array, noise: Array) -> Array:
-        """Return what an accelerometer at the frame's origin reads as commands begin to act.
+        """Return what an accelerometer at the frame's origin reads when commands begin to act.
 
         Args:
             commands: Shape (n,).
@@ -129,11 +129,11 @@ class FreeFlyerWorld:
         return np.asarray(rotation.reshape(3, 3).T @ felt)
 
     def advance(self, commands: Array, noise: Array, duration: float) -> None:
-        """Move on, with commands and noise of the thrusts held.
+        """Advance the simulation, with commands and noise of the thrusts held.
 
         Args:
             commands: Shape (n,).
-            noise: What is added to the thrusts behind their lag, shape (n,).
+            noise: Added to the thrusts behind their lag, shape (n,).
             duration: A multiple of the step [s].
         """
         self._data.ctrl[:] = np.concatenate((commands, noise))
@@ -144,7 +144,6 @@ class FreeFlyerWorld:
 def _model(
     bodies: Sequence[Inertial], thrusters: Sequence[Thruster], gravity: Array, step: float
 ) -> str:
-    """Return the model's MJCF."""
     root = ET.Element("mujoco")
     # Inertias are taken as they are, light ones too.
     ET.SubElement(root, "compiler", balanceinertia="false", boundmass="0", boundinertia="0")

@@ -109,12 +109,9 @@ class BoundsOnGrid:
     def of(
         limits: JointLimits, family: Family, names: tuple[str, ...], count: int, spare: float = 0.0
     ) -> BoundsOnGrid:
-        """Return the limits on `count` times, less by what may happen between them.
+        """Return the limits on `count` times, tightened by the overshoot possible between them.
 
         Args:
-            limits: Of the coordinates.
-            family: Of trajectories.
-            names: Of the coordinates.
             count: Number of times, spread over the basis' span.
             spare: Share of each limit that is left free.
         """
@@ -137,7 +134,7 @@ class BoundsOnGrid:
         return np.where(np.isfinite(half), half, 1.0)[:, None]
 
     def values(self, X: Array) -> Array:
-        """Return c of unknowns X, shape (2, orders, N, d): below and above."""
+        """Return the constraints c ≤ 0 of unknowns X, shape (2, orders, N, d): below and above."""
         at = self.matrices @ X
         if self.orders[:1] == (0,):
             at[0] += self.start
@@ -190,9 +187,8 @@ def link_deviations(values: Array, bodies: int, share: float, drives: float | Ar
 
     Args:
         values: π₀, shape (p,), ten a body first.
-        bodies: How many.
-        share: Of each body's parameters.
-        drives: Of each of the others: one for all, or shape (p - 10 bodies,).
+        share: Relative deviation of each body's parameters.
+        drives: Relative deviation of each other parameter: one for all, or shape (p - 10 bodies,).
 
     Returns:
         Shape (p, K), without columns of zeros.
@@ -230,9 +226,7 @@ class EffortBounds:
         """Return the bounds of a plant.
 
         Args:
-            limits: As stated.
             regroup: Base parameters by standard columns, shape (k, p).
-            names: Of the channels.
             spare: Share of each limit that is left free.
         """
         deviations = np.zeros((len(limits.values), 0))
@@ -271,10 +265,9 @@ class EffortBounds:
         return np.asarray(made)
 
     def values(self, efforts: Array, v: Array) -> Array:
-        """Return c, shape (4, m, N): torque either way, power driving and braking.
+        """Return c ≤ 0, shape (4, m, N): torque either way, power driving and braking.
 
         Args:
-            efforts: As `efforts` returns them.
             v: Velocities of the coordinates, shape (N, d).
         """
         centre, margin = efforts[:, :, 0], self._margin(efforts)
@@ -336,7 +329,7 @@ class EffortBounds:
 
 
 def _size(values: Array, floor: float | Array) -> Array:
-    """Return |x|, never below it, differentiable at 0."""
+    """Return √(x² + floor²): at least |x|, and differentiable at 0."""
     return np.asarray(np.sqrt(values**2 + floor**2))
 
 
@@ -377,7 +370,7 @@ class DesignLimits:
     highest: float = np.inf
 
     def require_slow(self, frequency: float) -> None:
-        """Refuse a basis whose highest frequency excites what is elastic.
+        """Raise `InvalidSetting` if a basis' highest frequency would excite an elastic mode.
 
         Raises:
             InvalidSetting: With the number of harmonics that may be had.
@@ -396,8 +389,7 @@ def worst(values: Array, labels: Iterator[Place]) -> list[Broken]:
     """Return the most broken value of each limit, worst first.
 
     Args:
-        values: c of one kind of bounds.
-        labels: As the bounds' `labels` yields them.
+        values: Constraints c of one kind of bounds.
     """
     found = [Broken(kind, name, float(np.max(values[at]))) for kind, name, at in labels]
     return sorted(found, key=lambda b: -b.excess)

@@ -48,7 +48,7 @@ class Limits:
 
 @dataclass(frozen=True, eq=False)
 class Sines:
-    """A sum of sines about a middle, grown from rest before time 0."""
+    """A sum of sines about a middle, faded in from rest before time 0."""
 
     middle: Array  # shape (joints,) [rad]
     frequency: Array  # shape (sines, joints) [Hz]
@@ -58,7 +58,7 @@ class Sines:
     fade: float  # how long it grows [s]
 
     def full(self, time: Array) -> tuple[Array, Array, Array]:
-        """Return q − middle, v and a of the motion without its growing, shapes (N, joints)."""
+        """Return q − middle, v and a of the motion without its fade-in, shapes (N, joints)."""
         omega = 2.0 * np.pi * self.frequency
         angle = time[:, None, None] * omega + self.phase
         sin, cos = np.sin(angle), np.cos(angle)
@@ -186,11 +186,8 @@ def sines(
     """Return sines of frequencies of each joint's own, as far and fast as the limits allow.
 
     Args:
-        arm: Whose limits hold.
-        rng: Random numbers.
         start: When motion begins, from rest [s].
-        duration: Until when the limits are heeded [s].
-        limits: How much of the arm's limits is used.
+        duration: Until when the limits are kept [s].
         slow: Whether speeds are bounded by `limits.slow`.
     """
     shape = (limits.sines, len(arm.joints))
@@ -221,11 +218,8 @@ def point_to_point(
     """Return moves to random points, each as fast as drawn, with dwells.
 
     Args:
-        arm: Whose limits hold.
-        rng: Random numbers.
         start: When motion may begin, from rest [s].
         duration: Until when moves begin [s].
-        limits: How much of the arm's limits is used.
         slow: Whether speeds are bounded by `limits.slow`.
     """
     top = limits.speed * arm.speed
@@ -251,11 +245,8 @@ def ordinary_work(
     """Return a cycle of a few points, run again and again at speeds that vary, with dwells.
 
     Args:
-        arm: Whose limits hold.
-        rng: Random numbers.
         start: When motion may begin, from rest [s].
         duration: Until when moves begin [s].
-        limits: How much of the arm's limits is used.
         slow: Not used: work has its own speeds.
     """
     middle, half = _middle(arm, limits)
@@ -296,12 +287,8 @@ def draw_motion(
     """Return a motion of a kind, at rest at its start.
 
     Args:
-        kind: One of `KINDS`.
-        arm: Whose limits hold.
-        rng: Random numbers.
         start: When motion may begin [s].
         duration: Until when it is asked for [s].
-        limits: How much of the arm's limits is used.
     """
     draw, slow = KINDS[kind]
     return draw(arm, rng, start, duration, limits, slow)

@@ -16,18 +16,18 @@ from heft.errors import InvalidSetting
 
 
 class NetworkNode(Protocol):
-    """What a network carries messages between."""
+    """A node that exchanges messages with its neighbours in a network."""
 
     def message(self, neighbour: int) -> Any:
-        """Return what to tell a neighbour."""
+        """Return the message to a neighbour."""
 
     def receive(self, neighbour: int, message: Any) -> None:
-        """Take what a neighbour told."""
+        """Take in a neighbour's message."""
 
 
 @dataclass(frozen=True)
 class NetworkFaults:
-    """What becomes of messages."""
+    """Faults of a network: messages that are lost, doubled or late."""
 
     lost: float = 0.0  # share that is lost
     doubled: float = 0.0  # share that comes twice
@@ -44,7 +44,7 @@ class NetworkFaults:
 
 @dataclass(frozen=True)
 class SimulatedNetwork:
-    """Who talks to whom, and what becomes of messages."""
+    """A network in virtual time: who is whose neighbour, and faults of messages."""
 
     neighbours: Sequence[Sequence[int]]  # of each node
     faults: NetworkFaults = NetworkFaults()  # of messages
@@ -57,11 +57,11 @@ class SimulatedNetwork:
         each: Callable[[int], None] = lambda _: None,
         silent: Mapping[int, int] | None = None,
     ) -> int:
-        """Let nodes talk; return how many messages were sent.
+        """Exchange messages between nodes; return how many were sent.
 
         Args:
             nodes: One for each list of neighbours.
-            rounds: How often every node tells each neighbour something.
+            rounds: How often every node sends a message to each neighbour.
             each: Called with each round before messages are sent: what nodes measure then.
             silent: By node, the round from which on it neither sends nor receives.
         """

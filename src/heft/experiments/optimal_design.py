@@ -39,7 +39,7 @@ UNLIMITED_NOISE = 0.1  # where its effort is not limited either [channel's unit]
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """The designed motion and what it will tell."""
+    """The designed motion and the information that it will give."""
 
     trajectory: ExcitationTrajectory  # the motion
     settings: DesignSettings  # by which it was made
@@ -60,12 +60,12 @@ class Design:
 
     @property
     def gain(self) -> float:
-        """What the design adds to the best random motion, in φ: nats of a log-determinant."""
+        """Increase of φ over the best random motion: nats of a log-determinant."""
         return self.value - float(self.random[0]) if len(self.random) else np.inf
 
     @property
     def gain_over_median(self) -> float:
-        """What the design adds to the usual random motion, in φ."""
+        """Increase of φ over the median random motion."""
         return self.value - float(np.median(self.random)) if len(self.random) else np.inf
 
     def rows_of(self, trajectory: ExcitationTrajectory) -> Array:
@@ -79,10 +79,10 @@ class Design:
         return self.plant.samples_at(*(trajectory.derivative(time, k) for k in orders))
 
     def triangle_of(self, trajectory: ExcitationTrajectory, last: Sequence[int] = ()) -> Array:
-        """Return the triangle R of a motion's information, known included, shape (k, k).
+        """Return the triangular factor R of a motion's and the known information RᵀR, (k, k).
 
         Args:
-            trajectory: The motion, looked at where the design looked.
+            trajectory: Sampled as often as the design was.
             last: Base parameters whose columns come last: their block is the information about them
                 with the others unknown.
         """
@@ -120,7 +120,7 @@ class Design:
         return Directions.of(triangle_of(self.known), self.base.rank).deviations
 
     def with_trajectory(self, trajectory: ExcitationTrajectory) -> Design:
-        """Return the design with another trajectory of its family, and what that is worth."""
+        """Return the design with another trajectory of its family, and its φ."""
         unknowns = self.settings.family.unknowns_of(trajectory.coefficients)
         value = self.problem.at(unknowns).value
         return replace(self, trajectory=trajectory, value=value)
@@ -162,14 +162,12 @@ def base_positions(labels: Labels, about: Sequence[str]) -> tuple[int, ...] | No
 def judged(
     plant: Plant[Any], base: BaseParameters, about: tuple[int, ...] | None
 ) -> tuple[int, ...] | None:
-    """Return the base parameters that condition and largest variance are judged by; None for all.
+    """Return the base parameters that condition and largest variance count; None for all.
 
     Redundant columns of a plant, such as a dictionary's, all but hold one another: they would rule
     whatever looks at single numbers.
 
     Args:
-        plant: Whose columns they are.
-        base: Its base parameters.
         about: Positions of those that count; all if None.
     """
     redundant = set(plant.redundant)
@@ -179,17 +177,17 @@ def judged(
 
 
 def default_noise(plant: Plant[Any], limits: DesignLimits) -> Array:
-    """Return σ of each channel of which nothing is known, shape (c,); see `noise_of`."""
+    """Return the default σ of each channel, shape (c,); see `noise_of`."""
     if limits.effort is None or limits.effort.mixing is not None:
         return noise_of(np.full(len(plant.channels), np.inf))
     return noise_of(limits.effort.torque)
 
 
 def noise_of(effort: Array) -> Array:
-    """Return σ of actuators of which nothing is known: a share of their largest efforts.
+    """Return the default σ of actuators: a share of their largest efforts.
 
     Args:
-        effort: Infinite where there is no limit, shape (m,) [N·m or N].
+        effort: Largest efforts, infinite where there is no limit, shape (m,) [N·m or N].
     """
     return np.where(np.isfinite(effort), NOISE_SHARE * effort, UNLIMITED_NOISE)
 
@@ -210,14 +208,13 @@ def design(
 
     Args:
         plant: An excitable plant.
-        limits: Of the motion.
-        settings: Of the design.
         noise: σ of each channel, shape (c,), or their covariance (c, c) [channel's unit, or its
             square]; `default_noise` if not given.
         known: Information in hand, its channels' weights 1/σ of `noise` where names agree.
         criterion: In place of that of the settings, of unscaled columns: `excitation.task_error`.
         progress: Called after each round of each start.
-        stop: Set it for the best so far; see `heft.interrupts.stopped_by_signals`.
+        stop: Once set, the best design so far is returned; see
+            `heft.interrupts.stopped_by_signals`.
 
     Raises:
         InvalidSetting: If the plant's motion cannot be designed, or a setting is not one.
@@ -276,7 +273,6 @@ def _levels(
     noise: Array,
     known: Array,
 ) -> Levels:
-    """Return the problem on its grids, columns not scaled yet."""
     weights = noise if settings.weigh_rows else np.ones(len(plant.channels))
     rate = settings.row_rate or settings.grids.samples / settings.duration
 
@@ -294,7 +290,6 @@ def _levels(
 
 
 def _scaled(levels: Levels, motions: list[Array]) -> Levels:
-    """Return the problem with columns divided by their usual lengths on the coarse grid."""
     coarse = scaled(levels.coarse, motions)
 
     def like(problem: Excitation) -> Excitation:

@@ -61,7 +61,7 @@ class TrackingSettings:
 
     @staticmethod
     def of(flyer: FreeFlyer) -> TrackingSettings:
-        """Return the settings of a body: those by default where its file says nothing."""
+        """Return the settings of a body's file, with defaults where it says nothing."""
         return TrackingSettings(**flyer.tracking)  # type: ignore[arg-type]
 
     def __post_init__(self) -> None:
@@ -74,7 +74,7 @@ class TrackingSettings:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """States and commands that are foreseen."""
+    """Predicted states and planned commands over the horizon."""
 
     time: float  # of the first state [s]
     states: Array  # shape (horizon + 1, 13)
@@ -85,7 +85,7 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class PredictiveTracking:
-    """Tracking of a reference by a body's nominal model."""
+    """Model predictive tracking of a reference by a body's nominal model."""
 
     flyer: FreeFlyer  # whose actuators and nominal parameters
     reference: FlightReference  # what is tracked
@@ -93,7 +93,7 @@ class PredictiveTracking:
 
     @cached_property
     def model(self) -> FlyerModel:
-        """The nominal model."""
+        """Nominal model of the body."""
         return FlyerModel.of(self.flyer)
 
     @cached_property
@@ -110,7 +110,7 @@ class PredictiveTracking:
 
     @cached_property
     def _carrying(self) -> Array:
-        """Map from the weight's wrench to commands, shape (n, 6)."""
+        """Pseudo-inverse of the mixing matrix, from a wrench to commands, shape (n, 6)."""
         return np.asarray(np.linalg.pinv(self.flyer.mixing))
 
     def trim(self, quaternions: Array) -> Array:
@@ -130,9 +130,8 @@ class PredictiveTracking:
         """Return the next plan, whose first command is to be held for a step.
 
         Args:
-            plan: The last.
             time: Now [s].
-            state: x̂ now, shape (13,).
+            state: x̂ at that time, shape (13,).
         """
         moved = round((time - plan.time) / self.settings.step)
         a, s = self.flyer.actuators, self.settings
@@ -140,13 +139,12 @@ class PredictiveTracking:
         return self.converged(self._shifted(plan, moved, time), state, tolerance, s.iterations)
 
     def converged(self, plan: Plan, state: Array, tolerance: float = 1e-9, most: int = 50) -> Plan:
-        """Return the plan at which iterations end, of the same problem.
+        """Return the plan to which iterations of the same problem converge.
 
         Args:
-            plan: Where to begin.
-            state: x̂ at its time, shape (13,).
+            state: x̂ at the plan's time, shape (13,).
             tolerance: On the change of commands [their unit].
-            most: Iterations.
+            most: Largest number of iterations.
         """
         wanted = self.wanted(plan.time, self.settings.horizon + 1)
         for _ in range(most):
@@ -156,7 +154,6 @@ class PredictiveTracking:
         return plan
 
     def _shifted(self, plan: Plan, moved: int, time: float) -> Plan:
-        """Return the plan without its first steps, the last command held."""
         states, commands = plan.states, plan.commands
         for _ in range(min(moved, self.settings.horizon)):
             commands = np.vstack((commands[1:], commands[-1:]))
@@ -169,7 +166,6 @@ class PredictiveTracking:
 
         Args:
             time: Of the first [s].
-            count: How many.
         """
         times = time + self.settings.step * np.arange(count, dtype=float)
         return self.reference.states(np.asarray(times, dtype=float))
@@ -193,7 +189,7 @@ class PredictiveTracking:
         return weights * made, weights[:, :, None] * slope
 
     def _iterated(self, plan: Plan, state: Array, wanted: tuple[Array, Array]) -> Plan:
-        """Return the plan behind one linearisation and one quadratic problem."""
+        """Return the plan after one Gauss-Newton step: linearisation and quadratic programme."""
         now = state.copy()
         if now[TURN] @ plan.states[0, TURN] < 0.0:
             now[TURN] *= -1.0  # the same attitude, as the plan writes it
@@ -213,12 +209,10 @@ class PredictiveTracking:
     def _condensed(
         self, plan: Plan, first: Array, wanted: tuple[Array, Array]
     ) -> tuple[Array, Array, Array, Array]:
-        """Return H, f of the commands' changes; states' changes without and by them.
+        """Return H, f of the quadratic programme; states' changes without and by commands'.
 
         Args:
-            plan: About which.
-            first: Change of its first state, shape (13,).
-            wanted: As `wanted` returns it.
+            first: Change of the plan's first state, shape (13,).
         """
         states, commands = plan.states, plan.commands
         horizon, n = commands.shape

@@ -34,13 +34,6 @@ def draw(
 
     The shape of each joint's motion is uniform over directions, its size a random share of what its
     tightest limit allows, its middle anywhere that leaves it room.
-
-    Args:
-        problem: Whose bounds hold.
-        limits: The joints'.
-        count: How many.
-        rng: Random numbers.
-        how: They are drawn.
     """
     bounds, family = problem.bounds, problem.family
     still = family.null_space.T @ family.basis.constant
@@ -77,15 +70,12 @@ def draw(
 def resting_posture(
     problem: Excitation, limits: JointLimits, rng: np.random.Generator, tries: int = 200
 ) -> tuple[Array, float]:
-    """Return a posture that breaks no limit at rest, or least, and by how much, shape (d,).
+    """Return a posture at which rest breaks no limit, or least, (d,), and its worst c.
 
     The middle of the ranges if that will do: motions are shrunk about it.
 
     Args:
-        problem: Whose limits hold.
-        limits: The joints'.
-        rng: Random numbers.
-        tries: How many others are looked at.
+        tries: Largest number of random postures that are tried.
     """
     family = problem.family
     if family.start is not None:
@@ -108,7 +98,6 @@ def shrunk(problem: Excitation, X: Array, posture: Array) -> Array | None:
     """Return a motion shrunk about a posture until it breaks no limit; None if even rest does.
 
     Args:
-        problem: Whose limits hold.
         X: Unknowns, shape (u, d).
         posture: Shape (d,) [rad or m].
     """

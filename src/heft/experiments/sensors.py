@@ -12,7 +12,7 @@ from heft.arrays import Array
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """What sensors err by all the time, a number a joint."""
+    """Constant calibration errors of the sensors, one of each kind a joint."""
 
     gain: Array  # torque that is logged per torque, shape (joints,)
     bias: Array  # added to the logged torque, shape (joints,) [N·m]
@@ -72,18 +72,17 @@ class Sensors:
 
         Args:
             time: Of the rows, shape (N,) [s].
-            rng: Random numbers.
         """
         noise = np.clip(rng.normal(size=len(time)), -3.0, 3.0)
         return np.asarray(time + self.jitter / self.rate * noise)
 
     def seen_torque(self, time: Array, fine: Array, torque: Array) -> Array:
-        """Return the torque that is behind, filtered and of a clock of its own, without noise.
+        """Return the sensed torque without noise: filtered, delayed, by a clock that drifts.
 
         Args:
             time: Of the rows, shape (N,) [s].
             fine: Of the simulation's steps, shape (steps,) [s].
-            torque: At these, shape (steps, joints) [N·m].
+            torque: At the simulation's steps, shape (steps, joints) [N·m].
         """
         if self.low_pass:
             torque = _low_passed(torque, 2.0 * np.pi * self.low_pass * (fine[1] - fine[0]))
@@ -93,23 +92,21 @@ class Sensors:
     def seen_position(
         self, rows: NDArray[np.int64], readings: Array, step: float, found: Calibration
     ) -> Array:
-        """Return the logged positions, behind and of wrong zeros, shape (N, joints) [rad].
+        """Return the logged positions, delayed and with zero errors, shape (N, joints) [rad].
 
         Args:
-            rows: Of the log, among the simulation's steps, shape (N,).
+            rows: Steps of the simulation at which the log has rows, shape (N,).
             readings: At the steps, shape (steps, joints) [rad].
             step: Of the simulation [s].
-            found: What the sensors err by.
         """
         late = np.maximum(rows - round(self.encoder_delay / step), 0)
         return readings[late] + found.zero if self.encoder_bias else readings[late]
 
     def calibration(self, size: Array, rng: np.random.Generator) -> Calibration:
-        """Return what is wrong with the sensors' calibration all the time.
+        """Return calibration errors, drawn at random.
 
         Args:
             size: Rms torque of each joint, shape (joints,) [N·m].
-            rng: Random numbers.
         """
         gain, bias, zero, phase = rng.normal(size=(4, len(size)))
         return Calibration(
@@ -125,12 +122,11 @@ class Sensors:
         return "current" if self.constants else "tau"
 
     def calibrated(self, torque: Array, q: Array, found: Calibration) -> Array:
-        """Return the torque, as sensors err about it all the time, shape (N, joints) [N·m].
+        """Return the torque with calibration errors, shape (N, joints) [N·m].
 
         Args:
             torque: Shape (N, joints) [N·m].
             q: Positions, shape (N, joints) [rad].
-            found: What the sensors err by.
         """
         if self.gain_error:
             torque = found.gain * torque
@@ -145,10 +141,6 @@ class Sensors:
         """Return the rows that the log keeps, and the row whose values each of them holds.
 
         Each of shape (kept,). The first row is kept, and holds its own.
-
-        Args:
-            count: Number of rows.
-            rng: Random numbers.
         """
         chances = rng.uniform(size=(3, count))
         end = 1.0 / max(self.burst, 1.0)  # chance that a burst ends with a row
@@ -168,7 +160,6 @@ class Sensors:
         Args:
             seen: Without noise, shape (N, joints).
             size: Rms torque of each joint, shape (joints,).
-            rng: Random numbers.
         """
         noise = coloured(rng.normal(size=seen.shape), self.correlation)
         logged = seen + self.torque_noise * size * noise

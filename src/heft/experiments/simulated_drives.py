@@ -31,18 +31,18 @@ class Law(Protocol):
     """A law of friction or transmission of one drive."""
 
     def entries(self) -> dict[str, float]:
-        """Return what the compiled step reads of it, by the names of `ROWS`."""
+        """Return the law's parameters as the compiled step reads them, by the names of `ROWS`."""
 
 
 class Sliding(Law, Protocol):
-    """A law that says a torque of steady sliding."""
+    """A law with a torque of steady sliding."""
 
     def steady(self, speed: Array, level: float) -> Array:
         """Return the torque of steady sliding, shape (N,) [N·m].
 
         Args:
             speed: Shape (N,) [rad/s].
-            level: By how much the Coulomb part is greater than without load, cold.
+            level: Factor of the Coulomb part by the load, 1 without load.
         """
 
 
@@ -212,7 +212,7 @@ class Drive:
 
     @property
     def column(self) -> Array:
-        """What the compiled step reads, shape (len(ROWS),)."""
+        """Parameters as the compiled step reads them, shape (len(ROWS),)."""
         found = {"armature": self.armature, "ratio": 1.0, "stribeck": 1.0}
         for law in self.laws:
             found |= law.entries()
@@ -224,16 +224,12 @@ class Drive:
         return any(isinstance(k, Spring) for k in self.laws)
 
     def with_gear_of(self, other: Drive) -> Drive:
-        """Return this rotor and friction behind another drive's gear, elastic or not.
-
-        Args:
-            other: Whose gear it is.
-        """
+        """Return this rotor and friction behind another drive's gear, elastic or not."""
         own = tuple(k for k in self.laws if not isinstance(k, Spring))
         return Drive(self.armature, own + tuple(k for k in other.laws if isinstance(k, Spring)))
 
     def coefficient(self, kind: type[Viscous] | type[Coulomb]) -> float | None:
-        """Return c of linear viscous or F of Coulomb friction, None where no line is the truth."""
+        """Return c of linear viscous or F of Coulomb friction; None where another law holds."""
         for law in self.laws:
             if isinstance(law, (LuGre, Dahl, Load, Warming)):
                 return None
@@ -250,7 +246,7 @@ class Drive:
         Args:
             speed: Shape (N,) [rad/s].
             duration: Of the log, in which the drive warms up [s].
-            load: Torque passed on [N·m].
+            load: Torque that the gear passes on [N·m].
         """
         share = sum(k.share for k in self.laws if isinstance(k, Load))
         cold = [k.mean(duration) for k in self.laws if isinstance(k, Warming)]
@@ -265,7 +261,7 @@ class Drive:
 
 
 def table(drives: Sequence[Drive]) -> Array:
-    """Return what the compiled step reads of drives, shape (len(ROWS), joints)."""
+    """Return the drives' parameters as the compiled step reads them, shape (len(ROWS), joints)."""
     return np.ascontiguousarray(np.stack([d.column for d in drives], axis=1))
 
 
@@ -303,7 +299,6 @@ class DriveRanges:
         Args:
             torque: Typical torque of the links, shape (joints,) [N·m].
             inertia: Of the links about each joint, shape (joints,) [kg·m²].
-            rng: Random numbers.
         """
         made = []
         for t, i in zip(torque, inertia, strict=True):

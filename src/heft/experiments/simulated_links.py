@@ -74,10 +74,10 @@ class Joints:
 
 
 def load_mujoco(extra: str = "simulation") -> Any:
-    """Return MuJoCo.
+    """Return the module `mujoco`.
 
     Args:
-        extra: The extra that brings it and all else that the caller needs.
+        extra: Optional dependencies that the error's message advises to install.
 
     Raises:
         InvalidSetting: If it is not installed.
@@ -95,9 +95,6 @@ def load_mujoco(extra: str = "simulation") -> Any:
 
 def compiled(file: bytes) -> Any:
     """Return MuJoCo's model of a URDF or MJCF.
-
-    Args:
-        file: The file's bytes.
 
     Raises:
         InvalidSetting: If MuJoCo is not installed.
@@ -149,7 +146,6 @@ class Links:
         """Return the links of a URDF or MJCF, as MuJoCo reads it.
 
         Args:
-            urdf: The file's bytes.
             joints: Names of its joints that follow no other, in the file's order.
 
         Raises:
@@ -188,7 +184,7 @@ class Links:
         self.model.dof_armature[self.joints.own] = value
 
     def state(self, q: Array) -> tuple[Array, Array]:
-        """Return arrays of q and v, at rest in a position; writing to them moves the links.
+        """Return arrays of q and v, set to rest at a position; writing to them moves the links.
 
         Args:
             q: Position, shape (joints,) [rad].
@@ -197,7 +193,6 @@ class Links:
         return self._q, self._v
 
     def _place(self) -> None:
-        """Tell MuJoCo where the links are and how they move."""
         if self._follow:
             self.data.qpos[:] = self.joints.matrix @ self._q + self.joints.offset
             self.data.qvel[:] = self.joints.matrix @ self._v

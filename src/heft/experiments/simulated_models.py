@@ -66,7 +66,7 @@ def whole_robot(path: Path) -> Arm:
 
 
 def _without_shapes(root: ET.Element) -> tuple[str, ...]:
-    """Take from a URDF what is not simulated, and mend its inertias; return what was mended."""
+    """Remove what is not simulated from a URDF and mend its inertias; return notes on these."""
     for element in list(root):
         if element.tag not in ("link", "joint"):
             root.remove(element)
@@ -90,7 +90,7 @@ def _without_shapes(root: ET.Element) -> tuple[str, ...]:
 
 
 def _held(root: ET.Element, path: Path) -> tuple[str, ...]:
-    """Take from an MJCF what is not simulated, and hold its base; return what was held."""
+    """Remove what is not simulated from an MJCF and fix its base; return notes on bodies fixed."""
     if root.find(".//include") is not None:
         raise InvalidModel(
             "the file includes others, which are not opened",
@@ -130,7 +130,7 @@ def _limit(joint: ET.Element, name: str) -> float:
 
 
 def _speed(joint: ET.Element) -> float:
-    """Return a URDF's speed limit; one of zero is none that was thought of."""
+    """Return a URDF's speed limit, infinite where it is zero or not stated."""
     return _limit(joint, "velocity") or np.inf
 
 

@@ -88,7 +88,7 @@ class SimulatedRobot:
             v: Velocities likewise.
             a: Accelerations likewise.
             standard: Parameters, shape (p,).
-            columns: Positions of those by which is differentiated.
+            columns: Positions of the parameters by which τ is differentiated.
 
         Returns:
             ∂τ/∂a, ∂τ/∂q and ∂τ/∂v, each of shape (N, joints, joints), and ∂τ/∂parameters, shape
@@ -117,7 +117,7 @@ class SimulatedRobot:
     def _rows(
         self, moving: kernels.Motion, q: Array, v: Array, a: Array, columns: tuple[int, ...]
     ) -> Array:
-        """Return the regressor of some columns, Coulomb friction as it is simulated."""
+        """Return the regressor of some columns, Coulomb friction smoothed as in simulation."""
         robot = self.robot
         slots = kernels.slots_of(robot.tree, columns)
         out = np.zeros((len(robot.joints), len(columns), len(q)))
@@ -139,11 +139,10 @@ class SimulatedRobot:
 
     @property
     def _first_own(self) -> int:
-        """Position of the first of the user's own columns, which stand last."""
         return PARAMETER_COUNT * len(self.robot.tree.names) + len(self.robot.drive_columns)
 
     def own_effort(self, q: Array, v: Array, standard: Array) -> Array:
-        """Return what drives supply for the user's own columns, shape (N, joints) [N·m or N].
+        """Return the effort of the user's own columns, shape (N, joints) [N·m or N].
 
         Args:
             q: Positions, shape (N, joints) [rad or m].
@@ -156,7 +155,7 @@ class SimulatedRobot:
         return own.effort(q.T, v.T, standard[self._first_own :]).T
 
     def own_efforts(self, q: Array, v: Array, standard: Array) -> Array:
-        """Return the same for robots of unlike parameters, each at a state of its own.
+        """Return the effort of own columns of robots with unlike parameters, each at its own state.
 
         Args:
             q: Positions, shape (robots, joints) [rad or m].
@@ -170,7 +169,7 @@ class SimulatedRobot:
         return np.asarray(np.einsum("ckn,nk->nc", rows, standard[:, self._first_own :]))
 
     def _speed(self, drive: int) -> float:
-        """Return the speed s of a drive's Coulomb friction [rad/s or m/s]."""
+        """Return the speed s of a drive's smoothed Coulomb friction F tanh(w/s) [rad/s or m/s]."""
         return self.standstill * (LINEAR_SCALE if self.robot.drives[drive].linear else 1.0)
 
     def numbers(self, standard: Array) -> Numbers:
@@ -185,7 +184,7 @@ class SimulatedRobot:
         return Numbers(many.bodies[0], many.rotors[0], drives)
 
     def numbers_of(self, standard: Array) -> Numbers:
-        """Return the parameters of many robots, their positions as the first axis.
+        """Return the parameters of many robots, with robots as the first axis.
 
         All but the ratios and the speeds of sigmoids, which are the same.
 

@@ -51,10 +51,10 @@ def coulomb_at(free, slope, effort, scale):  # type: ignore[no-untyped-def]
 
 @exact
 def controlled(late, state, gains, weight, ahead):  # type: ignore[no-untyped-def]
-    """Return the motors' torque of a cascade, through a mass matrix for computed torque.
+    """Return the motors' torque by a cascade, or by computed torque where a mass matrix is given.
 
     Args:
-        late: Error of the velocity, what the position's error asks for among it, (n,).
+        late: Error of the velocity, feedback of the position included, (n,).
         state: As of `advance`; the integral is read.
         gains: As of `advance`.
         weight: Mass matrix that feedback acts through, (n, n); none if (0, 0).
@@ -75,7 +75,7 @@ def controlled(late, state, gains, weight, ahead):  # type: ignore[no-untyped-de
 
 @exact
 def followed(k, h, state, gains, wanted, noise):  # type: ignore[no-untyped-def]
-    """Read the encoders, and return the error of the velocity that a cascade sees, (n,).
+    """Read the encoders, and return the velocity error of a cascade, (n,).
 
     Args:
         k: Number of the step.
@@ -102,7 +102,7 @@ def followed(k, h, state, gains, wanted, noise):  # type: ignore[no-untyped-def]
 
 @exact
 def known_friction(k, h, time, state, drive, beside):  # type: ignore[no-untyped-def]
-    """Return what of friction is known before the motion, and how large Coulomb's may be.
+    """Return the friction that is known before the motion, and the largest Coulomb friction.
 
     Args:
         k: Number of the step.
@@ -168,7 +168,7 @@ def known_friction(k, h, time, state, drive, beside):  # type: ignore[no-untyped
 
 @exact
 def through_gears(now, speed, state, drive):  # type: ignore[no-untyped-def]
-    """Return the torque that gears pass on which yield, with a gap, (n,); as of `advance`."""
+    """Return the torque that elastic gears with backlash pass on, (n,); as of `advance`."""
     n = now.shape[0]
     passed = np.zeros(n)
     for j in range(n):
@@ -185,13 +185,13 @@ def through_gears(now, speed, state, drive):  # type: ignore[no-untyped-def]
 
 @exact
 def rubbed(h, free, inverse, efforts, state, drive):  # type: ignore[no-untyped-def]
-    """Return Coulomb's friction of all joints, which goes with their acceleration, (n,).
+    """Return Coulomb friction of all joints, solved together with their acceleration, (n,).
 
     Args:
         h: Length of the step [s].
-        free: Acceleration without it, (n,).
+        free: Acceleration without Coulomb friction, (n,).
         inverse: Of the mass matrix, (n, n).
-        efforts: How large it may be, (n,).
+        efforts: Largest Coulomb friction, (n,).
         state: As of `advance`.
         drive: As of `advance`.
     """
@@ -236,8 +236,8 @@ def advance(  # type: ignore[no-untyped-def]
             predicted speed of rotors, bristle, filtered velocity, integral, last reading, torque
             passed on, position a step ago.
         drive: Rows as `simulated_drives.ROWS`.
-        gains: Rows: position, velocity, integral, encoder step, share of the filter kept, largest
-            torque.
+        gains: Rows: position, velocity, integral, encoder step, weight of a new sample in the
+            filter of the velocity, largest torque.
         weight: Mass matrix through which feedback acts, (n, n); each joint by itself if (0, 0).
         wanted: Rows q, v and feed-forward torque.
         noise: Rows: of the encoders, and torque that acts beside the motors', (2, n).

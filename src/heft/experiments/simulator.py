@@ -47,7 +47,7 @@ Passive = Callable[[Array, Array], Array]  # see `Condition.passive`
 
 @dataclass(frozen=True)
 class Controller:
-    """Gains of a cascade of position and velocity, with what a wrong model says is needed.
+    """Gains of a cascade of position and velocity, with feed-forward of a wrong model.
 
     Without the integral and anything ahead it is a PD controller (`pd`); through the mass matrix at
     the measured position, its bias torque added, it is computed torque (`computed_torque`)
@@ -184,7 +184,7 @@ class SimulatedExperiment:
 
         Args:
             kind: Of the motion; the log's own if not given.
-            number: One number, one motion; 0 is that of the log.
+            number: Selects the motion; 0 is that of the log.
         """
         return self.simulator.other(self.seed, kind or self.simulator.condition.motion, number)
 
@@ -222,11 +222,10 @@ class Simulator:
         """Return the experiment of a seed, the same each time.
 
         Args:
-            seed: Of all random numbers.
             torque: What the torque sensors see of a motion, shape (steps, joints) [N·m]; the
                 motors' torque if not given.
-            number: One number, one motion and noise of sensors, of the same robot.
-            watch: Called now and then with the time that is simulated [s].
+            number: Selects motion and noise of the sensors, of the same robot.
+            watch: Called now and then with the simulated time [s].
 
         Raises:
             InvalidSetting: If MuJoCo is not installed.
@@ -262,7 +261,7 @@ class Simulator:
         return SimulatedExperiment(self, seed, prior, recording, exact, calibration, kept, source)
 
     def _random(self, seed: int, purpose: str, number: int = 0) -> np.random.Generator:
-        """Return random numbers for a purpose: none moves because another draws more."""
+        """Return random numbers of a purpose: other purposes' draws do not change them."""
         arm = zlib.crc32(self.arm.name.encode())
         return np.random.default_rng([arm, seed, number, PURPOSES.index(purpose)])
 
@@ -298,9 +297,7 @@ class Simulator:
         """Return another motion of a seed's arm, exact; see `SimulatedExperiment.other`.
 
         Args:
-            seed: Of all random numbers.
-            kind: Of the motion.
-            number: One number, one motion; 0 is that of the log.
+            number: Selects the motion; 0 is that of the log.
 
         Raises:
             InvalidModel: If the arm is too weak for any motion of this kind.
@@ -311,14 +308,12 @@ class Simulator:
         return whole.part(self._rows(duration, min(self.condition.sensors.rate, 250.0)))
 
     def _links(self, file: bytes) -> Links:
-        """Return the links of a model file under the condition's gravity."""
         links = Links.of(file, self.arm.joints)
         if self.condition.gravity is not None:
             links.point_gravity(np.array(self.condition.gravity))
         return links
 
     def _rows(self, duration: float, rate: float) -> NDArray[np.int64]:
-        """Return the steps at which a row is logged."""
         step = self.condition.step
         first, every = round(self.condition.run_in / step), round(1.0 / (rate * step))
         return np.asarray(first + every * np.arange(round(duration * rate)))
@@ -331,7 +326,6 @@ class Simulator:
         duration: float,
         watch: Callable[[float], None] = lambda time: None,
     ) -> tuple[ExactMotion, Array]:
-        """Return what happens at every step, and the logged encoders' readings."""
         condition, sensors = self.condition, self.condition.sensors
         # A margin behind the end, for torque of a clock that runs fast.
         steps = round((duration + condition.run_in + 0.1) / condition.step)
@@ -427,7 +421,7 @@ class Simulator:
         noise: Array,
         watch: Callable[[float], None],
     ) -> Array:
-        """Return what happens at every step, rows as `simulation_step.LOGGED` and the reading.
+        """Return the signals of every step, rows as `simulation_step.LOGGED` and the reading.
 
         Raises:
             SolverFailure: If the simulated robot does not stay finite.
@@ -467,20 +461,19 @@ class Simulator:
         return log
 
     def _helped(self, wanted: Array) -> Array:
-        """Return the passive torque of what is wanted that a controller knows, (steps, joints)."""
+        """Return the passive torque along the reference that a controller knows, (N, joints)."""
         if self.condition.passive is None:
             return np.zeros_like(wanted[:, 0])
         torque = self.condition.passive(wanted[:, 0].T, wanted[:, 1].T).T
         return np.asarray(self.condition.controller.known * torque)
 
     def _compensation(self, drive: Array) -> Callable[[Array], Array]:
-        """Return the friction at wanted speeds [N·m], as a controller knows it."""
+        """Return a function from wanted speeds to the friction [N·m] that a controller knows."""
         known = self.condition.controller.known
         viscous, sliding = known * drive[1], known * (drive[3] + drive[6])
         return lambda speed: viscous * speed + sliding * np.tanh(speed / CREEPING)
 
     def _refuse_runaway(self, time: float, q: Array, v: Array) -> None:
-        """Raise `SolverFailure` if a joint is anywhere but where a robot could be."""
         with np.errstate(all="ignore"):
             size = np.maximum(np.abs(q) / FARTHEST, np.abs(v) / FASTEST)
         if (size < 1.0).all():

@@ -24,7 +24,7 @@ TRIALS = (1.0, 0.999, 0.996, 0.984, 0.94, 0.75, 0.5, 0.25, 0.1, 0.03)  # shares 
 
 @dataclass(frozen=True)
 class Start:
-    """What became of one start."""
+    """Result of one start."""
 
     first: float  # φ of the random motion
     value: float  # φ at the end, limits kept on the fine grid; −∞ if they could not be
@@ -74,7 +74,7 @@ def feasible_motions(
 def _bent(
     problem: Excitation, limits: DesignLimits, settings: DesignSettings, motions: list[Array]
 ) -> list[Array]:
-    """Return those of some motions that keep all limits once they are changed to break them least.
+    """Return those of some motions that keep all limits after their violation is minimised.
 
     Raises:
         InfeasibleLimits: If none does. The motion that breaks limits least is stationary:
@@ -120,7 +120,6 @@ def _split(flat: Array, parts: tuple[Array, ...]) -> tuple[Array, ...]:
 
 
 def _unit(limits: DesignLimits) -> Array:
-    """Return the usual size of each coordinate's unknowns, shape (d,) [rad or m]."""
     return np.asarray(np.minimum(limits.joints.reach, np.pi))
 
 
@@ -133,14 +132,11 @@ def improved(
     progress: Callable[[Progress], None] | None,
     stop: threading.Event | None,
 ) -> list[tuple[Array, Start]]:
-    """Return each start's motion that keeps all limits on the fine grid, and what became of it.
+    """Return each start's motion that keeps all limits on the fine grid, and its result.
 
     Args:
-        levels: The problem.
-        limits: Of the motion.
-        settings: Of the design.
         chosen: Motions to begin with, which keep all limits on the coarse grid.
-        posture: About which motions are shrunk, shape (d,) [rad or m].
+        posture: Posture about which motions are shrunk, shape (d,) [rad or m].
         progress: Called after each round.
         stop: Ends it after the steps at hand, once set.
     """
@@ -194,10 +190,8 @@ def largest_share(problem: Excitation, X: Array, posture: Array, steps: int = 12
     By bisection: what is broken little is kept by a motion that is little smaller.
 
     Args:
-        problem: On a fine grid.
         X: Unknowns, shape (u, d).
         posture: Shape (d,) [rad or m].
-        steps: Of the bisection.
     """
     still = problem.family.still(posture)
 

@@ -111,7 +111,7 @@ class Motion:
         return np.concatenate([v, a, [tau @ v, friction @ self.dynamics.ratios @ v], tau])
 
     def held(self, t: float, state: Array) -> Motion:
-        """Return the same motion with the effort constant at its value of this instant.
+        """Return the motion with the effort held constant at its value of this instant.
 
         Args:
             t: Time [s].
@@ -178,7 +178,7 @@ class Motion:
         return float(scipy.optimize.brentq(margin, begin, end, xtol=1e-15, rtol=1e-15))
 
     def switched(self, t: float, state: Array, modes: Array) -> tuple[Array, Array]:
-        """Return state and modes behind a switch: what stopped is still, to the last bit.
+        """Return state and modes after a switch: what stopped is still, to the last bit.
 
         Args:
             t: Time [s].

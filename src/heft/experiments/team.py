@@ -70,13 +70,13 @@ class TeamNoise:
 
     @property
     def each(self) -> tuple[float, ...]:
-        """In the order of the columns' kinds."""
+        """Standard deviations in the order of the columns' kinds."""
         return tuple(vars(self).values())
 
 
 @dataclass(frozen=True, eq=False)
 class SimulatedTeam:
-    """What the sensors of a team read, and the truth."""
+    """Readings of a team's sensors, and the truth."""
 
     time: Array  # shape (N,) [s]
     rotations: Array  # of the contacts' frames in the body's, shape (n, 3, 3)
@@ -109,8 +109,6 @@ class SimulatedTeam:
         """Return the columns of one robot's log, `t`, `omega.FRAME.x` and so on.
 
         Args:
-            robot: Its number.
-            frame: Name of the contact's frame.
             exact: Whether sensors have no noise.
         """
         found = {"t": self.time}
@@ -155,7 +153,7 @@ class Team:
             )
 
     def run(self, seed: int) -> SimulatedTeam:
-        """Return what its sensors read.
+        """Return the readings of the team's sensors, and the truth.
 
         Args:
             seed: Of contacts, bodies, motion and noise.
@@ -191,7 +189,7 @@ class Team:
 
 
 def _ring(count: int, radius: float, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Return contacts on a tilted ring, a little off, each turned at random."""
+    """Return rotations and origins of contacts near a tilted ring, each turned at random."""
     angle = 2.0 * np.pi * (np.arange(count) + 0.1 * rng.standard_normal(count)) / count
     flat = np.stack([np.cos(angle), np.sin(angle), np.zeros(count)], axis=1)
     origins = radius * (flat @ _random_rotation(rng).T + 0.1 * rng.standard_normal((count, 3)))
@@ -199,7 +197,7 @@ def _ring(count: int, radius: float, rng: np.random.Generator) -> tuple[Array, A
 
 
 def _level_ring(count: int, radius: float, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Return contacts on a level ring, a little off, each turned about the vertical at random."""
+    """Return rotations and origins of contacts near a level ring, turned about the vertical."""
     angle = 2.0 * np.pi * (np.arange(count) + 0.1 * rng.standard_normal(count)) / count
     flat = np.stack([np.cos(angle), np.sin(angle), np.zeros(count)], axis=1)
     off = 0.1 * rng.standard_normal((count, 3)) * [1.0, 1.0, 0.0]
@@ -256,7 +254,7 @@ def _sines(time: Array, size: Array, rng: np.random.Generator) -> tuple[Array, A
 def _motion(
     time: Array, size: TeamMotion, rng: np.random.Generator, free: tuple[Array, Array]
 ) -> _Motion:
-    """Return a motion; what is free to move and to turn is one, what is not zero."""
+    """Return a motion; `free` is 1 on axes of translation and rotation that move, 0 on others."""
     moving, turning = free[0] * size.speed / np.sqrt(free[0].sum()), free[1] * size.turning
     velocity, position, acceleration = _sines(time, moving, rng)
     state = rng.bit_generator.state
@@ -295,8 +293,6 @@ def _turned(angles: Array) -> Array:
 
 
 class _Sites:
-    """Bodies with sensors at the contacts, in MuJoCo."""
-
     def __init__(self, bodies: Sequence[SharedBody], rotations: Array, origins: Array) -> None:
         self._mujoco: Any = load_mujoco()
         self._count = len(origins)
@@ -358,7 +354,7 @@ def _shared_by_grasps(
 def _shared_by_points(
     total: Array, rotations: Array, origins: Array, squeeze: Array
 ) -> dict[str, Array]:
-    """Return forces that sum to the wrench, nearest to some that squeeze the body; no torques."""
+    """Return forces that sum to the wrench, nearest to forces that squeeze the body; no torques."""
     count = len(origins)
     grasp = np.zeros((6, 3 * count))
     for k, (x, y, z) in enumerate(origins):

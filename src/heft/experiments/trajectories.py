@@ -31,7 +31,7 @@ Rest = Literal["both", "start", "none"]
 
 
 class Basis(Protocol):
-    """Functions of time that trajectories are combined of; a frozen dataclass."""
+    """Functions of time, whose linear combinations are trajectories; a frozen dataclass."""
 
     kind: ClassVar[str]  # its name in files
     law: ClassVar[str]  # the function of the coefficients, in readable ASCII
@@ -49,7 +49,7 @@ class Basis(Protocol):
 
     @property
     def span(self) -> float:
-        """Length of time whose extremes are those of all times asked for [s]."""
+        """Length of time from 0 within which all extremes are reached [s]."""
         ...
 
     def matrix(self, time: Array, order: int = 0) -> Array:
@@ -62,10 +62,10 @@ class Basis(Protocol):
         ...
 
     def overshoot(self, count: int) -> float:
-        """Return a bound on extremes over all t, as a multiple of those on a grid of `span`.
+        """Return a bound on extremes over all t per those on a grid of `span`; 1 if none is known.
 
         Args:
-            count: Points of a uniform grid of the span without its end. 1 if nothing is known.
+            count: Points of a uniform grid of the span, without its end.
         """
         ...
 
@@ -195,7 +195,7 @@ class Spline(Basis):
         return made
 
     def overshoot(self, count: int) -> float:
-        """Return 1: nothing is known between the points."""
+        """Return 1: no bound is known between the points."""
         del count
         return 1.0
 
@@ -253,7 +253,7 @@ class ExcitationTrajectory:
         return replace(self, coefficients=read_only(still + share * (self.coefficients - still)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what `from_dict` makes an equal trajectory of; its values are JSON's."""
+        """Return a table of JSON's types from which `from_dict` makes an equal trajectory."""
         basis = {k: v for k, v in vars(self.basis).items() if k in self.basis.__dataclass_fields__}  # type: ignore[attr-defined]
         return {
             "format": FORMAT,
@@ -266,9 +266,6 @@ class ExcitationTrajectory:
     @staticmethod
     def from_dict(table: Mapping[str, Any]) -> ExcitationTrajectory:
         """Return the trajectory of a parsed JSON file.
-
-        Args:
-            table: As `to_dict` makes it.
 
         Raises:
             InvalidRecording: If it is not one.
@@ -349,18 +346,14 @@ class Family:
         return np.asarray(found)
 
     def unknowns_of(self, coefficients: Array) -> Array:
-        """Return the unknowns X of coefficients that obey the conditions, shape (K, d) to (u, d).
-
-        Args:
-            coefficients: C of a trajectory of this family.
-        """
+        """Return unknowns X of coefficients that obey the conditions, shape (K, d) to (u, d)."""
         rest = coefficients
         if self.start is not None:
             rest = rest - np.outer(self.basis.constant, self.start)
         return np.asarray(self.null_space.T @ rest)
 
     def still(self, posture: Array) -> Array:
-        """Return unknowns X of rest at a posture, shape (u, d); none where the start is given.
+        """Return unknowns X of rest at a posture, shape (u, d); zero where the start is given.
 
         Args:
             posture: Shape (d,) [rad or m].

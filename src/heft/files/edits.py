@@ -30,7 +30,6 @@ def apply(data: bytes, edits: list[Edit]) -> bytes:
     """Return the bytes with non-overlapping edits made.
 
     Args:
-        data: Content of a file.
         edits: In any order.
     """
     out, position = [], 0
@@ -43,13 +42,7 @@ def apply(data: bytes, edits: list[Edit]) -> bytes:
 
 
 def set_attributes(data: bytes, element: Element, values: Mapping[str, str]) -> list[Edit]:
-    """Return edits that set some attributes of an element and leave the others unchanged.
-
-    Args:
-        data: The XML file.
-        element: Element of that file.
-        values: New texts by name of the attribute.
-    """
+    """Return edits that set some attributes of an element and leave the others unchanged."""
     spans = element.spans(data)
     edits = [
         Edit(*spans[k], v)
@@ -78,7 +71,6 @@ def _same(old: str, new: str) -> bool:
 
 
 def _indent(data: bytes, element: Element) -> str:
-    """Return the whitespace that an element's line begins with."""
     line = data[data.rfind(b"\n", 0, element.start) + 1 : element.start]
     return line.decode() if line.strip() == b"" else ""
 
@@ -87,8 +79,6 @@ def insert_child(data: bytes, parent: Element, tag: str, lines: list[str]) -> li
     """Return edits that insert lines of XML as the first child of an element.
 
     Args:
-        data: The XML file.
-        parent: Element that gets the child.
         tag: Name of the parent, to open it where it was empty.
         lines: The child, a line each, without indentation.
     """

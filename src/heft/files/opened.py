@@ -69,7 +69,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _stamps(path: Path) -> tuple[Stamp, ...]:
-    """Return the stamp of a file, or of a folder and of its files; None for what is not seen."""
+    """Return the stamp of a file, or of a folder and its files; None where access fails."""
     try:
         inside = _files(path) if path.is_dir() else []
     except (OSError, ValueError):

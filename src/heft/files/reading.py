@@ -57,11 +57,6 @@ def require_regular(
 ) -> None:
     """Check that a path is a regular file that is readable and not empty.
 
-    Args:
-        path: Path of the file.
-        what: Kind of file, for messages.
-        error: Class of the error.
-
     Raises:
         InputError: Of the given class, if the file is missing, empty, unreadable, a folder, or a
             pipe, socket or device.
@@ -105,9 +100,6 @@ def read_text(path: Path, what: str, error: type[InputError], largest: int = LAR
     """Return the bytes of a text file of bounded size, such as a model or settings.
 
     Args:
-        path: Path of the file.
-        what: Kind of file, for messages.
-        error: Class of the error.
         largest: Largest size allowed [bytes].
 
     Raises:
@@ -130,12 +122,9 @@ def read_text(path: Path, what: str, error: type[InputError], largest: int = LAR
 
 
 def visible_texts(value: Any) -> Any:
-    """Return parsed values whose texts, names included, are spelt as `errors.visible` spells them.
+    """Return values of TOML or JSON, their texts and keys spelt as by `errors.visible`.
 
     So a name out of a file is one line wherever it is told, and the same in all files.
-
-    Args:
-        value: Of TOML or JSON.
     """
     if isinstance(value, str):
         return visible(value)
@@ -160,7 +149,6 @@ def refuse_bomb(path: Path, unpacked: int) -> None:
     """Raise ValueError if a file declares an implausible unpacked size; see `is_bomb`.
 
     Args:
-        path: Path of the packed file.
         unpacked: Size that it declares [bytes].
     """
     packed = path.stat().st_size
@@ -174,7 +162,6 @@ def read_arrays(
     """Return the arrays of an NPZ file, read-only; nothing is unpickled.
 
     Args:
-        path: Path of the file.
         lost: Called with the name of each array that cannot be read, and the error; if None, the
             error is raised.
 

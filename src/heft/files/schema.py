@@ -31,10 +31,9 @@ KINDS: dict[str, tuple[type, ...]] = {
 
 
 def require_schema(value: Any, schema: Schema) -> None:
-    """Check a value of JSON.
+    """Check a parsed JSON value against a schema.
 
     Args:
-        value: As JSON's parser returns it.
         schema: The schema; its references are to its own `$defs`.
 
     Raises:
@@ -44,8 +43,6 @@ def require_schema(value: Any, schema: Schema) -> None:
 
 
 class _Check:
-    """Walks along a value and its schema."""
-
     def __init__(self, root: Schema) -> None:
         self.root = root
 
@@ -76,7 +73,6 @@ class _Check:
         return "then"
 
     def inside(self, value: Any, schema: Schema, keyword: str, where: str) -> None:
-        """Check what an array or object holds."""
         if keyword == "items" and isinstance(value, list):
             for k, item in enumerate(value):
                 self.value(item, schema["items"], f"{where}[{k}]")

@@ -179,7 +179,6 @@ def named(each: Reader[Scalar], says: str = "a table is expected") -> Section[di
     """Return the reader of a table with arbitrary keys, whose values are all read by `each`.
 
     Args:
-        each: Reader of a value.
         says: What a message says where there is no table.
     """
     return Section(dict, lambda table, _: dict.fromkeys(table, each), says=says)
@@ -205,10 +204,6 @@ def located(where: str) -> Iterator[None]:
 def check_fields(settings: object, readers: Keys) -> None:
     """Check the fields of a settings dataclass by readers; None is accepted as a default.
 
-    Args:
-        settings: An instance of the dataclass.
-        readers: Readers by name of the field.
-
     Raises:
         InvalidSetting: If a reader refuses a field.
     """
@@ -219,24 +214,14 @@ def check_fields(settings: object, readers: Keys) -> None:
 
 
 def truth(value: object, where: str) -> bool:
-    """Return a Boolean value, or raise `InvalidSetting`.
-
-    Args:
-        value: As the TOML parser returned it.
-        where: Place of the value in its file, for messages.
-    """
+    """Return a Boolean value, or raise `InvalidSetting`."""
     if not isinstance(value, bool):
         raise InvalidSetting("true or false is expected", argument=where, got=shown(value))
     return value
 
 
 def name_list(value: object, where: str) -> tuple[str, ...]:
-    """Return a list of unique, non-empty names, or raise `InvalidSetting`.
-
-    Args:
-        value: As the TOML parser returned it.
-        where: Place of the value in its file, for messages.
-    """
+    """Return a list of unique, non-empty names, or raise `InvalidSetting`."""
     if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
         raise InvalidSetting("a list of names is expected", argument=where, got=shown(value))
     if "" in value:
@@ -255,7 +240,6 @@ def list_of(
     It raises `InvalidSetting` for what is no list, or one of another length.
 
     Args:
-        each: Reader of an entry.
         length: Required length, or None for any.
         of: What the entries are called in messages.
         entry: Text between the list's place and an entry's number in messages; without it entries
@@ -309,12 +293,7 @@ def rotation_rows(value: object, where: str) -> tuple[tuple[float, ...], ...]:
 
 
 def interval(value: object, where: str) -> tuple[float, float]:
-    """Return an interval [least, most] of finite numbers, or raise `InvalidSetting`.
-
-    Args:
-        value: As the TOML parser returned it.
-        where: Place of the value in its file, for messages.
-    """
+    """Return an interval [least, most] of finite numbers, or raise `InvalidSetting`."""
     least, most = list_of(number, 2)(value, where)
     if least > most:
         raise InvalidSetting("the least is above the most", argument=where, got=[least, most])
@@ -322,12 +301,7 @@ def interval(value: object, where: str) -> tuple[float, float]:
 
 
 def box(value: object, where: str) -> tuple[tuple[float, float], ...]:
-    """Return intervals [least, most] of x, y and z, or raise `InvalidSetting`.
-
-    Args:
-        value: As the TOML parser returned it.
-        where: Place of the value in its file, for messages.
-    """
+    """Return intervals [least, most] of x, y and z, or raise `InvalidSetting`."""
     if not isinstance(value, list | tuple) or len(value) != 3:
         raise InvalidSetting(
             "least and most of x, y and z are expected", argument=where, got=shown(value)
@@ -336,12 +310,7 @@ def box(value: object, where: str) -> tuple[tuple[float, float], ...]:
 
 
 def solid_box(value: object, where: str) -> tuple[tuple[float, float], ...]:
-    """Return intervals [least, most] of x, y and z, none of length zero; else `InvalidSetting`.
-
-    Args:
-        value: As the TOML parser returned it.
-        where: Place of the value in its file, for messages.
-    """
+    """Return intervals [least, most] of x, y and z, none of length zero; else `InvalidSetting`."""
     found = box(value, where)
     for axis, (least, most) in zip("xyz", found, strict=True):
         if least == most:
@@ -352,12 +321,7 @@ def solid_box(value: object, where: str) -> tuple[tuple[float, float], ...]:
 
 
 def planes(value: object, where: str) -> tuple[tuple[float, ...], ...]:
-    """Return planes `[x, y, z, most]`, each with a normal; else `InvalidSetting`.
-
-    Args:
-        value: As the TOML parser returned it.
-        where: Place of the value in its file, for messages.
-    """
+    """Return planes `[x, y, z, most]`, each with a normal; else `InvalidSetting`."""
     found = list_of(list_of(number, 4))(value, where)
     if not found:
         raise InvalidSetting("a plane at least is expected", argument=where)

@@ -32,7 +32,7 @@ def require_writable(out: Path, option: str = "--out") -> None:
 
     Args:
         out: A file or folder to be written; it and its parent folders need not exist.
-        option: The one that names it.
+        option: Command-line option that names it, for messages.
 
     Raises:
         InvalidSetting: If the path is inside a file, a device or pipe, a mount point, or not
@@ -114,7 +114,7 @@ def workshop(out: Path) -> Iterator[Path]:
 
 @contextmanager
 def _noting(out: Path) -> Iterator[None]:
-    """Note what was to be written on what the system refuses, which may not name it."""
+    """Add the destination to an `OSError` as a note: the system may not name it."""
     try:
         yield
     except OSError as problem:
@@ -123,7 +123,7 @@ def _noting(out: Path) -> Iterator[None]:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder; where no file handle is had to look into it, if it is empty."""
+    """Remove a folder; without a file handle to list it, remove it only if it is empty."""
     shutil.rmtree(folder, ignore_errors=True)
     with suppress(OSError):
         folder.rmdir()
@@ -159,7 +159,6 @@ def put(new: Path, out: Path) -> None:
     Args:
         new: The file, or a folder of files. Afterwards it is gone, or has the previous contents of
             `out`.
-        out: The destination.
 
     Raises:
         InvalidSetting: If a file would take the place of a folder, and of all in it.
@@ -212,11 +211,7 @@ def _swap(new: Path, out: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically; an existing file is replaced.
-
-    Args:
-        path: File to write.
-        text: Its content, stored as UTF-8.
+    """Write a UTF-8 text file atomically; an existing file is replaced.
 
     Raises:
         InvalidSetting: If it cannot be written there.
@@ -230,7 +225,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write an NPZ file, packed where that saves something.
+    """Write an NPZ file, compressed where that saves space.
 
     Most of what is stored are zeros, which pack as well as anything, or covariances, which do not
     pack at all and would take most of the time.
@@ -247,5 +242,4 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 
 def _is_full(array: NDArray[Any]) -> bool:
-    """Return whether an array is of real numbers hardly one of which is zero."""
     return bool(array.dtype.kind == "f" and np.count_nonzero(array) > FULL * array.size)

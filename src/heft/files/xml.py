@@ -68,10 +68,6 @@ def _tag_end(data: bytes, start: int) -> int:
 def parse(data: bytes, path: str) -> Element:
     """Return the root element of a model file.
 
-    Args:
-        data: Contents of the file.
-        path: Its name, for messages.
-
     Raises:
         InvalidModel: If it is not well-formed XML in UTF-8, or defines entities.
     """
@@ -94,7 +90,6 @@ def parse(data: bytes, path: str) -> Element:
 
 
 def _require_text(data: bytes, path: str) -> None:
-    """Raise `InvalidModel` unless a file is UTF-8 text of a bounded size."""
     if len(data) > LARGEST_TEXT:
         raise InvalidModel(
             "the model file is too large",
@@ -114,8 +109,6 @@ def _require_text(data: bytes, path: str) -> None:
 
 
 class _Builder:
-    """Makes a tree of elements of what expat tells while it parses."""
-
     def __init__(self, data: bytes, path: str) -> None:
         self.data, self.path = data, path
         self.roots: list[Element] = []
@@ -182,8 +175,6 @@ def numbers(
     Args:
         text: The value, None where the attribute is missing.
         count: Required number of numbers.
-        what: Name of the attribute, for messages.
-        where: Name of the element, for messages.
         largest: Largest magnitude allowed.
 
     Raises:

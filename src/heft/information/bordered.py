@@ -30,7 +30,7 @@ PANEL = 32  # columns that are reflected together where triangles are added
 
 
 def triangle_of_all(rows: Array) -> Array:
-    """Return the triangle of rows whose columns are taken as a whole; see `triangle_of`."""
+    """Return the QR triangle of rows, without a search for components; see `triangle_of`."""
     m, n = rows.shape
     if m < n:
         rows = np.vstack([rows, np.zeros((n - m, n))])
@@ -47,7 +47,7 @@ def among(rows: Array, columns: NDArray[np.intp], size: int) -> Array:
 
 
 def placed(triangle: Array, columns: NDArray[np.intp], size: int) -> Array:
-    """Return a triangle, right-hand side last, among more columns, those that it lacks zero.
+    """Return a triangle with zero rows and columns inserted; the right-hand side is last.
 
     Args:
         triangle: Shape (k + 1, k + 1).
@@ -66,7 +66,7 @@ def placed(triangle: Array, columns: NDArray[np.intp], size: int) -> Array:
 
 
 def sum_of_triangles(first: Array, second: Array) -> Array:
-    """Return the triangle of one triangle stacked on another, with a third of a QR's work.
+    """Return the QR triangle of two stacked triangles, with a third of a full QR's work.
 
     Both are upper triangular already, so that reflectors are short.
     """
@@ -81,7 +81,7 @@ def sum_of_triangles(first: Array, second: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Corner:
-    """Rows `R x + B y = z` of p columns x that one set of rows alone holds, and shared ones y."""
+    """Rows `R x + B y = z`: p columns x that one set of rows alone holds, and shared columns y."""
 
     own: NDArray[np.intp]  # positions of x among the columns of the sum, shape (p,)
     shared: NDArray[np.intp]  # positions of y among the shared columns, shape (s,)
@@ -92,7 +92,7 @@ class Corner:
 
 @dataclass(frozen=True, eq=False)
 class Bordered:
-    """A sum of sets of rows about n columns."""
+    """Sum of sets of rows on n columns as a block-arrow triangle."""
 
     columns: NDArray[np.intp]  # their positions among all parameters, shape (n,)
     corners: tuple[Corner, ...]  # what single sets hold alone
@@ -111,8 +111,8 @@ class Bordered:
 
         Args:
             columns: Positions of the n columns among all parameters.
-            sets: Columns, of these n and ascending, and rows on them, right-hand side last, of
-                each.
+            sets: For each, its columns, of these n and ascending, and its rows on them, right-hand
+                side last.
             ridge: Rows that hold one column each, right-hand side last, shape (any, n + 1).
         """
         size = len(columns)
@@ -158,12 +158,12 @@ class Bordered:
         return found
 
     def triangle(self) -> Array:
-        """Return their triangle in the order of the columns, shape (n + 1, n + 1)."""
+        """Return the QR triangle in the order of the columns, shape (n + 1, n + 1)."""
         return triangle_of_all(self.rows()) if self.corners else self.rows()
 
     @cached_property
     def lengths(self) -> Array:
-        """Lengths of the n columns, shape (n,)."""
+        """Norms of the n columns, shape (n,)."""
         squares = np.zeros(len(self.columns))
         squares[self.shared] = np.sum(self.R**2, axis=0)
         for corner in self.corners:
@@ -199,7 +199,7 @@ class Bordered:
 
 
 def _nested(parts: Sequence[tuple[NDArray[np.intp], Array]], rows: Array) -> Array:
-    """Return the triangle of triangles, and of further rows.
+    """Return the QR triangle of stacked triangles and further rows.
 
     A joint holds what the joints behind it hold, and more: triangles of few columns are added where
     they are still small.
@@ -232,14 +232,13 @@ def _finished(
     shared: NDArray[np.intp],
     factor: Array,
 ) -> Bordered:
-    """Return a sum with the triangle of its shared columns, right-hand side last."""
     R, z = factor[:-1, :-1], factor[:-1, -1]
     return Bordered(columns, corners, shared, R, z, float(factor[-1, -1]))
 
 
 @dataclass(frozen=True, eq=False)
 class InverseCorner:
-    """Rows of an inverse: of p columns that one set alone holds."""
+    """Rows of an inverse for p columns that one set of rows alone holds."""
 
     own: NDArray[np.intp]  # positions of these columns, shape (p,)
     R: Array  # inverse of their triangle, shape (p, p)
@@ -257,7 +256,7 @@ class BorderedInverse:
 
     @cached_property
     def deviations(self) -> Array:
-        """Lengths of the rows of G, shape (n,)."""
+        """Norms of the rows of G, the standard deviations for rows of unit variance, shape (n,)."""
         squares = np.zeros(len(self.columns))
         squares[self.shared] = np.sum(self.R**2, axis=1)
         for corner in self.corners:

@@ -26,23 +26,22 @@ class ChannelRows:
 
     @staticmethod
     def nothing(count: int) -> ChannelRows:
-        """Return N = `count` rows that see no column."""
+        """Return N = `count` rows that are zero in all columns."""
         return ChannelRows(np.empty(0, dtype=np.intp), np.zeros((count, 0)))
 
     @staticmethod
     def joined(parts: Sequence[ChannelRows]) -> ChannelRows:
-        """Return rows of the same columns behind one another."""
+        """Return rows on the same columns, concatenated."""
         return ChannelRows(parts[0].columns, np.concatenate([p.values for p in parts]))
 
     @staticmethod
     def below(parts: Sequence[ChannelRows], size: int) -> Array:
-        """Return rows of different columns below one another, on all columns.
+        """Return rows on different columns, stacked, on all columns.
 
         Columns are contiguous: those that no row holds take no memory until they are written.
 
         Args:
             parts: Of one channel.
-            size: Number of all columns.
 
         Returns:
             Shape (Σ N, size).
@@ -66,7 +65,7 @@ class ChannelRows:
 
     @staticmethod
     def held(rows: Array) -> ChannelRows:
-        """Return rows on the columns that are not zero.
+        """Return rows restricted to their nonzero columns.
 
         Args:
             rows: On all columns, shape (N, b).

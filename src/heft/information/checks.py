@@ -27,11 +27,8 @@ class Check:
         """Return a check that passes up to `warn`, warns up to `fail` and fails beyond it.
 
         Args:
-            name: Name of the tested quantity.
-            value: The quantity as computed.
             warn: Largest value that passes, in the unit of `value`.
             fail: Largest value that does not fail, in the unit of `value`.
-            message: What the result means and what to do.
         """
         status: Status = "pass" if value <= warn else "warn" if value <= fail else "fail"
         return Check(name, status, float(value), warn, message)

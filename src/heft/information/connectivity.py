@@ -57,7 +57,7 @@ def components(matrix: Array) -> tuple[Component, ...]:
 
 
 def _swept(held: NDArray[np.bool_]) -> tuple[Component, ...]:
-    """Return the components by sweeps over all entries; nothing if there are too many of them.
+    """Return the components by sweeps over all entries; empty if there are too many of them.
 
     A limb takes two or three sweeps, which cost far less than a sparse graph of its entries.
 
@@ -86,7 +86,6 @@ def connected(sets: Sequence[NDArray[np.intp]], size: int) -> tuple[Component, .
 
     Args:
         sets: Columns of each row, or of each group of rows.
-        size: Number n of all columns.
     """
     if size < FEWEST:
         return (Component(np.arange(len(sets)), np.arange(size)),)
@@ -103,11 +102,11 @@ def bits(columns: NDArray[np.intp], size: int) -> int:
 
 
 def gram(rows: Array, parts: Sequence[NDArray[np.intp]]) -> Array:
-    """Return `rowsᵀ rows`, of rows of which most hold columns of one part alone.
+    """Return `rowsᵀ rows`, where most rows are nonzero in columns of one part alone.
 
     Args:
         rows: Shape (m, n).
-        parts: Sets of columns, all of them.
+        parts: Sets of columns, which together are all columns.
 
     Returns:
         Shape (n, n).
@@ -126,14 +125,13 @@ def gram(rows: Array, parts: Sequence[NDArray[np.intp]]) -> Array:
 def first_connected(
     rows: NDArray[np.intp], columns: NDArray[np.intp], size: int
 ) -> NDArray[np.intp]:
-    """Return of each column the first one that it is connected with, itself if with none before.
+    """Return for each column the lowest column connected to it, at most itself, shape (n,).
 
     Columns take the least number in a row that holds them, until none changes.
 
     Args:
-        rows: Of the entries that are not zero, ascending.
-        columns: Of the same entries.
-        size: Number n of columns.
+        rows: Row indices of the nonzero entries, ascending.
+        columns: Column indices of the same entries.
     """
     number = np.arange(size)
     starts = np.flatnonzero(np.diff(rows, prepend=-1))
@@ -152,7 +150,6 @@ def first_connected(
 def _grouped(
     rows: NDArray[np.intp], columns: NDArray[np.intp], shape: tuple[int, int]
 ) -> tuple[Component, ...]:
-    """Return the components of entries at these places, rows ascending."""
     m, n = shape
     number = first_connected(rows, columns, n)
     number[np.bincount(columns, minlength=n) == 0] = -1  # columns of zeros, all together
@@ -165,7 +162,6 @@ def _grouped(
 
 
 def _by_number(numbers: NDArray[np.intp], wanted: NDArray[np.intp]) -> list[NDArray[np.intp]]:
-    """Return the places of each wanted number, ascending."""
     order = np.argsort(numbers, kind="stable")
     ends = np.searchsorted(numbers[order], [wanted, wanted + 1])
     return [order[a:b] for a, b in ends.T]

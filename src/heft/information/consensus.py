@@ -27,7 +27,7 @@ Edge = tuple[int, int]
 
 @dataclass(frozen=True)
 class Graph:
-    """Who talks to whom, both ways.
+    """Undirected communication graph of a team of robots.
 
     Raises:
         InvalidSetting: If an edge is between other robots, or not all robots are connected.
@@ -69,12 +69,11 @@ class Graph:
 
     @staticmethod
     def regular(count: int, degree: int, seed: int = 0) -> Graph:
-        """Return a random graph in which all robots have as many neighbours: an expander.
+        """Return a random regular graph, in which all robots have equally many neighbours.
 
         Args:
-            count: Number of robots n.
-            degree: Neighbours of each, even, below n.
-            seed: Of the draw: the union of random rings.
+            degree: Number of neighbours, even, below the number of robots.
+            seed: Seed of the random rings whose union the graph is.
 
         Raises:
             InvalidSetting: If the degree is odd, or not below n.
@@ -101,10 +100,10 @@ class Graph:
         return Graph(count, tuple(sorted(found)))
 
     def among(self, robots: Sequence[int]) -> Graph:
-        """Return who talks to whom among some robots; all do, where these alone are not connected.
+        """Return the subgraph of some robots, or their complete graph if that is not connected.
 
         Args:
-            robots: Their numbers, in order.
+            robots: Numbers of the robots; they are renumbered in this order.
         """
         place = {robot: k for k, robot in enumerate(robots)}
         edges = tuple((place[a], place[b]) for a, b in self.edges if a in place and b in place)
@@ -116,7 +115,7 @@ class Graph:
 
     @property
     def neighbours(self) -> tuple[tuple[int, ...], ...]:
-        """Of each robot."""
+        """Numbers of each robot's neighbours, ascending."""
         found: list[list[int]] = [[] for _ in range(self.count)]
         for a, b in self.edges:
             found[a].append(b)
@@ -134,14 +133,14 @@ class Graph:
 
 @dataclass(frozen=True)
 class Spectrum:
-    """Bounds of the Laplacian's eigenvalues, which say how quickly a graph agrees."""
+    """Bounds of the Laplacian's nonzero eigenvalues, which set the rate of consensus."""
 
     least: float  # second least eigenvalue, of the slowest mode
     most: float  # largest eigenvalue
 
     @staticmethod
     def of(graph: Graph) -> Spectrum:
-        """Return that of a graph; each robot knows it once all neighbourhoods were passed on."""
+        """Return the spectrum of a graph; a robot needs all neighbourhoods to compute it."""
         values = np.linalg.eigvalsh(graph.laplacian)
         return Spectrum(float(values[1]), float(values[-1]))
 
@@ -159,16 +158,15 @@ class Spectrum:
 def chebyshev_step(
     held: Array, before: Array, others: Sequence[Array], spectrum: Spectrum, factor: float
 ) -> tuple[Array, float]:
-    """Return what a robot holds after an accelerated round, and the next round's factor.
+    """Return a robot's value after an accelerated round, and the next round's factor.
 
     Chebyshev's recursion [Golub1961] of `step`: x ← ω (step(x) − x₋) + x₋. It takes as many rounds
     as a graph is wide, where plain ones take the square of that.
 
     Args:
-        held: What it holds, any shape.
-        before: What it held a round before; the same in the first round.
-        others: What its neighbours hold, taken to its coordinates.
-        spectrum: Of the graph.
+        held: Its value, of any shape.
+        before: Its value a round before; `held` itself in the first round.
+        others: Values of its neighbours, mapped to its coordinates.
         factor: ω of this round: 1 in the first.
     """
     moved = step(held, others, spectrum.gain)
@@ -176,19 +174,17 @@ def chebyshev_step(
 
 
 def next_factor(factor: float, rate: float) -> float:
-    """Return ω of the next round of Chebyshev's recursion, from that of one round and ρ."""
+    """Return ω of the next round of Chebyshev's recursion, from ω of this round and ρ."""
     half = 0.5 if factor == 1.0 else 0.25
     return 1.0 / (1.0 - half * rate**2 * factor)
 
 
 def chebyshev(held: Array, graph: Graph, rounds: int, spectrum: Spectrum | None = None) -> Array:
-    """Return what each robot holds after accelerated rounds, all in common coordinates.
+    """Return each robot's value after accelerated rounds, all in common coordinates.
 
     Args:
-        held: Of each robot, shape (n, k).
-        graph: Who talks to whom.
-        rounds: Their number.
-        spectrum: Of the graph; found from it if None.
+        held: Value of each robot, shape (n, k).
+        spectrum: Spectrum of the graph; computed if None.
     """
     bounds = Spectrum.of(graph) if spectrum is None else spectrum
     laplacian = csr_array(graph.laplacian)
@@ -211,11 +207,11 @@ def _reached(graph: Graph) -> set[int]:
 
 
 def step(held: Array, others: Sequence[Array], gain: float) -> Array:
-    """Return what a robot holds after a round, in its own coordinates; [Fan2017, (34)].
+    """Return a robot's value after one round, in its own coordinates; [Fan2017, (34)].
 
     Args:
-        held: What it held, any shape.
-        others: What its neighbours held, taken to its coordinates.
+        held: Its value before, of any shape.
+        others: Values of its neighbours, mapped to its coordinates.
         gain: ε, below one over the largest number of neighbours.
     """
     return np.asarray(held + gain * sum((x - held for x in others), np.zeros_like(held)))
@@ -224,13 +220,11 @@ def step(held: Array, others: Sequence[Array], gain: float) -> Array:
 def averaged(
     held: Array, maps: dict[Edge, Array], graph: Graph, rounds: int, gain: float = 0.4
 ) -> Array:
-    """Return what each robot holds after some rounds in which every message gets through.
+    """Return each robot's value after some rounds in which no message is lost.
 
     Args:
-        held: Of each robot, shape (n, N, k): N vectors at once.
+        held: Values of each robot, shape (n, N, k): N vectors at once.
         maps: A_ij by (i, j), both directions of each edge, shape (k, k).
-        graph: Who talks to whom.
-        rounds: Their number.
         gain: ε of `step`.
     """
     neighbours = graph.neighbours
@@ -246,7 +240,7 @@ def averaged(
 
 
 def consensus_maps(poses: Mapping[Edge, tuple[Array, Array]]) -> dict[Edge, Array]:
-    """Return the maps of wrenches, by (i, j): Ad of the pose from i to j, transposed; (22).
+    """Return the maps of wrenches by (i, j): transposed adjoints of the poses [Fan2017, (22)].
 
     Args:
         poses: R and t that take coordinates of i to those of j, by (j, i).

@@ -32,14 +32,14 @@ def _minus(w, v, a):  # type: ignore[no-untyped-def]
 
 @reassociated
 def _update(w0, w1, w2, w3, V, a):  # type: ignore[no-untyped-def]
-    """Take the four reflectors' parts from one column: of several at once nothing is vectorised."""
+    """Apply four reflectors to one column: several columns at once would not be vectorised."""
     for k in range(a.shape[0]):
         a[k] -= w0 * V[k] + w1 * V[LANES + k] + w2 * V[2 * LANES + k] + w3 * V[3 * LANES + k]
 
 
 @reassociated
 def _reflect(R, j0, c, T, V, a, b):  # type: ignore[no-untyped-def]
-    """Apply the panel's four reflections to columns c and c + 1, whose rows are a and b."""
+    """Apply the panel's four reflections to columns c and c + 1, of which the rows hold a and b."""
     d0 = R[j0, c]
     d1 = R[j0 + 1, c]
     d2 = R[j0 + 2, c]
@@ -82,7 +82,7 @@ def _reflect(R, j0, c, T, V, a, b):  # type: ignore[no-untyped-def]
 
 @reassociated
 def _reflect_three(R, j0, c, T, V, a0, a1, a2):  # type: ignore[no-untyped-def]
-    """Apply the panel's four reflections to three columns from c on, whose rows are a0 to a2."""
+    """Apply the panel's four reflections to columns c to c + 2, of which the rows hold a0 to a2."""
     d0 = R[j0, c]
     d1 = R[j0 + 1, c]
     d2 = R[j0 + 2, c]
@@ -221,7 +221,7 @@ def fold(R, rows, n, m):  # type: ignore[no-untyped-def]
 
 @contracted
 def _absorb(out, left):  # type: ignore[no-untyped-def]
-    """Absorb rows one column at a time, in their place; see `absorb`."""
+    """Absorb rows in place, by one reflection a column; see `absorb`."""
     n, m = out.shape[0], left.shape[0]
     tiny = np.finfo(out.dtype).tiny
     for j in range(n - 1):

@@ -128,8 +128,8 @@ def base_parameters(
         labels: The p standard parameters.
         order: The order in which columns are tested, a permutation of `range(p)`; see
             `column_order`.
-        rounding: What is left of a column after those before it, as a share of the longest of its
-            kind (the columns of its unit), up to which it is dependent whatever its own length.
+        rounding: Share of the longest column of the same unit up to which the residual of a column
+            after those before it counts as zero, whatever its own length.
 
     Raises:
         FitError: If no clear gap separates dependent from independent columns, because of
@@ -245,12 +245,12 @@ class Directions:
 
     @property
     def right(self) -> Array:
-        """Vᵀ, shape (n, n); directions that no row tells are its last rows."""
+        """Vᵀ, shape (n, n); its last rows are the directions that no row determines."""
         return self._decomposed[2]
 
     @cached_property
     def _certain(self) -> tuple[tuple[Component, Array | None, Array, Array], ...] | None:
-        """Components without zero columns, Q (none for 1), R and R⁻¹, if no others are not seen.
+        """Components without zero columns, Q (None for 1), R and R⁻¹, if surely of full rank.
 
         None if that is not certain: a singular value is at least 1/‖R⁻¹‖ and at most √n, since
         columns have unit length.
@@ -403,10 +403,6 @@ def inverses(total: Summed, visible: float = 0.0) -> tuple[BorderedInverse, ...]
     """Return the inverse of each component of a sum whose columns are certain to be independent.
 
     None if that is not certain, by the rule of `Directions`; columns that are zero have no inverse.
-
-    Args:
-        total: Weighted sum over the channels.
-        visible: As that of `Directions`.
     """
     found, size = [], 0.0
     for part in total.parts:
@@ -429,7 +425,6 @@ def shortest(
     Args:
         information: About p parameters.
         weights: Factor of each channel's rows, by name; ones if None.
-        visible: As that of `Directions`.
     """
     total = information.summed(weights)
     if inverses(total, visible) is None:
@@ -474,7 +469,6 @@ def data_rank(R: Array, labels: Labels, rows: int) -> DataRank:
 
     Args:
         R: Upper triangle, shape (n, n).
-        labels: The n columns.
         rows: Number of rows that R stands for.
     """
     return Directions.of(R, rows).summary(labels)

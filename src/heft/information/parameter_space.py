@@ -49,12 +49,7 @@ class ParameterSpace:
         return replace(self, matrix=matrix @ scipy.sparse.csr_array(self.matrix))
 
     def beside(self, names: Sequence[str], units: Sequence[str]) -> ParameterSpace:
-        """Return the space extended by parameters of nominal value zero, each its own column.
-
-        Args:
-            names: Names of the added parameters.
-            units: Their units.
-        """
+        """Return the space extended by parameters of nominal value zero, each its own column."""
         labels = self.labels
         return replace(
             self,

@@ -19,7 +19,7 @@ def cross(a: Array, b: Array) -> Array:
 
     Args:
         a: Shape (..., 3), or a single one.
-        b: The same.
+        b: Shape (..., 3), or a single one.
     """
     found = np.empty(np.broadcast_shapes(a.shape, b.shape), np.result_type(a, b))
     x, y, z = a[..., 0], a[..., 1], a[..., 2]

@@ -46,12 +46,12 @@ class Selected:
 
     @property
     def gap(self) -> float:
-        """By how much the best choice could be better [nats]."""
+        """Upper bound of how much better the best choice could be [nats]."""
         return self.bound - self.value
 
     @property
     def share(self) -> float:
-        """Information per direction, of that of all segments: exp(value / rank)."""
+        """Information per direction, relative to that of all segments: exp(value / rank)."""
         return float(np.exp(self.value / self.rank))
 
 
@@ -85,7 +85,6 @@ class SegmentSelection:
             factors: F_k with F_kᵀ F_k = A_k, weighted, shape (segments, rows, parameters).
             count: How many are chosen, 1 to all.
             known: Triangle of what is known already, shape (any, parameters).
-            watch: Called with lines of progress.
 
         Raises:
             InvalidSetting: If fewer than one, or more than all are asked for.
@@ -122,7 +121,7 @@ class SegmentSelection:
 
         Args:
             factors: As of `choose`.
-            choices: Numbers of segments.
+            choices: Numbers of the segments of each choice.
             known: As of `choose`.
         """
         grams, start = self._scaled(factors, known)
@@ -176,7 +175,7 @@ class SegmentSelection:
     def _exchanged(
         self, grams: Array, chosen: NDArray[np.intp], start: Array
     ) -> tuple[NDArray[np.intp], int]:
-        """Return a choice at least as good, one segment replaced by another again and again."""
+        """Return a choice at least as good, by exchanges of single segments, and their number."""
         chosen = chosen.copy()
         matrix = start + grams[chosen].sum(axis=0)
         done = 0
@@ -200,7 +199,7 @@ class SegmentSelection:
         return chosen, done
 
     def _relaxed(self, grams: Array, chosen: NDArray[np.intp], start: Array) -> tuple[float, Array]:
-        """Return the least bound on the way of Frank and Wolfe, from a choice on, and its end."""
+        """Return the least bound met by steps of Frank and Wolfe from a choice, and the weights."""
         weight = np.zeros(len(grams))
         weight[chosen] = 1.0
         matrix, count, least = start + grams[chosen].sum(axis=0), len(chosen), np.inf

@@ -55,7 +55,7 @@ def triangle_of(rows: Array) -> Array:
 
 
 def _joined(size: int, parts: Sequence[tuple[NDArray[np.intp], Array]], rest: float) -> Array:
-    """Return the triangle of rows of which each holds columns of one part alone.
+    """Return the one triangle of parts that share no columns.
 
     Args:
         size: Number of all columns, the right-hand side included.
@@ -105,10 +105,10 @@ class Triangle:
         return float(np.sum((self.R @ values[self.columns] - self.z) ** 2)) + self.energy
 
     def among(self, columns: NDArray[np.intp]) -> Array:
-        """Return the factor on more columns, those that it does not know zero.
+        """Return the factor with zero rows and columns inserted for further columns.
 
         Args:
-            columns: Ascending, all of its own among them, shape (n,).
+            columns: Ascending, including all of its own, shape (n,).
 
         Returns:
             Upper triangular, shape (n + 1, n + 1).
@@ -131,7 +131,7 @@ class Triangle:
 
 @dataclass(frozen=True, eq=False)
 class Summed:
-    """Weighted sum of an information's channels."""
+    """Weighted sum of the channels of an information, component by component."""
 
     size: int  # number of parameters p
     parts: tuple[Bordered, ...]  # components, by their columns
@@ -145,14 +145,14 @@ class Summed:
 
     @property
     def lengths(self) -> Array:
-        """Lengths of the columns, shape (p,)."""
+        """Norms of the columns, shape (p,)."""
         found = np.zeros(self.size)
         for part in self.parts:
             found[part.columns] = part.lengths
         return found
 
     def solution(self) -> Array:
-        """Return the least-squares solution, if no columns but zeros depend on others.
+        """Return the least-squares solution; columns must be independent, or zero.
 
         Returns:
             Shape (p,); zero where columns are.
@@ -204,12 +204,7 @@ class Information:
 
     @staticmethod
     def neutral(labels: Labels, channels: Sequence[str]) -> Information:
-        """Return the information of no rows, the neutral element: `neutral + x == x`.
-
-        Args:
-            labels: Of the columns.
-            channels: Names of the channels.
-        """
+        """Return the information of no rows, the neutral element: `neutral + x == x`."""
         empty = Triangle(np.empty(0, dtype=np.intp), np.zeros((1, 1)), 0)
         return Information(labels, tuple(channels), (empty,) * len(channels))
 
@@ -298,10 +293,10 @@ class Information:
         return Information(self.labels, self.channels, triangles)
 
     def among(self, channels: Sequence[str]) -> Information:
-        """Return the same with channels in another order, and some of which nothing is known.
+        """Return the information with channels reordered, and with empty ones added.
 
         Args:
-            channels: Names, all of its own among them.
+            channels: Names, including all of its own.
         """
         if tuple(channels) == self.channels:
             return self
@@ -315,7 +310,6 @@ class Information:
         """Return the information extended by one channel, such as a prior's rows.
 
         Args:
-            channel: Name of the added channel.
             rows: `[Y τ]`, shape (any, p + 1).
         """
         seen = np.flatnonzero(np.any(rows[:, :-1] != 0.0, axis=0))
@@ -352,11 +346,7 @@ class Information:
         return self.summed(weights).triangle()
 
     def summed(self, weights: Mapping[str, float] | None = None) -> Summed:
-        """Return the same sum, component by component, each in an order in which it is sparse.
-
-        Args:
-            weights: As for `combined`.
-        """
+        """Return the weighted sum by component, in orders of columns that keep it sparse."""
         size = len(self.labels)
         held: list[tuple[NDArray[np.intp], Array]] = []  # columns, and rows on them
         ridges: list[tuple[NDArray[np.intp], Array]] = []  # the same of rows that connect nothing
@@ -411,7 +401,7 @@ class Information:
         return Information(self.labels.select(keep), self.channels, tuple(triangles))
 
     def less(self, values: Array) -> Information:
-        """Return the information about what is left over: of rows `Y π = τ − Y values`.
+        """Return the information with known values subtracted: of rows `Y π = τ − Y values`.
 
         Args:
             values: Shape (p,), in the parameters' units.
@@ -461,7 +451,6 @@ class Information:
 
         Args:
             path: The file; replaced if it exists.
-            extra: Further arrays by name.
         """
         arrays: dict[str, NDArray[np.generic]] = {
             "format": np.array(FORMAT),
@@ -513,7 +502,6 @@ class Information:
 
 
 def _checked(columns: NDArray[np.intp], factor: Array, rows: int, size: int) -> Triangle:
-    """Return a triangle of stored arrays, or raise ValueError if they cannot be one."""
     columns = np.asarray(columns).astype(np.intp)
     factor = np.asarray(factor, dtype=float)
     k = len(columns)

@@ -28,7 +28,7 @@ def links_of(
     said: urdf.Translation,
     cuts: frozenset[str],
 ) -> tuple[tuple[Link, ...], list[str]]:
-    """Return the links that are the file's own, and what a user should know of them."""
+    """Return the links that the file itself has, and notes to the user about them."""
     own = [k for k in root.all("link") if k.attributes["name"] not in said.aids]
     elements = {k.attributes["name"]: k for k in own}
     tens = {name: _written(k) for name, k in elements.items()}
@@ -61,8 +61,6 @@ def links_of(
 
 @dataclass(frozen=True)
 class _Masses:
-    """What the file's masses say together."""
-
     moving: float  # mass of all that moves [kg]
     by_body: Mapping[int, float]  # mass of the links that are one body, −1 the base [kg]
     stand_in: Array  # ten parameters of a link that is given no mass
@@ -71,12 +69,12 @@ class _Masses:
     def of(
         tens: Mapping[str, Array | None], bodies: Mapping[str, int], beyond: Mapping[int, int]
     ) -> _Masses:
-        """Return the masses of links' ten parameters.
+        """Return the masses by body, from the ten parameters of the links.
 
         Args:
-            tens: Of each link.
-            bodies: The body that each is part of.
-            beyond: Of each body beyond a cut the one before it, which carries both sides.
+            tens: Ten parameters of each link, shape (10,); None without an `<inertial>`.
+            bodies: Index of the body that each link is part of, −1 for the base.
+            beyond: By body beyond a cut, the body before it, which carries the mass of both.
         """
         masses = {n: float(ten[0]) for n, ten in tens.items() if ten is not None}
         moving = [m for n, m in masses.items() if bodies[n] >= 0 and m > 0.0]
@@ -92,12 +90,11 @@ class _Masses:
         return _Masses(total, by_body, inertia.sphere(usual, NOMINAL_GYRATION))
 
     def is_negligible(self, mass: float) -> bool:
-        """Whether a mass [kg] is none, or that of a frame."""
         return mass <= FRAME_MASS_SHARE * self.moving
 
 
 def _prior(link: Link, stand_in: Array, is_shape: bool) -> tuple[Array, str | None]:
-    """Return what is believed of a link, shape (10,), and what a user should know of that."""
+    """Return a link's prior inertial parameters, shape (10,), and a note to the user or None."""
     moves = link.body >= 0
     if link.given:
         nominal = inertia.nearest_consistent(link.written)

@@ -45,7 +45,7 @@ class Capsules:
     notes: tuple[str, ...] = ()
 
     def parts(self, k: int) -> NDArray[np.intp]:
-        """Return the capsules about the parts of the link that capsule k is all of, or k."""
+        """Return indices of the capsules of the parts of k's link; k if it is one or has none."""
         if not self.whole[k]:
             return np.array([k])
         same = [j for j, link in enumerate(self.links) if link == self.links[k]]
@@ -82,8 +82,8 @@ def fit_capsules(
     Args:
         robot: Its model file; `[motion]` of its options says where packages lie, which tools it
             carries and how thick links are whose shape is not known.
-        folder: That of the model file, in which meshes are looked for.
-        fitting: Settings of the fit.
+        folder: Folder of the model file, in which meshes are looked for; None for the working
+            folder.
 
     Raises:
         InvalidSetting: If a tool is to be at a link that does not exist.
@@ -126,7 +126,7 @@ def fit_capsules(
 
 @dataclass(frozen=True, eq=False)
 class _Entry:
-    """One capsule: its link, whether it is about all of it, body, ends, radius [m], content."""
+    """One capsule: link, whether about all of it, body, ends and radius [m], shape inside."""
 
     link: str
     whole: bool
@@ -137,7 +137,6 @@ class _Entry:
 
     @staticmethod
     def of(link: Link, fit: _Fit, whole: bool, slack: float) -> _Entry:
-        """Return the capsule about a link, or a part of it."""
         ends = fit.ends @ link.rotation.T + link.translation
         surface = fit.surface.placed(link.rotation, link.translation)
         points, radii = surface.corners()
@@ -148,7 +147,7 @@ class _Entry:
 
     @staticmethod
     def bare(link: str, body: int, ends: Array, radius: float) -> _Entry:
-        """Return a capsule that is all that is known."""
+        """Return a capsule that stands for a shape of which nothing finer is known."""
         shape = LinkShape(body, ends, np.zeros((0, 3, 3)), radius)
         return _Entry(link, True, body, ends, radius, shape)
 
@@ -181,14 +180,12 @@ class _Fit:
 
     @staticmethod
     def of(surface: Surface, fitting: CapsuleFitting) -> _Fit:
-        """Return the capsule of least volume that the search finds about a surface."""
         points, radii = surface.corners()
         ends = least_capsule(points, radii, fitting.steps)
         return _Fit(surface, ends, _radius(ends, points, radii))
 
     @property
     def volume(self) -> float:
-        """Its volume [m³]."""
         return _volume(self.ends, self.radius)
 
     def parts(self, fitting: CapsuleFitting, depth: int) -> list[_Fit]:
@@ -215,7 +212,7 @@ class _Fit:
 
 
 def _axes(points: Array) -> Array:
-    """Return the principal axes of points, shape (3, 3), the longest first."""
+    """Return the principal axes of points as rows, shape (3, 3), the longest first."""
     return np.asarray(np.linalg.eigh(np.cov(points.T, bias=True))[1].T[::-1])
 
 
@@ -255,7 +252,7 @@ def least_capsule(points: Array, radii: Array, steps: int) -> Array:
     Args:
         points: Centres of the balls, shape (n, 3) [m].
         radii: Their radii, zero for corners, shape (n,) [m].
-        steps: Evaluations.
+        steps: Largest number of evaluations of the volume.
 
     Returns:
         Shape (2, 3) [m].

@@ -29,7 +29,7 @@ class JointGains:
 
 @dataclass(frozen=True)
 class ControllerOptions:
-    """PD or PID control of each joint, with torque that a model says ahead: `[controller]`.
+    """PD or PID control of each joint, with a model's feedforward torque: `[controller]`.
 
     τ = τ_model(q_ref, v_ref, a_ref) + K_p (q_ref − q) + K_d (v_ref − v) + K_i ∫(q_ref − q) dt
     """
@@ -46,7 +46,7 @@ class ControllerOptions:
     model: str | None = None  # model file that the feed-forward takes; the robot's own if not given
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the table of which `CONTROLLER` makes equal options."""
+        """Return the table from which `CONTROLLER` makes equal options."""
         table = {k: v for k, v in vars(self).items() if v is not None}
         return {**table, "joint": {name: dict(vars(g)) for name, g in self.joint.items()}}
 

@@ -19,7 +19,6 @@ def cut_joints(root: Element, options: Options) -> frozenset[str]:
 
     Args:
         root: Root element of a URDF that `urdf.check` has passed.
-        options: Those of `--with`.
 
     Raises:
         InvalidSetting: If a sensor's link is none of the robot's, or nothing is before it.

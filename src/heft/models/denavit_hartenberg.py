@@ -96,7 +96,6 @@ class Table:
 
         Args:
             free: Whether a floating base is requested, which a table cannot have.
-            path: Of the file, for messages.
 
         Raises:
             InvalidModel: If `free`.
@@ -137,11 +136,7 @@ class Table:
 
 
 def read(data: bytes, path: str) -> Table:
-    """Return the robot of a TOML file's bytes, rows of Denavit-Hartenberg parameters.
-
-    Args:
-        data: The bytes.
-        path: Of the file, for messages.
+    """Return the robot that a TOML file's bytes state by Denavit-Hartenberg rows.
 
     Raises:
         InvalidModel: If it is no TOML, or no such table; naming the key and the row.
@@ -163,8 +158,6 @@ def outline(
     """Return the content of a TOML file's bytes, its scalars read by a given function.
 
     Args:
-        data: The bytes.
-        path: Where they are from, for messages.
         scalar: Reads an entry that stands for a number; it may raise `InvalidSetting`.
         require: Checks a row or a body that was read; it may raise `InvalidSetting`.
 
@@ -207,7 +200,6 @@ def require_possible(part: Row[float] | Body[float]) -> None:
 
 
 def _require_bounded(values: Array) -> None:
-    """Raise `InvalidSetting` for numbers larger than anything that moves has."""
     if np.abs(values).max() > LARGEST_NUMBER:
         raise InvalidSetting(
             "a number is beyond anything that moves",
@@ -258,7 +250,6 @@ def _robot(
     gravity: tuple[Any, Any, Any] | None = None,
     inertial: Mapping[str, Body[Any]] | None = None,
 ) -> Outline[Any]:
-    """Return what the whole file says."""
     bodies = inertial or {}
     for body in bodies:
         if body not in link["links"]:
@@ -277,7 +268,6 @@ def _links(
     joints: tuple[str, ...] | None = None,
     names: tuple[str, ...] | None = None,
 ) -> dict[str, Any]:
-    """Return the fields of an outline that are in `[link]`."""
     if not table:
         raise InvalidSetting("a list of rows is expected", argument="table")
     for key, given in (("joints", joints), ("names", names)):

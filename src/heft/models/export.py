@@ -33,7 +33,6 @@ def write(
     A table of Denavit-Hartenberg rows, which cannot state friction, gets a URDF beside it.
 
     Args:
-        robot: Whose file it is.
         links: Ten inertial parameters of each link to change, in its own frame, shape (10,)
             [kg, kg·m, kg·m²].
         friction: Damping [N·m·s/rad or N·s/m] and Coulomb friction [N·m or N] of each joint to
@@ -128,10 +127,9 @@ def write_urdf(
     links: Mapping[str, Array],
     friction: Mapping[str, tuple[float, float]],
 ) -> bytes:
-    """Return a URDF with new inertials and joint friction, all else byte for byte.
+    """Return a URDF with new inertials and joint friction, all other bytes unchanged.
 
     Args:
-        data: The file's bytes.
         links: Ten inertial parameters of each link to change, in its own frame, shape (10,)
             [kg, kg·m, kg·m²].
         friction: Damping [N·m·s/rad or N·s/m] and friction [N·m or N] of each joint to change.
@@ -211,7 +209,7 @@ def _says(parameters: Array, mass: float, com: Array, tensor: Array) -> bool:
 
 
 def _principal(tensor: Array, before: Array) -> tuple[Array, Array]:
-    """Return principal moments and axes, in the order and signs nearest to those of before."""
+    """Return principal moments and axes, ordered and signed to be nearest to `before`."""
     moments, axes = np.linalg.eigh(tensor)
     likeness = before.T @ axes
     order = max(
@@ -231,13 +229,12 @@ def write_mjcf(
     friction: Mapping[str, tuple[float, float]],
     armature: Mapping[str, float],
 ) -> bytes:
-    """Return an MJCF file with new inertials and joint numbers, all else byte for byte.
+    """Return an MJCF file with new inertials and joint attributes, other bytes unchanged.
 
     Joint attributes inherited from a class of defaults are written at the joint itself; where the
     file states principal axes in another form, they are written as a quaternion.
 
     Args:
-        data: The file's bytes.
         links: Ten inertial parameters of each body to change, in its own frame, shape (10,)
             [kg, kg·m, kg·m²].
         friction: `damping` [N·m·s/rad or N·s/m] and `frictionloss` [N·m or N] of each joint to
@@ -274,7 +271,6 @@ def write_toml(data: bytes, links: Mapping[str, Array]) -> bytes:
     """Return a TOML of Denavit-Hartenberg rows with new inertials, all else as it was.
 
     Args:
-        data: The file's bytes.
         links: Ten inertial parameters of each link to change, in its own frame, shape (10,)
             [kg, kg·m, kg·m²].
 

@@ -49,10 +49,6 @@ def load_sympy() -> ModuleType:
 def expression(value: object, where: str) -> Any:
     """Return a number or the text of an expression as a SymPy expression.
 
-    Args:
-        value: A number, or the text of an expression.
-        where: Its place, for messages.
-
     Raises:
         InvalidSetting: If it is neither, naming the part that is not understood.
     """
@@ -110,7 +106,7 @@ def require_sensible(part: Row[Any] | Body[Any]) -> None:
 
 
 class _Reader:
-    """Puts an expression together from Python's syntax tree."""
+    """Builds a SymPy expression from Python's syntax tree."""
 
     def __init__(self, sympy: ModuleType, text: str, where: str) -> None:
         self.sympy, self.text, self.where = sympy, text, where

@@ -24,7 +24,7 @@ CURES = {
 
 
 def bounding_extent(surface: Surface) -> tuple[tuple[float, float], ...]:
-    """Return least and most of x, y and z of an ellipsoid that contains a surface [m].
+    """Return least and largest x, y and z of an ellipsoid that contains a surface [m].
 
     The box about it, as many times as wide as it takes: √3 for a box, √2 for an upright cylinder, 1
     for a ball.
@@ -83,7 +83,6 @@ def with_shapes(robot: Robot, folder: Path) -> Robot:
 
 
 def _resolved(entry: LinkOptions, surface: Surface) -> LinkOptions:
-    """Return limits of a link with numbers where they say `shape`."""
     if entry.ellipsoid == SHAPE:
         entry = replace(entry, ellipsoid=bounding_extent(surface))
     if entry.hull == SHAPE:

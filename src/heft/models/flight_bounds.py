@@ -35,7 +35,7 @@ Point = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class PayloadRange:
-    """What a body may have grasped, as far as it is known."""
+    """Bounds on the mass and position of what a body may have grasped."""
 
     mass: float  # at most [kg]
     # least and largest x, y and z of its centre, in the body's frame [m]
@@ -45,7 +45,7 @@ class PayloadRange:
 
     @property
     def vertices(self) -> tuple[Load, ...]:
-        """The heaviest load at each corner; nothing grasped is the ninth.
+        """The heaviest load at each corner of `position`; no load, also a vertex, is left out.
 
         Wrenches are linear in the mass, so that lighter loads need no more; between corners they
         are not linear in the position, since second moments are its squares.
@@ -56,7 +56,7 @@ class PayloadRange:
 
 @dataclass(frozen=True)
 class FlightBounds:
-    """Limits of a designed flight, either way, of x, y, z and of roll, pitch, yaw."""
+    """Symmetric limits of a designed flight in x, y, z, roll, pitch and yaw."""
 
     position: Point = (0.8, 0.8, 0.8)  # [m]
     # [rad]; of a body that cannot push in all directions only yaw counts
@@ -73,7 +73,7 @@ class FlightBounds:
     payload: PayloadRange | None = None
 
     def faster(self, factor: float) -> FlightBounds:
-        """Return the same with velocities and accelerations times a factor."""
+        """Return the bounds with velocity and acceleration limits multiplied by a factor."""
         made = {
             name: tuple(factor * x for x in getattr(self, name))
             for name in ("velocity", "angle_rate", "acceleration", "angle_acceleration")
@@ -136,9 +136,6 @@ BOUNDS = Section(
 
 def flight_bounds_from_toml(path: Path | str) -> FlightBounds:
     """Return the bounds that a TOML file states.
-
-    Args:
-        path: Of the file.
 
     Raises:
         InvalidSetting: If it cannot be read, or a number in it cannot be; with the place.

@@ -76,16 +76,15 @@ class Actuators:
         lag: Array | float = 0.0,
         noise: Array | float = 0.0,
     ) -> Actuators:
-        """Return actuators by where and which way they push; see the module's equation.
+        """Return actuators of given positions and directions; see the module's equation.
 
         Args:
-            names: n of them.
             position: r, shape (n, 3) [m].
             direction: n, of any length but zero, shape (n, 3).
             drag_ratio: κ, signed, shape (n,) [m].
             limits: Least and largest thrust, shape (n, 2) [N].
-            lag: Of each, or of all [s].
-            noise: Of each, or of all [N].
+            lag: Time constant of each actuator, or of all [s].
+            noise: Standard deviation of the thrust of each actuator, or of all [N].
 
         Raises:
             InvalidSetting: If a direction is zero.
@@ -120,7 +119,7 @@ class Actuators:
 
     @property
     def wrench_noise(self) -> Array:
-        """Covariance A S Aᵀ of the wrench by the actuators' noise, shape (6, 6) [N², N²·m …]."""
+        """Covariance A S Aᵀ of the wrench from the actuators' noise, shape (6, 6) [N², N²·m …]."""
         return np.asarray(self.mixing * self.noise**2 @ self.mixing.T)
 
     @property
@@ -137,7 +136,7 @@ class Actuators:
         return np.asarray(commands @ self.mixing.T)
 
     def saturated(self, commands: Array) -> NDArray[np.bool_]:
-        """Return at which samples the wrench is at an end of what can be done, shape (N,).
+        """Return which samples' wrenches are at the boundary of what is attainable, shape (N,).
 
         Of independent actuators that is where one command or more is at its limit; of nozzles that
         only push, and rest where their counterparts push, it is not.
@@ -148,7 +147,7 @@ class Actuators:
         return np.asarray(self.effort(commands) >= 1.0 - AT_LIMIT)
 
     def effort(self, commands: Array) -> Array:
-        """Return how near the wrench is to the end of what can be done, shape (N,); 1 there.
+        """Return the share of its attainable range that the wrench uses, shape (N,); 1 at its end.
 
         Args:
             commands: u, shape (N, n).
@@ -171,7 +170,7 @@ class Actuators:
         return _zonotope(self.mixing, self.lower, self.upper)
 
     def guaranteed_force(self) -> float:
-        """Return the largest force that can be had in every direction without a moment [N].
+        """Return the largest force attainable in every direction without a moment [N].
 
         It is the radius of the largest ball about zero in the polytope of forces
         `{A_F u : A_M u = 0, lower ≤ u ≤ upper}`, found from the polytope's facets: exact but for
@@ -205,7 +204,7 @@ class Attainable:
 
 
 def _zonotope(mixing: Array, lower: Array, upper: Array) -> Attainable:
-    """Return the facets of a sum of segments: each is along all but one of independent columns."""
+    """Return the facets of {A u}, each of whose normals is orthogonal to rank − 1 columns of A."""
     left, size, _ = np.linalg.svd(mixing)
     rank = int(np.sum(size > RANK * size[0]))
     inside = left[:, :rank].T @ mixing
@@ -229,7 +228,7 @@ def _zonotope(mixing: Array, lower: Array, upper: Array) -> Attainable:
 
 
 def _most_inside(free: Array, lower: Array, upper: Array) -> Array | None:
-    """Return the y farthest from all sides of lower ≤ Z y ≤ upper, None where nothing is inside."""
+    """Return the Chebyshev centre y of lower ≤ Z y ≤ upper, None where nothing is inside."""
     from scipy.optimize import linprog
 
     size = np.linalg.norm(free, axis=1)
@@ -251,7 +250,7 @@ def _ball_in_image(sides: Array, room: Array, middle: Array, forces: Array) -> f
 
 @dataclass(frozen=True)
 class PoseSensor:
-    """What measures the pose of the body's frame, as motion capture does."""
+    """Sensor of the pose of the body's frame, such as motion capture."""
 
     position: float = 0.003  # standard deviation, an axis [m]
     angle: float = 0.005  # standard deviation of the attitude, about each of the body's axes [rad]
@@ -324,7 +323,7 @@ def load_of(text: str, size: tuple[float, float, float] = (0.1, 0.1, 0.1)) -> Lo
 
     Args:
         text: Mass, then where its centre is in the body's frame [m].
-        size: Of its box [m].
+        size: Sides of its box [m].
 
     Raises:
         InvalidSetting: If the text is none such, or the mass not positive.

@@ -53,8 +53,6 @@ SHIPPED = ("space_cobot", "astrobee", "quadrotor")  # bodies that come with the 
 
 @dataclass(frozen=True)
 class _Actuator:
-    """One `[actuator.NAME]`."""
-
     position: tuple[float, ...] = (0.0, 0.0, 0.0)
     direction: tuple[float, ...] = (0.0, 0.0, 1.0)
     drag_ratio: float = 0.0
@@ -65,8 +63,6 @@ class _Actuator:
 
 @dataclass(frozen=True)
 class _Mixing:
-    """The table `[mixing]`, in place of actuators."""
-
     actuators: tuple[str, ...]
     matrix: tuple[tuple[float, ...], ...]
     limit: tuple[tuple[float, float], ...]
@@ -76,8 +72,6 @@ class _Mixing:
 
 @dataclass(frozen=True)
 class _Body:
-    """The table `[body]`."""
-
     mass: float
     inertia: tuple[float, ...]
     com: tuple[float, ...] = (0.0, 0.0, 0.0)
@@ -85,7 +79,6 @@ class _Body:
 
     @property
     def parameters(self) -> Array:
-        """The ten, which must be those of a body that can exist."""
         xx, xy, xz, yy, yz, zz = (
             self.inertia
             if len(self.inertia) == 6
@@ -205,7 +198,6 @@ def _flyer(
     load: Mapping[str, Any] | None = None,
     tracking: Mapping[str, float] | None = None,
 ) -> FreeFlyer:
-    """Return the body that a file's tables state."""
     if bool(actuator) == (mixing is not None):
         raise InvalidSetting(
             "either [actuator.NAME] tables or [mixing] say what pushes the body",
@@ -271,9 +263,6 @@ FLYER = Section(
 
 def free_flyer_from_toml(path: Path | str) -> FreeFlyer:
     """Return the free-flying body that a TOML file describes; [plants](plants.md) shows one.
-
-    Args:
-        path: Of the file.
 
     Raises:
         InvalidSetting: If it cannot be read, or a number in it cannot be; with the place.

@@ -32,7 +32,6 @@ class _Drive:
 
 
 def _exported() -> list[type[Term]]:
-    """Return the kinds of terms that are friction: all but rotor inertia."""
     return [kind for kind in TERMS.values() if not kind.inertial]
 
 
@@ -139,7 +138,6 @@ def _drives(
 
 
 def _terms(where: str, full: list[Mapping[str, Any]]) -> Iterator[tuple[Term, float]]:
-    """Yield the terms of a drive with their values, those of value 0 left out."""
     known = [kind.kind for kind in _exported()]
     for entry in full:
         kind, scale = entry["term"], entry["scale"]
@@ -170,13 +168,13 @@ def _comment(name: str) -> str:
 
 
 def _literal(name: str) -> str:
-    """Return a name as a string of Python, in the quotes that formatters like."""
+    """Return a name as a Python string literal, in the quotes that formatters prefer."""
     text = repr(name)
     return text if '"' in text else f'"{text[1:-1]}"'
 
 
 def _tuple(rows: Iterable[str], indent: str = "") -> str:
-    """Return a tuple of Python, laid out as formatters like it."""
+    """Return the source of a Python tuple, laid out as formatters would."""
     rows = list(rows)
     if not rows or (len(rows) == 1 and "\n" not in rows[0]):
         return f"({rows[0]},)" if rows else "()"
@@ -198,12 +196,11 @@ def _c_terms(drive: _Drive) -> str:
 
 
 def _enumerator(kind: type[Term]) -> str:
-    """Return the name of a kind of term in C."""
     return f"HEFT_FRICTION_{kind.kind.upper()}"
 
 
 def _table(start: str) -> str:
-    """Return lines of a comment, in ASCII: each kind, what it is, its units."""
+    """Return comment lines in ASCII that list each kind of term, its law and its units."""
     kinds = _exported()
     name, law = (max(map(len, x)) for x in zip(*((k.kind, k.law) for k in kinds), strict=True))
     lines = []
@@ -215,13 +212,12 @@ def _table(start: str) -> str:
 
 
 def _width(kind: type[Term]) -> str:
-    """Return the width of a term's presliding, in both languages."""
+    """Return the expression of a term's presliding width, valid in both languages."""
     factor = kind.width_over_scale
     return "scale" if factor == 1.0 else f"{factor!r} * scale"
 
 
 def _python_cases() -> str:
-    """Return the branches that set `f`, one a kind."""
     indent, text = " " * 16, ""
     for k, kind in enumerate(_exported()):
         text += f'{indent}{"elif" if k else "if"} term == "{kind.kind}":\n'
@@ -240,7 +236,6 @@ def _python_cases() -> str:
 
 
 def _c_case(kind: type[Term]) -> str:
-    """Return the case of a kind, which sets `f`."""
     indent = " " * 12
     text = f"{indent}case {_enumerator(kind)}:\n"
     if kind.loaded:

@@ -38,7 +38,7 @@ def hull_planes(surface: Surface, most: int = MOST_PLANES) -> tuple[Plane, ...]:
 
 
 def _facets(points: Array) -> Array:
-    """Return the normals of the convex hull's planes, shape (n, 3); none of what is flat."""
+    """Return the normals of the convex hull's planes, shape (n, 3); none if points are flat."""
     from scipy.spatial import ConvexHull, QhullError
 
     with suppress(QhullError, ValueError):
@@ -55,7 +55,7 @@ def _everywhere(count: int) -> Array:
 
 
 def _spread(normals: Array, most: int) -> Array:
-    """Return directions among others, each the farthest from those before, the first six kept."""
+    """Return at most `most` normals by farthest-point sampling, the first six always kept."""
     chosen = list(range(6))
     nearest = (normals @ normals[:6].T).max(axis=1)
     while len(chosen) < min(most, len(normals)):

@@ -18,7 +18,6 @@ def mimics(root: Element, path: str) -> dict[str, tuple[str, float, float]]:
 
     Args:
         root: Root element of a URDF that `urdf.check` has passed.
-        path: Of the file, for messages.
 
     Returns:
         By name of the joint: name of a master that mimics none, multiplier, and offset [rad or m].
@@ -60,7 +59,6 @@ def refuse_astray(
     Args:
         mimics: As `mimics` returns them.
         joints: Names of the joints that move by themselves.
-        path: Of the file, for messages.
     """
     for slave, (master, *_) in mimics.items():
         if master not in joints:
@@ -78,12 +76,11 @@ def refuse_unknown(
     mimics: Mapping[str, tuple[str, float, float]],
     fixed: Collection[str],
 ) -> None:
-    """Raise `InvalidSetting` if the options speak of a joint that is not there, or not alone.
+    """Raise `InvalidSetting` if options name a joint that does not exist or that mimics another.
 
     That a joint is fixed may be said of one that the file has fixed already, or floating.
 
     Args:
-        options: Those of `--with`.
         joints: Names of the joints that move by themselves.
         mimics: Those that follow others, as `mimics` returns them.
         fixed: Names of the joints that the file fixes, or that are held still.

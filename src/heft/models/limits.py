@@ -53,7 +53,7 @@ class MotionLimits:
 
 @dataclass
 class _Said:
-    """What is known of one joint's limits; what nobody states is NaN."""
+    """Stated limits of one joint; where nobody states any, positions are infinite, others NaN."""
 
     lower: float = -math.inf
     upper: float = math.inf
@@ -75,9 +75,7 @@ def motion_limits(
     limits, too.
 
     Args:
-        robot: Its model file and options.
         options: Limits to be used in place of the robot's own options.
-        defaults: Limits that nobody states.
 
     Raises:
         InvalidSetting: If a joint has no velocity limit, or no room between its positions; or if
@@ -122,14 +120,13 @@ def _refuse_unknown(motion: MotionOptions, joints: tuple[str, ...]) -> None:
 
 
 def _of_urdf(robot: Robot) -> dict[str, _Said]:
-    """Return what a URDF says of its joints."""
     root = xml.parse(robot.source, "URDF")
     found = {j.attributes["name"]: _of_element(j) for j in root.all("joint")}
     return _folded(found, mimics(root, "URDF"))
 
 
 def _of_mjcf(robot: Robot) -> dict[str, _Said]:
-    """Return what an MJCF file says of its joints: it knows no limits of velocity."""
+    """Return the joint limits that an MJCF file states; the format has none of velocity."""
     root = xml.parse(robot.source, "MJCF")
     model = mjcf.read(root, robot.name)
     stated = mjcf_limits.stated_limits(model, root, robot.name)
@@ -143,7 +140,7 @@ _WRITTEN: Mapping[str, Callable[[Robot], dict[str, _Said]]] = {"urdf": _of_urdf,
 def _folded(
     found: dict[str, _Said], mimicking: Mapping[str, tuple[str, float, float]]
 ) -> dict[str, _Said]:
-    """Return limits with those of joints that mimic folded into their masters'."""
+    """Return the limits, each master's narrowed to those of the joints that mimic it."""
     for name, (master, multiplier, offset) in mimicking.items():
         own, follower = found[master], found[name]
         if multiplier == 0.0:
@@ -169,12 +166,11 @@ def _of_element(joint: Element) -> _Said:
 
 
 def _held(position: float) -> _Said:
-    """Return the limits of a joint that is held still."""
     return _Said(position, position, 0.0, 0.0, 0.0, math.inf, math.inf)
 
 
 def _completed(said: _Said, name: str, defaults: LimitDefaults) -> _Said:
-    """Return the limits with defaults where nobody states any, which they then name."""
+    """Return the limits completed by defaults, which the field `defaults` then names."""
     if math.isnan(said.velocity):
         raise InvalidSetting(
             f"joint '{name}' has no velocity limit",
@@ -212,7 +208,6 @@ def _inside(ends: Array, margin: Margins) -> tuple[Array, Array]:
 
 
 def _notes(lacking: Mapping[str, list[str]], standard: LimitDefaults) -> tuple[str, ...]:
-    """Return a sentence for each kind of limit that is a default of some joints."""
     says = {
         "position": "they turn without end; motion stays within half a turn of zero",
         "acceleration": f"that which reaches the velocity limit within {standard.rise:g} s is used",

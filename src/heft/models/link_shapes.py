@@ -48,7 +48,7 @@ def load_coal(what: str) -> ModuleType:
 
 @dataclass(frozen=True, eq=False)
 class LinkShape:
-    """Shape of a link, all of it thicker by a radius."""
+    """Shape of a link, thickened by a radius on all sides."""
 
     body: int  # index of its body, −1 for the world
     points: Array  # corners of its convex hull, in the body's frame, shape (n, 3) [m]
@@ -56,7 +56,7 @@ class LinkShape:
     radius: float  # what all is thicker by [m]
 
     def shells(self) -> list[LinkShape]:
-        """Return the parts of the surface by how far they reach, since what is near moves less."""
+        """Return the surface in parts by distance from the body's origin: near parts move less."""
         if not len(self.triangles):
             return []
         far = np.linalg.norm(self.triangles, axis=2).max(axis=1)
@@ -70,7 +70,7 @@ class LinkShape:
 
     @property
     def is_capsule(self) -> bool:
-        """Whether it is a capsule or a ball itself, not something in one."""
+        """Whether the shape itself is a capsule or a ball."""
         return len(self.points) <= 2
 
     @property
@@ -81,7 +81,7 @@ class LinkShape:
 
 @dataclass(frozen=True)
 class Search:
-    """Settings of the proof."""
+    """Settings of the proof that two links never touch."""
 
     # boxes of postures that are looked at before the proof by hulls is given up
     boxes: int = 20_000
@@ -98,10 +98,7 @@ def cannot_touch(
 
     Args:
         tree: The bodies, with a fixed base.
-        first: A link's shape.
-        second: Another's.
         limits: Of the joints, in the order of the channels.
-        search: Settings.
     """
     free = (_reach(tree, first, second, limits) > 0.0) & ~limits.held
     if np.count_nonzero(free) > search.joints:
@@ -129,7 +126,7 @@ def cannot_touch(
 def _apart(
     gap: _Gap, tree: Tree, middle: Array, half: Array, reach: Array, least: float, most: int
 ) -> bool:
-    """Return whether two shapes are proven apart in a box of postures, cut into so many at most."""
+    """Return whether two shapes are proven apart in a box of postures, cut into `most` at most."""
     middle, half = middle[None], half[None]
     looked = 0
     while len(middle):
@@ -145,7 +142,7 @@ def _apart(
 
 
 def _halved(middle: Array, half: Array, reach: Array) -> tuple[Array, Array]:
-    """Return boxes cut in two across the joint that moves the links most."""
+    """Return boxes halved along the joint that moves the links most."""
     rows = np.arange(len(middle))
     widest = np.argmax(half * reach, axis=1)
     half = half.copy()
@@ -156,7 +153,7 @@ def _halved(middle: Array, half: Array, reach: Array) -> tuple[Array, Array]:
 
 
 def _reach(tree: Tree, first: LinkShape, second: LinkShape, limits: MotionLimits) -> Array:
-    """Return how far points of the two move to one another per motion of each channel [m]."""
+    """Return a bound on the links' relative speed per speed of each channel [m/rad or 1]."""
     largest = np.maximum(np.abs(limits.lower), np.abs(limits.upper))
     own = [carried_reach(tree, h.body, h.extent, largest) for h in (first, second)]
     found = np.zeros(tree.channels)
@@ -173,7 +170,6 @@ def carried_reach(tree: Tree, body: int, extent: float, largest: Array) -> dict[
     the joint's.
 
     Args:
-        tree: The bodies.
         body: The shape's own, −1 for the world.
         extent: Largest distance of the shape's points from the body's origin [m].
         largest: Largest size of each channel's position, shape (d,) [rad or m].
@@ -193,7 +189,7 @@ def carried_reach(tree: Tree, body: int, extent: float, largest: Array) -> dict[
 
 @dataclass(frozen=True, eq=False)
 class _Gap:
-    """Distances of two links, by coal's shapes of them."""
+    """Two links' shapes with coal's objects of them (`one`, `two`), to measure distances."""
 
     first: LinkShape
     second: LinkShape
@@ -231,7 +227,7 @@ def _convex(shape: LinkShape) -> object:
 
 
 def _surface(shape: LinkShape) -> object:
-    """Return coal's tree of a link's triangles."""
+    """Return coal's bounding-volume hierarchy of a link's triangles."""
     coal = load_coal(PROOF)
     model = coal.BVHModelOBBRSS()
     model.beginModel(len(shape.triangles), 3 * len(shape.triangles))

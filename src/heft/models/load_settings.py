@@ -144,7 +144,6 @@ def libfranka(load: Load, robot: str = "robot") -> str:
     gripper holds; the gripper itself is set in Desk (`franka_desk`).
 
     Args:
-        load: The load.
         robot: The name of the `franka::Robot`.
     """
     columns = np.asarray(load.inertia).ravel(order="F")

@@ -95,8 +95,6 @@ class Model:
 
 @dataclass
 class _Reader:
-    """A walk through the kinematic tree."""
-
     path: str
     compiler: Compiler
     defaults: Defaults
@@ -111,7 +109,7 @@ class _Reader:
         return f"{self.path}, {element.tag}{f' {called!r}' if called else ''}, line {element.line}"
 
     def attributes(self, element: Element, inherited: str) -> dict[str, str]:
-        """Return an element's attributes, those of its class included."""
+        """Return an element's attributes over its class's, which is `inherited` by default."""
         chosen = element.attributes.get("class", inherited)
         if chosen not in self.defaults:
             raise InvalidModel(
@@ -128,7 +126,7 @@ class _Reader:
     def children(
         self, element: Element, inherited: str, rotation: Array, translation: Array
     ) -> list[tuple[Element, str, Array, Array]]:
-        """Return what stands in a body, with its class and the place of the frame it is in."""
+        """Return a body's children, each with its class and frame's pose, `<frame>`s resolved."""
         found = []
         for child in element.children:
             if child.tag not in INSIDE_A_BODY:
@@ -158,7 +156,6 @@ class _Reader:
     def enter(
         self, element: Element, parent: str, inherited: str, rotation: Array, translation: Array
     ) -> None:
-        """Read a body and all that hang on it."""
         name = element.attributes.get("name") or f"body_{len(self.bodies) + 1}"
         where = self.where(element, name)
         if name == WORLD or name in self.names:
@@ -213,7 +210,6 @@ class _Reader:
             raise InvalidModel("a free joint is not at the top of the tree", argument=where)
 
     def inertial(self, body: Element, found: Sequence[Element], where: str) -> Element | None:
-        """Return the `<inertial>` of those found in a body, if there is one."""
         if len(found) > 1:
             raise InvalidModel("a body has two <inertial> elements", argument=where)
         if found and found[0] not in body.children:
@@ -227,7 +223,7 @@ class _Reader:
     def solids(
         self, geoms: Sequence[tuple[Element, str, Array, Array]]
     ) -> tuple[Array | None, bool]:
-        """Return ten parameters of geoms together, None where unknown; and whether by meshes."""
+        """Return the geoms' summed ten parameters, None if unknown; and whether meshes are why."""
         solids = [self.solid(*geom) for geom in geoms]
         meshes = any(s is None for s in solids)
         known = [s for s in solids if s is not None and s[0] > 0.0]
@@ -273,7 +269,7 @@ class _Reader:
     def solid(
         self, element: Element, inherited: str, rotation: Array, translation: Array
     ) -> Array | None:
-        """Return a geom's ten parameters in its body's frame, None if only a mesh file knows."""
+        """Return a geom's ten parameters in its body's frame, None for a mesh or a shell."""
         geom = self.geom(element, inherited, rotation, translation)
         said, where, kind = geom.said, geom.where, geom.kind
         group = number(said, "group", where, 0.0)
@@ -300,7 +296,6 @@ class _Reader:
     def geom(
         self, element: Element, inherited: str, rotation: Array, translation: Array
     ) -> mjcf_shapes.Geom:
-        """Return a geom with the attributes of its class."""
         said = self.attributes(element, inherited)
         return mjcf_shapes.Geom(said, self.where(element), rotation, translation)
 
@@ -322,7 +317,7 @@ def _generated(element: Element, path: str) -> InvalidModel:
 def _mimics(
     root: Element, joints: Mapping[str, Joint], path: str
 ) -> dict[str, tuple[str, float, float]]:
-    """Return which joints follow others: the equality constraints that are in force."""
+    """Return by joint its master, multiplier and offset, from active equality constraints."""
     found: dict[str, tuple[str, float, float]] = {}
     for section in root.all("equality"):
         for element in section.children:
@@ -370,10 +365,6 @@ def _mimics(
 
 def read(root: Element, path: str) -> Model:
     """Return the content of an MJCF file.
-
-    Args:
-        root: Its root element, `<mujoco>`.
-        path: Its name, for messages.
 
     Raises:
         InvalidModel: Naming the element and its line.
@@ -483,9 +474,7 @@ def translate(model: Model, free: bool, path: str, still: Collection[str] = ()) 
     called `<body>@<joint>`.
 
     Args:
-        model: Content of the file.
         free: Whether the base floats.
-        path: The file's name, for messages.
         still: Names of free joints that do not move.
 
     Raises:
@@ -535,7 +524,7 @@ def translate(model: Model, free: bool, path: str, still: Collection[str] = ()) 
 
 
 def _chain(body: Body, mimics: Mapping[str, tuple[str, float, float]]) -> list[urdf.Joint]:
-    """Return the joints of a URDF between a body's parent and it."""
+    """Return the URDF joints that lead from a body's parent to the body."""
     parent, rotation, translation = body.parent, body.rotation, body.translation
     here = np.zeros(3)  # of the last joint's frame in the body's frame
     joints = []

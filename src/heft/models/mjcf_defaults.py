@@ -45,8 +45,6 @@ def unit(said: Array, what: str, where: str) -> Array:
 
     Args:
         said: The vector, of a length that does not matter, shape (n,).
-        what: Its name in the message.
-        where: Place in the file, for the message.
     """
     length = float(np.linalg.norm(said))
     if not 1e-10 < length < 1e10:
@@ -57,22 +55,14 @@ def unit(said: Array, what: str, where: str) -> Array:
 def vector(
     attributes: Mapping[str, str], key: str, count: int, where: str, default: tuple[float, ...]
 ) -> Array:
-    """Return the numbers of an attribute, shape (count,), in the file's unit.
-
-    Args:
-        attributes: Of an element.
-        key: Name of the attribute.
-        count: How many numbers it must hold.
-        where: Place in the file, for messages.
-        default: What is returned where there is no such attribute.
-    """
+    """Return the numbers of an attribute in the file's unit, shape (count,); else the default."""
     if key not in attributes:
         return np.array(default)
     return np.array(numbers(attributes[key], count, key, where))
 
 
 def number(attributes: Mapping[str, str], key: str, where: str, default: float) -> float:
-    """Return the number of an attribute, in the file's unit; arguments as those of `vector`."""
+    """Return the number of an attribute in the file's unit; else the default."""
     return float(vector(attributes, key, 1, where, (default,))[0])
 
 
@@ -80,10 +70,6 @@ def angle_error(root: Element, compiler: Compiler) -> float:
     """Return the largest rounding error of the angles of bodies and joint axes [rad].
 
     Quaternions and axes are looked at, and Euler angles where they are in radians.
-
-    Args:
-        root: Root element of an MJCF file.
-        compiler: Its settings, which state the unit of angles.
     """
     errors = [0.0]
     for element in walk(root):
@@ -103,8 +89,6 @@ def orientation(attributes: Mapping[str, str], compiler: Compiler, where: str) -
 
     Args:
         attributes: Of an element, one of `ORIENTATIONS` among them at most.
-        compiler: Settings of the file: unit of angles, sequence of Euler angles.
-        where: Place in the file, for messages.
 
     Raises:
         InvalidModel: If it is stated twice, or a vector has no direction.
@@ -142,10 +126,6 @@ def orientation(attributes: Mapping[str, str], compiler: Compiler, where: str) -
 
 def compiler_of(root: Element, path: str) -> Compiler:
     """Return the combined settings of all `<compiler>` elements, the later over the earlier.
-
-    Args:
-        root: Root element of an MJCF file.
-        path: Of the file, for messages.
 
     Raises:
         InvalidModel: If they make MuJoCo use other masses than those of the file, or what they say
@@ -200,11 +180,7 @@ def compiler_of(root: Element, path: str) -> Compiler:
 
 
 def defaults_of(root: Element, path: str) -> Defaults:
-    """Return each class's attributes by tag, those of the classes around it included.
-
-    Args:
-        root: Root element of an MJCF file.
-        path: Of the file, for messages.
+    """Return the default attributes of each class, with those of the classes around it.
 
     Returns:
         Attributes by class, tag and name; the outermost class is also found as `main`.
@@ -239,11 +215,6 @@ def defaults_of(root: Element, path: str) -> Defaults:
 
 def inertial_parameters(element: Element, compiler: Compiler, where: str) -> Array:
     """Return the ten parameters π that an `<inertial>` states, in the body's frame.
-
-    Args:
-        element: The `<inertial>`.
-        compiler: Settings of the file: unit of angles, sequence of Euler angles.
-        where: Place in the file, for messages.
 
     Returns:
         Shape (10,) [kg, kg·m, kg·m²], about the origin of the body's frame.

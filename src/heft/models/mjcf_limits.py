@@ -16,7 +16,7 @@ WORLD_CLASS = "main"
 
 @dataclass(frozen=True)
 class StatedLimits:
-    """What a file says of one joint's limits."""
+    """Limits of one joint as the file states them."""
 
     # lower, upper: least and largest position [rad or m]; infinite where there is none
     lower: float
@@ -28,11 +28,6 @@ def stated_limits(model: Model, root: Element, path: str) -> dict[str, StatedLim
     """Return the limits of all joints by name.
 
     A joint's force is limited by `actuatorfrcrange`, and by what its actuators can do together.
-
-    Args:
-        model: The file's content.
-        root: Its root element.
-        path: Its name, for messages.
 
     Raises:
         InvalidModel: If a range is malformed.
@@ -54,7 +49,7 @@ def stated_limits(model: Model, root: Element, path: str) -> dict[str, StatedLim
 def _range(
     said: Mapping[str, str], key: str, switch: str, compiler: Compiler, where: str
 ) -> tuple[float, float]:
-    """Return a range where it is switched on, else one without ends."""
+    """Return the two ends of a range where it is in force, else −∞ and ∞."""
     on = said.get(switch, "auto")
     if key not in said or on == "false" or (on == "auto" and not compiler.limits_by_range):
         return -math.inf, math.inf

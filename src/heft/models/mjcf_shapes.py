@@ -36,19 +36,16 @@ class Geom:
 
     @property
     def kind(self) -> str:
-        """Its type."""
+        """Its type, such as `box`."""
         return self.said.get("type", "mesh" if "mesh" in self.said else "sphere")
 
     @property
     def collides(self) -> bool:
-        """Whether anything can touch it; else it is there to be looked at."""
+        """Whether it takes part in collisions; else it is only visual."""
         return any(self.said.get(k, "1").strip() != "0" for k in ("contype", "conaffinity"))
 
     def solid(self, compiler: Compiler) -> tuple[tuple[float, ...], Array, Array]:
         """Return size [m], rotation and translation [m] of a solid in its body's frame.
-
-        Args:
-            compiler: What its numbers mean.
 
         Raises:
             InvalidModel: If it has no size, or its place is malformed.

@@ -114,7 +114,7 @@ class MotionOptions:
 
     @property
     def half_space_names(self) -> tuple[str, ...]:
-        """What messages call the half spaces."""
+        """Names of the half spaces in messages."""
         names = [] if self.floor is None else ["floor"]
         names += [f"plane {k + 1}" for k in range(len(self.planes))]
         if self.keep_in is not None:
@@ -122,11 +122,11 @@ class MotionOptions:
         return tuple(names)
 
     def of(self, joint: str) -> JointMotionOptions:
-        """Return the limits of a joint, none where none are given."""
+        """Return the limits of a joint; all are None where none are given."""
         return self.joint.get(joint, JointMotionOptions())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the table of which `MOTION` makes equal options; what is default is left out."""
+        """Return the table from which `MOTION` makes equal options; defaults are left out."""
         standard = MotionOptions()
         table = {
             entry.name: getattr(self, entry.name)
@@ -149,7 +149,6 @@ class MotionOptions:
 
 
 def _said(entry: object) -> dict[str, Any]:
-    """Return the fields of a dataclass that are not None, tuples as lists."""
     return {
         k: list(v) if isinstance(v, tuple) else v for k, v in vars(entry).items() if v is not None
     }

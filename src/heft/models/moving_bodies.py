@@ -27,7 +27,7 @@ SAME_AXIS = 1e-12  # an axis this near to one of the frame's is that one
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """Where a link, or the joint that moves one, is."""
+    """Pose of a link, or of the joint that moves one, in a body."""
 
     link: str  # name of the link
     joint: Element | None  # the `<joint>` that it hangs on; None for the root
@@ -38,7 +38,7 @@ class Place:
 
     @property
     def joint_name(self) -> str | None:
-        """Name of its joint."""
+        """Name of the joint that it hangs on; None for the root."""
         return None if self.joint is None else self.joint.attributes["name"]
 
 
@@ -132,7 +132,7 @@ def tree_of(
     cuts: frozenset[str],
     first: int,
 ) -> Tree:
-    """Return the moving bodies; a body beyond a cut follows the one before it, by nothing."""
+    """Return the tree of moving bodies; a body beyond a cut gets a joint of multiplier 0."""
     count = len(moving)
     kind = np.zeros(count, dtype=np.int64)
     axis = np.zeros((count, 3))

@@ -95,7 +95,7 @@ class Coupling:
 
 @dataclass(frozen=True)
 class LinkOptions:
-    """Bounds on the mass of one link and where it is: `[limits.NAME]`.
+    """Bounds on the mass of one link and on where that mass is: `[limits.NAME]`.
 
     Raises:
         InvalidSetting: If the upper bound of the mass is not positive.
@@ -197,9 +197,6 @@ class Options:
     def from_toml(path: Path) -> Options:
         """Read the options from a TOML file, that of `--with`.
 
-        Args:
-            path: The file.
-
         Returns:
             The options; what is not stated has its default.
 
@@ -216,10 +213,6 @@ class Options:
     @staticmethod
     def from_dict(table: Mapping[str, Any], where: str = "options") -> Options:
         """Return the options of a parsed TOML table; see `from_toml`.
-
-        Args:
-            table: As TOML's parser returns it.
-            where: What it was read from, for messages.
 
         Raises:
             InvalidSetting: If a key is unknown, a value of the wrong type or range, or the table is
@@ -244,7 +237,7 @@ class Options:
         return frozenset(n for n, j in (self.joint or {}).items() if j.position is not None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the table of which `from_dict` makes equal options."""
+        """Return the table from which `from_dict` makes equal options."""
         table: dict[str, Any] = {"base": self.base}
         if self.equations != "all":
             table["equations"] = self.equations
@@ -292,7 +285,6 @@ class Options:
 
 
 def _plain(value: object) -> object:
-    """Return a value as TOML's parser returns it: lists in place of tuples."""
     return [_plain(v) for v in value] if isinstance(value, tuple) else value
 
 
@@ -309,19 +301,17 @@ def _gravity(value: object, where: str) -> tuple[float, ...]:
 
 
 def joint_lines(joints: Iterable[str], line: str) -> str:
-    """Return the TOML of `--with` that says the same of some joints, such as `fixed = true`.
+    """Return TOML of `--with` that says the same of each joint, such as `fixed = true`.
 
     Use it for the cure of an error.
 
     Args:
-        joints: Names of the joints.
         line: What follows each table's head.
     """
     return "\n".join(f"[joint.{_key(j)}]\n{line}" for j in joints)
 
 
 def _key(name: str) -> str:
-    """Return a name as a key of TOML."""
     if re.fullmatch("[A-Za-z0-9_-]+", name):
         return name
     return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -28,7 +28,7 @@ STEP = 1e-5  # of the differences that stand for derivatives [rad or m, and per 
 
 @dataclass(frozen=True)
 class RegressorColumn:
-    """A column of the regressor: the efforts that a unit of its parameter makes drives supply."""
+    """A column of the regressor: efforts that drives supply per unit of its parameter."""
 
     name: str  # of the parameter, such as `elbow.spring`
     unit: str  # of the parameter
@@ -73,10 +73,6 @@ class OwnColumns:
     def load(path: Path, joints: Sequence[str]) -> OwnColumns:
         """Return the function `columns(q, v, a)` of a Python file, which is run.
 
-        Args:
-            path: The file.
-            joints: Names of the robot's joints.
-
         Raises:
             InputError: If it is missing, cannot be run, or has no such function.
             InvalidSetting: If what the function returns are no columns of this robot.
@@ -107,7 +103,7 @@ class OwnColumns:
         return tuple(c.nonnegative for c in self.columns)
 
     def beside(self, labels: Labels) -> Labels:
-        """Return a robot's labels with these parameters behind them.
+        """Return a robot's labels, followed by those of these parameters.
 
         Raises:
             InvalidSetting: If one has the name of another.
@@ -179,7 +175,7 @@ class OwnColumns:
         return q, v, a
 
     def effort(self, position: Array, velocity: Array, parameters: Array) -> Array:
-        """Return what drives supply for columns that do not depend on acceleration, (channels, N).
+        """Return the columns' effort at zero acceleration, shape (channels, N) [N·m or N].
 
         Args:
             position: Of the channels, shape (channels, N) [rad or m].
@@ -212,7 +208,6 @@ class OwnColumns:
         """Return parameters that a user states, in the order of the columns, shape (columns,).
 
         Args:
-            values: By name.
             place: Where they are stated, such as `[simulation.own_columns]`.
 
         Raises:
@@ -302,7 +297,6 @@ def own_effort(own: OwnColumns | None, values: Mapping[str, float], state: Drive
     """Return the effort of a robot's own columns, shape (channels, N) [N·m or N].
 
     Args:
-        own: The columns; None for none.
         values: Parameters by name; those of other names are not looked at.
         state: Of the drives, at N samples.
     """

@@ -71,7 +71,6 @@ class Robot:
         Args:
             path: The file; its format follows from the suffix `.toml`, else by its root element. No
                 other file is opened, not even meshes.
-            options: What the file cannot state.
 
         Raises:
             InvalidModel: If it is malformed, or describes no tree of rigid bodies.
@@ -91,8 +90,6 @@ class Robot:
         """Return the robot of a model file's bytes; see `from_file`.
 
         Args:
-            data: The bytes.
-            options: What the file cannot state.
             path: Name of the file, for messages; the ending `.toml` says that the bytes are rows of
                 Denavit-Hartenberg parameters.
 
@@ -117,11 +114,7 @@ class Robot:
 
     @staticmethod
     def from_urdf(path: str | Path, options: Options | None = None) -> Robot:
-        """Read a URDF file.
-
-        Args:
-            path: The file. Meshes are never opened.
-            options: What the file cannot state.
+        """Read a URDF file; meshes are never opened.
 
         Raises:
             InvalidModel: If it is malformed, or describes no tree of rigid bodies.
@@ -132,11 +125,6 @@ class Robot:
     @staticmethod
     def from_urdf_text(data: bytes, options: Options | None = None, path: str = "URDF") -> Robot:
         """Return the robot of a URDF file's bytes; see `from_urdf`.
-
-        Args:
-            data: The bytes.
-            options: What the file cannot state.
-            path: Name of the file, for messages.
 
         Raises:
             InvalidModel: If it is malformed, or describes no tree of rigid bodies.
@@ -158,7 +146,7 @@ class Robot:
         return self.own_columns.names if self.own_columns is not None else ()
 
     def with_own_columns(self, path: Path | None) -> Robot:
-        """Return the robot with the columns of a Python file, which is run; as it is without one.
+        """Return the robot with the columns of a Python file, which is run; None adds none.
 
         Raises:
             InputError: If the file holds no columns of this robot.
@@ -176,7 +164,7 @@ class Robot:
 
     @cached_property
     def measured(self) -> NDArray[np.intp]:
-        """Indices of the channels whose effort is measured; none acts on a floating base."""
+        """Indices of the channels whose effort is known: measured, or zero on a floating base."""
         first = len(self.channels) - len(self.joints)
         used = self.options.equations
         joints = [
@@ -205,7 +193,7 @@ class Robot:
 
     @property
     def labels(self) -> Labels:
-        """Names and units of the standard parameters: ten a body, the drives', own ones, biases."""
+        """Names and units of the standard parameters: ten a body, drives', own columns', biases."""
         names: list[str] = []
         units: list[str] = []
         for body in self.tree.names:
@@ -228,7 +216,7 @@ class Robot:
 
     @property
     def bias_names(self) -> tuple[str, ...]:
-        """Names of the parameters of wrench sensors, the last of all: six each."""
+        """Names of the wrench sensors' bias parameters, six each; they are the last of all."""
         return tuple(f"{name}.bias.{axis}" for name in self.biased for axis in BIAS_AXES)
 
     @property
@@ -254,7 +242,7 @@ class Robot:
         )
 
     def link_matrix(self) -> Array:
-        """Return the matrix of links' to bodies' parameters, shape (10 bodies, 10 links).
+        """Return the matrix from links' to bodies' parameters, shape (10 bodies, 10 links).
 
         `π_bodies = link_matrix() @ π_links`, links as in `bodies_links`, each in its own frame. Use
         it where what is known of a body is to be stated link by link.
@@ -340,7 +328,7 @@ def _build(
     path: str,
     form: Literal["urdf", "mjcf", "toml"],
 ) -> Robot:
-    """Return the robot that a URDF says, with the bytes of the file that it was said by."""
+    """Return the robot of a translated URDF; `data` are the bytes of the original file."""
     root = xml.parse(said.text, path)
     urdf.check(root, path)
     free = options.base == "free"
@@ -381,7 +369,6 @@ def _build(
 
 
 def _refuse_unknown_links(options: Options, links: tuple[Link, ...]) -> None:
-    """Raise `InvalidSetting` if a contact is one of no link that moves."""
     names = [k.name for k in links if k.body >= 0]
     for name, contact in (options.contact or {}).items():
         if contact.link not in names:

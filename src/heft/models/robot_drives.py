@@ -17,9 +17,6 @@ def drives_of(joints: tuple[str, ...], tree: Tree, options: Options, first: int)
     """Return the drives of joints, then those of motors that move several of them.
 
     Args:
-        joints: Their names.
-        tree: What they move.
-        options: What the model file cannot state.
         first: Channel of the first joint.
 
     Raises:

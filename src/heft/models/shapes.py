@@ -55,13 +55,13 @@ class Surface:
         )
 
     def placed(self, rotation: Array, translation: Array) -> Surface:
-        """Return it in another frame."""
+        """Return the surface with each point x moved to R x + t."""
         moved = self.balls.copy()
         moved[:, :3] = moved[:, :3] @ rotation.T + translation
         return Surface(self.triangles @ rotation.T + translation, moved)
 
     def with_that(self, other: Surface) -> Surface:
-        """Return both."""
+        """Return the union of the two surfaces."""
         return Surface(
             np.concatenate([self.triangles, other.triangles]),
             np.concatenate([self.balls, other.balls]),
@@ -78,7 +78,7 @@ class Surface:
         return np.vstack([points, self.balls[:, :3]]), radius
 
     def some(self, count: int) -> Surface:
-        """Return about so many of the triangles, evenly, and all balls."""
+        """Return about `count` of the triangles, evenly chosen, and all balls."""
         step = max(1, len(self.triangles) // count)
         return Surface(self.triangles[::step], self.balls)
 
@@ -120,9 +120,8 @@ def shapes_of(
     """Return the collision shapes of links by name, in the links' frames, and notes to the user.
 
     Args:
-        robot: Its model file.
-        folder: That of the model file.
-        packages: Folders to look for packages in, from there.
+        folder: Folder of the model file; None for the working folder.
+        packages: Folders to look for packages in, relative to `folder`.
     """
     search = _Search(folder, tuple(packages))
     if robot.form == "mjcf":
@@ -148,19 +147,13 @@ def shapes_of(
 
 
 def _lost(shapes: list[str], cure: str) -> list[str]:
-    """Return what a user is told of shapes that are not there."""
     more = f" and {len(shapes) - 4} more" if len(shapes) > 4 else ""
     said = f"collision shapes are not found or not readable: {', '.join(shapes[:4])}{more}{cure}"
     return [said] if shapes else []
 
 
 def mjcf_surfaces(robot: Robot, search: _Search) -> tuple[dict[str, list[Surface]], list[str]]:
-    """Return the geoms of an MJCF file that can touch others, by body, and notes to the user.
-
-    Args:
-        robot: Its model file.
-        search: Where meshes are looked for.
-    """
+    """Return the geoms of an MJCF file that can touch others, by body, and notes to the user."""
     root = xml.parse(robot.source, "MJCF")
     model = mjcf.read(root, robot.name)
     meshes = {
@@ -295,11 +288,6 @@ class _Search:
     packages: tuple[str, ...]
 
     def file(self, uri: str) -> Path:
-        """Return the file of a mesh.
-
-        Raises:
-            InvalidModel: If it is not found, or no mesh.
-        """
         for path in self._candidates(uri):
             if path.suffix.lower() in MESHES and path.is_file():
                 require_regular(path, "mesh", InvalidModel)

@@ -32,7 +32,6 @@ FREE_TYPES = ("floating", "planar")
 
 
 def _quoted(text: str) -> str:
-    """Return a text as the value of an attribute."""
     return '"' + html.escape(text).translate({ord(c): f"&#{ord(c)};" for c in "\n\r\t"}) + '"'
 
 
@@ -130,7 +129,6 @@ def _check_joint(
 
 
 def _check_ends(joint: Element, links: dict[str, Element], where: str) -> None:
-    """Refuse a joint that does not lie between two links of the file."""
     for end in ("parent", "child"):
         element = joint.find(end)
         name = element.attributes.get("link", "") if element is not None else ""
@@ -171,7 +169,6 @@ def _check_mimic(joint: Element, joints: dict[str, Element], where: str) -> None
 
 
 def _check_limit(joint: Element, kind: str, where: str) -> None:
-    """Refuse limits that readers of URDFs cannot do without, or not read."""
     limit = joint.find("limit")
     if limit is None:
         if kind in ("revolute", "prismatic"):
@@ -188,7 +185,7 @@ def _check_limit(joint: Element, kind: str, where: str) -> None:
 
 
 def ends(joint: Element) -> tuple[str, str]:
-    """Return the names of the links before and beyond a joint that `check` has passed."""
+    """Return the names of the parent and child link of a joint that `check` has passed."""
     parent, child = joint.find("parent"), joint.find("child")
     assert parent is not None and child is not None
     return parent.attributes["link"], child.attributes["link"]
@@ -230,12 +227,7 @@ def _check_tree(links: dict[str, Element], joints: dict[str, Element], path: str
 
 
 def refuse_xacro(root: Element, path: str) -> None:
-    """Raise `InvalidModel` if a file still holds macros of xacro.
-
-    Args:
-        root: Root element of the file.
-        path: Of the file, for messages.
-    """
+    """Raise `InvalidModel` if a file still holds macros of xacro."""
     for element in walk(root):
         macro = element.tag.startswith("xacro:")
         inside = [v for v in element.attributes.values() if "${" in v or "$(" in v]
@@ -279,10 +271,6 @@ def _check_format(root: Element, path: str) -> None:
 
 def check(root: Element, path: str) -> None:
     """Raise `InvalidModel` if a file is no URDF of a tree of rigid bodies with finite numbers.
-
-    Args:
-        root: Root element of the file.
-        path: Of the file, for messages.
 
     Raises:
         InvalidModel: Naming the element and its line.
@@ -333,8 +321,6 @@ def held_still(data: bytes, path: str, joints: Collection[str] | None = None) ->
     """Return a URDF whose floating and planar joints, all or some, are of type fixed.
 
     Args:
-        data: The file's bytes.
-        path: Of the file, for messages.
         joints: Names of the joints to fix, of those that float or are planar; all if not given.
     """
     edits = []
@@ -374,7 +360,7 @@ def inertial(link: Element) -> Inertial | None:
 
 
 def solid(link: Element, mass: float) -> Array | None:
-    """Return the ten inertial parameters of a link that is as its shape, of uniform density.
+    """Return the ten inertial parameters of a link that fills its shape with uniform density.
 
     Args:
         link: Its element; the first box, cylinder or ball of its collision or visual counts.
@@ -448,7 +434,6 @@ def link_text(name: str, parameters: Array | None = None) -> str:
     """Return the text of a `<link>`.
 
     Args:
-        name: Its name.
         parameters: Ten inertial parameters in its frame, shape (10,) [kg, kg·m, kg·m²]; without
             them it gets no `<inertial>`.
     """
@@ -508,7 +493,6 @@ def robot_text(name: str, links: list[str], joints: list[Joint]) -> bytes:
     """Return a URDF of links and joints, as bytes.
 
     Args:
-        name: Of the robot.
         links: Each as `link_text` writes it.
         joints: In any order.
     """

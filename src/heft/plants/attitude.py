@@ -28,7 +28,7 @@ class Turning:
 
     @staticmethod
     def of(angles: Array, rate: Array, rise: Array) -> Turning:
-        """Return the turning of η and its derivatives, each of shape (N, 3) [rad, per s, s²]."""
+        """Return rotation and body rates from η, η̇, η̈, shape (N, 3) each [rad, per s, s²]."""
         (s, sp, sy), (c, cp, cy) = np.sin(angles).T, np.cos(angles).T
         E = np.zeros((len(angles), 3, 3))
         first, second = np.zeros((2, *E.shape)), np.zeros((2, 2, *E.shape))
@@ -64,7 +64,7 @@ class Turning:
 
     @property
     def change(self) -> Array:
-        """Ė, shape (N, 3, 3)."""
+        """Time derivative Ė, shape (N, 3, 3) [1/s]."""
         return np.asarray(np.einsum("anij,na->nij", self.first, self.rate[:, :2]))
 
     @property

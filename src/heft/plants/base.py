@@ -57,8 +57,7 @@ def extended_base(plant: Plant[Any], known: BaseParameters, matrix: Array) -> Ba
     """Return base parameters of a plant together with combinations that other data tell.
 
     Args:
-        plant: Whose standard columns these are.
-        known: Its base parameters.
+        known: Base parameters of the plant.
         matrix: Combinations of standard columns, a row each, shape (k, p).
 
     Returns:
@@ -76,7 +75,7 @@ def spans(base: BaseParameters, matrix: Array, rounding: float = 0.0) -> bool:
     Args:
         base: Base parameters β = K π.
         matrix: Combinations, a row each, shape (k, p).
-        rounding: What rounding of the description leaves, a share; see `Plant.rounding`.
+        rounding: Relative size that rounding of the description leaves; see `Plant.rounding`.
     """
     left = np.abs(matrix - matrix[:, base.kept] @ base.matrix)
     size = np.abs(matrix).max(axis=1, keepdims=True, initial=0.0)
@@ -84,7 +83,6 @@ def spans(base: BaseParameters, matrix: Array, rounding: float = 0.0) -> bool:
 
 
 def _of_rows(plant: Plant[Any], rows: Array) -> BaseParameters:
-    """Return the base parameters of rows on all standard columns, which excite all of them."""
     every = ChannelRows(np.arange(len(plant.labels)), rows)
     nothing = np.zeros((len(rows), 1))
     return _of_information(
@@ -93,7 +91,6 @@ def _of_rows(plant: Plant[Any], rows: Array) -> BaseParameters:
 
 
 def _of_information(plant: Plant[Any], every: Information) -> BaseParameters:
-    """Return the base parameters of information about all standard columns."""
     labels = plant.labels
     # Columns that nearly depend on one another, but are parameters of their own whatever rounding
     # says, are kept apart; those of a tree of bodies never depend on them.

@@ -26,7 +26,7 @@ SIX = 6  # equations of the base
 
 @dataclass(frozen=True, eq=False)
 class ContactEfforts:
-    """What the wrenches of contacts do to the efforts of N samples."""
+    """Effect of contact wrenches on the efforts of N samples."""
 
     measured: Array  # efforts of the wrenches that are measured, shape (N, channels) [N or N·m]
     # T, with `T (Y π − measured)` the efforts that are left for the joints, and at the base what
@@ -36,11 +36,10 @@ class ContactEfforts:
 
     @staticmethod
     def of(plant: FloatingRobotPlant, samples: Samples[Any], held: bool = True) -> ContactEfforts:
-        """Return those of the closed contacts.
+        """Return the effect of the closed contacts.
 
         Args:
-            plant: The robot.
-            samples: N of them, with the wrenches that the plant's last channels measure.
+            samples: With the wrenches that the plant's last channels measure.
             held: Whether nothing but the stated contacts acts on the base, so that its equations
                 tell what is unknown of them.
         """
@@ -59,7 +58,7 @@ class ContactEfforts:
         return ContactEfforts(measured, through)
 
     def left(self, effort: Array) -> Array:
-        """Return the efforts of the joints, and what is left at the base, shape (N, channels).
+        """Return efforts left for the joints and unexplained at the base, shape (N, channels).
 
         Args:
             effort: Y π of all of the robot's channels, shape (channels, N) [N or N·m].

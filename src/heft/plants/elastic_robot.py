@@ -88,7 +88,7 @@ class ElasticRobotPlant(RobotPlant):
 
     @cached_property
     def linked(self) -> tuple[int, ...]:
-        """Those whose link's equation is used."""
+        """Channels of the elastic joints whose link equation is used."""
         return self.elastic if self.links else ()
 
     def sensed_alone(self) -> ElasticRobotPlant:
@@ -102,7 +102,7 @@ class ElasticRobotPlant(RobotPlant):
 
     @cached_property
     def labels(self) -> Labels:
-        """Those of the robot, then four of each elastic gear."""
+        """Labels of the robot's columns, then four for each elastic gear."""
         plain = self.robot.labels
         names = tuple(f"{self.robot.joints[j]}.{k}" for j in self.linked for k in GEAR)
         linear = [self.robot.drives[j].linear for j in self.linked]
@@ -111,7 +111,7 @@ class ElasticRobotPlant(RobotPlant):
 
     @cached_property
     def space(self) -> ParameterSpace:
-        """That of the robot, and gears of which nothing is believed but that they are passive."""
+        """Parameter space of the robot, and of gears known only to be passive."""
         plain, labels = RobotPlant(self.robot).space, self.labels
         own = labels.select(range(self.plain, len(labels)))
         beside = plain.beside(own.names, own.units)
@@ -131,20 +131,15 @@ class ElasticRobotPlant(RobotPlant):
 
     @property
     def structure(self) -> object:
-        """The robot with elastic gears, about no point: `RobotPlant` has other columns of it."""
+        """Key of the base parameters: this plant about no point; the robot has other columns."""
         return _about_nothing(self.robot, self.links)
 
     @property
     def _own(self) -> int:
-        """Number of channels of measured joints."""
         return len(self.robot.measured)
 
     def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
         """Return positions of links and motors, and torques or currents.
-
-        Args:
-            recording: Log to be read.
-            measured: Whether what channels measure is needed.
 
         Raises:
             MissingSignal: If one is not there.
@@ -195,7 +190,7 @@ class ElasticRobotPlant(RobotPlant):
         return self._beside(RobotPlant.as_measured(self, effort))
 
     def _beside(self, values: Array) -> Array:
-        """Return something of measured joints, shape (N, joints, …), with zeros for links."""
+        """Append zeros for link equations to values of measured joints, shape (N, joints, …)."""
         zeros = np.zeros((len(values), len(self.linked), *values.shape[2:]))
         return np.concatenate([values, zeros], axis=1)
 
@@ -213,11 +208,11 @@ class ElasticRobotPlant(RobotPlant):
         return found if channels is None else tuple(found[c] for c in channels)
 
     def _with_links(self, plain: Array, gears: Array) -> Array:
-        """Return columns of all channels, shape (N, channels, p), of those of the robot's.
+        """Assemble the columns of joint and link channels, shape (N, channels, p).
 
         Args:
-            plain: Of the robot's channels and columns, shape (N, robot's channels, plain).
-            gears: Of elastic gears in their links' equations, shape (N, elastic, 4).
+            plain: The robot's columns on its channels, shape (N, robot's channels, plain).
+            gears: Elastic gears' columns in their link equations, shape (N, elastic, 4).
         """
         links = plain[:, list(self.linked)].copy()
         drives = slice(self.bodies_size, self.bodies_size + len(self.robot.drive_columns))
@@ -229,7 +224,7 @@ class ElasticRobotPlant(RobotPlant):
         return np.concatenate([np.concatenate([joints, links], axis=1), own], axis=2)
 
     def _gears(self, motion: ElasticMotion) -> Array:
-        """Return −δ, −δ̇, −1 and q̇ of each elastic gear, shape (N, elastic, 4)."""
+        """Return −δ, −δ̇, −1 and q̇ of each elastic gear with δ = θ − q, shape (N, elastic, 4)."""
         chosen = list(self.linked)
         position, velocity, _ = motion.deflection[:, chosen]
         parts = (-position, -velocity, -np.ones_like(position), motion.velocity[chosen])
@@ -253,7 +248,7 @@ class ElasticRobotPlant(RobotPlant):
         channels: Sequence[int] | None = None,
         counted: NDArray[np.bool_] | None = None,
     ) -> tuple[Triangle, ...]:
-        """Return a triangle a channel, without spelling rows out; see `RobotPlant.reduce`."""
+        """Return an information triangle per channel, without rows; see `RobotPlant.reduce`."""
         own = self._own
         chosen = range(len(self.channels)) if channels is None else channels
         torques = replace(samples, measured=samples.measured[:, :own])
@@ -270,7 +265,6 @@ class ElasticRobotPlant(RobotPlant):
         links: tuple[int, ...],
         counted: NDArray[np.bool_] | None,
     ) -> tuple[Triangle, ...]:
-        """Return the triangles of links' equations, by the robot's channels; see `reduce`."""
         if not links:
             return ()
         robot, motion, count = self.robot, samples.motion, len(samples.time)
@@ -294,7 +288,7 @@ class ElasticRobotPlant(RobotPlant):
         return tuple(Triangle(plan.columns[c], factors[c], rows[c]) for c in links)
 
     def sliding(self, samples: Samples[Any], speed: float) -> NDArray[np.int64]:
-        """Return which way motors slide, 1 for links' equations; see `RobotPlant.sliding`."""
+        """Return sliding directions of motors, 1 for link equations; see `RobotPlant.sliding`."""
         motion = samples.motion
         motors = replace(motion, velocity=motion.velocity + motion.deflection[1])
         found = RobotPlant.sliding(self, replace(samples, motion=motors), speed)
@@ -304,7 +298,6 @@ class ElasticRobotPlant(RobotPlant):
         """Return Y π of standard parameters, shape (N, channels) [N·m or N].
 
         Args:
-            samples: N of them.
             values: π, shape (p,), in the order and units of `labels`.
         """
         torque = RobotPlant.predict(self, samples, values)[:, : self._own]
@@ -319,7 +312,7 @@ class ElasticRobotPlant(RobotPlant):
         return np.hstack([torque, link[list(self.linked)].T + passed])
 
     def sensitivity(self, samples: Samples[Any], values: Array) -> tuple[ChannelRows, ...]:
-        """Return the derivative by the point, none of links; see `RobotPlant.sensitivity`."""
+        """Return derivatives by the point, none for links; see `RobotPlant.sensitivity`."""
         links = [ChannelRows.nothing(len(samples.time))] * len(self.linked)
         return (*RobotPlant.sensitivity(self, samples, values), *links)
 
@@ -341,7 +334,7 @@ def _about_nothing(robot: Robot, links: bool) -> ElasticRobotPlant:
 
 
 def refuse_elastic(robot: Robot) -> None:
-    """Raise `InvalidSetting` for elastic gears that a plant does not know.
+    """Raise `InvalidSetting` for elastic gears that no plant supports.
 
     Raises:
         InvalidSetting: If the base floats, there are wrench sensors inside, a coupling moves the
@@ -369,7 +362,7 @@ def refuse_elastic(robot: Robot) -> None:
 
 
 def _link_acts(robot: Robot, elastic: tuple[int, ...]) -> NDArray[np.int64]:
-    """Return (channel, column) of what acts on links: own columns, then gears; columns of drives.
+    """Return channel and column of each column that acts on a link: own columns, then gears.
 
     Positions of columns are counted from the drives' first.
     """
@@ -389,7 +382,6 @@ def _link_acts(robot: Robot, elastic: tuple[int, ...]) -> NDArray[np.int64]:
 def _link_plan(
     robot: Robot, elastic: tuple[int, ...], columns: tuple[int, ...], links: tuple[int, ...]
 ) -> kernels.Plan:
-    """Return how the kernels reduce these columns of links' equations."""
     acts = _link_acts(robot, elastic)
     measured = np.array(links, dtype=np.intp)
     rows = np.arange(len(acts))

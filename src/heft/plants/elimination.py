@@ -32,14 +32,14 @@ SPENT = 1e-6  # redundancy below which a channel tells nothing but λ
 
 @dataclass(frozen=True, eq=False)
 class Elimination:
-    """What takes λ out of equations of N samples of c channels."""
+    """Projection P that eliminates λ from the equations of N samples of c channels."""
 
     basis: Array  # orthonormal columns that span Σ^-½ N, or zeros, shape (N, c, k)
     noise: Array  # σ, shape (c,) [channel's unit]
 
     @staticmethod
     def of(unknowns: Array, noise: Array) -> Elimination:
-        """Return what eliminates λ.
+        """Return the projection that eliminates λ.
 
         Args:
             unknowns: N, shape (N, c, k) [channel's unit per unit of λ].
@@ -59,11 +59,11 @@ class Elimination:
         return Elimination(basis, noise)
 
     def part(self, rows: slice | NDArray[np.intp] | NDArray[np.bool_]) -> Elimination:
-        """Return that of some of the samples."""
+        """Return the projection of some of the samples."""
         return Elimination(self.basis[rows], self.noise)
 
     def __call__(self, values: Array) -> Array:
-        """Return P times something, such as rows (N, c, columns) or what is measured, (N, c).
+        """Return P times rows, shape (N, c, columns), or measurements, shape (N, c).
 
         Channels that only tell λ have rows of zeros, not of rounding.
         """
@@ -72,7 +72,7 @@ class Elimination:
         return np.where(counts.reshape(counts.shape + (1,) * (values.ndim - 2)), left, 0.0)
 
     def taken_up(self, values: Array) -> Array:
-        """Return (1 − P) times something: what λ takes up of it, of the same shape."""
+        """Return (1 − P) times rows or measurements: the part that λ explains, same shape."""
         plain = values.ndim == 2
         white = (values[:, :, None] if plain else values) / self.noise[:, None]
         found = self.noise[:, None] * (self.basis @ (np.swapaxes(self.basis, 1, 2) @ white))
@@ -82,8 +82,8 @@ class Elimination:
         """Return Ṗ, shape (N, c, c) [per unit of time].
 
         Args:
-            unknowns: N, shape (N, c, k), of a rank that stays.
-            rates: Its time derivative, same shape.
+            unknowns: N, shape (N, c, k), of constant rank.
+            rates: Ṅ, shape (N, c, k).
         """
         B, dB = unknowns / self.noise[:, None], rates / self.noise[:, None]
         length = np.linalg.norm(B, axis=1, keepdims=True)
@@ -96,7 +96,7 @@ class Elimination:
 
     @property
     def redundancy(self) -> Array:
-        """M_cc of each sample and channel, shape (N, c), 0 where a channel tells λ alone."""
+        """Redundancy M_cc, shape (N, c), 0 where a channel determines nothing but λ."""
         left = 1.0 - np.sum(self.basis**2, axis=2)
         return np.where(left > SPENT, left, 0.0)
 

@@ -42,8 +42,8 @@ def with_smooth_friction(
     not depend on it. Coulomb friction is `tanh(w/speed)`. Rotor inertia stays as it is.
 
     Args:
-        robot: With any friction.
-        speed: At which Coulomb friction saturates [rad/s]; of sliding joints in proportion.
+        speed: Speed at which Coulomb friction saturates [rad/s]; `LINEAR_SCALE` times that for
+            prismatic joints [m/s].
         dictionary: Whether the smooth terms of the robot's own friction are kept besides: a motion
             that is to tell a curve over the speed is slow at times, one for Coulomb friction alone
             hardly ever.
@@ -103,7 +103,7 @@ class ExcitableRobot(RobotPlant):
         return Samples.of_motion(motion, len(q), len(self.channels))
 
     def rows(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Rows:
-        """Return the regressor Y of the measured joints, without spelling other columns out.
+        """Return the regressor Y of the measured joints, forming the wanted columns only.
 
         Laid out as (joints, columns, N), which `pull_back` reads fastest.
         """
@@ -161,7 +161,7 @@ class ExcitableRobot(RobotPlant):
         return q, v, a
 
     def _own_places(self, columns: Sequence[int]) -> dict[int, int]:
-        """Return where the user's own columns stand among some, and which of the own they are."""
+        """Return the index of each of the user's own columns, by its position in `columns`."""
         first = self.bodies_size + len(self.robot.drive_columns)
         own = range(first, first + len(self.robot.own_names))
         return {k: c - first for k, c in enumerate(columns) if c in own}
@@ -190,12 +190,12 @@ class ExcitableLoad(Plant[RobotMotion]):
 
     @cached_property
     def labels(self) -> Labels:
-        """The load's ten."""
+        """Labels of the load's ten inertial parameters."""
         return Labels(tuple(f"{NAME}.{s}" for s in SYMBOLS), UNITS, self.frame)
 
     @cached_property
     def space(self) -> ParameterSpace:
-        """The load's ten, physically consistent, of which nothing is believed."""
+        """The load's ten inertial parameters, physically consistent, without prior knowledge."""
         return ParameterSpace.of_one_body(self.labels, inertia.sphere(*GUESS))
 
     @property
@@ -205,7 +205,7 @@ class ExcitableLoad(Plant[RobotMotion]):
 
     @property
     def rounding(self) -> float:
-        """What rounding of the model file's angles can leave, a share of the longest column."""
+        """Size that rounding of angles leaves of dependent columns, relative to the longest."""
         return self.carrier.rounding
 
     @property

@@ -67,7 +67,7 @@ def _dot(a: Array, b: Array) -> Array:
 
 
 def _unit(v: Array, v1: Array, v2: Array) -> tuple[Array, Array, Array]:
-    """Return v/|v| and its first two derivatives in time, without conjugates."""
+    """Return v/|v| and its first two time derivatives; no conjugates, for complex steps."""
     size = np.sqrt(_dot(v, v))[:, None]
     n = v / size
     rise = _dot(n, v1)[:, None]

@@ -71,7 +71,7 @@ class FloatingRobotPlant(SensedRobotPlant):
 
     @cached_property
     def base(self) -> FreeBody:
-        """The base as a body, which knows what its signals say of its motion."""
+        """The base as a free body, which makes motion of the base's signals."""
         x, y, z = (float(g) for g in self.robot.gravity)
         return FreeBody(self.robot.tree.names[0], self.motion_from, (x, y, z))
 
@@ -109,10 +109,6 @@ class FloatingRobotPlant(SensedRobotPlant):
     def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
         """Return the base's motion, joint positions, flags of contacts, torques and wrenches.
 
-        Args:
-            recording: Log to be read.
-            measured: Whether what channels measure is needed.
-
         Raises:
             MissingSignal: If one is not there.
         """
@@ -135,7 +131,6 @@ class FloatingRobotPlant(SensedRobotPlant):
         return Inputs(motion, (*nothing, *joints.measured, *sensed))
 
     def _flags(self, recording: Recording) -> tuple[MotionSignal, ...]:
-        """Return the signals that say when contacts are closed."""
         found = []
         for name, contact in self.contacts.items():
             if contact.wrench == "unknown" and contact.closed == "logged":
@@ -203,7 +198,7 @@ class FloatingRobotPlant(SensedRobotPlant):
         return closed
 
     def _heights(self, motion: FloatingMotion, pose: Array | None) -> Array:
-        """Return how high contacts are, shape (contacts, N) [m]; the base is at height zero."""
+        """Return heights of contacts above the base's origin, shape (contacts, N) [m]."""
         if pose is None:
             raise InvalidSetting(
                 "contacts are detected by their height, which an inertial sensor does not tell",
@@ -221,7 +216,6 @@ class FloatingRobotPlant(SensedRobotPlant):
         return np.array([np.einsum("ni,ni->n", own, place) for place in places])
 
     def _resting(self, motion: FloatingMotion, contact: ContactOptions) -> NDArray[np.bool_]:
-        """Return where a contact hardly moves, shape (N,)."""
         J = self._jacobian(motion, contact)
         twist = np.einsum("nck,cn->nk", J, motion.bodies.velocity)
         resting = np.linalg.norm(twist[:, :3], axis=1) <= contact.speed
@@ -252,10 +246,7 @@ class FloatingRobotPlant(SensedRobotPlant):
         )
 
     def acting(self, samples: Samples[Any]) -> Array:
-        """Return Jᵀ of closed contacts, and what their sensors measure of them; see `WithUnknowns`.
-
-        Args:
-            samples: N of them.
+        """Return N: Jᵀ of closed contacts, and rows of sensors that measure them.
 
         Returns:
             Shape (N, channels, unknowns).
@@ -276,9 +267,6 @@ class FloatingRobotPlant(SensedRobotPlant):
         """Return the time derivative of `acting` along the motion, same shape; see `WithUnknowns`.
 
         By central differences: N is a smooth function of the joints' positions.
-
-        Args:
-            samples: N of them.
         """
         motion = samples.motion
         step = RATE_STEP * motion.bodies.velocity
@@ -288,7 +276,7 @@ class FloatingRobotPlant(SensedRobotPlant):
 
     @property
     def components(self) -> tuple[tuple[ContactOptions, slice], ...]:
-        """Contacts, and which of the unknowns are the components of each one's wrench."""
+        """Contacts, each with the slice of the unknowns that holds its wrench."""
         found, first = [], 0
         for contact in self.contacts.values():
             found.append((contact, slice(first, first + contact.components)))
@@ -296,10 +284,7 @@ class FloatingRobotPlant(SensedRobotPlant):
         return tuple(found)
 
     def held(self, motion: FloatingMotion) -> Array:
-        """Return what wrenches of closed contacts do to all of the robot's channels.
-
-        Args:
-            motion: N samples.
+        """Return the map from wrenches of closed contacts to efforts of the robot's channels.
 
         Returns:
             Jᵀ, shape (N, channels of the robot, unknowns).
@@ -312,10 +297,10 @@ class FloatingRobotPlant(SensedRobotPlant):
         return out
 
     def gear_load(self, samples: Samples[Any], rigid: Array) -> Array:
-        """Return the torque of the bodies less what contacts take of it; see `RobotPlant`.
+        """Return the torque of the bodies less that of contacts; see `RobotPlant.gear_load`.
 
         Args:
-            samples: N of them, with what they measured.
+            samples: With measurements, which determine the contacts' wrenches.
             rigid: Torque of the bodies and own columns, shape (channels, N) [N·m or N].
         """
         if not self.unknowns or not any(t.loaded for _, t in self.robot.drive_columns):
@@ -335,7 +320,7 @@ class FloatingRobotPlant(SensedRobotPlant):
         return np.delete(np.arange(len(self.channels)), np.arange(own.start, own.stop))
 
     def _told_wrenches(self, samples: Samples[Any]) -> tuple[Array, Array]:
-        """Return Jᵀ of all of the robot's channels, and T with λ = T (Y x − measured).
+        """Return Jᵀ on all of the robot's channels, and T with λ = T (Y x − measured).
 
         The base's equations and sensors at contacts tell λ first, in which no friction is; joints'
         torques only what these leave open, such as how two feet share the load.
@@ -347,7 +332,6 @@ class FloatingRobotPlant(SensedRobotPlant):
         return self.held(samples.motion), np.asarray(np.linalg.pinv(N, rcond=TELLS) * weight)
 
     def _load_rows(self, samples: Samples[Any], columns: Sequence[int]) -> tuple[ChannelRows, ...]:
-        """Return rows of what loads the gears, contacts included; see `gear_load`."""
         if not self.unknowns:
             return SensedRobotPlant._load_rows(self, samples, columns)
         J, told = self._told_wrenches(samples)
@@ -372,7 +356,7 @@ class FloatingRobotPlant(SensedRobotPlant):
         return tuple(next(made) if c < own else nothing for c in chosen)
 
     def _beside(self, rows: Array) -> Array:
-        """Return something of base, joints and sensors inside, with zeros for those at contacts."""
+        """Append zeros for sensors at contacts to values of base, joints and sensors inside."""
         if not self._sensed:
             return rows
         return np.concatenate([rows, np.zeros((len(rows), self._sensed, *rows.shape[2:]))], axis=1)
@@ -393,7 +377,7 @@ class FloatingRobotPlant(SensedRobotPlant):
         channels: Sequence[int] | None = None,
         counted: NDArray[np.bool_] | None = None,
     ) -> tuple[Triangle, ...]:
-        """Return a triangle a channel, without contacts; see `RobotPlant.reduce`."""
+        """Return each channel's triangle, contacts not eliminated; see `RobotPlant.reduce`."""
         own = self._own.stop
         chosen = range(len(self.channels)) if channels is None else channels
         of_robot = [c for c in chosen if c < own]
@@ -405,12 +389,12 @@ class FloatingRobotPlant(SensedRobotPlant):
         )
 
     def sliding(self, samples: Samples[Any], speed: float) -> NDArray[np.int64]:
-        """Return which way what rubs slides, 1 for sensors; see `RobotPlant.sliding`."""
+        """Return sliding directions of drives, 1 for sensors; see `RobotPlant.sliding`."""
         found = SensedRobotPlant.sliding(self, samples, speed)
         return np.hstack([found, np.ones((len(found), self._sensed), dtype=np.int64)])
 
     def sensitivity(self, samples: Samples[Any], values: Array) -> tuple[ChannelRows, ...]:
-        """Return the derivative by what loads the gears, none of sensors; see `RobotPlant`."""
+        """Return derivatives by the point, none for sensors; see `RobotPlant.sensitivity`."""
         nothing = ChannelRows.nothing(len(samples.time))
         made = SensedRobotPlant.sensitivity(self, samples, values)
         return (*made, *[nothing] * self._sensed)
@@ -431,12 +415,11 @@ def _joint_channels(robot: Robot) -> tuple[Channel, ...]:
 
 
 def _signals(smoothed: Smoothed, cut: slice) -> Smoothed:
-    """Return some of the signals."""
     parts = (smoothed.position, smoothed.velocity, smoothed.acceleration)
     return Smoothed(*(p[:, cut] for p in parts))
 
 
 def _sensor(measured: Array) -> Triangle:
-    """Return the triangle of a sensor that no parameter is seen by."""
+    """Return the information triangle of a sensor whose rows are zero."""
     energy = np.array([[np.linalg.norm(measured)]])
     return Triangle(np.empty(0, dtype=np.intp), energy, len(measured))

@@ -89,12 +89,12 @@ class FreeBody(Plant[BodyMotion]):
 
     @cached_property
     def labels(self) -> Labels:
-        """The body's ten."""
+        """Labels of the body's ten inertial parameters."""
         return Labels(tuple(f"{self.frame}.{s}" for s in SYMBOLS), UNITS, self.frame)
 
     @cached_property
     def space(self) -> ParameterSpace:
-        """The body's ten, physically consistent."""
+        """The body's ten inertial parameters, physically consistent."""
         nominal = inertia.sphere(*NOMINAL) if self.nominal is None else self.nominal
         return ParameterSpace.of_one_body(self.labels, nominal)
 
@@ -107,15 +107,11 @@ class FreeBody(Plant[BodyMotion]):
 
     @property
     def order(self) -> Sequence[int]:
-        """The ten are independent of one another."""
+        """Order of the ten columns, which are independent of one another."""
         return range(PARAMETER_COUNT)
 
     def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
         """Return pose or inertial signals, and the applied wrench.
-
-        Args:
-            recording: Log of the body.
-            measured: Whether the wrench is needed too, not motion alone.
 
         Raises:
             MissingSignal: If one is not there.
@@ -160,10 +156,6 @@ class FreeBody(Plant[BodyMotion]):
     def rows(self, samples: Samples[BodyMotion], columns: Sequence[int]) -> Rows:
         """Return rows of force and moment.
 
-        Args:
-            samples: Motion of the body.
-            columns: Numbers of the standard columns wanted.
-
         Returns:
             Y, shape (N, 6, columns) [N or N·m, per unit of the
             column].
@@ -173,11 +165,7 @@ class FreeBody(Plant[BodyMotion]):
         return Rows(whole[:, :, list(columns)])
 
     def sides(self, samples: Samples[BodyMotion], columns: Sequence[int]) -> Sides:
-        """Return momentum, and what of the wrench does not change it.
-
-        Args:
-            samples: Motion of the body.
-            columns: Numbers of the standard columns wanted.
+        """Return momentum and remainder of the equations of motion; see `Sides`.
 
         Returns:
             Two arrays of shape (N, 6, columns): momentum [N·s or
@@ -232,8 +220,6 @@ class FreeBody(Plant[BodyMotion]):
         """Return the gradients of Σ S·Y of force and moment by a − g, ω and α, (N, 3) each.
 
         Args:
-            motion: Of the body.
-            columns: Positions of columns.
             seeds: S, shape (N, 6, columns).
         """
         chosen = list(columns)
@@ -246,12 +232,7 @@ class FreeBody(Plant[BodyMotion]):
         return specific, velocity, rise
 
     def random_samples(self, count: int, rng: np.random.Generator) -> Samples[BodyMotion]:
-        """Return random accelerations and turns.
-
-        Args:
-            count: How many.
-            rng: Source of random numbers.
-        """
+        """Return random accelerations, angular velocities and angular accelerations."""
         v, w, alpha, rest, change = rng.normal(size=(5, count, 3))
         motion = BodyMotion(rest + change, w, alpha, v, rest)
         return Samples.of_motion(motion, count, len(self.channels))

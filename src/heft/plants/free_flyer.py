@@ -81,12 +81,7 @@ class FreeFlyerPlant(FreeBody):
 
     @staticmethod
     def of(flyer: FreeFlyer, motion_from: Literal["pose", "imu"] = "pose") -> FreeFlyerPlant:
-        """Return the plant of a body.
-
-        Args:
-            flyer: The body.
-            motion_from: Its measured pose, or its inertial sensor.
-        """
+        """Return the plant of a body."""
         x, y, z = (float(g) for g in flyer.gravity)
         name, ten = flyer.name, flyer.nominal
         if flyer.actuators.pushes_all_ways:
@@ -95,7 +90,7 @@ class FreeFlyerPlant(FreeBody):
 
     @cached_property
     def combinations(self) -> Combinations:
-        """How equations are combined."""
+        """Combinations of the equations whose noise is independent."""
         assert self.actuators is not None
         return Combinations.of(self.actuators)
 
@@ -106,10 +101,6 @@ class FreeFlyerPlant(FreeBody):
 
     def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
         """Return pose or inertial signals, and the commands.
-
-        Args:
-            recording: Log of the body.
-            measured: Whether the commands are needed too, not motion alone.
 
         Raises:
             MissingSignal: If one is not there.
@@ -130,22 +121,13 @@ class FreeFlyerPlant(FreeBody):
     def rows(self, samples: Samples[BodyMotion], columns: Sequence[int]) -> Rows:
         """Return rows `T Y`.
 
-        Args:
-            samples: Motion of the body.
-            columns: Numbers of the standard columns wanted.
-
         Returns:
             Shape (N, 6, columns) [N per unit of the column].
         """
         return Rows(self.combinations.matrix @ FreeBody.rows(self, samples, columns).regressor)
 
     def sides(self, samples: Samples[BodyMotion], columns: Sequence[int]) -> Sides:
-        """Return momentum and remainder of the combined equations, (N, 6, columns) each.
-
-        Args:
-            samples: Motion of the body.
-            columns: Numbers of the standard columns wanted.
-        """
+        """Return momentum and remainder of the combined equations, (N, 6, columns) each."""
         made, T = FreeBody.sides(self, samples, columns), self.combinations.matrix
         return Sides(T @ made.momentum, T @ made.remainder)
 
@@ -182,7 +164,7 @@ class FlatFlyerPlant(FreeFlyerPlant):
 
     @property
     def derivatives(self) -> int:
-        """Body rates follow from the position's third derivative, theirs from the fourth."""
+        """Four: ω follows from the position's third derivative, α from the fourth."""
         return FLAT_ORDERS - 1
 
     def samples_at(self, q: Array, v: Array, a: Array, *more: Array) -> Samples[BodyMotion]:
@@ -190,9 +172,7 @@ class FlatFlyerPlant(FreeFlyerPlant):
 
         Args:
             q: Position and yaw, shape (N, 4) [m, rad].
-            v: Their derivatives.
-            a: Their second derivatives.
-            more: Their third and fourth.
+            more: Their third and fourth derivatives, shape (N, 4) each.
         """
         flat, g = (q, v, a, *more), np.asarray(self.gravity)
         R, w, alpha = flat_attitude(flat, g)

@@ -36,14 +36,10 @@ NOMINAL = (1.0, 0.1)  # mass [kg] and radius of gyration [m] of a body of which 
 
 
 def recording_of(held: Held, name: str = "held") -> Recording:
-    """Return what sensor and motion show as a recording in memory.
+    """Return the signals of a wrench sensor and of its motion as a recording in memory.
 
     Its signals are `force`, `torque`, `acc` (f, what counts of a − g as it is), `vel` and `omega`
     of the frame `sensor`, and `u.sensor.worldXX`, the elements of Rᵀ, where that is known.
-
-    Args:
-        held: Signals of a wrench sensor and of its motion.
-        name: Of the recording.
     """
     columns = np.concatenate(
         [
@@ -124,14 +120,14 @@ class HeldBody(Plant[HeldMotion]):
 
     @property
     def point_columns(self) -> Sequence[int]:
-        """The body's, by which the others' rows grow, and those of what is not linear."""
+        """Columns of the body and of tilt, mounting and gains, if any of these is estimated."""
         kinds = [self.unknowns.columns(k) for k in ("tilt", "mounting", "gain")]
         places = range(len(self.labels))
         found = [k for kind in kinds for k in places[kind]]
         return (*range(PARAMETER_COUNT), *found) if found else ()
 
     def about(self, values: Array) -> HeldBody:
-        """Return the plant about the values that a solution of these rows has."""
+        """Return the plant linearised about the values of a solution of these rows."""
         return replace(self, point=self.point.moved(self.unknowns, values))
 
     @cached_property
@@ -147,11 +143,7 @@ class HeldBody(Plant[HeldMotion]):
         return np.asarray(own * scipy.linalg.solve_triangular(factor, np.eye(6), lower=True))
 
     def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
-        """Return all signals of `recording_of`; the wrench tells motion, too, by its delay.
-
-        Args:
-            recording: Log of the body.
-            measured: Whether the wrench is needed too, not motion alone.
+        """Return all signals of `recording_of`; motion has the wrench too, for the delay's column.
 
         Raises:
             MissingSignal: If one is not there.
@@ -183,10 +175,6 @@ class HeldBody(Plant[HeldMotion]):
     def rows(self, samples: Samples[HeldMotion], columns: Sequence[int]) -> Rows:
         """Return rows of the wrench; of poses at rest where derivatives are not known.
 
-        Args:
-            samples: Motion of the body.
-            columns: Numbers of the standard columns wanted.
-
         Returns:
             Y, shape (N, 6, columns) [N or N·m, per unit of the
             column].
@@ -198,11 +186,7 @@ class HeldBody(Plant[HeldMotion]):
         return Rows(regressor[:, :, list(columns)])
 
     def sides(self, samples: Samples[HeldMotion], columns: Sequence[int]) -> Sides:
-        """Return momentum, and what of the wrench does not change it.
-
-        Args:
-            samples: Motion of the body.
-            columns: Numbers of the standard columns wanted.
+        """Return momentum and remainder of the equations of motion; see `Sides`.
 
         Returns:
             Two arrays of shape (N, 6, columns): momentum [N·s or
@@ -220,12 +204,7 @@ class HeldBody(Plant[HeldMotion]):
         return Sides(self.combined @ made.momentum, self.combined @ made.remainder)
 
     def random_samples(self, count: int, rng: np.random.Generator) -> Samples[HeldMotion]:
-        """Return random signals with random derivatives; at rest in random directions.
-
-        Args:
-            count: How many.
-            rng: Source of random numbers.
-        """
+        """Return random signals with random derivatives; at rest in random directions."""
 
         def drawn() -> Held:
             specific, velocity, turning = rng.normal(size=(3, count, 3))

@@ -157,7 +157,7 @@ def noise_covariance(force: float, torque: float, others: Sequence[GraspingPoint
 
     Args:
         force: Standard deviation of the first sensor's forces [N].
-        torque: Of its moments [N·m].
+        torque: Standard deviation of its moments [N·m].
         others: Further sensors, each with a noise of its own.
 
     Raises:

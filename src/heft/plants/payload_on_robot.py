@@ -25,7 +25,7 @@ def last_frame(robot: Robot) -> str:
 
 
 def currents(problem: Problem[RobotPlant]) -> dict[str, float]:
-    """Return the gain in use of each joint whose torque is a current [N·m/A]."""
+    """Return the gain in use of each joint whose torque is measured as a current [N·m/A]."""
     robot = problem.plant.robot
     return {
         robot.channels[channel]: gain
@@ -35,10 +35,9 @@ def currents(problem: Problem[RobotPlant]) -> dict[str, float]:
 
 
 def carrying(robot: Robot, frame: str) -> tuple[slice, Array]:
-    """Return a link's body as columns of the whole, and what states a load there: shape (10, 10).
+    """Return the columns of a link's body, and the map from a load there to them, shape (10, 10).
 
     Args:
-        robot: Whose links.
         frame: The link that the load is fixed to, in whose frame it is stated.
 
     Raises:
@@ -60,7 +59,6 @@ def load_columns(problem: Problem[RobotPlant], frame: str) -> Array:
 
     Args:
         problem: The robot without the load.
-        frame: Link or frame that carries the load.
     """
     body, stated = carrying(problem.plant.robot, frame)
     return problem.base.matrix[:, body] @ stated

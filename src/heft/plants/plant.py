@@ -38,7 +38,7 @@ M = TypeVar("M", bound="Motion")
 
 
 class Motion(Protocol):
-    """What a plant makes of smooth signals, once: opaque to all others."""
+    """Motion that a plant computes from smoothed signals; opaque to everything else."""
 
     def part(self, rows: slice | NDArray[np.intp]) -> Self:
         """Return some of the samples."""
@@ -113,13 +113,7 @@ class Samples(Generic[M]):
 
     @staticmethod
     def of_motion(motion: M, count: int, channels: int) -> Samples[M]:
-        """Return samples of motion alone: without memory, with zeros for what is measured.
-
-        Args:
-            motion: Of `count` samples.
-            count: N.
-            channels: c.
-        """
+        """Return samples of motion alone: without memory, with zeros for what is measured."""
         index = np.arange(count)
         nothing, zeros = np.empty((count, 0)), np.zeros((count, channels))
         every = np.ones(count, dtype=bool)
@@ -189,7 +183,7 @@ class ChannelSides:
         )
 
     def rows(self, values: Array) -> tuple[ChannelRows, ...]:
-        """Return something of the same columns, shape (n, Σ k), channel by channel."""
+        """Split values on these columns, shape (n, Σ k), channel by channel."""
         ends = np.cumsum([0, *map(len, self.columns)])
         parts = zip(self.columns, ends[:-1], ends[1:], strict=True)
         return tuple(ChannelRows(own, values[:, first:end]) for own, first, end in parts)
@@ -204,7 +198,7 @@ class ChannelSides:
 
 
 class Plant(Protocol[M]):
-    """Anything that turns signals into rows.
+    """Anything that turns signals into linear equations for its parameters.
 
     Laws that every plant obeys are in `tests/test_plants.py`.
 
@@ -226,14 +220,13 @@ class Plant(Protocol[M]):
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        """What measures, and with which noise."""
+        """The c channels, each a source of noise."""
         ...
 
     def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
         """Return the signals that are taken of a recording.
 
         Args:
-            recording: The log.
             measured: Whether what the channels measure is needed, or motion alone.
 
         Raises:
@@ -253,47 +246,40 @@ class Plant(Protocol[M]):
         """Return rows of some columns of `labels`, about the plant's point.
 
         Args:
-            samples: N of them; what they measured is not looked at, but for what it says of
-                unknowns of a sample.
-            columns: Positions of columns.
+            samples: Their measurements are used only where they determine a sample's unknowns.
         """
         ...
 
     def sliding(self, samples: Samples[M], speed: float) -> NDArray[np.int64]:
-        """Return which way what rubs on each channel slides, shape (N, c), 0 where it may stick.
+        """Return a code of each channel's sliding direction, shape (N, c), 0 if it may stick.
 
         The number stays the same as long as all that rubs on a channel slides the same way; it is
         1 for all samples where nothing rubs.
 
         Args:
-            samples: N of them.
-            speed: Above which a hinge slides [rad/s]; what is slow for others follows from it.
+            speed: Speed above which a revolute drive slides [rad/s]; limits of other drives follow
+                from it.
         """
         del speed
         return np.ones((len(samples.time), len(self.channels)), dtype=np.int64)
 
     def random_samples(self, count: int, rng: np.random.Generator) -> Samples[M]:
-        """Return samples in general position, whose rows show all that motion could ever show.
-
-        Args:
-            count: Number N of samples.
-            rng: Random numbers.
-        """
+        """Return samples in general position, whose rows show all that any motion can."""
         ...
 
     @property
     def independent(self) -> tuple[int, ...]:
-        """Columns that are a parameter of their own, however near others come to them."""
+        """Columns that are base parameters by themselves, however collinear with others."""
         return ()
 
     @property
     def redundant(self) -> tuple[int, ...]:
-        """Columns of `independent` that others all but hold: rank and condition leave them out."""
+        """Columns of `independent` nearly spanned by others, left out of rank and condition."""
         return self.independent
 
     @property
     def functions(self) -> tuple[tuple[int, ...], ...]:
-        """Columns whose coefficients have no meaning but in their sum, function by function."""
+        """Groups of columns whose coefficients have a meaning only in their sum, a function."""
         return ()
 
     @property
@@ -303,12 +289,12 @@ class Plant(Protocol[M]):
 
     @property
     def rounding(self) -> float:
-        """What rounding of the description leaves of dependent columns, a share of the longest."""
+        """Size that rounding of the model leaves of dependent columns, relative to the longest."""
         return 0.0
 
     @property
     def structure(self) -> object:
-        """What base parameters depend on, compared by identity: not the point."""
+        """Key of the base parameters, compared by identity; it does not depend on the point."""
         return self
 
     @property
@@ -339,11 +325,11 @@ class Plant(Protocol[M]):
         return self
 
     def remember(self, samples: Samples[M], state: Any) -> tuple[Samples[M], Any]:
-        """Return samples with their memory, and the state to go on with, in a recording's order.
+        """Return samples with their memory, such as presliding, and the state for the next.
 
         Args:
-            samples: As they follow one another.
-            state: As the samples before left it; None at a recording's begin.
+            samples: Consecutive samples of a recording.
+            state: As returned for the samples before; None at a recording's beginning.
         """
         del state
         return samples, None
@@ -351,7 +337,7 @@ class Plant(Protocol[M]):
 
 @runtime_checkable
 class Fused(Protocol):
-    """A plant that reduces samples to triangles without spelling rows out, which saves memory."""
+    """A plant that reduces samples to information triangles without storing rows."""
 
     def reduce(
         self,
@@ -360,11 +346,9 @@ class Fused(Protocol):
         channels: Sequence[int] | None = None,
         counted: NDArray[np.bool_] | None = None,
     ) -> tuple[Triangle, ...]:
-        """Return a triangle a channel, of these columns and what was measured.
+        """Return one information triangle per channel, of these columns and the measurements.
 
         Args:
-            samples: N of them.
-            columns: Positions of columns.
             channels: Positions of the channels that are asked for; all if not given.
             counted: Which rows of each channel count, shape (N, c); all if not given.
         """
@@ -381,7 +365,6 @@ class Limbed(Protocol):
         """Return what `Plant.rows` returns, channel by channel, without columns that are zero.
 
         Args:
-            samples: N of them.
             columns: Positions of columns of `labels`, ascending.
             channels: Positions of the channels that are asked for; all if not given.
         """
@@ -393,12 +376,7 @@ class Integrable(Protocol):
     """A plant with a weak form, whose rows can do without acceleration."""
 
     def sides(self, samples: Any, columns: Sequence[int]) -> Sides:
-        """Return what is differentiated and what is not, of these columns.
-
-        Args:
-            samples: N of them.
-            columns: Positions of columns of `labels`.
-        """
+        """Return momentum and remainder of the equations of motion, of these columns."""
         ...
 
 
@@ -410,7 +388,6 @@ class LimbedIntegrable(Protocol):
         """Return what `Integrable.sides` returns, without columns that a channel never sees.
 
         Args:
-            samples: N of them.
             columns: Positions of columns of `labels`, ascending.
         """
         ...
@@ -418,13 +395,12 @@ class LimbedIntegrable(Protocol):
 
 @runtime_checkable
 class Predicting(Protocol):
-    """A plant that knows `Y x` without spelling Y out."""
+    """A plant that computes `Y x` without forming Y."""
 
     def predict(self, samples: Any, values: Array) -> Array:
         """Return `Y x`, shape (N, c) [channel's unit].
 
         Args:
-            samples: N of them.
             values: x of the standard columns, shape (p,).
         """
         ...
@@ -438,7 +414,6 @@ class PointSensitive(Protocol):
         """Return d(Y x)/d point, rows of each channel on the standard columns.
 
         Args:
-            samples: N of them.
             values: x, of the standard columns, shape (p,).
         """
         ...
@@ -446,7 +421,7 @@ class PointSensitive(Protocol):
 
 @runtime_checkable
 class WithUnknowns(Protocol):
-    """A plant on which something acts that nobody measures: `Y x = measured − ε + N λ`."""
+    """A plant with unmeasured actions λ, such as contact wrenches: `Y x = measured − ε + N λ`."""
 
     @property
     def unknowns(self) -> int:
@@ -457,16 +432,12 @@ class WithUnknowns(Protocol):
         """Return N, shape (N, c, k), zero in the columns of what does not act at a sample.
 
         Args:
-            samples: N of them; what they measured is not looked at.
+            samples: Their measurements are not used.
         """
         ...
 
     def acting_rate(self, samples: Any) -> Array:
-        """Return the time derivative of N along the motion, same shape, for the weak form.
-
-        Args:
-            samples: N of them.
-        """
+        """Return the time derivative of N along the motion, same shape, for the weak form."""
         ...
 
 
@@ -480,7 +451,7 @@ class Coordinate:
 
 @runtime_checkable
 class Excitable(Protocol):
-    """A plant whose motion can be designed: rows at any motion, and gradients of what they make.
+    """A plant whose motion can be designed: rows at any motion, and gradients of functions of them.
 
     Its rows are differentiable functions of position, velocity and acceleration of d coordinates,
     without memory.
@@ -500,7 +471,7 @@ class Excitable(Protocol):
         Args:
             q: Positions of the coordinates, shape (N, d) [rad or m].
             v: Their derivatives, shape (N, d) [rad/s or m/s].
-            a: Theirs, shape (N, d) [rad/s² or m/s²].
+            a: Their second derivatives, shape (N, d) [rad/s² or m/s²].
         """
         ...
 
@@ -510,8 +481,7 @@ class Excitable(Protocol):
         """Return the gradients of Σ S·Y by q, v and a, each of shape (N, d).
 
         Args:
-            samples: N of them, as `samples_at` made them.
-            columns: Positions of columns of `labels`.
+            samples: As `samples_at` returned them.
             seeds: S, of the shape of `rows(samples, columns).regressor`.
         """
         ...

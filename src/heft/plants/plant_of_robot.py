@@ -18,12 +18,12 @@ def plant_of(robot: Robot, recording: Recording | None = None) -> RobotPlant:
     """Return a robot as a plant, by its base, its gears and its wrench sensors.
 
     Args:
-        robot: Robot model.
-        recording: A log of it, which tells whether an inertial sensor says how the base moves.
+        recording: Log whose signals decide whether a floating base moves by pose or by inertial
+            sensor; by pose if not given.
 
     Raises:
         InvalidSetting: If gears are elastic of a robot whose base floats or that has wrench sensors
-            inside, or of coupled joints.
+            inside, of coupled joints, or of joints whose torque is not measured.
     """
     refuse_elastic(robot)
     if not robot.tree.free_base:
@@ -45,7 +45,6 @@ def with_logged_gears(robot: Robot, recordings: Sequence[Recording]) -> Robot:
     wrench sensors inside.
 
     Args:
-        robot: Robot model.
         recordings: Logs, all of which must hold them.
     """
     coupling = robot.options.coupling

@@ -61,7 +61,7 @@ class Problem(Setup[P]):
 
     @property
     def window_count(self) -> float:
-        """Number of windows of the weak form, about; none of differentiated rows."""
+        """Approximate number of windows of the weak form; 0 for differentiated rows."""
         if self.weak is None:
             return 0.0
         made = ((t, self.weak.windows(self.corner, t.step)) for t in self.timelines)
@@ -69,7 +69,7 @@ class Problem(Setup[P]):
 
     @cached_property
     def _keeps_rows(self) -> bool:
-        """Whether rows may stay in memory between one look and the next: windows are few."""
+        """Whether rows of the weak form are few enough to stay in memory."""
         if self.weak is None:
             return False
         plant, kept = self.plant, self.base.kept
@@ -86,13 +86,13 @@ class Problem(Setup[P]):
         return tuple(self.walk.equations(self.base.kept))
 
     def later(self, by: float) -> Self | None:
-        """Return the problem with what is measured taken later, against rows as they are.
+        """Return the problem with measurements delayed further, its regressors unchanged.
 
         For a look at another delay that costs no rows. Motion is as smooth as it was, and windows
         stay where they are in it.
 
         Args:
-            by: How much later [s].
+            by: Increase of the delay [s].
 
         Returns:
             None where rows are not kept, or mix samples otherwise than by windows alone.
@@ -126,7 +126,7 @@ class Problem(Setup[P]):
 
         Args:
             count: Number of blocks asked for; fewer are returned if there are too few rows.
-            rows: Number of samples of the logs, about; blocks are equal as far as it is right.
+            rows: Approximate number of samples of the logs; blocks are equal as far as it is right.
 
         Raises:
             TooLittleData: If no rows are left.
@@ -151,7 +151,7 @@ class Problem(Setup[P]):
 
         Args:
             most: Samples in a part at most.
-            block: Number of samples at whose multiples parts end; None for wherever they do.
+            block: Parts end at multiples of this number of samples; anywhere if None.
         """
         plant, labels, channels = self.plant, self.labels, self.channels
         if self.counted is not None:
@@ -208,7 +208,7 @@ class Problem(Setup[P]):
         Where unknowns of each sample act, they are as the measurements have them.
 
         Args:
-            values: Of the standard columns, shape (p,).
+            values: Standard parameters, shape (p,).
         """
         plant = self.plant
 
@@ -224,10 +224,9 @@ class Problem(Setup[P]):
         return in_order(work, parts, self.threads)
 
     def completed(self, samples: Samples[Any], predicted: Array) -> Array:
-        """Return what is predicted with what unknowns of each sample take up, shape (N, c).
+        """Return predictions with the part that each sample's unknowns explain, shape (N, c).
 
         Args:
-            samples: N of them.
             predicted: `Y x`, shape (N, c) [channel's unit].
         """
         elimination = self.walk.elimination(samples)
@@ -258,14 +257,14 @@ class Problem(Setup[P]):
 
     @property
     def spacing(self) -> int:
-        """How many rows may stand for one: motion hardly changes within an eighth of a period."""
+        """Number of rows that one may stand for: motion hardly changes in an eighth of a period."""
         if self.has_explicit_rows:
             return 1
         return max(1, int(min(1.0 / (8.0 * self.corner * t.step) for t in self.timelines)))
 
     @property
     def repeats(self) -> float | None:
-        """After how many rows the motion repeats, if it does and rows are evenly spaced."""
+        """Period of the motion in rows; None if it has none or rows are not evenly spaced."""
         line = self.timelines[0]
         if self.has_explicit_rows or len(self.recordings) > 1 or line.segments > 1 or line.gaps:
             return None
@@ -291,15 +290,14 @@ def _no_rows(problem: Problem[Any]) -> TooLittleData:
 
 
 def point_moments(problem: Problem[Any], values: Array, errors: Array) -> tuple[ChannelRows, ...]:
-    """Return what errors of the point do to the estimate, by way of the rows.
+    """Return moments Yᵀe of rows with the prediction errors e that errors of the point cause.
 
     The point that rows are taken about is itself an estimate: of load-dependent friction, the
     rigid torque that presses on the gears.
 
     Args:
-        problem: Whose rows.
         values: β, shape (b,).
-        errors: Of the point, one standard deviation each, shape (p, errors).
+        errors: Errors of the point, one standard deviation each, shape (p, errors).
 
     Returns:
         For each channel the mean of `Yᵀe` over rows, e being what each error does to what is

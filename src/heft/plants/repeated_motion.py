@@ -51,12 +51,12 @@ class RepeatedMotion(Plant[RobotMotion]):
 
     @cached_property
     def empty(self) -> RobotPlant:
-        """The robot itself: its signals, motion and joints are those of the difference."""
+        """The robot without load, whose signals, motion and joints the difference shares."""
         return RobotPlant(self.robot)
 
     @cached_property
     def labels(self) -> Labels:
-        """The load's ten, then the changes of each joint's friction."""
+        """Labels of the load's ten parameters, then of the changes of each joint's friction."""
         names = [f"{NAME}.{s}" for s in SYMBOLS]
         units = list(UNITS)
         for channel in self.channels:
@@ -66,7 +66,7 @@ class RepeatedMotion(Plant[RobotMotion]):
 
     @cached_property
     def space(self) -> ParameterSpace:
-        """The load's ten, physically consistent; friction may change either way."""
+        """The load's ten parameters, physically consistent; changes of friction of either sign."""
         changes = np.zeros(len(self.labels) - PARAMETER_COUNT)
         nominal = np.concatenate([inertia.sphere(*GUESS), changes])
         return ParameterSpace.of_one_body(self.labels, nominal)
@@ -91,7 +91,6 @@ class RepeatedMotion(Plant[RobotMotion]):
 
         Args:
             recording: Both runs as one log: the motion, and the torques' differences.
-            measured: Whether the torques are needed too, not motion alone.
 
         Raises:
             MissingSignal: If one is not there.
@@ -108,10 +107,6 @@ class RepeatedMotion(Plant[RobotMotion]):
 
     def rows(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Rows:
         """Return rows of the measured joints.
-
-        Args:
-            samples: Motion of the robot.
-            columns: Numbers of the standard columns wanted.
 
         Returns:
             Y, shape (N, c, columns) [N·m or N, per unit of the column].
@@ -134,10 +129,5 @@ class RepeatedMotion(Plant[RobotMotion]):
         return found
 
     def random_samples(self, count: int, rng: np.random.Generator) -> Samples[RobotMotion]:
-        """Return random states; see `RobotPlant.random_samples`.
-
-        Args:
-            count: How many.
-            rng: Source of random numbers.
-        """
+        """Return random states; see `RobotPlant.random_samples`."""
         return self.empty.random_samples(count, rng)

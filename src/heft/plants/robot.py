@@ -81,7 +81,7 @@ class RobotPlant(Plant[RobotMotion]):
 
     @cached_property
     def space(self) -> ParameterSpace:
-        """Ten a link, then the drives' terms: what a model file states; then own columns."""
+        """Parameters as a model file states them, ten per link and the drives' terms; then own."""
         robot, own = self.robot, self.bodies_size
         links, labels = robot.bodies_links, robot.labels
         names = [f"{k.name}.{s}" for k in links for s in SYMBOLS]
@@ -113,13 +113,13 @@ class RobotPlant(Plant[RobotMotion]):
 
     @cached_property
     def independent(self) -> tuple[int, ...]:
-        """Columns of friction's dictionary."""
+        """Columns of the friction dictionary."""
         own = self.bodies_size
         return tuple(own + k for k, (_, t) in enumerate(self.robot.drive_columns) if t.dictionary)
 
     @cached_property
     def functions(self) -> tuple[tuple[int, ...], ...]:
-        """Friction's dictionary, drive by drive."""
+        """Columns of the friction dictionary, drive by drive."""
         by_drive: dict[int, list[int]] = {}
         for k, (drive, term) in enumerate(self.robot.drive_columns, self.bodies_size):
             if term.dictionary:
@@ -147,12 +147,12 @@ class RobotPlant(Plant[RobotMotion]):
 
     @property
     def rounding(self) -> float:
-        """What rounding of the model file's angles can leave, a share of the longest column."""
+        """Size that rounding of angles leaves of dependent columns, relative to the longest."""
         return SHARE_PER_RADIAN * self.robot.angle_error
 
     @property
     def structure(self) -> object:
-        """The robot: base parameters do not depend on the point."""
+        """Key of the base parameters: the robot, since they do not depend on the point."""
         return self.robot
 
     @property
@@ -169,15 +169,11 @@ class RobotPlant(Plant[RobotMotion]):
         return (*range(self.bodies_size), *range(own.start, own.stop))
 
     def about(self, values: Array) -> RobotPlant:
-        """Return the plant with load-dependent friction of these standard parameters' torque."""
+        """Return the plant with gear loads from these standard parameters, shape (p,)."""
         return replace(self, point=values)
 
     def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
         """Return joint positions, and torques or currents.
-
-        Args:
-            recording: Log to be read.
-            measured: Whether what channels measure is needed.
 
         Raises:
             MissingSignal: If one is not there.
@@ -218,12 +214,7 @@ class RobotPlant(Plant[RobotMotion]):
     def remember(
         self, samples: Samples[RobotMotion], state: drive_columns.Presliding | None
     ) -> tuple[Samples[RobotMotion], drive_columns.Presliding]:
-        """Return samples with the presliding memory of friction, and the state to go on with.
-
-        Args:
-            samples: N of them, as they follow one another.
-            state: As the samples before left it; None at a recording's begin.
-        """
+        """Return samples with presliding memory, and the state for those that follow."""
         position = samples.motion.position
         state = drive_columns.presliding(self.robot.drives, samples.time, position, state)
         return replace(samples, memory=state.values.T), state
@@ -233,7 +224,7 @@ class RobotPlant(Plant[RobotMotion]):
         return replace(self, robot=robot, point=None)
 
     def as_measured(self, effort: Array) -> Array:
-        """Return efforts of the robot's channels as those of the plant's, shape (N, c).
+        """Return efforts of the robot's channels on those of the plant, shape (N, c).
 
         Args:
             effort: Shape (channels of the robot, N) [N·m or N].
@@ -244,7 +235,6 @@ class RobotPlant(Plant[RobotMotion]):
         """Return what wrench sensors of the plant measure, zero for all other channels.
 
         Args:
-            motion: N samples.
             values: Standard parameters, shape (p,).
 
         Returns:
@@ -254,10 +244,7 @@ class RobotPlant(Plant[RobotMotion]):
         return np.zeros((motion.position.shape[1], len(self.channels)))
 
     def loads(self, samples: Samples[RobotMotion]) -> Array:
-        """Return the torque about the point that loads the gears: of bodies and own columns.
-
-        Args:
-            samples: N of them.
+        """Return the torque at the point that loads the gears: of bodies and own columns.
 
         Returns:
             Shape (channels, N) [N·m or N]; zero if the plant has no point.
@@ -275,17 +262,15 @@ class RobotPlant(Plant[RobotMotion]):
         """Return the torque that loads the gears: that of the bodies, as nothing else acts on them.
 
         Args:
-            samples: N of them.
             rigid: Torque of the bodies and own columns, shape (channels, N) [N·m or N].
         """
         del samples
         return rigid
 
     def rigid(self, motion: RobotMotion, values: Array) -> Array:
-        """Return the rigid-body torque W₁ π without rotors and friction.
+        """Return the rigid-body torque Y π of the bodies, without rotors and friction.
 
         Args:
-            motion: N samples.
             values: Standard parameters, shape (p,).
 
         Returns:
@@ -303,7 +288,6 @@ class RobotPlant(Plant[RobotMotion]):
         """Return the state of the drives: motion, presliding memory and gear load.
 
         Args:
-            samples: N of them.
             rigid: Torque that loads the gears, see `gear_load`, shape (channels, N) [N·m or N];
                 that about the point if not given.
             own: Parameters by name, of which those of own columns load the gears besides.
@@ -332,7 +316,7 @@ class RobotPlant(Plant[RobotMotion]):
         columns: Sequence[int],
         channels: Sequence[int] | None = None,
     ) -> tuple[ChannelRows, ...]:
-        """Return rows of joints on what they move and their own drives; see `Limbed`."""
+        """Return each joint's rows on bodies that it moves and its own drives; see `Limbed`."""
         measured = self.robot.measured
         return self._channel_rows(
             samples, columns, measured if channels is None else measured[list(channels)]
@@ -356,7 +340,6 @@ class RobotPlant(Plant[RobotMotion]):
     def _scatter(
         self, samples: Samples[RobotMotion], chosen: NDArray[np.intp]
     ) -> kernels.DriveColumns:
-        """Return drives' columns and the user's own, as far as they act on chosen channels."""
         robot, state = self.robot, self.drive_state(samples)
         made = drive_columns.columns(robot.drives, robot.drive_columns, state, chosen)
         return made if robot.own_columns is None else beside_own(robot.own_columns, made, state)
@@ -384,10 +367,9 @@ class RobotPlant(Plant[RobotMotion]):
         channels: Sequence[int] | None = None,
         counted: NDArray[np.bool_] | None = None,
     ) -> tuple[Triangle, ...]:
-        """Return a triangle `[R z; 0 ρ]` a joint, in cache, without spelling rows out.
+        """Return one triangle `[R z; 0 ρ]` per joint, formed in cache without storing rows.
 
         Args:
-            samples: N of them.
             columns: Positions of columns of `labels`, ascending.
             channels: Positions among the measured joints; all of them if not given.
             counted: Which rows of each measured joint count, shape (N, c); all if not given.
@@ -409,12 +391,11 @@ class RobotPlant(Plant[RobotMotion]):
         return tuple(Triangle(plan.columns[c], factors[c], rows[c]) for c in chosen)
 
     def sliding(self, samples: Samples[RobotMotion], speed: float) -> NDArray[np.int64]:
-        """Return which way all drives that rub on a joint slide, shape (N, measured joints).
+        """Return a code of the sliding directions of a joint's drives, shape (N, measured joints).
 
         Args:
-            samples: N of them.
-            speed: Above which a revolute drive slides [rad/s]; of a prismatic one `LINEAR_SCALE`
-                times that [m/s].
+            speed: Speed above which a revolute drive slides [rad/s]; `LINEAR_SCALE` times that for
+                a prismatic one [m/s].
 
         Returns:
             Numbers as those of `Plant.sliding`: 0 where a drive may stick.
@@ -436,7 +417,6 @@ class RobotPlant(Plant[RobotMotion]):
         """Return the torque Y π of standard parameters, shape (N, measured joints) [N·m or N].
 
         Args:
-            samples: N of them.
             values: π, shape (p,), in the order and units of `labels`.
         """
         names = self.labels.names[self.bodies_size :]
@@ -447,12 +427,11 @@ class RobotPlant(Plant[RobotMotion]):
         return self.as_measured(rigid + rest + own)
 
     def sensitivity(self, samples: Samples[RobotMotion], values: Array) -> tuple[ChannelRows, ...]:
-        """Return the derivative of load-dependent friction torque by what loads the gears.
+        """Return the derivative of load-dependent friction torque by the point's parameters.
 
         Use it to count what the uncertainty of the point adds to that of the torque.
 
         Args:
-            samples: N of them.
             values: π, shape (p,).
 
         Returns:
@@ -479,7 +458,6 @@ class RobotPlant(Plant[RobotMotion]):
         """Return the regressor of all of the robot's channels, measured or not.
 
         Args:
-            samples: N of them.
             columns: Positions of columns of `labels`, ascending.
 
         Returns:
@@ -492,7 +470,7 @@ class RobotPlant(Plant[RobotMotion]):
     def _load_rows(
         self, samples: Samples[RobotMotion], columns: Sequence[int]
     ) -> tuple[ChannelRows, ...]:
-        """Return rows of what loads the gears of all of the robot's channels."""
+        """Return rows of the torque that loads the gears, for all of the robot's channels."""
         return self._channel_rows(samples, columns, np.arange(self.robot.tree.channels))
 
     def random_samples(self, count: int, rng: np.random.Generator) -> Samples[RobotMotion]:

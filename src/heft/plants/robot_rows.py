@@ -23,11 +23,6 @@ def random_states(robot: Robot, count: int, rng: np.random.Generator) -> tuple[A
 
     They are in general position: use them where rows are to show all that motion could ever show.
 
-    Args:
-        robot: The plant.
-        count: Number N of states.
-        rng: Random numbers.
-
     Returns:
         q, shape (N, positions) [rad or m], and v and a, each of shape (N, channels) [rad/s, rad/s²
         or m/s, m/s²].
@@ -58,11 +53,10 @@ def standard_rows(
     parameter j.
 
     Args:
-        robot: The plant.
         q: Positions, shape (N, positions) [rad or m].
         v: Velocities, shape (N, channels) [rad/s or m/s].
         a: Accelerations, shape (N, channels) [rad/s² or m/s²].
-        state: What friction is a function of; without, its memory and loads are zero.
+        state: State of the drives; presliding memory and gear loads are zero if not given.
     """
     if state is None:
         stops = len(robot.drives.stops)
@@ -78,7 +72,6 @@ def of_channels(robot: Robot, q: Array) -> Array:
     Channels of a floating base are meaningless.
 
     Args:
-        robot: The plant.
         q: Positions, shape (N, positions) [rad or m].
     """
     return q.T[robot.tree.positions - robot.tree.channels :]
@@ -94,12 +87,6 @@ def rows_of(
 
     Entry (·, i, j) is in the unit of effort i per unit of parameter j. Use it where the kernels'
     motion is at hand; `standard_rows` makes it from q, v and a.
-
-    Args:
-        robot: The plant.
-        motion: Of the bodies, N samples.
-        state: Of the drives, at the same samples.
-        threads: How many threads share the work.
     """
     own = PARAMETER_COUNT * len(robot.tree.names)
     columns = robot.drive_columns
@@ -121,9 +108,7 @@ def both_sides(robot: Robot, motion: kernels.Motion, state: DriveState) -> tuple
     [N·m or N], with W₁ as of `dynamics.kernels.momentum`.
 
     Args:
-        robot: The plant.
-        motion: Of the bodies, N samples; their acceleration is not used.
-        state: Of the drives, at the same samples.
+        motion: Its acceleration is not used.
     """
     every = range(own_slice(robot).stop)
     made = sides_of_channels(robot, motion, state, every, np.arange(robot.tree.channels))
@@ -186,16 +171,14 @@ def refuse_accelerated(robot: Robot) -> None:
 def random_drive_state(
     robot: Robot, q: Array, v: Array, a: Array, rng: np.random.Generator
 ) -> DriveState:
-    """Return drives' random states: its memory and loads are drawn, not lived through.
+    """Return a random state of the drives: memory and loads are drawn, not caused by motion.
 
     Speeds are made slower, by up to four decades: at common ones all sigmoids are the sign.
 
     Args:
-        robot: The plant.
         q: Positions, shape (N, positions) [rad or m].
         v: Velocities, shape (N, channels) [rad/s or m/s].
         a: Accelerations, shape (N, channels) [rad/s² or m/s²].
-        rng: Random numbers.
     """
     stops = rng.uniform(-1.0, 1.0, size=(len(robot.drives.stops), len(v)))
     slow = v.T * 10.0 ** rng.uniform(-4.0, 0.0, size=v.T.shape)
@@ -215,7 +198,7 @@ def beside_own(
 
 @lru_cache(maxsize=32)
 def kernel_plan(robot: Robot, columns: tuple[int, ...], channels: tuple[int, ...]) -> kernels.Plan:
-    """Return how the kernels reduce these columns of these of the tree's channels."""
+    """Return the layout by which kernels reduce these columns on these of the tree's channels."""
     acts = drive_columns.acts(robot.drives, robot.drive_columns)
     rows = acts[:, 1]
     if robot.own_columns is not None:  # each with values of its own on each joint

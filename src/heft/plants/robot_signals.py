@@ -23,8 +23,7 @@ def effort_signals(robot: Robot, recording: Recording) -> tuple[tuple[str, int, 
     A torque is taken where it is logged, else a current times its gain.
 
     Args:
-        robot: Robot model, whose options hold the gains.
-        recording: The log.
+        robot: Its options hold the gains.
 
     Returns:
         For each measured joint the signal's name, its channel's position among the robot's, and
@@ -79,8 +78,6 @@ def motor_signals(robot: Robot, recording: Recording, joints: Sequence[int]) -> 
     """Return the names of the positions of motors behind elastic gears.
 
     Args:
-        robot: Robot model.
-        recording: The log.
         joints: Positions of the joints among the robot's.
 
     Raises:
@@ -100,7 +97,6 @@ def motor_signals(robot: Robot, recording: Recording, joints: Sequence[int]) -> 
 
 
 def _require_positions(robot: Robot, recording: Recording) -> None:
-    """Raise `MissingSignal` for all joints whose position a log lacks."""
     missing = [n for n in position_signals(robot) if n not in recording.sources]
     if missing:
         _refuse_missing(
@@ -116,7 +112,6 @@ def _require_positions(robot: Robot, recording: Recording) -> None:
 def _refuse_missing(
     robot: Robot, recording: Recording, names: Sequence[str], purpose: str, cure: str
 ) -> None:
-    """Raise `MissingSignal` for all signals that a log lacks, with the lines that mend it."""
     own = {f"{kind}.{j}" for kind in ("q", "tau") for j in robot.joints}
     recording.require(names, purpose, own, cure)
 
@@ -125,8 +120,6 @@ def inputs(robot: Robot, recording: Recording, measured: bool = True) -> Inputs:
     """Return joint positions, and torques or currents.
 
     Args:
-        robot: Robot model.
-        recording: The log.
         measured: Whether efforts are needed, or motion alone.
 
     Raises:
@@ -148,8 +141,6 @@ def joint_inputs(robot: Robot, recording: Recording, measured: bool = True) -> I
     """Return joint positions, and torques or currents, whatever the base does.
 
     Args:
-        robot: Robot model.
-        recording: The log.
         measured: Whether efforts are needed, or motion alone.
 
     Raises:

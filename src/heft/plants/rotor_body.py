@@ -86,7 +86,7 @@ class RotorBody(Plant[RotorMotion]):
 
     @cached_property
     def labels(self) -> Labels:
-        """The body's ten, and what the air adds."""
+        """Labels of the body's ten inertial parameters, and of the aerodynamic ones."""
         air = {"inflow": "N·s²/(m·rad)", "lift": "N·s²/m²"}
         names = (*(f"{self.frame}.{s}" for s in SYMBOLS), *self.aerodynamics)
         units = (*UNITS, *(air[name] for name in self.aerodynamics))
@@ -97,7 +97,7 @@ class RotorBody(Plant[RotorMotion]):
 
     @cached_property
     def space(self) -> ParameterSpace:
-        """The ten physically consistent, the others free; ratios are all free."""
+        """The ten physically consistent, the others unconstrained; ratios are all unconstrained."""
         if not self.thrust_known:
             size = len(self.labels)
             return ParameterSpace(self.labels, np.eye(size), np.zeros(size))
@@ -107,22 +107,18 @@ class RotorBody(Plant[RotorMotion]):
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        """Force along z, and moments, of the rotors at rest."""
+        """Static force along z and static moments of the rotors."""
         force, moment = ("N", "N·m") if self.thrust_known else ("rad²/s²", "m·rad²/s²")
         moments = (Channel(name, moment) for name in AXIS_MOMENTS)
         return (Channel(AXIS_FORCES[2], force), *moments)
 
     @property
     def order(self) -> Sequence[int]:
-        """All are independent of one another."""
+        """Order of the columns, which are independent of one another."""
         return range(len(self.labels))
 
     def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
-        """Return pose and rotor speed, and what the rotors exert at rest.
-
-        Args:
-            recording: Log of the rotorcraft.
-            measured: Whether that is needed too, not motion alone.
+        """Return pose and rotor speed, and the rotors' static wrench.
 
         Raises:
             MissingSignal: If one is not there.
@@ -156,10 +152,6 @@ class RotorBody(Plant[RotorMotion]):
     def rows(self, samples: Samples[RotorMotion], columns: Sequence[int]) -> Rows:
         """Return rows of force along z and moments.
 
-        Args:
-            samples: Motion of the rotorcraft.
-            columns: Numbers of the standard columns wanted.
-
         Returns:
             Y, shape (N, 4, columns) [N or N·m, per unit of the
             column].
@@ -178,12 +170,7 @@ class RotorBody(Plant[RotorMotion]):
         return Rows(whole[:, :, list(columns)])
 
     def random_samples(self, count: int, rng: np.random.Generator) -> Samples[RotorMotion]:
-        """Return random accelerations, turns, velocities and rotor speeds.
-
-        Args:
-            count: How many.
-            rng: Source of random numbers.
-        """
+        """Return random accelerations, velocities, angular rates and rotor speeds."""
         body = self.body.random_samples(count, rng).motion
         motion = RotorMotion(body, 1.0 + rng.random(count))
         return Samples.of_motion(motion, count, len(self.channels))
@@ -195,13 +182,13 @@ def rotor_recording(
     speeds: Sequence[str],
     mixing: Array,
 ) -> Recording:
-    """Return a log with what the rotors exert at rest, of one with their speeds.
+    """Return a log with the rotors' static wrench, computed from their speeds.
 
     Args:
-        recording: Log with the pose and rotor speeds [rad/s], and an inertial sensor's signals.
+        recording: Log with pose and rotor speeds [rad/s], and inertial signals if there are any.
         frame: Name of the body in the signals.
         speeds: Names of the speeds' signals, n of them.
-        mixing: Wrench of the rotors by the squares of their speeds, shape (6, n) [N·s², N·m·s²].
+        mixing: Static wrench by the squares of rotor speeds, shape (6, n) [N·s², N·m·s²].
 
     Raises:
         MissingSignal: If a signal is not there.

@@ -17,7 +17,7 @@ from .elimination import Elimination
 
 @dataclass(frozen=True, eq=False)
 class Equations:
-    """Rows `Y β = τ` of one window, without what acts unmeasured."""
+    """Rows `Y β = τ` of one window, unknowns of its samples eliminated."""
 
     by_channel: tuple[ChannelRows, ...]  # Y, channel by channel, without known zeros
     size: int  # number b of columns
@@ -48,7 +48,7 @@ class Equations:
 
     @staticmethod
     def joined(parts: Sequence[Equations]) -> Equations:
-        """Return equations of one recording without eliminated unknowns behind one another."""
+        """Concatenate equations of one recording that have no eliminated unknowns."""
         if len(parts) == 1:
             return parts[0]
         each = zip(*(p.by_channel for p in parts), strict=True)
@@ -70,11 +70,6 @@ class Equations:
 
     def information(self, labels: Labels, channels: Sequence[str], cut: slice) -> Information:
         """Return the information of some of the rows.
-
-        Args:
-            labels: Of the b columns.
-            channels: Names of the m channels.
-            cut: Which rows.
 
         Raises:
             InvalidRecording: If a number is not finite.
@@ -106,7 +101,7 @@ class Residuals:
 
     @property
     def noise(self) -> Array:
-        """Residuals of the size of the channels' noise ε, shape (N, m) [channel's unit].
+        """Residuals scaled to the size of the channels' noise ε, shape (N, m) [channel's unit].
 
         The elimination of unknowns leaves `√M_cc` of it; 0 where it leaves nothing.
         """

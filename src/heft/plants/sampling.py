@@ -33,12 +33,10 @@ class Survey:
 def surveyed(
     plant: Plant[Any], recordings: Sequence[Recording], smoothing: Smoothing, measured: bool
 ) -> Survey:
-    """Look at recordings: which signals are there, what their clocks show, how fast they move.
+    """Survey recordings: signals that are there, clocks, and the cutoff for their motion.
 
     Args:
-        plant: Whose signals.
-        recordings: The logs.
-        smoothing: As it was asked for.
+        smoothing: As asked for; its cutoff may be open.
         measured: Whether what the channels measure is needed.
 
     Raises:
@@ -86,7 +84,7 @@ class Sampler:
         """Yield position and windows of each recording.
 
         Args:
-            core_rows: How many rows a window answers for.
+            core_rows: Rows of a window's core, margins not counted.
             filtered: Whether rows pass a low-pass of their own, which needs wider margins.
         """
         for k, recording in enumerate(self.recordings):
@@ -105,9 +103,8 @@ class Sampler:
 
         Args:
             k: Position of the recording.
-            window: With its margins.
             at: Times [s], if they are not the window's own.
-            cut: Which of them.
+            cut: Samples that are returned.
         """
         chosen = self.survey.inputs[k].motion
         values = window.values[:, : len(chosen)]
@@ -130,7 +127,7 @@ class Sampler:
         late: NDArray[np.bool_],
         at: Array | None,
     ) -> Smoothed:
-        """Return signals of which some are taken as they are, which have no derivatives."""
+        """Smooth some signals, and interpolate the others, whose derivatives are NaN."""
         wanted = time if at is None else at
         behind = wanted + (self.survey.smoothing.delay or 0.0)
         out = np.full((3, len(wanted), values.shape[1]), np.nan)
@@ -148,7 +145,7 @@ class Sampler:
         """Return the measurements of the channels, shape (rows, c) [channel's unit].
 
         Args:
-            k: Number of the recording.
+            k: Position of the recording.
             values: Signals of the recording, shape (rows, signals) [SI].
         """
         inputs = self.survey.inputs[k]
@@ -165,12 +162,11 @@ class Sampler:
     def chosen(
         self, k: int, window: Window, time: Array, index: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Return the rows within the margins and the selection, shape (rows,).
+        """Return which rows are within the trimmed log and the selection, shape (rows,).
 
         Args:
-            k: Number of the recording.
-            window: Rows of the recording, its margins included.
-            time: Of the rows, shape (rows,) [s].
+            k: Position of the recording.
+            time: Times of the rows, shape (rows,) [s].
             index: Numbers of the rows in the log, shape (rows,).
         """
         trim = self.survey.smoothing.trim
@@ -182,8 +178,7 @@ class Sampler:
         """Return the samples of a window's core, without presliding memory yet.
 
         Args:
-            k: Number of the recording.
-            window: Rows of the recording, its margins included.
+            k: Position of the recording.
 
         Returns:
             The samples, or None where the window is too short to be smoothed.
@@ -199,13 +194,12 @@ class Sampler:
         return Samples(k, time, motion, np.empty((count, 0)), measured, index, chosen)
 
     def even(self, k: int, window: Window) -> Samples[Any] | None:
-        """Return a window with its margins on an even grid, what is measured shifted by the delay.
+        """Return a window with margins on an even grid, measurements shifted by the delay.
 
         Chosen are as many as a low-pass at the cutoff leaves something of.
 
         Args:
-            k: Number of the recording.
-            window: Rows of the recording, its margins included.
+            k: Position of the recording.
 
         Returns:
             The samples, or None where the window is too short.
@@ -227,7 +221,7 @@ class Sampler:
         return Samples(k, grid, motion, np.empty((count, 0)), measured, index, chosen)
 
     def remembered(self, parts: Iterable[Samples[Any] | None]) -> Iterator[Samples[Any]]:
-        """Yield samples with their memory, on which every row leaves its mark."""
+        """Yield samples with their memory, which depends on all earlier rows."""
         recording, state = -1, None
         for s in parts:
             if s is None:
@@ -245,7 +239,7 @@ def averaged(samples: Samples[Any], decimation: int) -> Samples[Any]:
 
     Args:
         samples: Consecutive samples.
-        decimation: Rows a block.
+        decimation: Number of samples in a block.
     """
     block, first, count = np.unique(
         samples.index // decimation, return_index=True, return_counts=True

@@ -36,9 +36,9 @@ class Segments:
         """Return the segments of a problem's recordings, each on its own rows.
 
         Args:
-            problem: Plant and recordings; its rows are taken sample by sample.
+            problem: Its rows are taken sample by sample, even if it has a weak form.
             weights: Factor of each channel's rows, by name: 1/σ, with σ in the channel's unit.
-            length: Of a segment [s].
+            length: Duration of a segment [s].
 
         Raises:
             TooLittleData: If no recording holds a whole segment.
@@ -69,8 +69,6 @@ class Segments:
 
 @dataclass(frozen=True, eq=False)
 class _Piece:
-    """Samples of one segment, and their triangle."""
-
     recording: int
     number: int
     time: Array
@@ -88,7 +86,7 @@ class _Piece:
 
 
 def _pieces(problem: Problem[Any], weights: Mapping[str, float], length: float) -> Iterator[_Piece]:
-    """Yield segments in order, those that windows of the walk cut in two put together."""
+    """Yield segments in order, joining those that windows of the walk cut in two."""
     walk, kept = problem.walk, problem.base.kept
     weight = np.array([weights[c] for c in problem.channels])
     begins: dict[int, float] = {}

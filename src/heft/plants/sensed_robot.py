@@ -44,7 +44,7 @@ class WrenchSensor:
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        """Its six axes; forces share a deviation, and so do torques."""
+        """The six axes; forces share one standard deviation, torques another."""
         return tuple(
             Channel(f"{self.name}.{kind}.{axis}", unit, f"{self.name}.{kind}")
             for kind, unit in KINDS
@@ -53,17 +53,17 @@ class WrenchSensor:
 
     @property
     def signals(self) -> tuple[str, ...]:
-        """Names of the signals that they measure."""
+        """Names of the six logged signals, in the order of `channels`."""
         frame = self.stated.frame or self.name
         return tuple(f"{kind}.{frame}.{axis}" for kind, _ in KINDS for axis in AXES)
 
     @property
     def sign(self) -> float:
-        """Factor that makes what it reports the wrench on what is beyond it."""
+        """Factor from the reported wrench to that on what is beyond the sensor, 1 or −1."""
         return 1.0 if self.stated.reports == "on_load" else -1.0
 
     def biases(self, columns: Sequence[int]) -> Array:
-        """Return the rows of its bias, which adds to the wrench on the load, shape (6, columns).
+        """Return the regressor of the bias, part of the wrench on the load, shape (6, columns).
 
         Args:
             columns: Positions of standard columns.
@@ -75,7 +75,7 @@ class WrenchSensor:
         """Return the regressor of its six channels, shape (N, 6, columns).
 
         Args:
-            motion: Of the robot, N samples.
+            motion: Motion of the whole robot.
             columns: Positions of standard columns.
         """
         out = np.zeros((SIX, len(columns), motion.sin.shape[1]))
@@ -105,10 +105,9 @@ class WrenchSensor:
         columns: Sequence[int],
         counted: NDArray[np.bool_] | None = None,
     ) -> tuple[Triangle, ...]:
-        """Return a triangle a channel, in cache, without spelling rows out.
+        """Return one information triangle per channel, formed in cache without storing rows.
 
         Args:
-            motion: Of the robot, N samples.
             measured: Shape (N, 6) [N or N·m].
             columns: Positions of standard columns, ascending.
             counted: Which rows count, shape (N, 6); all if not given.
@@ -126,10 +125,9 @@ class WrenchSensor:
         return tuple(Triangle(places[plan.columns[c]], factors[c], rows[c]) for c in range(SIX))
 
     def wrench(self, motion: kernels.Motion, values: Array) -> Array:
-        """Return what it measures with standard parameters, shape (N, 6) [N or N·m].
+        """Return the predicted wrench of standard parameters, shape (N, 6) [N or N·m].
 
         Args:
-            motion: Of the robot, N samples.
             values: π, shape (p,).
         """
         bodies = np.concatenate([np.zeros(PARAMETER_COUNT), values[self.cut.columns]])
@@ -139,7 +137,7 @@ class WrenchSensor:
 
 @lru_cache(maxsize=64)
 def _plan(sensor: WrenchSensor, columns: tuple[int, ...]) -> tuple[kernels.Plan, NDArray[np.intp]]:
-    """Return how kernels reduce a sensor's rows, and its columns' places among those asked for.
+    """Return the layout of a sensor's reduction, and its columns' places among those asked for.
 
     A bias acts on its own axis as one, as a drive's term would.
     """
@@ -183,7 +181,7 @@ class SensedRobotPlant(RobotPlant):
 
     @property
     def structure(self) -> object:
-        """The robot's sensors: without them it has other base parameters."""
+        """Key of the base parameters: the first sensor if there is one, else the robot."""
         return self.sensors[0] if self.sensors else self.robot
 
     @cached_property
@@ -205,10 +203,6 @@ class SensedRobotPlant(RobotPlant):
     def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
         """Return joint positions, torques or currents, and wrenches.
 
-        Args:
-            recording: Log to be read.
-            measured: Whether what channels measure is needed.
-
         Raises:
             MissingSignal: If one is not there.
             InvalidSetting: If the base floats.
@@ -220,9 +214,6 @@ class SensedRobotPlant(RobotPlant):
 
     def sensor_inputs(self, recording: Recording) -> tuple[Measured, ...]:
         """Return what the axes of the wrench sensors inside measure.
-
-        Args:
-            recording: Log to be read.
 
         Raises:
             MissingSignal: If one is not there.
@@ -240,7 +231,6 @@ class SensedRobotPlant(RobotPlant):
         return self._padded(RobotPlant.as_measured(self, effort))
 
     def _padded(self, rows: Array) -> Array:
-        """Return something of the joints, with zeros for sensors."""
         if not self.sensors:
             return rows
         room = SIX * len(self.sensors)
@@ -292,7 +282,7 @@ class SensedRobotPlant(RobotPlant):
         channels: Sequence[int] | None = None,
         counted: NDArray[np.bool_] | None = None,
     ) -> tuple[Triangle, ...]:
-        """Return a triangle a channel; see `RobotPlant.reduce`."""
+        """Return one information triangle per channel; see `RobotPlant.reduce`."""
         joints, own = len(self.robot.measured), self._own
         chosen = range(own.stop) if channels is None else channels
         first = len(self.labels) - len(self.robot.bias_names)
@@ -317,7 +307,7 @@ class SensedRobotPlant(RobotPlant):
         return tuple(made[c] for c in chosen)
 
     def sliding(self, samples: Samples[Any], speed: float) -> NDArray[np.int64]:
-        """Return which way what rubs slides, 1 for sensors; see `RobotPlant.sliding`."""
+        """Return sliding directions of drives, 1 for sensors; see `RobotPlant.sliding`."""
         found = RobotPlant.sliding(self, samples, speed)
         ones = np.ones((len(found), SIX * len(self.sensors)), dtype=np.int64)
         return np.hstack([found, ones])
@@ -328,7 +318,7 @@ class SensedRobotPlant(RobotPlant):
         return made + self.sensed(samples.motion, values) if self.sensors else made
 
     def sensitivity(self, samples: Samples[Any], values: Array) -> tuple[ChannelRows, ...]:
-        """Return the derivative by what loads the gears, none of sensors; see `RobotPlant`."""
+        """Return derivatives by the point, none for sensors; see `RobotPlant.sensitivity`."""
         nothing = ChannelRows.nothing(len(samples.time))
         sensors = [nothing] * (SIX * len(self.sensors))
         return (*RobotPlant.sensitivity(self, samples, values), *sensors)
@@ -339,11 +329,7 @@ class SensedRobotPlant(RobotPlant):
         return replace(made, measured=np.zeros((count, len(self.channels))))
 
     def acting_inside(self, motion: RobotMotion, contact: ContactOptions) -> Array:
-        """Return what the wrench of a contact does to the sensors that it is beyond.
-
-        Args:
-            motion: N samples.
-            contact: Of a link with the world.
+        """Return the map from a contact's wrench to the wrench sensors between it and the base.
 
         Returns:
             Shape (N, 6 sensors, 6).

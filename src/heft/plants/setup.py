@@ -101,11 +101,11 @@ class Setup(Generic[P]):
 
     @cached_property
     def base(self) -> BaseParameters:
-        """The plant's base parameters, with what else is to be told of it."""
+        """The plant's base parameters, extended by the combinations of `telling`."""
         return self.known_base or structural_base(self.plant)
 
     def telling(self, matrix: Array) -> Self:
-        """Return the problem whose base parameters also tell what other data do.
+        """Return the problem with base parameters that also determine these combinations.
 
         Args:
             matrix: Combinations of standard columns, a row each, shape (k, p).
@@ -133,10 +133,10 @@ class Setup(Generic[P]):
         return tuple(c.noise_name for c in self.plant.channels)
 
     def with_noise(self, noise: Sequence[float]) -> Self:
-        """Return the problem with unknowns of each sample eliminated by other deviations.
+        """Return the problem with unknowns of each sample eliminated by other standard deviations.
 
         Args:
-            noise: Of each channel's noise, shape (channels,) [channel's unit].
+            noise: Standard deviation of each channel, shape (channels,) [channel's unit].
         """
         return self.with_settings(noise=tuple(float(s) for s in noise))
 
@@ -144,7 +144,7 @@ class Setup(Generic[P]):
 
     @cached_property
     def walk(self) -> Walk:
-        """What walks through the recordings."""
+        """Walk through the samples and rows of the recordings."""
         sampler = Sampler(self.plant, self.recordings, self.survey)
         return Walk(
             sampler, self.threads, self.weak, self.decimation, self.keep_samples, self.noise
@@ -152,7 +152,7 @@ class Setup(Generic[P]):
 
     @property
     def has_unknowns(self) -> bool:
-        """Whether something acts on the plant that nobody measures, and is eliminated."""
+        """Whether unmeasured actions, such as contact wrenches, are eliminated from each sample."""
         return self.walk.mixes
 
     @property
@@ -205,13 +205,13 @@ class Setup(Generic[P]):
         """Return the problem with rows taken about values.
 
         Args:
-            values: Of what is stated, `space.labels`, shape (n,).
+            values: Stated parameters x of the plant's `space`, shape (n,).
         """
         point = self.plant.space.matrix @ values
         return self.with_settings(plant=self.plant.about(point))
 
     def delayed(self, delay: float) -> Self:
-        """Return the problem with what is measured that much behind motion [s]."""
+        """Return the problem with measurements delayed behind the motion by `delay` [s]."""
         return self.with_settings(smoothing=replace(self.resolved, delay=delay))
 
     def sharpened(self, factor: float) -> Self | None:
@@ -254,7 +254,7 @@ class Setup(Generic[P]):
         return self.with_settings(smoothing=smoothing, weak=None, band_hz=None)
 
     def in_memory(self) -> Self:
-        """Return the problem with recordings in memory, those that take little of it.
+        """Return the problem with small recordings held in memory.
 
         Each walk reads a recording anew otherwise.
         """
@@ -267,12 +267,12 @@ class Setup(Generic[P]):
         return self.with_settings(recordings=tuple(kept))
 
     def sliding(self, speed: float, settle: float) -> Self:
-        """Return the problem of which only rows count in which what rubs slides.
+        """Return the problem that counts only rows in which friction slides.
 
         Which they are is found at the delay of this problem, and stays when that changes.
 
         Args:
-            speed: Above which a hinge slides [rad/s]; see `Plant.sliding`.
+            speed: Speed above which a revolute drive slides [rad/s]; see `Plant.sliding`.
             settle: How long before and after a row it must slide the same way [s].
         """
         gaps = [signals.GAP_STEPS * self.decimation * t.step for t in self.timelines]
@@ -292,7 +292,7 @@ class Setup(Generic[P]):
         )
 
     def _averaged_over(self, share: float) -> int:
-        """Return the odd number of samples in a share of a period of the cutoff, at least 1."""
+        """Return the odd number of samples in 1/share of a period of the cutoff, at least 1."""
         step = max(t.step for t in self.timelines)
         return 2 * int(0.5 / (share * max(self.corner, self.band_corner) * step)) + 1
 
@@ -300,7 +300,7 @@ class Setup(Generic[P]):
         """Return whether `shortened` would leave all rows as they are.
 
         Args:
-            rows: At most about how many samples.
+            rows: Approximate limit on the number of samples.
         """
         rows = min(rows, DENSE_SAMPLES) if self.has_unknowns else rows
         whole = all(t.rows <= rows // len(self.recordings) for t in self.timelines)
@@ -310,19 +310,19 @@ class Setup(Generic[P]):
 
     @property
     def _quick_decimation(self) -> int:
-        """How many samples a quick look averages into one row, an odd number."""
+        """Odd number of samples that a quick look averages into one row."""
         rows = len(self.channels) * sum(t.used for t in self.timelines)
         most = int(rows / (ENOUGH_ROWS * max(len(self.labels), 1)))
         return min(self._averaged_over(AVERAGED_SHARE), max(1, most - 1 + most % 2))
 
     def shortened(self, rows: int) -> Self:
-        """Return the problem from the logs' beginnings, for a quick look.
+        """Return the problem on the beginnings of the logs, for a quick look.
 
         Motion and friction hardly change within a twelfth of a period of the cutoff, nor do
         residuals in the band; see `thinned`.
 
         Args:
-            rows: At most about how many samples.
+            rows: Approximate limit on the number of samples.
         """
         decimation = self._quick_decimation
         if self.has_unknowns:

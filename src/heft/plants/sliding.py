@@ -25,16 +25,15 @@ def sliding_rows(
     settle: float,
     gaps: Sequence[float],
 ) -> Counted:
-    """Return which rows of each channel lie in sliding that has lasted and goes on.
+    """Return which rows of each channel lie within sustained sliding in one direction.
 
     Near standstill friction is not what simple terms say; use this to leave such rows out.
 
     Args:
         samples: Of all recordings, in order.
-        plant: What says whether something slides; see `Plant.sliding`.
-        speed: Above which it does [rad/s]; see `Plant.sliding`.
+        speed: Speed above which a revolute drive slides [rad/s]; see `Plant.sliding`.
         settle: How long before and after a row it must slide the same way [s].
-        gaps: Of each recording, the time between samples across which nothing is known [s].
+        gaps: Longest time between samples that is no gap, for each recording [s].
 
     Returns:
         For each recording, by index of the sample, shape (samples, c).
@@ -56,7 +55,7 @@ def sliding_rows(
 
 
 def _lasting(time: Array, way: NDArray[np.int64], settle: float, gap: float) -> NDArray[np.bool_]:
-    """Return which samples have the same way, not 0, for a time to either side."""
+    """Return samples whose `way` is not 0 and stays the same for `settle` to either side [s]."""
     cuts = (np.flatnonzero((np.diff(way) != 0) | (np.diff(time) > gap)) + 1).tolist()
     lasting = np.zeros(len(time), dtype=bool)
     for begin, end in zip([0, *cuts], [*cuts, len(time)], strict=True):
@@ -75,10 +74,6 @@ def information_of(
     """Yield the information of the instantaneous rows that count, part by part.
 
     Args:
-        walk: Through the recordings.
-        labels: Of the columns.
-        channels: Names of the plant's channels.
-        columns: Positions among the plant's.
         counted: Which rows count, for each recording by index of the sample, shape (samples, c).
     """
     plant = walk.plant

@@ -44,7 +44,7 @@ UNIT = "1"
 
 @dataclass(frozen=True, eq=False)
 class UnsureGains:
-    """Gains of drives about which rows are taken, and what is known of the drives' torque there."""
+    """Uncertain gains of drives at which rows are taken, and what predicts the torque there."""
 
     # c₀ of each drive whose gain is unsure, by joint: the stated gain over the one that rows are
     # taken with [1]
@@ -68,11 +68,11 @@ class UnsureGainsPlant(FloatingRobotPlant):
 
     @staticmethod
     def of(plant: FloatingRobotPlant, gains: UnsureGains) -> UnsureGainsPlant:
-        """Return a plant with columns of gains, or the same with others.
+        """Return the plant with columns for these gains, in place of any others.
 
         Args:
-            plant: Robot, with the point of its friction and what tells its base's motion.
-            gains: Of joints whose torque it measures.
+            plant: Its robot, point and source of the base's motion are taken over.
+            gains: Of joints whose torque is measured.
         """
         plain = without_gains(plant)
         point = plain.point
@@ -87,29 +87,29 @@ class UnsureGainsPlant(FloatingRobotPlant):
 
     @cached_property
     def labels(self) -> Labels:
-        """Those of the robot, then one of each unsure gain."""
+        """Labels of the robot's columns, then one for each unsure gain."""
         plain, names = self.robot.labels, self.gains.names
         return Labels((*plain.names, *names), (*plain.units, *[UNIT] * len(names)), plain.frame)
 
     @cached_property
     def space(self) -> ParameterSpace:
-        """That of the robot, then the gains' changes, nominally none."""
+        """Parameter space of the robot, then changes of the gains, nominally zero."""
         names = self.gains.names
         return without_gains(self).space.beside(names, [UNIT] * len(names))
 
     @cached_property
     def independent(self) -> tuple[int, ...]:
-        """Columns of friction's dictionary, and those of gains."""
+        """Columns of the friction dictionary, and those of gains."""
         return (*without_gains(self).independent, *range(self.plain, len(self.labels)))
 
     @cached_property
     def redundant(self) -> tuple[int, ...]:
-        """Columns of friction's dictionary but the steepest; a gain is told or is not."""
+        """Columns of the friction dictionary but each drive's steepest, and none of gains."""
         return without_gains(self).redundant
 
     @property
     def structure(self) -> object:
-        """The robot with these gains unsure, about no point."""
+        """Key of the base parameters: the robot with these gains unsure, about no point."""
         return _about_nothing(self.robot, self.gains.names)
 
     @cached_property
@@ -122,11 +122,7 @@ class UnsureGainsPlant(FloatingRobotPlant):
         }
 
     def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
-        """Return the signals of the robot, torques by the gains that rows are taken with.
-
-        Args:
-            recording: Log to be read.
-            measured: Whether what channels measure is needed.
+        """Return the robot's signals, torques scaled by the gains that rows are taken with.
 
         Raises:
             MissingSignal: If one is not there.
@@ -140,10 +136,10 @@ class UnsureGainsPlant(FloatingRobotPlant):
         return replace(plain, measured=scaled)
 
     def given(self, samples: Samples[Any]) -> Array:
-        """Return t, what drives gave by the point and by what contacts took.
+        """Return t, the drives' torque as predicted at the point, contact wrenches included.
 
         Args:
-            samples: N of them, with what they measured.
+            samples: With measurements, which determine the contacts' wrenches.
 
         Returns:
             Shape (N, channels) [N·m or N].
@@ -162,7 +158,7 @@ class UnsureGainsPlant(FloatingRobotPlant):
     def _add(
         self, made: Array, samples: Samples[Any], columns: Sequence[int], factor: float
     ) -> None:
-        """Add columns of gains times a factor to rows in which these are zero."""
+        """Write columns of gains times a factor into rows in which these are zero."""
         asked = [(k, *self._driven[c]) for k, c in enumerate(columns) if c in self._driven]
         if asked:
             given = self.given(samples)
@@ -193,7 +189,7 @@ class UnsureGainsPlant(FloatingRobotPlant):
         channels: Sequence[int] | None = None,
         counted: NDArray[np.bool_] | None = None,
     ) -> tuple[Triangle, ...]:
-        """Return a triangle a channel, contacts not eliminated; see `RobotPlant.reduce`."""
+        """Return each channel's triangle, contacts not eliminated; see `RobotPlant.reduce`."""
         rows = self.rows(samples, columns).regressor
         seen = np.ones(samples.measured.shape, dtype=bool) if counted is None else counted
         found = []

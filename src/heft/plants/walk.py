@@ -48,8 +48,6 @@ def cuts(count: int, most: int, block: int | None, done: int) -> Iterator[slice]
     """Yield slices of `count` rows, of `most` rows at most, which end at multiples of `block`.
 
     Args:
-        count: Number of rows.
-        most: Largest number of rows of a slice.
         block: Rows of a block; None if slices may end anywhere.
         done: Rows before these, from which multiples are counted.
     """
@@ -62,7 +60,7 @@ def cuts(count: int, most: int, block: int | None, done: int) -> Iterator[slice]
 
 @dataclass(frozen=True)
 class Past:
-    """What eliminated unknowns of the latest samples of a stream, for windows that begin there."""
+    """Eliminations of the latest samples of a stream, for windows that reach back to them."""
 
     # of samples that may be a window's middle, shape (n,) [s]
     time: Array = field(default_factory=lambda: np.zeros(0))
@@ -71,11 +69,11 @@ class Past:
     acts: NDArray[np.bool_] | None = None
 
     def goes_on(self, acts: NDArray[np.bool_]) -> bool:
-        """Return whether the same unknowns act still, shape (N, k): no window reaches over."""
+        """Return whether the same unknowns still act, shape (N, k); else no window spans both."""
         return self.acts is None or bool(np.array_equal(self.acts, acts[0]))
 
     def then(self, time: Array, out: Elimination, acts: NDArray[np.bool_], length: float) -> Past:
-        """Return what is needed after further samples, with windows of a length [s]."""
+        """Return the eliminations to keep after further samples, for windows of a length [s]."""
         if self.out is not None:
             kept = self.time > time[0] - length
             time = np.append(self.time[kept], time)
@@ -84,7 +82,7 @@ class Past:
         return Past(time, out, acts)
 
     def at(self, time: Array) -> Elimination | None:
-        """Return what eliminated unknowns nearest to some times, shape (n,) [s]."""
+        """Return the eliminations nearest to some times, shape (n,) [s]; None before the first."""
         if self.out is None:
             return None
         after = np.searchsorted(self.time, time).clip(1, max(len(self.time) - 1, 1))
@@ -107,7 +105,7 @@ class Walk:
 
     @property
     def plant(self) -> Plant[Any]:
-        """What makes the rows."""
+        """Plant that makes the rows."""
         return self.sampler.plant
 
     def samples(self) -> Iterator[Samples[Any]]:
@@ -138,10 +136,9 @@ class Walk:
         return sampler.remembered(made)
 
     def parts(self, rows: int, block: int | None = None) -> Iterator[Samples[Any]]:
-        """Yield samples, so many at a time at most; no part reaches over a multiple of `block`.
+        """Yield samples in parts of at most `rows`; no part reaches over a multiple of `block`.
 
         Args:
-            rows: Most samples of a part.
             block: Number of samples, counted over all recordings, whose multiples begin a new part;
                 none if not given.
         """
@@ -153,7 +150,7 @@ class Walk:
 
     @property
     def shared_rows(self) -> int:
-        """Number of samples that one thread reduces at a time, without spelling out their rows."""
+        """Number of samples that one thread reduces at a time, without storing their rows."""
         room = SHARED_BYTES // (8 * max(len(self.plant.labels), 1))
         return int(np.clip(room, 1024, SHARED_ROWS))
 
@@ -181,7 +178,7 @@ class Walk:
         return isinstance(self.plant, WithUnknowns) and self.plant.unknowns > 0
 
     def elimination(self, s: Samples[Any]) -> Elimination | None:
-        """Return what takes unknowns out of the equations of samples; None if there are none."""
+        """Return the projection that eliminates unknowns of samples; None if there are none."""
         plant = self.plant
         if not isinstance(plant, WithUnknowns) or not plant.unknowns:
             return None
@@ -190,7 +187,7 @@ class Walk:
         return Elimination.of(plant.acting(s), noise)
 
     def equations_of(self, s: Samples[Any], columns: Sequence[int]) -> Equations:
-        """Return rows of some of the plant's columns, and what was measured, each on its own."""
+        """Return instantaneous rows and measurements of samples, on some of the plant's columns."""
         regressor, effort = self.plant.rows(s, columns).regressor, s.measured
         elimination = self.elimination(s)
         if elimination is not None:
@@ -201,7 +198,6 @@ class Walk:
         """Return rows of some of the plant's columns, channel by channel, without known zeros.
 
         Args:
-            s: Samples, N of them.
             columns: Positions of the plant's columns, ascending.
         """
         if isinstance(self.plant, Limbed) and not self.mixes:
@@ -217,7 +213,6 @@ class Walk:
         return self._instantaneous(columns)
 
     def _instantaneous(self, columns: Sequence[int]) -> Iterator[Equations]:
-        """Yield rows of samples, each on its own."""
         parts = self.parts(self.dense_rows)
         return in_order(lambda s: self.equations_of(s, columns), parts, self.threads)
 
@@ -247,7 +242,7 @@ class Walk:
         yield from (r for r in made if r is not None)
 
     def _integrated(self, columns: Sequence[int]) -> Iterator[Equations]:
-        """Yield rows of the weak form, a window each, of windows that follow one another."""
+        """Yield rows of the weak form, one a window, consecutive windows together."""
         room = max(1, self.dense_rows)
         gathered: list[Equations] = []
         for begins, rows in self._windows(columns):
@@ -260,13 +255,13 @@ class Walk:
             yield Equations.joined(gathered)
 
     def later(self, kept: Sequence[Equations], by: float) -> tuple[Equations, ...] | None:
-        """Return rows of the weak form with what was measured taken later, motion being as it is.
+        """Return rows of the weak form with measurements delayed further, regressors unchanged.
 
         Their windows weigh measurements where they stand in time, so that none is interpolated.
 
         Args:
             kept: All rows, as `equations` yields them.
-            by: How much later [s].
+            by: Increase of the delay [s].
 
         Returns:
             None where unknowns are eliminated, rows are whitened or a clock goes back.
@@ -299,7 +294,7 @@ class Walk:
         return tuple(found)
 
     def _windows(self, columns: Sequence[int]) -> Iterator[tuple[bool, Equations]]:
-        """Yield rows of windows as pieces of the logs complete them, and whether a run begins."""
+        """Yield whether a run of windows begins, and rows of windows as the logs complete them."""
         assert self.weak is not None
         held: weak_form.Held | None = None
         white: weak_form.Whitening | None = None
@@ -341,7 +336,7 @@ class Walk:
     def _sides(
         self, piece: Samples[Any], columns: Sequence[int]
     ) -> tuple[Samples[Any], ChannelSides | None, Elimination | None]:
-        """Return samples with both sides of their equations, and what took unknowns out of them.
+        """Return samples, both sides of their equations, and the elimination of their unknowns.
 
         There are no sides of samples that are not chosen.
 
@@ -387,11 +382,11 @@ class Walk:
 
     @property
     def _gap_steps(self) -> float:
-        """Time steps between samples over which no window reaches."""
+        """Time steps between samples beyond which is a gap, which no window reaches across."""
         return self.weak.gap_steps if isinstance(self.weak, WhiteWeak) else signals.GAP_STEPS
 
     def _unbroken(self) -> Iterator[Samples[Any]]:
-        """Yield pieces of samples without a gap that are all chosen or all not."""
+        """Yield pieces without gaps, all chosen or none, in which the same unknowns act."""
         most = self.dense_rows if self.mixes else self.limbed_rows
         for s in self.all_samples():
             gap = self._gap_steps * self.sampler.survey.timelines[s.recording].step

@@ -151,7 +151,6 @@ class Point:
         """Return the estimate after a Gauss-Newton step.
 
         Args:
-            unknowns: Parameters of the solution.
             values: The body's parameters and the changes of the sensor's, shape (p,).
         """
         tilt, mounting = values[unknowns.columns("tilt")], values[unknowns.columns("mounting")]
@@ -173,7 +172,6 @@ class Point:
         """Return a solution with the sensor's parameters in place of their last changes.
 
         Args:
-            unknowns: Sensor parameters estimated with the body.
             values: Solution of the last Gauss-Newton step, shape (p,); see `moved`.
         """
         found = values.copy()
@@ -195,8 +193,6 @@ def sides(held: Held, unknowns: Unknowns, turning_noise: float = 0.0) -> Samples
     Columns of nonlinear parameters stay zero; `linearised` fills them.
 
     Args:
-        held: Signals of the sensor.
-        unknowns: Sensor parameters to be estimated with the body.
         turning_noise: Standard deviation of the noise of ω [rad/s], whose variance biases the
             squares of ω and is subtracted.
     """
@@ -222,10 +218,6 @@ def at_rest(held: Held, unknowns: Unknowns) -> tuple[Array, Array]:
     """Return rows of static poses: Y, shape (N, 6, p), and the wrench, shape (N, 6) [N, N·m].
 
     Angular velocity and its products count as zero.
-
-    Args:
-        held: Signals of the sensor.
-        unknowns: Sensor parameters to be estimated with the body.
     """
     samples = sides(replace(held, angular_velocity=np.zeros_like(held.specific)), unknowns)
     return -samples.remainder, samples.effort
@@ -235,9 +227,6 @@ def linearised(held: Held, unknowns: Unknowns, point: Point, turning_noise: floa
     """Return both sides of the equation of motion about an estimate; see `sides`.
 
     Args:
-        held: Signals of the sensor.
-        unknowns: Sensor parameters to be estimated with the body.
-        point: The estimate to linearise about.
         turning_noise: Standard deviation of the noise of ω [rad/s]; see `sides`.
     """
     if held.world.shape[2]:

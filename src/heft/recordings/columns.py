@@ -168,8 +168,7 @@ class ColumnMap:
         """Return the map of a parsed TOML table; see `from_toml`.
 
         Args:
-            table: The parsed table.
-            where: Its name in error messages.
+            where: Name of the table in error messages.
 
         Raises:
             InvalidSetting: If it is malformed, or has unknown keys.
@@ -180,7 +179,6 @@ class ColumnMap:
 def _column_map(
     time: Mapping[str, Any], topic: Topics | None = None, **by_kind: SignalMap
 ) -> ColumnMap:
-    """Return the map of what its tables say."""
     signals = tuple(by_kind.values())
     used = Counter(column for signal in signals for column in signal.columns)
     twice = sorted(column for column, count in used.items() if count > 1)
@@ -192,7 +190,6 @@ def _column_map(
 def _time(
     column: str | None = None, unit: str = "s", step: float | None = None
 ) -> dict[str, object]:
-    """Return the fields of a map that are about time."""
     if (column is None) == (step is None):
         raise InvalidSetting(
             "either the column of time or a constant step is needed", valid=("column", "step")
@@ -203,7 +200,6 @@ def _time(
 def _signal_map(
     kind: str, columns: tuple[str, ...] | None = None, array: str | None = None, **said: Any
 ) -> SignalMap:
-    """Return how a kind of signal is made, of what its table says."""
     of = _owners(kind)
     names = said[of]
     count = len(names)
@@ -228,12 +224,10 @@ def _signal_map(
 
 
 def _owners(kind: str) -> str:
-    """Return what signals of a kind are of."""
     return "frame" if kind in FRAME_KINDS else OWNERS.get(kind, "joints")
 
 
 def _signal_keys(kind: str, table: Mapping[str, Any], _: str) -> Keys:
-    """Return the readers of a signal's table; how long lists are, its joints tell."""
     of = _owners(kind)
     joints = FRAME_KINDS[kind] if of == "frame" else table.get(of)
     count = len(joints) if isinstance(joints, list | str) else None
@@ -253,7 +247,7 @@ def _signal_keys(kind: str, table: Mapping[str, Any], _: str) -> Keys:
 
 
 def _names(kind: str, value: object, where: str) -> tuple[str, ...]:
-    """Return the joints or actuators that are named, or the components of the frame that is."""
+    """Return the names of joints or actuators, or the components of the named frame."""
     of = _owners(kind)
     if of == "frame" and isinstance(value, str) and value:
         return tuple(f"{value}.{letter}" for letter in FRAME_KINDS[kind])
@@ -273,8 +267,6 @@ def _names(kind: str, value: object, where: str) -> tuple[str, ...]:
 
 
 def _square(count: int | None, inverted: bool = False) -> Reader[Array]:
-    """Return the reader of a square matrix, or of the inverse of one."""
-
     def read(value: object, where: str) -> Array:
         matrix = np.array(rows_of(number)(value, where))
         if matrix.shape != (count, count):

@@ -88,9 +88,6 @@ class CommandedFlight:
     def write_px4(self, path: Path) -> None:
         """Write an MCAP file with a setpoint a sample, in PX4's axes.
 
-        Args:
-            path: The file.
-
         Raises:
             InvalidRecording: If the libraries of the extra `ros` are not installed.
         """
@@ -103,7 +100,6 @@ class CommandedFlight:
         write_messages(path, kind, PX4_TOPICS[kind], messages, PX4_MESSAGES)
 
     def _setpoints(self) -> Mapping[str, Array]:
-        """Return the fields of PX4's setpoints, of N rows each."""
         common = {
             "position": north_east_down(self.position),
             "velocity": north_east_down(self.velocity),
@@ -124,9 +120,6 @@ class CommandedFlight:
 
     def write_astrobee(self, path: Path) -> None:
         """Write an MCAP file with one segment of control states, its times from zero on.
-
-        Args:
-            path: The file.
 
         Raises:
             InvalidRecording: If the libraries of the extra `ros` are not installed.

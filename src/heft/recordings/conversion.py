@@ -101,9 +101,6 @@ def write_table(
 def require_log(out: Path) -> None:
     """Check that a log can be written to a path; call it before any computation.
 
-    Args:
-        out: The file to be written.
-
     Raises:
         InvalidSetting: If it is of no format that is written, a folder, or cannot be written.
     """
@@ -114,11 +111,6 @@ def require_log(out: Path) -> None:
 
 
 def _writer(out: Path) -> Open:
-    """Return what opens the output, if it is of a format that is written.
-
-    Raises:
-        InvalidSetting: If it is not.
-    """
     found = writable().get(out.suffix.lower())
     if found is None or found.write is None:
         raise InvalidSetting(
@@ -182,7 +174,6 @@ def _nothing(logs: str, damage: Sequence[str]) -> InvalidRecording:
 
 
 def _unused_columns(recordings: Sequence[Recording]) -> list[str]:
-    """Return the sentence that names columns without a meaning, if there are any."""
     left = [c for r in recordings for c in _unused(r)]
     more = f" and {len(left) - 8} more" if len(left) > 8 else ""
     named = "columns without a meaning are left out: " + ", ".join(left[:8]) + more

@@ -68,7 +68,7 @@ class JointTrajectory:
         return json.dumps(content) + "\n"
 
     def _kinds(self) -> list[Array]:
-        """Return positions, velocities and accelerations, of no columns where not stated."""
+        """Return positions, velocities and accelerations; shape (N, 0) where not stated."""
         none = np.empty((len(self.time), 0))
         kinds = (self.position, self.velocity, self.acceleration)
         return [none if values is None else values for values in kinds]
@@ -105,9 +105,6 @@ class JointTrajectory:
     @staticmethod
     def read_mcap(path: Path) -> JointTrajectory | None:
         """Read the one message of this kind in an MCAP file; None if it holds other messages only.
-
-        Args:
-            path: The file.
 
         Raises:
             InputError: If the libraries of the extra `ros` are not installed.
@@ -146,9 +143,6 @@ class JointTrajectory:
 
     def write_mcap(self, path: Path) -> None:
         """Write an MCAP file that holds the one message.
-
-        Args:
-            path: The file.
 
         Raises:
             InputError: If the libraries of the extra `ros` are not installed.

@@ -43,7 +43,6 @@ class KnownLog:
         """Return the column map of a log of this tool, and remarks on the log.
 
         Args:
-            table: The log.
             joints: The robot's joints, in the tool's order; the usual names if not given.
 
         Raises:

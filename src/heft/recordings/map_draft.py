@@ -74,8 +74,6 @@ MOST_ROWS = 20_000  # that a draft looks at
 
 @dataclass(frozen=True)
 class _Guess:
-    """What a column may be: its kind, the joint's number or name left in it, and its units."""
-
     column: str
     kind: str
     rest: tuple[str, ...]
@@ -93,7 +91,6 @@ def draft_map(table: Table, joints: Sequence[str]) -> str:
     the text once parsed.
 
     Args:
-        table: The log.
         joints: The robot's joints, in its order; none for a log of a sensor alone.
     """
     columns = [c for c in table.columns if c]
@@ -161,7 +158,6 @@ def _guess(column: str) -> _Guess | None:
 
 
 def _by_joint(guesses: Sequence[_Guess], joints: Sequence[str]) -> tuple[Mapping[str, _Guess], str]:
-    """Return the column of each joint, and what speaks for it."""
     measured = [g for g in guesses if not g.wished] or list(guesses)
     named: dict[str, _Guess] = {}
     for guess in measured:
@@ -187,7 +183,7 @@ def _by_joint(guesses: Sequence[_Guess], joints: Sequence[str]) -> tuple[Mapping
 
 
 def _by_frame(columns: Sequence[str]) -> Mapping[str, Sequence[str]]:
-    """Return for each kind of a frame's signals its columns, where there is one of each axis."""
+    """Return the columns of those kinds of a frame's signals that have one for each axis."""
     found: dict[str, dict[str, str]] = {kind: {} for kind in FRAME_WORDS}
     for column in columns:
         words = _words(column)
@@ -227,7 +223,6 @@ def _frame_lines(table: Table, kind: str, columns: Sequence[str]) -> list[str]:
 
 
 def _names(column: str, joint: str) -> bool:
-    """Whether a column's name holds a joint's, as whole words."""
     whole, part = _words(column), _words(joint)
     starts = range(len(whole) - len(part) + 1)
     return bool(part) and any(whole[k : k + len(part)] == part for k in starts)
@@ -298,6 +293,5 @@ def _nothing(kind: str, joints: Sequence[str]) -> list[str]:
 
 
 def _quoted(text: str) -> str:
-    """Return a text as a basic string of TOML."""
     plain = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08X}" for c in plain) + '"'

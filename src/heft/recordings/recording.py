@@ -136,7 +136,6 @@ class Recording:
         """Return the recording of a table; errors as for `open`.
 
         Args:
-            table: Columns of numbers, of any format of file.
             columns: Map of the columns to signals; by default their names are canonical, or those
                 of a known tool's logs.
             joints: The robot's joints, for logs that number their joints instead of naming them.
@@ -243,10 +242,9 @@ class Recording:
         """Check that signals are present.
 
         Args:
-            names: Their canonical names.
-            purpose: What needs each, for the message.
-            known: Signals whose meaning is known, so that none of them is another misspelt.
-            cure: What else mends it.
+            names: Canonical names.
+            purpose: What they are needed for, as the end of a sentence in the error message.
+            known: Signals that are not suggested as misspellings, since their meaning is known.
 
         Raises:
             MissingSignal: If the log lacks one, or its column does not hold numbers.
@@ -350,7 +348,6 @@ class Recording:
 
 
 def _canonical(table: Table, notes: tuple[str, ...]) -> Recording:
-    """Return the recording of a table whose columns' names say what they are."""
     if "t" not in table.columns:
         raise _without_time(table)
     sources = {}
@@ -385,7 +382,6 @@ def _without_time(table: Table) -> MissingSignal:
 
 
 def _mapped(table: Table, columns: ColumnMap, notes: tuple[str, ...]) -> Recording:
-    """Return the recording of a table whose columns a map describes."""
     needed = [c for s in columns.signals for c in s.columns]
     if columns.time is not None:
         needed.insert(0, columns.time)
@@ -441,7 +437,6 @@ def _parts(path: Path) -> tuple[Part, ...]:
 def _experiment(
     path: Path, columns: ColumnMap | None, joints: Sequence[str], damaged: Damaged
 ) -> Recording:
-    """Return the recording of an experiment whose signals are in several files of one clock."""
     if not path.exists():
         raise InvalidRecording("the log does not exist", argument=str(path))
     files = [OpenedFile.at(path)]

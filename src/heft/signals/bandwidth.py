@@ -62,8 +62,7 @@ def choose_corner(recordings: Sequence[Recording], names: Sequence[str]) -> floa
     cutoff at 10 to 20 times f99. Never above 0.4 of the sampling rate.
 
     Args:
-        recordings: The logs of one experiment.
-        names: Their position signals.
+        names: Position signals of the logs, which are of one experiment.
 
     Raises:
         InvalidRecording: If the logs are too short for a spectrum, or nothing moves.
@@ -117,8 +116,7 @@ def choose_corners(
     the spline of least score lets through.
 
     Args:
-        recordings: The logs of one experiment.
-        names: Their position signals.
+        names: Position signals of the logs, which are of one experiment.
         corner: The common corner, 20 · f99 [Hz].
         trim: Time at each end of a segment left out of the score [s]: there a spline is no more
             than a parabola, which biases the score towards higher corners.
@@ -164,9 +162,7 @@ def resolve(
     Call it once for the logs of an experiment, before `smoother`.
 
     Args:
-        smoothing: As set by the user.
-        recordings: The logs of one experiment.
-        names: Their position signals.
+        names: Position signals of the logs, which are of one experiment.
 
     Raises:
         InvalidSetting: If a corner is not below half the sampling rate.
@@ -198,7 +194,6 @@ def limited(smoothing: Smoothing, recording: Recording) -> Smoothing:
 
     Args:
         smoothing: As `resolve` returned it for other recordings.
-        recording: The recording to be smoothed.
     """
     if smoothing.corner is None:
         return smoothing
@@ -215,7 +210,6 @@ def unsmoothed(smoothing: Smoothing, rate: float) -> Smoothing:
     Their corner is 0.4 of the sampling rate unless given.
 
     Args:
-        smoothing: As set by the user.
         rate: Sampling rate [Hz].
     """
     if smoothing.corner is not None:

@@ -110,7 +110,6 @@ def between_gaps(time: Array, longest: float) -> Iterator[slice]:
 def _pieces(
     recording: Recording, names: Sequence[str], step: float, tally: _Tally
 ) -> Iterator[Piece]:
-    """Yield the usable rows of a recording, cut at gaps and jumps of the clock."""
     last = -np.inf
     turns = quaternions(names)
     before = np.full(len(names), np.nan)
@@ -157,7 +156,6 @@ def survey(recording: Recording, names: Sequence[str] = ()) -> Timeline:
     """Return sampling step, gaps and unusable rows of a log; a streaming pass in bounded memory.
 
     Args:
-        recording: The log.
         names: Signals whose rows must be finite.
 
     Raises:
@@ -217,7 +215,6 @@ def _usual_step(recording: Recording) -> float:
 
 
 def _refuse_lost(recording: Recording, tally: _Tally) -> None:
-    """Raise `InvalidRecording` if too few of the rows were usable."""
     lost = tally.rows - tally.used
     if lost > MOST_LOST * tally.rows:
         raise InvalidRecording(
@@ -257,9 +254,7 @@ def windows(
     """Yield a recording in overlapping windows, every usable row in the core of exactly one.
 
     Args:
-        recording: The log.
-        names: The signals.
-        step: Its median time step [s].
+        step: Median time step of the recording [s].
         margin: Time on each side of the core [s], where the segment continues.
         core_rows: Rows in a core; the last of a segment may have about twice as many.
     """

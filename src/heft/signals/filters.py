@@ -25,8 +25,7 @@ def _poles(order: int, ratio: float) -> Array:
     """Return poles of a discrete Butterworth low-pass by the bilinear transform, complex.
 
     Args:
-        order: Of the filter.
-        ratio: Cutoff frequency in Nyquist's, between 0 and 1.
+        ratio: Cutoff frequency over the Nyquist frequency, between 0 and 1.
 
     Raises:
         InvalidSetting: If it is not.
@@ -44,13 +43,12 @@ def _poles(order: int, ratio: float) -> Array:
 
 @lru_cache(maxsize=32)
 def butterworth(order: int, ratio: float) -> tuple[Array, Array]:
-    """Return sections of second order of a Butterworth low-pass, and where they settle.
+    """Return the second-order sections of a Butterworth low-pass and their steady states.
 
     scipy.signal has them as well, and takes longer to load than an arm takes to identify.
 
     Args:
-        order: Of the filter.
-        ratio: Cutoff frequency in Nyquist's, between 0 and 1.
+        ratio: Cutoff frequency over the Nyquist frequency, between 0 and 1.
 
     Returns:
         `b₀ b₁ b₂ 1 a₁ a₂` of each, shape (sections, 6), those of poles near the unit circle last;
@@ -74,9 +72,9 @@ def low_pass(values: Array, step: float, corner: float, order: int = 4) -> Array
 
     Args:
         values: On a uniform grid, shape (rows, ...).
-        step: Of the grid [s].
+        step: Step of the grid [s].
         corner: Cutoff frequency [Hz], below half the sampling rate.
-        order: Of the filter, which runs forwards and backwards.
+        order: Order of the low-pass, which is applied forwards and backwards.
 
     Returns:
         Shape (rows, ...), in the unit of `values`.
@@ -115,8 +113,8 @@ def density(time: Array, values: Array, step: float, length: int) -> Array:
     Args:
         time: Shape (rows,) [s], without gaps.
         values: Shape (rows, columns).
-        step: Of the uniform grid to which they are interpolated [s].
-        length: Rows a segment, at most their number.
+        step: Step of the uniform grid to which they are interpolated [s].
+        length: Rows of a segment, at most their number.
 
     Returns:
         Shape (length // 2 + 1, columns), from frequency 0 to Nyquist's.
@@ -156,8 +154,7 @@ def settling(corner: float, step: float, order: int = 4) -> float:
 
     Args:
         corner: Cutoff frequency [Hz].
-        step: Of the grid [s].
-        order: Of the low-pass.
+        step: Step of the grid [s].
     """
     slowest = float(np.abs(_poles(order, 2.0 * corner * step)).max())
     return float(step * math.ceil(math.log(1e-10) / math.log(slowest)))
@@ -238,9 +235,8 @@ def smooth(
     Args:
         time: Strictly increasing, shape (rows,) [s].
         positions: Shape (rows, joints) [rad or m].
-        step: Of the uniform grid to filter on [s].
+        step: Step of the uniform grid to filter on [s].
         corner: Cutoff frequency of the low-pass [Hz].
-        order: Of the low-pass.
         at: Times to evaluate at, within `time`, shape (times,) [s]; `time` itself if not given.
 
     Returns:

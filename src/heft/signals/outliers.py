@@ -113,7 +113,7 @@ def replace_outliers(
 
 
 def _middle_of(values: Array) -> Callable[[Array], Array]:
-    """Return what gives the median of an odd number of these values, along the last axis.
+    """Return a function for the median of an odd number of these values, along the last axis.
 
     NumPy's own is NaN where a value is, at ten times the price.
     """

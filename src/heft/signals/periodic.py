@@ -184,7 +184,7 @@ def fit_series(
         pieces: Times, shape (rows,) [s], and positions, shape (rows, joints) [rad or m]; all of
             one clock.
         period: [s].
-        harmonics: Largest number that is tried.
+        harmonics: Largest number of harmonics that is tried.
 
     Raises:
         TooLittleData: If the rows span less than a period, or are too few.
@@ -252,7 +252,7 @@ def require_periodic(series: FourierSeries) -> None:
 
 @dataclass(frozen=True)
 class PeriodAverage:
-    """Signals averaged over periods, and their noise from the spread between periods."""
+    """Signals averaged over periods, and their noise from the differences between periods."""
 
     time: Array  # from the first row of the log over one period, shape (n,) [s]
     mean: Array  # shape (n, signals)

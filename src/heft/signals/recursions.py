@@ -10,13 +10,13 @@ from heft.compiled import Kernels, exact
 
 @exact
 def _pass(sections: Array, settled: Array, rows: Array, backwards: bool) -> None:
-    """Filter rows in place by sections of second order, one after the other.
+    """Filter rows in place by a cascade of second-order sections.
 
     Args:
         sections: `b₀ b₁ b₂ 1 a₁ a₂` of each, shape (sections, 6).
-        settled: State of each that a constant input of one leaves, shape (sections, 2).
+        settled: Steady state of each for a constant input of 1, shape (sections, 2).
         rows: Shape (n, columns); the filter has settled to the first of them.
-        backwards: Whether the last row is the first.
+        backwards: Whether to filter from the last row to the first.
     """
     count, columns = rows.shape
     state = np.empty((len(sections), 2, columns))
@@ -63,7 +63,7 @@ def recur(coefficients: Array, rows: Array) -> None:
 
 @exact
 def cubic(time: Array, values: Array, at: Array, out: Array) -> None:
-    """Evaluate the cubic spline through values that has no knot at the second time from either end.
+    """Evaluate the not-a-knot cubic spline through values, into `out`.
 
     Args:
         time: Strictly increasing, shape (n,), four at least.

@@ -38,7 +38,7 @@ class Smoother(Protocol):
         ...
 
     def smooth(self, time: Array, positions: Array, at: Array | None = None) -> Smoothed:
-        """Return position, velocity and acceleration of a window; see `low_pass.smooth`.
+        """Return position, velocity and acceleration of a window; see `filters.smooth`.
 
         Args:
             time: Strictly increasing, shape (rows,) [s].
@@ -50,7 +50,7 @@ class Smoother(Protocol):
 
 @dataclass(frozen=True)
 class Butterworth:
-    """Zero-phase Butterworth low-pass and central differences; see `low_pass.smooth`."""
+    """Zero-phase Butterworth low-pass and central differences; see `filters.smooth`."""
 
     step: float  # sampling step of the recording [s]
     corner: float  # cutoff frequency [Hz]
@@ -66,7 +66,7 @@ class Butterworth:
 
         Args:
             time: Strictly increasing, shape (rows,) [s].
-            positions: Of the joints, shape (rows, joints) [rad or m].
+            positions: Shape (rows, joints) [rad or m].
             at: Times at which the result is wanted [s]; those of the rows if None.
 
         Returns:
@@ -96,7 +96,7 @@ class PenalisedSpline:
 
         Args:
             time: Strictly increasing, shape (rows,) [s].
-            positions: Of the joints, shape (rows, joints) [rad or m].
+            positions: Shape (rows, joints) [rad or m].
             at: Times at which the result is wanted [s]; those of the rows if None.
 
         Returns:
@@ -154,8 +154,7 @@ def smoother(
     Args:
         smoothing: As `resolve` returns it.
         recording: The log; for `fourier` it is read once or twice.
-        names: Its position signals.
-        step: Its median time step [s], if known from `survey`.
+        step: Median time step of the recording [s], if known from `survey`.
 
     Raises:
         InvalidSetting: If the corner is not chosen yet, the corners are not one a joint, or a
@@ -199,9 +198,8 @@ def period_of(recording: Recording, names: Sequence[str], step: float) -> float:
     """Return the period of a recording's motion [s], in bounded memory; see `find_period`.
 
     Args:
-        recording: The log.
-        names: Its position signals.
-        step: Its median time step [s].
+        names: Position signals.
+        step: Median time step of the recording [s].
     """
     rows = sum(w.core.stop - w.core.start for w in windows(recording, names, step, 0.0))
     stride = max(1, rows // (2 * periodic.SEARCH_POINTS))

@@ -140,8 +140,6 @@ class Windows:
 
         Args:
             time: Strictly increasing, covering all the windows, shape (N,) [s].
-            first: Index of the first window.
-            count: Number of windows.
 
         Returns:
             Two arrays of shape (count, N), dimensionless and in 1/s.
@@ -216,7 +214,6 @@ def integrate(
     """Return the regression rows of all windows that the samples cover.
 
     Args:
-        windows: Grid of windows.
         samples: Without a gap between them.
         begin: Windows that start before this time [s] are left out.
         end: Windows that start at this time [s] or later are left out. Pieces of a log may share
@@ -265,7 +262,6 @@ def advance(windows: Windows, held: Held | None, piece: Samples) -> tuple[Held, 
     The rows of all pieces are those of `integrate` on the whole.
 
     Args:
-        windows: Grid of windows.
         held: Buffer after the piece before; None where a stream begins, or resumes after a gap.
         piece: The next samples of the stream, at least one.
 
@@ -311,7 +307,6 @@ def shared_noise(windows: Windows, step: float) -> Array:
     weights in the integrals ∫ φ f dt.
 
     Args:
-        windows: Grid of windows.
         step: Time between samples [s].
     """
     lags = math.ceil(windows.length / windows.stride - 1e-9)

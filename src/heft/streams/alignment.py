@@ -46,7 +46,7 @@ COUNTS = (
 
 @dataclass(frozen=True)
 class Device:
-    """A source of signals that have one stamp."""
+    """Source of signals that share their stamps."""
 
     name: str  # as it is reported
     names: tuple[str, ...]  # its signals
@@ -104,7 +104,7 @@ class Buffer:
 
     @property
     def confirmed(self) -> Stamps:
-        """Stamps of the samples behind which others came, so that none may yet turn out frozen."""
+        """Stamps of the samples that can no longer turn out frozen."""
         if self.newest is None:
             return self.stamps
         return self.stamps[: int(np.searchsorted(self.stamps, self.newest.waits))]
@@ -151,7 +151,7 @@ class AlignedSamples:
 
 @dataclass(frozen=True)
 class Notice:
-    """Something that happened to a device."""
+    """Event of a device that is reported, such as a stall."""
 
     name: str  # `stalled`, `resumed`, `clocks apart`, `clock set back` or `clock set forward`
     message: str  # in words
@@ -159,7 +159,7 @@ class Notice:
 
 @dataclass(frozen=True, eq=False)
 class Aligned:
-    """What came of a step."""
+    """Result of a step: aligned samples, counts and notices."""
 
     samples: AlignedSamples | None  # newly aligned ones, or None
     counts: Mapping[str, int]  # how often what happened; see `COUNTS`
@@ -169,7 +169,7 @@ class Aligned:
 
 @dataclass(frozen=True)
 class Alignment:
-    """How devices are aligned."""
+    """Alignment of devices: its settings and its step."""
 
     devices: tuple[Device, ...]  # whose signals are taken; the first gives the times
     # longest time between two samples of a device across which is interpolated [s]
@@ -190,7 +190,7 @@ class Alignment:
     reset: int = 100
 
     def start(self) -> AlignmentState:
-        """Return the state before anything came."""
+        """Return the initial state, without samples."""
         return AlignmentState(
             {
                 d.name: Buffer(np.zeros(0, dtype=np.int64), np.zeros((0, len(d.names))))
@@ -201,12 +201,11 @@ class Alignment:
     def step(
         self, state: AlignmentState, now: float, pieces: Iterable[Piece]
     ) -> tuple[AlignmentState, Aligned]:
-        """Return the state after some more messages, and what came of them.
+        """Return the state after further messages, and the newly aligned samples and notices.
 
         Args:
-            state: Before them.
-            now: On the listener's clock, which need not be that of the stamps [s].
-            pieces: What came, in its order; nothing is fine too.
+            now: Time on the listener's clock, which need not be that of the stamps [s].
+            pieces: New messages, in the order of arrival; may be empty.
         """
         counts: Counter[str] = Counter()
         foreign: dict[str, None] = {}
@@ -227,7 +226,6 @@ class Alignment:
     def _taken(
         self, state: AlignmentState, piece: Piece, now: float
     ) -> tuple[AlignmentState, Counter[str], list[Notice]]:
-        """Put a message's samples into the buffers of all devices whose signals it has."""
         places = {n: k for k, n in enumerate(piece.names)}
         ours = [d for d in self.devices if all(n in places for n in d.names)]
         if not ours:
@@ -261,7 +259,6 @@ class Alignment:
         now: float,
         done: int | None,
     ) -> tuple[Buffer, Counter[str], list[Notice]]:
-        """Return the buffer with those samples that can be used, and the counts of the others."""
         last = int(buffer.stamps[-1]) if len(buffer.stamps) else int(stamps[0]) - 1
         newest = np.maximum.accumulate(np.concatenate([[last], stamps]))[:-1]
         later = stamps > newest
@@ -294,7 +291,7 @@ class Alignment:
     def _set_forward(
         self, device: Device, buffer: Buffer, before: Stamps, stamps: Stamps, now: float
     ) -> list[Notice]:
-        """Report stamps that go on by more than time has passed: no outage, but another clock."""
+        """Report stamps that advance by more than the time elapsed: a set clock, no outage."""
         if not len(stamps) or not len(buffer.stamps) or not buffer.taken:
             return []
         leap = float((stamps - before).max()) / SECOND - (now - buffer.arrival)
@@ -307,7 +304,6 @@ class Alignment:
     def _merged(
         self, device: Device, buffer: Buffer, stamps: Stamps, values: Array
     ) -> tuple[Buffer, Counter[str]]:
-        """Return the buffer with samples in their order, without repeated and frozen ones."""
         counts: Counter[str] = Counter()
         if not len(stamps):
             return buffer, counts
@@ -334,7 +330,7 @@ class Alignment:
     def _unfrozen(
         self, device: Device, buffer: Buffer, stamps: Stamps, values: Array
     ) -> tuple[Buffer, NDArray[np.bool_]]:
-        """Return the buffer without what turns out frozen, and which new samples are not."""
+        """Return the buffer without samples now found frozen, and which new ones are not frozen."""
         if device.quaternion:  # its sign says nothing, and would be a jump
             told = [] if buffer.newest is None else [buffer.newest.values[None]]
             values = _continuous(np.concatenate([*told, values]), device.quaternion)[len(told) :]
@@ -354,7 +350,6 @@ class Alignment:
         return kept, ~bad
 
     def _heard(self, state: AlignmentState, now: float) -> tuple[AlignmentState, list[Notice]]:
-        """Report devices that fell silent, or are back."""
         notices, buffers = [], dict(state.buffers)
         for name, buffer in state.buffers.items():
             if math.isnan(buffer.arrival):  # never heard: waited for since the first step
@@ -370,7 +365,7 @@ class Alignment:
         return replace(state, buffers=buffers), notices
 
     def _settled(self, device: Device, state: AlignmentState) -> Stamps:
-        """Return the stamps of samples that none may come before, and that are not frozen."""
+        """Return stamps of samples that are not frozen and before which none can be sorted in."""
         buffer = state.buffers[device.name]
         stamps = buffer.confirmed
         if not len(stamps):
@@ -379,7 +374,7 @@ class Alignment:
         return stamps[: int(np.searchsorted(stamps, newest, "right"))]
 
     def _ready(self, state: AlignmentState) -> Stamps:
-        """Return the first device's stamps to be aligned now: partners came, or waited in vain."""
+        """Return the first device's stamps to align now: partners came, or their time is over."""
         stamps = self._settled(self.devices[0], state)
         done = state.aligned_until
         begin = 0 if done is None else int(np.searchsorted(stamps, done, "right"))
@@ -395,7 +390,7 @@ class Alignment:
         return stamps[begin:stop]
 
     def _aligned(self, state: AlignmentState) -> tuple[AlignmentState, AlignedSamples | None, int]:
-        """Take samples with all their partners out of the buffers; count those without."""
+        """Return the next state, the aligned samples, and how many samples lack partners."""
         at = self._ready(state)
         if not len(at):
             return state, None, 0
@@ -427,7 +422,6 @@ class Alignment:
         return replace(state, epoch=epoch), samples, alone
 
     def _trimmed(self, state: AlignmentState) -> AlignmentState:
-        """Let go of samples that nothing waits for any more."""
         assert state.aligned_until is not None
         buffers = {}
         for device in self.devices:
@@ -441,7 +435,7 @@ class Alignment:
         return replace(state, buffers=buffers)
 
     def _compared(self, state: AlignmentState, now: float) -> tuple[AlignmentState, list[Notice]]:
-        """Report devices that all are heard, and whose stamps never meet."""
+        """Report clocks that are apart: all devices are heard, and their stamps never meet."""
         buffers, done, match = state.buffers, state.aligned_until, state.last_match
         if done is None or match is None or state.clocks_reported:
             return state, []
@@ -461,10 +455,10 @@ def bridged(stamps: Stamps, at: Stamps, ahead: int, bridge: float) -> NDArray[np
     """Return which times lie between samples that are close enough to interpolate, shape (M,).
 
     Args:
-        stamps: Of the samples, shape (N,) [ns].
+        stamps: Stamps of the samples, shape (N,) [ns].
         at: The times, shape (M,) [ns].
-        ahead: To either side of a time what is needed [ns].
-        bridge: Longest time between two samples, beside that [s].
+        ahead: Time on either side of each time that samples must cover [ns].
+        bridge: Longest interval between the samples around a time, less 2 `ahead` [s].
     """
     if not len(stamps):
         return np.zeros(len(at), bool)
@@ -481,9 +475,9 @@ def interpolated(stamps: Stamps, values: Array, at: Stamps) -> Array:
     """Return values interpolated linearly, shape (M, signals); zeros where there are no samples.
 
     Args:
-        stamps: Of the samples, shape (N,) [ns].
+        stamps: Stamps of the samples, shape (N,) [ns].
         values: Shape (N, signals).
-        at: Where they are wanted, shape (M,) [ns].
+        at: Times to interpolate at, shape (M,) [ns].
     """
     if not len(stamps):
         return np.zeros((len(at), values.shape[1]))

@@ -37,7 +37,7 @@ ENDLESS, BREAK = 31, 0xFF
 
 
 def read_map(message: bytes) -> tuple[tuple[str, ...], int, list[float]] | None:
-    """Return names, stamp [ns] and values of a message, or None if it is none.
+    """Return names, stamp [ns] and values of a message, or None if it is no such map.
 
     Args:
         message: A map in JSON, or in CBOR (RFC 8949) without tags.
@@ -61,11 +61,7 @@ def read_map(message: bytes) -> tuple[tuple[str, ...], int, list[float]] | None:
 
 
 def are_names(names: tuple[str, ...]) -> bool:
-    """Return whether texts can be names: not too long, and no halves of UTF-16 pairs.
-
-    Args:
-        names: As a message has them.
-    """
+    """Return whether texts can be names: not too long, and no halves of UTF-16 pairs."""
     if names and len(max(names, key=len)) > LONGEST_NAME:
         return False
     try:
@@ -77,9 +73,6 @@ def are_names(names: tuple[str, ...]) -> bool:
 
 def cbor_map(message: bytes) -> dict[str, Any]:
     """Return a CBOR map of texts to numbers.
-
-    Args:
-        message: Its bytes.
 
     Raises:
         ValueError: If it is anything else, or more follows it.
@@ -115,7 +108,7 @@ def cbor_map(message: bytes) -> dict[str, Any]:
 
 
 def _count(message: bytes, short: int, at: int) -> tuple[int, int]:
-    """Return the count that an item's head states, and where it goes on."""
+    """Return the count in the head of a CBOR item, and the position after the head."""
     if short < 24:
         return short, at
     return COUNTS[short](message, at)[0], at + SIZES[short]

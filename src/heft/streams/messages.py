@@ -44,7 +44,7 @@ ROS_TYPE = re.compile(r"(\w+)::msg::dds_::(\w+)_")
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """Signals that came together, some times in a row."""
+    """Consecutive samples of signals that share their stamps."""
 
     names: tuple[str, ...]  # the signals
     stamps: NDArray[np.int64]  # shape (N,) [ns]
@@ -67,11 +67,10 @@ def ros_kind(key: str, topics: Mapping[str, str]) -> tuple[str, str] | None:
 
 
 def refuse_types(topics: Mapping[str, str], where: str) -> Mapping[str, str]:
-    """Return topics, each with a leading stroke, and full names of their types.
+    """Return topics, each with a leading slash, and full names of their types.
 
     Args:
-        topics: Names of types by topic.
-        where: Place of the table in its file, for messages.
+        where: Place of the table in its file, for error messages.
 
     Raises:
         InvalidSetting: If a type is none that heft reads.
@@ -107,12 +106,11 @@ class Reader:
     def read(
         self, messages: Sequence[tuple[str, bytes]], seconds: float = math.inf
     ) -> tuple[list[Piece], int]:
-        """Return what messages say, in their order for each key, and how many say nothing.
+        """Return the messages' signals, in order for each key, and how many hold none.
 
         Args:
-            messages: Key and payload of each.
-            seconds: Processor's time that it may take [s]; what is not reached by then is `unread`.
-                What others take of the processor meanwhile costs no message.
+            seconds: Processor time of this thread that it may take [s]; messages not reached by
+                then are counted in `unread`.
         """
         by_key: dict[str, list[bytes]] = {}
         for key, data in messages:
@@ -134,14 +132,12 @@ class Reader:
         return pieces, len(messages) - good - self.unread
 
     def _remember(self, key: str, sound: bool) -> None:
-        """Note whether most of the messages under a key could be read."""
         if not sound:
             self._heard.discard(key)
         elif len(self._heard) < MOST_HEARD:
             self._heard.add(key)
 
     def _of(self, key: str, messages: list[bytes], until: float) -> list[Piece]:
-        """Return what the messages under one key say that are within its budget."""
         budget = MOST_BYTES
         for k, message in enumerate(messages):
             budget -= len(message)
@@ -156,7 +152,7 @@ class Reader:
         )
 
     def _paced(self, messages: Sequence[bytes], until: float) -> Iterator[bytes]:
-        """Yield messages until a time [s] of the clock of this thread; count those left."""
+        """Yield messages until a processor time of this thread [s]; count the rest as unread."""
         for k, message in enumerate(messages):
             if time.thread_time() > until:
                 self.unread += len(messages) - k
@@ -193,11 +189,6 @@ class Reader:
 
 
 def _piece(channel: Channel, group: Group, frames: Mapping[str, str]) -> Piece:
-    """Return what messages of one layout say.
-
-    Raises:
-        Malformed: If it is too much, or of names that are none.
-    """
     if len(group.strings.get("name", ())) > MOST_SIGNALS:
         raise Malformed("it names too many joints")
     columns, stamps = read_group(channel, group, frames)[1], stamps_of(group)
@@ -215,7 +206,7 @@ def _beside(values: Sequence[NDArray[Any]], stamps: NDArray[np.int64]) -> Array:
 
 
 def _maps(messages: Iterable[bytes]) -> Iterator[Piece]:
-    """Yield JSON and CBOR maps, those of the same names that follow one another together."""
+    """Yield JSON and CBOR maps, consecutive ones of the same names as one piece."""
     names: tuple[str, ...] = ()
     stamps: list[int] = []
     rows: list[list[float]] = []

@@ -59,7 +59,7 @@ EVENTS = 64  # of links, which wait to be looked at
 
 @dataclass(frozen=True)
 class Certificates:
-    """Files by which both sides prove who they are."""
+    """Files of certificates and key by which both ends authenticate each other (TLS)."""
 
     ca: Path  # certificates of the authority that signs all nodes' certificates, PEM
     certificate: Path  # the node's own, PEM
@@ -68,7 +68,7 @@ class Certificates:
 
 @dataclass(frozen=True)
 class Link:
-    """Where messages come from and go to."""
+    """Addresses, keys and topics of a connection to other nodes."""
 
     connect: tuple[str, ...] = (HERE,)  # addresses to connect to
     listen: tuple[str, ...] = ()  # addresses to listen on
@@ -105,11 +105,7 @@ class Link:
 
     @staticmethod
     def from_dict(table: Mapping[str, Any], path: Path) -> Link:
-        """Return the link of a parsed TOML file, whose folder its files' names start from.
-
-        Args:
-            table: Parsed TOML.
-            path: Of its file.
+        """Return the link of a parsed TOML file; file names in it are relative to its folder.
 
         Raises:
             InvalidSetting: If a key is unknown or a value is wrong.
@@ -125,7 +121,7 @@ class Link:
 
     @property
     def inertias(self) -> tuple[str, str]:
-        """Topics of the inertia and of its standard deviations, without a stroke before them."""
+        """Topics of the inertia and its standard deviations, without a leading slash."""
         return self.publish, f"{self.publish}/{STD}"
 
     @property
@@ -136,11 +132,11 @@ class Link:
         return "client" if len(self.connect) == 1 and not self.listen else "peer"
 
     def stays_here(self, source: str, target: str) -> bool:
-        """Return whether a link in the clear leads to this machine.
+        """Return whether a link is encrypted or stays on this machine.
 
         Args:
             source: This end's address, as Zenoh prints it.
-            target: The other end's.
+            target: Address of the other end, likewise.
         """
         if target.startswith("tls/"):
             return True
@@ -148,10 +144,10 @@ class Link:
         return _loopback(there) or here == there
 
     def refuse_open(self, insecure: bool = False) -> None:
-        """Raise `InvalidSetting` if strangers could listen or speak, or a key is not kept.
+        """Raise `InvalidSetting` for unencrypted links to other machines or unsafe TLS files.
 
         Args:
-            insecure: Whether that was asked for.
+            insecure: Whether unencrypted links to other machines are allowed.
         """
         for address in (*self.connect, *self.listen):
             kind, host = address.partition("/")[0], address.partition("/")[2].rpartition(":")[0]
@@ -191,7 +187,6 @@ def _link(
     tls: Certificates | None = None,
     **said: Any,
 ) -> Link:
-    """Return the link of what its file says."""
     if connect is None:
         connect = () if listen else (HERE,)
     if mode == "client" and (listen or len(connect) != 1):
@@ -213,8 +208,6 @@ def _names_of(each: Text) -> Reader[tuple[str, ...]]:
 
 
 def _link_section(folder: Path) -> Section[Link]:
-    """Return the reader of a link's file, whose folder its files' names start from."""
-
     def file(value: object, where: str) -> Path:
         name = Text("certificates on both sides need three files", expected="the name of a file")
         return folder / name(value, where)
@@ -248,10 +241,9 @@ def _loopback(host: str) -> bool:
 
 
 def settings_of(link: Link, mode: str) -> dict[str, Any]:
-    """Return what of Zenoh's settings is not left to it, by key.
+    """Return those of Zenoh's settings that heft sets explicitly, by key.
 
     Args:
-        link: Where.
         mode: `client` or `peer`.
     """
     made: dict[str, Any] = {
@@ -291,7 +283,7 @@ def settings_of(link: Link, mode: str) -> dict[str, Any]:
 
 @dataclass
 class Connection:
-    """An open session. Use `connected`."""
+    """Open Zenoh session; made by `connected`."""
 
     link: Link
     mode: str
@@ -325,10 +317,10 @@ class Connection:
         return messages
 
     def refuse_strangers(self, links: Iterable[Any]) -> None:
-        """Raise `InvalidSetting` if a link in the clear leads to another machine.
+        """Raise `InvalidSetting` if an unencrypted link leads to another machine.
 
         Args:
-            links: Of Zenoh, each with `src` and `dst`.
+            links: Zenoh's links, each with `src` and `dst`.
         """
         for link in () if self._insecure else links:
             if not self.link.stays_here(str(link.src), str(link.dst)):
@@ -342,8 +334,7 @@ class Connection:
         """Publish JSON under `<publish>/<what>`.
 
         Args:
-            what: Last part of the key.
-            content: Of finite numbers, texts, lists and tables.
+            content: Finite numbers, texts, lists and tables.
         """
         text = json.dumps(content, ensure_ascii=False, allow_nan=False)
         encoding = self._zenoh.Encoding.APPLICATION_JSON
@@ -353,8 +344,8 @@ class Connection:
         """Publish an inertia and its standard deviations for ROS 2, as `InertiaStamped` both.
 
         Args:
-            stamp: Of the newest sample [s].
-            frame: In whose axes.
+            stamp: Stamp of the newest sample [s].
+            frame: Frame in whose axes the inertia is stated.
             body: Mass [kg], centre of mass [m] and inertia about it [kg·m²], shape (10,); NaN where
                 it is not known.
             std: Standard deviations of these, shape (10,); infinite where they are not known.
@@ -367,11 +358,11 @@ class Connection:
     def publish_transforms(
         self, stamp: float, frame: str, children: Mapping[str, tuple[Array, Array]]
     ) -> None:
-        """Publish where frames are for ROS 2, as `TFMessage`, where a topic is named for them.
+        """Publish poses of frames for ROS 2, as `TFMessage`, if the link has a topic for them.
 
         Args:
-            stamp: Of the newest sample [s].
-            frame: In whose axes.
+            stamp: Stamp of the newest sample [s].
+            frame: Parent frame, in whose axes the poses are stated.
             children: By frame, its quaternion w, x, y, z and its origin [m], shapes (4,) and (3,).
         """
         if self.link.transforms is not None:
@@ -387,11 +378,10 @@ class Connection:
 
 @contextmanager
 def connected(link: Link, insecure: bool = False) -> Iterator[Connection]:
-    """Yield an open connection, closed in the end whatever happens.
+    """Yield an open connection, which is closed in any case.
 
     Args:
-        link: Where.
-        insecure: Whether it may be open to strangers.
+        insecure: Whether unencrypted links to other machines are allowed.
 
     Raises:
         InvalidSetting: If it would be open to strangers, or Zenoh is not installed.
@@ -427,10 +417,10 @@ def _tokens(link: Link, session: str) -> tuple[str, ...]:
 
 
 def zenoh_library(argument: str) -> ModuleType:
-    """Return the library.
+    """Return the imported module `zenoh`.
 
     Args:
-        argument: For which it is needed.
+        argument: Option or command that needs it, for the error message.
 
     Raises:
         InvalidSetting: If it is not installed.
@@ -447,11 +437,7 @@ def zenoh_library(argument: str) -> ModuleType:
 
 
 def configured(zenoh: ModuleType, settings: Mapping[str, object]) -> Any:
-    """Return the configuration of a session.
-
-    Args:
-        zenoh: The library.
-        settings: By key.
+    """Return a Zenoh configuration with these settings.
 
     Raises:
         InvalidSetting: If one does not take: the session would be as open as without it.
@@ -467,7 +453,6 @@ def configured(zenoh: ModuleType, settings: Mapping[str, object]) -> Any:
 
 
 def _opened(zenoh: ModuleType, link: Link, mode: str) -> Any:
-    """Return an open session."""
     config = configured(zenoh, settings_of(link, mode))
     try:
         return zenoh.open(config)
@@ -483,7 +468,7 @@ def _opened(zenoh: ModuleType, link: Link, mode: str) -> Any:
 
 
 def _holds(held: object, wanted: object) -> bool:
-    """Return whether a setting is as wanted; Zenoh adds what was not said of a table."""
+    """Return whether a setting is as wanted; in a table, Zenoh adds defaults."""
     if isinstance(wanted, dict):
         return isinstance(held, dict) and all(_holds(held.get(k), v) for k, v in wanted.items())
     if isinstance(wanted, list) and wanted and isinstance(wanted[0], dict):

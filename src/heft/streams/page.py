@@ -30,7 +30,7 @@ NO_HANDLE = 0.1  # [s] to wait where the system has no file handle for a connect
 
 @dataclass
 class Page:
-    """What browsers are shown. Use `served`."""
+    """State of a live page and its readers; made by `served`."""
 
     address: str = ""  # where, for a browser
     _text: str = ""
@@ -40,14 +40,14 @@ class Page:
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def show(self, update: Mapping[str, Any]) -> None:
-        """Send what is known to all browsers, as JSON."""
+        """Send an update to all browsers, as JSON."""
         text = json.dumps(update, allow_nan=False)
         with self._changed:
             self._text, self._number = text, self._number + 1
             self._changed.notify_all()
 
     def news(self) -> Iterator[str]:
-        """Yield what is shown, as it changes; nothing new is an empty text, until the end."""
+        """Yield each update as JSON, or an empty text after a wait without one, until closed."""
         seen = 0
         while True:
             with self._changed:
@@ -59,19 +59,19 @@ class Page:
             yield text
 
     def enter(self) -> bool:
-        """Return whether one more browser may read."""
+        """Register a reader; return False if there are too many."""
         with self._changed:
             free = self._readers < MOST_READERS
             self._readers += free
             return free
 
     def leave(self) -> None:
-        """A browser is gone."""
+        """Unregister a reader."""
         with self._changed:
             self._readers -= 1
 
     def close(self) -> None:
-        """Let all browsers go."""
+        """End the updates of all readers."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -89,7 +89,7 @@ class Server(ThreadingHTTPServer):
         super().__init__((HOST, port), handler)
 
     def get_request(self) -> tuple[socket.socket, Any]:
-        """Return a connection; where there is no file handle for it, wait before the next."""
+        """Return a new connection; if that fails for lack of file handles, wait before raising."""
         try:
             return super().get_request()
         except OSError:
@@ -97,7 +97,7 @@ class Server(ThreadingHTTPServer):
             raise
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Return whether there is room for one more connection."""
+        """Return whether there is room for one more connection, and start its deadline if so."""
         with self._lock:
             room = len(self._deadlines) < MOST_CONNECTIONS
             if room:
@@ -105,12 +105,12 @@ class Server(ThreadingHTTPServer):
         return room
 
     def without_deadline(self, request: socket.socket) -> None:
-        """Let a connection last, whose request is made and whose answer goes on."""
+        """Remove the deadline of a connection whose answer is a stream."""
         with self._lock:
             self._deadlines[request] = float("inf")
 
     def service_actions(self) -> None:
-        """Cut the connections whose deadline is over; called many times a second."""
+        """Shut down connections whose deadline is over; called many times a second."""
         now = time.monotonic()
         with self._lock:
             over = [request for request, end in self._deadlines.items() if now > end]
@@ -125,11 +125,11 @@ class Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: anybody may break off."""
+        """Ignore errors of a connection: a browser may disconnect at any time."""
 
 
 def _protection(policy: str) -> dict[str, str]:
-    """Return the headers that close a page of a Content-Security-Policy to all others."""
+    """Return HTTP headers that keep other pages from embedding or reading this one."""
     return {
         "Content-Security-Policy": f"{policy}; frame-ancestors 'none'",
         "X-Frame-Options": "DENY",
@@ -189,19 +189,18 @@ def _handler(page: Page, body: bytes, policy: str) -> type[BaseHTTPRequestHandle
                 self.wfile.write(f"data: {text}\n\n".encode() if text else b":\n\n")
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     return Handler
 
 
 @contextmanager
 def served(port: int, html: str, policy: str) -> Iterator[Page]:
-    """Yield a page that this machine's browsers can open, until the end.
+    """Yield a page that is served to this machine's browsers until the context ends.
 
     Args:
-        port: Where; 0 for any that is free.
-        html: The page, whose script listens to the events of `told`.
-        policy: Its Content-Security-Policy.
+        port: 0 for any free port.
+        html: Page whose script listens to the server-sent events at `/told`.
 
     Raises:
         InvalidSetting: If the port cannot be had.

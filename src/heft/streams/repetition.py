@@ -36,7 +36,7 @@ class Changes:
 
 @dataclass(frozen=True)
 class Standstill:
-    """What tells a device that stands still from one that is frozen.
+    """Criteria that tell a device that stands still from one that is frozen.
 
     Chosen on simulated rests and freezes of two joints, 100 to 1000 Hz, encoders of up to 1 mrad:
     rests that begin within 60 ms or more are none; in motion, 98 % of freezes are found from 250 Hz
@@ -64,7 +64,7 @@ class Standstill:
 
         Args:
             changes: Beginnings of the stretches, and the samples there.
-            accepted: Duration that is accepted where changes come quickly.
+            accepted: Duration that is accepted where changes come quickly, in the stamps' unit.
         """
         if len(changes.stamps) < 2:
             return accepted
@@ -84,11 +84,11 @@ class Standstill:
         return np.asarray(np.concatenate([[False], large]) | np.concatenate([large, [False]]))
 
     def stops_at_once(self, changes: Changes, k: int, before: float) -> bool:
-        """Whether what moved one way at some speed does not move from one sample to the next.
+        """Whether steady motion in one direction ends from one sample to the next.
 
         Args:
             changes: Beginnings of stretches, and the samples there.
-            k: Which of them.
+            k: Position of the stretch among them.
             before: Time before it that is looked at, in the stamps' unit.
         """
         stamps, values = changes.stamps, changes.values
@@ -126,7 +126,7 @@ class Repetition:
     def step(
         self, stamps: Times, values: Array, groups: Sequence[Sequence[int]], before: Newest | None
     ) -> tuple[NDArray[np.bool_], int, Newest]:
-        """Return which samples are frozen, since when one is, and the newest sample.
+        """Return which samples are frozen, since when earlier ones were, and the newest sample.
 
         Args:
             stamps: Shape (N,), N > 0, increasing [ns].
@@ -166,7 +166,7 @@ class Repetition:
         before: Newest | None,
         k: int,
     ) -> tuple[Changes, Times, int]:
-        """Return a group's changes, the beginnings of frozen stretches, and of one not judged."""
+        """Return a group's changes, begins of frozen stretches, and begin of an undecided one."""
         until = int(stamps[0]) - 1 if before is None else before.stamp
         new = (since == stamps) & (stamps > until)  # not those that were late
         changes, first = Changes(stamps[new], values[new]), 0

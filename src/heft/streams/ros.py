@@ -26,21 +26,19 @@ STD = "std"  # last part of the topic of standard deviations
 
 
 def inertia_key(domain: int, topic: str) -> str:
-    """Return the key of a topic of inertias, as rmw_zenoh makes it.
+    """Return the Zenoh key of a topic of inertias, as rmw_zenoh forms it.
 
     Args:
-        domain: ROS domain.
-        topic: Name of the topic, without a stroke before it.
+        topic: Name of the topic, without a leading slash.
     """
     return f"{domain}/{topic}/{INERTIA_TYPE}/{INERTIA_HASH}"
 
 
 def transforms_key(domain: int, topic: str) -> str:
-    """Return the key of a topic of transforms, as rmw_zenoh makes it.
+    """Return the Zenoh key of a topic of transforms, as rmw_zenoh forms it.
 
     Args:
-        domain: ROS domain.
-        topic: Name of the topic, without a stroke before it.
+        topic: Name of the topic, without a leading slash.
     """
     return f"{domain}/{topic}/{TRANSFORMS_TYPE}/{TRANSFORMS_HASH}"
 
@@ -48,7 +46,7 @@ def transforms_key(domain: int, topic: str) -> str:
 def liveliness(
     domain: int, session: str, topics: tuple[str, ...], transforms: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
-    """Return the tokens by which ROS 2 knows of a node and of its topics.
+    """Return the liveliness tokens by which ROS 2 discovers a node and its topics.
 
     `@ros2_lv/<domain>/<session>/<node>/<entity>/<kind>/<enclave>/<namespace>/<name>`, and of a
     publisher `/<topic>/<type>/<hash>/<quality of service>` behind it. A stroke within a name is
@@ -56,10 +54,9 @@ def liveliness(
     ros2/rmw_zenoh.
 
     Args:
-        domain: ROS_DOMAIN_ID.
         session: Zenoh's identity of the session, as it prints it.
-        topics: Of inertias, without a stroke before them.
-        transforms: Topics of transforms.
+        topics: Topics of inertias, without a leading slash.
+        transforms: Topics of transforms, likewise.
     """
     ours = f"@ros2_lv/{domain}/{session}/0"
     inertias = f"{INERTIA_TYPE}/{INERTIA_HASH}/{QUALITY}"
@@ -73,14 +70,13 @@ def liveliness(
 
 
 def attachment(sequence: int, stamp: int, gid: bytes) -> bytes:
-    """Return what rmw_zenoh's subscribers want beside a message.
+    """Return the attachment that rmw_zenoh's subscribers expect with a message.
 
     Sequence number and source stamp [ns] as little-endian int64, the length 16 of the publisher's
     identity and that identity: zenoh-ext's serialization, see `AttachmentData` in
     rmw_zenoh_cpp/src/detail/attachment_helpers.cpp of ros2/rmw_zenoh.
 
     Args:
-        sequence: Number of the message.
         stamp: When it was sent [ns].
         gid: Identity of the publisher, 16 bytes.
     """
@@ -92,7 +88,6 @@ def inertia_stamped(stamp: int, frame: str, body: Array) -> bytes:
 
     Args:
         stamp: [ns].
-        frame: In whose axes.
         body: Mass, centre of mass, Ixx, Ixy, Iyy, Ixz, Iyz, Izz about it, shape (10,) [kg, m,
             kg·m²].
     """
@@ -108,9 +103,8 @@ def transforms(stamp: int, frame: str, children: Mapping[str, tuple[Array, Array
 
     Args:
         stamp: [ns].
-        frame: In whose axes.
-        children: By frame, its attitude as a unit quaternion w, x, y, z and its origin [m] in these
-            axes, shapes (4,) and (3,).
+        children: By frame, its attitude as a unit quaternion w, x, y, z and its origin [m] in the
+            axes of `frame`, shapes (4,) and (3,).
     """
     data = bytearray(struct.pack("<I", len(children)))
     for child, (quaternion, origin) in children.items():

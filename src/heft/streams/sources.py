@@ -32,7 +32,7 @@ class Arrival:
 
 @dataclass
 class Elapsed:
-    """Time since it was made, by a clock that may go back: then none passes."""
+    """Time elapsed since creation; none elapses where the clock goes back."""
 
     _total: float = 0.0
     _read: float = field(default_factory=lambda: time.monotonic())
@@ -48,11 +48,10 @@ class Elapsed:
 def until_failure(
     source: Iterator[Arrival], tell: Callable[[Exception], None]
 ) -> Iterator[Arrival]:
-    """Yield what a source delivers; one that fails after its beginning is told, and at its end.
+    """Yield a source's arrivals; a failure after the first is reported and ends them.
 
     Args:
-        source: That may fail; before its first arrival it raises.
-        tell: Called with why it failed.
+        source: Its failure before the first arrival is raised.
     """
     begun = False
     while True:
@@ -72,12 +71,11 @@ def until_failure(
 def received(
     connection: Connection, stop: threading.Event, rate: float = 10.0
 ) -> Iterator[Arrival]:
-    """Yield what comes over the network until stopped.
+    """Yield arrivals from the network until stopped.
 
     Args:
-        connection: To the network.
-        stop: Ends it.
-        rate: How often what is known is published [Hz]: it is looked twice as often at least.
+        rate: Rate at which estimates are published [Hz]; messages are fetched at least twice as
+            often.
     """
     reader = Reader(connection.link.topics, connection.link.frames)
     elapsed = Elapsed()
@@ -97,15 +95,12 @@ def replayed(
     stop: threading.Event,
     rate: float = 10.0,
 ) -> Iterator[Arrival]:
-    """Yield a log as if it happened now.
+    """Yield a log's samples as if they were measured now.
 
     Args:
-        recording: The log.
-        names: Signals that are taken from it.
-        purpose: What they are for, if one is missing: `is what the load is weighed by`.
-        speed: By how much faster than it was recorded.
-        stop: Ends it.
-        rate: How often what is known is published, on the log's clock [Hz].
+        purpose: What they are needed for, if one is missing: `is what the load is weighed by`.
+        speed: Factor on the recorded speed.
+        rate: Rate at which estimates are published, on the log's clock [Hz].
 
     Raises:
         MissingSignal: If the log lacks a signal.

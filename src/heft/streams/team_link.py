@@ -32,7 +32,7 @@ RETRY = {"period_init_ms": 250, "period_max_ms": 1000, "period_increase_factor":
 
 @dataclass(frozen=True)
 class TeamLink:
-    """Whom one robot of a team talks to, and where.
+    """Addresses and neighbours of one robot of a team.
 
     Raises:
         InvalidSetting: If a name is none that keys and certificates can hold.
@@ -56,7 +56,7 @@ class TeamLink:
                 )
 
     def refuse_open(self) -> None:
-        """Raise `InvalidSetting` if strangers could listen or speak, or a key is not kept."""
+        """Raise `InvalidSetting` for unencrypted links to other machines or unsafe TLS files."""
         try:
             self.link.refuse_open()
         except InvalidSetting as problem:
@@ -67,21 +67,16 @@ class TeamLink:
 
     @property
     def link(self) -> Link:
-        """The addresses, as other connections have them."""
+        """Its addresses and certificates as a `Link`."""
         listen = () if self.address is None else (self.address,)
         return Link(self.connect, listen, "peer", (), certificates=self.certificates)
 
     def key(self, robot: str, *parts: str) -> str:
-        """Return a key under which a robot writes.
-
-        Args:
-            robot: Its name.
-            parts: Of the key behind it.
-        """
+        """Return a Zenoh key under which a robot writes."""
         return "/".join((KEY, self.team, robot, *parts))
 
     def settings(self) -> dict[str, Any]:
-        """Return what of Zenoh's settings is not left to it, by key."""
+        """Return those of Zenoh's settings that heft sets explicitly, by key."""
         made = settings_of(self.link, "peer") | {
             "connect/timeout_ms": -1,  # neighbours come and go
             "connect/exit_on_failure": False,
@@ -93,7 +88,7 @@ class TeamLink:
         return made
 
     def access(self) -> dict[str, Any]:
-        """Return who may do what: nobody anything, but each name its own."""
+        """Return rules of access control: each name may write its own keys, all else is denied."""
         rules: list[dict[str, Any]] = []
         subjects = [{"id": name, "cert_common_names": [name]} for name in (*self.neighbours, WATCH)]
 
@@ -141,7 +136,7 @@ class TeamLink:
 
 @dataclass
 class TeamConnection:
-    """An open session. Use `joined`."""
+    """Open Zenoh session of a robot; made by `joined`."""
 
     link: TeamLink  # to whom
     _session: Any
@@ -153,19 +148,14 @@ class TeamConnection:
         """Send a message to a neighbour; it is dropped rather than waited for.
 
         Args:
-            neighbour: Its name.
-            data: At most 64 kB.
+            data: At most 64 kB; a longer message is not sent.
         """
         if len(data) <= LARGEST:
             self._publishers[neighbour].put(data)
             self.sent[neighbour] += len(data)
 
     def show(self, state: Mapping[str, Any]) -> None:
-        """Tell whoever watches what is known.
-
-        Args:
-            state: JSON values.
-        """
+        """Publish this robot's state to whoever watches."""
         self._publishers[STATE].put(json.dumps(state, allow_nan=False))
 
     def receive(self) -> list[tuple[str, bytes]]:
@@ -182,10 +172,7 @@ class TeamConnection:
 
 @contextmanager
 def joined(link: TeamLink) -> Iterator[TeamConnection]:
-    """Yield an open connection to neighbours, closed in the end whatever happens.
-
-    Args:
-        link: To whom.
+    """Yield an open connection to neighbours, which is closed in any case.
 
     Raises:
         InvalidSetting: If it would be open to strangers, or Zenoh is not installed.

@@ -35,7 +35,7 @@ CHECKS: Keys = {
 
 @dataclass(frozen=True)
 class BenchSettings:
-    """What is compared on what.
+    """Settings of a benchmark: robots, friction, noise and estimators.
 
     Raises:
         InvalidSetting: If a name is unknown, or a number out of range.
@@ -105,13 +105,11 @@ def run_bench(
     real: RealLogs | None = None,
     progress: Progress = silent,
 ) -> Bench:
-    """Run what is left of a benchmark, and write its table and page.
+    """Run the missing trials of a benchmark, and write its table and page.
 
     Args:
-        settings: What is compared on what.
         out: Folder: `trials/`, a file each; `times/`; `bench.json`, and `report.html`.
-        real: Logs of a real robot, that the same estimators are run on.
-        progress: Callback for progress messages.
+        real: Logs of a real robot, on which the same estimators run too.
 
     Raises:
         InvalidSetting: If the folder holds other files, a damaged trial, or cannot be written to.
@@ -145,7 +143,6 @@ def _summaries(settings: BenchSettings, kept: Kept, case: Case) -> tuple[Summary
 
 
 def _run(settings: BenchSettings, kept: Kept) -> Generator[tuple[Case, int], None, None]:
-    """Yield the trials that were missing, as they are done and kept."""
     missing = [
         (case, number, lacking)
         for case, number in settings.trials

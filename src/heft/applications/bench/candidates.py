@@ -36,7 +36,7 @@ UNKNOWN = "not run: controller unknown"
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What a candidate receives."""
+    """Input of a candidate."""
 
     # logs at the cutoff and delay that heft chooses by default, friction viscous, Coulomb and
     # offset
@@ -47,7 +47,7 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What a candidate found."""
+    """Estimate of a candidate."""
 
     values: Array  # β of the task's problem, shape (b,); NaN where it has no such parameter
     std: Array  # their standard deviations, shape (b,)
@@ -62,7 +62,6 @@ Candidate = Callable[[Task], Found]
 
 
 def _based(task: Task, estimator: Estimator, problem: Problem[RobotPlant]) -> Found:
-    """Return what an estimator of base parameters finds."""
     made = estimator.fit(problem)
     space = problem.space
     values = made.parameters.values
@@ -74,7 +73,7 @@ def _based(task: Task, estimator: Estimator, problem: Problem[RobotPlant]) -> Fo
 
 
 def _existence(fitted: Array, space: ParameterSpace) -> tuple[bool, float]:
-    """Return whether a robot can exist that has base parameters β, and by what margin."""
+    """Return whether any robot with base parameters β can exist, and by what margin."""
     try:
         nearest = nearest_robot(fitted, space)
     except SolverFailure:
@@ -102,7 +101,6 @@ def _weak_form(task: Task) -> Found:
 
 
 def _consistent(task: Task) -> Found:
-    """Least squares and the cone of bodies that can exist, with the same friction."""
     problem, space = task.problem, task.problem.space
     estimate = LeastSquares().fit(problem)
     triangle = estimate.information.combined(estimate.weights())
@@ -117,19 +115,16 @@ def _consistent(task: Task) -> Found:
 
 
 def _opened(task: Task, settings: Settings = Settings()) -> tuple[Problem[RobotPlant], Settings]:
-    """Return the task as `heft identify` begins it, with friction's dictionary."""
     settings = replace(settings, threads=task.problem.threads)
     return open_experiment(task.robot, task.problem.recordings, settings)
 
 
 def _dictionary(task: Task) -> Found:
-    """Least squares with heft's own friction, at whatever speed Coulomb friction saturates."""
     run = fit_experiment(*_opened(task))
     return _other_friction(task, run.problem, run.estimate)
 
 
 def _simple(task: Task) -> Found:
-    """Least squares with the velocity's sign for Coulomb friction."""
     moving = [j for j in task.robot.joints if j not in task.robot.options.still]
     options = {j: replace(task.robot.options.of(j), friction="simple") for j in moving}
     problem = task.problem
@@ -139,7 +134,7 @@ def _simple(task: Task) -> Found:
 
 
 def _other_friction(task: Task, problem: Problem[RobotPlant], found: Estimate) -> Found:
-    """Return what least squares found with other friction than the task's."""
+    """Return a least-squares estimate with other friction in the task's base parameters."""
     base, covariance = problem.base, found.parameters.covariance
     assert covariance is not None
     known = np.where(np.isfinite(covariance), covariance, 0.0)
@@ -152,7 +147,6 @@ def _other_friction(task: Task, problem: Problem[RobotPlant], found: Estimate) -
 
 
 def _identified(settings: Settings) -> Candidate:
-    """Return what `heft identify` does: friction's dictionary, bodies that can exist."""
     return lambda task: _default(task, settings)
 
 
@@ -176,7 +170,7 @@ def _default(task: Task, asked: Settings) -> Found:
 
 
 def _renamed(plant: RobotPlant, problem: Problem[RobotPlant]) -> Array:
-    """Return the map from a plant's standard parameters to another friction's β; NaN for friction.
+    """Return the matrix from a plant's parameters to β with other friction, whose rows are NaN.
 
     Shape (b, p).
     """

@@ -72,7 +72,7 @@ FRICTION: Mapping[str, DriveRanges] = {
 
 @dataclass(frozen=True)
 class Case:
-    """What a trial is one of."""
+    """Case of the benchmark: a robot, its friction and a level of noise."""
 
     robot: str  # of the benchmark, or a model file
     friction: str  # one of `FRICTION`
@@ -82,17 +82,17 @@ class Case:
 
     @property
     def name(self) -> str:
-        """For messages and files."""
+        """Name for messages and files."""
         return f"{self.robot} {self.friction} {self.noise}"
 
     @cached_property
     def arm(self) -> Arm:
-        """Its arm."""
+        """Simulated arm."""
         return arm_of(self.robot)
 
     @cached_property
     def simulator(self) -> Simulator:
-        """What makes its logs."""
+        """Simulator of its logs."""
         level = NOISE[self.noise]
         condition = Condition(
             drives=FRICTION[self.friction],
@@ -120,7 +120,7 @@ class Case:
         return np.random.default_rng([named, self.seed, number])
 
     def guess(self, number: int) -> bytes:
-        """Return the model file that a trial begins with."""
+        """Return the wrong model file that a trial begins with."""
         return self.arm.believed(self._random("guess", number), *GUESS)
 
     @cached_property
@@ -148,7 +148,7 @@ class Case:
         return ClosedLoop(robot, self.controller, believed, self.drive_guess(number))
 
     def drive_guess(self, number: int) -> dict[str, float]:
-        """Return rotors and friction that a trial begins with, as wrong as its masses."""
+        """Return the wrong rotor inertia and friction that a trial begins with, by parameter."""
         rng, found = self._random("drives", number), {}
         for joint, drive in zip(self.arm.joints, self.simulator.drives_of(self.seed), strict=True):
             slow, fast = (float(drive.steady(np.array([v]), self.duration)[0]) for v in (0.1, 1.0))
@@ -163,7 +163,7 @@ class Case:
         return found
 
     def log(self, number: int) -> tuple[Recording, ExactMotion]:
-        """Return the log of a trial, with its references, and what happened exactly."""
+        """Return the log of a trial, with its references, and its exact motion."""
         made = self.simulator.run(self.seed, number=number + 1)
         time, joints = made.exact.time, self.arm.joints
         asked = self.motion("log")(time)[0]
@@ -179,7 +179,7 @@ class Case:
 
     @cached_property
     def quiet(self) -> Simulator:
-        """The same robot without noise."""
+        """Simulator of the same robot without noise."""
         sensors = Sensors(rate=RATE, bits=0, encoder_noise=0.0, torque_noise=0.0)
         quiet = replace(self.simulator.condition, sensors=sensors, actuator_noise=0.0)
         return Simulator(self.arm, quiet)
@@ -199,13 +199,13 @@ class Case:
 
 @lru_cache(maxsize=16)
 def shared(case: Case) -> Case:
-    """Return one object for all equal cases: what a case simulates once is then of all trials."""
+    """Return one object for all equal cases, so that trials share what it simulates once."""
     return case
 
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """What a case's estimates are compared with.
+    """True base parameters and Cramér-Rao bounds of a case.
 
     Both are of the motion that the robot makes without noise.
     """
@@ -219,12 +219,7 @@ class Truth:
 
     @staticmethod
     def of(case: Case, problem: Problem[RobotPlant]) -> Truth:
-        """Return the truth of a case.
-
-        Args:
-            case: The case.
-            problem: Of its robot.
-        """
+        """Return the truth of a case."""
         plant, level = problem.plant, NOISE[case.noise]
         exact = case.quiet.run(case.seed).exact
         motion = plant.motion(Smoothed(exact.q, exact.v, exact.a))

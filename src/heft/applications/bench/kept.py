@@ -64,7 +64,7 @@ class Kept:
         return tuple(n for n in names if n not in had)
 
     def outcome(self, case: Case, number: int) -> Outcome:
-        """Return what was kept of a trial: nothing if it was not made.
+        """Return the stored outcome of a trial, empty if it was not run.
 
         Raises:
             InvalidSetting: If a file is damaged.
@@ -72,7 +72,7 @@ class Kept:
         return Outcome(*(_read(self._file(name, case, number), name) for name in (RESULTS, TIMES)))
 
     def add(self, case: Case, number: int, outcome: Outcome) -> None:
-        """Add what a trial yielded: times first, so that no result is without."""
+        """Store the outcome of a trial: times first, so that no result lacks them."""
         had = self.outcome(case, number)
         for name, whole in (
             (TIMES, {**had.seconds, **outcome.seconds}),
@@ -82,7 +82,7 @@ class Kept:
             write_text(self._file(name, case, number), content + "\n")
 
     def _file(self, name: str, case: Case, number: int) -> Path:
-        """Return the file of a trial, named after all that it follows from."""
+        """Return the file of a trial, its name with a hash of version, noise and robot."""
         recipe = f"{__version__} {NOISE[case.noise]!r}".encode()
         told = hashlib.sha256(case.arm.urdf + recipe).hexdigest()[:8]
         friction = case.friction.replace(" ", "_")
@@ -91,7 +91,6 @@ class Kept:
 
 
 def _read(path: Path, name: str) -> dict[str, Any]:
-    """Return what is kept in a file; nothing where there is none."""
     if not path.is_file():
         return {}
     data = read_text(path, "file of a trial", InvalidSetting)

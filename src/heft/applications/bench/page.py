@@ -39,7 +39,6 @@ def _pair(values: tuple[float, float], scale: float = 1.0) -> str:
 
 
 def _cells(s: Summary) -> tuple[str, ...]:
-    """Return a summary's cells; a candidate that was not run says why."""
     if not s.ended:
         return (s.name, s.case.noise, s.why or "–", *["–"] * (len(HEAD) - 4), _number(s.seconds))
     return (
@@ -57,7 +56,6 @@ def _cells(s: Summary) -> tuple[str, ...]:
 
 
 def _by_robot(found: Sequence[Summary]) -> dict[str, list[Summary]]:
-    """Return the summaries by robot and friction."""
     groups: dict[str, list[Summary]] = {}
     for s in found:
         groups.setdefault(f"{s.case.robot}, friction {s.case.friction}", []).append(s)
@@ -79,7 +77,7 @@ def _real_table(real: Outcome) -> tuple[Sequence[str], list[tuple[str, ...]]]:
 
 
 def text(found: Sequence[Summary], real: Outcome | None) -> str:
-    """Return the tables as text: of pairs the median, and the 90th percentile behind it."""
+    """Return the tables as text; pairs are the median and the 90th percentile."""
     parts = [
         f"{name}\n{table(HEAD, [_cells(s) for s in group])}"
         for name, group in _by_robot(found).items()
@@ -93,10 +91,9 @@ def page(names: Sequence[str], guesses: int, found: Sequence[Summary], real: Out
     """Return the page: a table and figures of each robot.
 
     Args:
-        names: Of the candidates.
-        guesses: How often noise was drawn.
-        found: A candidate on a case each.
-        real: On real logs, if there were any.
+        guesses: Trials of each case.
+        found: One of each candidate on each case.
+        real: Outcome on real logs; None without any.
     """
     return display_page.page(
         "applications/bench/report.html.jinja",
@@ -123,7 +120,6 @@ def _names(group: Sequence[Summary]) -> list[str]:
 
 
 def _legend(group: Sequence[Summary]) -> list[tuple[str, str]]:
-    """Return the role of each candidate's line, and what to call it."""
     return [
         (ROLES[k % len(ROLES)], name if k < len(ROLES) else f"{name}, dashed")
         for k, name in enumerate(_names(group))
@@ -131,7 +127,6 @@ def _legend(group: Sequence[Summary]) -> list[tuple[str, str]]:
 
 
 def _plots(name: str, group: Sequence[Summary]) -> Iterator[Plot]:
-    """Yield bias, error and torque error over the noise of encoders, a line a candidate."""
     measures: tuple[tuple[str, Callable[[Summary], float]], ...] = (
         ("Bias over the bound, median", lambda s: s.bias[0]),
         ("Bias over the bound, 90th percentile", lambda s: s.bias[1]),

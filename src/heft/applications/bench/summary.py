@@ -18,7 +18,7 @@ NORMAL = 1.959964  # deviations of a 95 % interval
 
 @dataclass(frozen=True)
 class Summary:
-    """A candidate on all trials of a case.
+    """Statistics of a candidate over all trials of a case.
 
     Errors of parameters are in units of the Cramér-Rao bound of each; of these, the median and the
     90th percentile over the parameters.
@@ -40,7 +40,7 @@ class Summary:
 
     @property
     def row(self) -> dict[str, Any]:
-        """Everything but times, as JSON has it: the same bytes from run to run."""
+        """All but times as JSON values, reproducible from run to run."""
         case = self.case
         own = {k: v for k, v in vars(self).items() if k not in ("case", "seconds")}
         numbers = {k: _plain(v) for k, v in own.items()}
@@ -51,13 +51,10 @@ class Summary:
 def summaries(
     case: Case, truth: Truth, names: Sequence[str], outcomes: Sequence[Outcome]
 ) -> Iterator[Summary]:
-    """Yield what the trials of a case say of each candidate.
+    """Yield each candidate's statistics over the trials of a case.
 
     Args:
-        case: What was simulated.
-        truth: Of it.
-        names: Of the candidates.
-        outcomes: One a trial.
+        outcomes: One of each trial.
     """
     for name in names:
         results = [o.results[name] for o in outcomes if name in o.results]

@@ -25,7 +25,7 @@ from .experiments import Case, Truth, shared
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a trial yielded."""
+    """Results and times of a trial's candidates."""
 
     # by candidate: `values` and `std` of β, `error` of other motion's torque, and whether it is
     # `physical` and by what `margin`; or why it `failed`
@@ -42,8 +42,7 @@ def torque_error(problem: Problem[RobotPlant], found: Found) -> float:
     """Return ‖τ − τ̂‖/‖τ‖ of the logs of a problem, as an estimate predicts them.
 
     Args:
-        problem: Whose logs and smoothing; its plant is replaced by the estimate's.
-        found: The estimate.
+        problem: Its logs and smoothing are used; its plant is replaced by the estimate's.
     """
     left = whole = 0.0
     scored = Problem(found.plant, problem.recordings, problem.resolved, problem.threads)
@@ -77,12 +76,10 @@ def _outcome(task: Task, names: Sequence[str], scored: Problem[RobotPlant]) -> O
 
 
 def simulated_trial(case: Case, number: int, names: Sequence[str]) -> Outcome:
-    """Return what candidates make of the log of a trial.
+    """Run candidates on the simulated log of a trial.
 
     Args:
-        case: What it is one of.
-        number: Of its noise and its guess.
-        names: Of the candidates.
+        number: Selects its noise and its wrong model file.
     """
     case = shared(case)
     with one_blas_thread():
@@ -115,11 +112,11 @@ class RealLogs:
 
     @property
     def name(self) -> str:
-        """For messages and tables."""
+        """Name for messages and tables."""
         return self.model.stem
 
     def trial(self, names: Sequence[str]) -> Outcome:
-        """Return what candidates make of the logs."""
+        """Run candidates on the logs."""
         options = Options.from_toml(self.options) if self.options else None
         robot = Robot.from_file(self.model, options)
         columns = ColumnMap.from_toml(self.columns) if self.columns else None

@@ -41,7 +41,7 @@ TURNS = (  # what of a motion turns with its frame alone, and what a lever adds 
 
 @dataclass(frozen=True)
 class Doubt:
-    """A robot whose motion sensors do not go with the others'."""
+    """Robot whose motion sensors contradict those of the others."""
 
     robot: int  # its place in the team
     # the one that lies, of `SENSOR_NUMBERS`; None where leaving out one does not do
@@ -50,11 +50,7 @@ class Doubt:
     apart: float
 
     def words(self, name: str) -> str:
-        """Return what it means.
-
-        Args:
-            name: Of the robot.
-        """
+        """Return the message for a user."""
         size = f"by {np.sqrt(self.apart):.1f} times the noise"
         if self.sensor is not None:
             said = f"The {SENSORS[self.sensor]} of {name} does not go with its other sensors and"
@@ -70,7 +66,7 @@ class Doubt:
 
 @dataclass(frozen=True)
 class AgreementSettings:
-    """Settings of what counts as agreeing."""
+    """Settings of the test whether motions agree."""
 
     rounds: int = 3  # of refinement of poses over the network
     # mean squared difference of a sensor over its variance, from which motions do not agree
@@ -81,10 +77,10 @@ class AgreementSettings:
     suspects: int = 3  # how many robots are tried to be left out, those that differ most
 
     def limit(self, rows: float) -> float:
-        """Return the mean square of three numbers from which motions do not agree.
+        """Return the mean square of a normalised 3-vector beyond which motions disagree.
 
         Args:
-            rows: How many independent windows that is the mean of.
+            rows: Number of independent windows averaged.
         """
         return max(self.doubtful, 1.0 + self.sure * float(np.sqrt(2.0 / (3.0 * rows))))
 
@@ -105,15 +101,15 @@ class Agreement:
 
     @property
     def worst(self) -> float:
-        """Largest difference of one robot from the others."""
+        """Largest value of `apart`; infinite if there is none."""
         return max(self.apart.values(), default=np.inf)
 
     def of(self, robots: Sequence[int], anew: Sequence[int] | None = None) -> Agreement:
-        """Return what of it concerns some robots.
+        """Return the agreement reduced to some robots.
 
         Args:
-            robots: Their places here.
-            anew: Their places there; counted if None.
+            robots: Their indices in this agreement.
+            anew: Their indices in the result; 0, 1, … if None.
         """
         place = dict(zip(robots, range(len(robots)) if anew is None else anew, strict=True))
         poses = {place[k]: p for k, p in self.poses.items() if k in place}
@@ -126,12 +122,11 @@ class Agreement:
         )
 
     def beliefs(self, others: Mapping[int, PoseBelief], space: Space) -> dict[int, PoseBelief]:
-        """Return what is known of poses by it, as what another agreement may begin with.
+        """Return the poses as priors for another agreement.
 
         Args:
-            others: What is known beside, in a frame of their own: of robots that have no pose
-                here, by those that have.
-            space: Which small turns and shifts there are.
+            others: Other priors, in a frame of their own: used for robots without a pose here,
+                relative to those that have one.
         """
         if self.unplaced:
             return dict(others)
@@ -151,12 +146,12 @@ class Agreement:
 def fused(
     motions: Mapping[int, Array], parts: Sequence[Windows], maps: Mapping[int, Array]
 ) -> tuple[Array, Array]:
-    """Return the motion that robots agree on, and its covariance, in the maps' frame.
+    """Return the information-weighted mean of robots' motions in one frame, and its covariance.
 
     Args:
         motions: Of each robot, shape (any, k).
-        parts: Of each robot: how sure its windows are.
-        maps: By robot that counts, M that takes its motion to the frame.
+        parts: Windows of each robot, of which the covariance of motion is used.
+        maps: By robot that counts, M that takes its motion to the common frame.
     """
     informations = {j: np.linalg.inv(M @ parts[j].spread @ M.T) for j, M in maps.items()}
     spread = np.asarray(np.linalg.inv(sum(informations.values())))
@@ -165,7 +160,7 @@ def fused(
 
 
 def from_first(poses: Mapping[int, Pose]) -> dict[int, Pose]:
-    """Return poses from the frame of the first robot that has any."""
+    """Return poses relative to the frame of the first robot that has one."""
     back = inverse(poses[min(poses)])
     return {k: composed(pose, back) for k, pose in poses.items()}
 
@@ -173,12 +168,11 @@ def from_first(poses: Mapping[int, Pose]) -> dict[int, Pose]:
 def believed(
     robot: int, beliefs: Mapping[int, PoseBelief], poses: Mapping[int, Pose]
 ) -> PoseBelief | None:
-    """Return what is known of a robot's pose from the others', beside motion; None if nothing.
+    """Return the prior of a robot's pose given the others' poses; None if there is none.
 
     Args:
-        robot: Of whom.
-        beliefs: By robot, what is known of its pose from a frame that all share.
-        poses: Of the others; its own does not count.
+        beliefs: By robot, prior of its pose from a frame that all share.
+        poses: Poses of the others; the robot's own is ignored.
     """
     own = beliefs.get(robot)
     others = [j for j in beliefs if j != robot and j in poses]
@@ -215,17 +209,16 @@ class TeamMotions:
 
     @property
     def overlap(self) -> float:
-        """How many windows count as one."""
+        """Number of overlapping windows per independent one, the largest of the robots'."""
         return max(p.overlap for p in self.parts)
 
     def placed(
         self, robots: Sequence[int], known: Mapping[int, Pose] | None = None
     ) -> dict[int, Pose]:
-        """Return poses from the first robot's frame, along neighbours whose motions tell theirs.
+        """Return poses relative to the first robot, found neighbour by neighbour along the graph.
 
         Args:
-            robots: Of whom.
-            known: Poses that are known already; the first robot's if None.
+            known: Poses known already; if None or empty, the first robot's is the identity.
         """
         neighbours = self.graph.among(robots).neighbours
         found = dict(known) if known else {robots[0]: STILL}
@@ -252,12 +245,12 @@ class TeamMotions:
         return MotionPair(both, spreads, self.windows, self.overlap, self.space)
 
     def against(self, robot: int, poses: Mapping[int, Pose], about: Pose) -> MotionPair:
-        """Return what others agree on and a robot's motion, in frames that are near each other.
+        """Return the others' fused motion paired with a robot's own, their frames nearly equal.
 
         Args:
-            robot: Of whom.
-            poses: Of those that agree; its own does not count.
-            about: Its own pose, nearly.
+            poses: Poses of the robots that are fused; the robot's own is ignored.
+            about: Approximate pose of the robot, by which the others' motion is brought near its
+                frame.
         """
         maps = {
             j: self.space.motion_map(composed(about, inverse(pose)))
@@ -271,11 +264,10 @@ class TeamMotions:
         return replace(self._pair(agreed, spread, robot), belief=belief)
 
     def refined(self, poses: Mapping[int, Pose], rounds: int) -> Agreement:
-        """Return each robot's pose against what all others agree on.
+        """Return the poses, each refined against the fused motion of all other robots.
 
         Args:
-            poses: To begin with, of the robots that count.
-            rounds: How often.
+            poses: Initial poses, of the robots that count.
         """
         now, spreads, apart = dict(poses), {}, dict.fromkeys(poses, 1.0)
         untold: set[int] = set()
@@ -299,11 +291,10 @@ class TeamMotions:
     def agree(
         self, start: Mapping[int, Pose], settings: AgreementSettings = AgreementSettings()
     ) -> Agreement:
-        """Return what the team agrees on, without the robots that do not.
+        """Return the team's poses, leaving out robots whose motions disagree.
 
         Args:
-            start: Poses that are known already.
-            settings: Of what counts as agreeing.
+            start: Initial poses; robots without one are placed by motion.
         """
         everyone, limit = range(len(self.parts)), settings.limit(self.windows / self.overlap)
         whole = self._among(everyone, start, settings.rounds)
@@ -334,7 +325,7 @@ class TeamMotions:
         start: Mapping[int, Pose],
         settings: AgreementSettings,
     ) -> tuple[Agreement, int] | None:
-        """Return what is agreed without one more robot, and which; None where that is not clear."""
+        """Return the agreement without one more robot, and which; None where that is ambiguous."""
         robots, limit = list(among.poses), settings.limit(self.windows / self.overlap)
         fewer = len(left_out) + 1 < 0.5 * len(self.parts)
         if len(robots) < FEWEST_WITNESSES or not fewer:
@@ -353,7 +344,7 @@ class TeamMotions:
     def _with_doubt(
         self, found: Agreement, robot: int, left_out: set[int], settings: AgreementSettings
     ) -> Agreement:
-        """Return what is agreed with the pose of a robot that is left out, where one is told."""
+        """Add a left-out robot's doubt, and its pose where leaving out one sensor settles it."""
         witnesses = {k: p for k, p in found.poses.items() if k not in left_out}
         limit = settings.limit(self.windows / self.overlap)
         whole = self._by_others(robot, None, witnesses)
@@ -377,7 +368,7 @@ class TeamMotions:
         )
 
     def _beyond_noise(self, estimate: PoseEstimate, without: str) -> float:
-        """Return by how many deviations a fit without a sensor leaves more than noise."""
+        """Return how far a fit's misfit exceeds 1, in standard deviations of the misfit."""
         numbers = len(self.space.without(without)) * self.windows / self.overlap
         return float((estimate.misfit - 1.0) * np.sqrt(0.5 * numbers))
 
@@ -395,12 +386,12 @@ class TeamMotions:
         return replace(found, pose=composed(found.pose, witnesses[first]))
 
     def _turn(self, one: Array, other: Array, without: str | None) -> Array:
-        """Return about which rotation takes one motion to another, by least squares.
+        """Return an initial rotation from one motion to the other, by linear least squares.
 
         Args:
-            one: Of the one frame, shape (any, k).
-            other: Of the other.
-            without: Sensor of the other that does not count.
+            one: In the one frame, shape (any, k).
+            other: In the other frame, shape (any, k).
+            without: Sensor in the other frame that is ignored.
         """
         place = {number: k for k, number in enumerate(self.space.motion)}
 

@@ -32,7 +32,7 @@ HOLE = 0.1  # between samples, across which nothing is differenced [s]
 
 @dataclass(frozen=True, eq=False)
 class ArmContact:
-    """A contact that a link of an arm is fixed to."""
+    """Contact that is fixed to a link of an arm."""
 
     robot: Robot  # the arm
     link: str  # name of the link whose frame is the contact's
@@ -96,7 +96,7 @@ class ArmContact:
         return np.swapaxes(columns.reshape(count, joints, 6), 1, 2)
 
     def require_wrench(self) -> None:
-        """Check that joint torques tell a wrench.
+        """Require that joint torques determine the wrench at the contact.
 
         Raises:
             InvalidSetting: If the arm has not six joints.
@@ -111,7 +111,7 @@ class ArmContact:
             )
 
     def regular(self, position: Array) -> NDArray[np.bool_]:
-        """Return where joint torques tell a wrench: away from singularities, shape (N,).
+        """Return where joint torques determine the wrench: away from singularities, shape (N,).
 
         Args:
             position: q, shape (N, joints) [rad or m].
@@ -147,7 +147,7 @@ class ArmContact:
 
 @dataclass(eq=False)
 class ArmStream:
-    """Signals at an arm's contact as joints are measured, each sample once the next are there."""
+    """Online conversion of joint samples to signals at an arm's contact, `BESIDE` samples late."""
 
     contact: ArmContact  # of the arm
     # which of `acceleration`, `force` and `torque` sensors at the contact read
@@ -158,7 +158,7 @@ class ArmStream:
 
     @property
     def by_torque(self) -> bool:
-        """Whether joint torques tell the wrench."""
+        """Whether the wrench is computed from joint torques."""
         return "force" not in self.measured
 
     def add(self, time: Array, values: Array) -> ContactSignals:

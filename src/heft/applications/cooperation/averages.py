@@ -29,17 +29,16 @@ SMALL = 1e-5  # change of a pose for a derivative [rad, m]
 
 @dataclass(frozen=True)
 class AveragesMethod:
-    """Settings of agreement by means."""
+    """Settings of the identification by consensus on means."""
 
     rounds: int  # of accelerated consensus for a mean
     refinements: int = 3  # of the poses against the mean of all motions
 
     def identify(self, parts: Sequence[Windows], graph: Graph) -> AveragesResult:
-        """Return what every robot holds in the end.
+        """Return each robot's estimates after consensus.
 
         Args:
-            parts: Of each robot, its windows, at the same times.
-            graph: Who talks to whom.
+            parts: Windows of each robot, at the same times.
 
         Raises:
             InvalidRecording: If motion does not tell all poses.
@@ -49,7 +48,7 @@ class AveragesMethod:
 
 @dataclass(frozen=True, eq=False)
 class AveragesResult:
-    """What every robot of a team holds after agreement by means."""
+    """Each robot's poses and load after consensus on means."""
 
     # by robot, R and t that take coordinates of the shared frame to its own
     poses: tuple[Pose, ...]
@@ -60,12 +59,12 @@ class AveragesResult:
 
     @property
     def apart(self) -> float:
-        """How far robots' means are from the mean of all, at most, by the size of that."""
+        """Largest relative difference of a robot's mean from the mean of all."""
         middle = self.held.mean(axis=0)
         return max(float(np.linalg.norm(h - middle) / np.linalg.norm(middle)) for h in self.held)
 
     def load(self, robot: int) -> LoadEstimate:
-        """Return the load in a robot's frame, by what that robot holds."""
+        """Return a robot's estimate of the load in its own frame, physically consistent."""
         values = self.values[robot]
         if inertia.consistency_margin(values) <= 0.0:
             values = inertia.nearest_consistent(values)
@@ -73,8 +72,6 @@ class AveragesResult:
 
 
 class _Averages:
-    """One agreement by means."""
-
     def __init__(self, method: AveragesMethod, parts: Sequence[Windows], graph: Graph) -> None:
         self.method, self.parts, self.graph = method, parts, graph
         self.count, self.windows = graph.count, len(parts[0].motion)
@@ -89,13 +86,12 @@ class _Averages:
         self.spreads = np.zeros((self.count, 6, 6))
 
     def _agreed(self, own: Array) -> Array:
-        """Return what each robot holds of the mean of all, shape (n, any)."""
+        """Return each robot's approximation of the mean of all by consensus, shape (n, any)."""
         flat = own.reshape(self.count, -1)
         held = chebyshev(flat, self.graph, self.method.rounds, self.spectrum)
         return held.reshape(own.shape)
 
     def result(self) -> AveragesResult:
-        """Return what every robot holds in the end."""
         for _ in range(self.method.refinements):
             self._refine()
         own = np.array([_in_frame(p, pose) for p, pose in self._each()])
@@ -114,14 +110,13 @@ class _Averages:
     def _own(
         self, robot: int, values: Array, spread: Array, others: Array, columns: Array
     ) -> tuple[Array, Array]:
-        """Return π and its covariance in a robot's own frame, whose pose is as unsure.
+        """Return π and its covariance in a robot's own frame, with its pose's uncertainty.
 
         Args:
-            robot: Of whom.
             values: π in the shared frame.
-            spread: Its covariance, poses known.
-            others: What the poses of all others add to that.
-            columns: How π moves with its own pose, shape (10, 6).
+            spread: Its covariance for exact poses.
+            others: Covariance that the other robots' poses add.
+            columns: Derivative of π by the robot's own pose, shape (10, 6).
         """
         pose = self.poses[robot]
         change = SPATIAL.load_map(pose)
@@ -137,7 +132,7 @@ class _Averages:
         return zip(self.parts, self.poses, strict=True)
 
     def _refine(self) -> None:
-        """Estimate each robot's pose anew, by the mean of all others' motions."""
+        """Re-estimate each robot's pose against the mean motion of all others."""
         own = np.array([_in_frame(p, pose)[:, :SIZE] for p, pose in self._each()])
         spread = np.array([_spread(p, pose)[:SIZE, :SIZE] for p, pose in self._each()])
         held, spreads = self._agreed(own), self._agreed(spread)
@@ -153,7 +148,7 @@ class _Averages:
             self.poses[k], self.spreads[k] = found.pose, found.covariance
 
     def _load(self, robot: int, held: Array, spread: Array) -> tuple[Array, Array, Array]:
-        """Return π, its covariance, and how it moves with the robot's pose, shape (10, 6)."""
+        """Return π, its covariance, and the derivative of π by the robot's pose, shape (10, 6)."""
         own = _in_frame(self.parts[robot], self.poses[robot])
         factor = triangle_of(np.hstack([held, own]))  # moments of both
 
@@ -180,7 +175,7 @@ class _Averages:
 
 
 def _frame_map(pose: Pose) -> Array:
-    """Return what takes a robot's motion and wrench to the shared frame, shape (24, 24)."""
+    """Return the map of a robot's motion and wrench to the shared frame, shape (24, 24)."""
     back = inverse(pose)
     found = np.zeros((WIDE, WIDE))
     found[:SIZE, :SIZE], found[SIZE:, SIZE:] = motion_map(back), wrench_map(back)

@@ -21,7 +21,7 @@ from .windows import Space
 
 @dataclass(frozen=True, eq=False)
 class LoadBelief:
-    """What is known of a load in one frame."""
+    """Prior of a load's parameters in one frame."""
 
     rows: Array  # a of A π = b, each by its deviation, shape (any, p)
     values: Array  # b, shape (any,)
@@ -30,7 +30,7 @@ class LoadBelief:
     centres: tuple[tuple[Array, Array, float], ...] = ()
 
     def residuals(self, values: Array) -> Array:
-        """Return how far π is from what is known, each by its deviation."""
+        """Return the prior's residuals at π, each divided by its standard deviation."""
         found = [self.rows @ values - self.values]
         for rows, centre, std in self.centres:
             mass, *moments = rows @ values
@@ -46,10 +46,10 @@ class LoadBelief:
         return np.vstack(found)
 
     def linear(self, mass: float) -> tuple[Array, Array]:
-        """Return rows and values that say nearly the same, linear in π.
+        """Return rows A and values b of the prior, linearised as A π = b.
 
         Args:
-            mass: About the load's, by which a centre is weighed [kg].
+            mass: Approximate mass of the load, which weights its centres of mass [kg].
         """
         rows, values = [self.rows], [self.values]
         for own, centre, std in self.centres:
@@ -60,7 +60,7 @@ class LoadBelief:
 
 @dataclass(frozen=True, eq=False)
 class TeamBelief:
-    """What is known of a team's contacts and its first load."""
+    """Prior of a team's contact poses and its first load."""
 
     # by robot, of a frame that all of them share
     poses: Mapping[int, PoseBelief] = field(default_factory=dict)
@@ -71,10 +71,10 @@ class TeamBelief:
     load: tuple[int, Array, Array] | None = None
 
     def of(self, robots: Sequence[int]) -> TeamBelief:
-        """Return what of it concerns some robots, which it numbers anew.
+        """Return the prior of some robots, numbered anew.
 
         Args:
-            robots: Their places here, in order.
+            robots: Their indices here, in their new order.
         """
         place = {robot: k for k, robot in enumerate(robots)}
         return replace(
@@ -87,15 +87,14 @@ class TeamBelief:
         )
 
     def of_another_load(self) -> TeamBelief:
-        """Return what stays known once the load is another."""
+        """Return the prior that stays valid when the load changes: that of the poses."""
         return TeamBelief(self.poses)
 
     def of_load(self, poses: Mapping[int, Pose], space: Space) -> LoadBelief | None:
-        """Return what is known of the load in the frame of the poses; None if nothing is.
+        """Return the prior of the load in the frame of the poses; None if there is none.
 
         Args:
             poses: By robot, R and t that take coordinates of that frame to its own.
-            space: Which parameters there are.
         """
         count = len(space.load)
         rows, values = [np.zeros((0, count))], [np.zeros(0)]

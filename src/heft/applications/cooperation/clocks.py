@@ -39,12 +39,10 @@ class ClockOffset:
 def clock_offset(
     one: ContactSignals, other: ContactSignals, settings: ClockSettings = ClockSettings()
 ) -> ClockOffset:
-    """Return how much later the same motion stands in another robot's log.
+    """Return the offset of another robot's clock that best aligns |ω|² of both.
 
     Args:
-        one: A robot's signals.
-        other: Another's; its time is in its own clock.
-        settings: Of the comparison.
+        other: Another robot's signals, in the time of its own clock.
     """
     step = float(np.median(np.diff(one.time)))
     spread = max(round(settings.window / step), 1)  # neighbours share a window's noise
@@ -55,13 +53,12 @@ def clock_offset(
 def offset_of_squares(
     one: tuple[Array, Array], other: tuple[Array, Array], spread: int, settings: ClockSettings
 ) -> ClockOffset:
-    """Return how much later the same motion stands in another robot's windows.
+    """Return the offset of another robot's clock that best aligns |ω|² through windows.
 
     Args:
         one: Times [s] and |ω|² through a window [rad²/s²], shape (K,) each.
-        other: Another robot's; its time is in its own clock.
-        spread: How many neighbours share the noise of a window.
-        settings: Of the comparison.
+        other: Likewise of the other robot, in the time of its own clock.
+        spread: Number of neighbouring windows that share noise.
     """
     (t, f), (s, g) = one, other
     slope_of_g = np.gradient(g, s)
@@ -84,7 +81,7 @@ def offset_of_squares(
 
 
 def _squares(signals: ContactSignals, window: float) -> tuple[Array, Array]:
-    """Return times and |ω|² through a window, shape (K,) each."""
+    """Return times [s] and low-pass filtered |ω|² [rad²/s²], shape (K,) each."""
     step = float(np.median(np.diff(signals.time)))
     count = max(round(window / step), 1)
     weight = 1.0 - np.cos(2.0 * np.pi * (np.arange(count) + 0.5) / count)
@@ -100,9 +97,8 @@ def on_one_clock(
     """Return all signals in the first robot's time, and which clocks were set.
 
     Args:
-        team: What each robot's sensors read, each in its own time.
+        team: Signals of each robot, in the time of its own clock.
         graph: Who is compared with whom: along a tree from the first robot on.
-        settings: Of the comparison.
 
     Returns:
         The signals, and by robot the offset of its clock that was taken away.

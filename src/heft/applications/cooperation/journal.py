@@ -28,12 +28,7 @@ SPARE = 3.0  # times the size of what is kept, from which the file is written an
 
 
 class Journal:
-    """A file of what a node knows.
-
-    Args:
-        path: Of the file.
-        node: Whose it is.
-    """
+    """File of the windows that a node holds, from which it resumes."""
 
     def __init__(self, path: Path, node: CooperativeNode) -> None:
         require_writable(path)
@@ -44,7 +39,7 @@ class Journal:
         self._most = SPARE * kept
 
     def go_on(self) -> int:
-        """Let the node take what the file holds; return how many windows that were.
+        """Restore the node's windows from the file; return their number.
 
         Raises:
             InvalidSetting: If the file is damaged, or of another team or robot.
@@ -81,7 +76,7 @@ class Journal:
         return windows
 
     def write(self) -> None:
-        """Append what is new.
+        """Append the windows that the file lacks.
 
         Raises:
             OSError: If it cannot be written.
@@ -95,7 +90,6 @@ class Journal:
             self._write_anew()
 
     def _new(self) -> Iterator[bytes]:
-        """Yield entries of what the file lacks."""
         replica = self.node.replica
         while (message := replica.message(READER)).windows:
             data = encoded(message, self.node.own, self.node.team)
@@ -104,7 +98,7 @@ class Journal:
             replica.acknowledge(READER, have)
 
     def _write_anew(self) -> None:
-        """Keep what the node still has, and no more."""
+        """Rewrite the file with only the windows that the node still holds."""
         self.close()
         self.node.replica.forget_neighbour(READER)
         whole = b"".join(self._new())

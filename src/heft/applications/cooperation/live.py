@@ -48,7 +48,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class LiveNode:
-    """Settings of a node.
+    """Settings of a live node.
 
     Raises:
         InvalidSetting: If samples come from nowhere, or the speed is none.
@@ -84,12 +84,10 @@ class LiveNode:
             )
 
     def run(self, stop: threading.Event, message: Say, progress: Say) -> TeamFound:
-        """Run until stopped, or to the end of the log, and return what is known.
+        """Run until stopped, or to the end of the log, and return the results.
 
         Args:
-            stop: Ends it.
             message: Called with a line for each event.
-            progress: Called with a line at each step.
         """
         if self.out is not None:
             require_own(self.out, RESULTS)
@@ -122,7 +120,7 @@ class LiveNode:
         return found
 
     def _with_contact(self, stated: TeamFile, own: int) -> TeamFile:
-        """Return the team with what the log says of the robot's contact."""
+        """Return the team with the robot's sensors and kind of contact by its log's signals."""
         assert self.replay is not None
         robot = stated.robots[own]
         if self.columns is not None or robot.point:
@@ -155,7 +153,7 @@ def _link_of(on: str) -> Link:
 
 
 def _until_rest(stop: threading.Event, running: _Running) -> Iterator[Arrival]:
-    """Yield nothing until neighbours have all, and nothing new has come for a while."""
+    """Yield empty arrivals until neighbours have all windows and nothing changes for a while."""
     news, since = running.news(), time.monotonic()
     for arrival in idle(stop, 0.05):
         if running.news() != news or running.node.solver.waiting(running.node.replica):
@@ -167,8 +165,6 @@ def _until_rest(stop: threading.Event, running: _Running) -> Iterator[Arrival]:
 
 @dataclass
 class _Running:
-    """A node with its connections: what is done at each arrival, and how often."""
-
     node: CooperativeNode
     team: TeamConnection
     sensors: Connection | None
@@ -191,13 +187,11 @@ class _Running:
         self._begun = time.monotonic()
 
     def source_failed(self, problem: Exception) -> None:
-        """Tell that no more samples come, and why."""
         reason = getattr(problem, "message", None) or str(problem)
         words = f"what is known is of what came before: {reason}"
         self.node.tell("source failed", words[:300])
 
     def step(self, arrival: Arrival) -> None:
-        """Take what came, tell what is due, and estimate as long as there is time."""
         self._take_samples(arrival)
         now = time.monotonic()
         for name, data in self.team.receive():
@@ -231,7 +225,7 @@ class _Running:
                 self.team.send(name, self.node.encoded(neighbour))
 
     def _solve(self, now: float) -> None:
-        """Estimate, by a share of a core: time that was not taken is saved up for a little."""
+        """Estimate within a share of one core; unused time is credited, up to `BURST`."""
         share = self.node.settings.share
         self.credit = min(self.credit + share * (now - self._credited), BURST)
         self._credited = now
@@ -241,7 +235,6 @@ class _Running:
             self.credit -= time.thread_time() - begin
 
     def _look(self, now: float) -> None:
-        """Tell who is silent, and what is known."""
         node = self.node
         for neighbour in node.neighbours:
             name = node.stated.robots[neighbour].name
@@ -282,14 +275,13 @@ class _Running:
             self.message(visible(f"{when}  {event.name}: {event.message}"))
 
     def news(self) -> tuple[int, ...]:
-        """Return numbers that change as long as something new comes or is not told yet."""
+        """Return counts that change while windows arrive, are processed or get acknowledged."""
         replica = self.node.replica
         counts = (replica.count(o) for o in sorted(replica.windows))
         waits = sum(not replica.acknowledged(j) for j in self.node.neighbours)
         return (*counts, self.node.solver.next or 0, waits)
 
     def end(self, lets_go: bool) -> None:
-        """Tell neighbours the last that is to be told."""
         if lets_go:
             self.node.let_go()
         self._save()
@@ -301,10 +293,9 @@ class _Running:
 
 
 def publish(node: CooperativeNode, connection: Connection) -> None:
-    """Publish the load and where neighbours hold it, in the robot's own frame.
+    """Publish the load and the neighbours' contact frames, in the robot's own frame.
 
     Args:
-        node: That knows it.
         connection: To the robot's own topics.
     """
     robot, known, load = node.stated.robots[node.own], node.known, node.load()

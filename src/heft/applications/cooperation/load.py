@@ -33,7 +33,7 @@ MOST = 200  # evaluations: beyond them is a valley that descends for ever, and t
 
 @dataclass(frozen=True, eq=False)
 class LoadInformation:
-    """What windows tell of a load, by their second moments."""
+    """Likelihood of a load's parameters, from the second moments of windows."""
 
     # motion and wrench of windows side by side, or a triangle of them, shape (any, k + r): 24 in
     # space
@@ -60,7 +60,7 @@ class LoadInformation:
         return np.asarray(np.einsum("nk,kij->nij", motion, self.space.load_tensor))
 
     def spread(self, values: Array) -> Array:
-        """Return C(π), covariance of a window's residual, shape (6, 6).
+        """Return C(π), covariance of a window's residual, shape (r, r).
 
         Args:
             values: π, shape (p,).
@@ -69,13 +69,13 @@ class LoadInformation:
         return np.asarray(self.wrench_spread + J.T @ self.motion_spread @ J)
 
     def estimate(self, guess: Array | None = None) -> tuple[Array, Array, float] | None:
-        """Return π, its covariance and the misfit; None where windows do not tell all p.
+        """Return π, its covariance and the misfit; None where windows do not determine all p.
 
         The misfit is the mean of squared residuals, each by its deviation: 1 where noise is as
         stated.
 
         Args:
-            guess: Where to begin, shape (p,); least squares if None.
+            guess: Initial π, shape (p,); by least squares if None.
         """
         motion, wrench = self.motion, self.wrench
         Y = self.regressor(motion)
@@ -150,21 +150,21 @@ class LoadInformation:
         return observed - of_noise + (0.0 if known is None else self.overlap * known)
 
     def _known(self, values: Array) -> Array | None:
-        """Return the information of what is known beside, shape (p, p); None if nothing is."""
+        """Return the prior's information at π, shape (p, p); None without a prior."""
         if self.belief is None:
             return None
         J = self.belief.jacobian(values)
         return np.asarray(J.T @ J)
 
     def _seen(self) -> tuple[Array, Array]:
-        """Return what of the motions is more than noise, and its noise."""
+        """Return the motions projected onto directions above noise, and their noise covariance."""
         motion, noise = self.motion, self.motion_spread
         counted = self.windows / self.overlap
         P = signal_projection(motion.T @ motion / self.windows, noise, counted)
         return motion @ P.T, P @ noise @ P.T
 
     def _likely(self, values: Array) -> tuple[Array, Array]:
-        """Return the most likely motions given π, shape (any, k), and their noise."""
+        """Return the most likely motions given π, shape (any, k), and their noise covariance."""
         motion, wrench = self.motion, self.wrench
         T = self.space.load_tensor @ values
         gain = np.linalg.solve(self.spread(values), T.T @ self.motion_spread).T

@@ -32,7 +32,7 @@ SMALL = 1e-5  # change of a pose for a derivative [rad, m]
 
 @dataclass(frozen=True)
 class CooperativeMethod:
-    """Settings of the method."""
+    """Settings of heft's own method for a team."""
 
     windows: WindowSettings = WindowSettings()  # of signals
     first: int = 20  # windows before the first estimate
@@ -49,15 +49,15 @@ class CooperativeMethod:
 
     @property
     def space(self) -> Space:
-        """Which numbers there are."""
+        """Components of windows, poses and loads that are used."""
         return PLANAR if self.planar else SPATIAL
 
     def identify(self, team: Sequence[ContactSignals], graph: Graph) -> CooperativeResult:
-        """Return what a team knows over time.
+        """Return the team's estimates over time.
 
         Args:
-            team: What each robot's sensors read, at the same times.
-            graph: Who talks to whom: whose motions are compared.
+            team: Signals of each robot, at the same times.
+            graph: Neighbours, whose motions are compared.
         """
         parts = [Windows.of(robot, self.windows) for robot in team]
         run = CooperativeRun(self, parts, graph)
@@ -69,7 +69,7 @@ class CooperativeMethod:
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What a team knows at a time."""
+    """Team estimate at one time."""
 
     time: float  # end of the last window [s]
     # of each robot's frame: R and t take coordinates of the first robot's to its own. None where
@@ -91,11 +91,11 @@ class Known:
 
     @property
     def first(self) -> int:
-        """The first robot that has a pose: its frame is that of π."""
+        """Index of the first robot that has a pose, in whose frame π is."""
         return next((k for k, pose in enumerate(self.poses or ()) if pose is not None), 0)
 
     def with_load_of(self, before: Known) -> Known:
-        """Return it with a load that was known before, of the same robots."""
+        """Return the estimate with the load of an earlier one of the same robots."""
         pose = None if self.poses is None else self.poses[before.first]
         if pose is None or before.values is None or before.covariance is None:
             return self
@@ -104,14 +104,14 @@ class Known:
         return replace(self, values=change @ before.values, covariance=covariance)
 
     def between(self, to: int, of: int) -> Pose | None:
-        """Return R and t from one robot's frame to another's; None where not told yet."""
+        """Return R and t from one robot's frame to another's; None where not determined yet."""
         if self.poses is None:
             return None
         one, other = self.poses[to], self.poses[of]
         return None if one is None or other is None else composed(one, inverse(other))
 
     def load(self, robot: int) -> LoadEstimate | None:
-        """Return the load in a robot's frame, physically consistent; None where not told yet."""
+        """Return the load in a robot's frame, physically consistent; None if not determined yet."""
         pose = None if self.poses is None else self.poses[robot]
         if pose is None or self.values is None or self.covariance is None:
             return None
@@ -129,13 +129,13 @@ class Known:
 
 @dataclass(frozen=True, eq=False)
 class CooperativeResult:
-    """What a team knew over time."""
+    """Team estimates over time."""
 
     known: tuple[Known, ...]  # in order of time
     changes: tuple[float, ...]  # times at which the load was found to be another [s]
 
     def at(self, time: float) -> Known:
-        """Return what was known at a time [s]."""
+        """Return the latest estimate at a time [s]; one without values before the first."""
         nothing = Known(time, None, None, None, np.nan)
         return next((k for k in reversed(self.known) if k.time <= time), nothing)
 
@@ -143,12 +143,10 @@ class CooperativeResult:
 def unplaced(
     team: Sequence[ContactSignals], graph: Graph, space: Space = SPATIAL
 ) -> tuple[int, ...]:
-    """Return the robots whose poses relative to robot 0 the motion does not tell.
+    """Return the robots whose poses relative to robot 0 the motion does not determine.
 
     Args:
-        team: What each robot's sensors read, at the same times.
-        graph: Whose motions are compared.
-        space: Which numbers there are.
+        team: Signals of each robot, at the same times.
     """
     parts = [space.of(Windows.of(robot)) for robot in team]
     sound = np.isfinite([p.motion for p in parts]).all(axis=(0, 2))
@@ -159,7 +157,7 @@ def unplaced(
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """What makes of all robots' rows those of a load, by poses."""
+    """Linear map from the rows of all robots to the load's motion and wrench, at given poses."""
 
     # takes a row of all to the motion that is agreed on and the wrench of all, shape (any, k + r)
     by: Array
@@ -169,12 +167,10 @@ class Sums:
 
 
 class CooperativeRun:
-    """One walk over windows of all robots, as they come.
+    """Recursive identification over the windows of all robots.
 
     Args:
-        method: Its settings.
-        parts: Of each robot: covariances of its windows, and how many count as one.
-        graph: Who talks to whom.
+        parts: Windows of each robot, of which covariances and overlap are used.
     """
 
     def __init__(self, method: CooperativeMethod, parts: Sequence[Windows], graph: Graph) -> None:
@@ -201,7 +197,7 @@ class CooperativeRun:
         self._summed: tuple[tuple[object, ...], Sums] | None = None
 
     def step(self, row: Array, time: float) -> None:
-        """Take the next window of all robots.
+        """Process the next window of all robots.
 
         Args:
             row: Motion and wrench, robot by robot, shape (24 n,).
@@ -234,39 +230,33 @@ class CooperativeRun:
             self._solve(self.end)
 
     def use(self, parts: Sequence[Windows]) -> None:
-        """Take other covariances of each robot's windows.
-
-        Args:
-            parts: As at the beginning.
-        """
+        """Replace the covariances of each robot's windows."""
         self.parts = [self.space.of(p) for p in parts]
 
     def result(self) -> CooperativeResult:
-        """Return what is known over time, with all windows that came."""
+        """Return the estimates over time, the last with all windows so far."""
         if self.fresh:
             self.fresh = 0
             self._solve(self.end)
         return CooperativeResult(tuple(self.known), tuple(self.changes))
 
     def settle(self) -> None:
-        """Estimate poses and load with all windows that came, whenever they were estimated last."""
+        """Estimate poses and load with all windows so far, even if an estimate is not due."""
         if self.seen:
             self.fresh = 0
             self._pose(self.seen)
             self._solve(self.end)
 
     def _added(self, moments: Array, row: Array) -> Array:
-        """Return moments with another row; a triangle once there are more rows than columns."""
+        """Append a row to a factor; make it a triangle beyond twice as many rows as columns."""
         whole = np.vstack([moments, row])
         return triangle_of(whole) if len(whole) > 2 * whole.shape[1] else whole
 
     def _motions(self, moments: Array) -> dict[int, Array]:
-        """Return each robot's motion among rows of all."""
         size = len(self.space.motion)
         return {k: moments[:, self.wide * k :][:, :size] for k in range(self.count)}
 
     def _pose(self, windows: int) -> None:
-        """Estimate all poses anew."""
         moments = triangle_of(self.moments) if len(self.moments) > 1 else self.moments
         self.posed = windows
         motions = [*self._motions(moments).values()]
@@ -278,11 +268,11 @@ class CooperativeRun:
 
     @property
     def placed(self) -> bool:
-        """Whether all poses are told, so that wrenches can be summed."""
+        """Whether all robots' poses are known, so that wrenches can be summed."""
         return not self.agreed.unplaced and len(self.agreed.poses) == self.count
 
     def _sums(self, poses: Mapping[int, Pose]) -> Sums:
-        """Return what makes of rows of all those of the load, in robot 0's frame."""
+        """Return the map from rows of all robots to those of the load, in robot 0's frame."""
         back = {j: inverse(pose) for j, pose in poses.items()}
         space, size = self.space, len(self.space.wrench)
         left_out = {doubt.robot for doubt in self.agreed.doubts}
@@ -298,7 +288,7 @@ class CooperativeRun:
         return Sums(np.hstack([agreed, wrench]), spread, of_wrench, belief)
 
     def _agreed_sums(self) -> Sums:
-        """Return those by the poses that are agreed on, which many windows share."""
+        """Return `_sums` of the agreed poses, cached because many windows share them."""
         made_of = (self.agreed, self.parts, self.belief)
         kept = self._summed
         if kept is None or any(a is not b for a, b in zip(made_of, kept[0], strict=True)):
@@ -306,7 +296,6 @@ class CooperativeRun:
         return kept[1]
 
     def _load(self, moments: Array, windows: int, sums: Sums) -> LoadInformation:
-        """Return what rows tell of the load, in robot 0's frame."""
         whole = moments[:, : len(sums.by)] @ sums.by
         spreads = sums.motion_spread, sums.wrench_spread
         return LoadInformation(whole, *spreads, windows, self.overlap, self.space, sums.belief)
@@ -340,7 +329,6 @@ class CooperativeRun:
         self.known.append(self.current)
 
     def _wrenches(self, moments: Array, robot: int) -> Array:
-        """Return what a robot measured of its wrench among rows of all."""
         first = self.wide * robot + len(self.space.motion)
         return moments[:, first : self.wide * (robot + 1)]
 
@@ -354,7 +342,7 @@ class CooperativeRun:
         return wrench_doubt(load, values, own, moments[:, -1])
 
     def _known(self, end: float) -> Known:
-        """Return what is known without a load."""
+        """Return the estimate of the poses, without a load."""
         agreed, robots = self.agreed, range(self.count)
         told = tuple(agreed.poses.get(k) for k in robots) if agreed.poses else None
         poses = None if agreed.unplaced else told
@@ -363,7 +351,7 @@ class CooperativeRun:
         return replace(nothing, doubts=agreed.doubts)
 
     def _of_poses(self, moments: Array, load: LoadInformation, values: Array) -> Array:
-        """Return the covariance that the poses' errors add to π in robot 0's frame, shape (10, 10).
+        """Return the covariance that pose errors add to π in robot 0's frame, shape (p, p).
 
         By the implicit function theorem: a change of a pose moves the gradient of what π makes
         least, and π by that over the information. Noise in the motion is in neither.
@@ -387,7 +375,7 @@ class CooperativeRun:
         return found
 
     def _against(self, row: Array) -> bool:
-        """Return whether a window ends the load, and count those that speak against it."""
+        """Return whether a χ² test of a window ends the load, and count windows against it."""
         now = self.current
         if not self.placed or now is None or now.values is None or now.covariance is None:
             return False

@@ -44,7 +44,7 @@ class NodeSettings:
 
 @dataclass(frozen=True)
 class NodeEvent:
-    """Something that a node tells."""
+    """Event that a node reports."""
 
     time: float  # on the clock of the windows [s]; NaN before the first
     name: str  # such as `changed`
@@ -53,7 +53,7 @@ class NodeEvent:
 
 @dataclass
 class CooperativeNode:
-    """What one robot of a team knows, and what it tells its neighbours."""
+    """Node of one robot: makes windows, exchanges them with neighbours, and estimates."""
 
     stated: TeamFile  # the team
     own: int  # number of the robot
@@ -86,10 +86,10 @@ class CooperativeNode:
         return len(self.stated.robots)
 
     def go_on_from(self, message: WindowMessage) -> None:
-        """Take what the node itself had before it was started anew.
+        """Restore windows that the node held before a restart.
 
         Args:
-            message: Of it, as it is told to neighbours.
+            message: Message of the node itself, as it is sent to neighbours.
         """
         said = message.sensors.get(self.own)
         if said is not None and self._stream.sensors is None:
@@ -101,7 +101,7 @@ class CooperativeNode:
         """Take samples of the robot's own sensors; return how many windows they complete.
 
         Args:
-            signals: What came, in order, in the contact's frame.
+            signals: New samples in order, in the contact's frame.
             epoch: Stamp at which their time is zero [ns].
         """
         if self.own in self.replica.ended:
@@ -116,41 +116,27 @@ class CooperativeNode:
         return len(made)
 
     def let_go(self) -> None:
-        """Say that the robot holds the load no more."""
+        """Announce that the robot has released the load."""
         self.replica.let_go()
 
     def message(self, neighbour: int) -> WindowMessage:
-        """Return what to tell a neighbour now.
-
-        Args:
-            neighbour: Its number.
-        """
+        """Return the next message to a neighbour."""
         return self.replica.message(neighbour)
 
     def receive(self, neighbour: int, message: WindowMessage) -> None:
-        """Take what a neighbour told.
-
-        Args:
-            neighbour: Its number.
-            message: Of it.
-        """
+        """Process a neighbour's message; ignore robots that are no neighbours."""
         if neighbour in self.neighbours:
             self.replica.receive(neighbour, message)
 
     def encoded(self, neighbour: int) -> bytes:
-        """Return the bytes of what to tell a neighbour now.
-
-        Args:
-            neighbour: Its number.
-        """
+        """Return the next message to a neighbour as bytes."""
         return encoded(self.message(neighbour), self.own, self.team)
 
     def take(self, neighbour: int, data: bytes) -> bool:
-        """Take the bytes that came from a neighbour; return whether they were a message.
+        """Decode and process a neighbour's message; return whether it was valid.
 
         Args:
-            neighbour: Its number.
-            data: That came; what is no message is counted.
+            data: Encoded message; invalid ones are counted in `refused`.
         """
         try:
             message = decoded(data, neighbour, self.team, self.count)
@@ -162,11 +148,7 @@ class CooperativeNode:
         return True
 
     def solve(self, most: int = 1_000_000) -> int:
-        """Take windows that all robots have into the estimate; return how many were taken.
-
-        Args:
-            most: How many at most.
-        """
+        """Process windows that all robots have; return their number."""
         changes = len(self.solver.changes)
         try:
             taken = self.solver.advance(self.replica, most)
@@ -180,7 +162,6 @@ class CooperativeNode:
         return taken
 
     def _look(self) -> None:
-        """Tell once what is to be known of robots."""
         for robot, end in self.replica.ended.items():
             name = self.stated.robots[robot].name
             self.tell("let go", f"{name} holds the load until {self._time(end):.2f} s", name)
@@ -202,12 +183,10 @@ class CooperativeNode:
                 self.tell("doubtful wrench", wrench.words(name), name)
 
     def tell(self, name: str, message: str, once: str = "") -> None:
-        """Keep an event; one of a name and a subject once.
+        """Record an event, once for each name and subject.
 
         Args:
-            name: Of the event.
-            message: In words.
-            once: Subject; what was told of it is not told again until `forget`.
+            once: Subject; its event is not recorded again before `forget`.
         """
         key = f"{name} {once}"
         if key not in self._told:
@@ -219,17 +198,12 @@ class CooperativeNode:
         self._news = [*self._news[1 - MOST_EVENTS :], event]
 
     def news(self) -> list[NodeEvent]:
-        """Return what happened since the last call."""
+        """Return the events since the last call."""
         news, self._news = self._news, []
         return news
 
     def forget(self, name: str, once: str = "") -> bool:
-        """Let an event be told again; return whether it was told.
-
-        Args:
-            name: Of the event.
-            once: Its subject.
-        """
+        """Allow an event to be recorded again; return whether it had been."""
         key = f"{name} {once}"
         told = key in self._told
         self._told.discard(key)
@@ -240,24 +214,24 @@ class CooperativeNode:
 
     @property
     def known(self) -> TeamKnown | None:
-        """What is known of all contacts and the load; None before anything is."""
+        """Latest estimate of all contacts and the load, or None before the first."""
         return self.solver.known()
 
     def load(self, robot: int | None = None) -> LoadEstimate | None:
-        """Return the load in a robot's frame; None where it is not told.
+        """Return the load in a robot's frame; None where it is not determined.
 
         Args:
-            robot: Its number; this one if None.
+            robot: Number of the robot; this node's own if None.
         """
         known = self.known
         return None if known is None else known.load(self.own if robot is None else robot)
 
     def clocks(self) -> dict[int, ClockOffset]:
-        """Return by how much robots' clocks are later than the first's, where they were set."""
+        """Return the offsets of the clocks that were set, by robot, against the first one."""
         return dict(self.solver.clocks.offsets)
 
     def found(self) -> TeamFound:
-        """Return what is known, with all windows that came, as `heft coop identify` does."""
+        """Return the results with all windows so far, as `heft coop identify` does."""
         self.solver.finish()
         known = self.known
         origins = tuple(range(self.count)) if known is None else known.origins
@@ -274,7 +248,7 @@ class CooperativeNode:
         return TeamFound(among, "heft", result, end, clocks, untold)
 
     def state(self) -> dict[str, Any]:
-        """Return what a page shows of the node, as JSON values."""
+        """Return the node's state for the team's page, as JSON values."""
         known, names = self.known, [r.name for r in self.stated.robots]
         load = self.load()
         poses = []
@@ -316,5 +290,5 @@ def _load(load: LoadEstimate) -> Mapping[str, Any]:
 
 
 def _list(values: Array) -> list[float | None]:
-    """Return numbers; None for what is none, such as what lies across a plane."""
+    """Return numbers, with None for NaN, such as components across a plane."""
     return [float(v) if np.isfinite(v) else None for v in values]

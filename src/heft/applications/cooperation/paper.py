@@ -56,9 +56,7 @@ class PaperMethod:
         """Return R and t that take coordinates of i to those of j, by (j, i), for neighbours.
 
         Args:
-            team: What each robot's sensors read.
-            graph: Who talks to whom.
-            until: What was read later than this after the beginning does not count [s].
+            until: Time after the first sample up to which samples are used [s].
         """
         found: dict[tuple[int, int], Pose] = {}
         for i, j in graph.edges:
@@ -81,8 +79,7 @@ class PaperMethod:
         """Return what every robot estimates at every sample after poses have settled.
 
         Args:
-            team: What each robot's sensors read, at the same times.
-            graph: Who talks to whom.
+            team: Signals of each robot, at the same times.
             poses: Of neighbours by (j, i), where they are known; estimated if None.
         """
         known = self.poses(team, graph, self.settle) if poses is None else dict(poses)
@@ -175,11 +172,9 @@ class _Filters:
     """Recursive least squares of every robot, (33): com, inertia, 1/mass; all robots at once.
 
     Args:
-        method: Its settings.
-        parts: What the robots' sensors read.
         alpha: Angular acceleration, shape (n, N, 3) [rad/s²].
         wrench: Total moment and force, shape (n, N, 6) [N·m and N].
-        middle: Where the centre of mass is believed at the beginning, shape (n, 3) [m].
+        middle: Initial centre of mass, shape (n, 3) [m].
         spread: Covariance of ω, α, moment, force and acceleration, shape (n, 15, 15).
     """
 
@@ -315,7 +310,7 @@ class PaperResult:
     history: Array
 
     def at(self, time: float, robot: int) -> LoadEstimate:
-        """Return what a robot estimated at a time [s]."""
+        """Return a robot's estimate at a time [s]."""
         k = int(np.searchsorted(self.time, time, side="right")) - 1
         x = self.history[robot, k]
         xx, yy, zz, xy, xz, yz = x[3:9]

@@ -50,7 +50,6 @@ def moved(pose: Pose, change: Array) -> Pose:
     """Return a pose, turned by a small rotation vector in the second frame, and shifted.
 
     Args:
-        pose: R and t.
         change: Rotation vector [rad], then shift [m], shape (6,).
     """
     return matrix_of_rotation_vector(change[:3]) @ pose[0], pose[1] + change[3:]
@@ -63,19 +62,19 @@ def inverse(pose: Pose) -> Pose:
 
 
 def composed(after: Pose, before: Pose) -> Pose:
-    """Return the pose that is one after another; its rotation stays one, however often."""
+    """Return the composition of two poses, its rotation made orthogonal against rounding."""
     U, _, V = np.linalg.svd(after[0] @ before[0])
     return U @ V, after[0] @ before[1] + after[1]
 
 
 def difference(one: Pose, other: Pose) -> Array:
-    """Return the change that takes one pose to the other, as `moved` has it, shape (6,)."""
+    """Return the change with `moved(one, change) = other`, shape (6,) [rad, m]."""
     return np.concatenate([rotation_vector_of_matrix(other[0] @ one[0].T), other[1] - one[1]])
 
 
 @dataclass(frozen=True, eq=False)
 class PoseBelief:
-    """What is known of a pose beside motion."""
+    """Prior of a pose."""
 
     pose: Pose  # R and t
     # of a small turn in the second frame and of t, shape (6, 6) [1/rad², 1/m²]; zero where nothing
@@ -83,11 +82,11 @@ class PoseBelief:
     information: Array
 
     def of_numbers(self, space: Space) -> Array:
-        """Return the information of the small turns and shifts that there are, square."""
+        """Return the information reduced to a space's turns and shifts, square."""
         return self.information[np.ix_(space.pose, space.pose)]
 
     def residuals(self, pose: Pose, space: Space) -> Array:
-        """Return how far a pose is from what is known, each by its deviation."""
+        """Return the whitened difference of a pose from the prior."""
         return self._root(space) @ difference(self.pose, pose)[list(space.pose)]
 
     def slopes(self, pose: Pose, space: Space) -> Array:
@@ -124,7 +123,7 @@ def planar_pose(one: Array, other: Array) -> Pose:
 
     Args:
         one: ω_z, v_x, v_y in the one frame, and more, shape (any, 3 or more).
-        other: In the other.
+        other: Likewise in the other frame.
     """
     w, x, y = one[:, 0], one[:, 1], one[:, 2]
     none = np.zeros_like(w)
@@ -156,12 +155,12 @@ class MotionPair:
 
     @cached_property
     def other(self) -> Array:
-        """Motions in the other, shape (any, k), or as many as count."""
+        """Motions in the other frame, shape (any, k), or only the components that count."""
         whole = self.both[:, len(self.spreads[0]) :]
         return whole if self.counted is None else whole[:, self.counted]
 
     def _map(self, pose: Pose) -> Array:
-        """Return M of the numbers that count, shape (any, k)."""
+        """Return the rows of M that count, shape (any, k)."""
         whole = self.space.motion_map(pose)
         return whole if self.counted is None else whole[list(self.counted)]
 
@@ -171,7 +170,7 @@ class MotionPair:
         return whole if self.counted is None else whole[:, self.counted]
 
     def _white(self, pose: Pose) -> tuple[Array, Array, Array]:
-        """Return M, what whitens residuals, and the residuals that it whitened, shape (any, K)."""
+        """Return M, the whitening matrix, and the whitened residuals, shape (any, K)."""
         M = self._map(pose)
         W = whitening(self._spread(M))
         return M, W, W @ (self.other - self.one @ M.T).T
@@ -187,7 +186,7 @@ class MotionPair:
         """Return the pose that takes coordinates of the one frame to those of the other.
 
         Args:
-            guess: Where to begin; from both twists if None.
+            guess: Initial pose; from both twists by least squares if None.
         """
         start = guess
         if start is None:
@@ -233,7 +232,7 @@ class MotionPair:
         return PoseEstimate(pose, self._covariance(*self._likely(pose), pose), misfit, apart)
 
     def _apart(self, pose: Pose) -> float:
-        """Return the mean squared residual over its variance of the sensor that misfits most."""
+        """Return the mean squared normalised residual of the sensor that misfits most."""
         M = self._map(pose)
         size = np.sum(self.other**2, axis=0) / self.windows
         rows, spread = self.other - self.one @ M.T, self._spread(M) + SUMMED**2 * np.diag(size)
@@ -252,7 +251,7 @@ class MotionPair:
 
         Args:
             moments: Σ W Wᵀ of motions in the one frame, shape (k, k).
-            pose: Where to look.
+            pose: Pose at which M is differentiated.
         """
         white = whitening(self._spread(self._map(pose))) @ self._map_slopes(pose)
         flat = (len(white), -1)
@@ -265,7 +264,7 @@ class MotionPair:
         ).pose()
 
     def _spread(self, M: Array) -> Array:
-        """Return C, the covariance of a window's residual, square, of the numbers that count."""
+        """Return C, the covariance of a window's residual, square, of the components that count."""
         return M @ self.spreads[0] @ M.T + self._own
 
     @cached_property
@@ -274,7 +273,7 @@ class MotionPair:
         return own if self.counted is None else own[np.ix_(self.counted, self.counted)]
 
     def _seen(self) -> tuple[Array, Array]:
-        """Return what of the motions in the one frame is more than noise, and its noise."""
+        """Return the one frame's motions projected onto directions above noise, and their noise."""
         moments = self.one.T @ self.one / self.windows
         P = signal_projection(moments, self.spreads[0], self.windows / self.overlap)
         return self.one @ P.T, P @ self.spreads[0] @ P.T
@@ -286,7 +285,7 @@ class MotionPair:
         return self.one + (self.other - self.one @ M.T) @ gain.T, noise - gain @ M @ noise
 
     def _covariance(self, motion: Array, noise: Array, pose: Pose) -> Array | None:
-        """Return the covariance of a pose from motions with noise; None where it is not told."""
+        """Return the covariance of a pose; None where motion does not determine it."""
         observed = self.information(motion.T @ motion, pose) / self.overlap
         of_noise = self.information(self.windows * noise, pose) / self.overlap
         known = None if self.belief is None else self.belief.of_numbers(self.space)

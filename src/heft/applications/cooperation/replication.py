@@ -45,7 +45,7 @@ class ReplicaSettings:
 
 @dataclass(frozen=True, eq=False)
 class WindowMessage:
-    """What one robot tells a neighbour."""
+    """Message from one robot to a neighbour."""
 
     # by origin, the number up to which the sender has its windows without a gap
     have: Mapping[int, int]
@@ -61,7 +61,7 @@ class WindowMessage:
 
     @property
     def size(self) -> int:
-        """Bytes of its numbers."""
+        """Size of its numbers [bytes]."""
         own = 8 * (len(self.have) + len(self.ended) + len(self.first)) + 56 * len(self.sensors)
         return own + sum(8 + row.nbytes for _, _, row in self.windows)
 
@@ -77,12 +77,10 @@ class _Neighbour:
 
 
 class Replica:
-    """Windows of all origins, as one robot has them.
+    """One robot's copy of the windows of all robots.
 
     Args:
-        own: Number of the robot.
         session: Since when it runs [ns].
-        settings: Of memory and of repetition.
         late: Robots that hold the load from their own first windows on only.
     """
 
@@ -106,11 +104,11 @@ class Replica:
         self._neighbours: dict[int, _Neighbour] = {}
 
     def add(self, window: Array, number: int | None = None) -> None:
-        """Keep the robot's own next window.
+        """Store the robot's own next window.
 
         Args:
             window: Motion and wrench, shape (24,).
-            number: Of it; those left out are absent. The next if None.
+            number: Number of the window; those skipped are absent. The next if None.
 
         Raises:
             InvalidSetting: If the robot has let go.
@@ -132,26 +130,18 @@ class Replica:
         self._keep(self.own, number, window)
 
     def take_hold(self, number: int) -> None:
-        """Say that the robot, which is late, holds the load from a window on.
-
-        Args:
-            number: Of the window.
-        """
+        """Announce that the robot, if it is late, holds the load from a window on."""
         if self.own in self.late and self.own not in self.joined:
             self._start(self.own, number)
             self.joined[self.own] = number
             self._begun = True
 
     def let_go(self) -> None:
-        """Say that the robot holds the load no more: what it told until now stays."""
+        """Announce that the robot has released the load; its windows so far stay valid."""
         self.ended[self.own] = self._gapless[self.own]
 
     def message(self, neighbour: int) -> WindowMessage:
-        """Return what to tell a neighbour now: what it is not known to have, oldest first.
-
-        Args:
-            neighbour: Its number.
-        """
+        """Return a message with windows that a neighbour is not known to have, oldest first."""
         known = self._neighbours.setdefault(neighbour, _Neighbour())
         anew = known.messages % self.settings.repeat == 0
         known.messages += 1
@@ -166,7 +156,6 @@ class Replica:
         return WindowMessage(have, rows, dict(self.ended), first, dict(self.sensors), self.session)
 
     def _lacking(self, start: Mapping[int, int]) -> Iterator[tuple[int, int, Array]]:
-        """Yield windows from some numbers on, oldest first, as many as a message holds."""
         each = (self._of(o, n) for o, n in start.items())
         for number, o in islice(heapq.merge(*each), MOST_WINDOWS):
             yield o, number, self.windows[o][number]
@@ -176,12 +165,7 @@ class Replica:
         return ((k, origin) for k in range(start, self._top[origin]) if k in kept)
 
     def receive(self, neighbour: int, message: WindowMessage) -> None:
-        """Take what a neighbour told; what is known already changes nothing.
-
-        Args:
-            neighbour: Its number.
-            message: Of it.
-        """
+        """Process a neighbour's message; what is known already changes nothing."""
         known = self._neighbours.setdefault(neighbour, _Neighbour())
         if message.session > known.session:  # it was started anew, and may have lost what it had
             known.session, known.has, known.offered, known.messages = message.session, {}, {}, 0
@@ -200,7 +184,7 @@ class Replica:
             self._take(origin, number, window)
 
     def _heard(self, origin: int, first: int) -> None:
-        """Note the oldest window of an origin that a neighbour can pass on."""
+        """Process the number of the oldest window of an origin that a neighbour can pass on."""
         if origin == self.own and self._begun:
             return
         if origin in self.late:
@@ -212,7 +196,7 @@ class Replica:
             self._skip(origin, first)
 
     def _take(self, origin: int, number: int, window: Array) -> None:
-        """Keep a window of another origin, or one's own of before a restart."""
+        """Store a window of another origin, or an own one from before a restart."""
         if origin == self.own and self._begun:
             return
         if origin not in self.windows or number < self.first[origin]:
@@ -223,7 +207,7 @@ class Replica:
         self._keep(origin, number, window)
 
     def _believable(self, number: int) -> bool:
-        """Return whether an origin can have come that far, by what this robot has made itself."""
+        """Return whether a number is plausible, next to this robot's own newest window."""
         if self._begun and number > self._gapless[self.own] + self.settings.ahead:
             self.counts["far ahead"] += 1
             return False
@@ -233,7 +217,7 @@ class Replica:
         self.first[origin] = self._gapless[origin] = self._top[origin] = number
 
     def _skip(self, origin: int, number: int) -> None:
-        """Let windows up to a number be absent where they are not here."""
+        """Mark missing windows up to a number as absent."""
         due = self._gapless[origin]
         if number - due > self.settings.history:
             self.windows[origin].clear()
@@ -249,7 +233,7 @@ class Replica:
         self._advance(origin, number + 1)
 
     def _advance(self, origin: int, top: int) -> None:
-        """Move on to the first gap, and forget what is older than the history."""
+        """Advance to the first gap, and drop windows older than the history."""
         kept, count = self.windows[origin], self._gapless[origin]
         while count in kept:
             count += 1
@@ -264,18 +248,13 @@ class Replica:
         return self._gapless.get(origin, 0)
 
     def forget_neighbour(self, neighbour: int) -> None:
-        """Take a neighbour for one that has nothing.
-
-        Args:
-            neighbour: Its number.
-        """
+        """Forget what a neighbour has, so that everything is sent to it again."""
         self._neighbours.pop(neighbour, None)
 
     def acknowledge(self, neighbour: int, have: Mapping[int, int]) -> None:
-        """Note what a neighbour has.
+        """Record which windows a neighbour has.
 
         Args:
-            neighbour: Its number.
             have: By origin, the number up to which it has its windows.
         """
         known = self._neighbours.setdefault(neighbour, _Neighbour())
@@ -283,16 +262,12 @@ class Replica:
             known.has[origin] = max(known.has.get(origin, 0), count)
 
     def acknowledged(self, neighbour: int) -> bool:
-        """Return whether a neighbour has all windows that are here without a gap.
-
-        Args:
-            neighbour: Its number.
-        """
+        """Return whether a neighbour has all windows that are here without a gap."""
         known = self._neighbours.get(neighbour, _Neighbour())
         return all(known.has.get(o, -1) >= self._gapless[o] for o in self._heard_of())
 
     def holding(self, number: int) -> tuple[int, ...]:
-        """Return the origins that held the load at a window, as far as they have said."""
+        """Return the origins that held the load at a window, as far as they have announced it."""
         return tuple(
             o
             for o in self._heard_of()
@@ -300,15 +275,11 @@ class Replica:
         )
 
     def _heard_of(self) -> list[int]:
-        """Return the origins that have held the load; those that are late once they do."""
+        """Return the origins heard of; late ones only once they hold the load."""
         return [o for o in sorted(self.windows) if o not in self.late or o in self.joined]
 
     def complete(self, robots: int) -> int:
-        """Return the number up to which windows are here from all that held the load then.
-
-        Args:
-            robots: How many the team has.
-        """
+        """Return the number up to which windows of all robots that held the load are here."""
         heard = self._heard_of()
         if len(set(heard) - self.late) < robots - len(self.late):
             return 0
@@ -323,10 +294,6 @@ class Replica:
     def row(self, origins: tuple[int, ...], number: int) -> Array | None:
         """Return a window of some origins side by side, shape (24 · origins,).
 
-        Args:
-            origins: Of whom.
-            number: Of the window.
-
         Returns:
             None where one of them is absent.
         """
@@ -337,8 +304,7 @@ class Replica:
         """Return the windows of some origins side by side, shape (windows, 24 · origins).
 
         Args:
-            origins: Of whom.
-            until: Number of the first that is not returned, at most what all of them have.
+            until: Number after the last window returned, at most what all of them have.
         """
         numbers = range(self.begin(origins), until)
         return np.hstack([np.array([self.windows[o][k] for k in numbers]) for o in origins])

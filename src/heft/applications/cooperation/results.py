@@ -51,9 +51,6 @@ def simulate_team_files(
 
     Args:
         team: TOML of the team.
-        out: Folder to write.
-        seed: Of all random numbers.
-        progress: Called with lines of progress.
 
     Raises:
         InvalidSetting: If the TOML is malformed, or MuJoCo is not installed.
@@ -77,7 +74,6 @@ def simulate_team_files(
 
 
 def _truth(team: SimulatedTeam, stated: TeamFile) -> dict[str, Any]:
-    """Return what was true, in the frame of each robot."""
     loads = []
     for k, robot in enumerate(stated.robots):
         for body, since in zip(team.bodies, (0.0, *team.changes), strict=True):
@@ -94,7 +90,7 @@ def _truth(team: SimulatedTeam, stated: TeamFile) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class TeamFound:
-    """What a team's logs tell."""
+    """Results of a team's identification."""
 
     stated: TeamFile  # the team
     method: MethodName  # by which it was found
@@ -108,11 +104,11 @@ class TeamFound:
 
     @property
     def changes(self) -> tuple[float, ...]:
-        """When the load was found to be another [s]; never by the paper's method."""
+        """Times at which the load changed [s]; none by the paper's method."""
         return self.result.changes if isinstance(self.result, CooperativeResult) else ()
 
     def load(self, robot: int) -> LoadEstimate | None:
-        """Return the load at the end in a robot's frame; None where it is not told."""
+        """Return the load at the end in a robot's frame; None where it is not determined."""
         if isinstance(self.result, PaperResult):
             return self.result.at(self.end, robot)
         return self.result.known[-1].load(robot) if self.result.known else None
@@ -127,7 +123,7 @@ class TeamFound:
         return {edge: pose for edge, pose in found.items() if pose is not None}
 
     def remarks(self) -> list[str]:
-        """Return what a user should know of clocks, and of how well one load explains the logs."""
+        """Return remarks on clocks, frozen sensors, undetermined poses and the misfit."""
         clocks = [
             f"The clock of {self.stated.robots[k].name} is {1e3 * c.offset:.2f} ms later than that "
             f"of {self.stated.robots[0].name} (± {1e3 * c.std:.2g} ms): set."
@@ -142,7 +138,6 @@ class TeamFound:
         return [*clocks, *repeated, *self._not_told(), *self._left_over()]
 
     def _not_told(self) -> list[str]:
-        """Return which robots' poses the motion does not tell, and what that means."""
         if not self.untold:
             return []
         names = ", ".join(self.stated.robots[k].name for k in self.untold)
@@ -174,7 +169,6 @@ class TeamFound:
         ]
 
     def _doubts(self, known: Known) -> list[str]:
-        """Return whose motion sensors do not go with the others'."""
         if known.doubts:
             names = [self.stated.robots[d.robot].name for d in known.doubts]
             said = (d.words(name) for d, name in zip(known.doubts, names, strict=True))
@@ -192,7 +186,7 @@ class TeamFound:
         """Write the results, whole or not at all.
 
         Args:
-            out: Folder to write, of `RESULTS`.
+            out: Folder that holds no other files than `RESULTS`; it need not exist.
         """
         with workshop(out) as folder:
             new = folder / out.name
@@ -203,7 +197,7 @@ class TeamFound:
             put(new, out)
 
     def text(self) -> str:
-        """Return what the terminal shows."""
+        """Return the results as text for a terminal."""
         head = ["robot", "mass", "±", "centre of mass", "±", "inertia about it"]
         rows = []
         for k, robot in enumerate(self.stated.robots):
@@ -238,14 +232,13 @@ def identify_team_files(
     columns: Path | None = None,
     progress: Callable[[str], None] = lambda line: None,
 ) -> TeamFound:
-    """Identify what a team holds from its robots' logs, and write it.
+    """Identify the load that a team holds from its robots' logs, and write the results.
 
     Args:
         run: `team.toml` with a log of each robot, or the folder that holds it.
-        out: Folder to write, of `RESULTS`; nothing is written if None.
+        out: Folder to write, with `RESULTS`; nothing is written if None.
         method: heft's own, or [Fan2017]'s.
         columns: TOML that says what the logs' columns mean.
-        progress: Called with lines of progress.
 
     Raises:
         InvalidSetting: If the TOML is malformed or names no logs.
@@ -312,7 +305,6 @@ def _signals(path: Path, frame: str, meaning: ColumnMap | None) -> ContactSignal
 
 
 def _arm_signals(folder: Path, robot: TeamRobot, meaning: ColumnMap | None) -> ContactSignals:
-    """Return what sensors at a contact would read, by the joints of the arm that holds it."""
     assert robot.log is not None and robot.model is not None and robot.link is not None
     arm = ArmContact(Robot.from_file(folder / robot.model), robot.link)
     recording = Recording.open(folder / robot.log, meaning)
@@ -333,7 +325,6 @@ def _arm_signals(folder: Path, robot: TeamRobot, meaning: ColumnMap | None) -> C
 
 
 def _whole(recording: Recording, names: list[str], path: Path) -> tuple[Array, Array]:
-    """Return the times and columns of a log that has all numbers."""
     whole = recording.whole(names)
     time, values = whole.time, whole.values
     if not np.isfinite(values).all():
@@ -386,7 +377,7 @@ def _same(one: Array, other: Array) -> bool:
 
 
 def _found(found: TeamFound) -> dict[str, Any]:
-    """Return `team.json`."""
+    """Return the content of `team.json`."""
     robots = []
     for k, robot in enumerate(found.stated.robots):
         load = found.load(k)
@@ -420,7 +411,7 @@ def _found(found: TeamFound) -> dict[str, Any]:
 
 
 def _listed(values: Array) -> list[float | None]:
-    """Return numbers; None for what is none, such as what lies across a plane."""
+    """Return numbers, with None for NaN, such as components across a plane."""
     return [float(v) if np.isfinite(v) else None for v in values]
 
 
@@ -480,7 +471,7 @@ def _plots(found: TeamFound) -> Iterator[Plot]:
 
 
 def _history(found: TeamFound) -> tuple[Array, Array, Array, Array]:
-    """Return times, masses, centres and the masses' deviations, of robot 0."""
+    """Return times, masses, centres of mass and standard deviations of the mass, of robot 0."""
     if isinstance(found.result, PaperResult):
         every = max(len(found.result.time) // MOST_POINTS, 1)
         states = found.result.history[0, ::every]

@@ -83,7 +83,7 @@ class ContactSignals:
 
     @staticmethod
     def joined(parts: Sequence[ContactSignals]) -> ContactSignals:
-        """Return signals one after another; none of no parts."""
+        """Concatenate signals; no parts give no samples."""
         none = np.zeros((0, 3))
         parts = [ContactSignals(np.zeros(0), none, none, none, none, none), *parts]
         found = {n: np.concatenate([getattr(p, n) for p in parts]) for n in SENSORS}
@@ -114,7 +114,7 @@ class ContactSignals:
         return found
 
     def at(self, time: Array) -> ContactSignals:
-        """Return the signals at other times, on straight lines between samples.
+        """Return the signals at other times, interpolated linearly.
 
         Args:
             time: Shape (N,) [s].
@@ -130,7 +130,7 @@ class ContactSignals:
 
 @dataclass(frozen=True, eq=False)
 class LoadEstimate:
-    """What is estimated of a load, in a contact's frame."""
+    """Estimated inertial parameters of a load, in a contact's frame."""
 
     mass: float  # [kg]
     com: Array  # centre of mass, shape (3,) [m]
@@ -158,7 +158,7 @@ class LoadEstimate:
 
     @staticmethod
     def planar(values: Array, covariance: Array) -> LoadEstimate:
-        """Return a load of a plane; what lies across it is not a number.
+        """Return a load that moves in a plane; components across it are NaN.
 
         Args:
             values: m, h_x, h_y and I_zz about the contact, shape (4,).

@@ -31,39 +31,30 @@ MOST_KNOWN = 2000  # estimates over time that are kept; then every second one
 
 @dataclass(frozen=True, eq=False)
 class TeamKnown:
-    """What is known, and of whom."""
+    """Team estimate, with the robots that it is of."""
 
     origins: tuple[int, ...]  # numbers of the robots that hold the load; frames are in their order
     known: Known  # of them
 
     def load(self, robot: int) -> LoadEstimate | None:
-        """Return the load in a robot's frame; None where it is not told.
-
-        Args:
-            robot: Its number.
-        """
+        """Return the load in a robot's frame; None where it is not determined."""
         if robot not in self.origins or not self.known.poses:
             return None
         return self.known.load(self.origins.index(robot))
 
     def between(self, to: int, of: int) -> Pose | None:
-        """Return R and t that take coordinates of one robot's frame to another's; None if not told.
-
-        Args:
-            to: Number of the one.
-            of: Of the other.
-        """
+        """Return R and t from the frame of robot `of` to that of `to`; None if not determined."""
         if not {to, of} <= set(self.origins) or not self.known.poses:
             return None
         return self.known.between(self.origins.index(to), self.origins.index(of))
 
     def of(self, origins: tuple[int, ...]) -> TeamKnown | None:
-        """Return what of it stays known when others hold the load; None if nothing does.
+        """Return what stays valid when other robots hold the load; None if nothing does.
 
         Poses of those that were not there are not known.
 
         Args:
-            origins: Who holds it then.
+            origins: Robots that hold it then.
         """
         if not self.known.poses:
             return None
@@ -93,13 +84,7 @@ class TeamKnown:
 
 
 class TeamSolver:
-    """Takes complete windows of a replica one after another.
-
-    Args:
-        method: Settings.
-        graph: Who talks to whom.
-        clocks: How clocks are compared.
-    """
+    """Estimation from the complete windows of a replica, one after another."""
 
     def __init__(self, method: CooperativeMethod, graph: Graph, clocks: ClockSettings) -> None:
         self.method, self.graph = method, graph
@@ -117,12 +102,7 @@ class TeamSolver:
         # up to which clocks were compared
 
     def advance(self, replica: Replica, most: int) -> int:
-        """Take windows that are complete; return how many were taken.
-
-        Args:
-            replica: That holds them.
-            most: How many at most.
-        """
+        """Process complete windows; return their number."""
         held = {*range(self.graph.count)} - replica.late | set(replica.joined)
         if not self._until(replica) or any(o not in replica.sensors for o in held):
             return 0
@@ -141,11 +121,7 @@ class TeamSolver:
         return taken
 
     def waiting(self, replica: Replica) -> int:
-        """Return how many windows are complete and not taken yet.
-
-        Args:
-            replica: That holds them.
-        """
+        """Return the number of complete windows not processed yet."""
         if self.next is None:
             return 0
         return max(self._until(replica) - self.next, 0)
@@ -155,7 +131,7 @@ class TeamSolver:
 
     @property
     def _across(self) -> int:
-        """How many windows have a time in common with the first of them."""
+        """Number of windows that begin before the first of them ends, itself included."""
         return round(self.method.windows.length / self.method.windows.stride)
 
     def _take(self, replica: Replica, number: int) -> None:
@@ -184,7 +160,7 @@ class TeamSolver:
             del run.known[: MOST_KNOWN // 2 : 2]
 
     def _begin(self, origins: tuple[int, ...], replica: Replica) -> None:
-        """Go on with other robots."""
+        """Start a run of other robots, with what stays valid of the one before."""
         now, old, former = self.known(), self._run, self._origins
         self._before = None if now is None else now.of(origins)
         none = np.zeros((3, 3))
@@ -213,7 +189,6 @@ class TeamSolver:
         self._origins, self._run = origins, run
 
     def _carry_load(self, run: CooperativeRun) -> None:
-        """Let a run know of the load what was known before."""
         known = None if self._before is None else self._before.known
         if known is None or known.values is None or known.covariance is None:
             return
@@ -221,7 +196,7 @@ class TeamSolver:
         run.belief = replace(run.belief, mass=None, centres={}, load=load)
 
     def _set_clocks(self, replica: Replica, number: int) -> bool:
-        """Compare clocks; return whether one is set, and the windows of late are taken again."""
+        """Compare clocks; return whether one was set and recent windows are processed again."""
         begin = replica.begin(self._origins)
         if number <= self._compared or number + 1 - begin < self.method.first:
             return False
@@ -234,7 +209,7 @@ class TeamSolver:
         return True
 
     def _learn_spread(self, row: Array, replica: Replica) -> bool:
-        """Estimate anew how sure windows are; return whether that was due.
+        """Update the covariance of windows; return whether that was due.
 
         It goes with the size of the angular velocities in them.
         """
@@ -257,16 +232,16 @@ class TeamSolver:
         return replica.sensors[origin].windows(self.method.windows, second)
 
     def finish(self) -> None:
-        """Estimate with all windows that were taken."""
+        """Estimate with all windows processed so far."""
         if self._run is not None:
             self._run.settle()
 
     def history(self) -> Sequence[Known]:
-        """Return what the robots that hold the load now knew over time."""
+        """Return the estimates over time of the robots that hold the load now."""
         return () if self._run is None else tuple(self._run.known)
 
     def known(self) -> TeamKnown | None:
-        """Return what is known now; None before anything is."""
+        """Return the latest team estimate, or None before the first."""
         run, before = self._run, self._before
         if run is None or not run.known:
             return before

@@ -21,12 +21,7 @@ DIAGONAL = slice(SQUARES.start, SQUARES.start + 3)  # of ω ωᵀ
 
 
 class TeamClocks:
-    """What is known of the clocks of a team.
-
-    Args:
-        windows: Settings of windows.
-        settings: Of the comparison.
-    """
+    """Clock offsets of a team's robots against the first one."""
 
     def __init__(self, windows: WindowSettings, settings: ClockSettings) -> None:
         self.windows, self.settings = windows, settings
@@ -37,12 +32,11 @@ class TeamClocks:
         return self.offsets[origin].offset if origin in self.offsets else 0.0
 
     def compare(self, replica: Replica, origins: tuple[int, ...], until: int) -> bool:
-        """Estimate offsets anew; return whether a clock is set that was not before.
+        """Update the offsets; return whether a clock is set that was not before.
 
         Args:
-            replica: With the windows.
             origins: Robots that are compared with the first of them.
-            until: Number of the first window that is not looked at.
+            until: Number of the first window that is not used.
         """
         begin = max(until - LOOKED_BACK, replica.begin(origins))
         good = [n for n in range(begin, until) if replica.row(origins, n) is not None]
@@ -62,10 +56,7 @@ class TeamClocks:
         return new
 
     def place(self, origin: int) -> tuple[int, Array]:
-        """Return from which window on, and how, a robot's windows are put together.
-
-        Args:
-            origin: Number of the robot.
+        """Return how a robot's windows are interpolated at the first robot's times.
 
         Returns:
             What is added to a number for the first window, and the weights of it and the next.
@@ -84,11 +75,10 @@ class TeamClocks:
         return whole - 1, np.array(weights)
 
     def until(self, replica: Replica, complete: int) -> int:
-        """Return up to which number rows can be made.
+        """Return the number up to which rows can be interpolated.
 
         Args:
-            replica: With the windows.
-            complete: Up to which number all windows are here.
+            complete: Number up to which all windows are here.
         """
         numbers = [complete]
         for origin in self.offsets:
@@ -101,9 +91,7 @@ class TeamClocks:
         """Return windows of some robots at one time, side by side; None where one is absent.
 
         Args:
-            replica: With the windows.
-            origins: Of whom.
-            number: On the first robot's clock.
+            number: Number of the window on the first robot's clock.
         """
         found = []
         for origin in origins:

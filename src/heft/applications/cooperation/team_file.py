@@ -56,7 +56,7 @@ class TeamRobot:
 
     @property
     def pose(self) -> PoseBelief | None:
-        """What is known of its contact's pose; None if nothing is."""
+        """Prior of its contact's pose; None if none is stated."""
         if self.position is None and self.rotation is None:
             return None
         R = matrix_of_rotation_vector(np.array(self.rotation or (0.0, 0.0, 0.0))).T
@@ -100,7 +100,7 @@ class TeamRobot:
 
 @dataclass(frozen=True)
 class KnownLoad:
-    """What is known of the load that is held first: `[known]`."""
+    """Prior of the load that is held first: `[known]`."""
 
     mass: float  # [kg]
     mass_std: float  # its deviation [kg]
@@ -128,7 +128,6 @@ class SimulatedTeamSettings:
         """Return the simulation of a team.
 
         Args:
-            robots: Their number.
             planar: Whether the load slides on a level floor.
         """
         return Team(
@@ -161,7 +160,7 @@ class TeamFile:
 
     @property
     def belief(self) -> TeamBelief:
-        """What is known of contacts and load beside the sensors."""
+        """Prior of contact poses and load."""
         told = enumerate(self.robots)
         centres = {
             k: (np.array(r.com), r.com_std)
@@ -229,16 +228,16 @@ class TeamFile:
         )
 
     def among(self, origins: Sequence[int]) -> TeamFile:
-        """Return the team of some of its robots.
+        """Return the team reduced to some of its robots.
 
         Args:
-            origins: Their numbers, in order.
+            origins: Their numbers, in their new order.
         """
         robots = tuple(self.robots[o] for o in origins)
         return replace(self, robots=robots, graph=self.graph.among(origins))
 
     def to_toml(self, logs: Sequence[str]) -> str:
-        """Return a file of the team with a log of each robot.
+        """Return the team as TOML, with a log of each robot.
 
         Args:
             logs: Names of the logs beside the file.
@@ -256,8 +255,6 @@ class TeamFile:
 
 @dataclass(frozen=True)
 class _Stated:
-    """The file's tables."""
-
     robot: tuple[TeamRobot, ...] = ()
     graph: str | None = None
     edges: tuple[tuple[str, ...], ...] | None = None

@@ -32,16 +32,15 @@ PURPOSE = "is what a robot tells its team by"
 
 
 def names_of(kind: str, frame: str) -> tuple[str, ...]:
-    """Return the signals of a vector, `force.grasp.x` and so on."""
+    """Return the signal names of a vector's components: `force.grasp.x` and so on."""
     return tuple(f"{kind}.{frame}.{axis}" for axis in AXES)
 
 
 class ContactReader:
-    """Reads what a robot's devices say as signals of its contact, at once or by its arm's joints.
+    """Conversion of a robot's device samples to contact signals, directly or by its arm's joints.
 
     Args:
-        robot: Whose contact it is.
-        folder: Where the file of its arm lies.
+        folder: Where the arm's model file lies.
 
     Raises:
         InvalidModel: If that is malformed.
@@ -68,16 +67,16 @@ class ContactReader:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The signals that are needed."""
+        """Names of the signals that are needed."""
         return tuple(n for device in self.devices for n in device.names)
 
     @property
     def singular(self) -> int:
-        """How many samples were left out, since the arm was near a singularity."""
+        """Number of samples left out because the arm was near a singularity."""
         return 0 if self.arm is None else self.arm.singular
 
     def read(self, samples: AlignedSamples) -> ContactSignals:
-        """Return aligned samples as signals of the contact; an arm's come one sample later.
+        """Return aligned samples as contact signals; an arm's come `BESIDE` samples later.
 
         Args:
             samples: Their time is since the alignment's epoch.
@@ -100,22 +99,17 @@ def _devices_of_arm(robot: TeamRobot, arm: ArmStream) -> tuple[Device, ...]:
 
 
 def arm_sensors(robot: TeamRobot, names: Collection[str]) -> tuple[str, ...]:
-    """Return what a log has of an arm's contact beside its joints, as `TeamRobot.sensors`.
+    """Return which sensors at an arm's contact a log has, as in `TeamRobot.sensors`.
 
     Args:
-        robot: That holds it.
-        names: Signals of the log.
+        names: Names of the log's signals.
     """
     kinds = {"wrench": "force", "accelerometer": "acc"}
     return tuple(s for s, k in kinds.items() if f"{k}.{robot.frame}.x" in names)
 
 
 def devices_of(robot: TeamRobot) -> tuple[Device, ...]:
-    """Return what a robot's signals come from: its wrench, inertial and velocity sensors.
-
-    Args:
-        robot: Whose contact's frame they are in.
-    """
+    """Return a robot's devices: its wrench, inertial and velocity sensors."""
     frame = robot.frame
     torque = () if robot.point else names_of("torque", frame)
     return (
@@ -137,11 +131,10 @@ def contact_signals(samples: AlignedSamples) -> ContactSignals:
 
 
 def team_link(stated: TeamFile, own: int | None) -> TeamLink:
-    """Return whom a robot talks to, and where; the robots with lower numbers are connected to.
+    """Return a robot's link to its neighbours; it connects to those with lower numbers.
 
     Args:
-        stated: The team.
-        own: Number of the robot; None for one who watches them all.
+        own: Number of the robot; None for an observer of all robots.
     """
     robots = stated.robots
     addresses = [r.address or f"tcp/127.0.0.1:{FIRST_PORT + k}" for k, r in enumerate(robots)]
@@ -171,14 +164,11 @@ def played(
     speed: float = 1.0,
     begin: float | None = None,
 ) -> Iterator[Arrival]:
-    """Yield a robot's own log as if it happened now.
+    """Yield the samples of a robot's log as if they were measured now.
 
     Args:
-        log: Of the robot.
-        names: Signals that are taken from it.
         columns: TOML that says what the log's columns mean, or None.
-        stop: Ends it.
-        speed: By how much faster than it was recorded.
+        speed: Ratio of the replay's speed to the recording's.
         begin: When the log's time is zero [s] since 1970: stamps are then the wall clock's, what
             is over is left out, and `speed` is one. None for the log's own time, from now on.
 
@@ -212,11 +202,6 @@ def played(
 
 
 def idle(stop: threading.Event, seconds: float) -> Iterator[Arrival]:
-    """Yield nothing at intervals, until stopped.
-
-    Args:
-        stop: Ends it.
-        seconds: Between one and the next.
-    """
+    """Yield empty arrivals at intervals, until stopped."""
     while not stop.wait(seconds):
         yield Arrival(time.monotonic(), ())

@@ -72,7 +72,7 @@ STATE = {
 
 @dataclass
 class TeamStates:
-    """What nodes told of themselves last."""
+    """Latest states that nodes sent."""
 
     stated: TeamFile  # the team
     states: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # by robot
@@ -80,12 +80,10 @@ class TeamStates:
     refused: int = 0  # how many of what came was none
 
     def take(self, robot: str, data: bytes, now: float) -> None:
-        """Take what came from a robot; what is no state is counted.
+        """Store a state that a robot sent; invalid ones are counted.
 
         Args:
-            robot: Its name.
-            data: That came.
-            now: When [s].
+            now: Time of arrival [s].
         """
         try:
             state = json.loads(data.decode())
@@ -102,7 +100,7 @@ class TeamStates:
         """Return what the page shows, as JSON values.
 
         Args:
-            now: [s].
+            now: Present time [s].
         """
         names = [r.name for r in self.stated.robots]
         masses = [s["load"]["mass_kg"] for s in self.states.values() if s["load"]]
@@ -125,8 +123,6 @@ def watch_team(
     Args:
         team: TOML of the team.
         port: Of the page; 0 for any that is free.
-        stop: Ends it.
-        progress: Called with lines of progress.
 
     Raises:
         InvalidSetting: If the file is malformed, the port cannot be had, or the network would be

@@ -34,26 +34,21 @@ FEWEST = 4  # samples of a window
 
 @dataclass(frozen=True)
 class OriginSensors:
-    """What a robot says of its sensors, once: with its windows it tells how sure they are."""
+    """Noise and time step of a robot's sensors, which give the covariances of its windows."""
 
     session: int  # since when it runs; what it said later counts [ns]
     noise: SensorNoise  # white noise of a sample
     step: float  # between samples [s]
 
     def weights(self, settings: WindowSettings) -> tuple[float, float]:
-        """Return Σ φ² and Σ φ'² [1/s²] of a window's weights.
-
-        Args:
-            settings: Of windows.
-        """
+        """Return Σ φ² and Σ φ'² [1/s²] of a window's weights."""
         share = self.step / settings.length
         return 1.5 * share, 1.5 * share * steepness(settings.length)
 
     def windows(self, settings: WindowSettings, second: Array) -> Windows:
-        """Return how sure the robot's windows are, as windows without rows.
+        """Return the covariances and overlap of the robot's windows, as windows without rows.
 
         Args:
-            settings: Of windows.
             second: Mean of ω ωᵀ without its noise, shape (3, 3) [rad²/s²].
         """
         plain, steep = self.weights(settings)
@@ -68,12 +63,11 @@ class OriginSensors:
 
 
 class WindowStream:
-    """Makes windows as they are complete.
+    """Online conversion of samples to windows.
 
     Args:
-        settings: Of windows.
-        sensors: Noise and rate, if they are known; found from the first samples if None.
-        calibration: Time of samples from which they are found [s].
+        sensors: Noise and time step; estimated from the first samples if None.
+        calibration: Duration of the samples from which they are estimated [s].
         session: Since when the robot runs [ns].
     """
 
@@ -95,13 +89,12 @@ class WindowStream:
         self._first: int | None = None  # stamp of the first sample
 
     def add(self, signals: ContactSignals, epoch: int = 0) -> list[tuple[int, Array]]:
-        """Take samples; return numbers and rows, shape (24,), of the windows they complete.
+        """Process samples; return numbers and rows, shape (24,), of the windows they complete.
 
         Windows across a hole in the samples are left out, and so are samples that are older than
         one before.
 
         Args:
-            signals: What came, in order.
             epoch: Stamp at which their time is zero [ns].
         """
         stamps = epoch + np.round(signals.time * SECOND).astype(np.int64)
@@ -130,7 +123,6 @@ class WindowStream:
         return None if self._first is None else self._first // self._stride
 
     def _calibrate(self) -> None:
-        """Find noise and rate, once the samples are enough."""
         stamps, values = self._stamps, self._values
         if not len(stamps) or stamps[-1] - stamps[0] < self._calibration:
             return
@@ -163,7 +155,7 @@ class WindowStream:
         return number * self._stride + self._length
 
     def _window(self, number: int, step: float) -> Array | None:
-        """Return a window's motion and wrench; None where samples are missing."""
+        """Return a window's motion and wrench, shape (24,); None where samples are missing."""
         assert self.sensors is not None
         begin, end = number * self._stride, self._end(number)
         i, j = np.searchsorted(self._stamps, (begin, end))
@@ -188,7 +180,6 @@ class WindowStream:
         return np.concatenate([*motion, means[9:15]])
 
     def _trim(self) -> None:
-        """Drop samples that no window needs any more."""
         if self._next is not None:
             i = int(np.searchsorted(self._stamps, self._next * self._stride))
             keep = max(min(i, len(self._stamps) - 1) - 1, 0)

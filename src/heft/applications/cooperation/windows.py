@@ -57,14 +57,14 @@ class SensorNoise:
 
     @staticmethod
     def of(signals: ContactSignals, length: float) -> SensorNoise:
-        """Return the noise that third differences show: of motion they leave next to nothing.
+        """Estimate the white noise by third differences, which hardly contain smooth motion.
 
         A torque that is always zero is that of a point contact, and surely none. What is computed
         with the rate of another signal has noise that is not white: stated is the white noise that
         windows would see as much of.
 
         Args:
-            signals: At least four.
+            signals: At least four samples.
             length: Of windows [s].
         """
         repeated = signals.repeated()
@@ -106,13 +106,12 @@ class Windows:
         settings: WindowSettings = WindowSettings(),
         noise: SensorNoise | None = None,
     ) -> Windows:
-        """Return a robot's windows.
+        """Return the windows of a robot's signals.
 
         Args:
             signals: What its sensors read, evenly sampled. Windows in which a sensor repeats itself
                 for too long have no motion: it is not a number.
-            settings: Of windows.
-            noise: Of sensors; found from the signals if None.
+            noise: Noise of the sensors; estimated from the signals if None.
         """
         noise = SensorNoise.of(signals, settings.length) if noise is None else noise
         step = float(np.median(np.diff(signals.time)))
@@ -159,10 +158,10 @@ class Windows:
         )
 
     def moved(self, pose: Pose) -> Windows:
-        """Return them in another frame of the body.
+        """Return the windows in another frame of the body.
 
         Args:
-            pose: R and t that take coordinates to it.
+            pose: R and t that take coordinates to that frame.
         """
         M, D = motion_map(pose), wrench_map(pose)
         return replace(
@@ -184,15 +183,15 @@ def steepness(length: float) -> float:
 
 
 def slope_weights(time: Array, weight: Array, smooth: Array) -> Array:
-    """Return weights φ' that tell of samples what φ tells of their derivatives: −Σ φ' x = Σ φ ẋ.
+    """Return weights φ' of a window's samples with −Σ φ' x = Σ φ ẋ.
 
     Where φ' is sampled, this holds to second order in the time between samples. Here it holds of
     every polynomial up to a degree, by the least change.
 
     Args:
-        time: Of a window's samples, shape (n,) [s].
+        time: Times of a window's samples, shape (n,) [s].
         weight: φ of them, shape (n,).
-        smooth: φ' of them as it is of a continuous signal, shape (n,) [1/s].
+        smooth: Continuous φ' at the samples, shape (n,) [1/s].
     """
     middle, half = 0.5 * (time[0] + time[-1]), 0.5 * (time[-1] - time[0])
     degree = min(DEGREE, len(time) // 2)
@@ -204,10 +203,9 @@ def slope_weights(time: Array, weight: Array, smooth: Array) -> Array:
 
 
 def motion_spread(noise: SensorNoise, plain: float, steep: float, second: Array) -> Array:
-    """Return the covariance of a window's motion, shape (18, 18), for the usual ω.
+    """Return the covariance of a window's motion, shape (18, 18), at the mean of ω ωᵀ.
 
     Args:
-        noise: Of the sensors.
         plain: Σ φ² of the window's weights.
         steep: Σ φ'² [1/s²].
         second: Mean of ω ωᵀ without its noise, shape (3, 3) [rad²/s²].
@@ -234,7 +232,6 @@ def wrench_spread(noise: SensorNoise, plain: float) -> Array:
     """Return the covariance of a window's moment and force, shape (6, 6).
 
     Args:
-        noise: Of the sensors.
         plain: Σ φ² of the window's weights.
     """
     return plain * np.diag([noise.torque**2] * 3 + [noise.force**2] * 3)
@@ -278,7 +275,7 @@ def motion_slopes(pose: Pose) -> Array:
 
 
 def _turned(R: Array) -> Array:
-    """Return what takes ω ωᵀ in the order of `PAIRS` to that of R ω, shape (6, 6)."""
+    """Return the map of ω ωᵀ, in the order of `PAIRS`, to that of R ω, shape (6, 6)."""
     return np.asarray((PRODUCTS @ np.outer(R, R).ravel()).reshape(6, 6))
 
 
@@ -288,7 +285,7 @@ def _centripetal(t: Array) -> Array:
 
 
 def _centripetal_tensor() -> Array:
-    """Return C by t, shape (3, 6, 3)."""
+    """Return the derivative of C by t, shape (3, 6, 3)."""
     found = np.zeros((3, 6, 3))
     for k, (a, b) in enumerate(PAIRS):
         unit = np.zeros((3, 3))
@@ -298,7 +295,7 @@ def _centripetal_tensor() -> Array:
 
 
 def _products() -> Array:
-    """Return what makes of all products of two numbers of R what turns ω ωᵀ, shape (36, 81)."""
+    """Return the map from all products of two entries of R to `_turned(R)`, shape (36, 81)."""
     found = np.zeros((6, 6, 9, 9))
     for row, (c, d) in enumerate(PAIRS):
         for column, (a, b) in enumerate(PAIRS):
@@ -309,7 +306,7 @@ def _products() -> Array:
 
 
 def _generators() -> Array:
-    """Return the derivative of M by turn and shift where frames are the same, shape (6, 18, 18)."""
+    """Return the derivative of M by turn and shift at the identity, shape (6, 18, 18)."""
     found, same = np.zeros((6, SIZE, SIZE)), np.eye(3)
     for k, axis in enumerate(same):
         cross = skew(axis)
@@ -359,7 +356,7 @@ def load_tensor() -> Array:
 
 @dataclass(frozen=True)
 class Space:
-    """Which numbers windows, poses and loads are made of: all, or those of a plane."""
+    """Components of windows, poses and loads that are used: all, or those of a plane."""
 
     motion: tuple[int, ...]  # of a window's motion, places among the 18
     wrench: tuple[int, ...]  # of its wrench, places among the 6
@@ -368,22 +365,22 @@ class Space:
 
     @property
     def planar(self) -> bool:
-        """Whether it is a plane."""
+        """Whether they are those of a plane."""
         return len(self.pose) < 6
 
     def change(self, small: Array) -> Array:
-        """Return a small turn and shift of all six from those that there are."""
+        """Return the turn and shift, shape (6,), of the components used; others are zero."""
         found = np.zeros(6)
         found[list(self.pose)] = small
         return found
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """Places of a window's numbers among the 24."""
+        """Indices of the components used among a window's 24."""
         return (*self.motion, *(SIZE + k for k in self.wrench))
 
     def of(self, windows: Windows) -> Windows:
-        """Return windows of these numbers alone."""
+        """Return windows of these components alone."""
         return replace(
             windows,
             motion=windows.motion[:, self.motion],
@@ -393,28 +390,28 @@ class Space:
         )
 
     def without(self, sensor: str) -> tuple[int, ...]:
-        """Return places among this space's numbers of motion that another sensor makes.
+        """Return indices into `motion` of the components that a sensor does not make.
 
         Args:
-            sensor: Of `SENSOR_NUMBERS`.
+            sensor: Key of `SENSOR_NUMBERS`.
         """
         own = SENSOR_NUMBERS[sensor]
         return tuple(k for k, number in enumerate(self.motion) if number not in own)
 
     def motion_map(self, pose: Pose) -> Array:
-        """Return M of these numbers, square."""
+        """Return M of these components, square."""
         return np.asarray(motion_map(pose)[self._meshes[0]])
 
     def motion_slopes(self, pose: Pose) -> Array:
-        """Return the derivative of M by the turns and shifts that there are, shape (any, k, k)."""
+        """Return the derivative of M by the turns and shifts used, shape (any, k, k)."""
         return np.asarray(motion_slopes(pose)[self._slopes_mesh])
 
     def wrench_map(self, pose: Pose) -> Array:
-        """Return D of these numbers, square."""
+        """Return D of these components, square."""
         return np.asarray(wrench_map(pose)[self._meshes[1]])
 
     def load_map(self, pose: Pose) -> Array:
-        """Return what takes the load's parameters to another frame, square."""
+        """Return the map of the load's parameters to another frame, square."""
         return np.asarray(frame_change(*pose)[self._meshes[2]])
 
     @cached_property
@@ -423,12 +420,11 @@ class Space:
 
     @cached_property
     def _meshes(self) -> tuple[tuple[NDArray[np.intp], ...], ...]:
-        """Places of motion, wrench and load in square matrices of all."""
         return tuple(np.ix_(own, own) for own in (self.motion, self.wrench, self.load))
 
     @cached_property
     def load_tensor(self) -> Array:
-        """Z of these numbers, shape (motion, wrench, load)."""
+        """Z of these components, shape (motion, wrench, load)."""
         return load_tensor()[np.ix_(self.motion, self.wrench, self.load)]
 
 

@@ -34,16 +34,14 @@ STEPS = (1e-5, 0.1)  # [s]
 
 
 class BadMessage(ValueError):
-    """A message that is none."""
+    """Bytes that are no valid message."""
 
 
 def team_key(names: Sequence[str], graph: Graph, windows: WindowSettings) -> bytes:
-    """Return eight bytes that differ where teams do: names, graph, windows.
+    """Return an eight-byte hash of a team's names, graph and window settings.
 
     Args:
         names: Of the robots, in the order of their numbers.
-        graph: Who talks to whom.
-        windows: Their settings.
     """
     stated = [VERSION, list(names), graph.edges, windows.length, windows.stride]
     return hashlib.blake2b(json.dumps(stated).encode(), digest_size=8).digest()
@@ -53,9 +51,7 @@ def encoded(message: WindowMessage, sender: int, team: bytes) -> bytes:
     """Return the bytes of a message.
 
     Args:
-        message: Of a robot.
-        sender: Its number.
-        team: Key of the team.
+        team: Key of the team; see `team_key`.
     """
     origins = sorted(message.have)
     head = (NAME, VERSION, 0, sender, team, message.session, len(origins), len(message.windows))
@@ -78,10 +74,9 @@ def decoded(data: bytes, sender: int, team: bytes, robots: int) -> WindowMessage
     """Return the message of some bytes.
 
     Args:
-        data: That came.
         sender: Number of the robot that it came from.
-        team: Key of the team.
-        robots: How many they are.
+        team: Key of the team; see `team_key`.
+        robots: Number of robots in the team.
 
     Raises:
         BadMessage: If it is none, of another version or team, or not of this sender.

@@ -22,17 +22,13 @@ from .load import LoadInformation
 
 @dataclass(frozen=True)
 class WrenchDoubt:
-    """A robot whose measured wrench explains what the load leaves over."""
+    """Robot whose measured wrench explains the load's residual."""
 
     robot: int  # its place in the team
     offset: float | None  # of its force [N], if that explains it; None if its gains do
 
     def words(self, name: str) -> str:
-        """Return what it means.
-
-        Args:
-            name: Of the robot.
-        """
+        """Return the message for a user."""
         about = "gains" if self.offset is None else f"an offset of {self.offset:.2g} N in its force"
         return (
             f"What the load leaves over goes with the wrench that {name} measures: {about} "
@@ -42,7 +38,7 @@ class WrenchDoubt:
 
 @dataclass(frozen=True)
 class WrenchFaultSettings:
-    """Settings of when a wrench has a name."""
+    """Settings of the test whether one robot's wrench is wrong."""
 
     # deviations by which what is left over exceeds noise, and by which one robot explains it better
     # than another
@@ -52,7 +48,7 @@ class WrenchFaultSettings:
 
 @dataclass(frozen=True, eq=False)
 class OwnWrench:
-    """What one robot measured, in windows or a factor of them."""
+    """Wrench that one robot measured, in windows or a factor of them."""
 
     wrench: Array  # moment and force in its own frame, shape (any, r)
     map: Array  # D that takes them to the load's frame, shape (r, r)
@@ -65,14 +61,11 @@ def wrench_doubt(
     ones: Array,
     settings: WrenchFaultSettings = WrenchFaultSettings(),
 ) -> WrenchDoubt | None:
-    """Return whose wrench explains what a load leaves over; None where nothing is, or nobody's.
+    """Return the robot whose wrench explains the load's residual; None if no single one does.
 
     Args:
-        load: What windows tell of the load.
-        values: π as it was estimated.
-        own: By robot, what it measured.
-        ones: What a constant of 1 is in the load's factor, shape (any,).
-        settings: Of when a wrench has a name.
+        values: Estimated π, shape (p,).
+        ones: Column of ones, reduced as the rows of the load's factor are, shape (any,).
     """
     white = whitening(load.spread(values))
     Y = load.regressor(load.motion)
@@ -109,7 +102,7 @@ def wrench_doubt(
 def _faults(
     load: LoadInformation, own: Mapping[int, OwnWrench], ones: Array
 ) -> Iterator[tuple[int | None, bool, Array]]:
-    """Yield the robot, whether it is an offset, and what a fault adds, shape (any, r, k)."""
+    """Yield robot (None for a torque offset), whether an offset, and columns (any, r, k)."""
     numbers = load.space.wrench
     forces = [k for k, number in enumerate(numbers) if number >= 3]
     torques = [k for k, number in enumerate(numbers) if number < 3]

@@ -25,10 +25,6 @@ TERMS = ("viscous", "coulomb", "offset", "armature")
 def run(out: Path, progress: Callable[[str], None]) -> str:
     """Identify the simulated arm, write the results, and compare them with the true parameters.
 
-    Args:
-        out: Folder for the results.
-        progress: Callback for progress messages.
-
     Returns:
         The report and the comparison, as text for a terminal.
 
@@ -59,7 +55,6 @@ def run(out: Path, progress: Callable[[str], None]) -> str:
 
 
 def _links(found: Identification, truth: Mapping[str, Any]) -> list[list[str]]:
-    """Return rows of the links: their masses beside the true ones."""
     from heft.estimators import stated_numbers
 
     rows = []
@@ -78,7 +73,6 @@ def _links(found: Identification, truth: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _joints(found: Identification, truth: Mapping[str, Any]) -> list[list[str]]:
-    """Return rows of the joints: their simple friction beside the true one."""
     simple = found.friction["simple"]
     return [
         [joint, *(f"{simple[f'{joint}.{t}']:.3f} / {truth[joint][t]:.3f}" for t in TERMS)]

@@ -51,8 +51,6 @@ def base_set(
     """Return the base parameters of a Denavit-Hartenberg table.
 
     Args:
-        said: Table.
-        q: Symbols of the joint positions.
         gravity: Gravitational acceleration in the base frame, 3 components [m/s²].
         columns: Symbols of the standard parameters: ten for each link, then those of the drives if
             they are included.
@@ -111,7 +109,6 @@ def _rows(chain: Chain, rotors: int | None) -> Iterator[dict[int, Any]]:
     """Yield the regressor rows of the entries of C(q) and D(q), by column.
 
     Args:
-        chain: Links.
         rotors: Column of the first rotor inertia; None without drives.
     """
     half, count = chain.algebra.half, len(chain.steps)
@@ -182,7 +179,7 @@ def _first_link(constants: Constants, said: Outline[Any], gravity: Sequence[Any]
 
 
 def _own(constants: Constants, said: Outline[Any], j: int, ten: Ten) -> dict[int, Any]:
-    """Return columns of link j for parameters in the frame that its joint moves."""
+    """Return ten parameters, given in the frame that joint j moves, as columns of link j."""
     *_, after = moves(constants, said.rows[j], load_sympy().Integer(0), said.modified)
     moved = _moved(constants, inverse(after), ten)
     return {PARAMETER_COUNT * j + k: x for k, x in moved.items()}

@@ -33,8 +33,6 @@ def follow(algebra: Algebra, said: Outline[Any], q: Sequence[Any], gravity: Any)
     """Return the chain of a Denavit-Hartenberg table, by recursion from the base outwards.
 
     Args:
-        algebra: Algebra of the elements.
-        said: Table.
         q: Joint positions; surplus ones are ignored.
         gravity: Gravitational acceleration in the base frame, 3 components [m/s²].
     """
@@ -62,10 +60,8 @@ def moves(algebra: Algebra, row: Row[Any], position: Any, modified: bool) -> tup
     [Craig1986; Khalil1986]; the transform on its other side is the identity.
 
     Args:
-        algebra: Algebra of the elements.
         row: Parameters θ, d, a and α of the row [rad, m].
-        position: Of the joint, q [rad or m].
-        modified: Whether the rows follow the modified convention.
+        position: Joint position q [rad or m].
     """
     link = placed(turn(algebra, row.alpha, "x"), shift(algebra, row.a, "x"))
     joint = turn(algebra, row.theta, "z")
@@ -82,7 +78,6 @@ def turn(algebra: Algebra, angle: Any, about: str) -> Rows:
     """Return the transform of a rotation about x or z.
 
     Args:
-        algebra: Algebra of the elements.
         angle: SymPy expression [rad].
         about: `x` or `z`.
     """
@@ -97,7 +92,6 @@ def shift(algebra: Algebra, way: Any, along: str) -> Rows:
     """Return the transform of a translation along x or z.
 
     Args:
-        algebra: Algebra of the elements.
         way: SymPy expression [m].
         along: `x` or `z`.
     """
@@ -164,7 +158,6 @@ def scaled(matrix: Rows, factor: Any) -> Rows:
 
     Args:
         matrix: 3 × 4.
-        factor: Element of the algebra.
     """
     return [[x * factor for x in row] for row in matrix]
 
@@ -184,8 +177,7 @@ def kept(algebra: Algebra, name: str, matrix: Rows) -> Rows:
     """Return a matrix for repeated use: with named or reduced entries, as the algebra does.
 
     Args:
-        algebra: Algebra of the elements.
-        name: Of the matrix; entries are named by it with row and column, counted from 1.
+        name: Prefix of the entries' names, before row and column, counted from 1.
         matrix: 3 × 4.
     """
     return [

@@ -370,7 +370,6 @@ def derive_file(path: str | Path, drives: bool = False) -> Derivation:
     downwards unless the file states it.
 
     Args:
-        path: File.
         drives: Whether to include rotor inertia, Coulomb and viscous friction of each joint, as
             symbols Im1, Fs1, Fv1 and so on.
 
@@ -396,9 +395,7 @@ def derive(data: bytes, path: str = "robot.toml", drives: bool = False) -> Deriv
     """Derive the symbolic dynamics of a robot from the bytes of a TOML file; see `derive_file`.
 
     Args:
-        data: Content of the file.
         path: Name of the file in messages.
-        drives: Whether to include rotor inertia and friction of each joint.
 
     Returns:
         The derivation.
@@ -468,14 +465,12 @@ def _standard(table: Outline[Any], drives: bool) -> tuple[tuple[Any, ...], set[A
 
 
 def _labels(table: Outline[Any], drives: bool) -> list[str]:
-    """Return the names of all parameters π."""
     bodies = [f"{link}.{name}" for link in table.links for name in inertia.SYMBOLS]
     names = DRIVE.values() if drives else ()
     return [*bodies, *(f"{joint}.{name}" for name in names for joint in table.joints)]
 
 
 def _refuse_taken(symbols: set[Any], path: str) -> None:
-    """Raise `InvalidModel` if the file uses a symbol that is reserved for an unspecified link."""
     if symbols:
         raise InvalidModel(
             f"the symbol '{min(s.name for s in symbols)}' stands for a link or drive of which the "
@@ -486,7 +481,7 @@ def _refuse_taken(symbols: set[Any], path: str) -> None:
 
 
 def _ten(body: Body[Any]) -> list[Any]:
-    """Return a body's ten parameters, as `inertia.from_body` does of numbers."""
+    """Return a body's ten parameters, symbolic counterpart of `inertia.from_body`."""
     m, (x, y, z) = body.mass, body.com
     away = (
         (y * y + z * z, -x * y, -x * z),
@@ -498,7 +493,7 @@ def _ten(body: Body[Any]) -> list[Any]:
 
 
 def _parallel(table: Outline[Any], q: Sequence[Any]) -> list[Any]:
-    """Return positions of joints that turn about axes parallel to a neighbour's."""
+    """Return positions of revolute joints whose axis is parallel to a neighbour's."""
     found: set[int] = set()
     for k in range(1, len(table.rows)):
         between = table.rows[k if table.modified else k - 1].alpha

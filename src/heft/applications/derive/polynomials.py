@@ -42,8 +42,7 @@ class Algebra(Protocol):
         """Return an element for repeated use: named, reduced or as it is.
 
         Args:
-            name: For its symbol, if it is given one.
-            element: Element of the algebra.
+            name: Of its symbol, if it gets one.
         """
 
     def expression(self, element: Any) -> Any:
@@ -76,7 +75,6 @@ class Expanded:
 
     Args:
         constants: Expressions of constants that will be lifted.
-        angles: Constant angles.
         turning: Positions of the revolute joints.
         variables: Further symbols that will be lifted.
         parallel: Those of `turning` whose axes have a parallel neighbour. Products of their sines
@@ -229,11 +227,7 @@ def _times_wave(
 
 
 class Named:
-    """Expressions with a symbol for each subexpression that is used again.
-
-    Args:
-        taken: Names that are in use already.
-    """
+    """Expressions with a symbol for each subexpression that is used again."""
 
     def __init__(self, taken: Iterable[str]) -> None:
         self.half = load_sympy().Rational(1, 2)
@@ -264,8 +258,7 @@ class Named:
         Equal values have one symbol, opposite ones its negative.
 
         Args:
-            name: Of the symbol; with underscores added where it is taken.
-            element: The value.
+            name: Of the symbol, with underscores appended where it is taken.
         """
         value = load_sympy().sympify(element)
         if value.is_Atom or (-value).is_Atom:
@@ -293,7 +286,6 @@ class Constants:
 
     Args:
         expressions: Expressions that will be lifted.
-        angles: Constant angles.
     """
 
     definitions = ()
@@ -357,7 +349,6 @@ class Sampled:
 
     Args:
         moving: Symbols with a new value in each draw; others keep theirs.
-        draw: Number of the draw.
     """
 
     definitions = ()
@@ -413,7 +404,6 @@ def solved(
     Args:
         rows: Field elements of each row, by column.
         order: Order in which columns are tried as pivots, a permutation of all.
-        field: SymPy domain of the elements.
 
     Returns:
         By pivot column, the other entries of its row.

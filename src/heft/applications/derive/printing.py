@@ -23,12 +23,7 @@ DIGITS = 12  # of decimals
 
 
 def rendered(derivation: Derivation, form: Form) -> str:
-    """Return a derivation as text.
-
-    Args:
-        derivation: Derivation to be written.
-        form: `text`, `latex` or `numpy`.
-    """
+    """Return a derivation as text."""
     return {"text": text, "latex": latex, "numpy": numpy_source}[form](derivation)
 
 
@@ -44,7 +39,6 @@ class _Section:
 
 
 def _sections(d: Derivation) -> list[_Section]:
-    """Return what is shown, in order."""
     found = [*_dynamics(d), *_linear(d), *_kinematics(d)]
     shown = [value for section in found for _, _, value in section.equations]
     named = d.needed([x for v in shown for x in (v if hasattr(v, "shape") else [v])])
@@ -57,7 +51,6 @@ def _section(title: str, *equations: Equation) -> _Section:
 
 
 def _kinematics(d: Derivation) -> Iterator[_Section]:
-    """Yield the working: transforms, their derivatives by the joints, and velocity terms."""
     n = range(1, len(d.joints) + 1)
     pairs = [(i, j) for i in n for j in range(1, i + 1)]
     steps = [("T", (i - 1, i), d.transforms[i - 1]) for i in n]
@@ -86,7 +79,6 @@ def _kinematics(d: Derivation) -> Iterator[_Section]:
 
 
 def _dynamics(d: Derivation) -> Iterator[_Section]:
-    """Yield the equations of motion, their terms, and energies."""
     n = range(1, len(d.joints) + 1)
     friction = " + d" if d.drives else ""
     title = f"Equations of motion: tau = D ddq + h + C{friction}"
@@ -107,7 +99,6 @@ def _dynamics(d: Derivation) -> Iterator[_Section]:
 
 
 def _linear(d: Derivation) -> Iterator[_Section]:
-    """Yield regressors, and the parameters that they multiply."""
     yield _section("Regressor Y: Y pi = tau", *_entries("Y", d.regressor))
     friction = " - d" if d.drives else ""
     yield _section(f"W1: W1 pi = N' dq - C{friction}", *_entries("W1", d.force_regressor))
@@ -122,7 +113,7 @@ def _linear(d: Derivation) -> Iterator[_Section]:
 def _entries(
     name: str, matrix: Any, symmetric: bool = False, first: tuple[int, ...] = ()
 ) -> Iterator[Equation]:
-    """Yield a matrix' entries that are not zero; of a symmetric one the upper half."""
+    """Yield the nonzero entries of a matrix; of a symmetric one the upper triangle alone."""
     rows, columns = matrix.shape
     for i in range(rows):
         for k in range(i if symmetric else 0, columns):
@@ -261,7 +252,6 @@ def _tuple(entries: Iterator[str]) -> str:
 
 
 def _function(d: Derivation, name: str, arguments: str, says: str, value: Any) -> str:
-    """Return one function of the source."""
     from sympy.printing.numpy import NumPyPrinter
 
     sympy = load_sympy()

@@ -58,7 +58,7 @@ class LinkSums:
         """Return a matrix for repeated use, its entries replaced by named subexpressions if apt.
 
         Args:
-            name: Of the matrix, of which its entries' names are made.
+            name: Prefix of the entries' names.
             matrix: 3 × 4.
         """
         return kept(self.chain.algebra, name, matrix)
@@ -72,7 +72,7 @@ class LinkSums:
 
         Args:
             symbol: `Im` (rotor inertia), `Fs` (Coulomb) or `Fv` (viscous friction).
-            joint: Its position, from 0.
+            joint: Index of the joint, from 0.
         """
         if not self.drives:
             return load_sympy().Integer(0)
@@ -89,9 +89,9 @@ class LinkSums:
         """Return the coefficients of link j's parameters in joint i's effort, tr(A J_j X_jiᵀ).
 
         Args:
-            j: Position of the link, from 0.
-            i: Position of the joint, from 0, i ≤ j.
-            motion: A, of the link's points in its frame, 3 × 4.
+            j: Index of the link, from 0.
+            i: Index of the joint, from 0, i ≤ j.
+            motion: Matrix A of the motion of the link's points in its frame, 3 × 4.
         """
         return pair(motion, self.chain.twists[j][i], self.half)
 
@@ -99,9 +99,9 @@ class LinkSums:
         """Return the second-order twist X_jkm with U_jkm = T_0^j X_jkm, symmetric in k and m.
 
         Args:
-            j: Position of the link, from 0.
-            k: Position of a joint, from 0, k ≤ j.
-            m: Position of a joint, from 0, m ≤ j.
+            j: Index of the link, from 0.
+            k: Index of a joint, from 0, k ≤ j.
+            m: Index of a joint, from 0, m ≤ j.
         """
         twists = self.chain.twists[j]
         return compose(twists[min(k, m)], twists[max(k, m)])
@@ -167,7 +167,7 @@ class LinkSums:
         """Return Σ_j π_jᵀ ten(j) over links j ≥ `least`, as an element of the algebra.
 
         Args:
-            least: First link of the sum, from 0.
+            least: Index of the first link of the sum, from 0.
             ten: Function of j: coefficients of link j's ten parameters.
         """
         total = self.lift(load_sympy().Integer(0))

@@ -21,7 +21,7 @@ from .timings import Timings
 def at_best_bandwidth(
     evidence: Evidence, correction: Correction, settings: TimingSearch
 ) -> Evidence:
-    """Return evidence without what is above the bandwidth of the least residual.
+    """Return evidence low-passed at the bandwidth of the least residual.
 
     A fault that makes up most of the residual hides what bandwidth is best, so ask again with it
     corrected. How the torque lies to the motion in time is taken along: a torque without upper
@@ -29,8 +29,7 @@ def at_best_bandwidth(
 
     Args:
         evidence: At the bandwidth of the motion.
-        correction: What is corrected beforehand.
-        settings: Of the search for the timing.
+        correction: Applied before bandwidths are compared.
     """
     timings = Timings(Hypotheses(evidence), settings)
     timing = timings.found(correction)
@@ -39,7 +38,7 @@ def at_best_bandwidth(
     initial = Hypotheses(evidence).settle(correction, common=False).sigma
 
     def look(octaves: float) -> float:
-        """Return the residual's energy, of all the torque, with the motion's at a bandwidth."""
+        """Return the residual variance with the motion alone low-passed, over that without."""
         motion = evidence.blurred(evidence.corner * 2.0**octaves)
         pairs = zip(motion.stretches, evidence.stretches, strict=True)
         mixed = replace(motion, stretches=tuple(replace(m, effort=s.effort) for m, s in pairs))

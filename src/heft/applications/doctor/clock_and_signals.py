@@ -50,9 +50,8 @@ def look(
     """Return the facts of a log and the findings that need no robot model.
 
     Args:
-        recording: The log.
-        clock: Thresholds for clock and rows.
-        signals: Thresholds for signals.
+        clock: Thresholds for clock and rows; the defaults if None.
+        signals: Thresholds for signals; the defaults if None.
 
     Raises:
         InvalidRecording: If it cannot be read.
@@ -103,7 +102,6 @@ def _clock_unit(facts: LogFacts, counts: Counts, clock: ClockThresholds) -> Iter
 
 
 def _is_lossy(facts: LogFacts, counts: Counts, clock: ClockThresholds) -> bool:
-    """Return whether a clock that does not advance loses too many rows."""
     bad = counts.backwards + counts.same_time + counts.broken_time
     return bad / facts.rows > clock.lost_share
 
@@ -244,8 +242,6 @@ OF_THE_LOG = (
 
 @dataclass(frozen=True)
 class _Signal:
-    """A signal and what was counted of it."""
-
     k: int  # its place
     name: str  # its canonical name
     rows: int  # of the log
@@ -256,26 +252,22 @@ class _Signal:
 
     @property
     def kind(self) -> str:
-        """`q`, `tau`, …."""
         return self.name.partition(".")[0]
 
     @property
     def low(self) -> float:
-        """Its smallest value."""
         return float(self.sizes.low[self.k])
 
     @property
     def high(self) -> float:
-        """Its largest value."""
         return float(self.sizes.high[self.k])
 
     @property
     def span(self) -> float:
-        """Its range."""
         return self.high - self.low
 
     def findings(self) -> Iterator[Finding]:
-        """Yield what it shows; what never changes shows nothing else."""
+        """Yield its findings; a constant signal yields that one alone."""
         lost = int(self.counts.broken[self.k])
         if lost:
             yield self._not_finite(lost)
@@ -357,7 +349,7 @@ class _Signal:
             )
 
     def _excused(self) -> bool:
-        """Return whether something else that is said of it explains that it jumps."""
+        """Return whether spikes or frozen stretches, reported by themselves, explain its jumps."""
         return bool(self.counts.spikes[self.k] or self.counts.frozen[self.k])
 
     def _spikes(self) -> Iterator[Finding]:

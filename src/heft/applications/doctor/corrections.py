@@ -23,7 +23,7 @@ Columns = Literal["q", "tau", "both"]  # positions, efforts, or both of a joint
 
 @dataclass(frozen=True)
 class Timing:
-    """Course of the logged torque against the motion in time."""
+    """Delay, drift and low-pass of the logged torque relative to the motion."""
 
     delay: float = 0.0  # delay of torque behind motion, in the middle of the log [s]
     drift: float = 0.0  # growth of that delay [s per s]
@@ -128,7 +128,7 @@ class Told:
     gravity: Array  # gravity of the robot model, shape (3,) [m/s²]
 
     def kinds(self, columns: Columns) -> tuple[str, ...]:
-        """Return the kinds of signals that columns are of."""
+        """Return the kinds of signals that a choice of columns stands for."""
         return {"q": ("q",), "tau": (self.effort,), "both": ("q", self.effort)}[columns]
 
     def named(self, joints: Sequence[int]) -> str:
@@ -136,7 +136,7 @@ class Told:
         return " and ".join(f"'{self.joints[j]}'" for j in joints) or "all joints"
 
     def about(self, joints: Sequence[int]) -> str:
-        """Return joints' names as what a finding is about."""
+        """Return joints' names as the subject of a finding."""
         return ", ".join(self.joints[j] for j in joints) or "all joints"
 
     def line(self, kind: str, key: str, value: float, rest: float, joints: Sequence[int]) -> str:
@@ -175,7 +175,7 @@ class CorrectionStep(ABC):
         """Return its description for the user."""
 
     def is_large(self, least: StepAcceptance, before: Correction) -> bool:
-        """Return whether it exceeds the tolerances of good logs, after a correction."""
+        """Return whether it exceeds what good logs show anyway, applied after a correction."""
         return True
 
     @property
@@ -184,7 +184,7 @@ class CorrectionStep(ABC):
         return False
 
     def unbound(self) -> Self | None:
-        """Return the step by which its joints' torque says nothing of the bodies any more.
+        """Return the step with its joints' torque so small that the bodies do not constrain it.
 
         None if there is none. What the bodies bind must be worse explained by it.
         """
@@ -206,7 +206,7 @@ class ScalarStep(CorrectionStep):
 
     @property
     def number(self) -> float:
-        """Its number."""
+        """Value of its parameter."""
         return self.value
 
     def moved(self, by: float) -> Self:
@@ -223,11 +223,11 @@ def combined(start: Correction, steps: Sequence[CorrectionStep]) -> Correction:
 
 
 def quoted(text: str) -> str:
-    """Return a text as TOML has it."""
+    """Return a text as a TOML string."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
 def toml_list(names: Iterable[str]) -> str:
-    """Return names as a list in TOML."""
+    """Return names as a TOML list of strings."""
     return "[" + ", ".join(quoted(n) for n in names) + "]"

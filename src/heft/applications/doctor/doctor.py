@@ -85,11 +85,9 @@ def diagnose(
     """Diagnose logs of one robot.
 
     Args:
-        recordings: The logs.
-        robot: Robot model; without it only clock, rows and signals are checked.
-        progress: Called with a line of text at each step.
+        robot: Without it only clock, rows and signals are checked.
         settings: Thresholds; the defaults if not given.
-        stop: Set by a user who wants what was found so far.
+        stop: Event that ends the search early, with what was found so far.
 
     Raises:
         InvalidRecording: If a log cannot be read.
@@ -118,7 +116,6 @@ def diagnose(
 
 
 def _by_wrenches(seen: Diagnosis, robot: Robot, recordings: Sequence[Recording]) -> Diagnosis:
-    """Return what is known, and what contacts and wrench sensors show."""
     settings, findings = seen.settings, list(seen.findings)
     try:
         asked = Wrenches.of(
@@ -145,7 +142,6 @@ def _by_wrenches(seen: Diagnosis, robot: Robot, recordings: Sequence[Recording])
 def _by_physics(
     seen: Diagnosis, robot: Robot, recordings: Sequence[Recording], effort: str, pace: Pace
 ) -> Diagnosis:
-    """Return what the logs themselves show, and what physics finds in them."""
     settings, findings = seen.settings, list(seen.findings)
     try:
         evidence = Evidence.of(robot, recordings, settings.evidence)
@@ -176,7 +172,7 @@ def _by_physics(
 def _explained(
     whole: Evidence, settings: DoctorSettings, pace: Pace
 ) -> tuple[Evidence, Explained, TimingFound]:
-    """Return the evidence at the bandwidth of the least residual, and what explains it.
+    """Return evidence at the bandwidth of the least residual, its corrections and its timings.
 
     A fault hides what bandwidth is best, so it is asked for again without those that are found.
     """
@@ -204,13 +200,10 @@ def diagnose_files(
     """Diagnose log files of one robot; see `diagnose`.
 
     Args:
-        logs: Log files.
-        robot: Robot model file.
         options: TOML file with what the model file cannot state.
         columns: TOML file that maps the logs' columns to signals.
-        progress: Called with a line of text at each step.
         settings: Thresholds; the defaults if not given.
-        stop: Set by a user who wants what was found so far.
+        stop: Event that ends the search early, with what was found so far.
         own_columns: Python file of the user's own columns of the regressor, which is run.
 
     Raises:
@@ -350,7 +343,7 @@ def write_draft(path: Path, log: Path, robot: Path | None = None) -> None:
 
 
 def _of_others(drafted: str, joints: Sequence[str]) -> Iterator[str]:
-    """Yield lines about joints of which a drafted map names no position, or no torque."""
+    """Yield option lines for joints of which a drafted map names no position or no torque."""
     columns = ColumnMap.from_dict(tomllib.loads(drafted))
     named = {name for signal in columns.signals for name in signal.names}
     absent = [j for j in joints if f"q.{j}" not in named]
@@ -365,7 +358,7 @@ def _of_others(drafted: str, joints: Sequence[str]) -> Iterator[str]:
 
 
 def _finite(value: Any) -> Any:
-    """Return a value as JSON has it: what is not finite becomes null."""
+    """Return a value for JSON: numbers that are not finite become None."""
     if isinstance(value, Mapping):
         return {k: _finite(v) for k, v in value.items()}
     if isinstance(value, list | tuple):

@@ -59,7 +59,7 @@ class Rows:
 
     @cached_property
     def places(self) -> tuple[NDArray[np.intp], ...]:
-        """Where the sums of each channel stand among those of all unknowns, shape (k²,)."""
+        """Flat indices of each channel's sums in the matrix of all unknowns, shape (k²,)."""
         return tuple((len(self.ridge) * at[:, None] + at).ravel() for at in self.columns)
 
     def side(self, channel: int, joint: int, factor: float) -> tuple[Array, Array, float]:
@@ -68,7 +68,6 @@ class Rows:
         Args:
             channel: Index of the measured channel whose regressor is used.
             joint: Index of the joint whose torque column is used.
-            factor: Scale factor of that torque.
 
         Returns:
             R, shape (k, k), z, shape (k,), and the residual energy that no unknowns reduce.
@@ -96,11 +95,6 @@ class Evidence:
     ) -> Evidence:
         """Select the data of logs, in bounded memory.
 
-        Args:
-            robot: Robot model.
-            recordings: The logs.
-            settings: Amount of data, and the model by which hypotheses are compared.
-
         Raises:
             HeftError: If the logs lack signals, or nothing moves in them.
         """
@@ -109,7 +103,7 @@ class Evidence:
         return Evidence(robot, stretches, corner, settings)
 
     def blurred(self, corner: float) -> Evidence:
-        """Return the same without what is above a frequency [Hz] in motion and torque."""
+        """Return the evidence with motion and torque low-passed at a cutoff frequency [Hz]."""
         stretches = tuple(s.blurred(corner) for s in self.stretches)
         return replace(self, stretches=stretches, corner=corner)
 
@@ -156,9 +150,6 @@ class Evidence:
     def motion(self, correction: Correction) -> tuple[Array, Array, Array]:
         """Return positions, velocities and accelerations at the instants, corrected.
 
-        Args:
-            correction: Correction applied.
-
         Returns:
             Three arrays of shape (n, joints) [rad or m, and per s, s²].
         """
@@ -170,7 +161,7 @@ class Evidence:
         return q + np.array(correction.q_offset), v, a
 
     def effort(self, timing: Timing = IN_TIME) -> Array:
-        """Return torque as logged, brought in time with the motion, (n, joints) [N·m or N]."""
+        """Return torque as logged, aligned in time with the motion, (n, joints) [N·m or N]."""
         if timing == IN_TIME:
             return np.concatenate([s.effort[s.chosen] for s in self.stretches])
         middle = 0.5 * (self.stretches[0].time[0] + self.stretches[-1].time[-1])
@@ -198,8 +189,7 @@ class Evidence:
         """Return the regressor of a correction's motion.
 
         Args:
-            correction: Correction applied.
-            drives: Its friction columns, shape (drives, terms, n).
+            drives: Friction columns of that motion, shape (drives, terms, n).
         """
         q, v, a = self.motion(correction)
         motion = kernels.motion_of(self.robot.tree, np.array(correction.gravity), q, v, a)
@@ -210,7 +200,7 @@ class Evidence:
         return Regressor(tuple(at for at, _ in made), tuple(y for _, y in made), ridge)
 
     def rows(self, regressor: Regressor, timing: Timing) -> Rows:
-        """Return the rows of a motion with torque brought in time with it."""
+        """Return the rows of a motion with torque aligned in time with it."""
         effort = self.effort(timing).T
         triangles = (triangulated(np.vstack([y, effort]).T) for y in regressor.rows)
         return Rows(regressor.columns, tuple(triangles), regressor.rows, regressor.ridge)
@@ -218,7 +208,7 @@ class Evidence:
     def _channel(
         self, channel: int, bodies: Array, drives: Array, own: Array
     ) -> tuple[NDArray[np.intp], Array]:
-        """Return which unknowns a channel's torque depends on, and its regressor."""
+        """Return indices of the k unknowns that a channel's torque depends on, and Yᵀ, (k, n)."""
         parts, places = [], []
         for b in np.flatnonzero(self.robot.tree.ancestry()[channel]):
             ten = slice(PARAMETER_COUNT * b, PARAMETER_COUNT * (b + 1))
@@ -235,7 +225,7 @@ class Evidence:
         return np.concatenate(places), np.concatenate(parts)
 
     def _ridge(self, drives: Array, own: Array, correction: Correction) -> Array:
-        """Return the prior's precision of the unknowns, shape (p,)."""
+        """Return the prior's precision of each unknown, shape (p,)."""
         ridge = np.full(len(self.unknowns.start), 1.0 / self.settings.body_deviation**2)
         if correction.carrying is not None:
             first = PARAMETER_COUNT * correction.carrying
@@ -286,13 +276,13 @@ class Evidence:
 
 
 def unfiltered(time: Array, effort: Array, order: int, corner: float) -> Array:
-    """Return what went into a Butterworth low-pass, shape (N, joints).
+    """Return the input of a Butterworth low-pass from its output, shape (N, joints).
 
     Args:
         time: Shape (N,) [s].
-        effort: What came out of it, without what is above the motion's band, shape (N, joints).
-        order: Of the low-pass: 0 (none), 1 or 2.
-        corner: Its cutoff frequency [Hz].
+        effort: Output of the low-pass, without what is above the motion's band, shape (N, joints).
+        order: Order of the low-pass: 0 (none), 1 or 2.
+        corner: Cutoff frequency [Hz].
     """
     if not order:
         return effort
@@ -320,12 +310,11 @@ def triangulated(rows: Array) -> Array:
 
 @cache
 def _upper(count: int) -> NDArray[np.bool_]:
-    """Return where an upper triangle is."""
     return ~np.tri(count, k=-1, dtype=bool)
 
 
 def _without_drives(robot: Robot) -> Robot:
-    """Return a robot of which nothing rubs and no rotor turns."""
+    """Return a robot without friction and rotor inertia."""
     bare = tuple(replace(d, terms=()) for d in robot.drives)
     return replace(robot, drives=Drives(bare))
 

@@ -45,7 +45,6 @@ T = TypeVar("T")
 
 
 def _kept(cache: dict[object, T], key: object, make: Callable[[], T]) -> T:
-    """Return what a cache holds, made if it does not; the oldest of a few leaves."""
     if key not in cache:
         while len(cache) >= KEPT_ROWS:
             del cache[next(iter(cache))]
@@ -105,7 +104,6 @@ class Hypotheses:
         """Fit a correction and keep the autocorrelation times of its residual for later fits.
 
         Args:
-            correction: The correction.
             common: Whether channels share one autocorrelation time, as before the log is corrected.
         """
         self.memory = np.ones(len(self.evidence.channels))
@@ -124,9 +122,8 @@ class Hypotheses:
         """Fit the torque under a correction, with the autocorrelation times that are kept.
 
         Args:
-            correction: The correction.
             sigma: Initial rms residual of each channel's torque as logged, shape (channels,) [N·m].
-            hopeless: J after one iteration of the weights beyond which there is no second.
+            hopeless: Value of J beyond which the weights are not iterated further.
         """
         evidence, rows = self.evidence, self.rows(correction)
         channels, count = list(evidence.channels), evidence.count
@@ -153,14 +150,14 @@ class Hypotheses:
         return Fit(correction, likelihood + self._distance(rows, values), logged, values)
 
     def _distance(self, rows: Rows, values: Array) -> float:
-        """Return what J has by the prior."""
+        """Return the prior's part of J: Student's t for bodies, Gaussian for other unknowns."""
         tail, drives = self.settings.tail, slice(self.unknowns.bodies, None)
         far = self.far(rows, values)
         distance = (tail + PARAMETER_COUNT) * float(np.sum(np.log1p(far / tail)))
         return distance + float(np.sum(rows.ridge[drives] * values[drives] ** 2))
 
     def far(self, rows: Rows, values: Array) -> Array:
-        """Return how far each body is from the model file's, squared [standard deviations²]."""
+        """Return each body's squared Mahalanobis distance from the file's, shape (bodies,)."""
         apart = rows.ridge * (values - self.unknowns.start) ** 2
         bodies = apart[: self.unknowns.bodies].reshape(-1, PARAMETER_COUNT)
         return np.asarray(bodies.sum(axis=1))
@@ -186,14 +183,13 @@ class Hypotheses:
         weights: Array,
         must: NDArray[np.bool_],
     ) -> Array:
-        """Return the unknowns of least weighted squares, nonnegative where they must be.
+        """Return the unknowns by weighted least squares with prior, nonnegative where `must`.
 
         Args:
-            rows: Which unknowns each channel depends on.
             ridge: Precision of the prior, shape (p,).
             moments: Yᵀτ of each channel.
-            weights: Of the channels, shape (channels,).
-            must: Which unknowns are nonnegative, shape (p,).
+            weights: Weight of each channel's squares, shape (channels,).
+            must: Mask of the nonnegative unknowns, shape (p,).
 
         Raises:
             LinAlgError: If numbers are not finite.
@@ -216,7 +212,7 @@ class Hypotheses:
         return self._nonnegative(factor * scale, behind, must[self.unknowns.bodies :])
 
     def _nonnegative(self, R: Array, z: Array, must: NDArray[np.bool_]) -> Array:
-        """Return the unknowns of a triangle `[R z; 0 ρ]`: those that come out negative are zero.
+        """Return the unknowns of `[R z; 0 ρ]`; those of `must` are set to zero if negative.
 
         Those that must not be stand behind the bodies, so less is triangulated again.
         """
@@ -249,7 +245,7 @@ class Hypotheses:
         return np.stack(found, axis=1)
 
     def _memory_of(self, fit: Fit) -> Array:
-        """Return how many rows of what is left add as much as one, shape (channels,)."""
+        """Return the integrated autocorrelation time of each residual [rows], shape (channels,)."""
         cuts = np.cumsum([len(s.chosen) for s in self.evidence.stretches])[:-1]
         parts = np.split(self.residuals(fit), cuts)
         return noise.autocorrelation_time(noise.autocovariance(parts, self.settings.instants // 4))

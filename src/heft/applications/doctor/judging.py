@@ -82,7 +82,7 @@ class Judge:
     def _unbound(
         self, start: Correction, steps: Sequence[CorrectionStep], step: CorrectionStep
     ) -> float:
-        """Return J where a step's joint has a torque that the bodies do not bind.
+        """Return J with the torque of a step's joint so small that the bodies do not constrain it.
 
         A gain next to nothing lets a joint's torque be any sum of the bodies' columns, which
         takes up what its friction leaves. A gain that is there is asked for by their size.
@@ -142,7 +142,7 @@ class Judge:
         return step.is_factor or float(falls.min()) < least.residual_ratio
 
     def _lasts(self, step: PositionOffset | Gravity, without: Fit) -> bool:
-        """Return whether both halves of the logs ask for a zero or a tilt.
+        """Return whether each half of the logs asks for the same offset or tilt.
 
         What sticks holds torques that a zero or a tilt can explain, other ones in each half.
         """
@@ -178,7 +178,7 @@ class Judge:
     def is_small(
         self, step: CorrectionStep, base: Correction
     ) -> TypeGuard[PositionOffset | Gravity]:
-        """Return whether a step is a zero or a tilt that is determined to first order."""
+        """Return whether a step is an offset or a tilt small enough for a first-order expansion."""
         if not isinstance(step, PositionOffset | Gravity) or not step.is_expandable:
             return False
         return any(base.gravity) and step.angle(base) < self.least.small_rad
@@ -186,7 +186,7 @@ class Judge:
     def _rivals(
         self, step: CorrectionStep, without: Fit, best: Fit
     ) -> Iterator[tuple[CorrectionStep, float]]:
-        """Yield steps of the same kind of place that explain the torque as well as one found."""
+        """Yield steps of the same kind that explain the torque as well, with their excess of J."""
         if isinstance(step, PositionOffset | Gravity):
             yield from self._small_rivals(step, without, best)
         live = set(self.hypotheses.evidence.channels)
@@ -202,7 +202,7 @@ class Judge:
     def _small_rivals(
         self, step: CorrectionStep, without: Fit, best: Fit
     ) -> Iterator[tuple[CorrectionStep, float]]:
-        """Yield zeros and tilts that explain the torque as well as one found."""
+        """Yield offsets and tilts that explain the torque as well, each with its excess of J."""
         for other in self.proposals.small(replace(without, sigma=best.sigma)):
             if (other.kind, other.joints) == (step.kind, step.joints):
                 continue
@@ -215,7 +215,7 @@ class Judge:
 
 
 def _alike(step: CorrectionStep) -> Iterator[CorrectionStep]:
-    """Yield signs and swaps where a sign or swap is: a symmetric arm takes one for another."""
+    """Yield sign flips and swaps of the same joints: a symmetric arm takes one for another."""
     if not isinstance(step, SignFlip | Swap):
         return
     pair = len(step.joints) == 2

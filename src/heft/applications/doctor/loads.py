@@ -25,15 +25,13 @@ class ToolFound:
 
 
 def tool(hypotheses: Hypotheses, fit: Fit, thresholds: LoadThresholds) -> ToolFound | None:
-    """Return what the last body carries beyond the model file, None if it is nothing sure.
+    """Return the load of the last body beyond the model file; None if it is not significant.
 
     The other bodies say how far off such a file is. A tool shows in the last one alone, which is
     far heavier than that.
 
     Args:
-        hypotheses: Data and model.
         fit: Fit of the corrected log.
-        thresholds: When it is sure.
     """
     last = last_body(hypotheses, thresholds)
     if last is None:
@@ -59,7 +57,7 @@ def tool(hypotheses: Hypotheses, fit: Fit, thresholds: LoadThresholds) -> ToolFo
 
 
 def last_body(hypotheses: Hypotheses, thresholds: LoadThresholds) -> int | None:
-    """Return the index of the body at the end of a chain, None of a hand or a tree."""
+    """Return the index of the deepest body; None if it is not alone or too few are measured."""
     tree, measured = hypotheses.evidence.robot.tree, _measured(hypotheses)
     depth = np.where(measured, tree.ancestry().sum(axis=0), 0)
     alone = np.sum(depth == depth.max()) == 1 and np.sum(measured) >= thresholds.least_bodies
@@ -77,7 +75,7 @@ def _mass(hypotheses: Hypotheses, values: Array, body: int) -> float:
 
 
 def friction_shares(hypotheses: Hypotheses, fit: Fit) -> Array:
-    """Return the rms of friction and rotor torque over the deviation of torque, (channels,)."""
+    """Return rms friction and rotor torque over the torque's standard deviation, (channels,)."""
     evidence, unknowns = hypotheses.evidence, hypotheses.unknowns
     rows, shares = hypotheses.rows(fit.correction), []
     for k, channel in enumerate(evidence.channels):

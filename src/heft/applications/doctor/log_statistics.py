@@ -106,7 +106,7 @@ def sizes_of(recording: Recording, names: Sequence[str]) -> Sizes:
 
 @dataclass(frozen=True)
 class _Block:
-    """Rows of a log, a few of the block before in front of them."""
+    """Block of rows of a log, preceded by the last rows of the block before."""
 
     time: Array  # shape (rows,) [s]
     values: Array  # NaN where they are not finite, shape (rows, signals)
@@ -117,7 +117,7 @@ class _Block:
 
     @property
     def new(self) -> slice:
-        """Changes from row to row that the block before did not have."""
+        """Slice of the row-to-row changes that the block before did not have."""
         return slice(max(self.fresh - 1, 0), None)
 
 
@@ -224,7 +224,7 @@ def _walk_signals(tally: Counts, block: _Block, thresholds: SignalThresholds) ->
 def _own_motion(
     block: _Block, kind: str, name: str, change: Array, some_move: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """Return when a signal should change: others do, and of an effort its own joint moves.
+    """Return when a signal should change: as others do, an effort only as its own joint does.
 
     The torque of a joint at rest may be constant: what sticks needs no other one.
     """
@@ -249,7 +249,6 @@ def _count_jumps(
 
 
 def _walk_velocities(tally: Counts, block: _Block) -> None:
-    """Compare stated velocities with positions' own."""
     time, values, sizes = block.time, block.values, block.sizes
     places = {n: k for k, n in enumerate(block.names)}
     for name, k in places.items():
@@ -267,13 +266,13 @@ def _walk_velocities(tally: Counts, block: _Block) -> None:
 
 
 def _runs(mask: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return where runs begin and where they end (behind the last)."""
+    """Return the first index of each run of True, and the index behind its last."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
     return edges[::2], edges[1::2]
 
 
 def _plateau(x: Array, d: Array, level: float, slope: float, least: int, steps: int) -> int:
-    """Return how many rows lie on flat tops of `least` rows with a slope of so many steps beside.
+    """Return the rows on flat tops of at least `least` rows with a slope of `steps` rows beside.
 
     A motion that comes to rest ends in single steps of a coarse encoder, which are no slope.
     """

@@ -22,7 +22,7 @@ class Matching:
 
     @staticmethod
     def of(robot: Robot, recordings: Sequence[Recording]) -> Matching:
-        """Return what all logs and the model share, and what only one of them has.
+        """Match a model's joints with those that all logs have, by name.
 
         Where they share no joint that can be identified, nothing is passed over.
         """
@@ -57,7 +57,7 @@ class Matching:
         return Matching(matched, beyond, absent, unmeasured)
 
     def concerns(self, finding: Finding) -> bool:
-        """Return whether a finding about a signal is about one that the robot uses."""
+        """Return whether a finding is about no signal, or about one that the robot uses."""
         kind, _, joint = finding.about.partition(".")
         if kind not in JOINT_KINDS:
             return True
@@ -67,7 +67,7 @@ class Matching:
         return option.measured or kind not in ("tau", "current")
 
     def findings(self) -> Iterator[Finding]:
-        """Yield what was passed over, with what heft identify wants to be told of it."""
+        """Yield findings on ignored joints and torques, with options for heft identify."""
         if self.beyond:
             yield Finding(
                 "joints not in the model",

@@ -19,13 +19,7 @@ LEAST_PIECE = 250  # rows between two stalls that are looked at
 
 
 def readable(recording: Recording, facts: LogFacts, findings: Sequence[Finding]) -> list[Recording]:
-    """Return what physics is asked of: in seconds, unwrapped, without rows in which it stalled.
-
-    Args:
-        recording: The log.
-        facts: Its facts.
-        findings: What it shows itself.
-    """
+    """Return the log's pieces for physical checks: in seconds, unwrapped, without stalls."""
     made = unwrapped(_in_seconds(recording, findings), findings)
     if not facts.stalls:
         return [made]
@@ -38,7 +32,6 @@ def readable(recording: Recording, facts: LogFacts, findings: Sequence[Finding])
 
 
 def _in_seconds(recording: Recording, findings: Sequence[Finding]) -> Recording:
-    """Return a recording in the unit of time that findings think likely."""
     unit = next((f.evidence["unit_s"] for f in findings if "unit_s" in f.evidence), 1.0)
     return replace(recording, time_scale=unit * recording.time_scale)
 
@@ -117,7 +110,6 @@ def mended_map(recording: Recording, robot: Robot, correction: Correction) -> st
 
 
 def _map_of(kind: str, sources: Mapping[str, tuple[SignalMap, int]]) -> Iterator[str]:
-    """Yield the lines of a column map for the signals of one kind."""
     columns = list(dict.fromkeys(c for source, _ in sources.values() for c in source.columns))
     unit = next(iter(sources.values()))[0].unit
     matrix, offset = np.zeros((len(sources), len(columns))), np.zeros(len(sources))

@@ -9,7 +9,7 @@ from heft.applications.identification import Progress, silent
 
 
 class Pace:
-    """Time that a search has left, and what it says of itself meanwhile.
+    """Time budget and progress messages of a search.
 
     Attributes:
         longest_s: Time after which no more hypotheses are tried [s].
@@ -29,8 +29,7 @@ class Pace:
         Args:
             longest_s: Time after which no more hypotheses are tried [s].
             every_s: Time between two lines of progress [s].
-            progress: Called with a line of text.
-            stop: Set by a user who wants what was found so far.
+            stop: Event that ends the search early, with what was found so far.
         """
         self.longest_s, self.tried, self.was_cut = longest_s, 0, False
         self._every_s, self._progress = every_s, progress
@@ -38,17 +37,17 @@ class Pace:
         self._begin = self._said = time.monotonic()
 
     def is_over(self) -> bool:
-        """Return whether no more hypotheses are to be tried; asked by whoever would try one."""
+        """Return whether no more hypotheses are to be tried, and note that the search was cut."""
         self.was_cut |= self.is_stopped or time.monotonic() - self._begin > self.longest_s
         return self.was_cut
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it was the user who wanted no more."""
+        """Whether the user stopped the search."""
         return self._stop.is_set()
 
     def count(self, at: int, of: int, what: str) -> None:
-        """Count a hypothesis that was tried, and say so now and then."""
+        """Count a hypothesis that was tried, and report progress at intervals."""
         self.tried += 1
         now = time.monotonic()
         if now - self._said > self._every_s:

@@ -33,7 +33,7 @@ NAMED_RIVALS = 3  # other steps that a finding's sentence names
 
 @dataclass(frozen=True)
 class Physics:
-    """What physics says of logs."""
+    """Findings about logs from the robot's equations of motion."""
 
     robot: Robot  # robot model
     recordings: Sequence[Recording]  # the logs
@@ -67,7 +67,6 @@ class Physics:
         return min(1.0 / (1.0 + odds), thresholds.most_sure) * (1.0 - min(self.explained.total, 1))
 
     def _of_a_step(self, found: StepEvidence) -> Finding:
-        """Return the finding of one step of a correction that physics asks for."""
         told, described = self.told, found.step.describe(self.told)
         rivals = [step.describe(told).what for step, _ in found.others[:NAMED_RIVALS]]
         like = f"; as well explained by: {', '.join(rivals)}" if rivals else ""
@@ -109,7 +108,7 @@ class Physics:
                 yield self._of_a_delay(found, others)
 
     def _delay(self) -> DelayFound | None:
-        """Return the delay by the identification's own rule, of the corrected log."""
+        """Return the corrected log's delay as `heft identify` finds it; None if that fails."""
         correction = self.explained.correction
         options = replace(self.robot.options, gravity=correction.gravity)
         mended = tuple(corrected(r, self.robot, correction) for r in self.recordings)
@@ -194,7 +193,7 @@ class Physics:
             )
 
     def _best(self) -> Correction:
-        """Return the correction with the timing that explains the log best."""
+        """Return the correction with its best timing, or without one if evidence is weak."""
         settings, timing = self.settings.search.timing, self.timing
         gain = timing.still.objective - timing.best.objective
         return (timing.best if gain > settings.evidence else timing.still).correction
@@ -235,7 +234,7 @@ class Physics:
 
 
 def of_the_motion(motion: DataRank) -> Iterator[Finding]:
-    """Yield findings about the base parameters that a motion shows."""
+    """Yield findings about the base parameters that a motion excites."""
     weakest = ", ".join(motion.weakest)
     if motion.rank < motion.columns:
         yield Finding(

@@ -64,7 +64,7 @@ class Proposals:
                 yield unit
 
     def _of_joints(self, moving: Sequence[int], live: set[int]) -> Iterator[CorrectionStep]:
-        """Yield signs and swaps; torque that says nothing explains whatever it is swapped with."""
+        """Yield sign flips and swaps; torque that does not vary would fit anywhere."""
         for joints in (*((j,) for j in moving), ()):
             yield SignFlip(joints, "q")
             if live >= set(joints):
@@ -75,7 +75,6 @@ class Proposals:
                 yield Swap(pair, "both")
 
     def _of_positions(self, best: Fit, revolute: Sequence[int]) -> Iterator[CorrectionStep]:
-        """Yield units, gears and zeros that the positions' ranges leave room for."""
         settings = self.settings
         q, _, _ = self.hypotheses.evidence.motion(best.correction)
         turns = np.ptp(q, axis=0) / TURN
@@ -130,10 +129,9 @@ class Proposals:
         yield Gravity((), (float(x), float(y), float(z)))
 
     def _alone(self, best: Fit, effects: Sequence[Array]) -> tuple[Array, Array]:
-        """Return the triangle R of effects and Rᵀz, what the unknowns can do taken out of them.
+        """Return the triangle R of effects projected off the unknowns' columns, and Rᵀz.
 
         Args:
-            best: The fit that they are added to.
             effects: Each of shape (channels, n) [N·m].
         """
         hypotheses, evidence = self.hypotheses, self.hypotheses.evidence
@@ -161,12 +159,12 @@ class Proposals:
         return triangle[size:, size:], right + triangle[:size, size:].T @ pulled
 
     def _sizes(self, best: Fit, effects: Sequence[Array]) -> Array:
-        """Return the size of each effect without the others."""
+        """Return the least-squares amplitude of each effect by itself, shape (effects,)."""
         triangle, right = self._alone(best, effects)
         return np.asarray(right / np.maximum(np.sum(triangle**2, axis=0), 1e-12))
 
     def _together(self, best: Fit, effects: Sequence[Array]) -> Array:
-        """Return the sizes of effects together."""
+        """Return the joint least-squares amplitudes of all effects, shape (effects,)."""
         triangle, right = self._alone(best, effects)
         ridge = np.sqrt(1e-9 * np.sum(triangle**2)) * np.eye(len(right))
         R = triangulated(np.asfortranarray(np.vstack([triangle, ridge])))

@@ -87,7 +87,7 @@ class Search:
         common = best.objective - self.settings.look_evidence
 
         def order(tried: Tried) -> tuple[bool, float]:
-            """One unit for all is likelier than many joints of which each is off."""
+            """Sort key: one unit for all is likelier than many joints of which each is off."""
             step, fit = tried
             return not (step.is_unit and fit.objective < common), fit.objective
 
@@ -103,7 +103,6 @@ class Search:
         return sorted(found, key=order)
 
     def _tried(self, best: Fit) -> list[Tried]:
-        """Return candidate steps with their fits, as many as time allows."""
         if self.pace.is_over():
             return []
         proposed = (*self.proposals.steps(best), *self.proposals.small(best))
@@ -120,7 +119,7 @@ class Search:
         return tried
 
     def _suspects(self, best: Fit) -> set[int]:
-        """Return the joints of which single ones and pairs are tried: those explained worst.
+        """Return the joints explained worst, of which single ones and pairs are tried.
 
         Of many joints not all: pairs grow with their square, and what is wrong with a joint
         shows in its own torque.
@@ -134,14 +133,14 @@ class Search:
         return set(sorted(joints, key=lambda k: -unexplained[k])[: self.settings.suspects])
 
     def followed(self, start: Correction, best: Fit, first: list[Tried]) -> Explained:
-        """Return the accepted steps of the searches that begin with the given first steps."""
+        """Return the accepted steps of the search that begins with the given candidates."""
         reached = self._descended(best, first)
         unit_log_gain = self.settings.proposals.unit_log_gain
         steps = steps_between(start, reached, unit_log_gain)
         return self.judge.concluded(start, self._polished(start, steps))
 
     def _descended(self, best: Fit, first: list[Tried]) -> Correction:
-        """Return where the steps of strongest evidence lead, from a choice of first ones."""
+        """Return the correction that greedy steps of strongest evidence reach from candidates."""
         candidates = first
         for _ in range(self.settings.most_steps):
             if not self.leads(candidates, best):
@@ -158,7 +157,7 @@ class Search:
     def _polished(
         self, start: Correction, steps: Sequence[CorrectionStep]
     ) -> tuple[CorrectionStep, ...]:
-        """Return steps with each number where the torque wants it, all the others given."""
+        """Return the steps, each with its parameter refined given all the others."""
         kept = list(steps)
         best = self.hypotheses.settle(combined(start, kept))
         for k, step in enumerate(steps if len(steps) > 1 else ()):
@@ -182,10 +181,8 @@ def explain(
     again where columns were corrected.
 
     Args:
-        evidence: Data that are compared.
-        settings: Settings of the search.
-        pace: Bound on its time, and who hears of its progress; that of the settings if not given.
-        loads: When a tool is sure that the model file does not name.
+        pace: Time budget and progress messages; those of the settings if None.
+        loads: Thresholds of a tool that the model file lacks; the defaults if None.
 
     Returns:
         The corrections, and the timings that explain the corrected log.
@@ -207,7 +204,6 @@ def explain(
 
 
 def _searched(search: Search, start: Correction) -> Explained:
-    """Return the corrections that are needed beside those that a search begins with."""
     settings, hypotheses = search.settings, search.hypotheses
     still = hypotheses.settle(start)
     first = search.next(still)
@@ -231,12 +227,11 @@ def _searched(search: Search, start: Correction) -> Explained:
 
 
 def _is_plain(found: Explained, settings: CorrectionSearch) -> bool:
-    """Return whether a log is explained, by steps that leave no doubt."""
     least = min((s.evidence for s in found.steps), default=0.0)
     return found.total < settings.explained_share and least > settings.plain_evidence
 
 
 def _left(found: Explained, settings: CorrectionSearch) -> float:
-    """Return the mean logarithm of what is left over, dearer with each step."""
+    """Return the mean logarithm of the relative residuals, with a penalty for each step."""
     left = float(np.mean(np.log(found.unexplained)))
     return left + settings.step_log_gain * len(found.steps)

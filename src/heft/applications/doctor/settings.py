@@ -33,7 +33,7 @@ class ClockThresholds:
 
 @dataclass(frozen=True)
 class SignalThresholds:
-    """From when on what a signal does is worth a finding."""
+    """Thresholds of findings about single signals."""
 
     still_range: float = 1e-3  # range of a position below which its joint never moves [rad or m]
     constant_range: float = 1e-9  # range of an effort below which it is constant [N·m, N or A]
@@ -57,7 +57,7 @@ class SignalThresholds:
     velocity_correlation: float = 0.7  # correlation of the two that makes it a velocity
 
     def levels(self, kind: str) -> float:
-        """Return the levels that a signal of a kind must have; 0 if they are not counted."""
+        """Return the quantisation levels that a kind of signal needs; 0 if they are not counted."""
         efforts = {"tau": self.effort_levels, "current": self.effort_levels}
         return {"q": self.position_levels, **efforts}.get(kind, 0.0)
 
@@ -115,7 +115,7 @@ class StepProposals:
 
 @dataclass(frozen=True)
 class TimingSearch:
-    """Candidates of how the torque lies to the motion in time."""
+    """Candidate delays, drifts and low-passes of the torque relative to the motion."""
 
     # delays of torque behind motion [s]
     delays_s: tuple[float, ...] = (-0.03, -0.015, -0.008, 0.008, 0.015, 0.03, 0.06)
@@ -226,7 +226,7 @@ class LoadThresholds:
 
 @dataclass(frozen=True)
 class WrenchThresholds:
-    """Thresholds of findings about wrenches that hold a robot, or that it is cut at."""
+    """Thresholds of findings about contact wrenches and wrench sensors."""
 
     samples: int = 4000  # about how many samples are looked at
     # share of the time without a closed contact from which something is missing

@@ -138,16 +138,14 @@ class PositionUnit(ScalarStep):
 
 @dataclass(frozen=True)
 class _Factor(ScalarStep):
-    """A factor, which is refined by shares of itself."""
+    """Scale factor, searched on a logarithmic scale."""
 
     is_factor = True
 
     def moved(self, by: float) -> Self:
-        """Return the step with the logarithm of its factor changed by an increment."""
         return replace(self, value=self.value * float(np.exp(by)))
 
     def is_large(self, least: StepAcceptance, before: Correction) -> bool:
-        """Return whether the factor is off one by enough, or negative."""
         return bool(abs(np.log(abs(self.value))) > least.log_factor or self.value < 0.0)
 
 
@@ -241,7 +239,7 @@ class TorqueGain(_Factor):
         return "tau gain"
 
     def unbound(self) -> Self:
-        """Return a gain by which the torque is so small that any bodies are like the file's."""
+        """Return the gain with a torque so small that the bodies do not constrain it."""
         return replace(self, value=UNBOUND * self.value)
 
     def apply(self, to: Correction) -> Correction:
@@ -320,7 +318,7 @@ class Gravity(CorrectionStep):
         return any(self.vector)
 
     def share_of(self, other: CorrectionStep, base: Correction) -> float:
-        """Return its tilt along another one's over that, from the same correction."""
+        """Return the component of its tilt along another tilt, over the size of that."""
         assert isinstance(other, Gravity)
         plain = np.array(base.gravity)
         own, whole = np.array(self.vector) - plain, np.array(other.vector) - plain
@@ -352,7 +350,7 @@ class Gravity(CorrectionStep):
 
 @dataclass(frozen=True)
 class CompensatedFriction(CorrectionStep):
-    """A drive, or all, that adds more against its friction than there is, and does not log it."""
+    """Overcompensated friction of one drive or all, by torque that is not logged."""
 
     @property
     def kind(self) -> str:
@@ -365,7 +363,7 @@ class CompensatedFriction(CorrectionStep):
         return replace(to, driven=tuple(sorted({*to.driven, *joints})))
 
     def is_seen(self, sliding: Array) -> bool:
-        """Return whether the friction of its joints pushes along the motion, in most of them.
+        """Return whether the friction of most of its joints pushes along the motion.
 
         Args:
             sliding: Each drive's friction torque of slow sliding, shape (drives,) [N·m].
@@ -391,8 +389,6 @@ def steps_between(
     Swaps come first, then units, signs, factors and offsets, then gravity and friction.
 
     Args:
-        start: Correction that they are applied to.
-        correction: Correction that they result in.
         unit_log_gain: Logarithm of a common factor of all torques beyond which it is a unit.
     """
     found: list[CorrectionStep] = []
@@ -424,7 +420,7 @@ def steps_between(
 
 
 def _together(driven: tuple[int, ...], count: int) -> Iterator[tuple[int, ...]]:
-    """Yield no joint in place of all, or each by itself."""
+    """Yield the empty tuple in place of all joints, or each joint by itself."""
     if count > 1 and len(driven) == count:
         yield ()
     else:
@@ -444,7 +440,7 @@ def _steps_of_a_joint(j: int, scale: float, gain: float, offset: float) -> Itera
 
 
 def _swaps(source: list[int]) -> Iterator[tuple[int, int]]:
-    """Yield pairs whose swaps, one after another, lead to an order."""
+    """Yield pairs whose swaps, one after another, make the order `source`."""
     order = list(range(len(source)))
     for j, wanted in enumerate(source):
         k = order.index(wanted)

@@ -34,11 +34,11 @@ class Stretch:
 
     @property
     def duration(self) -> float:
-        """How long it is [s]."""
+        """Duration [s]."""
         return float(self.time[-1] - self.time[0])
 
     def blurred(self, corner: float) -> Stretch:
-        """Return the same without what is above a frequency [Hz]."""
+        """Return the segment low-passed at a cutoff frequency [Hz]."""
         step = float(np.median(np.diff(self.time)))
         q, v, a, tau = (
             _low_passed(self.time, x, step, corner)
@@ -54,8 +54,6 @@ def stretches_of(
 
     Args:
         bare: Robot model without friction.
-        recordings: The logs, read in bounded memory.
-        settings: Amount of data.
 
     Raises:
         HeftError: If the logs lack signals, or nothing moves in them.
@@ -79,7 +77,7 @@ def stretches_of(
 
 
 def _windows(recording: Recording, rows: int, windows: int) -> Iterator[Recording]:
-    """Yield at most about so many rows of a recording, from all over it."""
+    """Yield windows all over a recording, of about `rows` rows together at most."""
     total = recording.table.rows
     if total is None:
         total = sum(len(b.time) for b in recording.blocks([]))
@@ -115,7 +113,6 @@ def _joined(problem: Problem[RobotPlant], shortest: float) -> Iterator[Stretch]:
 def _made(
     held: Sequence[tuple[Array, ...]], step: float, corner: float, shortest: float
 ) -> Iterator[Stretch]:
-    """Yield the stretch of chunks that follow one another, torque through the motion's low-pass."""
     if not held:
         return
     time, q, v, a, tau = (np.concatenate([h[k] for h in held]) for k in range(5))

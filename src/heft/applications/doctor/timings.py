@@ -61,7 +61,7 @@ class Timings:
         return TimingFound(still, late, drifting, self._filtered(still, late))
 
     def hides(self, found: TimingFound) -> bool:
-        """Return whether a timing is to be taken along in the search for other corrections."""
+        """Return whether a timing is to be corrected before other corrections are sought."""
         gain = found.still.objective - found.best.objective
         return gain > self.settings.evidence and found.falls(found.best) < self.settings.least_fall
 
@@ -120,7 +120,6 @@ class Timings:
         return replace(best, objective=late.objective + gain, sigma=sigma)
 
     def _blurred(self, corner: float) -> Timings:
-        """Return the search on signals without what is above a frequency [Hz]."""
         evidence = self.hypotheses.evidence
         if corner >= evidence.corner:
             return self
@@ -132,7 +131,7 @@ class Timings:
         return self.hypotheses.fit(replace(fit.correction, timing=timing), fit.sigma)
 
     def _narrowed(self, fit: Fit, what: str, step: float) -> Fit:
-        """Return the fit with one number of its timing where the torque wants it."""
+        """Return the fit with one number of its timing refined by a line search."""
         for _ in range(self.settings.narrowings):
             timing, around = fit.correction.timing, []
             for side in (-step, step):

@@ -34,7 +34,7 @@ from .stretches import Stretch
 
 @dataclass(frozen=True)
 class Unknowns:
-    """Unknowns u of a hypothesis: ten of each body, 1 at the model file's value, then friction.
+    """Unknowns u of a hypothesis: normalised pseudo-inertia of each body, then friction.
 
     Behind these stand the parameters of the user's own columns, of which nothing is believed.
     """
@@ -66,7 +66,7 @@ class Unknowns:
 
     @property
     def own(self) -> slice:
-        """The slice of the user's own columns."""
+        """Slice of the user's own columns."""
         first = self.bodies + self.terms * len(self.robot.drives)
         return slice(first, first + len(self.robot.own_names))
 
@@ -155,7 +155,6 @@ class Unknowns:
         """Return each drive's friction columns at the instants compared, shape (drives, terms, n).
 
         Args:
-            correction: Correction applied.
             stretches: Segments of the logs, as logged.
             v: Corrected velocities at the instants, shape (n, joints) [rad/s or m/s].
             a: Corrected accelerations, shape (n, joints) [rad/s² or m/s²].
@@ -180,7 +179,7 @@ class Unknowns:
 
 
 def _steady(term: Term, speed: float) -> float:
-    """Return a term's column at a steady speed; that of what is no friction is 0."""
+    """Return a term's column at a steady speed; 0 of terms that are no friction."""
     if isinstance(term, Viscous):
         return speed
     if isinstance(term, Sigmoid):

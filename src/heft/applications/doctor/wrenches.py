@@ -43,7 +43,7 @@ def has_wrenches(robot: Robot) -> bool:
 
 @dataclass(frozen=True)
 class Wrenches:
-    """What logs say of a robot whose base floats, or of wrench sensors inside it."""
+    """Checks of logs of a robot with a floating base or with wrench sensors."""
 
     # robot and logs, unknown wrenches eliminated by the noise that is found
     problem: Problem[RobotPlant]
@@ -57,7 +57,7 @@ class Wrenches:
         wrenches: WrenchThresholds,
         physics: PhysicsThresholds,
     ) -> Wrenches:
-        """Return what is asked of logs.
+        """Prepare the checks of logs.
 
         Raises:
             MissingSignal: If a log lacks a signal that the robot needs.
@@ -69,14 +69,14 @@ class Wrenches:
         return Wrenches(problem, wrenches, physics)
 
     def look(self) -> tuple[list[Finding], DataRank, dict[str, float]]:
-        """Return findings, what the motion shows, and each channel's share that is left over."""
+        """Return findings, the rank of the motion, and each channel's relative residual by name."""
         motion, left = self._fitted()
         seen = _Seen.of(self.problem, self.wrenches)
         found = [*self._of_contacts(seen), *self._of_wrenches(seen), *self._of_what_is_left(left)]
         return found, motion, left
 
     def _fitted(self) -> tuple[DataRank, dict[str, float]]:
-        """Return what the motion shows of base parameters, and what their fit leaves over."""
+        """Return the base parameters' rank, and each channel's relative residual by name."""
         problem = self.problem
         information = problem.information()
         estimate = LeastSquares().solve(information, known=problem.known_noise)
@@ -98,7 +98,6 @@ class Wrenches:
         return motion, {name: share for name, share, varies in names if varies}
 
     def _of_contacts(self, seen: _Seen) -> Iterator[Finding]:
-        """Yield findings about contacts of unknown wrench: which are closed, and how often."""
         for name, share in seen.closed.items():
             contact = (self.problem.plant.robot.options.contact or {})[name]
             evidence = {"closed_share": share}
@@ -131,7 +130,6 @@ class Wrenches:
             )
 
     def _of_wrenches(self, seen: _Seen) -> Iterator[Finding]:
-        """Yield findings about wrenches that are measured, by the model file's masses."""
         for name, factor in seen.factors.items():
             inside = name in (self.problem.plant.robot.options.sensor or {})
             size, evidence = abs(factor), {"factor": factor}
@@ -148,7 +146,6 @@ class Wrenches:
                 yield self._opposite(name, inside, evidence)
 
     def _opposite(self, name: str, inside: bool, evidence: dict[str, float]) -> Finding:
-        """Return the finding of a wrench whose sign is the other one."""
         if not inside:
             return Finding(
                 "opposite wrench",
@@ -171,7 +168,6 @@ class Wrenches:
         )
 
     def _of_what_is_left(self, left: dict[str, float]) -> Iterator[Finding]:
-        """Yield findings about channels that no parameters explain."""
         for name, share in left.items():
             if share > self.physics.other_joint_share:
                 yield Finding(
@@ -186,7 +182,7 @@ class Wrenches:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What samples say of wrenches, with the model file's masses."""
+    """Statistics of contacts and wrenches over some samples, by the model file's masses."""
 
     floats: bool  # whether the base does
     # share of samples with which each contact of unknown wrench is closed, by name
@@ -197,7 +193,6 @@ class _Seen:
 
     @staticmethod
     def of(problem: Problem[RobotPlant], thresholds: WrenchThresholds) -> _Seen:
-        """Return what some samples of a problem say."""
         plant = problem.plant
         assert isinstance(plant, SensedRobotPlant)
         rows = sum(t.used for t in problem.timelines) // problem.decimation
@@ -243,13 +238,12 @@ def _of_contacts(
     alone: NDArray[np.bool_],
     least: float,
 ) -> dict[str, float]:
-    """Return each measured contact's factor, of those that bear a share of what is needed.
+    """Return measured over needed force by name, of each measured contact that bears a share.
 
     Args:
-        plant: The robot.
-        parts: Samples, N together.
+        parts: Samples, N in all.
         needed: Force that the base needs with the model file's masses, shape (N, 3) [N].
-        alone: Where no unknown wrench acts besides, shape (N,).
+        alone: Mask of samples on which no contact of unknown wrench acts, shape (N,).
         least: Least share of the needed force's energy that counts as bearing.
     """
     told = plant.told
@@ -271,7 +265,7 @@ def _of_contacts(
 
 
 def _compared(told: Array, need: Array) -> tuple[float, float]:
-    """Return the size of the correlation, and the factor c of the least squares `told = c need`."""
+    """Return the absolute correlation, and the factor c of the least squares `told = c need`."""
     both, own, other = (float(np.sum(x)) for x in (told * need, need * need, told * told))
     if not (own > 0.0 and other > 0.0):
         return 0.0, 0.0

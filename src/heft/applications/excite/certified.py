@@ -30,7 +30,6 @@ def bounded_motion(trajectory: ExcitationTrajectory, planned: PlannedExperiment)
 
     Args:
         trajectory: Of the joints that move.
-        planned: What says where the others are held.
     """
     basis, moving = trajectory.basis, planned.carrier.moving
     whole = np.outer(basis.constant, planned.posture)
@@ -47,11 +46,10 @@ def bounded_motion(trajectory: ExcitationTrajectory, planned: PlannedExperiment)
 def certificates(
     trajectory: ExcitationTrajectory, planned: PlannedExperiment
 ) -> tuple[Certificate, ...]:
-    """Return what is proven of a motion, for all times.
+    """Return the certificate of each limit of a motion, for all times.
 
     Args:
         trajectory: Of the joints that move.
-        planned: Limits, room and what is believed of the robot.
     """
     motion = bounded_motion(trajectory, planned)
     found = certify_joints(motion, planned.stated)
@@ -65,11 +63,10 @@ def certificates(
 def certified(
     trajectory: ExcitationTrajectory, planned: PlannedExperiment, about: Array
 ) -> tuple[ExcitationTrajectory, tuple[Certificate, ...]]:
-    """Return a motion of which all limits are proven, made smaller until they are.
+    """Return a motion shrunk until all its limits are proven.
 
     Args:
         trajectory: Of the joints that move.
-        planned: Limits, room and what is believed of the robot.
         about: Posture that the motion shrinks to, shape (d,) [rad or m].
 
     Returns:

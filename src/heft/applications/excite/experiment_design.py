@@ -69,7 +69,7 @@ class ExciteSettings:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the motion will tell of one base parameter."""
+    """Standard deviation of one base parameter, before and after the motion."""
 
     expression: str  # the combination of standard parameters
     unit: str  # of it
@@ -79,13 +79,13 @@ class Prediction:
 
     @property
     def falls_to(self) -> float:
-        """Share of its standard deviation that is left."""
+        """Ratio of its standard deviation after to that before; 0 if nothing was known."""
         return self.after / self.before if math.isfinite(self.before) else 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class Excited:
-    """A designed motion, what is proven of it and what it will tell."""
+    """A designed motion, its certificates and the standard deviations that it gives."""
 
     planned: PlannedExperiment  # robot, limits, room, and what was known
     settings: ExciteSettings  # of the design
@@ -104,7 +104,7 @@ class Excited:
 
     @cached_property
     def predictions(self) -> tuple[Prediction, ...]:
-        """What the motion will tell of each base parameter that is `listed`."""
+        """Predictions of the base parameters that are `listed`."""
         found, base = self.design, self.base
         counts = range(base.rank) if found.about is None else found.about
         expressions, units = base.expressions(), base.labels.units
@@ -116,14 +116,14 @@ class Excited:
 
     @cached_property
     def listed(self) -> tuple[int, ...]:
-        """Base parameters but the terms of friction's dictionary: their sum alone is known."""
+        """Indices of base parameters, less the friction dictionary's: only their sum is known."""
         plant, base = self.planned.plant, self.base
         apart = set(plant.independent) if len(plant.redundant) else set()
         return tuple(k for k in range(base.rank) if base.kept[k] not in apart)
 
     @property
     def time_factor(self) -> float:
-        """How many times as long the best random motion would have to last for as much."""
+        """Factor on the duration of the best random motion at which it would tell as much."""
         count = self.base.rank if self.design.about is None else len(self.design.about)
         return math.exp(self.design.gain / max(count, 1))
 
@@ -153,7 +153,7 @@ class Excited:
         return JointTrajectory(planned.robot.joints, np.concatenate(laps), *rows)
 
     def cost(self) -> str:
-        """Return what the other criterion would have cost, as a sentence; empty if not known."""
+        """Return how the other criterion would compare, as a sentence; empty if not known."""
         if self.other is None:
             return ""
         mine, its = self.design, self.other
@@ -180,10 +180,7 @@ def excite(
     """Return the motion that tells most about a robot, proven to keep all limits.
 
     Args:
-        planned: Robot, limits, room, and what is known.
-        settings: Of the design.
-        progress: Called with lines of progress.
-        stop: Set it for the best motion so far.
+        stop: Event that ends the design early, with the best motion so far.
 
     Raises:
         InfeasibleLimits: If no motion keeps all limits, or none can be proven to.
@@ -239,13 +236,12 @@ def is_information(settings: ExciteSettings) -> bool:
 
 
 def counting(base: BaseParameters, about: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return base parameters that tell of links or joints, and what no motion can tell of them.
+    """Return the base parameters that links or joints enter, and what no motion can identify.
 
     A link's parameters count by the base parameters that are named after it, or, where there are
     none, by those that they are part of.
 
     Args:
-        base: Of the robot.
         about: Names of links, joints or parameters; all count if empty.
 
     Returns:
@@ -286,7 +282,6 @@ def counting(base: BaseParameters, about: Sequence[str]) -> tuple[tuple[str, ...
 
 
 def _criterion(planned: PlannedExperiment, settings: ExciteSettings) -> PredictedError | None:
-    """Return the predicted torque error on the task's motion as a criterion."""
     if settings.task is None:
         return None
     carrier = planned.carrier

@@ -38,7 +38,7 @@ ROW_RATE = 100.0  # independent rows a second, where no log says how many there 
 
 @dataclass(frozen=True)
 class Doubt:
-    """By how much a model file's numbers may be wrong when torque is predicted from them."""
+    """Relative errors of a model's parameters that predicted torque must allow for."""
 
     bodies: float = 0.2  # of each body's parameters, a share
     identified: float = 0.05  # the same of a robot that was identified
@@ -55,7 +55,7 @@ class RoomClearance:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What each distance is between."""
+        """Names of the pair that each distance is between."""
         return tuple(" and ".join(pair) for pair in self.whole.names)
 
     def _postures(self, q: Array) -> Array:
@@ -64,10 +64,10 @@ class RoomClearance:
         return found
 
     def values(self, q: Array) -> Array:
-        """Return distances less what is required of them, shape (N, m) [m].
+        """Return distances less the required clearance, shape (N, m) [m].
 
         Args:
-            q: Of the joints that move, shape (N, d) [rad or m].
+            q: Positions of the joints that move, shape (N, d) [rad or m].
         """
         return self.whole.values(self._postures(q))
 
@@ -75,7 +75,7 @@ class RoomClearance:
         """Return the gradient of `(seeds * values(q)).sum()`, shape (N, d).
 
         Args:
-            q: Of the joints that move, shape (N, d) [rad or m].
+            q: Positions of the joints that move, shape (N, d) [rad or m].
             seeds: Shape (N, m).
         """
         return self.whole.pull_back(self._postures(q), seeds)[:, self.moving]
@@ -83,7 +83,7 @@ class RoomClearance:
 
 @dataclass(frozen=True, eq=False)
 class Rubbing:
-    """One term of a drive's friction, and by how much it may be wrong."""
+    """One term of a drive's friction, with its relative error."""
 
     ratio: Array  # of the drive's speed to each channel's, shape (d,)
     term: Term  # the term
@@ -91,7 +91,7 @@ class Rubbing:
     doubt: float  # share by which that may be wrong
 
     def between(self, slow: Array, fast: Array) -> tuple[Array, Array]:
-        """Return least and most effort at speeds between two, each of shape (n, d)."""
+        """Return the least and the greatest effort at speeds between two, each of shape (n, d)."""
         ends = np.stack([slow * self.ratio, fast * self.ratio])
         speeds = (ends.min(axis=0).sum(axis=1), ends.max(axis=0).sum(axis=1))
         torque = np.stack([self.value * steady([self.term], w)[0] for w in speeds])
@@ -103,7 +103,7 @@ class Rubbing:
 
 @dataclass(frozen=True)
 class CarriedLoad:
-    """A load that a robot will carry, whose numbers are asked for."""
+    """A load that is to be identified, carried by a robot."""
 
     frame: str  # link that it is fixed to
     heaviest: float = 2.0  # mass that it has at most [kg]
@@ -111,10 +111,7 @@ class CarriedLoad:
     reach: float = 0.15
 
     def tens(self, robot: Robot) -> tuple[Array, Array]:
-        """Return what it adds to the bodies at most, and by how much that may differ.
-
-        Args:
-            robot: That carries it.
+        """Return the heaviest load's part of the bodies' parameters, and its possible deviations.
 
         Returns:
             Shapes (10 bodies,) and (3, 10 bodies): with its centre in the frame's origin, and what
@@ -151,26 +148,26 @@ class PlannedExperiment:
 
     @cached_property
     def carrier(self) -> ExcitableRobot:
-        """The robot with viscous and Coulomb friction, which moves."""
+        """The robot that moves, with viscous and Coulomb friction."""
         return ExcitableRobot.of(self.robot)
 
     @cached_property
     def plant(self) -> ExcitableRobot | ExcitableLoad:
-        """What is to be told: the robot with the friction that will be fitted, or its load."""
+        """What is to be identified: the robot with the friction to be fitted, or its load."""
         if self.load is not None:
             return ExcitableLoad(self.carrier, self.load.frame)
         return ExcitableRobot.of(self.robot, dictionary=True)
 
     @cached_property
     def posture(self) -> Array:
-        """Position of each channel that is held still, 0 of the others, shape (channels,)."""
+        """Position of each channel that is held still, 0 of the others, (channels,) [rad or m]."""
         return np.array([self.robot.options.of(j).position or 0.0 for j in self.robot.joints])
 
     def values(self, labels: Labels) -> Array:
         """Return believed values π₀ of the robot's standard columns, shape (p,).
 
         Args:
-            labels: Of the p columns, the bodies' first; of friction that nothing is known of, 0.
+            labels: Of the p columns, the bodies' first; unknown friction is 0.
         """
         found = np.zeros(len(labels))
         bodies = self.robot.written_bodies()
@@ -180,7 +177,7 @@ class PlannedExperiment:
         return found
 
     def deviations(self, values: Array) -> Array:
-        """Return by how much values that torque is predicted with may be wrong, shape (p, K)."""
+        """Return the possible errors of values that torque is predicted with, shape (p, K)."""
         robot, bodies = self.robot, len(self.robot.tree.names)
         others = np.full(len(values) - PARAMETER_COUNT * bodies, self.drives)
         end = len(others) - len(robot.bias_names)  # of sensors inside, which stand last
@@ -213,7 +210,7 @@ class PlannedExperiment:
         return DesignLimits(joints, effort, clearance, stated.frequency)
 
     def loads(self) -> Loads:
-        """Return what drives have to move, for certificates."""
+        """Return the bodies, rotors and friction that the drives move, for certificates."""
         robot = self.carrier.robot
         bodies = PARAMETER_COUNT * len(robot.tree.names)
         armature = np.zeros((robot.tree.channels, robot.tree.channels))
@@ -249,7 +246,7 @@ class PlannedExperiment:
         )
 
     def _passive(self) -> Callable[[Array, Array, Array], tuple[Array, Array]] | None:
-        """Return the torque of own columns, and by how much it may be wrong; None without any."""
+        """Return own columns' torque and possible error as a function; None without any."""
         own = self.robot.own_columns
         if own is None:
             return None
@@ -277,9 +274,8 @@ def open_experiment(
         model: URDF, MJCF, or TOML of Denavit-Hartenberg rows.
         options: TOML with what a model file cannot say; its table [motion] states the limits.
         given: Folder of earlier results, whose numbers, noise and information count.
-        doubt: How wrong torque that is predicted may be.
         collisions: Whether links keep clear of one another and the room.
-        load: What is to be told instead of the robot.
+        load: Load to be identified instead of the robot.
         own_columns: Python file of the user's own columns, which is run.
 
     Raises:
@@ -342,11 +338,6 @@ def open_experiment(
 
 
 def _with_stated_columns(experiment: PlannedExperiment, doubt: Doubt) -> PlannedExperiment:
-    """Return the experiment with the parameters of own columns that a user states.
-
-    Raises:
-        InvalidSetting: If torque is limited and they are not stated.
-    """
     own, stated = experiment.robot.own_columns, experiment.robot.options.motion.own_columns
     limits = experiment.stated
     limited = np.isfinite([*limits.effort, *limits.power]).any()
@@ -362,11 +353,6 @@ def _with_stated_columns(experiment: PlannedExperiment, doubt: Doubt) -> Planned
 def _with_results(
     experiment: PlannedExperiment, identified: Identified, doubt: Doubt
 ) -> PlannedExperiment:
-    """Return the experiment with the numbers, noise and information of earlier results.
-
-    Raises:
-        InvalidSetting: If they are of another robot.
-    """
     robot, folder = experiment.robot, identified.folder
     if identified.robot.joints != robot.joints:
         raise InvalidSetting(
@@ -405,7 +391,7 @@ def _with_results(
 
 
 def _named(name: str, plant: ExcitableRobot) -> str:
-    """Return a simple term's name among the plant's columns: Coulomb friction is smooth there."""
+    """Return a simple term's name in the plant's columns, where Coulomb friction is smooth."""
     owner, _, term = name.rpartition(".")
     if term != "coulomb":
         return name

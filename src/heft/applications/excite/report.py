@@ -20,12 +20,7 @@ CURVES = (("position", "rad or m"), ("velocity", "rad/s or m/s"))
 
 
 def text_of(found: Excited, out: str) -> str:
-    """Return what the terminal shows.
-
-    Args:
-        found: The motion.
-        out: Folder that it was written to.
-    """
+    """Return the summary for the terminal."""
     made = found.design
     lines = [
         "Limits, proven to be kept at all times:",
@@ -50,7 +45,6 @@ LIMIT_HEAD = ("limit", "closest", "proven", "limit", "margin", "unit")
 
 
 def _row(proof: Certificate) -> list[str]:
-    """Return a certificate as cells, as `LIMIT_HEAD` heads them."""
     kind = proof.quantity.removeprefix("least ")
     near = kind == "clearance"
     margin = f"{1e3 * proof.margin:.1f} mm" if near else f"{proof.margin:.1%}"
@@ -59,7 +53,6 @@ def _row(proof: Certificate) -> list[str]:
 
 
 def _sentences(found: Excited) -> Iterator[str]:
-    """Yield what the motion is worth."""
     made, planned = found.design, found.planned
     count = len(made.random)
     yield (
@@ -85,11 +78,7 @@ def _sentences(found: Excited) -> Iterator[str]:
 
 
 def by_link(names: Sequence[str]) -> str:
-    """Return parameters as text, gathered by link: `base (all), forearm (m, I.xx)`.
-
-    Args:
-        names: Of standard parameters.
-    """
+    """Return parameters as text, gathered by link: `base (all), forearm (m, I.xx)`."""
     gathered: dict[str, list[str]] = {}
     for name in names:
         symbol = next((s for s in SYMBOLS if name.endswith(f".{s}")), name.rpartition(".")[2])
@@ -101,7 +90,6 @@ def by_link(names: Sequence[str]) -> str:
 
 
 def _worst(predictions: Sequence[Prediction]) -> list[Prediction]:
-    """Return those that matter most: what counts, the least improved first."""
     counted = [p for p in predictions if p.counts]
     return sorted(counted, key=lambda p: -p.falls_to)[:WORST]
 
@@ -170,7 +158,6 @@ def page_of(found: Excited) -> str:
 
 
 def _plots(found: Excited) -> Iterator[Plot]:
-    """Yield positions and velocities of each joint that moves, as shares of their limits."""
     time = found.trajectory.times(DRAWN_RATE)
     planned = found.planned
     for order, (name, unit) in enumerate(CURVES):

@@ -42,16 +42,14 @@ def excite_files(
     stop: threading.Event | None = None,
     own_columns: Path | None = None,
 ) -> Excited:
-    """Design a motion and write it with all that is to be known of it, whole or not at all.
+    """Design a motion and write it with its certificates and predictions, all files or none.
 
     Args:
         model: URDF, MJCF, or TOML of Denavit-Hartenberg rows.
         out: Folder for the results; see `FILES`.
-        settings: Of the design.
         options: TOML whose table [motion] states the limits.
         given: Folder of earlier results, whose information counts.
-        progress: Called with lines of progress.
-        stop: Set it for the best motion so far.
+        stop: Event that ends the design early, with the best motion so far.
         own_columns: Python file of the user's own columns of the regressor, which is run.
 
     Returns:
@@ -94,7 +92,7 @@ def excite_files(
 
 
 def to_json(found: Excited) -> dict[str, Any]:
-    """Return `design.json`: what was asked, what is proven, what the motion will tell."""
+    """Return the content of `design.json`: settings, certificates and predictions."""
     made, asked = found.design, found.settings.design
 
     def finite(value: float) -> float | None:

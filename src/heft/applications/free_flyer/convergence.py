@@ -22,7 +22,7 @@ KNOWN = 0.25  # of the mass: its deviation below which there is something to sho
 
 @dataclass(frozen=True, eq=False)
 class Convergence:
-    """The load by what was measured until K times, from which on its mass is known at all.
+    """Load estimates from the log up to each of K times, from when its mass is determined on.
 
     The innovations of a Kalman filter about the smoothed path: those until a time are the
     information until then, with the covariance widened as that of the result.
@@ -34,7 +34,7 @@ class Convergence:
 
     @property
     def numbers(self) -> Mapping[str, tuple[Array, Array]]:
-        """Values and deviations by name."""
+        """Values and standard deviations by name."""
         return {n: (self.values[:, k], self.std[:, k]) for k, n in enumerate(NAMES)}
 
     @staticmethod
@@ -43,8 +43,6 @@ class Convergence:
 
         Args:
             result: Of the whole flight.
-            flight: The log.
-            flyer: Its nominal body.
         """
         smoothed, size = result.smoothed, len(flyer.nominal)
         known = np.zeros(smoothed.rows.shape[2])

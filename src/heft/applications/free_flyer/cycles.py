@@ -45,7 +45,6 @@ class Cycles:
         """Return the whole cycles of a flight.
 
         Args:
-            flight: The log.
             period: [s]; found in the log if not given.
 
         Raises:
@@ -93,11 +92,7 @@ class Cycles:
         return self.period / self.phases
 
     def after(self, skipped: int) -> Cycles:
-        """Return the cycles without the first ones, which do not repeat yet.
-
-        Args:
-            skipped: How many.
-        """
+        """Return the cycles without the first ones, which do not repeat yet."""
         return replace(
             self, position=self.position[skipped:], quaternion=self.quaternion[skipped:],
             wrench=self.wrench[skipped:],
@@ -118,7 +113,7 @@ def series(values: Array, period: float, harmonics: int) -> tuple[Array, Array, 
     Args:
         values: Over one period, shape (n, any).
         period: [s].
-        harmonics: Lines kept, beside the mean.
+        harmonics: Number of harmonics kept, beside the mean.
 
     Returns:
         Three arrays of shape (n, any).
@@ -131,13 +126,13 @@ def series(values: Array, period: float, harmonics: int) -> tuple[Array, Array, 
 
 
 def rows_on_so3(pose: Array, time: float, highest: int, gravity: Array) -> Array:
-    """Return the body's rows Y of a pose over some time, shape (n, 6, 10), by lines on SO(3).
+    """Return the regressor of a body along a pose, by Fourier series on SO(3), (n, 6, 10).
 
     Args:
         pose: Position and sign-continuous quaternion at even steps, shape (n, 7).
-        time: How long they last [s].
-        highest: Last line kept, in multiples of 1/time.
-        gravity: In the world, shape (3,) [m/s²].
+        time: Duration of the pose [s].
+        highest: Highest harmonic kept, in multiples of 1/time.
+        gravity: In the world frame, shape (3,) [m/s²].
     """
     x, v, a = series(pose, time, highest)
     q, rate, second = x[:, 3:], v[:, 3:], a[:, 3:]
@@ -169,10 +164,6 @@ class IdentifyFromCycles:
 
     def fit(self, cycles: Cycles, flyer: FreeFlyer) -> HarmonicEstimate:
         """Return the ten parameters of body and load.
-
-        Args:
-            cycles: Of the flight.
-            flyer: Its actuators, sensors and nominal parameters.
 
         Raises:
             TooLittleData: If there are no cycles left, or they do not determine the parameters.

@@ -63,7 +63,7 @@ def path_of_angles(pose: Array, period: float, harmonics: int) -> BodyPath:
     Args:
         pose: Position, then roll φ, pitch θ and yaw ψ (z-y-x), over a period, (n, 6) [m, rad].
         period: [s].
-        harmonics: Kept.
+        harmonics: Number of harmonics kept.
     """
     x, v, a = series(pose, period, harmonics)
     back = np.swapaxes(Rotation.from_euler("ZYX", x[:, :2:-1]).as_matrix(), 1, 2)
@@ -108,7 +108,6 @@ def power_gap(path: BodyPath, wrench: Array, values: Array) -> Array:
     """Return P − Ṫ, power of the actuators less the rate of the kinetic energy (25), shape (n,).
 
     Args:
-        path: Motion over the cycle.
         wrench: F and M, shape (n, 6) [N, N·m].
         values: π, shape (10,).
 
@@ -162,7 +161,7 @@ class EnergyBalance:
         """Return the parameters of body and load, without gravity.
 
         Args:
-            cycles: Of the flight: all are averaged.
+            cycles: All are averaged.
 
         Raises:
             InvalidSetting: If a cycle has too few samples for the harmonics.
@@ -188,11 +187,7 @@ class EnergyBalance:
 
 
 def mean_angles(cycles: Cycles) -> Array:
-    """Return position and Euler angles z-y-x averaged over the cycles, shape (n, 6) [m, rad].
-
-    Args:
-        cycles: Of the flight.
-    """
+    """Return position and Euler angles z-y-x averaged over the cycles, shape (n, 6) [m, rad]."""
     q = cycles.quaternion.reshape(-1, 4)
     angles = Rotation.from_quat(q[:, [1, 2, 3, 0]]).as_euler("ZYX")[:, ::-1]
     folded = np.unwrap(angles, axis=0).reshape(cycles.count, cycles.phases, 3)

@@ -33,10 +33,6 @@ class FlightLog:
 
         A pose that repeats the one before in every bit is no measurement: it is left out.
 
-        Args:
-            recording: Log with the pose and the commands.
-            flyer: Whose log.
-
         Raises:
             MissingSignal: If a signal is not there.
             InvalidRecording: If it is too short, or time stands still.
@@ -133,9 +129,8 @@ def filled(flight: FlightLog, worst: float) -> tuple[Array, Array]:
     lines, which no estimate rests on.
 
     Args:
-        flight: The log.
-        worst: Distance from where the neighbours lead to, in multiples of the median distance,
-            from which on a sample is an outlier.
+        worst: Distance from the median of the neighbours' extrapolations beyond which a sample is
+            an outlier, in multiples of the median distance.
 
     Raises:
         InvalidRecording: If there are next to no poses.
@@ -173,7 +168,7 @@ def filled(flight: FlightLog, worst: float) -> tuple[Array, Array]:
 
 
 def _from_neighbours(values: Array) -> Array:
-    """Return where the two samples before, the two behind, and the next ones lead: the median."""
+    """Return the median of the extrapolations from either side and the neighbours' mean."""
     back, ahead = np.roll(values, 1, axis=0), np.roll(values, -1, axis=0)
     left = 2.0 * back - np.roll(values, 2, axis=0)
     right = 2.0 * ahead - np.roll(values, -2, axis=0)

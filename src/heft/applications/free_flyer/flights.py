@@ -71,7 +71,7 @@ class DesignedFlight:
     design: Design  # the solver's result
 
     def text(self) -> str:
-        """Return what the terminal shows."""
+        """Return the summary for the terminal."""
         made = self.design
         lines = [
             f"{made.gain:.3g} {'nats ' if self.criterion == 'J2' else ''}better than the best of "
@@ -101,15 +101,14 @@ def design_files(
     settings: DesignSettings = DESIGN,
     stop: threading.Event | None = None,
 ) -> DesignedFlight:
-    """Design the flight that tells most of what a body has grasped, and write it.
+    """Design the flight that is most informative about a body's load, and write it.
 
     Args:
         body: TOML of the body, or the name of one that comes with heft.
-        out: Folder for the results, of `MOTION`, and of `MESSAGES` where they can be written.
-        bounds: TOML of the bounds; the usual ones if None.
+        out: Folder for the files `MOTION`, and `MESSAGES` where they can be written.
+        bounds: TOML of the bounds; the default ones if None.
         criterion: `J2`, the log-determinant of the information, or `J1`, the condition number.
-        settings: Of the solver.
-        stop: Set it for the best so far.
+        stop: Event that ends the design early, with the best motion so far.
 
     Raises:
         InvalidSetting: If a file is malformed.
@@ -134,12 +133,7 @@ def design_files(
 
 
 def commanded_flight(reference: FlightReference, flyer: FreeFlyer) -> CommandedFlight:
-    """Return one cycle of a motion, end included, as a body is commanded it.
-
-    Args:
-        reference: The motion.
-        flyer: The body.
-    """
+    """Return the commands of one cycle of a motion, its end included."""
     time = np.arange(round(reference.duration * RATE) + 1) / RATE
     within = np.minimum(time, reference.duration * (1.0 - 1e-12))
     states, _ = reference.states(within)
@@ -150,7 +144,6 @@ def commanded_flight(reference: FlightReference, flyer: FreeFlyer) -> CommandedF
 
 
 def _write_motion(folder: Path, flight: CommandedFlight) -> None:
-    """Write a motion as logs, and as what autopilots take."""
     logs = (MOTION[0], MESSAGES[0]) if messages_can_be_written() else (MOTION[0],)
     for name in logs:
         write_table(Table.of_columns(flight.columns(), folder / name), folder / name)
@@ -176,10 +169,10 @@ def _designed(made: DesignedFlight) -> dict[str, Any]:
 
 
 def read_motion(folder: Path) -> tuple[ExcitationTrajectory, int]:
-    """Return a designed motion and how often it is to be flown.
+    """Return a designed motion and the number of cycles to fly.
 
     Args:
-        folder: That `heft freeflyer design` wrote.
+        folder: Written by `heft freeflyer design`.
 
     Raises:
         InvalidRecording: If it is none.
@@ -209,7 +202,7 @@ class TrackedFlight:
     flight: Flight = field(kw_only=True)  # log and truth
 
     def text(self) -> str:
-        """Return what the terminal shows."""
+        """Return the summary for the terminal."""
         truth = self.flight.truth
         lines = [
             f"{truth.time[-1]:.4g} s, {len(truth.time)} samples; off its path by "
@@ -234,12 +227,11 @@ def track_files(
 
     Args:
         body: TOML of the body, or the name of one that comes with heft.
-        motion: Folder of the design.
+        motion: Folder written by `heft freeflyer design`.
         out: Log to write: MCAP, Parquet, NPZ or CSV; the truth lies beside it, in a folder of the
             same name with the ending `.truth`.
         loads: What the body has grasped, which the controller does not know.
-        cycles: How often the motion is flown; as designed if None.
-        seed: Of the noise.
+        cycles: Number of cycles; as designed if None.
         faults: Of the measured poses.
 
     Raises:

@@ -30,7 +30,7 @@ CHECKS: Keys = {
 
 @dataclass(frozen=True)
 class Lag:
-    """By how much actuators lag behind what is stated of them."""
+    """Lag of the actuators beyond the stated one."""
 
     value: float  # positive where they are slower [s]
     std: float  # its standard deviation [s]
@@ -38,7 +38,7 @@ class Lag:
 
 @dataclass(frozen=True, eq=False)
 class FreeFlyerResult:
-    """What a flight says about a free flyer and its load."""
+    """Parameters of a free flyer and its load, identified from a flight."""
 
     body: BodyEstimate  # body and load together
     load: BodyEstimate  # the load: the body less the nominal one
@@ -92,10 +92,6 @@ class IdentifyFreeFlyer:
     def fit(self, log: Recording | FlightLog, flyer: FreeFlyer) -> FreeFlyerResult:
         """Return body and load with their uncertainty.
 
-        Args:
-            log: Poses and commands.
-            flyer: Whose log: actuators, sensors, nominal parameters.
-
         Raises:
             MissingSignal: If a signal is not there.
             InvalidRecording: If the log is too short or has gaps in the commands.
@@ -148,7 +144,7 @@ class IdentifyFreeFlyer:
         system: FlightSystem,
         harmonic: HarmonicEstimate | None,
     ) -> tuple[SmoothedLog, tuple[float, float]]:
-        """Return the smoothed log, and the colour of the pose noise where it was taken as white."""
+        """Return the smoothed log, and its white-noise fit's autocorrelation times [samples]."""
         path = self.first.states(flight)
         start = self.first.parameters(flight, flyer) if harmonic is None else harmonic.values
         start = np.append(start, 0.0) if self.lag else start
@@ -178,7 +174,7 @@ class IdentifyFreeFlyer:
         return found[0], found[1]
 
     def _limits(self, freedom: int, parameters: int) -> tuple[float, float]:
-        """Return what chi-square by degree of freedom, and that of scores, stay below."""
+        """Return upper limits of the reduced chi-squares of residuals and of scores."""
         scores = parameters * (self.blocks - 1)
         return (
             float(scipy.special.chdtri(freedom, self.mistake)) / freedom,
@@ -187,7 +183,7 @@ class IdentifyFreeFlyer:
 
 
 def _lag(system: FlightSystem, smoothed: SmoothedLog) -> tuple[Lag, Triangle]:
-    """Return the lag, and the information about the ten parameters that it leaves.
+    """Return the lag, and the information about the ten parameters with the lag marginalised out.
 
     Where the lag was not asked for it is read off one more linearisation, and leaves all.
     """
@@ -255,8 +251,8 @@ def true_bound(flight: FlightLog, flyer: FreeFlyer, states: Array, parameters: A
     Args:
         flight: The log, whose times, wrench and missing poses count.
         flyer: Its sensors and actuators, which state the noise.
-        states: True ones of the body's frame, shape (N, 13).
-        parameters: True ones, shape (10,).
+        states: True states of the body's frame, shape (N, 13).
+        parameters: True parameters, shape (10,).
     """
     system = FlightSystem.of(flight, flyer, FirstPath().covariance)
     return system.bound(states, parameters, system.variance(flyer))

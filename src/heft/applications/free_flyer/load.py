@@ -26,7 +26,7 @@ LEAST_SHARE = 1e-3  # of the nominal mass: size of a load of which nothing is se
 
 @dataclass(frozen=True, eq=False)
 class BodyEstimate:
-    """Ten parameters of a body with their uncertainty, as measured and as a body can have them."""
+    """Ten parameters of a body with their uncertainty, unconstrained and physically consistent."""
 
     parameters: Parameters  # by least squares alone, with their covariance; may be no possible body
     # the nearest body that can exist, in the metric of the information
@@ -34,7 +34,7 @@ class BodyEstimate:
 
     @property
     def numbers(self) -> Mapping[str, Stated]:
-        """Mass [kg], centre [m] and inertia [kg·m²] of the body that can exist, by name."""
+        """Mass [kg], centre [m] and inertia [kg·m²] of the physically consistent body, by name."""
         return stated_numbers(self.consistent, 0)
 
     @property
@@ -44,12 +44,11 @@ class BodyEstimate:
 
 
 def body_estimate(name: str, triangle: Triangle, nominal: Array) -> BodyEstimate:
-    """Return a body from information about its ten parameters.
+    """Return a body from the information about its ten parameters.
 
     Args:
-        name: Of the body, for the labels.
         triangle: Independent rows of unit variance, over the ten.
-        nominal: A possible body, which sets scales and believes nothing, shape (10,).
+        nominal: Physically consistent body that sets scales and is no prior, shape (10,).
 
     Raises:
         SolverFailure: If the solver of the cone ends without a solution.
@@ -64,12 +63,12 @@ def body_estimate(name: str, triangle: Triangle, nominal: Array) -> BodyEstimate
 
 
 def load_estimate(triangle: Triangle, nominal: Array, doubt: Array | None = None) -> BodyEstimate:
-    """Return the load: what is identified, less the nominal body.
+    """Return the load: the identified parameters less the nominal body's.
 
     Args:
         triangle: Information about body and load together.
-        nominal: Of the body alone, shape (10,).
-        doubt: Covariance of the nominal parameters, shape (10, 10); none if not given.
+        nominal: Parameters of the body alone, shape (10,).
+        doubt: Covariance of the nominal parameters, shape (10, 10); zero if None.
 
     Raises:
         SolverFailure: If the solver of the cone ends without a solution.

@@ -30,7 +30,7 @@ ENOUGH: Keys = dict.fromkeys(("mass", "offset", "inertia"), POSITIVE)
 
 @dataclass(frozen=True)
 class WellEnough:
-    """How well body and load are to be known, in standard deviations.
+    """Standard deviations at which body and load are known well enough.
 
     Raises:
         InvalidSetting: If one is not positive.
@@ -62,7 +62,7 @@ class WellEnough:
 
 @dataclass(frozen=True, eq=False)
 class FollowedFlight:
-    """A flight so far."""
+    """State of the estimation of a flight so far."""
 
     time: float  # of the last sample [s]
     state: Array | None  # of the body's frame then, shape (13,); no sample yet if None
@@ -128,8 +128,6 @@ class FollowFreeFlyer:
         """Return the flight after a sample.
 
         Args:
-            flight: Before it.
-            flyer: Its actuators, sensors and gravity.
             time: Of the sample [s].
             pose: Position and quaternion, NaN where missing, shape (7,).
             held: Commands that were held since the last sample, shape (n,).
@@ -148,7 +146,7 @@ class FollowFreeFlyer:
         return replace(after, known_since=since)
 
     def _replayed(self, flight: FollowedFlight, flyer: FreeFlyer) -> FollowedFlight:
-        """Return the flight filtered anew about the parameters that its smoother finds."""
+        """Return the flight filtered anew, linearised about the parameters of its smoother."""
         time, pose, held = (np.array(part) for part in zip(*flight.samples, strict=True))
         # What a sample says was held until then is what a log says holds from the one before.
         commands = np.vstack([held[1:], held[-1:]])
@@ -176,7 +174,6 @@ class FollowFreeFlyer:
     def _sampled(
         self, flight: FollowedFlight, flyer: FreeFlyer, time: float, pose: Array, held: Array
     ) -> FollowedFlight:
-        """Return the flight after a sample, without anything said of it."""
         quaternion = pose[3:] / np.linalg.norm(pose[3:])
         if flight.state is None:
             if not np.isfinite(pose).all():
@@ -216,7 +213,7 @@ class FollowFreeFlyer:
 
 
 def _lagged(thrust: Array, held: Array, length: float, lag: Array) -> tuple[Array, Array]:
-    """Return the mean thrust over a step and that at its end, of actuators with a lag."""
+    """Return the thrust of first-order actuators: mean over a step, and at its end."""
     slow = lag > 0.0
     safe = np.where(slow, lag, 1.0)
     left = np.where(slow, np.exp(-length / safe), 0.0)

@@ -37,11 +37,7 @@ class FirstPath:
     rate: float = 3.0  # of the first angular velocity [rad/s]
 
     def states(self, flight: FlightLog) -> Array:
-        """Return a path of states, shape (N, 13).
-
-        Args:
-            flight: The log.
-        """
+        """Return a path of states, shape (N, 13)."""
         pose = np.hstack(filled(flight, self.outlier))
         smooth, rates, _ = local_polynomial(pose, self.half, float(np.median(flight.steps)))
         w = angular_velocity(smooth[:, 3:], rates[:, 3:])
@@ -53,10 +49,6 @@ class FirstPath:
 
         The window is twice as wide as for the path, since accelerations are noisier; the wrench is
         smoothed alike. The nominal body where what comes out is none that can exist.
-
-        Args:
-            flight: The log.
-            flyer: Its actuators and nominal parameters.
         """
         step, half = float(np.median(flight.steps)), 2 * self.half
         pose = np.hstack(filled(flight, self.outlier))
@@ -128,7 +120,7 @@ class FlightSystem:
         return FlightSystem(flight, flyer.actuators, flyer.gravity, start)
 
     def variance(self, flyer: FreeFlyer) -> Array:
-        """Return the variance of what is measured, infinite where it is missing, shape (N, 6)."""
+        """Return the variance of measured poses, infinite where they are missing, shape (N, 6)."""
         stated = np.square([flyer.pose.position] * 3 + [flyer.pose.angle] * 3)
         parts = (self.flight.position, self.flight.quaternion)
         # The sum of what is not finite is not finite.
@@ -159,7 +151,7 @@ class FlightSystem:
         )
 
     def _lagging(self, more: float) -> tuple[Array, Array]:
-        """Return the wrench of actuators that lag by more, and its derivative, (N, 6) each."""
+        """Return the wrench at a longer lag, and its derivative by the lag, (N, 6) each."""
         lag = self.actuators.lag + more
         least = np.maximum(lag, 0.0)
         held = held_for(self.flight.time)
@@ -179,19 +171,19 @@ class FlightSystem:
         Args:
             path: True states, shape (N, 13).
             values: True parameters, shape (10,).
-            variance: Of what is measured, see `variance`.
+            variance: Variance of measured poses, see `variance`.
         """
         t = self.linearised(path, values, variance).innovations.triangle
         inverse = Directions.of(t.R, t.rows).inverse
         return np.asarray(inverse @ inverse.T)
 
     def residual(self, path: Array) -> Array:
-        """Return measured poses less a path's, in the errors' terms, shape (N, 6) [m, rad]."""
+        """Return measured poses less a path's, as pose errors, shape (N, 6) [m, rad]."""
         turned = rigid_body.turned(path[:, 6:10], self.flight.quaternion)
         return np.hstack([self.flight.position - path[:, :3], turned])
 
     def moved(self, path: Array, errors: Array) -> Array:
-        """Return a path moved by errors, shape (N, 13)."""
+        """Return a path with errors added to its states, shape (N, 13)."""
         return rigid_body.retract(path, errors)
 
 

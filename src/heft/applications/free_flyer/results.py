@@ -35,7 +35,7 @@ COLOURS = ("#e5484d", "#30a46c", "#3b82f6")  # of the axes
 
 @dataclass(frozen=True, eq=False)
 class IdentifiedFlyer:
-    """What a flight says, with what it was found by."""
+    """Result of an identification, with the body and the log that it came from."""
 
     flyer: FreeFlyer  # the body
     log: Recording  # its log
@@ -44,7 +44,7 @@ class IdentifiedFlyer:
     lag: bool = False  # whether the actuators' lag was found with them
 
     def text(self) -> str:
-        """Return what the terminal shows."""
+        """Return the summary for the terminal."""
         found = self.result
         lines = [
             "What it grasped:",
@@ -75,7 +75,6 @@ class IdentifiedFlyer:
 
 
 def _numbers(body: BodyEstimate) -> list[list[str]]:
-    """Return mass, centre of mass and inertia about it as rows of a table."""
     return [[_name(n), *_rounded(s), _unit(n)] for n, s in body.numbers.items()]
 
 
@@ -100,16 +99,14 @@ def identify_files(
     lag: bool = False,
     progress: Callable[[str], None] = lambda line: None,
 ) -> IdentifiedFlyer:
-    """Find what a free flyer grasped from poses and commands, and write it.
+    """Identify a free flyer's load from poses and commands, and write the results.
 
     Args:
         body: TOML of the body, or the name of one that comes with heft.
-        log: Its log.
-        out: Folder for the results, of `RESULTS`; nothing is written if None.
-        period: Of the motion [s]; found in the log if None.
-        columns: TOML that says what the log's columns mean.
+        out: Folder for the files `RESULTS`; nothing is written if None.
+        period: Period of the motion [s]; found in the log if None.
+        columns: TOML that maps the log's columns to signals.
         lag: Whether the actuators' lag is found too.
-        progress: Called with lines of progress.
 
     Raises:
         InvalidSetting: If the body's TOML is malformed.
@@ -200,7 +197,6 @@ def page_of(found: IdentifiedFlyer) -> str:
 
 
 def _methods(result: FreeFlyerResult) -> Table:
-    """Return mass, first moments and moments of inertia of body and load by each method."""
     by: Mapping[str, Array | None] = {
         "smoother": result.values,
         "harmonics by their noise": None if result.harmonic is None else result.harmonic.values,
@@ -238,7 +234,6 @@ def _plots(found: IdentifiedFlyer) -> Iterator[Plot]:
 
 
 def _convergence(found: IdentifiedFlyer) -> Iterator[Plot]:
-    """Yield the load's mass and centre as the flight goes on."""
     made = Convergence.of(found.result, found.flight, found.flyer)
     if len(made.time) < 2:  # nothing is known well enough to be shown
         return
@@ -274,7 +269,7 @@ def _deviation(made: Convergence, what: str, unit: str, rows: slice) -> Plot:
 
 
 def _sticks(found: IdentifiedFlyer) -> animation.Sticks:
-    """Return the flight as a figure that moves, its path marked where it was saturated."""
+    """Return the flight as an animation, its path marked where commands are saturated."""
     flyer, flight = found.flyer, found.flight
     time = flight.time - flight.time[0]
     end = min(time[-1], SHOWN)

@@ -54,7 +54,7 @@ UNITS = {"mass": "%", "inertia": "kg·m²", "offset": "m"}
 
 @dataclass(frozen=True)
 class StudySettings:
-    """What is run."""
+    """Settings of a study."""
 
     trajectories: int = 11  # motions by each criterion, from slow to fast
     cycles: int = 10  # how often each is flown
@@ -72,7 +72,7 @@ class StudySettings:
 
 @dataclass(frozen=True)
 class StudyRun:
-    """One flight, identified."""
+    """Errors of one identified flight."""
 
     criterion: str  # J1 or J2
     scale: float  # factor on velocities and accelerations of the bounds
@@ -86,13 +86,13 @@ class StudyRun:
 
     @property
     def key(self) -> tuple[str, float, int]:
-        """What it is known by."""
+        """Criterion, scale and load, which identify the run."""
         return self.criterion, self.scale, self.load
 
 
 @dataclass(frozen=True)
 class Study:
-    """All runs."""
+    """All runs of a study."""
 
     body: str  # name of the body
     loads: tuple[Load, ...]  # what it grasped
@@ -103,7 +103,7 @@ class Study:
         return [r for r in self.runs if (r.criterion, r.load) == (criterion, load)]
 
     def text(self) -> str:
-        """Return what the terminal shows: medians over motions."""
+        """Return the summary for the terminal: medians over motions."""
         rows = []
         for load, held in enumerate(self.loads):
             for criterion in CRITERIA:
@@ -171,10 +171,8 @@ def study_files(
     Args:
         body: TOML of the body, or the name of one that comes with heft.
         loads: TOML of [[load]] tables.
-        out: Folder to write: runs.jsonl, study.csv and report.html. Runs that are there are kept.
-        bounds: TOML of the bounds; the usual ones if None.
-        settings: What is run.
-        progress: Called with lines of progress.
+        out: Folder for runs.jsonl, study.csv and report.html. Runs that are there are kept.
+        bounds: TOML of the bounds; the default ones if None.
 
     Raises:
         InvalidSetting: If a file is malformed.
@@ -204,7 +202,6 @@ def study_files(
 
 
 def _stored(path: Path, plan: Mapping[str, Any]) -> Iterator[StudyRun]:
-    """Yield the runs that are there, if they are of the same study."""
     if not path.exists():
         return
     try:
@@ -258,7 +255,6 @@ def _runs(
 def _scored(
     criterion: str, scale: float, load: int, flight: Flight, result: FreeFlyerResult
 ) -> StudyRun:
-    """Return a run: how far each method is from the truth."""
     truth, published, harmonic = flight.truth.parameters, result.published, result.harmonic
     errors = {"smoother": errors_of(result.values, truth)}
     if harmonic is not None:
@@ -275,7 +271,7 @@ def errors_of(values: Array, truth: Array) -> tuple[float, float, float]:
 
     Args:
         values: Ten parameters, shape (10,).
-        truth: Likewise.
+        truth: True ones, shape (10,).
     """
     (mass, com, about), (true_mass, true_com, true_about) = map(inertia.to_body, (values, truth))
     off = (about - true_about)[np.triu_indices(3)]
@@ -318,7 +314,6 @@ def _page(study: Study) -> str:
 
 
 def _plots(study: Study) -> Iterator[Plot]:
-    """Yield errors over saturation, of each criterion, load and measure."""
     roles = dict(zip(METHODS, ("residual", "predicted", "measured"), strict=True))
     for load, held in enumerate(study.loads):
         for criterion in CRITERIA:
@@ -340,7 +335,6 @@ def _over(runs: Sequence[StudyRun], method: str, measure: int) -> tuple[Array, A
 
 
 def _gaps(study: Study) -> Iterator[Plot]:
-    """Yield the energy balance over the number of harmonics, of the first load's motions."""
     for run in study.runs:
         if run.load == 0 and run.gap:
             harmonics = np.asarray(3.0 + np.arange(len(run.gap)), dtype=float)

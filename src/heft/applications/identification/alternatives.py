@@ -35,7 +35,7 @@ from .scores import Score, held_out, plant_scores
 
 @dataclass(frozen=True)
 class Alternative:
-    """An estimate of the logs fitted, and how it fares."""
+    """Estimate from the fitted logs, with its torque error and physical consistency."""
 
     name: str  # of its method, as the command line has it where it has it
     what: str  # what is estimated: `standard` or `base` parameters
@@ -59,7 +59,7 @@ class Alternative:
 
 @dataclass(frozen=True)
 class _Others:
-    """Estimates of a problem's information beside the consistent one, with their errors."""
+    """Other estimates from a problem's information, with their errors."""
 
     problem: Problem[RobotPlant]  # problem that was fitted
     scored: Sequence[Recording]  # logs that all are scored on
@@ -122,7 +122,7 @@ class _Others:
         return Alternative(name, what, parameters, names, error, *physics, margin)
 
     def _error(self, columns: Array) -> float:
-        """Return the largest relative error of a log, filtered, with these standard columns."""
+        """Return the largest filtered relative error of a log, for standard parameters."""
         totals = [
             s.total
             for h in held_out(self.problem, self.scored, self.corner)
@@ -146,12 +146,9 @@ def alternatives(
     Each is a solution of triangles that are there already; only errors need the logs.
 
     Args:
-        problem: Problem that was fitted.
         estimate: Base parameters by the method that was asked for.
-        method: Its name.
-        consistent: Physically consistent estimate.
-        scores: Its scores on the logs that all are scored on.
-        scored: These logs.
+        scores: Scores of the consistent estimate on `scored`.
+        scored: Logs that all estimates are scored on.
         corner: Cutoff of the scores [Hz].
     """
     space, values = problem.space, consistent.parameters.values
@@ -164,13 +161,13 @@ def alternatives(
 
 
 def _solved_by(method: str) -> str:
-    """Return what the consistent estimate is listed as."""
+    """Return the name under which the consistent estimate is listed."""
     solver = ESTIMATORS[method].solver
     return "consistent" if solver == "conic" else f"consistent, {solver}"
 
 
 def _physics(space: ParameterSpace, values: Array) -> tuple[int, int, int]:
-    """Return the number of links, of those that can exist, and of negative drive parameters."""
+    """Return the numbers of links, of links that can exist, and of negative drive parameters."""
     bodies = [values[k : k + 10] for k in space.groups]
     existing = sum(inertia.consistency_margin(ten) > 0.0 for ten in bodies)
     negative = int(np.sum(values[list(space.nonnegative)] < 0.0))

@@ -123,9 +123,7 @@ def identify_plant(
         plant: Plant whose equations are linear in the parameters; see `heft.plants.Plant`.
         logs: Logs of one experiment, in any order.
         validate: Held-out logs, used for scores only.
-        settings: Settings.
         given: Information of earlier experiments on the same base parameters, to be added.
-        progress: Callback for progress messages.
 
     Returns:
         The result, with parameters, scores and checks.
@@ -195,7 +193,7 @@ def _identified(
 def _consistent(
     settings: Settings, found: ExperimentFit[Any]
 ) -> tuple[ConsistentEstimate, ConsistentEstimate]:
-    """Return the consistent estimate, then with deviations at least those of the jackknife."""
+    """Return the consistent estimate as fitted, then with its covariance by the jackknife."""
     solver = settings.consistent
     fitted = DriveGains(solver).fit([found.estimate], found.problem.space, {})
     widened, _ = found.widened(solver, settings.jackknife, fitted)
@@ -274,7 +272,6 @@ def _plots(trace: Trace, units: Mapping[str, str], logs: int) -> Iterator[Plot]:
 
 
 def _spectra(trace: Trace, units: Mapping[str, str]) -> Iterator[Plot]:
-    """Yield power spectral densities of measured signal and residual of each channel."""
     for c, curve in enumerate(trace.curves):
         series = (
             Series("measured", "measured", trace.frequency, trace.measured[:, c]),

@@ -76,16 +76,11 @@ def judge(
     """Return the checks of a robot's estimate.
 
     Args:
-        problem: Problem that was fitted.
-        estimate: Base parameters β.
-        fit: Prediction errors on the fitted logs.
-        held_out: Prediction errors on held-out logs.
         predicted: Predicted error on motion of another kind.
         velocities: Each joint's RMS velocity in the logs, shape (joints,) [rad/s or m/s].
         consistent: Physically consistent parameters of the model file.
         margin: Smallest eigenvalue of the links' pseudo-inertias, as written to the model file.
         span: Range of each channel's torque, shape (channels,) [N·m or N].
-        limits: Limits of the checks.
 
     Returns:
         The checks, in the order of the report.
@@ -119,14 +114,8 @@ def judge_plant(
     """Return the checks of an estimate of a plant of any kind.
 
     Args:
-        problem: Problem that was fitted.
-        estimate: Base parameters β.
-        fit: Prediction errors on the fitted logs.
-        held_out: Prediction errors on held-out logs.
-        predicted: Predicted error on motion of another kind.
-        consistent: Physically consistent parameters.
+        predicted: Predicted error on motion like that of the logs.
         span: Range of each channel's measurement, shape (channels,) [the channel's unit].
-        limits: Limits of the checks.
 
     Returns:
         The checks, in the order of the report.
@@ -155,7 +144,6 @@ def _filtered(scores: Iterable[Score]) -> list[Score]:
 
 
 def _at_most(name: str, value: float, limit: Limit, sentence: str, cure: str = "") -> Check:
-    """Return a check against a limit; beyond the limit the message includes the remedy."""
     message = f"{sentence}; {cure}" if cure and value > limit.passes else sentence
     return Check.at_most(name, value, limit.passes, limit.fails, message)
 
@@ -366,7 +354,7 @@ class MassGroup:
 
 
 def _rigid_groups(problem: Problem[RobotPlant], consistent: ConsistentEstimate) -> list[MassGroup]:
-    """Return the groups of links whose mass a motion could show, beyond joints held still as one.
+    """Return the groups of links whose mass a motion could show; still joints join links to one.
 
     Links whose ten parameters are in no base parameter move no measured joint and are left out.
     """
@@ -395,7 +383,7 @@ def _rigid_groups(problem: Problem[RobotPlant], consistent: ConsistentEstimate) 
 
 
 def _known_masses(problem: Problem[RobotPlant], consistent: ConsistentEstimate) -> dict[int, str]:
-    """Return the base parameters that are masses and known well, by their places."""
+    """Return the base parameters that are well-known masses, as text by their row in β."""
     covariance, base = consistent.parameters.covariance, problem.base
     assert covariance is not None
     found = {}
@@ -412,7 +400,6 @@ def _known_masses(problem: Problem[RobotPlant], consistent: ConsistentEstimate) 
 
 
 def _folded(names: Sequence[str]) -> str:
-    """Return a list of names for a sentence, the first of many."""
     more = len(names) - MOST_NAMES
     return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 

@@ -86,12 +86,10 @@ def html(found: Comparison) -> str:
 
 
 def _titles(found: Comparison) -> dict[Kind, str]:
-    """Return the kinds that are told, with their titles: own columns only where there are any."""
     return {k: title for k, title in TITLES.items() if k != "own" or found.of(k)}
 
 
 def _of_kind(found: Comparison, kind: Kind, title: str) -> dict[str, object]:
-    """Return a section of the page: the changes of one kind."""
     changes = found.of(kind)
     changed = {c.name for c in changes if c.clear}
     groups = {}
@@ -120,12 +118,10 @@ def _sentence(found: Comparison) -> str:
 
 
 def _not_compared(found: Comparison) -> str:
-    """Return whose friction is not compared, to end a sentence with."""
     return f"; friction not compared in {', '.join(found.withheld)}" if found.withheld else ""
 
 
 def _suspect(found: Comparison) -> str:
-    """Return the links whose change alone would explain the change of the bodies."""
     if not found.suspects:
         return ""
     named = [(n, s) for n, s in found.suspects if s > EXPLAINS][:SHOWN_SUSPECTS]
@@ -154,7 +150,6 @@ def _row(change: Change) -> list[str]:
 
 
 def _plots(curves: Curves) -> Iterator[Plot]:
-    """Yield friction of both sides, and their difference on an axis of its own."""
     speed, unit = ("m/s", "N") if curves.linear else ("rad/s", "N·m")
 
     def drawn(name: str, role: str, values: Array, std: Array) -> tuple[Series, Series]:

@@ -233,7 +233,7 @@ def compare(before: Path, after: Path, own_columns: Path | None = None) -> Compa
 
 
 def _alike(a: Side, b: Side) -> tuple[Side, Side]:
-    """Return both sides about the same base parameters and channels.
+    """Return both sides in common base parameters and channels.
 
     One that was joined with a run of other sensors, or of a limb, tells more of them; of what one
     side alone tells no change shows.
@@ -265,7 +265,7 @@ def _alike(a: Side, b: Side) -> tuple[Side, Side]:
 
 
 def _likeness(a: Side, b: Side) -> dict[str, float]:
-    """Return the share of sliding at like speeds, by drive where it is known."""
+    """Return the share of sliding at like speeds, by drive; see `Misfit.alike`."""
     first, second = (
         s.identified.deviation.misfits if s.identified.deviation is not None else {} for s in (a, b)
     )
@@ -283,7 +283,6 @@ def _unlike(likeness: Mapping[str, float]) -> tuple[str, ...]:
 
 
 def _reason(likeness: Mapping[str, float], withheld: Sequence[str]) -> str:
-    """Return why friction is not compared."""
     mean = np.mean(list(likeness.values()))
     shares = ", ".join(f"{name} {likeness[name]:.0%}" for name in withheld)
     return (
@@ -294,7 +293,7 @@ def _reason(likeness: Mapping[str, float], withheld: Sequence[str]) -> str:
 
 
 def _deviations(identified: Identified, data: Mapping[str, Array]) -> Array:
-    """Return deviations of the standard parameters.
+    """Return D of the standard parameters, DᵀD their covariance, shape (any, p).
 
     Without a jackknife they are those of the stated covariance.
     """
@@ -311,8 +310,6 @@ def _deviations(identified: Identified, data: Mapping[str, Array]) -> Array:
 
 @dataclass(frozen=True)
 class _Quantity:
-    """What may have changed."""
-
     # kind, name, quantity, unit, before: as of `Change`
     kind: Kind
     name: str
@@ -325,7 +322,6 @@ class _Quantity:
     body: int | None = None  # of a body, its place; None of friction
 
     def changed(self, found: ChangeEstimate, probability: float) -> Change:
-        """Return the change that was found of it."""
         difference = float(found.values[0]), float(found.std[0])
         told = self.kind, self.name, self.quantity, self.unit, self.before
         return Change(*told, difference, probability)
@@ -334,11 +330,7 @@ class _Quantity:
 def _stepwise(
     difference: Difference, asked: Sequence[_Quantity]
 ) -> tuple[list[tuple[ChangeEstimate, float]], dict[int, float]]:
-    """Return changes with p-values by Holm's procedure, and what each body explains of them.
-
-    Args:
-        difference: Of the base parameters.
-        asked: What may have changed.
+    """Return changes with p-values by Holm's procedure, and each body's share of the change.
 
     Returns:
         Each quantity's change beside those found before it, with its adjusted p-value; and if a
@@ -369,7 +361,6 @@ def _stepwise(
 
 
 def _of_friction(a: Side, b: Side) -> Iterator[_Quantity]:
-    """Yield what may have changed of the drives' friction."""
     plant = plant_of(a.identified.robot)
     labels = plant.labels.names
     stated = {**a.identified.friction["full"], **a.identified.friction["simple"]}
@@ -411,7 +402,7 @@ def _all_friction(a: Side, drives: Sequence[str]) -> Array:
 
 
 def _proportions(drive: Drive, terms: Sequence[Term], a: Side, b: Side) -> Array:
-    """Return coefficients of terms as both sides fitted them, of friction 1 in fast sliding."""
+    """Return mean proportions of terms in both fits, for friction 1 in fast sliding, (terms,)."""
     names = [f"{drive.name}.{t.name}" for t in terms]
     values = np.array(
         [sum(s.identified.friction["full"].get(n, 0.0) for s in (a, b)) for n in names]
@@ -421,7 +412,6 @@ def _proportions(drive: Drive, terms: Sequence[Term], a: Side, b: Side) -> Array
 
 
 def _of_bodies(a: Side) -> Iterator[_Quantity]:
-    """Yield the bodies of which the logs show anything."""
     robot = a.identified.robot
     for k, name in enumerate(robot.tree.names):
         columns = a.matrix[:, PARAMETER_COUNT * k : PARAMETER_COUNT * (k + 1)]
@@ -433,7 +423,6 @@ def _of_bodies(a: Side) -> Iterator[_Quantity]:
 
 
 def _of_own_columns(a: Side) -> Iterator[_Quantity]:
-    """Yield the parameters of own columns that the base parameters have anything of."""
     own = a.identified.robot.own_columns
     labels = plant_of(a.identified.robot).labels.names
     for column in () if own is None else own.columns:
@@ -466,8 +455,6 @@ def _curves(drive: Drive, a: Side, b: Side) -> Curves | None:
 
 @dataclass(frozen=True)
 class _Friction:
-    """Friction terms of one drive as one side has them."""
-
     values: Array  # coefficients, shape (terms,)
     deviations: Array  # their deviations, shape (any, terms)
     # what the model leaves over of the drive's effort; None if it is not known
@@ -475,7 +462,6 @@ class _Friction:
 
     @staticmethod
     def of(side: Side, drive: Drive) -> _Friction:
-        """Return the friction of a drive."""
         robot, found = side.identified.robot, side.identified
         names = [f"{drive.name}.{t.name}" for t in drive.friction]
         known = plant_of(robot).labels.names
@@ -485,7 +471,7 @@ class _Friction:
         return _Friction(values, side.deviations[:, places], misfits.get(drive.name))
 
     def unseen(self, velocity: Array) -> Array:
-        """Return what another motion may show at velocities that were hardly seen, shape (N,)."""
+        """Return the part of U that another motion may show, shape (N,) [N·m or N]."""
         return (
             np.zeros(len(velocity))
             if self.misfit is None
@@ -493,12 +479,11 @@ class _Friction:
         )
 
     def std(self, looks: Array, unseen: Array) -> Array:
-        """Return the deviation of linear combinations of the terms, shape (looks,)."""
+        """Return the standard deviation of combinations of the terms, shape (N,)."""
         return np.asarray(np.hypot(np.linalg.norm(self.deviations @ looks, axis=0), unseen))
 
 
 def _require_same_robot(a: Side, b: Side) -> None:
-    """Raise `InvalidSetting` with the reason if the two are not of one robot."""
     one, other = a.identified.robot, b.identified.robot
     if one.structure_hash() == other.structure_hash():
         return
@@ -522,7 +507,6 @@ def _require_same_robot(a: Side, b: Side) -> None:
 
 
 def _require_independent(a: Side, b: Side) -> None:
-    """Raise `InvalidSetting` if one of the two took the other's information."""
     for taker, giver in ((a, b), (b, a)):
         known = _hashes(taker, "given")
         if known and file_hash(giver.identified.folder / "information.npz") in known:
@@ -540,7 +524,6 @@ def _hashes(side: Side, role: str) -> set[str]:
 
 
 def _notes(a: Side, b: Side) -> list[str]:
-    """Return what a reader must know before the numbers."""
     notes = [
         f"{s.name}: its verdict is poor, so that its deviations may be too small"
         for s in (a, b)

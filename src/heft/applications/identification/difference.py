@@ -46,7 +46,7 @@ LEAST_ROWS = 8.0  # from which the mean residual of a cell of like conditions co
 
 @dataclass(frozen=True)
 class Evidence:
-    """What one set of logs says of the base parameters β."""
+    """Information of one set of logs about the base parameters β, with its noise."""
 
     information: Information  # about β
     sigma: Array  # standard deviation of each channel's residual, shape (channels,)
@@ -64,7 +64,6 @@ class Evidence:
         """Read `information.npz` of a folder of results.
 
         Args:
-            path: The file.
             sigma: Standard deviation of each channel's residual, shape (channels,).
             memory: Its autocorrelation time, shape (channels,) [rows]; taken where nothing else is
                 known of the noise.
@@ -80,10 +79,9 @@ class Evidence:
 
     @staticmethod
     def of(found: Earlier, sigma: Array) -> Evidence:
-        """Return what earlier results say.
+        """Return the evidence of earlier results.
 
         Args:
-            found: The results.
             sigma: Standard deviation of each channel's residual, shape (channels,).
         """
         origin = found if found.origin is not None else None
@@ -93,14 +91,12 @@ class Evidence:
     def on(
         self, onto: Array, channels: tuple[str, ...], labels: Labels, other: Evidence, robot: Robot
     ) -> Evidence:
-        """Return the same about other base parameters β, its own being L β, and of more channels.
+        """Return the evidence on other base parameters β, its own being L β, with more channels.
 
         Args:
             onto: L, shape (own, b).
             channels: Names, all of its own among them.
-            labels: Of β.
-            other: What the deviations of other channels are taken from.
-            robot: The robot.
+            other: Evidence from which standard deviations of further channels are taken.
         """
         assert self.earlier is not None
         known = dict(zip(other.information.channels, other.sigma.tolist(), strict=True))
@@ -178,7 +174,7 @@ class Difference:
         )
 
     def beside(self, columns: Array) -> Difference:
-        """Return the difference that is left where a quantity has changed, by however much.
+        """Return the difference that is left when a quantity may have changed by any amount.
 
         Args:
             columns: K of the quantity, shape (b, d).
@@ -196,7 +192,7 @@ class Difference:
         )
 
     def _basis(self, columns: Array) -> tuple[Array, NDArray[np.bool_]]:
-        """Return B with `(K B)ᵀ P K B = 1`, shape (d, rank), and which of d it determines."""
+        """Return B with `(K B)ᵀ P K B = 1`, shape (d, rank), and which of δ it determines."""
         own = self.coordinates @ columns
         lengths, whole = (
             np.sqrt(np.maximum(np.einsum("ni,nm,mi->i", own, p, own), 0.0))
@@ -216,7 +212,7 @@ class Difference:
 
 
 def _block_scatter(blocks: Array) -> tuple[Array, float]:
-    """Return the covariance of the sum of blocks about their linear trend, and its freedom.
+    """Return the covariance of the blocks' sum about a linear trend, and degrees of freedom.
 
     Args:
         blocks: In the logs' order, shape (blocks, n).
@@ -231,7 +227,7 @@ def _block_scatter(blocks: Array) -> tuple[Array, float]:
 
 
 def _hotelling(values: Array, covariance: Array, freedom: float) -> float:
-    """Return the p-value of Hotelling's test of values that are 0 in the mean, shape (d,).
+    """Return the p-value of Hotelling's test that values, shape (d,), have mean 0 [Hotelling1931].
 
     Of fewer degrees of freedom than values, one is left.
     """

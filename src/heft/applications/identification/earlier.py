@@ -57,7 +57,7 @@ class Earlier:
 
     @property
     def noise(self) -> Noise:
-        """What is known of the noise, of no size where that is not known."""
+        """Noise of each channel; deviation and autocorrelation time are 1 where unknown."""
         rows = np.array([t.rows for t in self.information.triangles], dtype=float)
         sigma = memory = np.ones(len(rows))
         if self.origin is not None:
@@ -65,7 +65,7 @@ class Earlier:
         return Noise(sigma, memory, rows, self.coloured, self.common)
 
     def noise_of(self, others: Collection[str]) -> tuple[tuple[str, ...], dict[str, float]]:
-        """Return names of the deviations of all channels but others, and those that are known.
+        """Return names of standard deviations of channels but `others`, and settled values.
 
         Args:
             others: Channels that have rows in the new experiment.
@@ -80,7 +80,7 @@ class Earlier:
         return found, {channel: sigma for channel, _, sigma, settled in own if settled}
 
     def seen_from(self, problem: Problem[P]) -> tuple[Problem[P], Earlier]:
-        """Return both about the same base parameters and channels, the problem's channels first.
+        """Return both in common base parameters and channels, the problem's channels first.
 
         Args:
             problem: The new experiment.
@@ -109,13 +109,12 @@ class Earlier:
         labels: Labels,
         robot: Robot | None,
     ) -> Earlier:
-        """Return the same about other base parameters β, its own being L β, and of more channels.
+        """Return these results on other base parameters β, their own being L β, and more channels.
 
         Args:
             onto: L, shape (own, b); the identity if not given.
             channels: Names, all of its own among them.
-            labels: Of β.
-            robot: Of the new experiment.
+            robot: Robot of the new experiment.
         """
         if channels == self.information.channels and onto is None:
             return self
@@ -154,7 +153,7 @@ class Earlier:
         )
 
     def forgetting(self, names: Sequence[str]) -> Earlier:
-        """Return what these still tell of a robot some of whose parameters may have changed.
+        """Return what these results tell if the named parameters may have changed since.
 
         With D the base parameters that a unit of each changed one makes, rows become
         `R (β − D d) = z` of an unknown change d, which is eliminated: `P R β = P z`, P the
@@ -213,7 +212,7 @@ class Earlier:
         )
 
     def about(self, base: BaseParameters) -> Information:
-        """Return what these tell of other base parameters β, for a design: one channel, weighted.
+        """Return information about other base parameters β, for a design: one weighted channel.
 
         The standard columns π are E β and what else makes the same β, the columns of N; what the
         earlier experiments tell of those, and of columns that β does not know, is eliminated.
@@ -221,7 +220,7 @@ class Earlier:
         of the information is returned as it is.
 
         Args:
-            base: The base parameters, of standard columns that are matched by name.
+            base: Base parameters β; their standard columns are matched by name.
         """
         if self.origin is None:
             return self.information
@@ -244,11 +243,10 @@ class Earlier:
 
     @staticmethod
     def like(information: Information, noise: Noise) -> Earlier:
-        """Return information of which no noise is known, taken for noise like an estimate's.
+        """Return information without known noise, assumed to have the noise of an estimate.
 
         Args:
-            information: About β.
-            noise: Of an estimate with it.
+            noise: Noise of an estimate with this information.
         """
         size = len(information.labels)
         none = tuple(np.zeros((0, size)) for _ in information.channels)
@@ -259,7 +257,7 @@ class Earlier:
 
     @staticmethod
     def load(path: Path) -> Earlier | Information:
-        """Read `information.npz` of a folder of results; information alone if it knows no more.
+        """Read `information.npz` of a folder; bare `Information` if the noise is not known.
 
         Raises:
             InvalidRecording: If it is missing, damaged or of another format.
@@ -296,12 +294,10 @@ class Earlier:
 
 
 def _wide(data: Mapping[str, Array], name: str, held: str, size: int) -> Array:
-    """Return rows of a channel on all columns, shape (any, b), which were stored without zeros.
+    """Return a channel's rows on all columns, shape (any, b), stored without columns of zeros.
 
     Args:
-        data: Arrays by name.
-        name: Of the rows.
-        held: Of the positions of their columns; earlier versions stored rows on all columns.
+        held: Key of the positions of their columns; earlier versions stored rows on all columns.
         size: Number b of columns.
     """
     rows = np.asarray(data[name], dtype=float)
@@ -316,7 +312,7 @@ def _wide(data: Mapping[str, Array], name: str, held: str, size: int) -> Array:
 
 
 def _without(rows: Array, away: Array, count: int) -> Array:
-    """Return rows with what unknowns can make of them projected away, shape (m, n).
+    """Return rows projected onto the complement of the unknowns' columns, shape (m, n).
 
     Args:
         rows: Right-hand side last, shape (m, n).
@@ -335,7 +331,6 @@ def stored(noise: Noise, moments: Sequence[Array]) -> dict[str, NDArray[Any]]:
     """Return an experiment's noise as the arrays that `Earlier.load` reads.
 
     Args:
-        noise: Of the estimate.
         moments: For each channel the moments of blocks, shape (blocks, b).
 
     Returns:

@@ -76,14 +76,12 @@ class ExperimentFit(Generic[P]):
     def widened(
         self, solver: PhysicallyConsistent, jackknife: Jackknife, found: ConsistentFit
     ) -> tuple[ConsistentFit, Array]:
-        """Return the consistent fit with its deviations judged by the data, and `deviations`.
+        """Return the consistent fit with its covariance widened by the jackknife, and `deviations`.
 
         Use it in place of the fit wherever intervals are stated.
 
         Args:
-            solver: Physically consistent fit.
-            jackknife: Settings.
-            found: Result of that fit for this experiment.
+            found: Consistent fit of this experiment by `solver`.
 
         Returns:
             The fit, its covariance widened, and the deviations D of x, shape (any, n).
@@ -93,7 +91,7 @@ class ExperimentFit(Generic[P]):
         return found.widened(deviations, self._shift(found), functions), deviations
 
     def _shift(self, found: ConsistentFit) -> Array:
-        """Return x less what the data alone state, of numbers that are base parameters, (n,).
+        """Return x less the unconstrained estimate, where x is a base parameter, shape (n,).
 
         The dictionary of friction has no numbers of its own, only their sum has; 0 for these.
         """
@@ -116,12 +114,10 @@ class ExperimentFit(Generic[P]):
     def deviations(
         self, solver: PhysicallyConsistent, jackknife: Jackknife, found: ConsistentFit
     ) -> Array:
-        """Return deviations of the consistent parameters x by the jackknife, shape (any, n).
+        """Return D of the consistent parameters x, DᵀD their jackknife covariance, shape (any, n).
 
         Args:
-            solver: Physically consistent fit.
-            jackknife: Settings.
-            found: Result of that fit for this experiment.
+            found: Consistent fit of this experiment by `solver`.
         """
         point = found.space.matrix @ found.consistent.parameters.values
         weights = list(self.estimate.weights().values())
@@ -143,11 +139,8 @@ def fit_experiment(
     whatever estimator the settings name.
 
     Args:
-        problem: Plant and logs.
-        settings: Settings.
         given: Earlier experiments on the same columns, to be added; None for none. Noise of
             information alone is taken for like this experiment's.
-        progress: Callback for progress messages.
         only: What of the logs is fitted, at the cutoff and delay of all; all if None.
 
     Returns:
@@ -223,7 +216,7 @@ def fit_experiment(
 
 @dataclass(frozen=True, eq=False)
 class _Linearised(Generic[P]):
-    """A problem whose rows are taken about a first fit of it."""
+    """Problem whose rows are linearised about a first fit."""
 
     problem: Problem[P]  # its plant knows the torque that loads gears
     rows: int  # of all its channels
@@ -237,16 +230,14 @@ class _Linearised(Generic[P]):
 def _linearised(
     problem: Problem[P], settings: Settings, delay: DelayFound, stated: Earlier | None
 ) -> _Linearised[P]:
-    """Return a problem about a first fit.
+    """Return a problem linearised about a first fit.
 
     The fit before the first ignores load-dependent gear friction, so that its bodies are biased,
     and with them the torque that this friction takes: so it is done once more, with it.
 
     Args:
-        problem: Whose rows may depend on a point.
-        settings: Settings.
-        delay: Result of the delay search.
-        stated: What is stated of gains that are columns; None if there are none.
+        problem: Problem whose rows may depend on a linearisation point.
+        stated: Stated gains that are columns; None if there are none.
     """
     loaded = len(problem.plant.point_columns) > 0
     problem = about_first_fit(problem, settings, stated)
@@ -266,8 +257,6 @@ def _linearised(
 
 @dataclass(frozen=True, eq=False)
 class _Summed:
-    """Information about the base parameters β of an experiment."""
-
     own: Information  # of its own logs
     blocks: tuple[Information, ...]  # the same of contiguous blocks of them
     information: Information  # with that of earlier experiments
@@ -281,9 +270,7 @@ def _summed(
     """Return the information of an experiment and of earlier ones.
 
     Args:
-        problem: Its rows.
         count: Number of blocks.
-        samples: Number of its samples.
         given: Earlier experiments; the logs' own noise weights the sum.
     """
     blocks = problem.information_blocks(count, samples)
@@ -302,14 +289,13 @@ def _summed(
 
 
 def _functions(plant: Plant[Any], labels: Labels) -> list[NDArray[np.intp]]:
-    """Return the positions of what is told by its sum alone, function by function."""
+    """Return the positions of each function's terms, of which only the sum has a meaning."""
     place = {name: k for k, name in enumerate(labels.names)}
     names = [[plant.labels.names[k] for k in columns] for columns in plant.functions]
     return [np.array([place[n] for n in own if n in place], dtype=np.intp) for own in names]
 
 
 def _essential(chosen: Essential, problem: Problem[Any], estimate: Estimate) -> Estimate:
-    """Return the essential base parameters of an estimate."""
     in_band = problem.residual_energy(estimate.fitted)
     # Earlier channels without rows here have no motion's band: all that they leave over counts.
     rest = estimate.information.triangles[len(in_band) :]
@@ -318,7 +304,6 @@ def _essential(chosen: Essential, problem: Problem[Any], estimate: Estimate) -> 
 
 
 def _simulating(settings: Settings, problem: Problem[Any]) -> Estimator:
-    """Return the estimator that was asked for, with a simulation if it needs one."""
     chosen, method = settings.estimator, ESTIMATORS[settings.method]
     if not isinstance(problem.plant, RobotPlant):
         return chosen
@@ -340,7 +325,7 @@ def _all_moments(
 
 
 def _earlier(given: Earlier | Information | None, estimate: Estimate) -> Earlier | None:
-    """Return earlier experiments with their noise, as far as it is known."""
+    """Return earlier experiments; the noise of information alone is taken from the estimate."""
     if isinstance(given, Information):
         return Earlier.like(given, estimate.noise)
     return given
@@ -353,17 +338,10 @@ def _common_errors(
     linear: _Linearised[Any],
     summed: _Summed,
 ) -> tuple[Array, ...]:
-    """Return for each channel moments of errors that channels share and that are no noise.
+    """Return by channel the moments of systematic errors that channels share, shape (errors, b).
 
     They are those of the delay, of the point about which rows are taken, and of the cutoff. Of
     channels without rows in these logs there are none.
-
-    Args:
-        problem: Problem that was fitted.
-        settings: Settings.
-        estimate: Its base parameters.
-        linear: What it was made of.
-        summed: Its information.
     """
     found = [] if linear.late is None else [_held(linear.late)]
     if linear.rough is not None:
@@ -396,7 +374,7 @@ def _refuse_given(settings: Settings, given: Earlier | Information | None) -> No
 
 
 def _point_spread(problem: Problem[Any], rough: ConsistentEstimate) -> Array:
-    """Return one-standard-deviation errors of the linearisation point, shape (p, errors)."""
+    """Return errors of the linearisation point, a standard deviation each, shape (p, errors)."""
     covariance = rough.parameters.covariance
     assert covariance is not None
     columns = list(problem.plant.point_columns)
@@ -413,8 +391,6 @@ def _data_rank(problem: Problem[Any], information: Information, weights: Array) 
     Those of friction's dictionary are nearly collinear by design: one stands for all.
 
     Args:
-        problem: Whose plant it is.
-        information: Of its rows, and earlier ones.
         weights: Of each channel's rows, shape (channels,) [1 / channel's unit].
     """
     labels, standard = information.labels, problem.plant.labels.names

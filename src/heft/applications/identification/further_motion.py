@@ -18,7 +18,6 @@ def next_motion(found: Identification, out: Path) -> str:
     Links are named of which most numbers are the model file's, although motion could tell them.
 
     Args:
-        found: Of `heft identify`.
         out: Folder of its results.
     """
     robot = found.problem.plant.robot

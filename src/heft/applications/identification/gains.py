@@ -72,7 +72,7 @@ def gain_columns(problem: Problem[Any]) -> tuple[str, ...]:
 def refuse_unlike_gains(
     problem: Problem[Any], settings: Settings, given: Earlier | Information | None
 ) -> None:
-    """Raise `InvalidSetting` where gains are columns, for what does not know such columns."""
+    """Raise `InvalidSetting` if gains are columns and the settings do not support such columns."""
     unsure = unsure_beside_contacts(problem)
     if not unsure:
         return
@@ -94,7 +94,7 @@ def refuse_unlike_gains(
 
 
 def refuse_gains_of_any_plant(problem: Problem[Any]) -> None:
-    """Raise `InvalidSetting` where gains would be columns: what states them is of robots."""
+    """Raise `InvalidSetting` if gains would be columns, which only `identify` can estimate."""
     if unsure := unsure_beside_contacts(problem):
         raise InvalidSetting(
             "beside contacts of unknown wrench gains of drives are found of robots: "
@@ -107,14 +107,13 @@ def refuse_gains_of_any_plant(problem: Problem[Any]) -> None:
 def with_unsure_gains(
     problem: Problem[P], settings: Settings, progress: Progress
 ) -> tuple[Problem[P], Earlier | None]:
-    """Return the problem with columns of gains beside contacts, and what is stated of the gains.
+    """Return the problem with columns of gains beside contacts, and the stated gains.
 
     Noise is found anew once gains are near: what wrong ones left over was taken for noise.
 
     Args:
         problem: At the cutoff and delay that are chosen; returned as it is if no gain is a column.
-        settings: Whose `least_squares` and `variance_components` are asked.
-        progress: Callback for progress messages.
+        settings: Its `least_squares` and `variance_components` are used.
     """
     spread = unsure_beside_contacts(problem)
     if not spread:
@@ -131,15 +130,15 @@ def with_unsure_gains(
 def stated_gains(
     problem: Problem[Any], spread: Mapping[str, float], memory: float = 1.0
 ) -> Earlier:
-    """Return what is stated of gains as information about β, of a channel of its own.
+    """Return the stated gains as information about β, in a channel of its own.
 
     Least squares weigh rows by their deviation alone, as if each told something new. So that what
     is stated once counts as much against them as it is worth, it is given as long a memory.
 
     Args:
-        problem: With columns of gains, last of its base parameters.
+        problem: Problem with columns of gains, last of its base parameters.
         spread: Relative standard deviation of each gain as stated, by joint [1].
-        memory: Integrated autocorrelation time of what is left of the logs' rows [rows].
+        memory: Integrated autocorrelation time of the logs' residuals [rows].
     """
     plant, labels, channels = problem.plant, problem.labels, problem.channels
     assert isinstance(plant, UnsureGainsPlant)
@@ -169,11 +168,10 @@ def stated_gains(
 
 
 def with_found_gains(fit: ConsistentFit, problem: Problem[Any]) -> ConsistentFit:
-    """Return a consistent fit with gains as its columns have them.
+    """Return a consistent fit with the gains that were estimated as columns.
 
     Args:
-        fit: Of the problem; returned as it is if no gain is a column.
-        problem: That was fitted.
+        fit: Fit of the problem; returned as it is if no gain is a column.
     """
     plant = problem.plant
     if not isinstance(plant, UnsureGainsPlant):
@@ -188,7 +186,7 @@ def with_found_gains(fit: ConsistentFit, problem: Problem[Any]) -> ConsistentFit
 
 
 def of_rows(estimate: Estimate) -> Estimate:
-    """Return an estimate without the channel of what is stated of gains: of rows of logs alone."""
+    """Return an estimate without the channel of stated gains: of the logs' rows alone."""
     information, noise = estimate.information, estimate.noise
     kept = [k for k, channel in enumerate(information.channels) if channel != STATED]
     if len(kept) == len(information.channels):
@@ -221,7 +219,7 @@ def plain_problem(problem: Problem[P]) -> Problem[P]:
 
 
 def _about(problem: Problem[P], factors: Mapping[str, float], point: Array) -> Problem[P]:
-    """Return the problem with columns of gains about factors and standard parameters (p,)."""
+    """Return the problem with columns of gains, linearised about factors and parameters π, (p,)."""
     plant = problem.plant
     assert isinstance(plant, FloatingRobotPlant)
     noise = problem.noise or (1.0,) * len(problem.channels)
@@ -237,7 +235,7 @@ def _first_point(problem: Problem[Any], settings: Settings) -> Array:
 
 
 def _solved(problem: Problem[Any], stated: Earlier, settings: Settings) -> Estimate:
-    """Return least squares of rows and of what is stated of gains, with white noise."""
+    """Return the least squares of rows and stated gains, with white noise."""
     information = problem.information().among(stated.information.channels)
     known = {**problem.known_noise, **stated.noise_of(problem.channels)[1]}
     return settings.least_squares.solve(information + stated.information, (), known)
@@ -256,7 +254,7 @@ def _memory(problem: Problem[Any], spread: Mapping[str, float], settings: Settin
 def _settled(
     problem: Problem[P], spread: Mapping[str, float], settings: Settings, memory: float = 1.0
 ) -> Problem[P]:
-    """Return the problem about gains that a further fit leaves where they are."""
+    """Return the problem linearised about gains that a further fit does not move."""
     for _ in range(ROUNDS):
         plant = problem.plant
         assert isinstance(plant, UnsureGainsPlant)

@@ -102,7 +102,7 @@ class Identification:
 
     @cached_property
     def deviation(self) -> TorqueDeviation:
-        """What the standard deviation of predicted torques is made of."""
+        """Parts of the standard deviation of predicted torques."""
         matrix = plain_problem(self.problem).plant.space.matrix
         size = matrix.shape[1]
         return TorqueDeviation(self.deviations[:, :size] @ matrix.T, self.misfits)
@@ -151,10 +151,6 @@ def link_parameters(
 ) -> dict[str, Array]:
     """Return the ten inertial parameters of each link with mass, in its own frame.
 
-    Args:
-        problem: Problem that was fitted.
-        consistent: Its physically consistent parameters.
-
     Returns:
         By link, shape (10,): mass [kg], first moment of mass [kg·m], inertia about the frame's
         origin [kg·m²].
@@ -172,9 +168,7 @@ def drive_terms(
     """Return the drives' parameters by name, with full and with simple friction, and own ones.
 
     Args:
-        problem: Problem that was fitted.
-        consistent: Its physically consistent parameters, which include full friction.
-        simple: Simple friction.
+        consistent: Physically consistent parameters, which include full friction.
 
     Returns:
         Under `full` and `simple`, values by name, such as `elbow.viscous`. Both hold the rotor

@@ -103,7 +103,6 @@ class Identified:
             recording: Log with positions, of a floating base also with its motion, and wrenches of
                 contacts that are measured.
             friction: `full`, `simple`, or `none` for rigid bodies and rotor inertias only.
-            threads: Number of threads.
 
         Yields:
             Time, effort, its rigid-body part and, with full friction, its standard deviation.
@@ -129,14 +128,14 @@ class Identified:
             yield Prediction(s.time, effort, rigid.T if held is None else effort - rest.T, std)
 
     def _held(self, plant: RobotPlant, samples: Samples[RobotMotion]) -> ContactEfforts | None:
-        """Return what contacts do to efforts; None if the base is fixed."""
+        """Return the efforts of contacts; None if the base is fixed."""
         if not isinstance(plant, FloatingRobotPlant):
             return None
         stated = self.robot.options.equations in ("all", "base")  # all that holds the base
         return ContactEfforts.of(plant, samples, stated)
 
     def _predicting(self, recording: Recording) -> RobotPlant:
-        """Return the robot as a plant whose torques are not measured, but wrenches at contacts."""
+        """Return the robot as a plant without measured torques, but with contact wrenches."""
         robot = self.robot
         equations: Literal["base", "all"] = "base" if robot.tree.free_base else "all"
         options = replace(robot.options, equations=equations, sensor=None)
@@ -146,7 +145,7 @@ class Identified:
 def _read(
     folder: Path,
 ) -> tuple[Mapping[str, Any], Options, Smoothing, dict[str, dict[str, float]]]:
-    """Return what `estimate.json` holds, the robot's options, the smoothing and the drives.
+    """Return `estimate.json`, options, smoothing, and the drives' parameters by friction model.
 
     Raises:
         InputError: If there is no usable one.
@@ -186,7 +185,7 @@ def _read(
 
 
 def identified_model(folder: Path) -> Robot:
-    """Return the robot of a folder of results without own columns: how it looks, not what it does.
+    """Return the robot of a folder of results without own columns, to be shown, not to predict.
 
     Args:
         folder: Folder that `heft identify` wrote.
@@ -208,7 +207,6 @@ def _file(entry: Mapping[str, Any]) -> str:
 
 
 def _refuse_other_columns(data: Mapping[str, Any], folder: Path, path: Path | None) -> None:
-    """Raise `InputError` unless a file of own columns is that of the identification."""
     known = [i for i in data["inputs"] if i["role"] == "own_columns"]
     names = ", ".join(e["name"] for e in data.get("own_columns", ()))
     if path is None:

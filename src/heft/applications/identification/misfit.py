@@ -49,7 +49,7 @@ NOISE_BANDWIDTH = 0.898
 
 @dataclass(frozen=True)
 class MisfitSettings:
-    """How what is left over is sorted. Lengths are of revolute joints; a tenth in metres."""
+    """Settings of the misfit and its cells, for revolute joints; a tenth in metres."""
 
     # lower ends of cells of speed [rad/s]
     speeds: tuple[float, ...] = (0.0, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6)
@@ -134,7 +134,7 @@ def since_reversal(
 
 @dataclass(frozen=True)
 class Misfit:
-    """What the model leaves over of one drive's effort."""
+    """Residual effort of one drive, by speed, direction and distance since the last reversal."""
 
     settings: MisfitSettings  # of the cells
     # root mean square residual by speed and distance since reversal, shape (speeds, distances) [N·m
@@ -155,7 +155,7 @@ class Misfit:
         averaged over speeds near.
 
         Args:
-            other: Of the same drive in other logs.
+            other: Misfit of the same drive in other logs.
 
         Returns:
             From 0 to 1; 0 where either never slides.
@@ -168,7 +168,7 @@ class Misfit:
         return float(np.minimum(first / whole[0], second / whole[1]).sum())
 
     def condition_means(self) -> Array:
-        """Return mean residual [N·m or N] and rows by cell of like conditions, shape (2, cells)."""
+        """Return mean residual [N·m or N] and rows of each cell of conditions, shape (2, cells)."""
         starts = np.arange(0, _bins(), SPEED_BINS)
         total, rows = np.add.reduceat(self.sums, starts, axis=-1).reshape(2, -1)
         return np.array([total / np.maximum(rows, 1.0), rows])
@@ -197,7 +197,7 @@ class Misfit:
         return np.asarray(np.sqrt(np.sum(mean**2, axis=(1, 2)) / count)[way, place])
 
     def torque(self, velocity: Array, distance: Array) -> Array:
-        """Return the residual of rows alike, √(r² + U²), shape (N,) [N·m or N].
+        """Return the residual expected under like conditions, √(r² + U²), shape (N,) [N·m or N].
 
         Here r is the root mean square residual of the cell of like speed and distance.
 
@@ -226,7 +226,7 @@ class Misfit:
         return np.asarray(np.sqrt(alike + self._unseen(velocity) ** 2 * slow))
 
     def _alike(self, velocity: Array, distance: Array) -> Array:
-        """Return r, the root mean square residual of the cells of rows, shape (N,)."""
+        """Return r, the root mean square residual of each row's cell, shape (N,)."""
         row = _cell(np.abs(velocity), self.settings.speeds, self.scale)
         column = _cell(distance, self.settings.distances, self.scale)
         return np.asarray(self.cells[row, column])
@@ -239,7 +239,7 @@ class Misfit:
         return _places(velocity / self.scale)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `from_json` needs to state the deviation of a torque."""
+        """Return what `from_json` needs to state the standard deviation of a torque."""
         centres = self.scale * SLOWEST * np.exp(BIN * np.arange(self.seconds.shape[1]))
         seen = np.flatnonzero(self.seconds.any(axis=0))
         return {
@@ -256,10 +256,9 @@ class Misfit:
 
     @staticmethod
     def from_json(data: Mapping[str, Any], linear: bool) -> Misfit:
-        """Return what `to_json` wrote; sums and noise are not kept.
+        """Return the misfit that `to_json` wrote; sums and noise are not kept.
 
         Args:
-            data: As JSON's parser returns it.
             linear: Whether the drive is prismatic.
 
         Raises:
@@ -330,7 +329,7 @@ def _cell(values: Array, lower: Sequence[float], scale: float) -> NDArray[np.int
 
 
 def _around(values: Array, reach: int) -> Array:
-    """Return sums over bins of speed within reach, along the last axis."""
+    """Return sums over the bins within `reach` of each bin, along the last axis."""
     total = np.cumsum(np.concatenate([np.zeros((*values.shape[:-1], 1)), values], -1), -1)
     size = values.shape[-1]
     high = np.minimum(np.arange(size) + reach + 1, size)
@@ -340,7 +339,7 @@ def _around(values: Array, reach: int) -> Array:
 
 @dataclass
 class MisfitGatherer:
-    """Sums up what is left over of a robot's drives, stretch by stretch."""
+    """Sums of the residuals of a robot's drives, accumulated stretch by stretch."""
 
     drives: tuple[Drive, ...]  # with friction, whose effort acts on a measured channel
     measured: NDArray[np.intp]  # positions of the measured channels
@@ -371,9 +370,8 @@ class MisfitGatherer:
         """Add a stretch of a log.
 
         Args:
-            piece: Its motion.
-            left: What is left over of the measured channels in the motion's band, of the chosen
-                rows, shape (chosen, channels) [N·m or N]; sensors behind them are not looked at.
+            left: Residual of the measured channels in the motion's band, of the chosen rows, shape
+                (chosen, channels) [N·m or N]; channels of sensors behind them are ignored.
             chosen: Which rows count, shape (N,).
             step: Time from one row to the next [s].
             noise: Standard deviation of the channels' white noise in the band, shape (channels,)
@@ -413,7 +411,7 @@ class MisfitGatherer:
         np.add.at(self._seconds[d], (way[sliding], place[sliding]), step)
 
     def misfits(self) -> dict[str, Misfit]:
-        """Return what is left over by drive; of those with no row, nothing."""
+        """Return the misfits by drive, of drives that have rows."""
         found = {}
         for d, drive in enumerate(self.drives):
             energy, rows = self._cells[d]

@@ -42,9 +42,8 @@ class MisfitMoments:
         """Return the moments of a problem's rows.
 
         Args:
-            problem: Whose rows.
-            misfits: What is left over of each drive's effort, by drive.
-            rows: Number of rows in its information, of all channels.
+            misfits: Misfits by drive; drives without one have no moments.
+            rows: Number of rows in the problem's information, of all channels.
         """
         drives = problem.plant.robot.drives
         left = {
@@ -64,12 +63,10 @@ class MisfitMoments:
 
     @staticmethod
     def load(data: Mapping[str, Array], count: int, size: int) -> MisfitMoments | None:
-        """Return what `stored` wrote; None if there is nothing of it.
+        """Return the moments that `stored` wrote; None if the data hold none.
 
         Args:
             data: Arrays of `information.npz`.
-            count: Number of channels.
-            size: Number of base parameters.
 
         Raises:
             ValueError: If the arrays are damaged.
@@ -99,7 +96,7 @@ class MisfitMoments:
         return found
 
     def among(self, channels: int) -> MisfitMoments:
-        """Return the same with channels behind of which nothing is known.
+        """Return the moments with empty channels appended.
 
         Args:
             channels: Number of channels.
@@ -114,13 +111,13 @@ class MisfitMoments:
         drives: Sequence[str] = (),
         others: Sequence[str] = (),
     ) -> MisfitMoments:
-        """Return the same about other base parameters β, its own being L β, and other channels.
+        """Return the moments on other base parameters β, their own being L β, and other channels.
 
         Args:
             onto: L, shape (own, b); the identity if not given.
-            places: Own channel of each channel; None of those that it does not have.
-            drives: Names of the robot's drives.
-            others: Those that cells shall be of; the same if not given.
+            places: For each new channel the position of the own one; None if it has none.
+            drives: Names of the drives that its cells are numbered by.
+            others: Names of the drives to number cells by; as before if not given.
         """
         size = self.moments[0].shape[1] if onto is None else onto.shape[1]
         number = {d: others.index(name) for d, name in enumerate(drives) if name in others}
@@ -190,7 +187,7 @@ def misfit_scatter(
 def _summed(
     problem: Problem[RobotPlant], chosen: Sequence[int]
 ) -> tuple[dict[tuple[int, int, int], Array], int]:
-    """Return the sums of rows by channel, drive and cell, and how many samples they are of."""
+    """Return sums of rows by channel, drive and cell, shape (b,), and the number of samples."""
     plant, kept = problem.plant, problem.base.kept
     robot = plant.robot
     ratios = np.array([d.ratio for d in robot.drives]).reshape(len(robot.drives), -1).T

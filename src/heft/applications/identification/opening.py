@@ -36,11 +36,8 @@ def open_experiment(
     """Return robot and logs as a problem, with the settings completed from the options file.
 
     Args:
-        robot: Robot model.
-        logs: Logs of one experiment.
         settings: Settings; the limits of masses and centres of mass that the robot's options state
             are added to them, and the solver that the method calls for.
-        progress: Callback for progress messages.
         whole: Whether all of the logs is fitted, not only what a selection keeps.
 
     Returns:
@@ -98,8 +95,6 @@ def windows_for(plant: Plant[Any], settings: Settings, whole: bool = True) -> We
     average over periods, which leaves little noise.
 
     Args:
-        plant: What makes the rows.
-        settings: Which rows are asked for.
         whole: Whether all of the logs is fitted, not only what a selection keeps.
     """
     return None if why_differentiated(plant, settings, whole) else settings.windows
@@ -109,8 +104,6 @@ def why_differentiated(plant: Plant[Any], settings: Settings, whole: bool = True
     """Return why rows are not of the weak form, as the end of a sentence; None where they are.
 
     Args:
-        plant: What makes the rows.
-        settings: Which rows are asked for.
         whole: Whether all of the logs is fitted, not only what a selection keeps.
     """
     if settings.rows != "auto":
@@ -152,14 +145,12 @@ def limits_of(options: Options) -> Limits:
 
 
 def _known_of(options: Options) -> tuple[KnownMass | MirrorImages, ...]:
-    """Return what the options file states of masses and of mirror images."""
     masses = (KnownMass(k.links, k.mass, k.std) for k in options.known)
     images = (MirrorImages(m.left, m.right, m.axis, m.strength) for m in options.mirror)
     return (*masses, *images)
 
 
 def _refuse_unknown_controller(robot: Robot, logs: Sequence[Recording], method: str) -> None:
-    """Refuse an estimator that simulates where the controller or its references are not known."""
     loop = ClosedLoop.of(robot)
     if loop is None:
         raise unknown_controller(method)

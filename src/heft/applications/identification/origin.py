@@ -38,7 +38,7 @@ class Bodies:
 
     @staticmethod
     def of(robot: Robot) -> Bodies:
-        """Return those of a robot."""
+        """Return the bodies of a robot."""
         tree = robot.tree
         count = len(tree.names)
         held = ["\n".join(sorted(k.name for k in robot.bodies_links if k.body == b))
@@ -54,13 +54,12 @@ class Bodies:
         )
 
     def differing(self, other: Bodies, names: Collection[str]) -> list[str]:
-        """Return which bodies are not the same in another model.
+        """Return the names of bodies that differ in another model.
 
         The first body of either may hang on something else: what holds it does not change it.
 
         Args:
-            other: Those of the other model.
-            names: Own bodies that are looked at.
+            names: Names of own bodies to be compared.
         """
         return [n for n in names if not self._alike(self.names.index(n), other, n)]
 
@@ -83,17 +82,14 @@ FRICTION = "friction"  # names all terms of friction
 def columns_called(
     names: Sequence[str], standard: Sequence[str], bodies: Bodies, drives: Sequence[str]
 ) -> list[int]:
-    """Return which standard columns are meant by names that a user gives, ascending.
+    """Return the indices of the standard columns that a user's names mean, ascending.
 
     A link names the ten numbers of the body that it is a part of, a joint or motor all terms of its
     drive, `friction` those of all drives but rotor inertia; else a column is named itself, such as
     `elbow.viscous`.
 
     Args:
-        names: Given ones.
         standard: Names of the standard columns, ten a body first.
-        bodies: Of the robot.
-        drives: Names of its drives.
 
     Raises:
         InvalidSetting: If a name is none of these.
@@ -126,7 +122,7 @@ def columns_called(
 
 @dataclass(frozen=True)
 class Origin:
-    """What an earlier experiment's base parameters are combinations of, and how noisy it was."""
+    """Standard parameters and noise behind an earlier experiment's base parameters."""
 
     names: tuple[str, ...]  # of the p standard columns
     matrix: Array  # K with β = K π, shape (b, p)
@@ -141,11 +137,10 @@ class Origin:
 
     @staticmethod
     def load(data: Mapping[str, Any], channels: int, size: int) -> Origin | None:
-        """Return what `stored` and the results wrote; None if there is nothing of it.
+        """Return the origin that `stored_origin` and the results wrote; None if the data hold none.
 
         Args:
             data: Arrays of `information.npz`.
-            channels: Number of channels.
             size: Number b of base parameters.
 
         Raises:
@@ -181,8 +176,7 @@ class Origin:
         """Return K on the standard columns of a robot, shape (b, its columns).
 
         Args:
-            base: The robot's base parameters.
-            robot: The same one, or one that it is a part of.
+            robot: Robot that was identified, or one that contains it.
 
         Raises:
             UnlikeLabels: If what is told has no column there, or bodies differ.
@@ -228,7 +222,6 @@ def stored_origin(
     """Return the arrays that `Origin.load` reads beside those that results hold anyway.
 
     Args:
-        robot: Which was identified.
         noise_names: Name of each channel's standard deviation.
         settled: Of each channel whether unknowns were eliminated by its deviation.
     """

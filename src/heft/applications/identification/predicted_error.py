@@ -77,7 +77,7 @@ class OtherMotion:
 
 @dataclass(frozen=True)
 class PredictedError:
-    """Predicted relative error of torque, ‖error‖ / ‖τ‖, on motion of another kind."""
+    """Predicted relative error of torque on other motion, ‖error‖ / ‖τ‖."""
 
     total: float  # over all channels [1]
     # of each measured channel, by name [1]; infinite where the torque is zero
@@ -92,7 +92,6 @@ class PredictedError:
         Args:
             variance: Sum of squared deviations of each channel, shape (channels,).
             energy: Sum of squared torques, likewise.
-            channels: Names.
             fit: Scores of the logs fitted that checks use.
         """
         if fit:  # whose channels are those that measure something
@@ -120,9 +119,6 @@ def predicted_error(
     Args:
         problem: Problem that was fitted, with its gains.
         consistent: Physically consistent parameters, with the covariance of the noise.
-        misfits: What the model leaves over, by drive.
-        fit: Prediction errors on the fitted logs.
-        motion: How slow, and how long.
     """
     robot, space = problem.plant.robot, problem.space
     if robot.tree.free_base or robot.options.sensor:
@@ -154,13 +150,12 @@ def predicted_error(
 
 
 def within_friction(consistent: ConsistentEstimate, drives: Iterable[Drive]) -> ConsistentEstimate:
-    """Return an estimate that is not less certain of friction's dictionary than of its size.
+    """Return an estimate as certain of friction's dictionary as the size of friction makes it.
 
     Coefficients are not negative and add up to friction F: their prior is of deviation F about 0.
 
     Args:
         consistent: Physically consistent parameters, with the covariance of the noise.
-        drives: Of the robot.
     """
     parameters = consistent.parameters
     assert parameters.covariance is not None
@@ -184,7 +179,7 @@ def within_friction(consistent: ConsistentEstimate, drives: Iterable[Drive]) -> 
 
 
 def with_prior(covariance: Array, columns: NDArray[np.intp], std: Array) -> Array:
-    """Return the covariance C of unknowns if an independent prior tells some of them.
+    """Return the covariance C of unknowns, updated by an independent prior on some of them.
 
     `(C⁻¹ + P)⁻¹`, P the information of the prior, without the inverse of a C that may have none.
 
@@ -220,9 +215,7 @@ def predicted_error_alike(
 
     Args:
         information: About the base parameters β, of the logs.
-        consistent: Physically consistent parameters.
         space: Their map to β.
-        fit: Prediction errors on the fitted logs.
     """
     scored = _used(fit)
     variance, energy = _known(information, consistent, space)
@@ -257,7 +250,7 @@ def _known(
 
 
 def _poses(problem: Problem[RobotPlant], count: int) -> tuple[Array, Array]:
-    """Return poses of the logs, evenly spaced in their rows, and the joints' rms velocity."""
+    """Return poses evenly spaced over the logs' rows, and the joints' rms velocity."""
     robot = problem.plant.robot
     first = len(robot.channels) - len(robot.joints)
     rows = sum(t.used for t in problem.timelines)
@@ -274,7 +267,6 @@ def _poses(problem: Problem[RobotPlant], count: int) -> tuple[Array, Array]:
 
 
 def _recording(problem: Problem[RobotPlant], path: Array, rate: float) -> Recording:
-    """Return a log of a motion, in which no torque acts."""
     robot = problem.plant.robot
     first = len(robot.channels) - len(robot.joints)
     measured = [robot.channels[c] for c in robot.measured if c >= first]

@@ -35,7 +35,7 @@ def silent(_: str) -> None:
 
 
 def noise_of(problem: Problem[Any]) -> tuple[tuple[str, ...], Mapping[str, float]]:
-    """Return the name of each channel's deviation, none if all are known, and those known."""
+    """Return names of the channels' standard deviations, none if all are known, and those known."""
     known = problem.known_noise
     return () if known else problem.noise_names, known
 
@@ -46,13 +46,10 @@ def first_sum(
     settings: Settings,
     stated: Earlier | None = None,
 ) -> Summed:
-    """Return the weighted sum of the channels, for a fit about which rows are then taken.
+    """Return the weighted sum of the channels, for the first fit, which rows are linearised about.
 
     Args:
-        problem: Whose channels these are.
-        information: Of its rows.
-        settings: Of the fit.
-        stated: What is known of gains, of a channel of its own; None if nothing is.
+        stated: Stated gains, in a channel of their own; None if there are none.
     """
     names, known = noise_of(problem)
     if stated is not None:
@@ -65,12 +62,12 @@ def first_sum(
 def about_first_fit(
     problem: Problem[P], settings: Settings, stated: Earlier | None = None
 ) -> Problem[P]:
-    """Return the problem with rows about a first fit: what loads the gears is taken from that.
+    """Return the problem linearised about a first fit, which gives the load of the gears.
 
     Args:
         problem: Returned as it is where no row depends on values of the parameters.
         settings: Of the first fit, which is a quick look: of some of the rows, differentiated.
-        stated: What is known of gains, of a channel of its own; None if nothing is.
+        stated: Stated gains, in a channel of their own; None if there are none.
     """
     if not len(problem.plant.point_columns):
         return problem
@@ -93,7 +90,6 @@ def sharpened_and_delayed(
     Args:
         problem: Problem with the cutoff frequency of the motion's band.
         settings: What they state of the smoothing, the searches for the rest, and the first fit.
-        progress: Callback for progress messages.
 
     Returns:
         The problem at the chosen cutoff and delay, and the result of the delay search [s].
@@ -174,12 +170,11 @@ def averaged(problem: Problem[P]) -> Problem[P]:
 
 
 def weighed(problem: Problem[P], settings: Settings, progress: Progress) -> Problem[P]:
-    """Return the problem with unknowns of each sample eliminated by the channels' own noise.
+    """Return the problem with unknowns of each sample eliminated by the channels' estimated noise.
 
     Args:
         problem: At the cutoff and delay that are chosen; returned as it is without unknowns.
-        settings: Whose `variance_components` are asked.
-        progress: Callback for progress messages.
+        settings: Its `variance_components` are used.
     """
     if not problem.has_unknowns:
         return problem
@@ -197,7 +192,6 @@ def only_selected(
     Args:
         problem: Problem of the whole logs.
         selection: What is kept; all if None.
-        progress: Callback for progress messages.
 
     Raises:
         InvalidSetting: If the selection is of other logs.
@@ -216,9 +210,7 @@ def without_outliers(
     """Return the problem without the rows that a robust fit classifies as outliers.
 
     Args:
-        problem: Problem to be fitted.
         method: Name of a robust estimator, or `none` to keep all rows.
-        progress: Callback for progress messages.
 
     Returns:
         The problem with those rows deselected, and the number of rows removed by log.

@@ -67,7 +67,7 @@ def _links(found: Identification) -> list[list[str]]:
 
 
 def _gone(share: float) -> float:
-    """Return what data took of a deviation, as ± is one, by what they took of the variance."""
+    """Return the share of a standard deviation that data removed, given that of the variance."""
     return 1.0 - math.sqrt(max(1.0 - share, 0.0))
 
 
@@ -82,7 +82,6 @@ def _strictly(low: float, high: float, mass: float) -> str:
 
 
 def _strict_masses(found: Identification) -> str:
-    """Return how wide the strict intervals of the masses are, as a sentence."""
     widths = np.diff(found.bounds.mass, axis=1)[:, 0]
     if not len(widths):
         return ""
@@ -278,7 +277,6 @@ def text(found: Identification) -> str:
 
 
 def _all_numbers(found: Identification) -> list[list[str]]:
-    """Return table rows of all numbers in the model file: before, after, interval, source."""
     rows = []
     for entry in parameter_entries(found):
         low, high = entry["interval"]
@@ -302,7 +300,6 @@ NUMBER_HEAD = ("number", "before", "now", "95 %", "seen", "moved by the prior")
 
 
 def _share_seen(found: Identification) -> list[list[str]]:
-    """Return table rows of the links, with the identifiability of each of their ten numbers."""
     rows: dict[str, list[str]] = {}
     for entry in parameter_entries(found):
         link = entry["name"].rsplit(".", 2 if "mass" not in entry["name"] else 1)[0]
@@ -337,7 +334,6 @@ def _base_rows(found: Identification) -> list[list[str]]:
 
 
 def _deviation(entry: Mapping[str, Any]) -> str:
-    """Return the deviation of a base parameter as text, and whether it was estimated anew."""
     value, std = entry["value"], entry["std"]
     if not math.isfinite(std):
         return "∞"
@@ -387,7 +383,6 @@ def _stated(settings: Settings) -> Mapping[str, Any]:
 
 
 def _flat(settings: Mapping[str, Any], above: str = "") -> Iterator[list[str]]:
-    """Yield the settings as rows of name and value."""
     for name, value in settings.items():
         if isinstance(value, Mapping) and value:
             yield from _flat(value, f"{above}{name}.")
@@ -396,7 +391,6 @@ def _flat(settings: Mapping[str, Any], above: str = "") -> Iterator[list[str]]:
 
 
 def _limits(limits: Limits) -> Iterator[list[str]]:
-    """Yield the limits of the checks as rows of name and value."""
     for name, limit in vars(limits).items():
         if isinstance(limit, Limit):
             fails = f", fails beyond {limit.fails:g}" if math.isfinite(limit.fails) else ""
@@ -406,7 +400,6 @@ def _limits(limits: Limits) -> Iterator[list[str]]:
 
 
 def _unexplained(found: Identification) -> str:
-    """Return the relative torque error with full friction, on held-out logs if there are any."""
     scores = found.validation or found.fit
     chosen = [s.total for s in scores if s.filter_hz is not None and s.friction == "full"]
     return f"{max(chosen):.1%}" if chosen else "–"
@@ -418,14 +411,12 @@ def _behind(delay: float) -> str:
 
 
 def _rows(found: Identification) -> str:
-    """Return which rows were fitted, with why, and at which cutoff [Hz], as a sentence."""
     why = found.differentiated
     kind = "of the weak form" if why is None else f"differentiated, {why}"
     return f"Rows are {kind}; motion is smoothed at {found.problem.corner:.3g} Hz."
 
 
 def _anew(found: Identification) -> str:
-    """Return what was estimated anew and what earlier results told, too, as a sentence."""
     count, whole = len(estimated_anew(found)), len(found.estimate.parameters.labels)
     return (
         f"Estimated anew, whatever the results given say: {', '.join(found.anew)}, of which "
@@ -434,7 +425,6 @@ def _anew(found: Identification) -> str:
 
 
 def _remarks(found: Identification) -> list[str]:
-    """Return remarks: rows and cutoff, what is anew, the delay, rows removed as outliers."""
     said = [_rows(found)]
     if found.anew:
         said.append(_anew(found))

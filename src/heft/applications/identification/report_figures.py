@@ -75,7 +75,6 @@ def plots_of_friction(found: Identification) -> Iterator[Plot]:
 
 
 def _plots_of_torque(found: Identification, number: int, trace: Trace) -> Iterator[Plot]:
-    """Yield measured, predicted and residual effort of each channel over time."""
     drawn = min(len(found.traces), DRAWN_LOGS) * len(trace.curves)
     for c, whole in enumerate(trace.curves):
         unit = _unit(found, whole.name)
@@ -95,14 +94,12 @@ def _plots_of_torque(found: Identification, number: int, trace: Trace) -> Iterat
 
 
 def _rms_error(trace: Trace, channel: int, unit: str) -> str:
-    """Return the residual's root mean square, and relative to the measured effort's."""
     residual, measured = float(trace.rms_residual[channel]), float(trace.rms_measured[channel])
     share = f" ({residual / measured:.1%})" if measured > 0.0 else ""
     return f"{residual:.3g} {unit}{share}"
 
 
 def _plots_of_spectra(found: Identification, number: int, trace: Trace) -> Iterator[Plot]:
-    """Yield power spectral densities of measured effort and residual, of each channel."""
     for c, curve in enumerate(trace.curves):
         yield Plot(
             f"{curve.name} [({_unit(found, curve.name)})²/Hz]",

@@ -143,7 +143,6 @@ def write(
     """Write the folder of results atomically: whole or not at all.
 
     Args:
-        found: Result of the identification.
         out: Folder; replaced if it holds earlier results of a robot of the same name.
         report: Function that renders `report.html`; None for no report.
 
@@ -296,7 +295,6 @@ def _interval(found: Identification, link: int, name: str, stated: Stated) -> li
 
 
 def _needed(name: str) -> list[int]:
-    """Return the indices of the standard inertial parameters that a stated number depends on."""
     kind, _, axis = name.partition(".")
     if kind == "mass":
         return [0]
@@ -344,8 +342,6 @@ def friction_curve(
     """Return the steady-state friction curve of a drive without load, with standard errors.
 
     Args:
-        found: Result of the identification.
-        drive: Drive whose friction is evaluated.
         top: Largest speed [rad/s or m/s]; None for `LARGEST_CURVE`, a tenth of it if prismatic.
 
     Returns:
@@ -472,7 +468,7 @@ def base_entries(found: Identification) -> list[dict[str, Any]]:
 
 
 def estimated_anew(found: Identification) -> set[str]:
-    """Return names of base parameters of which earlier results were not asked."""
+    """Return names of the base parameters that parameters estimated anew contribute to."""
     if not found.anew:
         return set()
     base, robot = found.problem.base, found.problem.plant.robot

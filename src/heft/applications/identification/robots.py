@@ -59,11 +59,9 @@ def identify(
         robot: Robot model; its inertial parameters are the nominal values of the prior.
         logs: Logs of one experiment, in any order.
         validate: Held-out logs, used for scores only.
-        settings: Settings.
         given: Earlier experiments with the same robot, to be added; noise of information alone is
             taken for like these logs'.
         inputs: Entries of the input files, stored with the results.
-        progress: Callback for progress messages.
         only: What of the logs is fitted; all if None.
         anew: What may have changed since the earlier experiments, which tell all else: links,
             joints, `friction` for that of all joints, or parameters.
@@ -109,7 +107,7 @@ def _identify(
 def _forgetting(
     given: Earlier | Information | None, anew: Sequence[str], problem: Problem[RobotPlant]
 ) -> Earlier | Information | None:
-    """Return what earlier experiments tell of all but what may have changed since.
+    """Return earlier results less what they tell of parameters that may have changed since.
 
     Raises:
         InvalidSetting: If there are none, one does not say what it is of, a name is unknown, or
@@ -137,7 +135,6 @@ def _forgetting(
 def _why_differentiated(
     problem: Problem[RobotPlant], settings: Settings, only: Selection | None
 ) -> str | None:
-    """Return why rows are differentiated; None where they are of the weak form."""
     if problem.weak is not None:
         return None
     # Windows that were to be made, and are not, were too few.
@@ -151,10 +148,6 @@ def with_told_friction(robot: Robot, given: Earlier | Information | None = None)
     The dictionary has more columns than a humanoid's log can tell: where the base floats it is
     taken of joints of which it is asked for. Wrench sensors see nothing of drives, unless torques
     of earlier logs tell them.
-
-    Args:
-        robot: Robot model.
-        given: Earlier experiments.
     """
     options = {j: robot.options.of(j) for j in robot.joints}
     if robot.options.equations == "sensors" and not _tells_drives(given):
@@ -167,7 +160,6 @@ def with_told_friction(robot: Robot, given: Earlier | Information | None = None)
 
 
 def _tells_drives(given: Earlier | Information | None) -> bool:
-    """Return whether earlier experiments tell something of drives."""
     if not isinstance(given, Earlier) or given.origin is None:
         return False
     told = np.any(given.origin.matrix != 0.0, axis=0)
@@ -241,7 +233,7 @@ def _concluded(
 
 @dataclass(frozen=True)
 class Judged:
-    """What an experiment's fit is worth: consistent parameters, model file, scores and checks."""
+    """Outcome of an experiment's fit: consistent parameters, model file, scores and checks."""
 
     # calibrated, deviations: consistent parameters with gains, and `ExperimentFit.deviations`
     calibrated: ConsistentFit
@@ -266,15 +258,11 @@ class Judged:
         settings: Settings,
         progress: Progress = silent,
     ) -> Judged:
-        """Return what a fit is worth.
+        """Return consistent parameters, model file, scores and checks of a fit.
 
         Args:
-            run: The fit of an experiment.
-            whole: Its problem with all of the logs, which are scored.
-            validate: Held-out logs.
+            whole: Its problem with the whole logs, which are scored.
             corner: Cutoff of the scores [Hz].
-            settings: Settings of the identification.
-            progress: Callback for progress messages.
 
         Raises:
             FitError: If too little of the torque is explained.
@@ -336,7 +324,7 @@ def _misfit_moments(
     misfits: Mapping[str, Misfit],
     given: Earlier | Information | None,
 ) -> MisfitMoments:
-    """Return the moments of like conditions of these logs, and of earlier ones as far as known."""
+    """Return the misfit moments of these logs, with those of earlier ones as far as known."""
     earlier = given.information if isinstance(given, Earlier) else given
     rows = run.information.rows - (earlier.rows if earlier is not None else 0)
     own = MisfitMoments.of(run.problem, misfits, rows).among(len(run.information.channels))
@@ -372,8 +360,6 @@ def _refuse_unusable(problem: Problem[RobotPlant], validate: Sequence[Recording]
 
 @dataclass(frozen=True)
 class _Scoring:
-    """Prediction errors of the identified model."""
-
     bodies: Array  # ten inertial parameters of each body, shape (10 bodies,)
     # the drives' parameters by name, for each kind of friction
     friction: Mapping[str, Mapping[str, float]]
@@ -395,7 +381,7 @@ class _Scoring:
         corner: float,
         largest: float,
     ) -> tuple[Scores, dict[str, Misfit]]:
-        """Return the scores of the recordings fitted, and what is left over by drive.
+        """Return the scores of the fitted recordings, and the misfits by drive.
 
         Raises:
             FitError: If nothing was explained.
@@ -414,7 +400,6 @@ class _Scoring:
     def of_held_out(
         self, problem: Problem[RobotPlant], recordings: Sequence[Recording], corner: float
     ) -> tuple[tuple[Score, ...], tuple[str, ...]]:
-        """Return the scores of other recordings, and notes on how they were scored."""
         others = list(held_out(problem, recordings, corner))
         found = tuple(s for h in others for s in self.of(h.problem, h.filter_hz).list)
         return found, tuple(h.note for h in others if h.note)
@@ -473,8 +458,6 @@ def identify_files(
         options: TOML of settings that the model file cannot express.
         columns: TOML that maps log columns to signals.
         given: Folder of earlier results for the same robot, whose information is added.
-        settings: Settings.
-        progress: Callback for progress messages.
         only: File of `heft select`: what of the logs is fitted.
         own_columns: Python file with columns of the user's own, which is run; see
             `heft.models.OwnColumns`.
@@ -526,7 +509,6 @@ def identify_files(
 
 
 def _refuse_same(logs: Sequence[Path], validate: Sequence[Path]) -> None:
-    """Raise `InvalidSetting` if a log is given twice, or for fitting and for validation."""
     places = [p.resolve() for p in logs]
     twice = sorted({str(p) for p in logs if places.count(p.resolve()) > 1})
     if twice:
@@ -544,7 +526,6 @@ def _refuse_same(logs: Sequence[Path], validate: Sequence[Path]) -> None:
 
 
 def _refuse_unknown_joints(columns: ColumnMap, robot: Robot, path: str) -> None:
-    """Raise `InvalidSetting` if a map names a joint that the robot does not have."""
     for signal in columns.signals:
         for joint in signal.joints if signal.kind in JOINT_KINDS else ():
             if joint not in robot.joints:

@@ -58,7 +58,6 @@ def rigid_torques(
     """Yield samples with the rigid-body torque, without friction and rotor inertia.
 
     Args:
-        problem: Problem whose samples are evaluated.
         bodies: Ten inertial parameters of each body, shape (10 bodies,).
 
     Yields:
@@ -77,7 +76,6 @@ def model_effort(model: str, robot: Robot, values: Mapping[str, float], state: D
 
     Args:
         model: `full`, `simple` or `none`.
-        robot: Robot whose drives they are.
         values: The drives' parameters by name, with this model, and those of own columns.
         state: State of the drives at N samples.
     """
@@ -89,7 +87,6 @@ def stretches(problem: Problem[RobotPlant], bodies: Array, models: Models) -> It
     """Yield measured and predicted effort in stretches without gaps.
 
     Args:
-        problem: Problem whose recordings are predicted.
         bodies: Ten inertial parameters of each body, shape (10 bodies,).
         models: The drives' parameters by name, for each friction model.
 
@@ -183,12 +180,11 @@ def scores(
     """Return the relative torque errors of a robot with each friction model; see `scored`.
 
     Args:
-        problem: Problem whose recordings are predicted.
         bodies: Ten inertial parameters of each body, shape (10 bodies,).
         models: The drives' parameters by name, for each friction model, the most accurate first.
         corner: Cutoff frequency of the low-pass [Hz].
         traces: List to which curves of the first model are appended; None for none.
-        gatherer: Sums up what the first model leaves over; None for nothing.
+        gatherer: Accumulates residuals of the first model; None for none.
 
     Returns:
         The errors of all recordings.
@@ -223,8 +219,6 @@ def held_out(
     """Yield held-out logs, each at its own cutoff where it is sampled too slowly for the fit's.
 
     Args:
-        problem: Problem that was fitted.
-        recordings: Held-out logs.
         corner: Cutoff frequency of the scores of the fit [Hz].
     """
     for recording in recordings:
@@ -247,7 +241,6 @@ def plant_scores(
     """Return the relative prediction errors of a plant's channels; see `scored`.
 
     Args:
-        problem: Problem whose recordings are predicted.
         values: Standard parameters π, shape (p,).
         corner: Cutoff frequency of the low-pass [Hz].
         traces: List to which curves are appended; None for none.
@@ -289,7 +282,7 @@ def scored(
         corner: Cutoff frequency of the low-pass [Hz].
         traces: List to which curves of the first model are appended; None for none.
         own: For each joint with friction of its own: name, measured channel, channel.
-        gatherer: Sums up what the first model leaves over; None for nothing.
+        gatherer: Accumulates residuals of the first model; None for none.
 
     Returns:
         The errors of all recordings.
@@ -345,7 +338,6 @@ def scored(
 
 
 def _of_channels(stretch: Stretch, channels: list[int]) -> Stretch:
-    """Return what some of the channels measured, and what was predicted of them."""
     if len(channels) == stretch.measured.shape[1]:
         return stretch
     return replace(
@@ -367,9 +359,7 @@ def _relative(
     """Yield the relative errors of each recording and model, raw and filtered.
 
     Args:
-        problem: Problem whose recordings were predicted.
-        channels: Names of those that measure something.
-        models: Names of the models.
+        channels: Names of the channels that measure something.
         corner: Cutoff frequency of the low-pass [Hz].
         error: Σ (τ − τ̂)², shape (recordings, models, 2, channels), raw and filtered.
         size: Σ τ², shape (recordings, 2, channels).

@@ -21,7 +21,7 @@ LARGEST_ROW = 10**12
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """What is kept of a log."""
+    """Rows of a log that are kept."""
 
     path: str  # the log, as it was named
     # first row and the row behind the last of each stretch, ascending, shape (n, 2)
@@ -44,10 +44,10 @@ class Selection:
     about: Mapping[str, Any] = field(default_factory=dict)  # what else the file says, for people
 
     def of(self, recordings: Sequence[Recording]) -> tuple[Recording, ...]:
-        """Return recordings of which only what is kept is fitted.
+        """Return recordings restricted, for the fit, to the rows that are kept.
 
         Args:
-            recordings: Of the logs that the selection was made of, or of some of them.
+            recordings: Recordings of all or some of the logs that the selection was made of.
 
         Raises:
             InvalidSetting: If one of them is another log, or nothing is kept of any.
@@ -112,7 +112,6 @@ class Selection:
 
 
 def _kept(entry: Mapping[str, Any]) -> Kept:
-    """Return an entry of the file, or raise ValueError if its rows cannot be rows."""
     rows = np.array(entry["rows"], dtype=np.int64).reshape(-1, 2)
     seconds = np.array(entry.get("seconds", []), dtype=float).reshape(-1, 2)
     if len(rows) and (

@@ -47,11 +47,10 @@ class SimpleFriction:
 
     @staticmethod
     def of(problem: Problem[RobotPlant], consistent: ConsistentEstimate) -> SimpleFriction:
-        """Return what a consistent estimate says of viscous and Coulomb friction and offset.
+        """Return viscous and Coulomb friction and offset of a consistent estimate.
 
         Args:
-            problem: That was fitted, with no other friction.
-            consistent: Its parameters.
+            problem: Problem that was fitted, with no other friction.
         """
         drives = problem.plant.robot.drives
         names = problem.space.labels.names
@@ -119,7 +118,7 @@ class SlidingFit:
     def _groups(
         self, problem: Problem[RobotPlant]
     ) -> Iterator[tuple[tuple[Column, ...], list[_Channel]]]:
-        """Yield columns of drives that are fitted together, and what slides of their channels."""
+        """Yield columns of drives that are fitted together, and sliding rows of their channels."""
         robot = problem.plant.robot
         acting = [d for d, drive in enumerate(robot.drives) if drive.simple_terms]
         if not acting:
@@ -157,7 +156,7 @@ class SlidingFit:
         return dict(zip(acting, together, strict=True)), np.concatenate(rows)
 
     def _slow(self, drive: Drive, speeds: Array) -> float:
-        """Return the speed from which a drive slides, of its speeds, shape (n,) [rad/s or m/s]."""
+        """Return the speed from which a drive slides, given speeds, shape (n,) [rad/s or m/s]."""
         top = float(np.quantile(speeds, self.highest)) if len(speeds) else 0.0
         if top <= 0.0:
             return np.inf
@@ -166,7 +165,6 @@ class SlidingFit:
 
 
 def _contacts(problem: Problem[RobotPlant], s: Samples[RobotMotion]) -> ContactEfforts | None:
-    """Return what contacts do to efforts; None if the base is fixed."""
     plant = problem.plant
     if not isinstance(plant, FloatingRobotPlant):
         return None
@@ -174,7 +172,7 @@ def _contacts(problem: Problem[RobotPlant], s: Samples[RobotMotion]) -> ContactE
 
 
 def _edges(values: Array, groups: int) -> Array:
-    """Return what divides values into groups of equal size, shape (groups − 1,)."""
+    """Return the edges between groups of equal size, shape (groups − 1,)."""
     return np.asarray(np.quantile(values, np.arange(1, groups) / groups))
 
 
@@ -217,7 +215,6 @@ class _Held:
 
     @staticmethod
     def of(problem: Problem[RobotPlant], consistent: ConsistentEstimate) -> _Held:
-        """Return what a consistent estimate says of bodies and rotors."""
         plant, size = problem.plant, len(problem.space.labels)
         first = plant.bodies_size
         inertial = [k for k, (_, t) in enumerate(plant.robot.drive_columns, first) if t.inertial]
@@ -258,7 +255,7 @@ class _Held:
     def seen(
         self, problem: Problem[RobotPlant], s: Samples[RobotMotion]
     ) -> tuple[NDArray[np.intp], int, tuple[ChannelRows, ...]]:
-        """Return some samples, how many each stands for, and the rows of what is held there.
+        """Return indices of some samples, how many each stands for, and their rows of held columns.
 
         Motion hardly changes within an eighth of a period of the cutoff, so that a few do for all.
         """
@@ -276,7 +273,7 @@ class _Held:
 
 @dataclass
 class _Sums:
-    """What rows say of drives that are fitted together."""
+    """Sums over the rows of drives that are fitted together."""
 
     columns: tuple[Column, ...]  # of their simple friction
     channels: Sequence[_Channel]  # the measured channels on which they act
@@ -286,7 +283,6 @@ class _Sums:
 
     @staticmethod
     def of(columns: tuple[Column, ...], channels: Sequence[_Channel], held: int) -> _Sums:
-        """Return the sums of no rows."""
         size = len(columns)
         empty = Triangle(np.arange(size), np.zeros((size + 1, size + 1)), 0)
         by_speed = [empty] * max((len(c.by_speed) + 1 for c in channels), default=0)
@@ -305,11 +301,9 @@ class _Sums:
         """Add the rows of samples that slide.
 
         Args:
-            problem: Problem that was fitted.
-            s: Samples, N of them.
-            first: Number of the first.
+            first: Row number of the first sample.
             left: Torque less that of bodies and rotors, shape (N, measured joints) [N·m or N].
-            seen: Some samples, how many each stands for, and the rows of what is held there.
+            seen: Result of `_Held.seen` for these samples.
             weights: Weight of each channel's rows [1 / channel's unit].
         """
         plant = problem.plant
@@ -333,7 +327,7 @@ class _Sums:
 
 
 def _add(parts: list[Triangle], group: NDArray[np.intp], rows: Array) -> None:
-    """Add rows `[X y]` to the triangles of the groups that they belong to, shape (rows,)."""
+    """Add rows `[X y]` to the triangles of the groups that they belong to, `group` (rows,)."""
     for k in np.unique(group):
         own = rows[group == k]
         factor = triangle_of(np.vstack([parts[k].factor, own]))

@@ -23,7 +23,7 @@ MOST_DEVIATIONS = 1000  # one a block that was left out
 
 @dataclass(frozen=True)
 class TorqueDeviation:
-    """What the standard deviation of a robot's predicted torques is made of."""
+    """Parts of the standard deviation of a robot's predicted torques."""
 
     deviations: Array  # D of the standard parameters, DᵀD their jackknife covariance, shape (K, p)
     # what is left over, by joint; without one a joint's deviation is not known
@@ -40,8 +40,7 @@ class TorqueDeviation:
         """Return the standard deviation of the torque with full friction.
 
         Args:
-            plant: Identified robot.
-            samples: N of them.
+            samples: N samples.
             rigid: Torque that loads the gears, of bodies and own columns, shape (channels, N)
                 [N·m or N].
             before: State of the reversals at the end of the samples before.
@@ -102,8 +101,7 @@ def misfits_of(
     """Return the misfits that `estimate.json` states, by drive.
 
     Args:
-        drives: Of the robot.
-        entries: Of `joints` and `motors`.
+        entries: Entries of `joints` and `motors`, by name.
 
     Raises:
         ValueError, KeyError, TypeError: If one is none.
@@ -124,7 +122,6 @@ def read_torque_deviation(
 
     Args:
         path: `information.npz` of the results.
-        robot: Identified model.
         data: Content of `estimate.json`.
 
     Raises:

@@ -79,7 +79,6 @@ class MatchedMotions:
 
         Args:
             robot: Robot model, of which only the kinematics are used.
-            empty: Logs without the payload.
             loaded: Logs with it, of the same motions in the same order.
 
         Raises:
@@ -166,9 +165,6 @@ def difference(plant: RobotPlant, loaded: Recording, empty: Run, lag: float) -> 
     the fit.
 
     Args:
-        plant: Plant that names the joints and their signals.
-        loaded: Run with the payload.
-        empty: Run without it.
         lag: Offset from the loaded run's time to the empty run's [s].
     """
     efforts = effort_signals(plant.robot, loaded)
@@ -194,10 +190,6 @@ def difference(plant: RobotPlant, loaded: Recording, empty: Run, lag: float) -> 
 
 def lag_between(loaded: Run, empty: Run) -> tuple[float, float]:
     """Return the lag at which two runs of one motion agree best, and their mismatch there.
-
-    Args:
-        loaded: Run with the payload.
-        empty: Run without it.
 
     Returns:
         Time by which the empty run is ahead [s], and root mean square difference of positions

@@ -95,12 +95,6 @@ class WeighCarried:
     ) -> Carried:
         """Identify the payload.
 
-        Args:
-            robot: Robot model with nominal parameters.
-            empty: Logs without the payload.
-            loaded: Logs with it.
-            progress: Called with a line of text at each step.
-
         Returns:
             The payload's parameters, and the gains where they were estimated.
 

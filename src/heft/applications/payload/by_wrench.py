@@ -107,8 +107,7 @@ class Weigh:
         """Identify the payload's inertial parameters from one or several logs.
 
         Args:
-            logs: Wrench and motion of each log; all are of the same payload, and their information
-                adds up.
+            logs: All are of the same payload, and their information adds up.
 
         Returns:
             The estimate, with the sensor's parameters and findings.
@@ -141,11 +140,7 @@ class Weigh:
             return self._weighed(found, findings)
 
     def problem(self, *logs: Held) -> Problem[HeldBody]:
-        """Return the identification problem of logs, linearised about a nominal payload.
-
-        Args:
-            logs: Wrench and motion of each log.
-        """
+        """Return the identification problem of logs, linearised about a nominal payload."""
         logs = one_behind_another(logs)
         begin, end = float(logs[0].time[0]), float(logs[-1].time[-1])
         still, world = is_still(logs[0]), logs[0].world.shape[2] > 0
@@ -232,7 +227,6 @@ class Weigh:
         return asked if small and asked.std[-1] < max(step, 2e-3) else found
 
     def _weighed(self, found: Found, findings: Sequence[Finding]) -> Weighed:
-        """Return the physically consistent estimate with its findings, or refuse it."""
         unknowns, seen = found.plant.unknowns, found.seen[:PARAMETER_COUNT]
         findings = [*findings, *said.of_mass(found)]
         values, plain = found.values.copy(), True

@@ -62,9 +62,7 @@ def save(path: Path, node: Node, state: NodeState) -> None:
     """Write the state atomically; write nothing before the first estimate.
 
     Args:
-        path: File to write.
         node: Node whose settings are hashed into the file.
-        state: State to save.
 
     Raises:
         OSError: If it cannot be written.
@@ -102,7 +100,6 @@ def load(path: Path, node: Node) -> NodeState:
     """Read a saved state; return the node's initial state where there is no file.
 
     Args:
-        path: File to read.
         node: Node that resumes; its settings must be those of the file.
 
     Raises:
@@ -132,7 +129,6 @@ def _refused(path: Path, reason: str) -> InvalidSetting:
 
 
 def _state(node: Node, content: object) -> NodeState:
-    """Return the state that a file's content describes; ValueError if it describes none."""
     _refuse_others(node, content)
     read = _table(
         content,
@@ -166,7 +162,6 @@ def _state(node: Node, content: object) -> NodeState:
 
 
 def _refuse_others(node: Node, content: object) -> None:
-    """Raise ValueError where a file is of another schema, or of other sensors."""
     if not isinstance(content, Mapping):
         raise ValueError("it holds no table")
     if content.get("schema") != SCHEMA:
@@ -202,7 +197,6 @@ def _filter(online: Online, content: object) -> State:
 
 
 def _table(value: object, checks: Mapping[str, Check]) -> dict[str, Any]:
-    """Return a table's values, each checked; no other keys, and none missing."""
     if not isinstance(value, Mapping) or set(value) != set(checks):
         raise ValueError(f"a table of {', '.join(checks)} is expected")
     made = {}
@@ -245,7 +239,6 @@ def _mass(value: object) -> float | None:
 def _array(
     value: object, shape: tuple[int, int], largest: float, least: float | None = None
 ) -> Array:
-    """Return rows of numbers within bounds as an array of a shape."""
     count, size = shape
     if not isinstance(value, list) or len(value) != count:
         raise ValueError(f"numbers of shape {shape} are expected")

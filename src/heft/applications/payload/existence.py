@@ -37,7 +37,7 @@ DOCTOR = "heft check LOG --robot MODEL looks for these"
 
 @dataclass(frozen=True)
 class Existence:
-    """Limits of what noise and models explain.
+    """Thresholds of the checks that a load is a body and torques have the right unit.
 
     The defaults were chosen on simulated pairs of three arms. Right loads of 0.3 to 5 kg were no
     body's to 1.2 %, their joints' friction a quarter less in the second run, and a UR10e's to 4 %;
@@ -107,7 +107,7 @@ class Existence:
 
 
 def from_bodies(ten: Array, covariance: Array) -> tuple[float, float]:
-    """Return how far inertial parameters are from all bodies, and from zero, in their deviations.
+    """Return the whitened distances of inertial parameters from the nearest body and from zero.
 
     Args:
         ten: Inertial parameters with nothing assumed, shape (10,) [kg, kg·m, kg·m²].
@@ -123,7 +123,7 @@ def from_bodies(ten: Array, covariance: Array) -> tuple[float, float]:
 
 
 def torque_over_file(run: ExperimentFit[RobotPlant]) -> tuple[float, float]:
-    """Return the factor of the file's bodies by which they explain torques, beside any friction.
+    """Return the scale of the file's bodies that best explains torques beside any friction.
 
     Args:
         run: Fit of runs without a load.

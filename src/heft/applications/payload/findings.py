@@ -83,8 +83,7 @@ def of_bias(unknowns: Unknowns, values: Array) -> list[Finding]:
     """Return findings about a bias that drifts, or differs from log to log.
 
     Args:
-        unknowns: Which columns the bias has.
-        values: The estimate x, in their order, shape (p,).
+        values: The estimate x, in the order of the unknowns, shape (p,).
     """
     if not (unknowns.drift or unknowns.cuts):
         return []

@@ -34,10 +34,8 @@ class Guard:
         """Run an action and return what it returns, or None where it fails.
 
         Args:
-            name: Of the action, as an event tells its failure.
             count: Name of the count that its failures add to.
-            action: What may fail.
-            many: How much a failure counts.
+            many: Number that one failure adds to it.
         """
         try:
             made = action()
@@ -50,12 +48,7 @@ class Guard:
         return made
 
     def tell(self, name: str, problem: Exception) -> None:
-        """Keep an event that tells a failure.
-
-        Args:
-            name: Of what failed.
-            problem: Why.
-        """
+        """Record an event for a failure."""
         reason = getattr(problem, "message", None) or str(problem) or type(problem).__name__
         self.failing[name] = visible(reason)[:LONGEST_REASON]
         self.events.append(Event(self.time, f"{name} failed", self.failing[name]))

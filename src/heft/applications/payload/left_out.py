@@ -30,7 +30,7 @@ UNITS = {"force": "N", "torque": "N·m", "acc": "m/s²", "omega": "rad/s", "pos"
 
 @dataclass(frozen=True)
 class Watch:
-    """What is taken for frozen in a log."""
+    """Criteria by which samples count as frozen."""
 
     # time for which all signals of a kind, such as three forces, may repeat themselves [s]; that of
     # live samples
@@ -44,7 +44,6 @@ class Watch:
         """Return which samples are of frozen stretches, by signal, shape (N, signals).
 
         Args:
-            device: Device whose signals they are.
             time: Shape (N,) [s].
             values: Without NaN, shape (N, signals).
         """
@@ -74,11 +73,9 @@ def usable(
     """Return which rows are measurements of a device, shape (N,), and findings about the others.
 
     Args:
-        device: Device whose signals they are.
         time: Shape (N,) [s].
         values: Shape (N, signals).
         moving: Whether the log is of a motion; poses one by one may be alike.
-        watch: What is taken for frozen.
 
     Raises:
         InvalidRecording: If no row is.
@@ -110,7 +107,7 @@ def usable(
 
 
 def _what(device: Device, values: Array, frozen: NDArray[np.bool_]) -> str:
-    """Return the frozen signals with the values at which most of them stay first."""
+    """Return a text that names the first frozen signal with its value, and how many more are."""
     columns = np.flatnonzero(frozen.any(axis=0))
     first = int(columns[0])
     row = int(np.flatnonzero(frozen[:, first])[0])
@@ -120,7 +117,6 @@ def _what(device: Device, values: Array, frozen: NDArray[np.bool_]) -> str:
 
 
 def _said(name: str, what: str, time: Array, bad: NDArray[np.bool_]) -> Finding:
-    """Return the finding that rows are left out: how many, how long, and where the longest are."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], bad.astype(int), [0]])))
     begins, ends = edges[::2], edges[1::2] - 1
     longest = int(np.argmax(ends - begins))

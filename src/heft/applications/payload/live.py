@@ -92,9 +92,7 @@ class LiveWeighing:
         A source that fails after its beginning leaves a result, whose notes say so.
 
         Args:
-            stop: Event that ends the run when it is set.
             message: Called with a line of text for each event.
-            progress: Called with a line of text at each step.
         """
         if self.out is not None:
             payload.refuse_foreign(self.out)
@@ -220,8 +218,6 @@ def weigh(
     """Process all messages of a source, pass updates to listeners, and return the final state.
 
     Args:
-        node: Node that identifies the load.
-        state: Initial state.
         source: Messages; yields at intervals even when none arrive, so that updates go on.
         listeners: Called with each update, by name; one that fails is told, and called again.
         rate: Rate at which the estimate is due [Hz]; events are passed on at once.
@@ -287,7 +283,6 @@ def publish(update: Update, connection: Connection) -> None:
 
     Args:
         update: Its events at once, the estimate and health where they are due.
-        connection: To the network.
     """
     for event in update.happened():
         connection.publish("event", event)

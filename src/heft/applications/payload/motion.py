@@ -42,7 +42,6 @@ def vector_names(kind: str, frame: str, parts: Sequence[str] = tuple(AXES)) -> t
     Args:
         kind: Quantity, such as `force`.
         frame: Whose axes its components are along.
-        parts: Endings of the names.
     """
     return tuple(f"{kind}.{frame}.{p}" for p in parts)
 
@@ -56,7 +55,6 @@ def on_load(sensors: Sensors, values: Array) -> Array:
     """Total wrench on the load in the first sensor's frame, shape (N, 6) [N, N·m].
 
     Args:
-        sensors: Sensors that the signals come from.
         values: Signals of all wrench sensors side by side, shape (N, 6 · sensors) [N, N·m].
     """
     wrench = np.zeros((len(values), 6))
@@ -87,7 +85,6 @@ def motion_of(sensors: Sensors, robot: Robot | None = None) -> Motion:
     """Select the source of motion: an inertial sensor, else a robot's joints, else a pose.
 
     Args:
-        sensors: Sensors available.
         robot: Model whose joints give the motion, if there is no inertial sensor.
     """
     if sensors.imu is not None:
@@ -96,7 +93,6 @@ def motion_of(sensors: Sensors, robot: Robot | None = None) -> Motion:
 
 
 def _by_imu(imu: Sensor) -> Motion:
-    """Return how motion is made of specific force and angular velocity."""
     turn, place = np.array(imu.rotation), np.array(imu.position)
 
     def make(time: Array, wrench: Array, values: Array, _: Array) -> Held:
@@ -108,7 +104,6 @@ def _by_imu(imu: Sensor) -> Motion:
 
 
 def _by_joints(sensors: Sensors, robot: Robot) -> Motion:
-    """Return how motion is made of joint positions, by the robot's kinematics."""
     link = robot.link(sensors.first.frame)
 
     def make(time: Array, wrench: Array, values: Array, slopes: Array) -> Held:
@@ -122,7 +117,6 @@ def _by_joints(sensors: Sensors, robot: Robot) -> Motion:
 
 
 def _by_pose(sensors: Sensors) -> Motion:
-    """Return how motion is made of the first sensor's orientation and position."""
     frame, gravity = sensors.first.frame, np.array(sensors.gravity)
 
     def make(time: Array, wrench: Array, values: Array, slopes: Array) -> Held:
@@ -139,7 +133,7 @@ def _by_pose(sensors: Sensors) -> Motion:
 
 @dataclass(frozen=True, eq=False)
 class Sensed:
-    """What a log tells of a load."""
+    """Wrench and motion of a load, from a log."""
 
     held: Held  # wrench and motion in the first wrench sensor's frame, of the rows that can be used
     # standard deviation of each wrench sensor's force [N] and moment [N·m], from its own samples;
@@ -152,8 +146,6 @@ def devices_of(sensors: Sensors, motion: Motion, half_step: float = 0.0) -> tupl
     """Return the devices whose signals are taken: wrench sensors, then the source of motion.
 
     Args:
-        sensors: Sensors that the signals come from.
-        motion: Source of motion.
         half_step: Half the step of central differences, where the motion's slopes are needed [s].
     """
     wrenches = [Device(s.name, wrench_names(s), delay=s.delay or 0.0) for s in sensors.wrenches]
@@ -162,13 +154,11 @@ def devices_of(sensors: Sensors, motion: Motion, half_step: float = 0.0) -> tupl
 
 
 def read(recording: Recording, sensors: Sensors, robot: Robot | None = None) -> Sensed:
-    """Return what a recording tells of a load, in the first wrench sensor's frame.
+    """Return the wrench on a load and its motion, in the first wrench sensor's frame.
 
     Rows in which a sensor tells no numbers, or is frozen, are left out; see `left_out`.
 
     Args:
-        recording: Recording with the sensors' signals.
-        sensors: Their description.
         robot: Model whose joints give the motion, if neither an inertial sensor nor a pose does.
 
     Raises:
@@ -207,7 +197,6 @@ def read(recording: Recording, sensors: Sensors, robot: Robot | None = None) -> 
 
 
 def _at_rest(sensors: Sensors, time: Array, wrench: Array, values: Array) -> Held:
-    """Return static poses."""
     rotation = matrix_of_quaternion(values[:, :4])
     gravity = np.einsum("nji,j->ni", rotation, np.array(sensors.gravity))
     return Held.at_rest(time, wrench, gravity, np.swapaxes(rotation, 1, 2))
@@ -225,13 +214,12 @@ def _moving(
     """Return wrench and motion where both are usable; differentiated piece by piece if need be.
 
     Args:
-        motion: Source of motion.
         time: Shape (N,) [s].
         wrench: On the load, shape (N, 6) [N, N·m].
         values: Of the motion's signals, shape (N, signals).
         good: Where the wrench is usable, shape (N,).
         moves: Where the motion is, shape (N,).
-        step: Usual one of the log [s].
+        step: Usual time step of the log [s].
     """
     if not motion.slopes:
         rows = good & moves

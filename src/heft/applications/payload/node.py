@@ -161,7 +161,6 @@ class Node:
         """Process further messages; return the new state and the events that they caused.
 
         Args:
-            state: State before these messages.
             now: Time on the listener's clock, which need not be that of the stamps [s].
             pieces: Messages in order of arrival; may be empty.
             garbage: Number of messages that could not be decoded.
@@ -182,13 +181,11 @@ class Node:
         return state, tuple(events)
 
     def _sensed(self, samples: AlignedSamples) -> Held:
-        """Return the total wrench on the load, and the motion, in the frame of the first sensor."""
         *wrenches, motion = samples.values
         summed = on_load(self.sensors, np.concatenate(wrenches, axis=1))
         return self.motion.make(samples.time, summed, motion, samples.slopes[-1])
 
     def _gathered(self, state: NodeState, held: Held) -> tuple[NodeState, list[Event]]:
-        """Append aligned samples to the buffer; estimate rate and noise while they are unknown."""
         waiting, newest = state.waiting, state.newest
         back = len(newest) > 0 and held.time[0] <= newest[-1]  # the clock was set back
         if waiting is None or (back and not state.rate_known):
@@ -210,7 +207,6 @@ class Node:
         return replace(state, waiting=held, newest=newest[-1:], rate_known=False), [event]
 
     def _calibrated(self, state: NodeState, waiting: Held) -> NodeState:
-        """Estimate rate and noise once the buffer is long enough, and set up the filter."""
         if waiting.time[-1] - waiting.time[0] < CALIBRATION:
             return state
         step = float(np.median(np.diff(waiting.time)))
@@ -279,7 +275,7 @@ class LoadEstimate:
 
     @property
     def told(self) -> tuple[Array, Array]:
-        """What whoever reckons with the load is told: body and standard deviations, shape (10,).
+        """Body and standard deviations as subscribers are to compute with them, shape (10,).
 
         Of an empty hand all is zero, which no subscriber can take for the load before; what is not
         known is NaN, and its deviation infinite.
@@ -341,7 +337,7 @@ def _weighed(state: NodeState) -> tuple[NodeState, list[Event]]:
 
 
 def _missing(steps: Array, step: float) -> int:
-    """Return the number of samples that holes of less than an outage lack."""
+    """Return the number of samples missing in holes shorter than an outage."""
     return int(np.maximum(np.round(steps[steps <= OUTAGE] / step) - 1, 0).sum())
 
 

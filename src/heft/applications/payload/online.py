@@ -194,7 +194,6 @@ class Online:
         """Process further samples; return the new state and the events that they caused.
 
         Args:
-            state: State before these samples.
             held: One or more samples, later than those processed. After a gap of more than
                 `GAP_STEPS` steps all open windows are discarded.
 
@@ -226,7 +225,6 @@ class Online:
     def _window(
         self, state: OnlineState, block: Array, now: float
     ) -> tuple[OnlineState, list[Event]]:
-        """Update the filter by a window that ends now; announce a load change or a settled mass."""
         filtered, test = self.filter.step(state.filter, block)
         state = replace(state, filter=filtered, windows=state.windows + 1)
         if not test.changed:
@@ -277,7 +275,6 @@ class Online:
         return (*(["com"] if off else []), *(["inertia"] if wide else []))
 
     def _settle(self, state: OnlineState, now: float) -> tuple[OnlineState, list[Event]]:
-        """Announce the mass as soon as its standard deviation reaches the precision asked for."""
         mass, std = float(state.ten[0]), float(state.std[0])
         if std > max(self.precise * abs(mass), 0.5 * self.light):
             return state, []

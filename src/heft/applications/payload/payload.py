@@ -116,7 +116,6 @@ def weigh_files(
         model: Robot model file, where the motion comes from its joints.
         options: TOML file with what the model file cannot state.
         weigh: Settings; statements of the sensors' file take precedence.
-        progress: Called with a line of text at each step.
         known_mass: Mass of a reference load [kg], where the sensor's gains are to be identified.
     """
     inputs = Inputs.open(model, options, columns, sensors=sensors)
@@ -141,10 +140,8 @@ def weighed(
 
     Args:
         logs: Recordings of one experiment with the same load.
-        sensors: Their description.
         robot: Model whose joints give the motion, where they do.
         weigh: Settings; statements of the sensors take precedence.
-        progress: Called with a line of text at each step.
         known_mass: Mass of a reference load [kg], where the sensor's gains are to be identified.
     """
     parts = [read(log, sensors, robot) for log in logs]
@@ -170,7 +167,6 @@ def of_sensor(found: Weighed, stated: Sensor, inputs: Sequence[Mapping[str, Any]
     """Return the payload of an identification by a wrench sensor.
 
     Args:
-        found: The estimate.
         stated: Sensor in whose frame the load is stated.
         inputs: Descriptions of the input files.
     """
@@ -203,7 +199,6 @@ def of_sensor(found: Weighed, stated: Sensor, inputs: Sequence[Mapping[str, Any]
 
 
 def _sensor_findings(found: Weighed, stated: Sensor) -> Iterator[tuple[str, Any]]:
-    """Yield what was found of the sensor itself, as it goes into the sensor's table, by name."""
     if found.bias is not None:
         biases = [n.startswith("sensor.bias") for n in found.labels.names]
         places = np.flatnonzero(biases)[-6:]  # of the last log
@@ -226,7 +221,6 @@ def _sensor_findings(found: Weighed, stated: Sensor) -> Iterator[tuple[str, Any]
 
 
 def _channels(values: Array, std: Array, units: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return a value of each channel, as JSON's values."""
     return {
         c: {"value": float(v), "std": float(s), "unit": u}
         for c, v, s, u in zip(CHANNELS, values, std, units, strict=True)
@@ -241,7 +235,7 @@ def _bias(sensor: Sensor, bias: Array, covariance: Array) -> dict[str, dict[str,
 
 
 def _angle(parts: Array, std: Array) -> dict[str, Any]:
-    """Return the angle of a rotation vector and its deviation along it, as JSON's values."""
+    """Return the angle of a rotation vector and its standard deviation along it, as JSON values."""
     angle = float(np.linalg.norm(parts))
     along = parts / angle if angle > 0.0 else np.full(len(parts), len(parts) ** -0.5)
     return {"value": angle, "std": float(np.linalg.norm(along * std)), "unit": "rad"}
@@ -297,13 +291,8 @@ def carry_files(
     """Identify a load from the joint torques of the robot that carries it.
 
     Args:
-        model: Robot model file.
-        empty: Logs without the load.
-        loaded: Logs with it.
         columns: TOML file that maps the logs' columns to signals.
         options: TOML file with what the model file cannot state, such as drive gains.
-        weigh: Settings.
-        progress: Called with a line of text at each step.
         own_columns: Python file of the user's own columns of the regressor, which is run: what a
             robot with springs needs besides the load.
     """
@@ -334,7 +323,6 @@ def difference_files(
 
     Args:
         model: Robot model file, of which only the kinematics are used.
-        empty: Logs without the load.
         loaded: Logs with it, of the same motions in the same order.
         columns: TOML file that maps the logs' columns to signals.
         options: TOML file with what the model file cannot state, such as drive gains.
@@ -368,8 +356,7 @@ def of_joints(found: Carried, inputs: Sequence[Mapping[str, Any]] = ()) -> Paylo
     """Return the payload of an identification by joint torques.
 
     Args:
-        found: The load, with checks of it and of both runs, and the gains where they were sought.
-        inputs: What was opened, as results state it.
+        inputs: Descriptions of the input files.
     """
     body, std = numbers(found.ten, found.covariance)
     checks = [*_mass_check(body, std), *found.checks]
@@ -443,7 +430,6 @@ def text(payload: Payload) -> str:
 
 
 def _sensor_lines(sensor: Mapping[str, Any]) -> list[str]:
-    """Return what was found of the sensor as its file takes it."""
     lines = []
     if sensor.get("bias"):
         shown = ", ".join(f"{v['value']:.4g}" for v in sensor["bias"].values())
@@ -548,7 +534,6 @@ def write(payload: Payload, out: Path) -> None:
     """Write the folder of results atomically.
 
     Args:
-        payload: The result.
         out: The folder; replaced if it holds earlier results.
 
     Raises:

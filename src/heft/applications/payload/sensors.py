@@ -128,7 +128,6 @@ class Sensors:
         """Return the sensors of a parsed TOML table; see `from_toml`.
 
         Args:
-            table: Parsed TOML.
             where: Its name, for messages.
 
         Raises:
@@ -184,7 +183,6 @@ class Sensors:
 
 
 def _sensors(sensor: Mapping[str, Sensor] | None = None, **said: Any) -> Sensors:
-    """Return the sensors of what their file says."""
     made = [replace(s, name=n, frame=s.frame or n) for n, s in (sensor or {}).items()]
     wrenches = tuple(s for s in made if s.kind == "wrench")
     others = [s for s in made if s.kind == "imu"]
@@ -198,7 +196,6 @@ def _sensors(sensor: Mapping[str, Sensor] | None = None, **said: Any) -> Sensors
 
 
 def _sensor(bias: str | tuple[float, ...] = "auto", **said: Any) -> Sensor:
-    """Return the sensor of what its table says, without a name."""
     if not isinstance(bias, str):
         said |= {"known_bias": bias}
         bias = "none"

@@ -185,10 +185,6 @@ class Found:
 def solve(problem: Problem[HeldBody], known: Known) -> Found:
     """Solve the least squares about the plant's point, forces and moments weighted by their noise.
 
-    Args:
-        problem: Problem on a payload.
-        known: Prior knowledge added as rows.
-
     Raises:
         TooLittleData: If there are not more rows than unknowns.
     """
@@ -230,10 +226,6 @@ def _kind(problem: Problem[HeldBody]) -> str:
 def settled(problem: Problem[HeldBody], known: Known) -> Found:
     """Solve by Gauss-Newton: relinearise until the step is small against the standard deviations.
 
-    Args:
-        problem: Problem on a payload.
-        known: Prior knowledge added as rows.
-
     Raises:
         TooLittleData: If there are not more rows than unknowns.
     """
@@ -253,7 +245,6 @@ def about(problem: Problem[HeldBody], values: Array) -> Problem[HeldBody]:
     """Return the problem relinearised about a solution: its plant's point, and its delay.
 
     Args:
-        problem: Problem with p columns.
         values: Values of its columns, shape (p,).
     """
     plant = problem.plant.about(values)
@@ -267,7 +258,6 @@ def asking(found: Found, **kinds: Any) -> Problem[HeldBody]:
     """Return the problem relinearised about a solution, with other unknowns.
 
     Args:
-        found: The solution.
         **kinds: Fields of `Unknowns` to change, such as `tilt=True`.
     """
     problem = about(found.problem, found.values)
@@ -279,7 +269,6 @@ def turned_to(problem: Problem[HeldBody], rotation: Array) -> Problem[HeldBody]:
     """Return the problem about another mounting of the sensor.
 
     Args:
-        problem: Problem on a payload.
         rotation: From the sensor's axes as logged to those of the motion, shape (3, 3).
     """
     point = replace(problem.plant.point, rotation=rotation)

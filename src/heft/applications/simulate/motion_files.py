@@ -35,14 +35,14 @@ class Demanded:
 
     @property
     def duration(self) -> float:
-        """From the first sample to the last [s]."""
+        """Time from the first sample to the last [s]."""
         return float(self.time[-1] - self.time[0])
 
     def smoothed(self, corner: float) -> Demanded:
-        """Return the motion through a Gaussian low-pass, its derivatives made anew.
+        """Return the positions through a Gaussian low-pass, without their stated derivatives.
 
         Args:
-            corner: Where it passes 1/√2 [Hz].
+            corner: Cutoff frequency, at which the gain is 1/√2 [Hz].
         """
         width = np.sqrt(np.log(2.0)) / (2.0 * np.pi * corner)
         step = width / GRID
@@ -61,8 +61,7 @@ class Demanded:
         """Return the motion of a robot's joints, from time 0 on.
 
         Args:
-            arm: The robot.
-            still: Positions of joints that do not move, by name.
+            still: Positions of joints that do not move, by name [rad or m].
 
         Raises:
             InvalidRecording: If the motion is of other joints, or its velocities are not those of
@@ -129,8 +128,8 @@ def read_motion(path: Path, column_map: Path | None = None, joints: Sequence[str
         path: A log of any format with `t` and `q.<joint>`, with `v.` and `a.` if they are known; or
             JSON with `joint_names` and `points`, as `trajectory_msgs/JointTrajectory` has them; or
             MCAP with one such message.
-        column_map: TOML that says what the log's columns mean.
-        joints: The robot's joints, for logs that number theirs.
+        column_map: TOML that maps the log's columns to signals.
+        joints: Names of the robot's joints, for logs that number theirs.
 
     Raises:
         InvalidRecording: If it cannot be read, is too short, or its times do not increase.
@@ -165,7 +164,6 @@ def _commanded(path: Path) -> JointTrajectory | None:
 
 
 def _by_kind(columns: Mapping[str, Array]) -> list[dict[str, Array]]:
-    """Return positions, velocities and accelerations by joint, of columns by signal."""
     return [
         {n.partition(".")[2]: x for n, x in columns.items() if n.startswith(f"{kind}.")}
         for kind in KINDS
@@ -173,7 +171,6 @@ def _by_kind(columns: Mapping[str, Array]) -> list[dict[str, Array]]:
 
 
 def _checked(motion: Demanded) -> Demanded:
-    """Return a motion if its numbers are finite and its times increase."""
     where = str(motion.path)
     if len(motion.time) < FEWEST:
         raise InvalidRecording(
@@ -204,10 +201,8 @@ def refuse_beyond_limits(path: Path, motion: Knots, arm: Arm, duration: float) -
     """Raise `InvalidSetting` if a motion leaves the joints' limits of position or speed.
 
     Args:
-        path: Of the motion, for the message.
-        motion: The motion, from time 0 on; its ways from rest and to rest are not looked at.
-        arm: The robot.
-        duration: Of the motion [s].
+        motion: From time 0 on; the ways from rest and to rest are not checked.
+        duration: Duration of the motion [s].
     """
     time = np.arange(0.0, duration, FINE)
     q, v, _ = motion(time)

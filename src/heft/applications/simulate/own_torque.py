@@ -18,12 +18,11 @@ PLACE = "[simulation.own_columns]"
 def own_torque(
     path: Path | None, values: Mapping[str, float], joints: Sequence[str]
 ) -> Passive | None:
-    """Return the torque of own columns as a function of positions and velocities; None of no file.
+    """Return the torque of own columns by positions and velocities; None without a file.
 
     Args:
         path: Python file of the columns, which is run.
         values: Their parameters, by name.
-        joints: Names of the simulated joints.
 
     Returns:
         Takes positions [rad or m] and velocities, both of shape (joints, N), and returns the torque

@@ -53,7 +53,7 @@ class ControllerSettings:
 
 @dataclass(frozen=True)
 class SimulationSettings:
-    """What is simulated of an experiment: `[simulation]`, all of it optional."""
+    """Settings of a simulated experiment: `[simulation]`, all of it optional."""
 
     seed: int = 0  # of all random numbers
     controller: ControllerSettings = field(default_factory=ControllerSettings)  # of the joints
@@ -94,12 +94,12 @@ class SimulationSettings:
         return replace(found, options=options)
 
     def exact(self) -> SimulationSettings:
-        """Return the same without friction, ripple, give and errors of sensors."""
+        """Return the settings without friction, ripple, elasticity and sensor errors."""
         ideal = Sensors(self.sensors.rate, bits=0, encoder_noise=0.0, torque_noise=0.0)
         return replace(self, drives=DriveRanges(friction="none"), sensors=ideal, joint={}, tilt=0.0)
 
     def chosen_step(self) -> float:
-        """Return the step of the simulation [s], a whole part of a row's time."""
+        """Return the step of the simulation [s], a whole fraction of the log's unless stated."""
         if self.step is not None:
             return self.step
         row = 1.0 / self.sensors.rate
@@ -131,12 +131,11 @@ def _drive(
 
 
 def _damping(coulomb: float, presliding: float, armature: float) -> float:
-    """Return half of the critical damping of a rotor on its bristles [N·m·s/rad]."""
+    """Return ½ √(σ₀ J), a quarter of a rotor's critical damping on its bristles [N·m·s/rad]."""
     return 0.5 * math.sqrt(coulomb / presliding * armature)
 
 
 def _range(value: object, where: str) -> tuple[float, float]:
-    """Return a range [least, most] of numbers that are not negative."""
     found = interval(value, where)
     if found[0] < 0.0:
         raise InvalidSetting("a range begins at 0 or above", argument=where, got=list(found))

@@ -41,7 +41,7 @@ STALLED = 0.999  # share of a torque limit from which it counts as reached
 
 @dataclass(frozen=True, eq=False)
 class Simulated:
-    """A simulated experiment and what is to be told of it."""
+    """A simulated experiment, with its motion and settings."""
 
     experiment: SimulatedExperiment  # the log and the truth
     motion: Knots  # that the controller was to follow
@@ -52,17 +52,17 @@ class Simulated:
 
     @property
     def duration(self) -> float:
-        """Of the log [s]."""
+        """Duration of the log [s]."""
         return self.experiment.simulator.condition.duration
 
     @property
     def error(self) -> Array:
-        """How far the robot was from the motion at each row, shape (N, joints) [rad or m]."""
+        """Tracking error at each row, shape (N, joints) [rad or m]."""
         exact = self.experiment.exact
         return np.asarray(exact.q - self.motion(exact.time)[0])
 
     def text(self) -> str:
-        """Return what a user is told: how the motion was followed, and what torque it took."""
+        """Return the summary for the terminal: tracking errors, and torque over its limits."""
         arm, exact, source = self.experiment.arm, self.experiment.exact, self.experiment.source
         off = np.sqrt(np.mean(self.error**2, axis=0))
         rms = np.sqrt(np.mean(exact.tau**2, axis=0))
@@ -107,9 +107,7 @@ def simulate_files(
         motion: The motion: a log with `q.<joint>`, or a JointTrajectory as JSON.
         out: MCAP, Parquet, NPZ or CSV file to write. The truth goes to a folder beside it, of the
             same name with the ending `.truth`: `exact.parquet` and `truth.json`.
-        settings: What is simulated.
-        columns: TOML that says what the motion's columns mean.
-        progress: Called with lines of progress.
+        columns: TOML that maps the motion's columns to signals.
         own_columns: Python file of the user's own columns, which is run: torque that the drives
             supply besides, behind the gears. The settings state their parameters.
 
@@ -175,11 +173,6 @@ def simulate_files(
 
 
 def _condition(settings: SimulationSettings, arm: Arm, motion: Knots, duration: float) -> Condition:
-    """Return the simulator's condition.
-
-    Raises:
-        InvalidSetting: If a setting fits no joint, or the simulation would not fit in memory.
-    """
     unknown = [j for j in settings.joint if j not in arm.joints]
     if unknown:
         raise InvalidSetting(
@@ -230,11 +223,6 @@ def _condition(settings: SimulationSettings, arm: Arm, motion: Knots, duration: 
 
 
 def _require_fixed(robot: Robot) -> None:
-    """Refuse a robot whose base floats.
-
-    Raises:
-        InvalidSetting: With what to do instead.
-    """
     if robot.tree.free_base:
         raise InvalidSetting(
             "a floating base is not simulated: contacts hold it up, and a motion of the joints "
@@ -246,7 +234,7 @@ def _require_fixed(robot: Robot) -> None:
 
 
 def _told(progress: Callable[[str], None], duration: float) -> Callable[[float], None]:
-    """Return what takes the simulated time and tells it now and then."""
+    """Return a callback for the simulated time, which reports progress at intervals."""
     last = time.perf_counter()
 
     def watch(now: float) -> None:
@@ -259,7 +247,6 @@ def _told(progress: Callable[[str], None], duration: float) -> Callable[[float],
 
 
 def _write_truth(found: Simulated, folder: Path) -> None:
-    """Write what was true into a folder: `exact.parquet` and `truth.json`."""
     exact, told = TRUTH
     columns = _exact_columns(found.experiment)
     write_table(Table.of_columns(columns, exact), folder / exact)
@@ -268,7 +255,6 @@ def _write_truth(found: Simulated, folder: Path) -> None:
 
 
 def _exact_columns(found: SimulatedExperiment) -> dict[str, Array]:
-    """Return the columns of the exact motion, and which rows the log holds."""
     exact: ExactMotion = found.exact
     logged = np.full(len(exact.time), np.nan)
     logged[found.kept] = found.source
@@ -284,7 +270,6 @@ def _exact_columns(found: SimulatedExperiment) -> dict[str, Array]:
 
 
 def _described(found: Simulated) -> dict[str, Any]:
-    """Return what is true besides the motion, as JSON."""
     experiment, settings = found.experiment, found.settings
     joints, calibration = experiment.arm.joints, experiment.calibration
     sensors = settings.sensors
@@ -321,7 +306,6 @@ def _described(found: Simulated) -> dict[str, Any]:
 
 
 def _drive(drive: Any) -> dict[str, Any]:
-    """Return a drive's rotor inertia and laws, by their names."""
     laws = {type(k).__name__.lower(): _plain(asdict(k)) for k in drive.laws}
     return {"armature": drive.armature, **laws}
 

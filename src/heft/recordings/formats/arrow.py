@@ -23,9 +23,6 @@ def written_by(
 
     Args:
         make: Returns pyarrow's writer for a path and a schema.
-        path: The file.
-        table: The columns to be written.
-        say: Called with what the file cannot store.
     """
     import pyarrow
 

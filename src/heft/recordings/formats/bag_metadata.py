@@ -18,10 +18,10 @@ NULL = ("", "~", "null")
 
 
 def described(text: str) -> tuple[dict[str, str], list[str]]:
-    """Return the texts that describe a bag, by their names, and the names of its files.
+    """Return a bag's storage identifier and compression by name, and the names of its files.
 
     Args:
-        text: Of the file.
+        text: Content of `metadata.yaml`.
 
     Raises:
         ValueError: If there is no such table, an entry stands there twice, or one is no text.
@@ -43,7 +43,7 @@ def described(text: str) -> tuple[dict[str, str], list[str]]:
 
 
 def _entries(text: str) -> list[tuple[str, str]]:
-    """Return names and values of a bag's entries; of a list of texts, one for each of them."""
+    """Return the entries as (name, value) pairs; a list gives one pair for each of its texts."""
     found = []
     inside, depth, name = False, 0, ""
     for line in text.splitlines():
@@ -65,7 +65,6 @@ def _entries(text: str) -> list[tuple[str, str]]:
 
 
 def _listed(value: str) -> list[str]:
-    """Return the texts of a list in one line."""
     value = COMMENT.sub("", value).strip()
     if not value.endswith("]"):
         raise ValueError(f"a list that does not end in its line: {value[:40]}")

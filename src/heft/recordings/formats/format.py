@@ -43,11 +43,6 @@ class Format:
 
 
 def say_lost_epoch(table: Table, say: Say) -> None:
-    """Report that the epoch is lost if the table has one; for formats that cannot store it.
-
-    Args:
-        table: The log that is written.
-        say: Called with the message.
-    """
+    """Report that the epoch is lost if the table has one; for formats that cannot store it."""
     if table.epoch and table.epoch != SHIFT:
         say(f"times count from the stamp {table.epoch} ns, which this format has no place for")

@@ -151,7 +151,6 @@ class _Follower:
         return values
 
     def refuse_unaligned(self, path: str) -> None:
-        """Raise `InvalidRecording` if the part had no time in common with the clock."""
         if self.met or not self.clock:
             return
         seen = f"{self.seen[0]:.6f} s to {self.seen[1]:.6f} s" if self.seen else "no times"

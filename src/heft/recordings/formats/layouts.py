@@ -67,15 +67,13 @@ class Layout:
 
     @property
     def held(self) -> int:
-        """Bytes of memory that it takes, about."""
+        """Approximate memory of the layout [bytes]."""
         fields = len(self.numbers) + sum(map(len, self.strings.values()))
         return 2 * self.fixed.nbytes + FIELD_BYTES * fields
 
 
 @dataclass
 class _Walk:
-    """A walk through one message's bytes."""
-
     data: bytes
     types: Mapping[str, Any]
     cdr: bool
@@ -160,7 +158,6 @@ def layout_of(data: bytes, kind: str, types: Mapping[str, Any], encoding: str) -
     """Return the layout of a message.
 
     Args:
-        data: The serialised message.
         kind: Message type, such as `sensor_msgs/msg/JointState`.
         types: Definitions by name, as rosbags' parser returns them.
         encoding: `cdr` or `ros1`.
@@ -201,7 +198,7 @@ class Decoder:
 
     @property
     def held(self) -> int:
-        """Bytes of memory that the kept layouts take, about."""
+        """Approximate memory of the kept layouts [bytes]."""
         return self._held
 
     def groups(self, messages: Sequence[bytes]) -> Iterator[Group]:
@@ -226,7 +223,6 @@ class Decoder:
     def _of_one_size(
         self, messages: Sequence[bytes], same: NDArray[np.int64], size: int
     ) -> Iterator[Group]:
-        """Yield the groups of those messages that are of a size [bytes]."""
         raw = np.frombuffer(b"".join([messages[k] for k in same]), np.uint8)
         raw = raw.reshape(len(same), size)
         known = self._layouts.get(size, [])
@@ -254,7 +250,6 @@ class Decoder:
             self._held = 0
 
     def _keep(self, size: int, layout: Layout) -> bool:
-        """Keep a layout of messages of a size [bytes]; return whether there was room for it."""
         known = self._layouts.get(size, [])
         if len(known) == MOST_LAYOUTS or len(layout.fixed) > MOST_FIXED or self._held > MOST_HELD:
             return False

@@ -36,8 +36,6 @@ BATCH = 4096  # messages of a file without chunks
 
 @dataclass(frozen=True)
 class _Index:
-    """What the end of a file says of it."""
-
     channels: dict[int, Channel]
     count: int | None
     end: int  # where the data end
@@ -45,11 +43,6 @@ class _Index:
 
 def mcap_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
     """Return the messages of an MCAP file as a table.
-
-    Args:
-        path: The file.
-        topics: The topics to read.
-        damaged: Called with each defect of the file.
 
     Raises:
         InvalidRecording: If it is no MCAP file, or has no message that heft reads.
@@ -60,10 +53,6 @@ def mcap_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
 
 def mcap_log(path: Path, damaged: Damaged) -> Log:
     """Return an MCAP file as a log of messages.
-
-    Args:
-        path: File to read.
-        damaged: Called with each defect.
 
     Raises:
         InvalidRecording: If it is no MCAP file.
@@ -109,11 +98,6 @@ def mcap_log(path: Path, damaged: Damaged) -> Log:
 
 
 def _index(file: BinaryIO, path: Path) -> _Index:
-    """Return what the summary says.
-
-    Raises:
-        InvalidRecording: If the file does not end as it should.
-    """
     size = file.seek(0, 2)
     file.seek(max(size - FOOTER - len(MAGIC), 0))
     tail = file.read()
@@ -160,7 +144,6 @@ def _scanned(path: Path, damaged: Damaged, index: _Index | None) -> _Index:
 
 
 def _read(kind: str, content: bytes, path: Path) -> Any:
-    """Return a record as the library reads it."""
     records = library("mcap.records", path)
     stream = library("mcap.data_stream", path).ReadDataStream(BytesIO(content))
     try:
@@ -254,7 +237,7 @@ def _data(path: Path, end: int, damaged: Damaged) -> Iterator[tuple[int, bytes]]
 
 
 def _passed(file: BinaryIO, length: int, running: int) -> int:
-    """Return the checksum carried on over so many bytes, which are read past."""
+    """Skip `length` bytes of the file; return the CRC-32 continued over them."""
     while length > 0 and (piece := file.read(min(length, 1 << 20))):
         running = zlib.crc32(piece, running)
         length -= len(piece)
@@ -272,7 +255,6 @@ def _split(content: bytes, path: Path, offset: int = 0) -> Iterator[tuple[int, b
 
 
 def _unpacked(content: bytes, path: Path) -> bytes:
-    """Return a chunk's records, its checksum verified."""
     if len(content) < 40:
         raise damage(path, "a chunk without its head")
     begin, until, size, checksum, name_length = struct.unpack_from("<QQQII", content)

@@ -30,8 +30,6 @@ FRAME_KINDS = {kind for fields in FRAMED.values() for _, kind, _ in fields}
 
 @dataclass(frozen=True)
 class _Message:
-    """One kind of message as bytes with places for numbers."""
-
     topic: str  # where it is written
     kind: str  # its type
     template: bytes  # its bytes
@@ -42,11 +40,6 @@ class _Message:
 @contextmanager
 def write_mcap(path: Path, table: Table, say: Say) -> Iterator[Write]:
     """Open an MCAP file for writing the signals that ROS messages can carry.
-
-    Args:
-        path: The file.
-        table: The canonical signals to be written.
-        say: Called with what ROS messages cannot carry.
 
     Raises:
         InvalidSetting: If no signal fits into a ROS message.
@@ -78,8 +71,6 @@ def write_mcap(path: Path, table: Table, say: Say) -> Iterator[Write]:
 
 @dataclass
 class _Rows:
-    """Writes rows of a table as messages, a message of each kind a row."""
-
     path: Path  # the file
     writer: Any  # the library's
     store: Any  # definitions of messages
@@ -120,7 +111,7 @@ class _Rows:
         return stamps
 
     def _begin(self, first: float) -> int:
-        """Return the base, chosen by the first time where the table states none."""
+        """Return the stamp of time zero [ns], by the first time [s] if the table has none."""
         if self.base is None:
             self.base = 0 if first >= 0.0 else SHIFT
         if not self.channels:
@@ -130,7 +121,6 @@ class _Rows:
         return self.base
 
     def say_losses(self, say: Say) -> None:
-        """Say what the file does not hold as it was."""
         if self.rounded:
             say(
                 f"{self.rounded} times are rounded to whole nanoseconds, by up to {self.most:.1e} s"
@@ -217,8 +207,6 @@ def _frame_messages(table: Table, store: Any) -> Iterator[_Message]:
 
 @dataclass(frozen=True)
 class _Framed:
-    """A kind of message that holds signals of a frame."""
-
     topic: str  # what such messages are called
     kind: str  # their type
     reference: str  # the frame of the header
@@ -227,7 +215,6 @@ class _Framed:
 
 
 def _kinds_of_messages(frame: str, kinds: set[str], types: Any) -> Iterator[_Framed]:
-    """Yield the messages that a frame's kinds of signals go into, no signal into two."""
     moved = bool(kinds & {"pos", "vel"})
     if kinds & {"force", "torque"}:
         held = {"force", "torque"}
@@ -290,12 +277,9 @@ def write_messages(
     """Write an MCAP file of messages of one type.
 
     Args:
-        path: The file.
-        kind: Type of the messages.
-        topic: Where they are written.
         messages: Time [ns] and fields of each; fields that are messages are mappings, or lists of
             them.
-        definitions: Of types that are not ROS 2's own, by name.
+        definitions: Message definitions by type name, of types that ROS 2 itself lacks.
 
     Raises:
         InvalidRecording: If the libraries of the extra `ros` are not installed.
@@ -318,7 +302,6 @@ def write_messages(
 
 
 def _made(store: Any, kind: str, fields: Mapping[str, Any]) -> Any:
-    """Return a message of its fields."""
     made = {}
     for name, (_, detail) in store.fielddefs[kind][1]:
         value = fields[name]

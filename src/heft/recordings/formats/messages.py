@@ -107,8 +107,7 @@ def following(path: str, logs: Sequence[Log]) -> Log:
     """Return consecutive logs as one.
 
     Args:
-        path: Of the whole, for messages.
-        logs: In the order of time.
+        logs: In chronological order.
     """
     keyed = {(n, k): c for n, log in enumerate(logs) for k, c in enumerate(log.channels)}
     numbers = {key: number for number, key in enumerate(keyed)}
@@ -131,10 +130,6 @@ def full_name(kind: str) -> str:
 
 def types_of(channel: Channel, path: str) -> Mapping[str, Any]:
     """Return message definitions by name: the log's own, else those that ROS ships.
-
-    Args:
-        channel: Whose messages are to be decoded.
-        path: Of the log, for messages.
 
     Raises:
         InvalidRecording: If the log's own definition cannot be read.
@@ -168,17 +163,12 @@ def types_of(channel: Channel, path: str) -> Mapping[str, Any]:
 
 
 def _without_comments(text: str, mark: str) -> str:
-    """Return a definition without the lines that define nothing: many make the parser slow."""
+    """Return a definition without comments and empty lines: many slow the parser down."""
     lines = (line for line in text.splitlines() if line.strip())
     return "\n".join(line for line in lines if not line.lstrip().startswith(mark))
 
 
 def _decoders(log: Log, wanted: Sequence[int]) -> dict[int, Decoder]:
-    """Return what decodes the messages of channels; topics of one type share its definition.
-
-    Raises:
-        InvalidRecording: If there are too many topics, or too much text defines their types.
-    """
     cure = 'choose those of one robot in a map (--map): [topic] names = ["…"]'
     if len(wanted) > MOST_TOPICS:
         raise InvalidRecording(
@@ -205,8 +195,6 @@ def _decoders(log: Log, wanted: Sequence[int]) -> dict[int, Decoder]:
 
 @dataclass(frozen=True)
 class _Stream:
-    """Messages of one topic that speak of the same joints or frame."""
-
     channel: int  # position of the channel in the log
     key: frozenset[str]  # the joints, or the frame
     columns: Mapping[str, tuple[str, int]]  # what the messages give: place in them by column
@@ -222,8 +210,6 @@ def read_group(
     """Return the joints or the frame of a group of messages, and the position of each column.
 
     Args:
-        channel: Their channel.
-        group: The decoded messages.
         frames: Frame names by topic that replace those in the messages.
 
     Returns:
@@ -261,13 +247,13 @@ def read_group(
 
 
 def _known(group: Group, place: tuple[str, int]) -> bool:
-    """Whether a number is ever one: drivers write NaN for what they do not measure."""
+    """Whether a number is ever finite: drivers write NaN for what they do not measure."""
     path, k = place
     return bool(np.isfinite(group.numbers[path][:, k]).any())
 
 
 def _no_orientation(channel: Channel, group: Group) -> bool:
-    """Whether an IMU says that it knows no orientation: its first covariance is -1."""
+    """Whether an IMU states that it has no orientation: its first covariance is -1."""
     covariance = group.numbers.get("orientation_covariance")
     if covariance is None or not covariance.size or not channel.kind.endswith("Imu"):
         return False
@@ -275,7 +261,7 @@ def _no_orientation(channel: Channel, group: Group) -> bool:
 
 
 def stamps_of(group: Group) -> NDArray[np.int64] | None:
-    """Return the header stamps of a group of messages, shape (messages,) [ns]; None without.
+    """Return the header stamps of messages, shape (messages,) [ns]; None if they have none.
 
     Raises:
         Malformed: If a stamp is beyond what 64 bits hold in nanoseconds.
@@ -316,7 +302,6 @@ def _streams(
     topics: Topics,
     damaged: Damaged,
 ) -> list[_Stream]:
-    """Return what the first messages of each topic speak of."""
     seen = dict.fromkeys(wanted, 0)
     waiting = {k for k in wanted if not _enough(0, log.channels[k].count)}
     found: dict[tuple[int, frozenset[str]], _Stream] = {}
@@ -358,8 +343,6 @@ def _together(old: _Stream, new: _Stream) -> _Stream:
 
 @dataclass(frozen=True)
 class _Said:
-    """Messages of one layout, with what they speak of and where each column stands."""
-
     group: Group
     key: frozenset[str]
     columns: Mapping[str, tuple[str, int]]
@@ -373,7 +356,7 @@ def _decoded(
     frames: Mapping[str, str],
     damaged: Damaged,
 ) -> list[_Said]:
-    """Return what messages say; one that cannot be decoded is damage."""
+    """Return decoded messages; one that cannot be decoded is reported to `damaged`."""
 
     def said(some: Sequence[bytes]) -> list[_Said]:
         return [_Said(g, *read_group(channel, g, frames)) for g in decoder.groups(some)]
@@ -399,11 +382,6 @@ def messages_table(log: Log, topics: Topics, damaged: Damaged) -> Table:
 
     Streams with different times are joined. The times are those of the joint states, or, without
     any, of the stream with most of the first messages; others are interpolated (see `join`).
-
-    Args:
-        log: The log.
-        topics: The topics to read.
-        damaged: Called with each defect of the log.
 
     Raises:
         InvalidRecording: If it has no message that heft reads, or several topics carry the same
@@ -453,7 +431,6 @@ def messages_table(log: Log, topics: Topics, damaged: Damaged) -> Table:
 
 
 def _refuse_missing(log: Log, topics: Topics) -> None:
-    """Raise `MissingSignal` if a topic of the map is not there."""
     there = {c.topic for c in log.channels}
     missing = [t for t in (*topics.names, *topics.frames) if t not in there]
     if missing:
@@ -465,7 +442,6 @@ def _refuse_missing(log: Log, topics: Topics) -> None:
 
 
 def _is_read(channel: Channel, topics: Topics) -> bool:
-    """Whether a channel's messages have a meaning, are there, and are not left out by the map."""
     chosen = not topics.names or channel.topic in topics.names
     return channel.kind in KINDS and channel.encoding in ENCODINGS and channel.count != 0 and chosen
 
@@ -481,7 +457,6 @@ def _nothing(log: Log) -> InvalidRecording:
 
 
 def _notes(channel: Channel, stream: _Stream, topics: Topics) -> Iterator[str]:
-    """Yield what a reader should know of a stream's stamps and frame."""
     if not stream.header:
         yield f"'{channel.topic}' has no stamps of its own: the time of logging is used"
     if abs(stream.late) > APART:

@@ -25,7 +25,6 @@ damage = partial(damaged_file, "NPZ file")
 
 
 def _arrays(path: Path, damaged: Damaged) -> dict[str, NDArray[Any]]:
-    """Return all arrays, or, to salvage, those that can be read."""
     if damaged is refuse:
         return read_arrays(path)
     found = read_arrays(path, lambda name, why: damaged(damage(path, f"array '{name}': {why}")))
@@ -38,9 +37,7 @@ def npz_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
     """Return the arrays of an NPZ file; the columns of a 2-D array `x` are `x[0]`, `x[1]`, ….
 
     Args:
-        path: The file.
         topics: Must be empty: the format has no topics.
-        damaged: Called with each defect of the file.
 
     Raises:
         InvalidRecording: If it is no readable NPZ file, or its arrays differ in length.
@@ -98,9 +95,7 @@ def write_npz(path: Path, table: Table, say: Say) -> Iterator[Write]:
     Each column goes to a temporary file first, since the number of rows is known only in the end.
 
     Args:
-        path: File to write.
         table: The log; its names, not its rows, are used here.
-        say: Called with what the format cannot store.
     """
     say_lost_epoch(table, say)
     with tempfile.TemporaryDirectory(prefix=f"{path.name}.", dir=path.parent) as folder:

@@ -30,9 +30,7 @@ def parquet_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
     """Return the numeric columns of a Parquet file.
 
     Args:
-        path: The file.
         topics: Must be empty: the format has no topics.
-        damaged: Called with each defect of the file.
 
     Raises:
         InvalidRecording: If the file is damaged or cannot be read, or a column name repeats.
@@ -87,7 +85,7 @@ def _opened(path: Path) -> Any:
 
 
 def _contents(path: Path) -> tuple[int, Any]:
-    """Return the number of rows and the columns that a file claims, if it can hold them."""
+    """Return the stated number of rows and the schema; refuse more than the file can hold."""
     import pyarrow
 
     with _opened(path) as file:
@@ -106,7 +104,7 @@ def _contents(path: Path) -> tuple[int, Any]:
 def _blocks(
     path: Path, names: Sequence[str], chunks: Sequence[Sequence[Chunk]], damaged: Damaged
 ) -> Iterator[Array]:
-    """Yield columns in blocks; a group of rows that cannot be read is damage."""
+    """Yield columns in blocks; a row group that cannot be read is reported to `damaged`."""
     import pyarrow
 
     with _opened(path) as file, path.open("rb") as raw:
@@ -137,9 +135,7 @@ def write_parquet(path: Path, table: Table, say: Say) -> AbstractContextManager[
     """Open a Parquet file with page checksums for writing.
 
     Args:
-        path: File to write.
         table: The log; its names, not its rows, are used here.
-        say: Called with what the format cannot store.
 
     Returns:
         A context, which gives a function that takes rows, shape (rows, columns).

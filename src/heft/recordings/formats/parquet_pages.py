@@ -32,9 +32,6 @@ class Chunk:
 def column_chunks(path: Path) -> list[list[Chunk]]:
     """Return the chunks of each group of rows, in the order of columns.
 
-    Args:
-        path: The file.
-
     Raises:
         ValueError: If its end does not say where they are.
     """
@@ -59,11 +56,7 @@ def _chunk(column: dict[int, Any]) -> Chunk:
 
 
 def page_sizes(file: BinaryIO, chunk: Chunk) -> Iterator[int]:
-    """Yield the bytes that each page of a column says that it unpacks to.
-
-    Args:
-        file: The file.
-        chunk: Where the pages are.
+    """Yield the unpacked size [bytes] that each page of a column states.
 
     Raises:
         ValueError: If a head is none, or says that its page is larger than any.
@@ -81,7 +74,7 @@ def page_sizes(file: BinaryIO, chunk: Chunk) -> Iterator[int]:
 
 
 def _head(file: BinaryIO, at: int, end: int) -> tuple[dict[int, Any], int]:
-    """Return the fields of a page's head, and its length [bytes]."""
+    """Return the fields of a page header by number, and the header's length [bytes]."""
     for most in (HEAD, LONGEST_HEAD):
         file.seek(at)
         walk = _Walk(file.read(min(most, end - at)))
@@ -93,7 +86,7 @@ def _head(file: BinaryIO, at: int, end: int) -> tuple[dict[int, Any], int]:
 
 
 class _Walk:
-    """A walk through a struct in Thrift's compact protocol; `IndexError` where its bytes end."""
+    """Reader of structs in Thrift's compact protocol; `IndexError` where the bytes end."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
@@ -123,7 +116,6 @@ class _Walk:
         return self.data[self.at - count : self.at]
 
     def struct(self, depth: int = 0) -> dict[int, Any]:
-        """Return the values of a struct by the numbers of its fields."""
         fields: dict[int, Any] = {}
         last = 0
         while (head := self.byte()) != STOP:

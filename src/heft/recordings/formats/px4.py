@@ -135,28 +135,28 @@ def _named(kind: str, letters: str, values: Array) -> Signals:
 
 
 def north_east_down(v: Array) -> Array:
-    """Return vectors of ENU in NED, and of NED in ENU, shape (N, 3)."""
+    """Return ENU vectors in NED axes, or NED vectors in ENU axes, shape (N, 3)."""
     return np.stack([v[:, 1], v[:, 0], -v[:, 2]], 1)
 
 
 def forward_right_down(v: Array) -> Array:
-    """Return vectors of FLU in FRD, and of FRD in FLU, shape (N, 3)."""
+    """Return FLU vectors in FRD axes, or FRD vectors in FLU axes, shape (N, 3)."""
     return np.asarray(v * np.array([1.0, -1.0, -1.0]))
 
 
 def turned_to_ned(q: Array) -> Array:
-    """Return what takes FRD to NED of what takes FLU to ENU, or the other way round, (N, 4)."""
+    """Return attitudes FRD to NED from attitudes FLU to ENU, or the reverse, shape (N, 4)."""
     w, x, y, z = q.T
     return np.asarray(SWAP * np.stack([w + z, x + y, x - y, w - z], 1))
 
 
 def turned_to_frd(q: Array) -> Array:
-    """Return a turn between a body and a world of FRD of that between those of FLU, (N, 4)."""
+    """Return attitudes FRD to FRD world from attitudes FLU to FLU world, or the reverse, (N, 4)."""
     return np.asarray(q * np.array([1.0, 1.0, -1.0, -1.0]))
 
 
 def _in_body(v: Array, q: Array, frame: Array, world: Array) -> Array:
-    """Return velocities in the body's forward, left, up; NaN where the frame says nothing."""
+    """Return velocities in FLU body axes; NaN where their frame is neither body nor pose frame."""
     axis, w = q[:, 1:], q[:, :1]
     # R(q)ᵀ v of a unit quaternion.
     turned = v - 2.0 * w * np.cross(axis, v) + 2.0 * np.cross(axis, np.cross(axis, v))
@@ -172,10 +172,7 @@ def topics_table(path: str, found: Sequence[Topic], topics: Topics, notes: Seque
     map. Others are joined as `join` says; a motor's command is its mean from a time until the next.
 
     Args:
-        path: Of the log.
-        found: Its topics.
-        topics: Those wanted, and the names of the body.
-        notes: Remarks on the log.
+        topics: Topics that are wanted, and the body's name in each.
 
     Raises:
         InvalidRecording: If no topic says anything, or one is not as PX4 has it.
@@ -214,7 +211,7 @@ def topics_table(path: str, found: Sequence[Topic], topics: Topics, notes: Seque
 
 
 def _signals(path: str, topic: Topic, frame: str) -> Signals:
-    """Return what a topic says by canonical names, without what is never a number."""
+    """Return a topic's signals by canonical name, without those that are never finite."""
     try:
         made = TOPICS[topic.name.partition("[")[0]](topic)
     except InvalidRecording as problem:
@@ -250,7 +247,7 @@ def _joined(
 
 
 def held_means(time: Array, signals: Signals, at: Array) -> Signals:
-    """Return the means of held values from each time until the next, NaN where none is known.
+    """Return means of zero-order-held signals from each time to the next; NaN where unknown.
 
     Args:
         time: From which on each value is held until the next, shape (N,) [s].

@@ -64,7 +64,6 @@ def read_table(path: str | Path, topics: Topics | None = None, damaged: Damaged 
     """Return a log as a table; its format follows from its ending or its folder's files.
 
     Args:
-        path: The log.
         topics: Topics to read from a log of messages; all that carry signals if not given.
         damaged: Called with each defect of a damaged file. If it does not raise, what can be read
             is returned.
@@ -76,7 +75,6 @@ def read_table(path: str | Path, topics: Topics | None = None, damaged: Damaged 
 
 
 def _read(path: Path, topics: Topics, damaged: Damaged) -> Table:
-    """Return a log as a table, its names as the file has them."""
     found = format_of(path)
     if found is not None and found.marker is not None and os.path.isdir(path):
         return found.read(path, topics, damaged)

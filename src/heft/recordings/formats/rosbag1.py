@@ -33,23 +33,12 @@ Header = dict[str, bytes]
 
 
 def rosbag1_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
-    """Return the messages of a ROS 1 bag as a table; errors as of `messages_table`.
-
-    Args:
-        path: File to read.
-        topics: Which topics are wanted, and as what.
-        damaged: Called with each defect.
-    """
+    """Return the messages of a ROS 1 bag as a table; errors as of `messages_table`."""
     return messages_table(rosbag1_log(path, damaged), topics, damaged)
 
 
 def rosbag1_log(path: Path, damaged: Damaged) -> Log:
-    """Return a ROS 1 bag as a log of messages.
-
-    Args:
-        path: File to read.
-        damaged: Called with each defect.
-    """
+    """Return a ROS 1 bag as a log of messages."""
     connections = _indexed(path, damaged)
     if not connections:
         for _, header, data in _records(path, damaged):
@@ -65,7 +54,7 @@ def rosbag1_log(path: Path, damaged: Damaged) -> Log:
 
 
 def _indexed(path: Path, damaged: Damaged) -> dict[int, Channel]:
-    """Return the connections that the bag's index names, with their counts; none without one."""
+    """Return the connections in the bag's index with message counts; empty without an index."""
     connections: dict[int, Channel] = {}
     counts: dict[int, int] = {}
     with path.open("rb") as file:
@@ -99,7 +88,6 @@ def _indexed(path: Path, damaged: Damaged) -> dict[int, Channel]:
 
 
 def _batches(path: Path, places: Mapping[int, int], damaged: Damaged) -> Iterator[Batch]:
-    """Yield the messages of connections, under the numbers that `places` gives them."""
     held: dict[int, tuple[list[int], list[bytes]]] = {}
     held_bytes = 0
     for _, header, data in _records(path, damaged):
@@ -167,7 +155,6 @@ def _record(file: BinaryIO, path: Path, size: int, at: int) -> tuple[Header, byt
 
 
 def _records(path: Path, damaged: Damaged) -> Iterator[tuple[int, Header, bytes]]:
-    """Yield the bag's records with the bytes where they begin, those of chunks included."""
     with path.open("rb", buffering=1 << 20) as file:
         size = file.seek(0, 2)
         at, unpacked = len(MAGIC), 0

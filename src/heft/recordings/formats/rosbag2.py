@@ -38,33 +38,17 @@ UNREADABLE = (sqlite3.Error, OverflowError, UnicodeDecodeError)
 
 
 def rosbag2_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
-    """Return the messages of a rosbag2 folder as a table; errors as of `messages_table`.
-
-    Args:
-        path: Folder to read.
-        topics: Which topics are wanted, and as what.
-        damaged: Called with each defect.
-    """
+    """Return the messages of a rosbag2 folder as a table; errors as of `messages_table`."""
     return messages_table(rosbag2_log(path, damaged), topics, damaged)
 
 
 def sqlite_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
-    """Return the messages of one SQLite file of a rosbag2; errors as of `messages_table`.
-
-    Args:
-        path: File to read.
-        topics: Which topics are wanted, and as what.
-        damaged: Called with each defect.
-    """
+    """Return the messages of one SQLite file of a rosbag2; errors as of `messages_table`."""
     return messages_table(sqlite_log(path, damaged), topics, damaged)
 
 
 def rosbag2_log(path: Path, damaged: Damaged) -> Log:
     """Return a rosbag2 folder as a log of messages: its files in their order.
-
-    Args:
-        path: Folder to read.
-        damaged: Called with each defect.
 
     Raises:
         InvalidRecording: If the storage or the compression is not supported, or the metadata or a
@@ -105,7 +89,6 @@ def rosbag2_log(path: Path, damaged: Damaged) -> Log:
 
 
 def _metadata(path: Path) -> tuple[dict[str, str], list[str]]:
-    """Return texts that describe a bag, and the names of its files."""
     file = path / METADATA
     if not file.is_file():
         raise InvalidRecording(
@@ -125,12 +108,7 @@ def _metadata(path: Path) -> tuple[dict[str, str], list[str]]:
 
 
 def sqlite_log(path: Path, damaged: Damaged) -> Log:
-    """Return one SQLite file of a rosbag2 as a log of messages.
-
-    Args:
-        path: File to read.
-        damaged: Called with each defect.
-    """
+    """Return one SQLite file of a rosbag2 as a log of messages."""
     _refuse_unclosed(path)
     short = _short(path)
     if short:
@@ -181,7 +159,6 @@ def _topics(path: Path) -> tuple[dict[int, Channel], int]:
 
 
 def _definitions(base: SqliteFile) -> dict[str, tuple[str, str]]:
-    """Return encoding and text of the messages' definitions by type, where the file has them."""
     if not base.has("message_definitions"):
         return {}
     base.require_table("message_definitions", dict.fromkeys(DEFINITION, ""))
@@ -190,7 +167,6 @@ def _definitions(base: SqliteFile) -> dict[str, tuple[str, str]]:
 
 
 def _batches(path: Path, places: Mapping[int, int], last: int, damaged: Damaged) -> Iterator[Batch]:
-    """Yield the messages of topics, under the numbers that `places` gives them."""
     marks = ", ".join("?" * len(places))
     query = (
         f"SELECT id, {', '.join(MESSAGE)} FROM main.messages "
@@ -226,7 +202,7 @@ def _batches(path: Path, places: Mapping[int, int], last: int, damaged: Damaged)
 
 
 def _short(path: Path) -> str | None:
-    """Say so if the file is shorter than its head says (sqlite.org/fileformat2.html, 1.3)."""
+    """Return how much of the file is missing by its header (sqlite.org/fileformat2.html, 1.3)."""
     with path.open("rb") as file:
         head = file.read(100)
         size = file.seek(0, 2)

@@ -38,7 +38,7 @@ class SharedWalk:
         """Yield the messages of a reader's channel.
 
         Args:
-            reader: Which; each reads once.
+            reader: Number of the reader; each reads once.
         """
         while (waiting := self._waiting.get(reader)) is not None:
             if waiting:
@@ -55,7 +55,6 @@ class SharedWalk:
             left = max(left - len(logged), 0)
 
     def _advance(self) -> bool:
-        """Walk on by one batch; return whether there was one."""
         batch = next(self._walk, None)
         if batch is None:
             return False

@@ -60,16 +60,15 @@ class SqliteFile:
 
     @property
     def is_spent(self) -> bool:
-        """Whether the file has said all that its size allows."""
+        """Whether reading has used up the steps or bytes that the file's size allows."""
         return self._steps_left < 0 or self._bytes_left < 0
 
     def require_table(self, name: str, columns: Mapping[str, str]) -> None:
         """Check that a name is that of a plain table, whose columns are stored.
 
         Args:
-            name: Of the table.
-            columns: Columns that are needed, with the type as declared of the one that is to be
-                the row's number, and an empty text for the others.
+            columns: Required columns, with the declared type of the one that must be the row's
+                number, and an empty text for the others.
 
         Raises:
             sqlite3.Error: If it is missing, a view or virtual, or computes a column.
@@ -94,7 +93,6 @@ class SqliteFile:
         return any(table == name for table, _ in self._objects())
 
     def _objects(self) -> Iterator[tuple[str, str]]:
-        """Yield name and kind of the tables and views of the file."""
         for row in self.rows("PRAGMA main.table_list"):
             if row[0] == "main":
                 yield str(row[1]), str(row[2])
@@ -103,8 +101,7 @@ class SqliteFile:
         """Yield the rows of a query.
 
         Args:
-            query: The query, in SQL.
-            values: What its question marks stand for.
+            values: Values of the placeholders `?` in the query.
 
         Raises:
             sqlite3.Error: If the file is damaged, or says more than its size allows.

@@ -39,7 +39,6 @@ class Table:
 
         Args:
             columns: By name, shape (N,) each.
-            path: Of the file, for messages.
         """
 
         def read(names: Sequence[str]) -> Iterator[Array]:
@@ -85,13 +84,7 @@ def refuse(damage: InvalidRecording) -> None:
 
 
 def damaged_file(kind: str, path: object, got: str) -> InvalidRecording:
-    """Return the error for a damaged file, with the way to salvage it.
-
-    Args:
-        kind: Name of the format.
-        path: The file.
-        got: The defect.
-    """
+    """Return the error for a damaged file, with the way to salvage it."""
     return InvalidRecording(
         f"the {kind} is damaged",
         argument=str(path),
@@ -102,12 +95,7 @@ def damaged_file(kind: str, path: object, got: str) -> InvalidRecording:
 
 
 def refuse_many(count: int, path: object) -> None:
-    """Raise `InvalidRecording` if there are more than `MOST_COLUMNS` columns.
-
-    Args:
-        count: Number of columns.
-        path: Of the log, for the message.
-    """
+    """Raise `InvalidRecording` if there are more than `MOST_COLUMNS` columns."""
     if count > MOST_COLUMNS:
         raise InvalidRecording(
             "the log has too many columns",
@@ -118,12 +106,7 @@ def refuse_many(count: int, path: object) -> None:
 
 
 def refuse_twice(names: Sequence[str], path: object) -> None:
-    """Raise `InvalidRecording` if a column name repeats, or there are too many columns.
-
-    Args:
-        names: Of the columns.
-        path: Of the log, for the message.
-    """
+    """Raise `InvalidRecording` if a column name repeats, or there are too many columns."""
     refuse_many(len(names), path)
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
@@ -134,9 +117,7 @@ def library(name: str, path: object, extra: str = "ros") -> ModuleType:
     """Return an optional library of an extra.
 
     Args:
-        name: Of the module.
-        path: Of the log that needs it, for the message.
-        extra: What installs it.
+        extra: Name of the extra that installs the library.
 
     Raises:
         InvalidRecording: If it is not installed.

@@ -33,8 +33,6 @@ DECIMALS = "decimal commas are read for points"
 
 @dataclass(frozen=True)
 class _Layout:
-    """How a file's text is laid out."""
-
     names: tuple[str, ...]  # of its columns
     delimiter: str  # what parts them
     above: int  # how many lines stand above the numbers
@@ -94,7 +92,7 @@ def _layout(path: Path) -> _Layout:
 
 
 def _has_decimal_commas(path: Path, above: int) -> bool:
-    """Whether digits have commas between them and nowhere points, as far as is looked."""
+    """Whether the beginning of the file has commas between digits, and no points."""
     with path.open("rb") as file:  # whatever text other columns hold
         for _ in range(above):
             file.readline(LONGEST_LINE)
@@ -111,7 +109,7 @@ def _is_number(text: str) -> bool:
 
 
 def _last_line(path: Path) -> bytes:
-    """Return what stands behind the file's last end of line: nothing in a file that was closed."""
+    """Return what follows the last line end: nothing in a file that was closed properly."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
         file.seek(max(size - 1_000_000, 0))
@@ -122,9 +120,7 @@ def text_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
     """Return the columns of a text file; all are assumed numeric until they are read.
 
     Args:
-        path: The file.
         topics: Must be empty: the format has no topics.
-        damaged: Called with each defect of the file.
 
     Raises:
         InvalidRecording: If the file is empty or its header cannot be used; while reading, if a
@@ -149,7 +145,6 @@ def text_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
 
 
 def _strict(path: Path, layout: _Layout, names: Sequence[str]) -> Iterator[Array]:
-    """Yield columns in blocks; a line that cannot be read is refused."""
     import pyarrow
     import pyarrow.csv
 
@@ -182,8 +177,6 @@ def _strict(path: Path, layout: _Layout, names: Sequence[str]) -> Iterator[Array
 
 @dataclass
 class _Salvage:
-    """Reads line by line, and leaves out those that hold something else than numbers."""
-
     path: Path  # the file
     layout: _Layout  # how its text is laid out
     names: Sequence[str]  # the columns that are read
@@ -258,9 +251,7 @@ def write_csv(path: Path, table: Table, say: Say) -> AbstractContextManager[Writ
     """Open a CSV file with commas for writing.
 
     Args:
-        path: File to write.
         table: The log; its names, not its rows, are used here.
-        say: Called with what the format cannot store.
 
     Returns:
         A context, which gives a function that takes rows, shape (rows, columns).

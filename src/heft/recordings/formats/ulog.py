@@ -41,9 +41,7 @@ def ulog_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
     """Return the topics of a ULog that say how a vehicle moves and what drives it; see `px4`.
 
     Args:
-        path: File to read.
         topics: Which topics are wanted, and the body's name in each.
-        damaged: Called with each defect.
 
     Raises:
         InvalidRecording: If it is no ULog, is damaged, or holds no such topic.
@@ -68,8 +66,6 @@ def ulog_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
 
 @dataclass
 class _Walk:
-    """A walk over a file's messages."""
-
     data: bytes  # the file
     end: int = HEAD  # behind the last sound message
     # fields of each type: type and count
@@ -81,11 +77,6 @@ class _Walk:
     dropped: list[int] = field(default_factory=list)  # times for which nothing was logged [ms]
 
     def walk(self) -> None:
-        """Walk to the end.
-
-        Raises:
-            ValueError: Where something is no message.
-        """
         for begin, limit in self._pieces():
             at = begin
             while at < limit:
@@ -106,7 +97,7 @@ class _Walk:
             self.end = limit if limit < len(self.data) else self.end
 
     def _pieces(self) -> Iterator[tuple[int, int]]:
-        """Yield where stretches of messages begin and end; the file is one if none is appended."""
+        """Yield begin and end [bytes] of each section of messages: one if none are appended."""
         ends = []
         flagged = self.data[HEAD + 2 : HEAD + 3] == b"B" and len(self.data) >= HEAD + 43
         if flagged and self.data[HEAD + 11] & 1:
@@ -156,7 +147,7 @@ class _Walk:
         self.names[number] = name, instance
 
     def _count(self, name: str, depth: int) -> int:
-        """Return the numbers of a type, or more than are allowed."""
+        """Return how many numbers a type holds; raise ValueError above `MOST_FIELDS`."""
         if depth > DEEPEST:
             raise ValueError("its types are inside one another")
         total = 0
