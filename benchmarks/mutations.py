@@ -148,13 +148,17 @@ class Reach:
     def of(self, mutant: Mutant, most: float = MOST_SECONDS) -> list[str]:
         """Return the tests that reach a mutant, of bounded time together [s].
 
-        Quick ones first of the files that reach least, for the others by their time.
+        Quick ones first of the file that bears its file's name and of those that reach least, for
+        the others by their time.
         """
         if mutant.compiled:
             tests = self.callers(mutant.path, mutant.where.split(".")[0])
         else:
             tests = set(self.tests.get(mutant.path, {}).get(mutant.line, ()))
-        files = sorted({t.partition("::")[0] for t in tests}, key=lambda f: (self.breadth[f], f))
+        own = f"tests/test_{Path(mutant.path).stem}.py"
+        files = sorted(
+            {t.partition("::")[0] for t in tests}, key=lambda f: (f != own, self.breadth[f], f)
+        )
         close = set(files[:CLOSE])
 
         def order(test: str) -> tuple[bool, float, str]:

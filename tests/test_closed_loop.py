@@ -119,6 +119,13 @@ def test_any_tree_moves_as_its_regressor_says() -> None:
     assert np.swapaxes((rise @ x).reshape(M.shape), 1, 2) == pytest.approx(M, rel=1e-9, abs=1e-12)
 
 
+def test_a_differentiated_position_is_filtered_to_its_corner() -> None:
+    """A low-pass of first order, sampled at the controller's rate, falls by e in 1/(2π f)."""
+    steps = STRONG.rate / (2.0 * np.pi * 40.0)
+    assert loop(arm())._keep == pytest.approx(1.0 - np.exp(-1.0 / steps))
+    assert loop(arm(replace(STRONG, filter=None)))._keep < 0.0
+
+
 def test_halving_the_step_leaves_a_quarter_of_the_error() -> None:
     """Of an arm that swings freely, with friction: no torque that is held has a part in it."""
     loose, found = dict.fromkeys(STRONG.joint, JointGains(0.0, 0.0)), []

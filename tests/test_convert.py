@@ -64,6 +64,8 @@ def test_every_format_to_every_other_and_back_keeps_every_bit(
     assert everything(three) == everything(two) == everything(begin)
     assert not [loss for m in made for loss in m.losses]
     assert {m.rows for m in made} == {ROWS}
+    (block,) = Recording.open(begin).blocks([])
+    assert {(m.begin, m.end) for m in made} == {(block.time[0], block.time[-1])}
 
 
 @pytest.mark.parametrize("kind", [s for s in WRITERS if s != ".mcap"])

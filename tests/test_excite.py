@@ -23,7 +23,7 @@ from heft.applications.excite import (
     open_experiment,
     text_of,
 )
-from heft.applications.excite.certified import bounded_motion, certified
+from heft.applications.excite.experiment_design import bounded_motion, certified
 from heft.applications.excite.experiment_design import counting
 from heft.applications.excite.report import _plots, by_link
 from heft.dynamics.drives import SIGMOID_SPEEDS
@@ -92,6 +92,12 @@ def test_every_limit_is_proven_and_the_proof_is_stored(written: tuple[Excited, P
     assert {"position", "velocity", "acceleration", "jerk", "effort", "clearance"} <= kinds
     assert all(c.holds for c in found.certificates)
     assert stored["information"]["nats_over_best_random"] > 0.0
+    margins: dict[str, list[float]] = {}
+    for c in found.certificates:
+        if np.isfinite(c.limit):
+            margins.setdefault(c.quantity.removeprefix("least "), []).append(c.margin)
+    tightest = {c.quantity.removeprefix("least "): c.margin for c in found.tightest}
+    assert tightest == {kind: min(some) for kind, some in margins.items()} != {}
     shown = text_of(found, "out")
     assert "proven" in shown and "nats more information" in shown
 

@@ -259,7 +259,7 @@ def test_the_base_alone_needs_no_torques_and_the_joints_alone_no_wrench_of_the_h
     wanted = problem.base.matrix @ c.truth
     assert np.abs(found.values - wanted).max() <= 1e-2 * np.abs(wanted).max()
     with pytest.raises(MissingSignal, match=r"tau\.hip"):
-        case("cart").plant.inputs(log)
+        case("floating robot by its pose").plant.inputs(log)
 
 
 # ---- contacts that are detected
