@@ -15,6 +15,7 @@ from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
+from tests.network import NetworkFaults, SimulatedNetwork
 from tests.test_cooperation_arm import TRUTH as ARMS_LOAD
 from tests.test_cooperation_arm import arms as simulated_arms
 
@@ -33,15 +34,7 @@ from heft.applications.cooperation import (
 )
 from heft.applications.cooperation.pose import MotionPair
 from heft.applications.cooperation.windows import TWISTS, Windows
-from heft.experiments import (
-    NetworkFaults,
-    SharedBody,
-    SimulatedNetwork,
-    SimulatedTeam,
-    Team,
-    TeamMotion,
-    TeamNoise,
-)
+from heft.experiments import SharedBody, SimulatedTeam, Team, TeamMotion, TeamNoise
 from heft.information import Graph, Spectrum, chebyshev, inertia, rotation_vector_of_matrix
 
 Array = NDArray[np.float64]

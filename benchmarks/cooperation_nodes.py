@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tests.network import NetworkFaults, SimulatedNetwork
 from tests.rmw_zenoh import intruder
 
 from benchmarks.program import benchmark
@@ -36,7 +37,6 @@ from heft.applications.cooperation import (
     TeamFile,
     simulate_team_files,
 )
-from heft.experiments import NetworkFaults, SimulatedNetwork
 from heft.recordings import Recording
 from heft.streams import Certificates, TeamLink, joined
 

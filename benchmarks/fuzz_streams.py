@@ -31,7 +31,7 @@ import numpy as np
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_least, at_most
 from heft.applications.cooperation import ContactSignals, CooperativeNode, TeamFile, TeamRobot
-from heft.applications.cooperation.journal import Journal
+from heft.applications.cooperation.live import Journal
 from heft.applications.cooperation.wire import encoded
 from heft.applications.payload import checkpoint
 from heft.applications.payload.node import Node, NodeState, load_estimate

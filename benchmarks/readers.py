@@ -55,7 +55,7 @@ from heft.files import require_schema
 from heft.models import Options, Robot
 from heft.models.expressions import expression
 from heft.recordings import ColumnMap, Recording
-from heft.recordings.formats.bag_metadata import described
+from heft.recordings.formats.rosbag2 import described
 from heft.recordings.map_draft import draft_map
 from heft.streams import Alignment, Device, Piece
 from heft.streams.messages import Reader

@@ -10,9 +10,9 @@ import pytest
 from heft.applications.cooperation import Replica
 from heft.applications.cooperation.replication import MOST_WINDOWS
 from heft.errors import InvalidSetting
-from heft.experiments import NetworkFaults, SimulatedNetwork
 from heft.information import Graph, Spectrum, chebyshev, chebyshev_step
 from heft.information.consensus import step
+from tests.network import NetworkFaults, SimulatedNetwork
 
 GRAPHS = {
     "ring": Graph.ring(30),

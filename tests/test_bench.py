@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from heft.applications.bench import BenchSettings, Case, RealLogs, names, run_bench
+from heft.applications.bench.bench import Kept
 from heft.applications.bench.experiments import shared
-from heft.applications.bench.kept import Kept
 from heft.applications.bench.trials import Outcome, truth_of
 from heft.errors import InvalidSetting
 from heft.estimators import ESTIMATORS

@@ -22,7 +22,7 @@ from heft.applications.cooperation import (
     WindowMessage,
     WindowStream,
 )
-from heft.applications.cooperation.journal import Journal
+from heft.applications.cooperation.live import Journal
 from heft.applications.cooperation.replication import ABSENT, ReplicaSettings
 from heft.applications.cooperation.watch import STATE
 from heft.applications.cooperation.windows import SensorNoise, Windows, WindowSettings
@@ -36,11 +36,12 @@ from heft.applications.cooperation.wire import (
     team_key,
 )
 from heft.errors import InvalidSetting
-from heft.experiments import NetworkFaults, SimulatedNetwork, SimulatedTeam, Team, TeamNoise
+from heft.experiments import SimulatedTeam, Team, TeamNoise
 from heft.files import require_schema
 from heft.information import Graph
 from heft.streams.ros import transforms, transforms_key
 from tests.messages import ROS2
+from tests.network import NetworkFaults, SimulatedNetwork
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 NOISE = SensorNoise(0.02, 0.02, 0.1, 0.2, 0.02)

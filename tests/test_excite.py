@@ -23,8 +23,7 @@ from heft.applications.excite import (
     open_experiment,
     text_of,
 )
-from heft.applications.excite.experiment_design import bounded_motion, certified
-from heft.applications.excite.experiment_design import counting
+from heft.applications.excite.experiment_design import bounded_motion, certified, counting
 from heft.applications.excite.report import _plots, by_link
 from heft.dynamics.drives import SIGMOID_SPEEDS
 from heft.errors import InfeasibleLimits, InvalidSetting

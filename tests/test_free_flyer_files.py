@@ -18,8 +18,8 @@ from heft.applications.free_flyer import (
     study_files,
     track_files,
 )
-from heft.applications.free_flyer.convergence import Convergence
 from heft.applications.free_flyer.flights import MESSAGES, MOTION
+from heft.applications.free_flyer.results import Convergence
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.experiments import DesignSettings, SolverSettings
 from heft.information import inertia

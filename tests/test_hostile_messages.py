@@ -17,8 +17,7 @@ from heft.errors import visible
 from heft.recordings.formats.layouts import MOST_HELD, Decoder, Malformed
 from heft.recordings.formats.messages import Channel, read_group, types_of
 from heft.streams import messages as messages_module
-from heft.streams.maps import LONGEST_NAME, MOST_SIGNALS, cbor_map
-from heft.streams.messages import Reader
+from heft.streams.messages import LONGEST_NAME, MOST_SIGNALS, Reader, cbor_map
 from tests.messages import JOINT_STATE, vector
 from tests.test_decoding import IMU, WRENCH, cdr, key_of, wrench
 from tests.test_live import NODE

@@ -12,10 +12,10 @@ from scipy.spatial import Delaunay
 from heft.applications.identification import limits_of
 from heft.errors import InvalidSetting, SolverFailure
 from heft.estimators import Limits, PhysicallyConsistent, strict_bounds
-from heft.estimators.half_spaces import HalfSpaces
+from heft.estimators.feasible_set import HalfSpaces
 from heft.information import inertia
 from heft.models import Options, Robot, with_shapes
-from heft.models.hulls import MOST_PLANES, hull_planes
+from heft.models.extents import MOST_PLANES, hull_planes
 from heft.models.shapes import Surface
 from tests.test_bounds import LINK
 from tests.test_consistency import case

@@ -11,7 +11,7 @@ from heft.applications import demo
 from heft.errors import InvalidRecording, MissingSignal
 from heft.models.robot import Robot
 from heft.plants import effort_signals
-from heft.recordings.known_logs import KNOWN, recognise
+from heft.recordings.columns import KNOWN, recognise
 from heft.recordings.recording import Recording
 
 UR = (

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from benchmarks.grasping_points import DEVELOPMENT, FORCE, TORQUE, Grasp, Outcome, live, offline
 
-from heft.applications.payload.left_out import _said, usable
+from heft.applications.payload.log_checks import _said, usable
 from heft.applications.payload.motion import read
 from heft.applications.payload.node import Node
 from heft.applications.payload.payload import weighed

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from .flight_filter import FilterSettings, FlightFilter
     from .free_flyer_world import FlightState, FreeFlyerWorld, Thruster
     from .free_flight import Flight, FlightFaults, FlightSettings, FlightTruth, fly
+    from .free_flight import information_of, stated_errors
     from .team import SharedBody, SimulatedTeam, Team, TeamMotion, TeamNoise
-    from .flight_bound import information_of, stated_errors
-    from .network import NetworkFaults, NetworkNode, SimulatedNetwork
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

@@ -3,7 +3,7 @@
 At each sample the pose is measured, with noise; an extended Kalman filter of these measurements,
 which are those of the log, feeds the tracking; its command is logged and acts until the next
 sample. The body and its load fly in MuJoCo (`FreeFlyerWorld`), by equations that heft does not
-have. The truth is beside the log.
+have. The truth is beside the log, and how well the best estimate could tell it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from heft.recordings import Recording
 from .arms import Inertial
 from .flight_filter import Filtered, FilterSettings, FlightFilter
 from .flight_reference import FlightReference
-from .flyer_model import PLACE, TURN, FlyerModel
+from .flyer_model import PLACE, SPIN, TURN, FlyerModel
 from .free_flyer_world import FlightState, FreeFlyerWorld, Thruster
 from .predictive_tracking import Plan, PredictiveTracking, TrackingSettings
 
@@ -115,6 +115,43 @@ def fly(
     flown = _Flight.of(flyer, reference, loads, settings)
     flown.run()
     return flown.result()
+
+
+def information_of(flyer: FreeFlyer, truth: FlightTruth) -> Array:
+    """Return the information M = Σ Yᵀ (A S Aᵀ)⁻¹ Y of a flight's true motion, shape (10, 10).
+
+    The motion is taken as known, so that its inverse is the least covariance that an unbiased
+    estimate of the ten parameters can have, however good the sensors are: the Cramér-Rao bound by
+    the actuators' noise.
+
+    Args:
+        flyer: Its actuators' noise must act in all six directions.
+    """
+    model = FlyerModel(truth.parameters, flyer.mixing, flyer.gravity)
+    x = np.hstack((truth.position, truth.quaternion, truth.velocity, truth.turning))
+    pushed = model.accelerations(x[:, SPIN], truth.commands + truth.thrust_noise)
+    Y = inertia.wrench_regressor(pushed[:, :3], truth.turning, pushed[:, 3:])
+    factor = np.linalg.inv(np.linalg.cholesky(flyer.actuators.wrench_noise))
+    rows = (factor @ Y).reshape(-1, inertia.PARAMETER_COUNT)
+    return np.asarray(rows.T @ rows)
+
+
+def stated_errors(covariance: Array, parameters: Array) -> Array:
+    """Return standard deviations of mass, inertia and centre of mass, (3,) [kg, kg·m², m].
+
+    Mass, rms of the six entries of the inertia about the frame's origin, and length of the error of
+    the centre of mass, to first order.
+
+    Args:
+        covariance: Of the ten inertial parameters, shape (10, 10).
+        parameters: The ten inertial parameters, shape (10,).
+    """
+    com = parameters[1:4] / parameters[0]
+    slope = np.zeros((3, 10))
+    slope[:, 0], slope[:, 1:4] = -com / parameters[0], np.eye(3) / parameters[0]
+    spread = np.trace(slope @ covariance @ slope.T)
+    inertias = np.mean(np.diag(covariance)[4:])
+    return np.asarray(np.sqrt(np.array([covariance[0, 0], inertias, spread])))
 
 
 @dataclass(eq=False)

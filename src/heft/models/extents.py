@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 
 import numpy as np
 
+from heft.arrays import Array
 from heft.errors import InvalidSetting
 
-from .hulls import hull_planes
 from .options import SHAPE, LinkOptions
 from .robot import Robot
 from .shapes import Surface, shapes_of
 
 LEAST = 1e-3  # half an axis of what is flat [m]
+MOST_PLANES = 64  # a link; conic problems take an unknown for each
+SAME_NORMAL = 1e-9  # 1 − cos of the angle below which two triangles are of one plane
 CURES = {
     "ellipsoid": "state its extent: [[least, most] of x, of y, of z] in metres",
     "hull": "state planes [[x, y, z, most], …] about it, in metres",
 }
+
+Plane = tuple[float, float, float, float]
 
 
 def bounding_extent(surface: Surface) -> tuple[tuple[float, float], ...]:
@@ -39,6 +44,26 @@ def bounding_extent(surface: Surface) -> tuple[tuple[float, float], ...]:
     half = half * reach.max()
     ends = zip((centre - half).tolist(), (centre + half).tolist(), strict=True)
     return tuple(ends)
+
+
+def hull_planes(surface: Surface, most: int = MOST_PLANES) -> tuple[Plane, ...]:
+    """Return planes `[x, y, z, most]` about a surface: `x, y, z` outward, `(x, y, z)·p ≤ most`.
+
+    They are those of its convex hull where these are few, else a choice among them that is spread
+    over all directions; round shapes get planes that touch them. So the body between them contains
+    the hull: a centre of mass that is inside the shapes is never cut off.
+
+    Args:
+        surface: In the link's frame.
+        most: How many planes at most, 6 or more.
+    """
+    points, radii = surface.corners()
+    normals = np.concatenate([np.eye(3), -np.eye(3), _facets(points)])
+    if radii.any():
+        normals = np.concatenate([normals, _everywhere(most)])
+    chosen = _spread(normals, most)
+    reach = (points @ chosen.T + radii[:, None]).max(axis=0)
+    return tuple((*n, h) for n, h in zip(chosen.tolist(), reach.tolist(), strict=True))
 
 
 def with_shapes(robot: Robot, folder: Path) -> Robot:
@@ -95,3 +120,33 @@ def _without_shapes(links: Sequence[str]) -> tuple[str, ...]:
         return ()
     several = f"{', '.join(links[:4])}{f' and {len(links) - 4} more' if len(links) > 4 else ''}"
     return (f"centres of mass are not bounded where no collision shape is known: {several}",)
+
+
+def _facets(points: Array) -> Array:
+    """Return the normals of the convex hull's planes, shape (n, 3); none if points are flat."""
+    from scipy.spatial import ConvexHull, QhullError
+
+    with suppress(QhullError, ValueError):
+        return np.asarray(ConvexHull(points).equations[:, :3])
+    return np.zeros((0, 3))
+
+
+def _everywhere(count: int) -> Array:
+    """Return directions spread evenly, shape (count, 3): Fibonacci's lattice on the sphere."""
+    k = np.arange(count) + 0.5
+    z, turn = 1.0 - 2.0 * k / count, np.pi * (1.0 + np.sqrt(5.0)) * k
+    across = np.sqrt(1.0 - z**2)
+    return np.column_stack([across * np.cos(turn), across * np.sin(turn), z])
+
+
+def _spread(normals: Array, most: int) -> Array:
+    """Return at most `most` normals by farthest-point sampling, the first six always kept."""
+    chosen = list(range(6))
+    nearest = (normals @ normals[:6].T).max(axis=1)
+    while len(chosen) < min(most, len(normals)):
+        k = int(np.argmin(nearest))
+        if nearest[k] > 1.0 - SAME_NORMAL:
+            break
+        chosen.append(k)
+        nearest = np.maximum(nearest, normals @ normals[k])
+    return np.asarray(normals[chosen])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,14 +11,16 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array, read_only
 from heft.errors import InvalidSetting, did_you_mean
-from heft.files import Element, xml
+from heft.files import Element, numbers, xml
 
-from . import mjcf, mjcf_limits
+from . import mjcf
 from .joint_names import mimics
+from .mjcf_defaults import Compiler, Defaults, defaults_of, vector
 from .motion_options import Margins, MotionOptions
 from .robot import Robot
 
 QUANTITIES = ("velocity", "acceleration", "jerk", "effort", "power")
+WORLD_CLASS = "main"  # of an MJCF
 
 
 @dataclass(frozen=True)
@@ -126,11 +128,27 @@ def _of_urdf(robot: Robot) -> dict[str, _Said]:
 
 
 def _of_mjcf(robot: Robot) -> dict[str, _Said]:
-    """Return the joint limits that an MJCF file states; the format has none of velocity."""
-    root = xml.parse(robot.source, "MJCF")
-    model = mjcf.read(root, robot.name)
-    stated = mjcf_limits.stated_limits(model, root, robot.name)
-    found = {name: _Said(k.lower, k.upper, effort=k.effort) for name, k in stated.items()}
+    """Return the joint limits that an MJCF file states; the format has none of velocity.
+
+    A joint's force is limited by `actuatorfrcrange`, and by what its actuators can do together.
+
+    Raises:
+        InvalidModel: If a range is malformed.
+    """
+    root, path = xml.parse(robot.source, "MJCF"), robot.name
+    model = mjcf.read(root, path)
+    compiler = model.compiler
+    driven = _driven(root, compiler, defaults_of(root, path), path)
+    found = {}
+    for joint in (j for b in model.bodies for j in b.joints):
+        where = f"{path}, joint '{joint.name}'"
+        low, high = _range(joint.said, "range", "limited", compiler, where)
+        if not joint.slides:
+            low, high = compiler.angle(low), compiler.angle(high)
+        least, most = _range(joint.said, "actuatorfrcrange", "actuatorfrclimited", compiler, where)
+        effort = min(-least, most, driven.get(joint.name, math.inf))
+        effort = effort if 0.0 < effort < math.inf else math.nan
+        found[joint.name] = _Said(low, high, effort=effort)
     return _folded(found, model.mimics)
 
 
@@ -163,6 +181,42 @@ def _of_element(joint: Element) -> _Said:
         if 0.0 < value < math.inf:
             setattr(said, key, value)
     return said
+
+
+def _range(
+    said: Mapping[str, str], key: str, switch: str, compiler: Compiler, where: str
+) -> tuple[float, float]:
+    """Return the two ends of an MJCF's range where it is in force, else −∞ and ∞."""
+    on = said.get(switch, "auto")
+    if key not in said or on == "false" or (on == "auto" and not compiler.limits_by_range):
+        return -math.inf, math.inf
+    low, high = vector(said, key, 2, where, ())
+    return float(low), float(high)
+
+
+def _driven(root: Element, compiler: Compiler, defaults: Defaults, path: str) -> dict[str, float]:
+    """Return the largest effort of each joint's actuators together; infinite without a limit."""
+    found: dict[str, float] = {}
+    for element in _actuators(root):
+        joint = element.attributes.get("joint")
+        if joint is None:
+            continue
+        chosen = defaults.get(element.attributes.get("class", WORLD_CLASS), {})
+        said = {**chosen.get("general", {}), **chosen.get(element.tag, {}), **element.attributes}
+        where = f"{path}, <{element.tag}>, line {element.line}"
+        low, high = _range(said, "forcerange", "forcelimited", compiler, where)
+        if element.tag == "motor":  # whose force is its control
+            least, most = _range(said, "ctrlrange", "ctrllimited", compiler, where)
+            low, high = max(low, least), min(high, most)
+        gear = said.get("gear", "1").split()
+        ratio = abs(numbers(" ".join(gear), max(1, min(len(gear), 6)), "gear", where)[0])
+        found[joint] = found.get(joint, 0.0) + (ratio * min(-low, high) if ratio else 0.0)
+    return found
+
+
+def _actuators(root: Element) -> Iterator[Element]:
+    for group in root.all("actuator"):
+        yield from group.children
 
 
 def _held(position: float) -> _Said:

@@ -32,13 +32,11 @@ from heft.information import Labels, inertia
 from heft.recordings import is_log
 
 from . import denavit_hartenberg, mjcf, mjcf_defaults, urdf
-from .believed_links import links_of
-from .cuts import cut_joints
 from .joint_names import mimics, refuse_astray, refuse_unknown
 from .moving_bodies import places_of, refuse_immobile, tree_of
 from .options import STANDARD_GRAVITY, JointOptions, Options
 from .own_columns import OwnColumns
-from .robot_drives import drives_of
+from .robot_parts import cut_joints, drives_of, links_of
 
 SILENT_ROUNDING = 1e-8  # [rad] of angles; no base parameter depends on less
 BIAS_AXES = tuple(f"{kind}.{axis}" for kind in ("force", "torque") for axis in inertia.AXES)

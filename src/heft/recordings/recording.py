@@ -1,7 +1,7 @@
 """Recordings: named signals over time in SI units, read repeatedly in blocks.
 
 Logs whose columns carry canonical names (`t`, `q.<joint>`, `tau.<joint>`, `force.<frame>.x`;
-`columns.is_canonical`), logs of ROS messages and those of known vendor tools (`known_logs`) need
+`columns.is_canonical`), logs of ROS messages and those of known vendor tools (`columns.KNOWN`) need
 no map; any other is described by a TOML column map (`ColumnMap`). Joints are found by name, never
 by position. Units are converted here and nowhere else. Nothing is unpickled.
 """
@@ -27,8 +27,7 @@ from heft.errors import (
 )
 from heft.files import OpenedFile, Section, Text, hash_of_all, list_of, number, read_toml
 
-from . import known_logs
-from .columns import KINDS, UNITS, ColumnMap, SignalMap, is_canonical
+from .columns import KINDS, UNITS, ColumnMap, SignalMap, is_canonical, recognise
 from .formats import Damaged, Table, join, read_table, refuse
 
 __all__ = ["KINDS", "UNITS", "Block", "ColumnMap", "Recording", "SignalMap"]
@@ -143,7 +142,7 @@ class Recording:
         notes = table.notes
         known = None
         if columns is None and "t" not in table.columns:
-            known = known_logs.recognise(table.columns)
+            known = recognise(table.columns)
         if known is not None:
             columns, more = known.columns(table, joints)
             notes = (*notes, *more)

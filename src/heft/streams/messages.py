@@ -10,10 +10,12 @@ bytes and time is not read, and counted too.
 
 from __future__ import annotations
 
+import json
 import math
 import re
+import struct
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,12 +36,30 @@ from heft.recordings import (
     types_of,
 )
 
-from .maps import MOST_SIGNALS, are_names, read_map
-
 LARGEST = 65_536  # bytes of a message
 MOST_BYTES = 16 * 1024 * 1024  # of the messages under one key that are read at once
 MOST_HEARD = 256  # keys whose messages are read before those of others
 ROS_TYPE = re.compile(r"(\w+)::msg::dds_::(\w+)_")
+MOST_SIGNALS = 512  # of a message
+LONGEST_NAME = 255  # letters
+LATEST = 2**62  # [ns]; the difference of two stamps is a number of 64 bits
+NUMBERS = frozenset({int, float})  # types of a value: bool is none of them
+
+# RFC 8949, section 3: major types, and the short counts that say where the count itself is.
+UNSIGNED, NEGATIVE, TEXT, MAP, SIMPLE = 0, 1, 3, 5, 7
+COUNTS: dict[int, Callable[[bytes, int], tuple[int]]] = {
+    24: struct.Struct(">B").unpack_from,
+    25: struct.Struct(">H").unpack_from,
+    26: struct.Struct(">I").unpack_from,
+    27: struct.Struct(">Q").unpack_from,
+}
+FLOATS: dict[int, Callable[[bytes, int], tuple[float]]] = {
+    25: struct.Struct(">e").unpack_from,
+    26: struct.Struct(">f").unpack_from,
+    27: struct.Struct(">d").unpack_from,
+}
+SIZES = {24: 1, 25: 2, 26: 4, 27: 8}
+ENDLESS, BREAK = 31, 0xFF
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +213,7 @@ def _piece(channel: Channel, group: Group, frames: Mapping[str, str]) -> Piece:
         raise Malformed("it names too many joints")
     columns, stamps = read_group(channel, group, frames)[1], stamps_of(group)
     assert stamps is not None  # all types that are read have a header
-    if len(columns) > MOST_SIGNALS or not are_names(tuple(columns)):
+    if len(columns) > MOST_SIGNALS or not _are_names(tuple(columns)):
         raise Malformed("its names are none, or too many")
     values = [group.numbers[path][:, k] for path, k in columns.values()]
     return Piece(tuple(columns), stamps, _beside(values, stamps))
@@ -211,7 +231,7 @@ def _maps(messages: Iterable[bytes]) -> Iterator[Piece]:
     stamps: list[int] = []
     rows: list[list[float]] = []
     for message in messages:
-        one = read_map(message)
+        one = _read_map(message)
         if one is None:
             continue
         if one[0] != names and rows:
@@ -222,3 +242,96 @@ def _maps(messages: Iterable[bytes]) -> Iterator[Piece]:
         rows.append(one[2])
     if rows:
         yield Piece(names, np.array(stamps, dtype=np.int64), np.array(rows))
+
+
+def _read_map(message: bytes) -> tuple[tuple[str, ...], int, list[float]] | None:
+    """Return names, stamp [ns] and values of a message, or None if it is no such map.
+
+    Args:
+        message: A map in JSON, or in CBOR (RFC 8949) without tags.
+    """
+    try:
+        held = json.loads(message) if message[:1] == b"{" else cbor_map(message)
+        stamp = held.pop("t")
+        if type(stamp) not in NUMBERS or not math.isfinite(stamp) or len(held) > MOST_SIGNALS:
+            return None
+        nanoseconds = round(stamp * 1e9)
+        if abs(nanoseconds) >= LATEST or not NUMBERS.issuperset(map(type, held.values())):
+            return None
+        names = tuple(held)
+        if not _are_names(names):
+            return None
+        return names, nanoseconds, list(map(float, held.values()))
+    except (ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError):
+        return None
+    except struct.error:  # the message ends before its numbers do
+        return None
+
+
+def _are_names(names: tuple[str, ...]) -> bool:
+    """Return whether texts can be names: not too long, and no halves of UTF-16 pairs."""
+    if names and len(max(names, key=len)) > LONGEST_NAME:
+        return False
+    try:
+        "".join(names).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def cbor_map(message: bytes) -> dict[str, Any]:
+    """Return a CBOR map of texts to numbers.
+
+    Nothing else is ever made of it: it is read item by item, and a tag, a key that is no text or a
+    value that is no number ends it. A general decoder would first make whatever the message asks
+    for, sets of numbers with equal hashes included, whose making takes time by the square of their
+    count.
+
+    Raises:
+        ValueError: If it is anything else, or more follows it.
+        IndexError: If it ends too early; `struct.error` where it ends within a number.
+    """
+    kind, short = message[0] >> 5, message[0] & 31
+    if kind != MAP:
+        raise ValueError("it is no map")
+    made: dict[str, Any] = {}
+    at = 1
+    left = -1
+    if short != ENDLESS:
+        left, at = _count(message, short, at)
+        if left > MOST_SIGNALS + 1:
+            raise ValueError("it has too many signals")
+    while left != 0:
+        head = message[at]
+        if left < 0 and head == BREAK:
+            at += 1
+            break
+        if head >> 5 != TEXT:
+            raise ValueError("a key is no text")
+        size, begin = _count(message, head & 31, at + 1)
+        at = begin + size
+        name = message[begin:at].decode()
+        if name in made or len(made) > MOST_SIGNALS:
+            raise ValueError("a signal is there twice, or there are too many")
+        made[name], at = _number(message, at)
+        left -= 1
+    if at != len(message):
+        raise ValueError("it ends too early, or more follows it")
+    return made
+
+
+def _count(message: bytes, short: int, at: int) -> tuple[int, int]:
+    """Return the count in the head of a CBOR item, and the position after the head."""
+    if short < 24:
+        return short, at
+    return COUNTS[short](message, at)[0], at + SIZES[short]
+
+
+def _number(message: bytes, at: int) -> tuple[int | float, int]:
+    kind, short = message[at] >> 5, message[at] & 31
+    if kind == SIMPLE:
+        return FLOATS[short](message, at + 1)[0], at + 1 + SIZES[short]
+    if kind not in (UNSIGNED, NEGATIVE):
+        raise ValueError("a value is no number")
+    count, at = _count(message, short, at + 1)
+    return (count if kind == UNSIGNED else -1 - count), at

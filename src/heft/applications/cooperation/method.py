@@ -20,11 +20,10 @@ from heft.information import Graph, inertia, triangle_of
 
 from .agreement import Agreement, AgreementSettings, Doubt, TeamMotions, fused
 from .beliefs import LoadBelief, TeamBelief
-from .load import LoadInformation
+from .load import LoadInformation, OwnWrench, WrenchDoubt, wrench_doubt
 from .pose import composed, inverse, moved
 from .signals import ContactSignals, LoadEstimate, Pose
 from .windows import PLANAR, SIZE, SPATIAL, SUMMED, Space, Windows, WindowSettings
-from .wrench_faults import OwnWrench, WrenchDoubt, wrench_doubt
 
 WIDE = SIZE + 6  # numbers of a robot's window
 SMALL = 1e-5  # change of a pose for a derivative [rad, m]

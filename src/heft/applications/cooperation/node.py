@@ -1,7 +1,7 @@
 """One robot of a team: its samples become windows, windows of all are exchanged, and tell the load.
 
 Nothing here knows how messages travel or what time it is: the same node runs over Zenoh and in
-`heft.experiments.SimulatedNetwork`.
+the simulated network of the tests.
 """
 
 from __future__ import annotations

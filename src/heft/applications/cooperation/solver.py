@@ -18,11 +18,10 @@ from heft.arrays import Array
 from heft.information import Graph
 
 from .agreement import from_first
-from .clocks import ClockSettings
+from .clocks import ClockSettings, TeamClocks
 from .method import WIDE, CooperativeMethod, CooperativeRun, Known
 from .replication import Replica
 from .signals import LoadEstimate, Pose
-from .team_clocks import TeamClocks
 from .windows import PAIRS, SQUARES, Windows
 
 TAKEN_AGAIN = 250  # windows, once a clock is set: it shows within so many

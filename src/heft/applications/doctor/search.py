@@ -4,7 +4,8 @@ The single correction with the strongest evidence is applied, and the search goe
 `most_steps` of them; then each is left out in turn, and stays only if it is needed. Where the
 result does not explain the log, other first steps are tried. Corrections that no motion can
 distinguish (two corrections of a symmetric arm, an offset of the last joint against the centre of
-mass of its load) have no evidence: none is claimed, or both are reported.
+mass of its load) have no evidence: none is claimed, or both are reported. All of this at the
+bandwidth of the least residual.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from .judging import Explained, Judge
 from .loads import tool
 from .pace import Pace
 from .proposals import Proposals
-from .settings import CorrectionSearch, LoadThresholds
+from .settings import CorrectionSearch, LoadThresholds, TimingSearch
 from .steps import CompensatedFriction, steps_between
 from .timings import TimingFound, Timings
 
@@ -167,6 +168,41 @@ class Search:
             if found.settled:
                 kept[k] = better
         return tuple(kept)
+
+
+def at_best_bandwidth(
+    evidence: Evidence, correction: Correction, settings: TimingSearch
+) -> Evidence:
+    """Return evidence low-passed at the bandwidth of the least residual.
+
+    A log at rest for much of its time has a bandwidth, by its own spectrum, at which the encoders'
+    noise is most of the acceleration. What that leaves of the torque is no fault of the log's, and
+    it hides those that there are. The rule is the identification's own (`BandwidthSearch`).
+
+    A fault that makes up most of the residual hides what bandwidth is best, so ask again with it
+    corrected. How the torque lies to the motion in time is taken along: a torque without upper
+    frequencies would ask for a motion without them.
+
+    Args:
+        evidence: At the bandwidth of the motion.
+        correction: Applied before bandwidths are compared.
+    """
+    timings = Timings(Hypotheses(evidence), settings)
+    timing = timings.found(correction)
+    if timings.hides(timing):
+        correction = timing.best.correction
+    initial = Hypotheses(evidence).settle(correction, common=False).sigma
+
+    def look(octaves: float) -> float:
+        """Return the residual variance with the motion alone low-passed, over that without."""
+        motion = evidence.blurred(evidence.corner * 2.0**octaves)
+        pairs = zip(motion.stretches, evidence.stretches, strict=True)
+        mixed = replace(motion, stretches=tuple(replace(m, effort=s.effort) for m, s in pairs))
+        left = Hypotheses(mixed).settle(correction, common=False).sigma
+        return float(np.exp(2.0 * np.mean(np.log(left / initial))))
+
+    factor = evidence.settings.bandwidth.searched(look)
+    return evidence.blurred(factor * evidence.corner) if factor < 1.0 else evidence
 
 
 def explain(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,10 @@ from heft.arrays import Array
 from heft.display import Plot, Series, Table, animation, page, rounded, table, verdict
 from heft.estimators import Stated
 from heft.files import put, require_own, workshop
-from heft.information import matrix_of_quaternion
+from heft.information import Directions, inertia, matrix_of_quaternion, triangle_of
 from heft.models import FreeFlyer
 from heft.recordings import ColumnMap, Recording
 
-from .convergence import Convergence
 from .flight_log import FlightLog
 from .flights import open_flyer
 from .identify import FreeFlyerResult, IdentifyFreeFlyer
@@ -31,6 +31,9 @@ TINY = 1e-6  # on a logarithmic axis [kg, m]
 SHOWN = 20.0  # of a flight, in three dimensions [s]
 FRAMES_PER_SECOND = 20.0
 COLOURS = ("#e5484d", "#30a46c", "#3b82f6")  # of the axes
+NAMES = ("mass", "com.x", "com.y", "com.z")  # whose convergence is shown
+TIMES = 120  # at which the estimate is looked at
+KNOWN = 0.25  # of the mass: its deviation below which there is something to show
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,6 +234,59 @@ def _plots(found: IdentifiedFlyer) -> Iterator[Plot]:
     for k, axis in enumerate("xyz"):
         curve = Series(axis, "measured", time[::step], path[::step, k])
         yield Plot(f"Position {axis}, smoothed", "time [s]", (curve,), "time", "[m]")
+
+
+@dataclass(frozen=True, eq=False)
+class Convergence:
+    """Load estimates from the log up to each of K times, from when its mass is determined on.
+
+    The innovations of a Kalman filter about the smoothed path: those until a time are the
+    information until then, with the covariance widened as that of the result.
+    """
+
+    time: Array  # since the first sample, shape (K,) [s]
+    values: Array  # mass [kg] and centre of mass [m], shape (K, 4)
+    std: Array  # their deviations, shape (K, 4)
+
+    @property
+    def numbers(self) -> Mapping[str, tuple[Array, Array]]:
+        """Values and standard deviations by name."""
+        return {n: (self.values[:, k], self.std[:, k]) for k, n in enumerate(NAMES)}
+
+    @staticmethod
+    def of(result: FreeFlyerResult, flight: FlightLog, flyer: FreeFlyer) -> Convergence:
+        """Return the load's estimate as a flight goes on.
+
+        Args:
+            result: Of the whole flight.
+        """
+        smoothed, size = result.smoothed, len(flyer.nominal)
+        known = np.zeros(smoothed.rows.shape[2])
+        known[:size] = flyer.nominal
+        # Innovations are what was measured less what the parameters explain of it.
+        right = smoothed.white + smoothed.rows @ (smoothed.values - known)
+        # What is found beside the ten goes first, so that rows behind it are without it.
+        more = smoothed.rows[:, :, size:]
+        rows = np.concatenate([more, smoothed.rows[:, :, :size], right[:, :, None]], axis=2)
+        factor, wider = np.empty((0, rows.shape[2])), np.sqrt(result.inflation)
+        found = []
+        cuts = np.linspace(0, len(rows), min(TIMES, len(rows)) + 1).astype(int)
+        for begin, end in pairwise(cuts):
+            flat = rows[begin:end].reshape(-1, rows.shape[2])
+            factor = triangle_of(np.vstack([factor, flat]))
+            ten = factor[more.shape[2] : -1, more.shape[2] :]
+            seen = Directions.of(ten[:, :-1], 6 * end)
+            if seen.rank < size:
+                continue
+            load = seen.shortest(ten[:, -1])
+            numbers, jacobian = inertia.stated_body(load)
+            spread = wider * np.linalg.norm(jacobian[:4] @ seen.inverse, axis=1)
+            if spread[0] <= KNOWN * numbers[0]:
+                found.append((flight.time[end - 1] - flight.time[0], numbers[:4], spread))
+        if not found:
+            return Convergence(np.empty(0), np.empty((0, 4)), np.empty((0, 4)))
+        time, values, std = (np.array(x) for x in zip(*found, strict=True))
+        return Convergence(time, values, std)
 
 
 def _convergence(found: IdentifiedFlyer) -> Iterator[Plot]:

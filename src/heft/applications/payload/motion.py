@@ -30,7 +30,7 @@ from heft.recordings import Recording
 from heft.signals import Smoothing
 from heft.streams import Device
 
-from .left_out import usable
+from .log_checks import usable
 from .sensors import Sensor, Sensors
 
 SLOW_POSES = 0.5  # [s] between samples that are poses, not a motion
@@ -156,7 +156,7 @@ def devices_of(sensors: Sensors, motion: Motion, half_step: float = 0.0) -> tupl
 def read(recording: Recording, sensors: Sensors, robot: Robot | None = None) -> Sensed:
     """Return the wrench on a load and its motion, in the first wrench sensor's frame.
 
-    Rows in which a sensor tells no numbers, or is frozen, are left out; see `left_out`.
+    Rows in which a sensor tells no numbers, or is frozen, are left out; see `usable`.
 
     Args:
         robot: Model whose joints give the motion, if neither an inertial sensor nor a pose does.

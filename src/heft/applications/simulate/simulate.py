@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,16 +19,16 @@ from heft.experiments import (
     Condition,
     ExactMotion,
     Knots,
+    Passive,
     SimulatedExperiment,
     Simulator,
     whole_robot,
 )
 from heft.files import OpenedFile, put, require_own, workshop
-from heft.models import Robot
+from heft.models import OwnColumns, Robot
 from heft.recordings import Table, require_log, write_table
 
 from .motion_files import read_motion, refuse_beyond_limits
-from .own_torque import own_torque
 from .settings import SimulationSettings
 
 TRUTH = ("exact.parquet", "truth.json")
@@ -37,6 +37,7 @@ ROW_BYTES = 8 * 16  # of a joint and a step
 EVERY = 2.0  # [s] between two lines of progress
 STALLS = 0.01  # share of the time at a torque limit that is worth a remark
 STALLED = 0.999  # share of a torque limit from which it counts as reached
+PLACE = "[simulation.own_columns]"
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +143,7 @@ def simulate_files(
     if own_columns is not None:
         opened["own_columns"] = OpenedFile.at(own_columns)
     arm = whole_robot(model)
-    springs = own_torque(own_columns, settings.own_columns, arm.joints)
+    springs = _own_torque(own_columns, settings.own_columns, arm.joints)
     for note in arm.notes:
         progress(note)
     demanded = read_motion(motion, columns, arm.joints)
@@ -170,6 +171,50 @@ def simulate_files(
         put(folder / truth.name, truth.resolve())
         put(log / out.name, out.resolve())
     return replace(made, losses=tuple(losses))
+
+
+def _own_torque(
+    path: Path | None, values: Mapping[str, float], joints: Sequence[str]
+) -> Passive | None:
+    """Return the torque of own columns by positions and velocities; None without a file.
+
+    Args:
+        path: Python file of the columns, which is run.
+        values: Their parameters, by name.
+
+    Returns:
+        Takes positions [rad or m] and velocities, both of shape (joints, N), and returns the torque
+        that the drives supply, of this shape [N·m or N].
+
+    Raises:
+        InputError: If the file is missing, cannot be run, or has no function of columns.
+        InvalidSetting: If a parameter is not stated, is of no column, or has a sign that it cannot
+            have; or if a column depends on acceleration.
+    """
+    if path is None:
+        if values:
+            raise InvalidSetting(
+                "parameters of own columns are stated, but not the file that says what they do",
+                argument=PLACE,
+                got=", ".join(values),
+                cure="name it on the command line: --columns springs.py",
+            )
+        return None
+    own = OwnColumns.load(path, joints)
+    parameters = own.parameters(values, PLACE)
+    if own.accelerated:
+        raise InvalidSetting(
+            "own columns that depend on acceleration cannot be simulated: torque of acceleration "
+            "is an inertia, which the step must solve for",
+            argument=str(path),
+            cure="put the inertia into the model file, or into armature of [simulation.joint]",
+        )
+
+    def torque(position: Array, velocity: Array) -> Array:
+        rows = own.rows(position, velocity, np.zeros_like(velocity))
+        return np.asarray(np.einsum("ckn,k->cn", rows, parameters))
+
+    return torque
 
 
 def _condition(settings: SimulationSettings, arm: Arm, motion: Knots, duration: float) -> Condition:

@@ -1,23 +1,28 @@
-"""rosbag2 folders, and the SQLite files in them (github.com/ros2/rosbag2)."""
+"""rosbag2 folders, and the SQLite files in them (github.com/ros2/rosbag2).
+
+Both come from outside: of the metadata some entries are read, line by line, and of a SQLite file
+plain tables, within bounds.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from heft.errors import InvalidRecording
 from heft.files import read_text
 
-from .bag_metadata import described
 from .format import Format
 from .mcap import mcap_log
 from .messages import Channel, Log, following, full_name, messages_table, unified
 from .shared_walk import Batch
-from .sqlite_file import SqliteFile
 from .table import Damaged, Table, Topics, damaged_file
 
 NAME = "SQLite file of the bag"
@@ -25,7 +30,13 @@ damage = partial(damaged_file, NAME)
 
 METADATA = "metadata.yaml"
 MOST_METADATA = 1 << 20
-# What is read of the tables.
+TABLE = "rosbag2_bagfile_information:"
+TEXTS = ("storage_identifier", "compression_mode", "compression_format")
+FILES = "relative_file_paths"
+ENTRY = re.compile(r"(\w+)\s*:(?:\s+(.*))?")
+COMMENT = re.compile(r"(?:^|\s)#.*")
+NULL = ("", "~", "null")
+# What is read of a SQLite file's tables.
 TOPIC = ("id", "name", "type", "serialization_format")
 MESSAGE = ("topic_id", "timestamp", "data")
 DEFINITION = ("topic_type", "encoding", "encoded_message_definition")
@@ -35,6 +46,14 @@ NOTE = "SQLite files carry no checksums: a changed byte cannot be seen"
 
 # The last where SQLite's own message about a damaged file is no text.
 UNREADABLE = (sqlite3.Error, OverflowError, UnicodeDecodeError)
+
+STEPS = 20_000  # of SQLite's machine between two looks at the budget, some milliseconds
+# A row takes ten bytes at least, and some twenty steps to be read, so that an honest file is read
+# five times over within these.
+STEPS_A_BYTE, FEWEST_STEPS = 10, 5_000_000
+LARGEST_VALUE = 256 << 20  # [bytes], of one message
+PLAIN = "table"  # as `PRAGMA table_list` calls what is no view, virtual or shadow table
+INTERRUPTED = 9  # SQLITE_INTERRUPT
 
 
 def rosbag2_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
@@ -105,6 +124,81 @@ def _metadata(path: Path) -> tuple[dict[str, str], list[str]]:
             got=str(problem)[:200],
             cure="ros2 bag reindex writes it anew",
         ) from problem
+
+
+def described(text: str) -> tuple[dict[str, str], list[str]]:
+    """Return a bag's storage identifier and compression by name, and the names of its files.
+
+    The file is written by programs, in YAML's block style. Some entries directly below its one
+    table are read line by line: there is nothing to expand, to nest or to construct.
+
+    Args:
+        text: Content of `metadata.yaml`.
+
+    Raises:
+        ValueError: If there is no such table, an entry stands there twice, or one is no text.
+    """
+    texts: dict[str, str] = {}
+    files: list[str] = []
+    for name, value in _entries(text):
+        if name in TEXTS:
+            if name in texts:
+                raise ValueError(f"'{name}' stands there twice")
+            texts[name] = _scalar(value)
+        elif name == FILES and value.startswith("["):
+            files += _listed(value)
+        elif name == FILES and value:
+            files.append(_scalar(value))
+    if not texts:
+        raise ValueError(f"it has no table '{TABLE}' in YAML's block style")
+    return texts, files
+
+
+def _entries(text: str) -> list[tuple[str, str]]:
+    """Return the entries as (name, value) pairs; a list gives one pair for each of its texts."""
+    found = []
+    inside, depth, name = False, 0, ""
+    for line in text.splitlines():
+        content = line.strip()
+        if not content or content.startswith("#"):
+            continue
+        indent = len(line) - len(line.lstrip(" "))
+        if indent == 0 and not (inside and content.startswith("- ")):
+            inside, depth = COMMENT.sub("", content) == TABLE, 0
+        elif inside:
+            depth = depth or indent
+            entry = ENTRY.fullmatch(content)
+            if indent == depth and entry:
+                name = entry[1]
+                found.append((name, entry[2] or ""))
+            elif name == FILES and content.startswith("- "):
+                found.append((name, content[2:].strip()))
+    return found
+
+
+def _listed(value: str) -> list[str]:
+    value = COMMENT.sub("", value).strip()
+    if not value.endswith("]"):
+        raise ValueError(f"a list that does not end in its line: {value[:40]}")
+    return [_scalar(part.strip()) for part in value[1:-1].split(",") if part.strip()]
+
+
+def _scalar(value: str) -> str:
+    """Return a text without its quotes; empty for null."""
+    if value[:1] == '"':
+        try:
+            return str(json.JSONDecoder().raw_decode(value)[0])
+        except ValueError:
+            raise ValueError(f"this is no text: {value[:40]}") from None
+    if value[:1] == "'":
+        end = re.match(r"'((?:[^']|'')*)'", value)
+        if end is None:
+            raise ValueError(f"this is no text: {value[:40]}")
+        return end[1].replace("''", "'")
+    value = COMMENT.sub("", value).strip()
+    if value[:1] in tuple("&*!|>%@`{[") or value.startswith("- "):
+        raise ValueError(f"this is no plain text: {value[:40]}")
+    return "" if value in NULL else value
 
 
 def sqlite_log(path: Path, damaged: Damaged) -> Log:
@@ -211,6 +305,110 @@ def _short(path: Path) -> str | None:
     page = int.from_bytes(head[16:18], "big")
     stated = (page if page > 1 else 65536) * int.from_bytes(head[28:32], "big")
     return f"cut off after {size} of {stated} bytes" if size < stated else None
+
+
+class SqliteFile:
+    """A SQLite file from outside, read within bounds; to be closed by `contextlib.closing`.
+
+    A schema is a program: a view, a generated column or a virtual table computes what is read from
+    it, without end if it likes. Only plain tables are read, and a file has no more steps and bytes
+    than its size allows (sqlite.org/security.html).
+
+    Args:
+        path: The file. Nothing is written beside it, not even a lock.
+
+    Raises:
+        sqlite3.Error: If it is no SQLite file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._size = path.stat().st_size
+        self._bytes_left = 2 * self._size + 1024
+        self._steps_left = STEPS_A_BYTE * self._size + FEWEST_STEPS
+        address = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
+        self._base = sqlite3.connect(address, uri=True, cached_statements=0)
+        self._base.text_factory = lambda data: data.decode("utf-8", "replace")
+        # Nothing in a file is longer than the file.
+        longest = min(LARGEST_VALUE, self._size + 1024)
+        self._base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, longest)
+        self._base.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        self._base.set_progress_handler(self._count, STEPS)
+        try:
+            for pragma in ("trusted_schema = OFF", "cell_size_check = ON", "query_only = ON"):
+                self._base.execute(f"PRAGMA {pragma}")
+        except BaseException:
+            self._base.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        self._base.close()
+
+    def _count(self) -> bool:
+        self._steps_left -= STEPS
+        return self.is_spent
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether reading has used up the steps or bytes that the file's size allows."""
+        return self._steps_left < 0 or self._bytes_left < 0
+
+    def require_table(self, name: str, columns: Mapping[str, str]) -> None:
+        """Check that a name is that of a plain table, whose columns are stored.
+
+        Args:
+            columns: Required columns, with the declared type of the one that must be the row's
+                number, and an empty text for the others.
+
+        Raises:
+            sqlite3.Error: If it is missing, a view or virtual, or computes a column.
+        """
+        kinds = {kind for table, kind in self._objects() if table == name}
+        if kinds != {PLAIN}:
+            found = ", ".join(sorted(kinds)) or "missing"
+            raise sqlite3.DatabaseError(f"'{name}' is no plain table: {found}")
+        found_columns = {
+            row[1]: (str(row[2]), row[5], row[6])
+            for row in self.rows(f"PRAGMA main.table_xinfo({name})")
+        }
+        for column, kind in columns.items():
+            if column not in found_columns or found_columns[column][2]:
+                raise sqlite3.DatabaseError(f"'{name}' stores no column '{column}'")
+            declared, key, _ = found_columns[column]
+            if kind and (declared.upper() != kind or key != 1):
+                raise sqlite3.DatabaseError(f"'{name}' is not numbered by its column '{column}'")
+
+    def has(self, name: str) -> bool:
+        """Whether there is a table, view or virtual table of this name."""
+        return any(table == name for table, _ in self._objects())
+
+    def _objects(self) -> Iterator[tuple[str, str]]:
+        for row in self.rows("PRAGMA main.table_list"):
+            if row[0] == "main":
+                yield str(row[1]), str(row[2])
+
+    def rows(self, query: str, values: Sequence[object] = ()) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a query.
+
+        Args:
+            values: Values of the placeholders `?` in the query.
+
+        Raises:
+            sqlite3.Error: If the file is damaged, or says more than its size allows.
+            KeyboardInterrupt: At an interrupt while SQLite works, which Python drops there.
+        """
+        try:
+            for row in self._base.execute(query, values):
+                self._bytes_left -= sum(len(v) for v in row if isinstance(v, bytes | str))
+                if self._bytes_left < 0:
+                    raise sqlite3.DatabaseError(f"it holds more than its {self._size} bytes")
+                yield row
+        except sqlite3.OperationalError as problem:
+            if problem.sqlite_errorcode != INTERRUPTED:
+                raise
+            if self._steps_left >= 0:  # it was not this budget that ended the query
+                raise KeyboardInterrupt from problem
+            raise sqlite3.DatabaseError("it takes more steps than its size allows") from problem
 
 
 SQLITE = Format(NAME, (".db3",), sqlite_table)

@@ -1,4 +1,4 @@
-"""Links of a URDF, and what is believed of each before anything was measured."""
+"""Parts of a robot by its URDF and options: where sensors cut it, links as believed, drives."""
 
 from __future__ import annotations
 
@@ -8,17 +8,58 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from heft.arrays import Array, read_only
-from heft.dynamics import Link
+from heft.dynamics import FRICTION, PRISMATIC, Armature, Drive, Drives, Link, Tree, friction_terms
+from heft.errors import InvalidSetting, did_you_mean
 from heft.files import Element
 from heft.information import inertia, matrix_of_rpy
 
 from . import urdf
 from .moving_bodies import Place
+from .options import Options
 
 # A link fixed to another with less than this share of the whole is a frame, not a body.
 FRAME_MASS_SHARE = 1e-7
 NOMINAL_MASS = 2.0  # [kg], of a moving link that the file gives no inertial, nor any other link
 NOMINAL_GYRATION = 0.1  # [m]
+DEFAULT_FRICTION = "full"  # of a joint of which nothing is said
+
+
+def cut_joints(root: Element, options: Options) -> frozenset[str]:
+    """Return the names of the fixed joints at which wrench sensors sit: there two bodies meet.
+
+    A sensor sits at the joint by which a link hangs on the one before it. Where that joint moves,
+    it is where two bodies meet anyhow. Where it is fixed, what is before and what is beyond would
+    be one body, of which joints' torques see the sum alone, and the sensor the part beyond it.
+
+    Args:
+        root: Root element of a URDF that `urdf.check` has passed.
+
+    Raises:
+        InvalidSetting: If a sensor's link is none of the robot's, or nothing is before it.
+    """
+    above = {urdf.ends(j)[1]: j for j in root.all("joint")}
+    links = [k.attributes["name"] for k in root.all("link")]
+    found = set()
+    for name, sensor in (options.sensor or {}).items():
+        if sensor.link not in links:
+            raise InvalidSetting(
+                f"a wrench sensor sits before '{sensor.link}', which is no link of the robot",
+                argument=f"[sensor.{name}], link",
+                valid=links,
+                cure=did_you_mean(sensor.link, links),
+            )
+        if sensor.link not in above:
+            raise InvalidSetting(
+                f"nothing is before '{sensor.link}' that a sensor could hold it by",
+                argument=f"[sensor.{name}], link",
+                valid=list(above),
+                cure="name the first link beyond the sensor; of a sensor below the base, give the "
+                "model file a link before it and a joint of type fixed between the two",
+            )
+        joint = above[sensor.link]
+        if joint.attributes["type"] == "fixed":
+            found.add(joint.attributes["name"])
+    return frozenset(found)
 
 
 def links_of(
@@ -28,7 +69,7 @@ def links_of(
     said: urdf.Translation,
     cuts: frozenset[str],
 ) -> tuple[tuple[Link, ...], list[str]]:
-    """Return the links that the file itself has, and notes to the user about them."""
+    """Return the links that the file itself has, with priors, and notes to the user."""
     own = [k for k in root.all("link") if k.attributes["name"] not in said.aids]
     elements = {k.attributes["name"]: k for k in own}
     tens = {name: _written(k) for name, k in elements.items()}
@@ -124,3 +165,59 @@ def _written(link: Element) -> Array | None:
     for (i, j), value in zip(inertia.INERTIA_INDEX, found.moments, strict=True):
         tensor[i, j] = tensor[j, i] = value
     return inertia.from_body(found.mass, np.array(found.xyz), axes @ tensor @ axes.T)
+
+
+def drives_of(joints: tuple[str, ...], tree: Tree, options: Options, first: int) -> Drives:
+    """Return the drives of joints, then those of motors that move several of them.
+
+    Args:
+        first: Channel of the first joint.
+
+    Raises:
+        InvalidSetting: If the coupling is not one of these joints.
+    """
+    unit = np.eye(tree.channels)
+    linear = {int(c) for c, k in zip(tree.channel, tree.kind, strict=True) if k == PRISMATIC}
+    drives = []
+    for i, name in enumerate(joints):
+        option = options.of(name)
+        held = option.position is not None  # a joint held still shows nothing of its drive
+        slides = first + i in linear
+        friction = "none" if held else option.friction or DEFAULT_FRICTION
+        terms = friction_terms(friction, slides)
+        if option.armature and not held:
+            terms = (Armature(), *terms)
+        drives.append(Drive(name, read_only(unit[first + i]), terms, slides))
+    coupling = options.coupling
+    if coupling is None:
+        return Drives(tuple(drives))
+    rows = coupling.joints or joints
+    unknown = [j for j in rows if j not in joints]
+    if unknown or len(rows) != len(coupling.matrix):
+        raise InvalidSetting(
+            "the rows of the coupling matrix are not joints of the robot",
+            argument="[coupling], joints",
+            got=", ".join(unknown) or f"{len(coupling.matrix)} rows",
+            valid=joints,
+        )
+    matrix = np.array(coupling.matrix)
+    for k, motor in enumerate(coupling.motors):
+        column = matrix[:, k]
+        if np.count_nonzero(column) < 2:
+            continue  # moves one joint alone: the joint's own drive says it all
+        ratio = np.zeros(tree.channels)
+        for row, joint in enumerate(rows):
+            ratio[first + joints.index(joint)] = column[row]
+        # Stated at the joint that has the motor's place, so that numbers compare with a joint's.
+        ratio /= column[k] if column[k] != 0.0 else column[np.flatnonzero(column)[0]]
+        name = motor if motor not in joints else f"{motor}_motor"
+        moved = [
+            options.of(j).friction or DEFAULT_FRICTION
+            for j, r in zip(rows, column, strict=True)
+            if r
+        ]
+        friction = max(moved, key=tuple(FRICTION).index)
+        # An offset is the joints' own, and so is load-dependent gear friction.
+        own = tuple(t for t in friction_terms(friction) if not t.joints_only)
+        drives.append(Drive(name, read_only(ratio), (Armature(), *own), False))
+    return Drives(tuple(drives))
