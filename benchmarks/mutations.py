@@ -69,7 +69,8 @@ class Reach:
     """Which tests reach which line, and how long they take.
 
     Attributes:
-        tests: By file below the sources and line, names of tests.
+        tests: By file below the sources and line, names of tests, and of files all of whose tests
+            may share what reaches it.
         seconds: By test.
     """
 
@@ -137,6 +138,14 @@ class Reach:
         return {p.relative_to(root).as_posix(): p.read_text() for p in root.rglob("*.py")}
 
     @cached_property
+    def by_file(self) -> Mapping[str, tuple[str, ...]]:
+        """Tests of each file."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for test in self.seconds:
+            found[test.partition("::")[0]].append(test)
+        return {file: tuple(tests) for file, tests in found.items()}
+
+    @cached_property
     def breadth(self) -> Mapping[str, int]:
         """By file of tests, how many lines they reach: the fewer, the closer they look."""
         found: Counter[str] = Counter()
@@ -156,6 +165,9 @@ class Reach:
         else:
             tests = set(self.tests.get(mutant.path, {}).get(mutant.line, ()))
         own = f"tests/test_{Path(mutant.path).stem}.py"
+        shared = {t for t in tests if "::" not in t}
+        shared |= {t.partition("::")[0] for t in tests if t.startswith(own)}  # also by caches
+        tests = tests - shared | {t for file in shared for t in self.by_file.get(file, ())}
         files = sorted(
             {t.partition("::")[0] for t in tests}, key=lambda f: (f != own, self.breadth[f], f)
         )
@@ -285,7 +297,7 @@ def find_reach() -> None:
         by_line = measured.contexts_by_lineno(file)
         found: dict[int, list[int]] = {}
         for line, contexts in by_line.items():
-            tests = {c.partition("|")[0] for c in contexts} - {""}
+            tests = {_reached(c) for c in contexts if c}
             found[line] = sorted(names.setdefault(t, len(names)) for t in tests)
         lines[Path(file).relative_to(ROOT / SOURCE).as_posix()] = found
     seconds: dict[str, float] = {}
@@ -294,6 +306,12 @@ def find_reach() -> None:
         seconds[f"{file}::{case.attrib['name']}"] = float(case.attrib["time"])
     content = {"names": list(names), "lines": lines, "seconds": seconds}
     (kept("reach.json")).write_text(json.dumps(content))
+
+
+def _reached(context: str) -> str:
+    """Return a test; of a fixture that it was the first to ask for, its file."""
+    test, _, phase = context.partition("|")
+    return test.partition("::")[0] if phase == "setup" else test
 
 
 def drawn(reach: Reach, count: int, seed: int) -> list[Mutant]:

@@ -73,6 +73,8 @@ def test_a_scale_surer_than_the_prior_is_what_the_masses_sum_to(prior: Any) -> N
     space = three()
     for links, places in ((NAMES[:2], [0, 10]), ((), [0, 10, 20])):
         known = (KnownMass(links, 6.0, 1e-4),)
+        (row,) = known[0].rows(space)
+        assert row[places] == pytest.approx(1e4) and row[-1] == pytest.approx(6e4)
         found = PhysicallyConsistent(prior=prior, known=known).fit(silent(space), space)
         assert found.parameters.values[places].sum() == pytest.approx(6.0, abs=1e-3)
         covariance = found.parameters.covariance

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from heft.errors import InvalidSetting, TooLittleData
 from heft.estimators import robust
+from heft.estimators.bayesian import BayesianRegression
 from heft.estimators.least_squares import LeastSquares
 from heft.estimators.robust import (
     Hampel,
@@ -30,6 +31,7 @@ from heft.estimators.robust import (
     weighted_information,
 )
 from heft.estimators.segments import BlockMedian, Ransac, _geometric_median, segments_of
+from heft.estimators.total_least_squares import TotalLeastSquares
 from heft.plants import RobotPlant
 from heft.plants.problem import Problem
 from heft.plants.rows import Residuals
@@ -210,7 +212,8 @@ def test_passes_are_counted() -> None:
             return super().information()
 
     made = problem(pushes)
-    for name, estimator in {**ESTIMATORS, "median": BlockMedian(blocks=8)}.items():
+    moved = {"total": TotalLeastSquares(), "bayesian": BayesianRegression()}
+    for name, estimator in {**ESTIMATORS, "median": BlockMedian(blocks=8), **moved}.items():
         walked = 0
         counting = Counting(made.plant, made.recordings, made.smoothing, 1)
         assert estimator.fit(counting).passes == walked, name
