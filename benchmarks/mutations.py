@@ -366,6 +366,8 @@ def tried(
             file.write(json.dumps(result) + "\n")
             file.flush()
             yield result
+    while not free.empty():
+        free.get().server.terminate()
 
 
 def known() -> dict[str, dict[str, object]]:
