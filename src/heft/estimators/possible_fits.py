@@ -253,6 +253,7 @@ class PossibleFits:
             below: Coefficients of scaled parameters of what s normalises, shape (n,).
             squares: a, shape (k, N), and b, shape (N,), of bodies only: k numbers q more, each
                 `q_i ≥ (a_i·x)² / b·x`, cones as well. Not together with `below`.
+            accuracy: Of what is found to be least, as a share; it is stated lower by as much.
         """
         import clarabel
 
