@@ -233,14 +233,14 @@ def bee_rows() -> Iterator[Row]:
     yield Row(name, most - found.value, "nats", against=against)
 
 
-FEW = {"random": 2, "starts": 1, "solver": SolverSettings(rounds=0)}  # of a smoke run
+FEW = {"random": 2, "starts": 1, "solver": SolverSettings(rounds=1, iterations=1, more=1)}
 
 
 @benchmark(
     {
         **{"TEN_SECONDS": replace(TEN_SECONDS, **FEW), "LONG": replace(LONG, **FEW), "REPEATS": 1},
         **{"FREE": replace(FREE, **FEW), "BEES": 60, "ARMS": ("UR10",)},
-        "ONE_START": SolverSettings(rounds=1, iterations=2, more=1),
+        "ONE_START": FEW["solver"],
     },
     unstored=("only",),
 )

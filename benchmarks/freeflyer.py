@@ -233,7 +233,9 @@ SECTIONS: dict[str, Callable[[], list[Row]]] = {
 
 @benchmark(
     {
-        "SETTINGS": replace(SETTINGS, random=2, starts=1, solver=SolverSettings(rounds=0)),
+        "SETTINGS": replace(
+            SETTINGS, random=2, starts=1, solver=SolverSettings(rounds=1, iterations=1)
+        ),
         **{"AWARE_SEEDS": (101,), "TRACKED": (1.5,), "CYCLES": 1, "PERIOD": 4.0},
     },
     unstored=("parts",),

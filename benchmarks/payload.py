@@ -299,7 +299,7 @@ def robot_arm() -> Iterator[Row]:
             "QUIET": (1, 3.0),
             "LONG": 2,
             "DELAYS": DELAYS[1:],
-            "ROWS": 600,
+            "ROWS": 800,
             "FRICTION": "simple",
         },
         **{"HALVES": HALVES[:1], "SHARES": ((0.4, 0.1),), "AT": 2.0, "LATER": 1.0},

@@ -218,7 +218,7 @@ class BlockMedian:
         for turn in range(ROUNDS):
             now = np.maximum(np.sqrt(np.median(_mean_energy(segments, middle), axis=0)), floor)
             # A median may go to and fro between two blocks for ever.
-            if turn < WEIGHED and np.abs(now / sigma - 1.0).max() > SETTLED:
+            if turn < WEIGHED and not np.abs(now / sigma - 1.0).max() <= SETTLED:
                 sigma, weights = now, _weights(total.channels, now)
                 metric = total.combined(weights)
                 solve(metric)  # refuses what is not determined
