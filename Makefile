@@ -38,11 +38,11 @@ wheel: $(STAMP)
 
 # Every file that is installed is known by its hash; heft itself is built by what is locked, too. The
 # lock is all that is needed, so nothing is resolved: whatever is released later cannot change it.
-$(STAMP): pyproject.toml requirements.txt
+$(STAMP): pyproject.toml methods/pyproject.toml requirements.txt
 	$(PYTHON) -c 'import sys; sys.exit("heft needs Python 3.11 or later" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV) || { echo "install the venv module: apt-get install python3-venv"; exit 1; }
 	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --only-binary :all: --requirement requirements.txt
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable . --editable methods
 	$(BIN)/python -m pip check
 	touch $@
 

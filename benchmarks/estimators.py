@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from benchmarks.program import benchmark, cache_path
 from benchmarks.results_file import Row, at_least, at_most
-from heft.applications.bench import BenchSettings, Summary, names, run_bench
+from heft_methods.bench import BenchSettings, Summary, names, run_bench
 
 # Know neither the controller nor the form of the simulator's friction.
 BLIND = ("heft", "heft-filtered", "heft-differentiated", "dictionary", "simple")

@@ -12,11 +12,8 @@ import numpy as np
 from benchmarks.lessons import LESSONS, STEP, Array, Lesson, example, noisy
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_least, at_most
-from heft.applications import textbook
-from heft.applications.textbook import Differenced, Growing, followed, least_squares
 from heft.estimators.least_squares import LeastSquares
 from heft.estimators.recursive import CovarianceRecursion
-from heft.experiments import Dynamics, Simulate
 from heft.models import denavit_hartenberg
 from heft.models.robot import Robot
 from heft.plants import RobotPlant
@@ -24,6 +21,8 @@ from heft.plants.problem import Problem
 from heft.recordings.recording import Recording
 from heft.signals.settings import Smoothing
 from heft.signals.weak_form import Integrals, Weak
+from heft_methods import Dynamics, Simulate, textbook
+from heft_methods.textbook import Differenced, Growing, followed, least_squares
 
 FALLING, FOLLOWED = 5.0, 5.0  # of free falls, and of what the recursion follows [s]
 SECONDS = 10.0  # of a noisy log

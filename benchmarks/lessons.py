@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from heft.applications.textbook import Differenced, chosen
-from heft.experiments import Dynamics, Simulate, Trajectory
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
 from heft.signals.weak_form import Integrals
+from heft_methods import Dynamics, Simulate, Trajectory
+from heft_methods.textbook import Differenced, chosen
 
 Array = NDArray[np.float64]
 Make = Callable[[Robot], Integrals]

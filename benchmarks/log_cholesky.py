@@ -25,10 +25,10 @@ from benchmarks.results_file import Row, at_least, at_most
 from heft.arrays import Array
 from heft.engine import one_blas_thread
 from heft.estimators import PhysicallyConsistent
-from heft.estimators.log_cholesky import LogCholesky
 from heft.information import Information, ParameterSpace, Triangle, inertia
 from heft.models import JointOptions, Options, Robot
 from heft.plants import Problem, RobotPlant, standard_rows
+from heft_methods import LogCholesky
 
 FIRST_SEED, FIRST_DEVELOPMENT_SEED = 1000, 0
 RATE, DURATION, HARMONICS = 100.0, 10.0, 5  # [Hz], [s]

@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[1]
 BENCHMARKS = ROOT / "benchmarks"
 PLACES = {
     "heft": ROOT / "src" / "heft",
+    "heft_methods": ROOT / "methods" / "src" / "heft_methods",
     **{name: ROOT / name for name in ("benchmarks", "tests", "fuzz")},
 }
 MODULE = re.compile(rf"(?:{'|'.join(PLACES)})(?:\.\w+)+")

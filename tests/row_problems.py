@@ -106,3 +106,20 @@ def row_problem(name: str, rows: int, seed: int = 0) -> RowProblem:
     Y = c.plant.rows(samples, problem.base.kept).regressor
     truth = problem.base.matrix @ c.truth
     return RowProblem(problem.labels, problem.channels, Y, Y @ truth, truth).normalised()
+
+
+def one_channel(rows: int, columns: int = 4, seed: int = 0) -> RowProblem:
+    """Return rows of one channel in general position."""
+    rng = np.random.default_rng(seed)
+    made = row_problem("free body by its pose", 10)
+    labels = made.labels.select(range(columns))
+    Y = rng.normal(size=(rows, 1, columns))
+    truth = rng.uniform(0.5, 1.5, columns)
+    return replace(
+        made,
+        labels=labels,
+        channels=("one",),
+        regressor=Y,
+        effort=Y @ truth,
+        truth=truth,
+    )

@@ -183,7 +183,7 @@ def test_what_an_identification_hardly_ever_needs_is_not_loaded_for_it() -> None
 def cited() -> set[str]:
     """Return the keys in brackets of the code, the tests, the benchmarks and the pages."""
     keys = set()
-    for folder in ("src", "tests", "benchmarks", "fuzz", "examples", "docs"):
+    for folder in ("src", "methods", "tests", "benchmarks", "fuzz", "examples", "docs"):
         for path in (ROOT / folder).rglob("*"):
             if path.suffix in {".py", ".md", ".ipynb", ".jinja"} and path.stem != "references":
                 for bracket in re.findall(r"\[[^\[\]]*\]", path.read_text(encoding="utf-8")):

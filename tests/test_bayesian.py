@@ -11,8 +11,7 @@ import pytest
 from heft.errors import InvalidSetting
 from heft.estimators import BayesianRegression, LeastSquares
 from heft.estimators.bayesian import FactorModel
-from tests.row_problems import RowProblem
-from tests.test_regressor_noise import one_channel
+from tests.row_problems import RowProblem, one_channel
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 SIZE, ROWS = 4, 60

@@ -18,11 +18,16 @@ from heft.estimators import (
     backward_elimination,
 )
 from heft.information import Information, Labels
+from heft_methods import ByLackOfFit, BySignificance
 from tests.row_problems import RowProblem
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 SEED, ROWS, CHANNELS = 7, 400, 3
-STOPS = ("training-error", "ratio", "f-statistic", "lack-of-fit", "torque-range")
+STOPS = (
+    *(Essential(s) for s in ("training-error", "ratio", "torque-range")),
+    BySignificance(),
+    ByLackOfFit(),
+)
 
 
 def problem_of(truth: Array, seed: int = SEED, noise: float = 0.1, rows: int = ROWS) -> RowProblem:
@@ -93,10 +98,10 @@ def test_the_rise_is_the_square_of_the_relative_deviation_so_no_other_would_cost
         assert min(costs, key=lambda j: costs[j]) == path.order[k]
 
 
-@pytest.mark.parametrize("stop", STOPS)
-def test_what_is_left_is_a_new_fit_of_it(stop: Any) -> None:
+@pytest.mark.parametrize("stop", STOPS, ids=lambda stop: f"{type(stop).__name__} {stop.stop}")
+def test_what_is_left_is_a_new_fit_of_it(stop: Essential) -> None:
     problem = mixed()
-    found = Essential(stop).fit(problem)
+    found = stop.fit(problem)
     weights = np.array(found.fit_weights)
     values, _ = refit(problem, list(found.kept), weights)
     assert 0 < len(found.kept) < len(problem.truth)
@@ -139,7 +144,7 @@ def test_the_f_test_keeps_out_what_is_not_there_at_its_rate() -> None:
     kept_zero, seeds = 0, 200
     for seed in range(seeds):
         estimate = LeastSquares(coloured=False).fit(problem_of(truth, seed, rows=120))
-        found = Essential("f-statistic").reduced(estimate)
+        found = BySignificance().reduced(estimate)
         assert {0, 1, 3} <= set(found.kept)
         kept_zero += len(found.kept) > 3
     # The joint test of both is at α; the first alone, the least of both, is tested at less.
@@ -159,12 +164,12 @@ def test_the_f_test_does_not_depend_on_how_densely_rows_are_sampled() -> None:
             regressor=np.repeat(problem.regressor, 4, axis=0),
             effort=np.repeat(problem.effort, 4, axis=0),
         )
-        white = Essential("f-statistic", least_squares=LeastSquares(coloured=False))
+        white = BySignificance(least_squares=LeastSquares(coloured=False))
         counts += [
             len(e.fit(p).kept) - 3
             for e, p in (
-                (Essential("f-statistic"), problem),
-                (Essential("f-statistic"), dense),
+                (BySignificance(), problem),
+                (BySignificance(), dense),
                 (white, dense),
             )
         ]
@@ -201,7 +206,7 @@ def test_what_cannot_be_told_goes_first_and_costs_nothing() -> None:
     assert path.energies[:3] == pytest.approx(
         np.tile(energy(same, kept, refit(same, kept, np.ones(3))[0]), (3, 1)), rel=1e-9
     )
-    assert np.isfinite(Essential("f-statistic").fit(same).parameters.values).all()
+    assert np.isfinite(BySignificance().fit(same).parameters.values).all()
 
 
 def test_stated_deviations_of_what_is_left_are_those_of_the_small_model() -> None:
@@ -233,4 +238,4 @@ def test_information_of_all_parameters_is_left_as_it_is() -> None:
 )
 def test_settings_out_of_range_are_refused(changed: dict[str, Any]) -> None:
     with pytest.raises(InvalidSetting):
-        Essential(**changed)
+        (BySignificance if "significance" in changed else Essential)(**changed)

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from heft.applications import demo
-from heft.applications.bench import names
 from heft.cli import app
 from heft.dynamics.drives import TERMS, DriveMotion, Viscous
 from heft.errors import HeftError
@@ -21,6 +20,7 @@ from heft.models.contact_options import ContactOptions
 from heft.models.options import JointOptions
 from heft.plants import RobotPlant
 from heft.recordings.columns import KINDS
+from heft_methods.bench import names
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")

@@ -17,6 +17,7 @@ from heft.errors import InvalidSetting, MissingSignal
 from heft.estimators import ESTIMATORS, Limits, PhysicallyConsistent
 from heft.models import JointOptions, Robot
 from heft.models.controller_options import ControllerOptions, JointGains
+from heft_methods import LogCholesky
 from tests.test_identification import STILL, arm_log, noisy, off, planar
 
 METHODS = {
@@ -73,17 +74,17 @@ def test_those_that_take_the_regressor_for_what_it_is_find_the_arm(name: str) ->
 def test_log_cholesky_steps_find_the_robot_of_the_semidefinite_program() -> None:
     one, two = (identified(n).consistent.parameters for n in ("log-cholesky", "maximum-likelihood"))
     assert one.values == pytest.approx(two.values, rel=0.05, abs=0.02)
-    assert identified("log-cholesky").settings.consistent.solver == "log-cholesky"
+    assert identified("log-cholesky").settings.consistent.polish == LogCholesky()
 
 
 def test_log_cholesky_has_no_limits_of_links() -> None:
     limits = PhysicallyConsistent(limits=Limits(mass={planar().bodies_links[0].name: (0.1, 9.0)}))
     settings = Settings(STILL, method="log-cholesky", consistent=limits)
-    with pytest.raises(InvalidSetting, match="conic solver"):
+    with pytest.raises(InvalidSetting, match="any other --method"):
         identify(planar(), [arm_log(noisy())], settings=settings)
 
 
-@pytest.mark.parametrize("name", [n for n, m in ESTIMATORS.items() if m.driven])
+@pytest.mark.parametrize("name", [n for n, m in ESTIMATORS.items() if m.require])
 def test_those_that_move_the_robot_are_refused_at_once_where_friction_remembers(name: str) -> None:
     said: list[str] = []
     full = planar().with_joints({j: JointOptions() for j in planar().joints})

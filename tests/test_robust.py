@@ -30,8 +30,7 @@ from heft.estimators.robust import (
     weighted,
     weighted_information,
 )
-from heft.estimators.segments import BlockMedian, Ransac, _geometric_median, segments_of
-from heft.estimators.total_least_squares import TotalLeastSquares
+from heft.estimators.segments import Ransac, segments_of
 from heft.plants import RobotPlant
 from heft.plants.problem import Problem
 from heft.plants.rows import Residuals
@@ -39,6 +38,8 @@ from heft.recordings.recording import Recording
 from heft.signals import outliers
 from heft.signals.outliers import hampel
 from heft.signals.settings import Smoothing
+from heft_methods import BlockMedian, TotalLeastSquares
+from heft_methods.block_median import _geometric_median
 from tests.experiments import ARMS, fourier, torque, true_robot
 
 Array = NDArray[np.float64]

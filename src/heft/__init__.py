@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from .applications.predict import predict_files
     from .errors import HeftError
     from .estimators import Estimate, LeastSquares, PhysicallyConsistent
-    from .experiments import Dynamics, Simulate
     from .information import Information, Labels, Parameters
     from .models import Coupling, JointOptions, Options, RegressorColumn, Robot
     from .plants import FreeBody, Problem, RobotPlant

@@ -13,13 +13,14 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from importlib.metadata import EntryPoint
 
 # What must come from where it is installed: Python's own modules, heft's and their dependencies.
 LIBRARIES = sys.stdlib_module_names - {"test", "this", "antigravity", "idlelib"} | {
     *("numpy", "scipy", "numba", "llvmlite", "clarabel", "pyarrow", "pandas", "threadpoolctl"),
     *("cyclopts", "rich", "rich_rst", "docutils", "docstring_parser", "attr", "attrs", "tomlkit"),
     *("jinja2", "markupsafe", "yaml", "cffi", "coal", "mujoco", "daqp", "viser", "trimesh"),
-    *("mcap", "rosbags", "pyulog", "zenoh", "sympy"),
+    *("mcap", "rosbags", "pyulog", "zenoh", "sympy", "heft_methods"),
 }
 
 
@@ -78,7 +79,10 @@ def lazy(
 
     def found(name: str) -> object:
         if name not in places:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            added = {} if name.startswith("_") else extensions(f"{package}.names")
+            if name not in added:
+                raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            return added[name].load()
         module, attribute = places[name]
         value: object = import_module(module)
         if attribute is not None:
@@ -87,6 +91,27 @@ def lazy(
         return value
 
     return found, lambda: sorted({*vars(sys.modules[package]), *places}), sorted(places)
+
+
+def extensions(group: str) -> dict[str, EntryPoint]:
+    """Return what installed distributions add to heft, by name: entry points of a group.
+
+    `importlib.metadata.entry_points` would parse those of all distributions, in ten times the time,
+    and would take the current folder's.
+    """
+    from importlib.metadata import distributions
+
+    try:
+        here = os.getcwd()
+    except OSError:
+        here = ""
+    installed = [p for p in sys.path if os.path.isabs(p) and p != here]
+    stated = (
+        d
+        for d in distributions(path=installed)
+        if f"[{group}]" in (d.read_text("entry_points.txt") or "")
+    )
+    return {e.name: e for d in stated for e in d.entry_points if e.group == group}
 
 
 def on_demand(package: str, *names: str) -> None:

@@ -17,8 +17,8 @@ from heft import __version__
 from heft.engine import keep_freed_memory
 from heft.errors import HeftError, visible
 from heft.interrupts import interruptible
+from heft.loading import extensions
 
-from .benchmark import bench
 from .cooperation import coop
 from .free_flyer import freeflyer
 from .motions import excite, select, simulate
@@ -230,7 +230,6 @@ def sample(
 app.command(excite)
 app.command(select)
 app.command(simulate)
-app.command(bench)
 
 
 @app.command
@@ -519,6 +518,24 @@ def demo(*, out: Path = Path("demo-out"), quiet: bool = False) -> None:
 
 app.command(freeflyer)
 app.command(coop)
+
+
+def without_methods(
+    *arguments: Annotated[str, Parameter(allow_leading_hyphen=True, show=False)],
+) -> None:
+    """Compare estimators; a distribution of its own: pip install heft-robotics-methods."""
+    from heft.errors import InvalidSetting
+
+    raise InvalidSetting(
+        "what compares estimators is a distribution of its own, which is not installed",
+        argument="heft bench",
+        cure="pip install heft-robotics-methods (from a clone: pip install ./methods)",
+    )
+
+
+added = {name: entry.load() for name, entry in extensions("heft.commands").items()}
+for own_name, command in ({"bench": without_methods} | added).items():
+    app.command(command, name=own_name)
 
 
 def main() -> None:

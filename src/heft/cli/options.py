@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from cyclopts import Group, Parameter
 
+from heft.loading import extensions
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -50,7 +52,9 @@ def registered() -> dict[str, bool]:
     table = stated_as("ESTIMATORS", REGISTRY)
     assert isinstance(table, ast.Dict)
     entries = zip(table.keys, table.values, strict=True)
-    return {ast.literal_eval(k): "robust=True" in ast.unparse(v) for k, v in entries if k}
+    own = {ast.literal_eval(k): "robust=True" in ast.unparse(v) for k, v in entries if k}
+    robust = extensions("heft.robust")
+    return own | {name: name in robust for name in extensions("heft.methods")}
 
 
 def row_kinds() -> tuple[str, ...]:

@@ -31,19 +31,21 @@ def render(template: str, **values: object) -> str:
     """Return the HTML of a template; the same values give the same bytes.
 
     Args:
-        template: Path of its file within the package, such as `display/page.html.jinja`.
+        template: Path of its file within the package, such as `display/page.html.jinja`; of one
+            in another package after its name and a colon.
         values: What it shows by name; a name that it needs and does not find raises
             `jinja2.UndefinedError`.
     """
-    return _environment().get_template(template).render(values)
+    package, _, path = template.rpartition(":")
+    return _environment(package or "heft").get_template(path).render(values)
 
 
 @cache
-def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+def _environment(package: str) -> Environment:
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
     made = Environment(
-        loader=PackageLoader("heft", ""),
+        loader=ChoiceLoader([PackageLoader(p, "") for p in dict.fromkeys((package, "heft"))]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

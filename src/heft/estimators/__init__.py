@@ -5,32 +5,30 @@ from typing import TYPE_CHECKING
 from heft.loading import lazy
 
 if TYPE_CHECKING:
-    from . import noise, robust
-    from .noise import Noise, autocovariance, autocorrelation_time
-    from .estimate import Estimate, FromInformation
-    from .variance_components import VarianceComponents
+    from . import noise, robust, segments
+    from .noise import Noise, ResidualsLike, autocovariance, autocorrelation_time
+    from .estimate import Estimate, FromInformation, ProblemLike
+    from .variance_components import MixedProblem, VarianceComponents
+    from .moved_optimum import estimate_at
     from .least_squares import LeastSquares
     from .essential import BackwardElimination, Essential, backward_elimination, essential_standard
     from .delay_search import DelaySearch, DelayFound
     from .bandwidth_search import BandwidthSearch
-    from .robust import Hampel, Huber
-    from .segments import BlockMedian, Ransac
+    from .robust import Hampel, Huber, RowProblem
+    from .segments import Ransac
     from .maximum_likelihood import MaximumLikelihood, decorrelation
     from .errors_in_variables import measured_regressor_covariance, signal_projection
     from .errors_in_variables import whitening, whitening_slopes
-    from .total_least_squares import TotalLeastSquares
     from .bayesian import BayesianRegression
-    from .regressor_noise import ErrorsInVariables
     from .simulated_rows import Passes, SimulatedPiece, Simulation, unknown_controller
     from .instrumental import InstrumentalVariables
     from .output_error import OutputError
-    from .kalman import KalmanFilter
-    from .registry import ESTIMATORS, Estimator, Method, robust_methods
-    from .feasible_set import IDENTITY, Limits, cone_metric
+    from .method import Estimator, Method, Polish
+    from .registry import ESTIMATORS, robust_methods
+    from .feasible_set import IDENTITY, Limits, cone_metric, stack, unstack
     from .known_bodies import KnownMass, MirrorImages
     from .consistent import ConsistentEstimate, PhysicallyConsistent, Stated, stated_numbers
     from .consistent_samples import ConsistentSampler, ConsistentSamples
-    from .re_estimation import ReEstimate, ReEstimation
     from .standard import ModelDifference, StandardEstimate, TruncatedRegressor, back_projection
     from .existence import NearestRobot, margin_of, nearest_robot
     from .drive_gains import ConsistentFit, DriveGains

@@ -51,8 +51,8 @@ from .feasible_set import (
 )
 from .known_bodies import Known, known_rows
 from .limbs import part_of
-from .log_cholesky import LogCholesky
 from .log_determinant import LogDetProblem
+from .method import Polish
 from .noise import raised
 from .semidefinite import nearest_body
 
@@ -66,7 +66,6 @@ DRIVE_RIDGE = 1e-6  # of a drive column's own length: acts only where the data h
 CHECKS: Keys = {
     "strength": Number("the strength of the prior is no number of samples", 0.0, LARGEST_STRENGTH),
     "prior": Text("this prior is not known", ("quadratic", "logdet")),
-    "solver": Text("this solver is not known", ("conic", "log-cholesky")),
 }
 
 
@@ -113,7 +112,7 @@ class ConsistentEstimate:
     # names of active constraints: bodies (`link3`) and terms (`elbow.viscous`)
     active: tuple[str, ...]
     # steps to the nearest consistent parameters, 0 where no constraint is active; Newton steps for
-    # the log-determinant prior; steps of log-Cholesky least squares are added
+    # the log-determinant prior; steps that go on from there are added
     iterations: int
     strength: float  # n₀ of the prior [effective samples]
     # assumed relative error of the model file's bodies, in the metric of the cone
@@ -240,8 +239,8 @@ class PhysicallyConsistent:
     needs no initial guess and has no local minimum.
 
     Raises:
-        InvalidSetting: If the strength is no number of samples, prior or solver are not known, or
-            the solver knows no such prior or no limits.
+        InvalidSetting: If the strength is no number of samples, the prior is not known, or
+            steps on from the estimate know no such prior or no limits.
     """
 
     strength: float = 10.0  # n₀ of the prior [effective samples]
@@ -257,18 +256,17 @@ class PhysicallyConsistent:
     unknown: tuple[str, ...] = ()  # links without prior knowledge, such as a load
     # what is known of links from elsewhere, as rows beside those of the data
     known: tuple[Known, ...] = ()
-    # `conic`, the semidefinite program; `log-cholesky` goes on from its solution by least squares
-    # in log-Cholesky parameters, for comparison; see `LogCholesky`
-    solver: Literal["conic", "log-cholesky"] = "conic"
+    # goes on from the solution of the semidefinite program, for comparison
+    polish: Polish | None = None
 
     def __post_init__(self) -> None:
         check_fields(self, CHECKS)
-        if self.solver != "conic" and (self.prior != "quadratic" or self.limits):
+        if self.polish is not None and (self.prior != "quadratic" or self.limits):
             raise InvalidSetting(
-                "log-Cholesky least squares has the quadratic prior, and no limits",
-                argument="solver",
+                "steps on from the consistent estimate have the quadratic prior, and no limits",
+                argument="polish",
                 got=f"the prior {self.prior}, {'with' if self.limits else 'no'} limits",
-                cure="take the conic solver (any other --method)",
+                cure="take no such steps (any other --method)",
             )
 
     def values(self, total: Triangle | Summed, space: ParameterSpace) -> Array:
@@ -380,8 +378,8 @@ class PhysicallyConsistent:
         else:
             unknown, iterations, binds = self._solve(scaled)
         positive = np.array(space.nonnegative, dtype=np.intp)
-        if self.solver == "log-cholesky":
-            polished = LogCholesky().polish(scaled, unknown, self.margin)
+        if self.polish is not None:
+            polished = self.polish.polish(scaled, unknown, self.margin)
             unknown, iterations = polished.unknown, iterations + polished.steps
             binds = unknown[positive] <= 0.0
         unknown[positive[binds[: len(positive)]]] = 0.0

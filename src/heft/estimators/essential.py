@@ -9,7 +9,7 @@ triangles only. What differs between authors is where it ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -24,7 +24,7 @@ from heft.information import Directions, Information, Parameters, ParameterSpace
 from .estimate import Estimate, ProblemLike
 from .least_squares import LeastSquares
 
-Stop = Literal["training-error", "ratio", "f-statistic", "lack-of-fit", "torque-range"]
+Stop = Literal["training-error", "ratio", "torque-range"]
 SPAN_OF_A_SINE = 2.0 * np.sqrt(2.0)  # range over root mean square
 ROUNDING = 1e-9  # of sums of squares
 OUT_OF_RANGE = "a setting of the essential parameters is out of range"
@@ -32,7 +32,6 @@ CHECKS: Keys = {
     "stop": Text("there is no such stop", get_args(Stop)),
     "rise": Number(OUT_OF_RANGE, 0.0),
     "ratio": Number(OUT_OF_RANGE, 1.0),
-    "significance": Number(OUT_OF_RANGE, above=0.0, below=1.0),
     "range_share": Number(OUT_OF_RANGE, 0.0),
 }
 
@@ -139,14 +138,10 @@ class Essential:
               than `rise`; noise above the band hides nothing;
             * `ratio`: the largest relative standard deviation of those left is at most `ratio`
               times the smallest [Gautier2013]. It does not look at the error;
-            * `f-statistic`: what is dropped would explain more than by chance, by an F-test at
-              `significance`; rows count by their autocorrelation [Janot2014];
-            * `lack-of-fit`: the residual's mean square, by degrees of freedom, would rise;
             * `torque-range`: on some channel the rms torque that is lost would exceed
               `range_share` of the range of its torque.
         rise: Share by which the residual's rms may rise.
         ratio: Largest ratio of relative standard deviations; 20 to 30 in [Gautier2013].
-        significance: Of the F-test.
         range_share: Share of a channel's range.
         ranges: Range of each channel's torque, largest less smallest, by name [channel's unit];
             for one that is not named that of a sine of the same rms.
@@ -156,7 +151,6 @@ class Essential:
     stop: Stop = "training-error"
     rise: float = 0.01
     ratio: float = 30.0
-    significance: float = 0.05
     range_share: float = 0.005
     ranges: Mapping[str, float] = field(default_factory=dict)
     least_squares: LeastSquares = LeastSquares()
@@ -205,17 +199,19 @@ class Essential:
         self, estimate: Estimate, path: BackwardElimination, in_band: Array | None = None
     ) -> int:
         """Return how many parameters are dropped before the stop; arguments as of `reduced`."""
-        first = path.energies[0] if in_band is None else in_band
-        rules: dict[str, Callable[[Estimate, BackwardElimination], NDArray[np.bool_]]] = {
-            "training-error": lambda e, p: self._error_rises(e, p, first),
-            "ratio": lambda _, p: np.append(False, p.ratios[:-1] <= self.ratio),
-            "f-statistic": self._matters,
-            "lack-of-fit": self._fits_less,
-            "torque-range": self._leaves_range,
-        }
-        beyond = rules[self.stop](estimate, path)
+        beyond = self.beyond(estimate, path, path.energies[0] if in_band is None else in_band)
         beyond[0] = False
         return int(np.argmax(beyond)) - 1 if beyond.any() else len(path.order)
+
+    def beyond(
+        self, estimate: Estimate, path: BackwardElimination, in_band: Array
+    ) -> NDArray[np.bool_]:
+        """Return whether the stop forbids to drop the first k parameters, shape (b + 1,)."""
+        if self.stop == "ratio":
+            return np.append(False, path.ratios[:-1] <= self.ratio)
+        if self.stop == "torque-range":
+            return self._leaves_range(estimate, path)
+        return self._error_rises(estimate, path, in_band)
 
     def _error_rises(
         self, estimate: Estimate, path: BackwardElimination, first: Array
@@ -225,22 +221,6 @@ class Essential:
         whole = path.energies[0] @ np.square(estimate.fit_weights)
         allowed = ((1.0 + self.rise) ** 2 - 1.0) * (first @ np.square(estimate.fit_weights))
         return np.asarray(rise > allowed + ROUNDING * whole)
-
-    def _matters(self, estimate: Estimate, path: BackwardElimination) -> NDArray[np.bool_]:
-        from scipy.special import fdtri
-
-        energy, free = _independent(estimate, path)
-        gone = np.arange(len(energy)) - path.untold
-        counted = np.maximum(gone, 1)
-        statistic = (energy - energy[0]) / counted / (energy[0] / free)
-        chance = fdtri(counted, free, 1.0 - self.significance)
-        return np.asarray((gone > 0) & (statistic > chance))
-
-    def _fits_less(self, estimate: Estimate, path: BackwardElimination) -> NDArray[np.bool_]:
-        energy, free = _independent(estimate, path)
-        gone = np.maximum(np.arange(len(energy)) - path.untold, 0)
-        square = energy / (free + gone)
-        return np.asarray(square > square[0] * (1.0 + ROUNDING))
 
     def _leaves_range(self, estimate: Estimate, path: BackwardElimination) -> NDArray[np.bool_]:
         triangles = estimate.information.triangles
@@ -270,15 +250,3 @@ def essential_standard(kept: Sequence[int], space: ParameterSpace) -> tuple[int,
     All that are combined in one count, also those that hardly matter.
     """
     return tuple(np.flatnonzero(np.any(space.matrix[list(kept)] != 0.0, axis=0)).tolist())
-
-
-def _independent(estimate: Estimate, path: BackwardElimination) -> tuple[Array, float]:
-    """Return the residual sums of squares as of independent rows, and their degrees of freedom.
-
-    A row counts by its channel's integrated autocorrelation time, so that it makes no difference
-    how densely a motion is sampled.
-    """
-    noise = estimate.noise
-    weights = np.square(estimate.fit_weights) / noise.autocorrelation_time
-    rows = float(np.sum(noise.rows / noise.autocorrelation_time))
-    return path.energies @ weights, max(rows - (len(path.order) - path.untold), 1.0)

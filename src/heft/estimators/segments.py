@@ -1,4 +1,4 @@
-"""Robust estimates from segments of a log: the median of blocks, and random consensus."""
+"""Segments of a log, and the random consensus of those that agree."""
 
 from __future__ import annotations
 
@@ -21,15 +21,10 @@ from .noise import autocorrelation_time, autocovariance
 from .robust import OUT_OF_RANGE, RowProblem, _clipped, _left
 
 FIRST_ROWS = 64  # rows in a segment's smallest part
-BORROWED = 1.0  # strength of a block's regularisation, in the average information of a block
-FAR = 4.0  # median distances, beyond which a block has weight zero
 LEAST_SEEN = 0.02  # share of the information in any direction that a consensus must contain
-ROUNDS = 100  # most iterations, of the median and of a consensus
-WEIGHED = 10  # of a median's iterations, in which channels' weights follow it
-SETTLED = 1e-3  # change of an iterate, in standard deviations, or of a scale, at which it ends
+ROUNDS = 100  # most iterations of a consensus
 
-BLOCK_CHECKS: Keys = {"blocks": Number(OUT_OF_RANGE, 3, whole=True)}
-RANSAC_CHECKS: Keys = {
+CHECKS: Keys = {
     "segments": Number(OUT_OF_RANGE, 5, whole=True),
     "share": Number(OUT_OF_RANGE, above=0.0, below=1.0),
     "trials": Number(OUT_OF_RANGE, 1, whole=True),
@@ -111,7 +106,8 @@ def _gathered(parts: Sequence[Segment], count: int) -> list[Segment]:
     return out
 
 
-def _sum(segments: Iterable[Segment]) -> Information:
+def total_of(segments: Iterable[Segment]) -> Information:
+    """Return the information of segments together."""
     chosen = iter(segments)
     total = next(chosen).information
     for s in chosen:
@@ -120,14 +116,15 @@ def _sum(segments: Iterable[Segment]) -> Information:
 
 
 def _some_of(segments: Sequence[Segment], inside: NDArray[np.bool_]) -> Information:
-    return _sum(s for s, k in zip(segments, inside, strict=True) if k)
+    return total_of(s for s, k in zip(segments, inside, strict=True) if k)
 
 
-def _weights(channels: Sequence[str], sigma: Array) -> dict[str, float]:
+def channel_weights(channels: Sequence[str], sigma: Array) -> dict[str, float]:
+    """Return 1/σ by channel."""
     return dict(zip(channels, (1.0 / sigma).tolist(), strict=True))
 
 
-def _mean_energy(segments: Sequence[Segment], values: Array) -> Array:
+def mean_energies(segments: Sequence[Segment], values: Array) -> Array:
     """Return the mean square of each segment's residuals, shape (segments, channels)."""
     return np.array(
         [
@@ -137,9 +134,9 @@ def _mean_energy(segments: Sequence[Segment], values: Array) -> Array:
     )
 
 
-def _floor(segments: Sequence[Segment]) -> Array:
+def rounding_levels(segments: Sequence[Segment]) -> Array:
     """Return the rounding level of each channel's residual, the least σ, shape (channels,)."""
-    total = _sum(segments)
+    total = total_of(segments)
     return np.array(
         [
             max(1e-13 * float(np.linalg.norm(t.factor[:, -1])) / math.sqrt(max(t.rows, 1)), 1e-150)
@@ -148,7 +145,7 @@ def _floor(segments: Sequence[Segment]) -> Array:
     )
 
 
-def _finish(
+def concluded(
     problem: RowProblem,
     segments: tuple[Segment, ...],
     shares: Array,
@@ -156,6 +153,13 @@ def _finish(
     values: Array | None,
     settings: dict[str, object],
 ) -> SegmentEstimate:
+    """Return the estimate of segments that count by shares.
+
+    Args:
+        shares: 0 to 1, shape (segments,).
+        sigma: Standard deviation of each channel's residual, shape (channels,).
+        values: β, shape (b,), if it is not that of least squares of the segments.
+    """
     total: Information | None = None
     for s, share in zip(segments, shares.tolist(), strict=True):
         if share > 0.0:
@@ -181,64 +185,8 @@ def _finish(
     )
 
 
-@dataclass(frozen=True)
-class BlockMedian:
-    """Geometric median of the estimates of blocks of the log: a median of means [Minsker2015].
-
-    With m the estimate, each block has its own, `argmin ‖R_k x − z_k‖² + ‖R (x − m)‖²/K`: its
-    unidentified directions are regularised towards m with the average information of a block.
-    The estimate is the m that is the geometric median of these in the metric R of all blocks,
-    found by Weiszfeld's iteration. It stays bounded as long as fewer than half of the blocks are
-    contaminated. Blocks of one log identify different parameters, so the median alone loses a
-    third of the efficiency (measured). One step of least squares follows, the reweighting of
-    [Rousseeuw1987, sect. 1.2]: a block at distance d from the median has the weight
-    `(1 − (d/4d̃)²)²`, d̃ being the median distance, and zero beyond 4d̃.
-
-    Raises:
-        InvalidSetting: If a setting is out of range.
-    """
-
-    blocks: int = 30  # K, at least three, and more than twice the number of contaminated blocks
-    reweighted: bool = True  # whether the step of least squares follows
-
-    def __post_init__(self) -> None:
-        check_fields(self, BLOCK_CHECKS)
-
-    def fit(self, problem: RowProblem) -> SegmentEstimate:
-        """Return base parameters β, with one pass over the rows and one over the residuals.
-
-        Raises:
-            TooLittleData: If there are fewer than three blocks, or their sum does not determine
-                all parameters.
-        """
-        segments = _enough(segments_of(problem, self.blocks), 3)
-        total, floor = _sum(segments), _floor(segments)
-        middle = LeastSquares().solve(total).fitted
-        distance, sigma = np.ones(len(segments)), np.full(len(floor), np.inf)
-        for turn in range(ROUNDS):
-            now = np.maximum(np.sqrt(np.median(_mean_energy(segments, middle), axis=0)), floor)
-            # A median may go to and fro between two blocks for ever.
-            if turn < WEIGHED and not np.abs(now / sigma - 1.0).max() <= SETTLED:
-                sigma, weights = now, _weights(total.channels, now)
-                metric = total.combined(weights)
-                solve(metric)  # refuses what is not determined
-                single = [_combined(s, weights) for s in segments]
-            before = middle
-            estimates = np.array([_block(s, metric.R, middle, len(segments)) for s in single])
-            middle, distance = _geometric_median(estimates, metric.R)
-            if np.linalg.norm(metric.R @ (middle - before)) <= SETTLED * math.sqrt(len(middle)):
-                break
-        far = FAR * max(float(np.median(distance)), 1e-150)
-        shares = np.maximum(1.0 - (distance / far) ** 2, 0.0) ** 2
-        shares /= max(float(shares.max()), 1e-150)
-        energy = _mean_energy(segments, middle)
-        sigma = np.maximum(np.sqrt(shares @ energy / shares.sum()), floor)
-        settings: dict[str, object] = {"robust": "block median", "blocks": len(segments)}
-        values = None if self.reweighted else middle
-        return _finish(problem, segments, shares, sigma, values, settings)
-
-
-def _enough(segments: tuple[Segment, ...], least: int) -> tuple[Segment, ...]:
+def require_enough(segments: tuple[Segment, ...], least: int) -> tuple[Segment, ...]:
+    """Return the segments, of which there are so many at least; raise `TooLittleData` if not."""
     if len(segments) < least:
         raise TooLittleData(
             "there are too few segments to tell good from bad",
@@ -267,45 +215,6 @@ def _require_seen(whole: Triangle, part: Triangle, inside: NDArray[np.bool_]) ->
         )
 
 
-def _combined(segment: Segment, weights: dict[str, float]) -> Triangle:
-    return segment.information.combined(weights)
-
-
-def _block(block: Triangle, metric: Array, middle: Array, count: int) -> Array:
-    borrowed = metric * math.sqrt(BORROWED / count)
-    stacked = np.vstack([block.factor, np.column_stack([borrowed, borrowed @ middle])])
-    factor = triangle_of(stacked)
-    return np.asarray(scipy.linalg.solve_triangular(factor[:-1, :-1], factor[:-1, -1]))
-
-
-def _geometric_median(points: Array, metric: Array) -> tuple[Array, Array]:
-    """Return the point of least summed distances, and the distances [Weiszfeld1937].
-
-    Where an iterate meets a point of the data, what the others pull decides whether it stays
-    [Vardi2000]; by Weiszfeld's own step it would, whatever they pull.
-    """
-    begin = np.median(points, axis=0)
-    at = (points - begin) @ metric.T
-    far = np.linalg.norm(at, axis=1)
-    share = 1.0 / (far + max(1e-3 * float(far.max()), 1e-150))
-    share /= share.sum()
-    for _ in range(200):
-        middle = share @ at
-        distance = np.linalg.norm(at - middle, axis=1)
-        tiny = 1e-9 * max(float(distance.max()), 1e-150)
-        met = distance <= tiny
-        pull = np.where(met, 0.0, 1.0 / np.maximum(distance, tiny))
-        if met.all():
-            break
-        total = float(np.linalg.norm(pull @ (at - middle)))
-        stays = min(1.0, np.count_nonzero(met) / total) if total > 0.0 else 1.0
-        stays = stays if met.any() else 0.0
-        share = stays * share + (1.0 - stays) * pull / pull.sum()
-        if np.linalg.norm(share @ at - middle) <= tiny:
-            break
-    return np.asarray(begin + share @ (points - begin)), distance
-
-
 @dataclass(frozen=True)
 class Ransac:
     """Least squares on the segments that agree: random sample consensus [Fischler1981].
@@ -328,7 +237,7 @@ class Ransac:
     seed: int = 0  # seed of the random draw: the same data give the same result
 
     def __post_init__(self) -> None:
-        check_fields(self, RANSAC_CHECKS)
+        check_fields(self, CHECKS)
 
     def fit(self, problem: RowProblem) -> SegmentEstimate:
         """Return base parameters β with the inlier segments, in one pass over the rows.
@@ -338,13 +247,13 @@ class Ransac:
                 parameters, no segment is an inlier, or the inliers do not identify what the
                 whole log identifies.
         """
-        segments = _enough(segments_of(problem, self.segments), 5)
-        floor = _floor(segments)
+        segments = require_enough(segments_of(problem, self.segments), 5)
+        floor = rounding_levels(segments)
         inside, values = self._consensus(segments, self._drawn(segments, floor), floor)
-        total, chosen = _sum(segments), _some_of(segments, inside)
-        energy = _mean_energy(segments, values)
+        total, chosen = total_of(segments), _some_of(segments, inside)
+        energy = mean_energies(segments, values)
         sigma = np.maximum(np.sqrt(energy[inside].mean(axis=0)), floor)
-        weights = _weights(total.channels, sigma)
+        weights = channel_weights(total.channels, sigma)
         _require_seen(total.combined(weights), chosen.combined(weights), inside)
         settings: dict[str, object] = {
             "robust": "ransac",
@@ -352,15 +261,15 @@ class Ransac:
             "inside": int(inside.sum()),
             "seed": self.seed,
         }
-        return _finish(problem, segments, inside.astype(float), sigma, None, settings)
+        return concluded(problem, segments, inside.astype(float), sigma, None, settings)
 
     def _drawn(self, segments: tuple[Segment, ...], floor: Array) -> Array:
-        total = _sum(segments)
+        total = total_of(segments)
         rng = np.random.default_rng(self.seed)
         values = LeastSquares().solve(total).fitted
-        sigma = np.maximum(np.sqrt(np.median(_mean_energy(segments, values), axis=0)), floor)
-        weights = _weights(total.channels, sigma)
-        single = [_combined(s, weights) for s in segments]
+        sigma = np.maximum(np.sqrt(np.median(mean_energies(segments, values), axis=0)), floor)
+        weights = channel_weights(total.channels, sigma)
+        single = [s.information.combined(weights) for s in segments]
         size = max(1, math.ceil(self.share * len(segments)))
         best = np.inf
         for _ in range(self.trials):
@@ -371,7 +280,7 @@ class Ransac:
                 candidate = solve(subset)
             except TooLittleData:
                 continue
-            energy = np.maximum(_mean_energy(segments, candidate), floor**2)
+            energy = np.maximum(mean_energies(segments, candidate), floor**2)
             score = float(np.sum(np.log(np.median(energy, axis=0))))
             if score < best:
                 best, values = score, candidate
@@ -389,7 +298,7 @@ class Ransac:
         """Return the inlier segments and the estimate fitted to them, at the fixed point."""
         inside = np.zeros(len(segments), dtype=bool)
         for _ in range(ROUNDS):
-            energy = _mean_energy(segments, values)
+            energy = mean_energies(segments, values)
             sigma = np.maximum(np.sqrt(np.median(energy, axis=0)), floor)
             agree: NDArray[np.bool_] = np.all(np.sqrt(energy) <= self.threshold * sigma, axis=1)
             if not agree.any():
@@ -402,5 +311,5 @@ class Ransac:
                 break
             inside = agree
             chosen = _some_of(segments, inside)
-            values = solve(chosen.combined(_weights(chosen.channels, sigma)))
+            values = solve(chosen.combined(channel_weights(chosen.channels, sigma)))
         return inside, values

@@ -1,4 +1,4 @@
-"""Experiments: their design, forward dynamics, and an independent simulator."""
+"""Experiments: their design, their closed loop, and an independent simulator."""
 
 from typing import TYPE_CHECKING
 
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from .certificates import certify_joints
     from .clearance import Clearance, PairChoice
     from .closed_loop import ClosedLoop, FollowedMotion
-    from .driven_robot import DrivenRobot, RobotLog
-    from .equation_of_motion import Dynamics
-    from .forward_dynamics import Simulate, Trajectory
+    from .simulated_robot import Numbers, SimulatedRobot
     from .motions import Knots, Limits, Motion, MotionKind, Moves, Sines, draw_motion
     from .sensors import Calibration, Sensors
     from .simulated_drives import Coulomb, Dahl, Drive, DriveRanges, Load, LuGre, Offset, Ripple

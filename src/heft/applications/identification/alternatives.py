@@ -162,8 +162,7 @@ def alternatives(
 
 def _solved_by(method: str) -> str:
     """Return the name under which the consistent estimate is listed."""
-    solver = ESTIMATORS[method].solver
-    return "consistent" if solver == "conic" else f"consistent, {solver}"
+    return "consistent" if ESTIMATORS[method].polish is None else f"consistent, {method}"
 
 
 def _physics(space: ParameterSpace, values: Array) -> tuple[int, int, int]:

@@ -27,7 +27,7 @@ from heft.estimators import (
     PhysicallyConsistent,
     block_moments,
 )
-from heft.experiments import ClosedLoop, DrivenRobot
+from heft.experiments import ClosedLoop
 from heft.information import ChannelRows, DataRank, Information, Labels, data_rank
 from heft.plants import Plant, Problem, RobotPlant, UnsureGainsPlant, point_moments
 
@@ -305,11 +305,7 @@ def _essential(chosen: Essential, problem: Problem[Any], estimate: Estimate) -> 
 
 def _simulating(settings: Settings, problem: Problem[Any]) -> Estimator:
     chosen, method = settings.estimator, ESTIMATORS[settings.method]
-    if not isinstance(problem.plant, RobotPlant):
-        return chosen
-    if method.driven:
-        return replace(chosen, simulate=DrivenRobot(problem.plant.robot))  # type: ignore[type-var]
-    if not method.simulates:
+    if not method.simulates or not isinstance(problem.plant, RobotPlant):
         return chosen
     return replace(chosen, simulate=ClosedLoop.of(problem.plant.robot))  # type: ignore[type-var]
 

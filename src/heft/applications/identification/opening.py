@@ -15,7 +15,7 @@ from heft.estimators import (
     robust,
     unknown_controller,
 )
-from heft.experiments import ClosedLoop, DrivenRobot
+from heft.experiments import ClosedLoop
 from heft.files import planes, solid_box
 from heft.models import Options, Robot, joint_lines
 from heft.plants import Plant, Problem, RobotPlant, effort_signals, plant_of
@@ -37,7 +37,7 @@ def open_experiment(
 
     Args:
         settings: Settings; the limits of masses and centres of mass that the robot's options state
-            are added to them, and the solver that the method calls for.
+            are added to them, and the steps that the method goes on by.
         whole: Whether all of the logs is fitted, not only what a selection keeps.
 
     Returns:
@@ -58,12 +58,13 @@ def open_experiment(
             argument="[joint.NAME] measured, position",
             cure="leave one joint measured, and not held still",
         )
-    if ESTIMATORS[settings.method].simulates:
+    method = ESTIMATORS[settings.method]
+    if method.simulates:
         _refuse_unknown_controller(robot, logs, settings.method)
-    if ESTIMATORS[settings.method].driven:
-        DrivenRobot(robot)  # which refuses what it cannot move, before anything is read
-    if (solver := ESTIMATORS[settings.method].solver) != "conic":
-        settings = replace(settings, consistent=replace(settings.consistent, solver=solver))
+    if method.require:
+        method.require(robot)
+    if method.polish is not None:
+        settings = replace(settings, consistent=replace(settings.consistent, polish=method.polish))
     if robot.options.limits:
         limits = limits_of(robot.options)
         limits.require_known(tuple(k.name for k in robot.bodies_links))

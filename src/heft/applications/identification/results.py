@@ -74,9 +74,9 @@ def packaged_schema() -> dict[str, Any]:
 def _consistent(settings: PhysicallyConsistent) -> dict[str, Any]:
     """Return the settings of the consistent fit; files call the prior error `doubt`.
 
-    What is known of links is among the robot's options, and the solver is the method's.
+    What is known of links is among the robot's options, and steps that go on are the method's.
     """
-    stated = {k: v for k, v in asdict(settings).items() if k not in ("known", "solver")}
+    stated = {k: v for k, v in asdict(settings).items() if k not in ("known", "polish")}
     return {"doubt" if k == "prior_error" else k: v for k, v in stated.items()}
 
 

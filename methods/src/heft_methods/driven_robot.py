@@ -16,13 +16,12 @@ from heft.arrays import Array
 from heft.dynamics import held_steps, kernels
 from heft.errors import InvalidSetting, SolverFailure
 from heft.estimators import Estimate
+from heft.experiments import Numbers, SimulatedRobot
 from heft.files import Keys, Number, check_fields
 from heft.information import BaseParameters
 from heft.models import Robot
 from heft.plants import Problem, RobotPlant, effort_signals
 from heft.recordings import Recording
-
-from .simulated_robot import Numbers, SimulatedRobot
 
 LEAST = 8  # rows of a piece, to begin with a parabola
 BEGIN = 0.05  # over which a parabola tells where a piece begins [s]
@@ -72,7 +71,7 @@ class DrivenRobot:
         return SimulatedRobot(self.robot, self.standstill)
 
     def logs(self, problem: Problem[RobotPlant], first: Estimate) -> tuple[RobotLog, ...]:
-        """Return the logs of a problem in pieces without gaps; see `estimators.kalman.Driven`.
+        """Return the logs of a problem in pieces without gaps; see `kalman.Driven`.
 
         Args:
             first: Least-squares estimate, whose residual gives the noise of torques,
@@ -129,7 +128,7 @@ class DrivenRobot:
 
 @dataclass(frozen=True, eq=False)
 class RobotLog:
-    """A piece of a log without gaps; see `estimators.kalman.DrivenLog`."""
+    """A piece of a log without gaps; see `kalman.DrivenLog`."""
 
     of: DrivenRobot  # the robot
     base: BaseParameters  # its parameters

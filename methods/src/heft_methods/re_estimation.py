@@ -20,12 +20,15 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting
+from heft.estimators import (
+    Estimate,
+    LeastSquares,
+    MixedProblem,
+    ProblemLike,
+    ResidualsLike,
+    VarianceComponents,
+)
 from heft.information import Directions, Information, Labels, Parameters
-
-from .estimate import Estimate, ProblemLike
-from .least_squares import LeastSquares
-from .noise import ResidualsLike
-from .variance_components import MixedProblem, VarianceComponents
 
 
 @dataclass(frozen=True)

@@ -14,15 +14,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from heft.applications.bench import BenchSettings, Case, RealLogs, names, run_bench
-from heft.applications.bench.bench import Kept
-from heft.applications.bench.experiments import shared
-from heft.applications.bench.trials import Outcome, truth_of
 from heft.errors import InvalidSetting
 from heft.estimators import ESTIMATORS
 from heft.plants import Problem, RobotPlant
 from heft.recordings import write_table
 from heft.signals import Smoothing
+from heft_methods.bench import BenchSettings, Case, RealLogs, names, run_bench
+from heft_methods.bench.bench import Kept
+from heft_methods.bench.experiments import shared
+from heft_methods.bench.trials import Outcome, truth_of
 
 QUICK = BenchSettings(
     robots=("tx40",), noise=("low",), estimators=("least-squares",), guesses=2, seed=7, duration=3.0

@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.plants import case
+from tests.test_essential import mixed, worth
 
 from heft.errors import InvalidSetting, UnlikeLabels
-from heft.estimators import Essential, LeastSquares, ReEstimation
+from heft.estimators import Essential, LeastSquares
 from heft.information import Labels, Parameters
 from heft.plants import Problem
 from heft.signals import Smoothing
-from tests.plants import case
-from tests.test_essential import mixed, worth
+from heft_methods import ReEstimation
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 WHITE = LeastSquares(coloured=False)

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.optimize
+from tests.test_consistency import Case, case, every_robot, objective, shares
 
 from heft.errors import InvalidSetting
 from heft.estimators import PhysicallyConsistent
 from heft.estimators.feasible_set import Limits, unstack
-from heft.estimators.log_cholesky import LogCholesky, _Problem
-from tests.test_consistency import Case, case, every_robot, objective, shares
+from heft_methods.log_cholesky import LogCholesky, _Problem
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 LINKS, DRIVES = 3, 2
@@ -100,7 +100,7 @@ def test_steps_never_climb_and_say_when_they_were_used_up() -> None:
 @every_robot
 def test_as_a_solver_it_keeps_the_margin_and_the_signs(name: str) -> None:
     made, triangle = noisy(name, 1)
-    solver = PhysicallyConsistent(solver="log-cholesky")
+    solver = PhysicallyConsistent(polish=LogCholesky())
     x = solver.fit(triangle, made.believed).parameters.values
     wanted = INSIDE.fit(triangle, made.believed).parameters.values
     gap = objective(x, triangle, made.believed, 10.0) - objective(
@@ -113,8 +113,8 @@ def test_as_a_solver_it_keeps_the_margin_and_the_signs(name: str) -> None:
 
 @pytest.mark.parametrize("changed", [{"prior": "logdet"}, {"limits": Limits(mass={"a": (1, 2)})}])
 def test_what_it_does_not_know_is_refused(changed: dict[str, Any]) -> None:
-    with pytest.raises(InvalidSetting, match="conic solver"):
-        replace(PhysicallyConsistent(solver="log-cholesky"), **changed)
+    with pytest.raises(InvalidSetting, match="any other --method"):
+        replace(PhysicallyConsistent(polish=LogCholesky()), **changed)
 
 
 @pytest.mark.parametrize(

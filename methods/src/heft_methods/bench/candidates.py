@@ -25,7 +25,7 @@ from heft.estimators import (
     margin_of,
     nearest_robot,
 )
-from heft.experiments import ClosedLoop, DrivenRobot
+from heft.experiments import ClosedLoop
 from heft.information import ParameterSpace
 from heft.models import Robot
 from heft.plants import Problem, RobotPlant
@@ -86,9 +86,6 @@ def _registered(name: str) -> Candidate:
     def run(task: Task) -> Found:
         method = ESTIMATORS[name]
         estimator = method()
-        if method.driven:
-            own = DrivenRobot(task.problem.plant.robot)
-            estimator = replace(estimator, simulate=own)  # type: ignore[type-var]
         if method.simulates:
             estimator = replace(estimator, simulate=task.loop)  # type: ignore[type-var]
         return _based(task, estimator, task.problem)

@@ -24,10 +24,9 @@ from typing import Literal, Protocol
 import numpy as np
 
 from heft.arrays import Array
+from heft.estimators import stack, unstack
 from heft.files import Keys, Number, check_fields
 from heft.information import ParameterSpace, triangle_of
-
-from .feasible_set import stack, unstack
 
 Ended = Literal["no step gains", "steps gain little", "steps used up"]
 LOWER = np.tril_indices(4)

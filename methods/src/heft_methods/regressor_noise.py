@@ -28,15 +28,16 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.errors import SolverFailure
+from heft.estimators import (
+    Estimate,
+    LeastSquares,
+    ResidualsLike,
+    RowProblem,
+    estimate_at,
+    measured_regressor_covariance,
+)
 from heft.files import Keys, Number, Text, check_fields
 from heft.information import Directions
-
-from .errors_in_variables import measured_regressor_covariance
-from .estimate import Estimate
-from .least_squares import LeastSquares
-from .moved_optimum import estimate_at
-from .noise import ResidualsLike
-from .robust import RowProblem
 
 Criterion = Literal["corrected", "effective-variance"]
 CHECKS: Keys = {

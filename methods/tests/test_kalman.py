@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.row_problems import RowProblem, row_problem
+from tests.test_closed_loop import arm, loop, reference, sprung, truth
 
 from heft.applications.identification import Settings, identify
 from heft.errors import InvalidSetting, SolverFailure
 from heft.estimators import ESTIMATORS, Estimate, LeastSquares
-from heft.estimators.kalman import METHODS, KalmanFilter, Kind
-from heft.experiments import DrivenRobot, RobotLog
 from heft.models import JointOptions, Robot
 from heft.plants import Problem, RobotPlant
 from heft.recordings import Recording
 from heft.signals import Smoothing
-from tests.row_problems import RowProblem
-from tests.test_closed_loop import arm, loop, reference, sprung, truth
+from heft_methods import DrivenRobot, RobotLog
+from heft_methods.kalman import METHODS, KalmanFilter, Kind
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 KINDS: tuple[Kind, ...] = ("extended", "unscented", "square-root")
@@ -270,7 +270,7 @@ def test_identify_takes_it_without_a_controller() -> None:
 def test_what_cannot_be_moved_is_refused() -> None:
     problem, _ = driven(2.0)
     with pytest.raises(InvalidSetting, match="equations of motion"):
-        KalmanFilter().fit(problem)
+        KalmanFilter().fit(row_problem("planar arm", 100))
     for options, words in (
         (JointOptions(friction="simple", measured=False), "torque of every joint"),
         (JointOptions(friction="full"), "memory|remembers"),

@@ -25,13 +25,12 @@ import scipy.linalg
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting, SolverFailure, TooLittleData
+from heft.estimators import Estimate, LeastSquares, RowProblem, autocorrelation_time, autocovariance
 from heft.files import Keys, Number, Text, check_fields
 from heft.information import Directions, Information, Triangle, triangle_of
+from heft.plants import Problem, RobotPlant
 
-from .estimate import Estimate
-from .least_squares import LeastSquares
-from .noise import autocorrelation_time, autocovariance
-from .robust import RowProblem
+from .driven_robot import DrivenRobot
 
 Kind = Literal["extended", "unscented", "square-root"]
 METHODS = {  # what `heft identify --method` calls them
@@ -96,7 +95,7 @@ class DrivenLog(Protocol):
 
 
 class Driven(Protocol):
-    """The experiment of a problem as a system with states; `experiments.DrivenRobot` is one."""
+    """The experiment of a problem as a system with states; `DrivenRobot` is one."""
 
     def logs(self, problem: Any, first: Estimate, /) -> Sequence[DrivenLog]:
         """Return the logs of a problem, gaps cut out.
@@ -290,7 +289,8 @@ class KalmanFilter:
     # `extended`, by derivatives; `unscented`, by sigma points; `square-root`, the same with the
     # covariance's root
     kind: Kind = "extended"
-    simulate: Driven | None = None  # the experiment as a system with states; needed for a fit
+    # the experiment as a system with states; the problem's robot, moved by torques, if not given
+    simulate: Driven | None = None
     # deviations of the first parameters over those of least squares. The logs are used twice, and
     # count by 1/spread² more than they are worth
     spread: float = 10.0
@@ -305,19 +305,12 @@ class KalmanFilter:
         """Return base parameters β after the last measurement.
 
         Raises:
-            InvalidSetting: If there is no system to filter.
+            InvalidSetting: If the problem has no robot that torques move.
             TooLittleData: If no log has a step.
             SolverFailure: If the filter loses the log.
         """
-        if self.simulate is None:
-            raise InvalidSetting(
-                "this filter moves the robot's state, and was given no equations of motion",
-                argument="simulate",
-                cure="take heft identify or heft bench, which give it those of the problem's "
-                "robot, or say simulate=DrivenRobot(robot)",
-            )
         first = self.least_squares.fit(problem)
-        logs = self.simulate.logs(problem, first)
+        logs = (self.simulate or _driven(problem)).logs(problem, first)
         steps = sum(len(log.measured) for log in logs)
         if not steps:
             raise TooLittleData("no log has a step", cure="give a longer log without gaps")
@@ -371,3 +364,14 @@ class KalmanFilter:
         found = self.least_squares.conclude(information, settled.noise.sigma, times, 2)
         settings = {**found.settings, "filter": self.kind, "innovations": settled.noise.sigma}
         return replace(found, settings=settings)
+
+
+def _driven(problem: RowProblem) -> Driven:
+    """Return a problem's robot as a system that measured torques move."""
+    if isinstance(problem, Problem) and isinstance(problem.plant, RobotPlant):
+        return DrivenRobot(problem.plant.robot)
+    raise InvalidSetting(
+        "this filter moves a robot's state, and was given no equations of motion",
+        argument="simulate",
+        cure="give a robot's problem, or say simulate=DrivenRobot(robot)",
+    )

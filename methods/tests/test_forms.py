@@ -11,9 +11,17 @@ import numpy as np
 import pytest
 import scipy.stats
 from benchmarks.lessons import LESSONS, STEP, example, noisy, one_link, rubbing
+from tests.experiments import fourier
+from tests.robots import FloatArray, load
 
-from heft.applications import textbook
-from heft.applications.textbook import (
+from heft.errors import InvalidSetting, TooLittleData
+from heft.estimators.recursive import CovarianceRecursion
+from heft.models.robot import Robot
+from heft.recordings.columns import ColumnMap
+from heft.recordings.recording import Recording
+from heft.signals.weak_form import Integrals, Windows
+from heft_methods import Simulate, Trajectory, textbook
+from heft_methods.textbook import (
     Differenced,
     Growing,
     HeldEffort,
@@ -22,15 +30,6 @@ from heft.applications.textbook import (
     followed,
     least_squares,
 )
-from heft.errors import InvalidSetting, TooLittleData
-from heft.estimators.recursive import CovarianceRecursion
-from heft.experiments import Simulate, Trajectory
-from heft.models.robot import Robot
-from heft.recordings.columns import ColumnMap
-from heft.recordings.recording import Recording
-from heft.signals.weak_form import Integrals, Windows
-from tests.experiments import fourier
-from tests.robots import FloatArray, load
 
 G = 9.806
 WINDOWS = Windows(0.4, 0.1)

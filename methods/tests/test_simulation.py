@@ -11,15 +11,15 @@ from benchmarks.learn import mujoco_fall
 from benchmarks.lessons import example, rubbing
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.robots import FloatArray, Oracle, load
 
 from heft.dynamics.drive_columns import DriveState
 from heft.errors import FitError, InputError, InvalidModel, InvalidSetting, SolverFailure
-from heft.experiments import Dynamics, Simulate, Trajectory
 from heft.models.options import Coupling, JointOptions, Options
 from heft.models.robot import Robot
 from heft.plants import standard_rows
 from heft.recordings.recording import Recording
-from tests.robots import FloatArray, Oracle, load
+from heft_methods import Dynamics, Simulate, Trajectory
 
 FALLING = ("two_link_homework", "three_link")
 TIME = np.linspace(0.0, 5.0, 251)

@@ -96,7 +96,7 @@ def page(names: Sequence[str], guesses: int, found: Sequence[Summary], real: Out
         real: Outcome on real logs; None without any.
     """
     return display_page.page(
-        "applications/bench/report.html.jinja",
+        "heft_methods:bench/report.html.jinja",
         title="Estimators on the same data",
         robots=[
             (

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from cyclopts import Parameter
-
-from .options import Logs, Map, With
-from .terminal import message, progress, progress_unless
+from heft.cli import Logs, Map, Names, With, message, progress, progress_unless
 
 if TYPE_CHECKING:
-    from heft.applications.bench import RealLogs
-
-Names = Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")]
+    from .bench import RealLogs
 
 
 def _real(
@@ -24,8 +19,9 @@ def _real(
     options: Path | None,
     columns: Path | None,
 ) -> RealLogs | None:
-    from heft.applications.bench import RealLogs
     from heft.errors import InvalidSetting
+
+    from .bench import RealLogs
 
     if model is None and not logs and not validate:
         return None
@@ -95,7 +91,7 @@ def bench(
     quiet
         Say nothing while working.
     """
-    from heft.applications.bench import FRICTION, NOISE, USUAL, BenchSettings, names, run_bench
+    from .bench import FRICTION, NOISE, USUAL, BenchSettings, names, run_bench
 
     settings = BenchSettings(
         tuple(robot or (() if model else ("lwr4",))),

@@ -16,13 +16,9 @@ import numpy as np
 
 from heft.arrays import Array
 from heft.errors import SolverFailure
+from heft.estimators import Estimate, LeastSquares, RowProblem, estimate_at
 from heft.files import Keys, Number, check_fields
 from heft.information import Directions
-
-from .estimate import Estimate
-from .least_squares import LeastSquares
-from .moved_optimum import estimate_at
-from .robust import RowProblem
 
 # Of the least singular value's square: where less of it is left than rounding of its sum, there is
 # no solution.

@@ -8,38 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.linalg
+from tests.row_problems import RowProblem, one_channel, row_problem
 
 from heft.errors import SolverFailure
-from heft.estimators import (
-    BayesianRegression,
-    ErrorsInVariables,
-    LeastSquares,
-    TotalLeastSquares,
-)
+from heft.estimators import BayesianRegression, LeastSquares
 from heft.estimators.moved_optimum import moved_optimum
-from heft.estimators.regressor_noise import row_noise
-from tests.row_problems import RowProblem, row_problem
+from heft_methods import ErrorsInVariables, TotalLeastSquares
+from heft_methods.regressor_noise import row_noise
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 PLANT, PERIOD = "free body by its pose", 120
 BOTH = pytest.mark.parametrize("criterion", ["corrected", "effective-variance"])
-
-
-def one_channel(rows: int, columns: int = 4, seed: int = 0) -> RowProblem:
-    """Return rows of one channel in general position."""
-    rng = np.random.default_rng(seed)
-    made = row_problem(PLANT, 10)
-    labels = made.labels.select(range(columns))
-    Y = rng.normal(size=(rows, 1, columns))
-    truth = rng.uniform(0.5, 1.5, columns)
-    return replace(
-        made,
-        labels=labels,
-        channels=("one",),
-        regressor=Y,
-        effort=Y @ truth,
-        truth=truth,
-    )
 
 
 def repeating(periods: int, noise: float, seed: int = 0, misfit: float = 0.0) -> RowProblem:
