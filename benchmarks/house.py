@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,6 +28,16 @@ PACKAGE = sources.PLACES["heft"]
 WHAT = ("lines", "files", "storeys")  # of a room
 SHORT = 150  # lines of a file below which one importer is too few
 LONG = 8  # lines of a function above which one caller is too few, and most of its parameters
+DEMO = PACKAGE / "applications" / "demo"
+# Identifies the demo's robot by the command, then writes the files of heft that were run.
+IDENTIFY = """
+import sys, tempfile
+from heft.cli.commands import app
+with tempfile.TemporaryDirectory() as folder:
+    command = ["identify", *sys.argv[1:], "--out", folder + "/out", "--quiet"]
+    app(command, result_action="return_value")
+print(*(m.__file__ for n, m in sys.modules.items() if n.split(".")[0] == "heft"), sep="\\n")
+"""
 # What says nothing of what it names.
 VAGUE = {"found", "held", "known", "whole", "told", "said", "apart", "left", "push"}
 
@@ -140,6 +152,17 @@ def storeys(some: Iterable[File]) -> int:
     return max(map(down, own), default=0)
 
 
+@cache
+def reached() -> tuple[File, ...]:
+    """Return the files that `heft identify` runs, of one robot and one log."""
+    given = [str(DEMO / name) for name in ("arm.urdf", "run1.parquet")]
+    ran = subprocess.run(
+        [sys.executable, "-c", IDENTIFY, *given], capture_output=True, text=True, check=True
+    )
+    names = {Path(line) for line in ran.stdout.splitlines()}
+    return tuple(f for f in files() if f.path in names)
+
+
 def rooms() -> Iterator[Row]:
     """Yield lines, files and storeys of each room."""
     own: dict[str, list[File]] = {}
@@ -168,6 +191,9 @@ def house() -> Iterator[tuple[str, int]]:
     yield "lines of docstrings", sum(len(f.docstrings) for f in every)
     yield "lines of applications", sum(len(f.lines) for f in every if "applications" in f.room)
     yield "files", len(every)
+
+    yield "lines that heft identify reaches", sum(len(f.lines) for f in reached())
+    yield "files that heft identify reaches", len(reached())
 
     importers = Counter(path for f in every for path in f.imported)
     short = [f for f in every if len(f.lines) < SHORT and f.path.name != "__init__.py"]
