@@ -13,14 +13,8 @@ from functools import cache
 import numpy as np
 
 from heft.arrays import Array
-from heft.experiments import (
-    DesignSettings,
-    FlightFaults,
-    FlightReference,
-    FlightSettings,
-    design_flight,
-    fly,
-)
+from heft.excitation import DesignSettings
+from heft.flight import FlightFaults, FlightReference, FlightSettings, design_flight, fly
 from heft.models import FlightBounds, FreeFlyer, Load, shipped_free_flyer
 from heft.recordings import Recording
 

@@ -16,7 +16,6 @@ from heft.applications import textbook
 from heft.applications.textbook import Differenced, Growing, followed, least_squares
 from heft.estimators.least_squares import LeastSquares
 from heft.estimators.recursive import CovarianceRecursion
-from heft.experiments import Dynamics, Simulate
 from heft.models import denavit_hartenberg
 from heft.models.robot import Robot
 from heft.plants import RobotPlant
@@ -24,6 +23,7 @@ from heft.plants.problem import Problem
 from heft.recordings.recording import Recording
 from heft.signals.settings import Smoothing
 from heft.signals.weak_form import Integrals, Weak
+from heft.simulation import Dynamics, Simulate
 
 FALLING, FOLLOWED = 5.0, 5.0  # of free falls, and of what the recursion follows [s]
 SECONDS = 10.0  # of a noisy log

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.applications.textbook import Differenced, chosen
-from heft.experiments import Dynamics, Simulate, Trajectory
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
 from heft.signals.weak_form import Integrals
+from heft.simulation import Dynamics, Simulate, Trajectory
 
 Array = NDArray[np.float64]
 Make = Callable[[Robot], Integrals]

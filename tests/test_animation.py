@@ -12,8 +12,8 @@ from benchmarks.lessons import example
 
 from heft.display import animation
 from heft.errors import InvalidSetting
-from heft.experiments import Dynamics, Simulate, Trajectory
 from heft.models.robot import Robot
+from heft.simulation import Dynamics, Simulate, Trajectory
 from tests.browser import browser, opened
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from heft.experiments import FlightState, FlyerModel, FreeFlyerWorld, Inertial, Thruster
-from heft.experiments.flyer_model import attitude_error, rate_error, unit_turns
+from heft.flight import FlyerModel
+from heft.flight.flyer_model import attitude_error, rate_error, unit_turns
 from heft.information import inertia, matrix_of_quaternion, skew
 from heft.models import SHIPPED, FreeFlyer, load_of, shipped_free_flyer
 from heft.plants import FreeFlyerPlant, flat_attitude
 from heft.plants.flatness import ORDERS
+from heft.simulation import FlightState, FreeFlyerWorld, Inertial, Thruster
 
 pytest.importorskip("mujoco")
 LOAD = load_of("1.2kg@0.20,0.06,-0.10")

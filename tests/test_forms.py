@@ -24,11 +24,11 @@ from heft.applications.textbook import (
 )
 from heft.errors import InvalidSetting, TooLittleData
 from heft.estimators.recursive import CovarianceRecursion
-from heft.experiments import Simulate, Trajectory
 from heft.models.robot import Robot
 from heft.recordings.columns import ColumnMap
 from heft.recordings.recording import Recording
 from heft.signals.weak_form import Integrals, Windows
+from heft.simulation import Simulate, Trajectory
 from tests.experiments import fourier
 from tests.robots import FloatArray, load
 

@@ -33,7 +33,6 @@ from heft.dynamics.drives import (
 )
 from heft.dynamics.tree import PRISMATIC
 from heft.errors import InputError, InvalidSetting
-from heft.experiments.forward_dynamics import Dynamics
 from heft.models.friction_code import c_source, python_source
 from heft.models.options import Coupling, JointOptions, Options
 from heft.models.robot import Robot
@@ -42,6 +41,7 @@ from heft.plants.problem import Problem
 from heft.recordings.recording import Recording
 from heft.signals.settings import Smoothing
 from heft.signals.weak_form import Weak
+from heft.simulation.forward_dynamics import Dynamics
 from tests import robots
 from tests.robots import FloatArray, Oracle
 from tests.test_friction_code import compiled

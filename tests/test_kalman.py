@@ -12,11 +12,11 @@ from heft.applications.identification import Settings, identify
 from heft.errors import InvalidSetting, SolverFailure
 from heft.estimators import ESTIMATORS, Estimate, LeastSquares
 from heft.estimators.kalman import METHODS, KalmanFilter, Kind
-from heft.experiments import DrivenRobot, RobotLog
 from heft.models import JointOptions, Robot
 from heft.plants import Problem, RobotPlant
 from heft.recordings import Recording
 from heft.signals import Smoothing
+from heft.simulation import DrivenRobot, RobotLog
 from tests.row_problems import RowProblem
 from tests.test_closed_loop import arm, loop, reference, sprung, truth
 

@@ -23,9 +23,9 @@ from heft.arrays import Array
 from heft.dynamics import drive_columns
 from heft.dynamics.drives import FRICTION, TERMS, Coulomb, DriveMotion, Offset, Term, Viscous
 from heft.errors import InvalidSetting
-from heft.experiments.forward_dynamics import Dynamics, Simulate
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
+from heft.simulation.forward_dynamics import Dynamics, Simulate
 from tests.robots import PLANAR_ARM
 from tests.test_friction import LAWS, Law, require_lawful
 

@@ -23,8 +23,8 @@ from heft.applications.payload.live import PAGE
 from heft.display import animation
 from heft.display.page import Drawings, Plot, Series
 from heft.display.templates import policy_of, render
-from heft.experiments.forward_dynamics import Dynamics, Simulate
 from heft.models.robot import Robot
+from heft.simulation.forward_dynamics import Dynamics, Simulate
 from heft.streams.page import served
 from tests.browser import browser, opened
 from tests.experiments import ARMS, log, true_robot

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from heft.dynamics.drive_columns import DriveState
 from heft.errors import FitError, InputError, InvalidModel, InvalidSetting, SolverFailure
-from heft.experiments import Dynamics, Simulate, Trajectory
 from heft.models.options import Coupling, JointOptions, Options
 from heft.models.robot import Robot
 from heft.plants import standard_rows
 from heft.recordings.recording import Recording
+from heft.simulation import Dynamics, Simulate, Trajectory
 from tests.robots import FloatArray, Oracle, load
 
 FALLING = ("two_link_homework", "three_link")

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from .applications.predict import predict_files
     from .errors import HeftError
     from .estimators import Estimate, LeastSquares, PhysicallyConsistent
-    from .experiments import Dynamics, Simulate
     from .information import Information, Labels, Parameters
     from .models import Coupling, JointOptions, Options, RegressorColumn, Robot
     from .plants import FreeBody, Problem, RobotPlant
     from .recordings import ColumnMap, Recording
     from .signals import Smoothing, Weak
+    from .simulation import Dynamics, Simulate
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

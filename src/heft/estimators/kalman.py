@@ -96,7 +96,7 @@ class DrivenLog(Protocol):
 
 
 class Driven(Protocol):
-    """The experiment of a problem as a system with states; `experiments.DrivenRobot` is one."""
+    """The experiment of a problem as a system with states; `simulation.DrivenRobot` is one."""
 
     def logs(self, problem: Any, first: Estimate, /) -> Sequence[DrivenLog]:
         """Return the logs of a problem, gaps cut out.

@@ -16,14 +16,12 @@ from heft.arrays import Array
 from heft.display import Plot, Series, Table, animation, page, rounded, table, verdict
 from heft.estimators import Stated
 from heft.files import put, require_own, workshop
+from heft.flight import BodyEstimate, FlightLog, FreeFlyerResult, IdentifyFreeFlyer
 from heft.information import Directions, inertia, matrix_of_quaternion, triangle_of
 from heft.models import FreeFlyer
 from heft.recordings import ColumnMap, Recording
 
-from .flight_log import FlightLog
 from .flights import open_flyer
-from .identify import FreeFlyerResult, IdentifyFreeFlyer
-from .load import BodyEstimate
 
 RESULTS = ("free-flyer.json", "report.html")
 MOST_POINTS = 1000  # of a curve
