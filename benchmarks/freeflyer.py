@@ -22,6 +22,7 @@ import numpy as np
 from benchmarks.ipopt_tracking import IpoptTracking
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_least, at_most
+from heft.dynamics.rigid_body import unit_turns
 from heft.excitation import Design, DesignSettings, SolverSettings
 from heft.flight import (
     Flight,
@@ -34,7 +35,6 @@ from heft.flight import (
     information_of,
     stated_errors,
 )
-from heft.flight.flyer_model import unit_turns
 from heft.information import inertia, matrix_of_quaternion
 from heft.models import (
     FlightBounds,

@@ -75,7 +75,7 @@ def flown(
         FlightSettings(cycles=cycles, seed=seed, faults=faults),
     )
     t = flight.truth
-    states = np.hstack([t.position, t.velocity, t.quaternion, t.turning])
+    states = np.hstack([t.position, t.quaternion, t.velocity, t.turning])
     name = f"{motion[0]} x{motion[1]:g}"
     return Flown(name, mass, seed, flight.log, states, t.parameters, flight.saturation)
 

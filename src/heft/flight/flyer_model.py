@@ -1,30 +1,18 @@
-"""Equations of motion of a free-flying body, with derivatives, of many states at once.
+"""A free-flying body under its actuators, and how far it is from where it is to be.
 
-    p' = v,    q' = ½ q ∘ (0, ω),    v' = R a + g,    M [a; α] = A u − b(ω)
-
-with the mass matrix about the frame's origin `M = [m 1, −m c×; m c×, I]` and
-`b = [m ω × (ω × c); ω × I ω]`: equations (4), (5) of [Ekal2018] taken about the frame's origin
-instead of the centre of mass, where (7) has p̈_c, not p_c as printed, and I is J_c, not J_s.
-
-A state is p, q (w x y z), v, ω: thirteen numbers. Its quaternion is of unit length but for what a
-step of integration leaves.
+Its motion is that of `dynamics.rigid_body`, whose states these are, under the wrench A u.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from heft.arrays import Array
-from heft.compiled import plain
-from heft.information import cross, inertia, skew
+from heft.dynamics import rigid_body
+from heft.information import cross, inertia, matrix_of_quaternion, skew
 from heft.models import FreeFlyer
-
-from .flyer_kernels import STATE, linearised
-
-PLACE, TURN, SPEED, SPIN = slice(0, 3), slice(3, 7), slice(7, 10), slice(10, 13)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,46 +29,10 @@ class FlyerModel:
         ten = flyer.nominal if parameters is None else parameters
         return FlyerModel(ten, flyer.mixing, flyer.gravity)
 
-    @cached_property
-    def first(self) -> Array:
-        """First moments m c, shape (3,) [kg·m]."""
-        return self.parameters[1:4]
-
-    @cached_property
-    def inertia(self) -> Array:
-        """Inertia about the frame's origin, shape (3, 3) [kg·m²]."""
-        return inertia.inertia_matrix(self.parameters)
-
-    @cached_property
-    def mass_matrix(self) -> Array:
-        """M, shape (6, 6)."""
-        cross = skew(self.first)
-        return np.block([[self.parameters[0] * np.eye(3), -cross], [cross, self.inertia]])
-
-    @cached_property
-    def _compliance(self) -> Array:
-        return np.asarray(np.linalg.inv(self.mass_matrix))
-
-    @cached_property
-    def _push(self) -> Array:
-        return np.asarray(self._compliance @ self.mixing)
-
     def weight(self, quaternion: Array) -> Array:
         """Return the wrench that balances gravity, shape (N, 6), at attitudes (N, 4)."""
-        ups = _turned_back(quaternion, -self.gravity)
-        moment = cross(self.first, ups)
-        return np.hstack((self.parameters[0] * ups, moment))
-
-    def rate(self, x: Array, u: Array) -> Array:
-        """Return x' of states (N, 13) and commands (N, n), shape (N, 13)."""
-        turning = x[:, SPIN]
-        pushed = self.accelerations(turning, u)
-        out = np.empty_like(x)
-        out[:, PLACE] = x[:, SPEED]
-        out[:, TURN] = 0.5 * _product_with_vector(x[:, TURN], turning)
-        out[:, SPEED] = _turned(x[:, TURN], pushed[:, :3]) + self.gravity
-        out[:, SPIN] = pushed[:, 3:]
-        return out
+        ups = -self.gravity @ matrix_of_quaternion(quaternion)
+        return np.hstack((self.parameters[0] * ups, cross(self.parameters[1:4], ups)))
 
     def accelerations(self, turning: Array, u: Array) -> Array:
         """Return a (the origin's less gravity) and α in the body's axes, shape (N, 6).
@@ -89,39 +41,21 @@ class FlyerModel:
             turning: ω, shape (N, 3) [rad/s].
             u: Commands, shape (N, n).
         """
-        return np.asarray(u @ self._push.T - self._bias(turning) @ self._compliance.T)
-
-    def _bias(self, turning: Array) -> Array:
-        along = np.sum(turning * self.first, axis=1, keepdims=True)
-        square = np.sum(turning**2, axis=1, keepdims=True)
-        force = turning * along - self.first * square
-        return np.hstack((force, cross(turning, turning @ self.inertia)))
+        still = np.zeros_like(turning)
+        bias = inertia.wrench_regressor(still, turning, still) @ self.parameters
+        M = rigid_body.mass_matrix(self.parameters)
+        return np.asarray(np.linalg.solve(M, (u @ self.mixing.T - bias).T).T)
 
     def advanced(self, x: Array, u: Array, step: float) -> Array:
         """Return states after one Runge-Kutta step of fourth order, commands held."""
-        k1 = self.rate(x, u)
-        k2 = self.rate(x + 0.5 * step * k1, u)
-        k3 = self.rate(x + 0.5 * step * k2, u)
-        k4 = self.rate(x + step * k3, u)
-        return np.asarray(x + step / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + k4))
+        return self.advanced_with_slope(x, u, step)[0]
 
     def advanced_with_slope(self, x: Array, u: Array, step: float) -> tuple[Array, Array]:
         """Return states after one Runge-Kutta step, and derivatives by x and u, (N, 13, 13 + n)."""
-        ahead, slope = np.empty_like(x), np.empty((len(x), STATE, STATE + u.shape[1]))
-        linearised(*plain(x, u), step, self._body, (ahead, slope))
-        return ahead, slope
-
-    @cached_property
-    def _body(self) -> tuple[Array, ...]:
-        parts = (self.first, self.inertia, self._compliance, self._push, self.gravity)
-        return plain(*parts)
-
-
-def unit_turns(x: Array) -> Array:
-    """Return states with quaternions normalised to unit length, shape (N, 13)."""
-    out = x.copy()
-    out[:, TURN] /= np.linalg.norm(out[:, TURN], axis=1, keepdims=True)
-    return out
+        wrench = u @ self.mixing.T
+        ahead, slope = rigid_body.linearised(x, wrench, step, self.parameters, self.gravity)
+        own, by_wrench = np.split(slope, [rigid_body.STATE], axis=2)
+        return ahead, np.concatenate((own, by_wrench @ self.mixing), axis=2)
 
 
 def attitude_error(desired: Array, q: Array) -> tuple[Array, Array]:
@@ -154,39 +88,20 @@ def rate_error(turning: Array, q: Array, wanted: Array) -> tuple[Array, Array]:
         q: Shape (N, 4).
         wanted: w, shape (N, 3) [rad/s].
     """
-    back = q * np.array([1.0, -1.0, -1.0, -1.0])
-    slope = -_turned_slope(back, wanted)
-    slope[:, :, 1:] *= -1.0
-    return turning - _turned(back, wanted), slope
+    slope = _turned_back_slope(q, wanted)
+    # R is of second degree in q: half its derivative times q gives it back [Euler's theorem].
+    return turning - 0.5 * np.einsum("nij,nj->ni", slope, q), -slope
 
 
-def _turned(q: Array, a: Array) -> Array:
-    w, v = q[:, :1], q[:, 1:]
-    size = w**2 - np.sum(v**2, axis=1, keepdims=True)
-    return np.asarray(
-        size * a + 2.0 * v * np.sum(v * a, axis=1, keepdims=True) + 2.0 * w * cross(v, a)
-    )
-
-
-def _turned_back(q: Array, a: Array) -> Array:
-    return _turned(q * np.array([1.0, -1.0, -1.0, -1.0]), np.broadcast_to(a, (len(q), 3)))
-
-
-def _turned_slope(q: Array, a: Array) -> Array:
-    """Return d(R a)/dq, shape (N, 3, 4)."""
+def _turned_back_slope(q: Array, a: Array) -> Array:
+    """Return d(Rᵀ a)/dq, shape (N, 3, 4)."""
     w, v = q[:, :1], q[:, 1:]
     slope = np.empty((len(q), 3, 4))
-    slope[:, :, 0] = 2.0 * (w * a + cross(v, a))
+    slope[:, :, 0] = 2.0 * (w * a - cross(v, a))
     slope[:, :, 1:] = 2.0 * (
         v[:, :, None] * a[:, None, :]
         - a[:, :, None] * v[:, None, :]
         + np.sum(v * a, axis=1)[:, None, None] * np.eye(3)
-        - w[:, :, None] * skew(a)
+        + w[:, :, None] * skew(a)
     )
     return slope
-
-
-def _product_with_vector(q: Array, a: Array) -> Array:
-    w, v = q[:, :1], q[:, 1:]
-    first = -np.sum(v * a, axis=1, keepdims=True)
-    return np.hstack((first, w * a + cross(v, a)))

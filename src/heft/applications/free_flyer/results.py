@@ -335,7 +335,7 @@ def _sticks(found: IdentifiedFlyer) -> animation.Sticks:
     numbers = found.result.load.numbers
     load = np.array([[numbers[f"com.{a}"].value for a in "xyz"]])
     own = np.vstack([np.zeros((1, 3)), tips, arms, load])
-    turned = matrix_of_quaternion(states[at, 6:10])
+    turned = matrix_of_quaternion(states[at, 3:7])
     points = states[at, None, :3] + np.einsum("fij,nj->fni", turned, own)
     lines: list[tuple[int | str, ...]] = [(0, 4 + k, "thin") for k in range(len(arms))]
     lines += [(0, 1 + k, colour) for k, colour in enumerate(COLOURS)]
