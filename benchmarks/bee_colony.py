@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from heft.arrays import Array
-from heft.experiments import Excitation
+from heft.excitation import Excitation
 
 PENALTY = 1e4  # nats per share of a limit
 

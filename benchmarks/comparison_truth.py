@@ -29,9 +29,9 @@ from heft.applications.identification.robots import identify
 from heft.applications.identification.settings import Settings
 from heft.arrays import Array
 from heft.errors import FitError
-from heft.experiments import Arm, MotionKind, Simulator, Viscous
-from heft.experiments.simulated_drives import Drive
 from heft.models import Robot
+from heft.simulation import Arm, MotionKind, Simulator, Viscous
+from heft.simulation.simulated_drives import Drive
 
 RATE, SECONDS = 125.0, 25.0  # of the logs, at most [Hz], [s]
 VISCOUS = 1.15  # times as much, in one joint

@@ -34,8 +34,8 @@ from heft.applications.cooperation import (
 )
 from heft.applications.cooperation.pose import MotionPair
 from heft.applications.cooperation.windows import TWISTS, Windows
-from heft.experiments import SharedBody, SimulatedTeam, Team, TeamMotion, TeamNoise
 from heft.information import Graph, Spectrum, chebyshev, inertia, rotation_vector_of_matrix
+from heft.simulation import SharedBody, SimulatedTeam, Team, TeamMotion, TeamNoise
 
 Array = NDArray[np.float64]
 FIRST = 1000  # seed that is scored

@@ -31,10 +31,10 @@ from heft.applications.identification.identification import Identification
 from heft.applications.identification.robots import identify
 from heft.applications.identification.settings import Settings
 from heft.arrays import Array
-from heft.experiments import SimulatedExperiment
 from heft.models.robot import Robot
 from heft.recordings.recording import Recording
 from heft.signals.settings import Smoothing
+from heft.simulation import SimulatedExperiment
 
 Friction = Literal["full", "simple"]
 LIGHT_SECONDS = CONDITIONS["light direct drive"].duration

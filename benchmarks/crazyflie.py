@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow.parquet as pq
 from scipy.spatial.transform import Rotation
 
-from heft.applications.free_flyer.flight_log import held_for, mean_thrust
 from heft.arrays import Array
+from heft.flight.flight_log import held_for, mean_thrust
 from heft.plants import rotor_recording
 from heft.recordings import Recording
 

@@ -35,11 +35,11 @@ from benchmarks.results_file import Row, at_least, at_most
 from benchmarks.truth import CONDITIONS, DEVELOPMENT, IN_CLASS, LUGRE, SCORED, File
 from heft.applications.doctor.doctor import Diagnosis, diagnose
 from heft.errors import SolverFailure
-from heft.experiments import Arm, Condition, Inertial, MotionKind, Simulator
-from heft.experiments.simulated_links import Links
 from heft.models.export import write_urdf
 from heft.models.robot import Robot
 from heft.recordings import Recording
+from heft.simulation import Arm, Condition, Inertial, MotionKind, Simulator
+from heft.simulation.simulated_links import Links
 
 FURTHER = {"ur10": File("ur_description/urdf/ur10_robot.urdf")}
 SETS = {"development": tuple(DEVELOPMENT), "scored": (*SCORED, *FURTHER)}

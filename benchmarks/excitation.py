@@ -1,4 +1,4 @@
-"""How good designed motions are, and what they cost: `heft.experiments.design`.
+"""How good designed motions are, and what they cost: `heft.excitation.design`.
 
     python -m benchmarks.excitation [--only gradient arms panda free bees] [--store]
 
@@ -36,7 +36,7 @@ from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_least, at_most
 from heft.arrays import Array
 from heft.engine import one_blas_thread
-from heft.experiments import (
+from heft.excitation import (
     Design,
     DesignLimits,
     DesignSettings,
@@ -47,9 +47,9 @@ from heft.experiments import (
     design,
     excitation_of,
 )
-from heft.experiments.augmented_lagrangian import SolverSettings, solve
-from heft.experiments.excitation import scaled
-from heft.experiments.random_motions import draw
+from heft.excitation.augmented_lagrangian import SolverSettings, solve
+from heft.excitation.excitation import scaled
+from heft.excitation.random_motions import draw
 from heft.plants import FreeBody, structural_base
 
 RANDOM = 2000

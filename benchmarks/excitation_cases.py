@@ -16,13 +16,7 @@ import pinocchio as pin
 import scipy.signal
 
 from heft.arrays import Array
-from heft.experiments import (
-    DesignLimits,
-    EffortLimits,
-    ExcitationTrajectory,
-    Fourier,
-    JointLimits,
-)
+from heft.excitation import DesignLimits, EffortLimits, ExcitationTrajectory, Fourier, JointLimits
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
 from heft.plants import ExcitableRobot

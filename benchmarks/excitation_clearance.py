@@ -25,7 +25,7 @@ from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_least, at_most
 from heft.applications.excite.planned import RoomClearance
 from heft.arrays import Array
-from heft.experiments import Clearance, HarmonicMotion, certify_clearance, design
+from heft.excitation import Clearance, HarmonicMotion, certify_clearance, design
 from heft.models import Options, Robot, fit_capsules, motion_limits
 
 REQUIRED = 0.01  # [m]

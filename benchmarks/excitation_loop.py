@@ -59,23 +59,22 @@ from heft.arrays import Array
 from heft.dynamics import FRICTION, Sigmoid
 from heft.dynamics import Offset as OffsetTerm
 from heft.dynamics import Viscous as ViscousTerm
-from heft.experiments import (
+from heft.excitation import DesignSettings, SolverSettings
+from heft.information import BaseParameters
+from heft.models import JointOptions, Options, Robot
+from heft.plants.excitable_robot import COULOMB_SPEED
+from heft.simulation import (
     Arm,
     Condition,
     Coulomb,
-    DesignSettings,
     Drive,
     Knots,
     Offset,
     Sensors,
     SimulatedExperiment,
     Simulator,
-    SolverSettings,
     Viscous,
 )
-from heft.information import BaseParameters
-from heft.models import JointOptions, Options, Robot
-from heft.plants.excitable_robot import COULOMB_SPEED
 
 DEVELOPMENT = ("ur5", "panda")
 SCORED = ("z1", "xarm7")  # of 6 and of 7 joints

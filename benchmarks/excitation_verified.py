@@ -29,7 +29,7 @@ from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_most
 from heft.applications.excite import ExciteSettings, PlannedExperiment, excite, open_experiment
 from heft.errors import HeftError
-from heft.experiments import Clearance, DesignSettings, Grids, SolverSettings
+from heft.excitation import Clearance, DesignSettings, Grids, SolverSettings
 from heft.models import Options, Robot, motion_limits
 
 Array = NDArray[np.float64]

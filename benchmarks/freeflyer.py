@@ -22,25 +22,19 @@ import numpy as np
 from benchmarks.ipopt_tracking import IpoptTracking
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_least, at_most
-from heft.experiments import (
-    Design,
-    DesignSettings,
+from heft.dynamics.rigid_body import unit_turns
+from heft.excitation import Design, DesignSettings, SolverSettings
+from heft.flight import (
     Flight,
     FlightReference,
     FlightSettings,
-    FlightState,
     FlyerModel,
-    FreeFlyerWorld,
-    Inertial,
     PredictiveTracking,
-    SolverSettings,
-    Thruster,
     design_flight,
     fly,
     information_of,
     stated_errors,
 )
-from heft.experiments.flyer_model import unit_turns
 from heft.information import inertia, matrix_of_quaternion
 from heft.models import (
     FlightBounds,
@@ -49,6 +43,7 @@ from heft.models import (
     load_of,
     shipped_free_flyer,
 )
+from heft.simulation import FlightState, FreeFlyerWorld, Inertial, Thruster
 
 LOADS = (load_of("1.2kg@0.20,0.06,-0.10"), load_of("0.5kg@0.20,0.06,-0.10"))
 # What the saturation-aware design is told of a load: at most how heavy, and about where.

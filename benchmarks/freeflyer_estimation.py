@@ -20,17 +20,17 @@ from benchmarks.freeflyer_flights import MASSES, MOTIONS, Flown, all_flights, co
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_least, at_most
 from heft import identify_plant
-from heft.applications.free_flyer import (
+from heft.applications.identification import Settings
+from heft.arrays import Array
+from heft.flight import (
     Cycles,
+    FlightFaults,
     FlightLog,
     FreeFlyerResult,
     IdentifyFreeFlyer,
     IdentifyFromCycles,
     true_bound,
 )
-from heft.applications.identification import Settings
-from heft.arrays import Array
-from heft.experiments import FlightFaults
 from heft.information import inertia
 from heft.plants import RotorBody
 from heft.signals import Smoothing

@@ -13,14 +13,8 @@ from functools import cache
 import numpy as np
 
 from heft.arrays import Array
-from heft.experiments import (
-    DesignSettings,
-    FlightFaults,
-    FlightReference,
-    FlightSettings,
-    design_flight,
-    fly,
-)
+from heft.excitation import DesignSettings
+from heft.flight import FlightFaults, FlightReference, FlightSettings, design_flight, fly
 from heft.models import FlightBounds, FreeFlyer, Load, shipped_free_flyer
 from heft.recordings import Recording
 
@@ -81,7 +75,7 @@ def flown(
         FlightSettings(cycles=cycles, seed=seed, faults=faults),
     )
     t = flight.truth
-    states = np.hstack([t.position, t.velocity, t.quaternion, t.turning])
+    states = np.hstack([t.position, t.quaternion, t.velocity, t.turning])
     name = f"{motion[0]} x{motion[1]:g}"
     return Flown(name, mass, seed, flight.log, states, t.parameters, flight.saturation)
 

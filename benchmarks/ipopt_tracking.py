@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from heft.experiments import Plan, PredictiveTracking
+from heft.flight import Plan, PredictiveTracking
 
 
 @dataclass(frozen=True, eq=False)

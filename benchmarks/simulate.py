@@ -22,7 +22,7 @@ import pyarrow.parquet
 from benchmarks.core import robots
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_least, at_most
-from heft.experiments import Limits, draw_motion, whole_robot
+from heft.simulation import Limits, draw_motion, whole_robot
 
 SECONDS = 30.0
 HUMANOID = "talos_data/robots/talos_reduced.urdf"

@@ -4,7 +4,7 @@
     python -m benchmarks.truth [--seeds 10] [--jobs 2] [--before LABEL] [--name NAME] [--store]
 
 Arms in MuJoCo with friction, gears, sensors and motions that heft's models were not made for (see
-`heft.experiments.simulator`), each fitted as a user would. What is compared with the truth is in
+`heft.simulation.simulator`), each fitted as a user would. What is compared with the truth is in
 `benchmarks.truth_scores`. Constants of heft are chosen with `--development`: its arms and seeds
 are never scored, and those that are scored are refused there.
 
@@ -38,7 +38,9 @@ from benchmarks.truth_scores import NORMAL, SLOW_MOTIONS, held_out, record
 from heft.applications.identification.robots import identify
 from heft.applications.identification.settings import Settings
 from heft.errors import FitError, SolverFailure
-from heft.experiments import (
+from heft.models import Robot
+from heft.signals import Smoothing
+from heft.simulation import (
     Arm,
     Condition,
     Controller,
@@ -47,8 +49,6 @@ from heft.experiments import (
     SimulatedExperiment,
     Simulator,
 )
-from heft.models import Robot
-from heft.signals import Smoothing
 
 LATE = (0.003, 0.0015, 0.008, 0.02)  # delays, seed by seed [s]
 

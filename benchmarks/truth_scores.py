@@ -21,9 +21,9 @@ from heft.applications.identification.identification import Identification
 from heft.applications.identification.identified import Identified
 from heft.applications.identification.scores import filtered
 from heft.arrays import Array
-from heft.experiments import Coulomb, ExactMotion, SimulatedExperiment, Viscous
 from heft.models import Robot
 from heft.recordings import Recording
+from heft.simulation import Coulomb, ExactMotion, SimulatedExperiment, Viscous
 
 NORMAL = 1.96
 TORQUE_ROWS = 40  # of another motion, evenly spaced

@@ -16,13 +16,13 @@ import numpy as np
 
 from heft.applications.demo import FOLDER as DEMO
 from heft.applications.derive.lagrange import derive_file
-from heft.applications.free_flyer import FirstPath, FlightLog, commanded_flight
+from heft.applications.free_flyer import commanded_flight
 from heft.applications.free_flyer.flights import read_motion
 from heft.applications.free_flyer.study import loads_of
 from heft.applications.identification import Identified
 from heft.applications.payload.sensors import Sensors
 from heft.errors import HeftError, InvalidRecording
-from heft.experiments import FlightReference
+from heft.flight import FirstPath, FlightLog, FlightReference
 from heft.information.square_root import Information
 from heft.models import (
     flight_bounds_from_toml,

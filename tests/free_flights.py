@@ -69,8 +69,9 @@ class _Body:
         return _Body(mass, com, central.tolist(), inverse, pushes, list(map(float, flyer.gravity)))
 
     def rate(self, x: list[float], push: list[float]) -> list[float]:
-        """Return the derivative of position and velocity of the centre, quaternion and ω."""
-        w, i, j, k, p, q, r = x[6:]
+        """Return the derivative of position of the centre, quaternion, its velocity and ω."""
+        w, i, j, k, *_ = x[3:]
+        p, q, r = x[10:]
         fx, fy, fz, *moment = push
         gx, gy, gz = w * fx + j * fz - k * fy, w * fy + k * fx - i * fz, w * fz + i * fy - j * fx
         turned = (
@@ -82,12 +83,12 @@ class _Body:
         mx, my, mz = moment
         ex, ey, ez = mx - (q * hz - r * hy), my - (r * hx - p * hz), mz - (p * hy - q * hx)
         return [
-            *x[3:6],
-            *(f / self.mass + g for f, g in zip(turned, self.gravity, strict=True)),
+            *x[7:10],
             -0.5 * (i * p + j * q + k * r),
             0.5 * (w * p + j * r - k * q),
             0.5 * (w * q + k * p - i * r),
             0.5 * (w * r + i * q - j * p),
+            *(f / self.mass + g for f, g in zip(turned, self.gravity, strict=True)),
             *(a * ex + b * ey + c * ez for a, b, c in self.inverse),
         ]
 
@@ -103,8 +104,8 @@ class _Body:
         k4 = self.rate(ahead(k3, h), push)
         mean = [(a + 2.0 * (b + c) + d) / 6.0 for a, b, c, d in zip(k1, k2, k3, k4, strict=True)]
         x = ahead(mean, h)
-        size = math.hypot(*x[6:10])
-        return [*x[:6], *(q / size for q in x[6:10]), *x[10:]]
+        size = math.hypot(*x[3:7])
+        return [*x[:3], *(q / size for q in x[3:7]), *x[7:]]
 
 
 def fly(
@@ -124,7 +125,7 @@ def fly(
     x, _, a = reference(time, period, seed, size)
     back = np.linalg.pinv(flyer.mixing)
     turns = Rotation.from_euler("xyz", x[:, 3:]).as_matrix()
-    state = [*body.com.tolist(), 0.0, 0.0, 0.0, 1.0, *[0.0] * 6]
+    state = [*body.com.tolist(), 1.0, *[0.0] * 9]
     mass = mass_matrix(parameters)
     estimate, rates = np.zeros(6), np.zeros(6)
     states, commands = np.empty((count, 13)), np.empty((count, len(flyer.actuators)))
@@ -136,9 +137,9 @@ def fly(
     off_turns = errors.as_matrix()
     for n in range(count):
         states[n] = state
-        turn = Rotation.from_quat(states[n, [7, 8, 9, 6]]).as_matrix()
+        turn = Rotation.from_quat(states[n, [4, 5, 6, 3]]).as_matrix()
         states[n, :3] -= turn @ body.com
-        states[n, 3:6] -= turn @ np.cross(states[n, 10:], body.com)
+        states[n, 7:10] -= turn @ np.cross(states[n, 10:], body.com)
         noisy = turn @ off_turns[n]
         # An alpha-beta filter of position and of the attitude's error, on the log alone.
         place = states[n, :3] + error[n, :3] - x[n, :3]
@@ -157,7 +158,7 @@ def fly(
             state = body.step(state, push, h / SUBSTEPS)
     poses = np.empty((count, 7))
     poses[:, :3] = states[:, :3] + error[:, :3]
-    noisy_turns = Rotation.from_quat(states[:, [7, 8, 9, 6]]) * errors
+    noisy_turns = Rotation.from_quat(states[:, [4, 5, 6, 3]]) * errors
     poses[:, 3:] = noisy_turns.as_quat()[:, [3, 0, 1, 2]]
     signals = {
         "pos": {f"{flyer.name}.{c}": poses[:, i] for i, c in enumerate("xyz")},

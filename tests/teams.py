@@ -8,7 +8,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from heft.applications.cooperation import ContactSignals
-from heft.experiments import SimulatedTeam, Team
+from heft.simulation import SimulatedTeam, Team
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 SHORT = Team(robots=3, duration=6.0, changes=(), masses=(2.0,))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from heft.arrays import Array
 from heft.dynamics import kernels
 from heft.errors import InvalidSetting
-from heft.experiments import (
+from heft.excitation import (
     BoundedMotion,
     Certificate,
     Clearance,
@@ -29,7 +29,7 @@ from heft.experiments import (
     certify_efforts,
     certify_joints,
 )
-from heft.experiments.effort_bounds import effort_rate
+from heft.excitation.effort_bounds import effort_rate
 from heft.models import MotionLimits, Options, Robot, fit_capsules, motion_limits
 
 from .robots import load, path_of

@@ -19,8 +19,8 @@ from scipy.spatial.transform import Rotation
 from heft.arrays import Array
 from heft.dynamics import body_poses
 from heft.errors import InvalidModel, InvalidSetting
-from heft.experiments import Clearance
-from heft.experiments.clearance_kernels import _turn
+from heft.excitation import Clearance
+from heft.excitation.clearance_kernels import _turn
 from heft.models import (
     Capsules,
     LinkShape,

@@ -11,7 +11,6 @@ import pytest
 
 from heft.applications.identification import Settings, fit_experiment, open_experiment
 from heft.errors import InvalidSetting, MissingSignal, SolverFailure
-from heft.experiments import ClosedLoop
 from heft.models import (
     ControllerOptions,
     JointGains,
@@ -24,6 +23,7 @@ from heft.models import (
 from heft.plants import Problem, RobotPlant, standard_rows
 from heft.recordings import Recording
 from heft.signals import Smoothing
+from heft.simulation import ClosedLoop
 from tests import robots
 
 Array = np.ndarray[Any, np.dtype[np.float64]]

@@ -12,7 +12,8 @@ from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from scipy.spatial.transform import Rotation
 
 from heft.applications.free_flyer import commanded_flight
-from heft.experiments import ExcitationTrajectory, FlightReference, Fourier
+from heft.excitation import ExcitationTrajectory, Fourier
+from heft.flight import FlightReference
 from heft.models import shipped_free_flyer
 from heft.recordings import CommandedFlight, Recording, Table, write_table
 

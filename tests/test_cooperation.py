@@ -42,8 +42,8 @@ from heft.applications.cooperation.windows import (
 from heft.errors import InvalidRecording, InvalidSetting, MissingSignal
 from heft.estimators import TwistInformation
 from heft.estimators.dual_quaternions import difference_matrix, pose_of, product
-from heft.experiments import SimulatedTeam, Team, TeamMotion, TeamNoise
 from heft.information import Graph, averaged, consensus_maps, inertia
+from heft.simulation import SimulatedTeam, Team, TeamMotion, TeamNoise
 from tests.teams import SHORT, pose, signals
 
 Array = np.ndarray[Any, np.dtype[np.float64]]

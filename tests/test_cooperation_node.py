@@ -36,9 +36,9 @@ from heft.applications.cooperation.wire import (
     team_key,
 )
 from heft.errors import InvalidSetting
-from heft.experiments import SimulatedTeam, Team, TeamNoise
 from heft.files import require_schema
 from heft.information import Graph
+from heft.simulation import SimulatedTeam, Team, TeamNoise
 from heft.streams.ros import transforms, transforms_key
 from tests.messages import ROS2
 from tests.network import NetworkFaults, SimulatedNetwork

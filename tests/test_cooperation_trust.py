@@ -27,8 +27,8 @@ from heft.applications.cooperation.pose import (
 from heft.applications.cooperation.windows import (
     Windows,
 )
-from heft.experiments import SimulatedTeam, TeamMotion, TeamNoise
 from heft.information import Graph, inertia
+from heft.simulation import SimulatedTeam, TeamMotion, TeamNoise
 from tests.teams import SHORT, pose, signals
 
 Array = np.ndarray[Any, np.dtype[np.float64]]

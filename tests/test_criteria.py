@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from heft.errors import InvalidSetting
-from heft.experiments import criteria
-from heft.experiments.criteria import (
+from heft.excitation import criteria
+from heft.excitation.criteria import (
     Condition,
     Criterion,
     Determinant,

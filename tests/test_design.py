@@ -12,7 +12,7 @@ import pinocchio as pin
 import pytest
 
 from heft.errors import InfeasibleLimits, InvalidSetting
-from heft.experiments import (
+from heft.excitation import (
     Design,
     DesignLimits,
     DesignSettings,
@@ -28,10 +28,10 @@ from heft.experiments import (
     link_deviations,
     task_error,
 )
-from heft.experiments.excitation import scaled
-from heft.experiments.optimal_design import base_positions, judged
-from heft.experiments.random_motions import draw, resting_posture
-from heft.experiments.starts import largest_share
+from heft.excitation.excitation import scaled
+from heft.excitation.optimal_design import base_positions, judged
+from heft.excitation.random_motions import draw, resting_posture
+from heft.excitation.starts import largest_share
 from heft.information import Information, triangle_of
 from heft.plants import ExcitableLoad, ExcitableRobot, FreeBody, Plant, last_frame
 from tests import robots
@@ -274,7 +274,7 @@ def test_gravity_that_the_drives_cannot_hold_is_named() -> None:
 
 
 def test_where_no_random_motion_has_room_some_are_bent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heft.experiments.starts.shrunk", lambda problem, X, posture: None)
+    monkeypatch.setattr("heft.excitation.starts.shrunk", lambda problem, X, posture: None)
     limits = DesignLimits(joint_limits(2), clearance=(Sphere(),))
     found = design(plant_of(TWO), limits, QUICK)
     assert np.isfinite(found.value)

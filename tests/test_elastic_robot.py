@@ -18,7 +18,6 @@ from heft.applications.identification.report import html, text
 from heft.applications.identification.results import friction_curve, write
 from heft.arrays import Array
 from heft.errors import InvalidSetting, MissingSignal
-from heft.experiments import SimulatedExperiment, Simulator, Spring
 from heft.models import Coupling, JointOptions, Options, Robot
 from heft.plants import (
     GEAR,
@@ -29,6 +28,7 @@ from heft.plants import (
     with_logged_gears,
 )
 from heft.recordings import Recording
+from heft.simulation import SimulatedExperiment, Simulator, Spring
 from tests import robots
 
 LATE = 0.003  # of the links' encoders [s]

@@ -13,7 +13,7 @@ from benchmarks.excitation_loop import (
     true_values,
 )
 
-from heft.experiments import DesignSettings, SolverSettings
+from heft.excitation import DesignSettings, SolverSettings
 
 QUICK = DesignSettings(
     duration=6.0,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from benchmarks.excitation_verified import Verifier, evaluated
 
-from heft.experiments import ExcitationTrajectory, Fourier, Spline
+from heft.excitation import ExcitationTrajectory, Fourier, Spline
 
 from .robots import path_of
 

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from heft.errors import InvalidSetting
-from heft.experiments import (
-    Design,
-    DesignSettings,
+from heft.excitation import Design, DesignSettings, Grids, SolverSettings
+from heft.flight import (
     FilterSettings,
     Flight,
     FlightFaults,
@@ -19,9 +18,7 @@ from heft.experiments import (
     FlightReference,
     FlightSettings,
     FlyerModel,
-    Grids,
     PredictiveTracking,
-    SolverSettings,
     TrackingSettings,
     design_flight,
     fly,

@@ -21,7 +21,7 @@ from heft.applications.free_flyer import (
 from heft.applications.free_flyer.flights import MESSAGES, MOTION
 from heft.applications.free_flyer.results import Convergence
 from heft.errors import InvalidRecording, InvalidSetting
-from heft.experiments import DesignSettings, SolverSettings
+from heft.excitation import DesignSettings, SolverSettings
 from heft.information import inertia
 from heft.models import Load, load_of
 from tests.browser import browser, opened

@@ -9,31 +9,28 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from heft.applications.free_flyer import (
+from heft.arrays import Array
+from heft.errors import InvalidRecording, TooLittleData
+from heft.excitation import DesignSettings, SolverSettings
+from heft.flight import (
     Cycles,
     EnergyBalance,
+    Flight,
     FlightLog,
+    FlightReference,
+    FlightSettings,
     FlightSystem,
     FollowFreeFlyer,
     IdentifyFreeFlyer,
     IdentifyFromCycles,
     WellEnough,
+    design_flight,
     load_estimate,
     true_bound,
 )
-from heft.applications.free_flyer.energy_balance import path_of_angles, power_gap
-from heft.applications.free_flyer.flight_log import _from_neighbours, mean_thrust
-from heft.arrays import Array
-from heft.errors import InvalidRecording, TooLittleData
-from heft.experiments import (
-    DesignSettings,
-    Flight,
-    FlightReference,
-    FlightSettings,
-    SolverSettings,
-    design_flight,
-)
-from heft.experiments import fly as fly_in_mujoco
+from heft.flight import fly as fly_in_mujoco
+from heft.flight.energy_balance import path_of_angles, power_gap
+from heft.flight.flight_log import _from_neighbours, mean_thrust
 from heft.information import Triangle, inertia
 from heft.models import FlightBounds, FreeFlyer, Load, load_of, shipped_free_flyer
 from tests.free_flights import Flown, fly, reference

@@ -23,7 +23,7 @@ import heft
 from heft.applications import demo
 from heft.applications.free_flyer import design_files
 from heft.errors import DISTRIBUTION, install
-from heft.experiments import DesignSettings
+from heft.excitation import DesignSettings
 
 from .ulog_files import write_ulog
 

@@ -16,7 +16,7 @@ import pytest
 from heft.applications.demo import FOLDER as DEMO
 from heft.cli import main
 from heft.errors import InvalidSetting, install
-from heft.experiments import Clearance
+from heft.excitation import Clearance
 from heft.models import Options, Robot, fit_capsules, motion_limits, with_shapes
 from heft.models.shapes import _mesh
 

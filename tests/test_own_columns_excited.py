@@ -14,7 +14,7 @@ import pytest
 from heft.applications.demo import FOLDER as DEMO
 from heft.applications.excite import Excited, ExciteSettings, excite_files, open_experiment
 from heft.errors import InvalidSetting
-from heft.experiments import DesignSettings
+from heft.excitation import DesignSettings
 from heft.models import Robot
 from heft.models.own_columns import JointValues, OwnColumns, RegressorColumn
 from heft.plants import ExcitableRobot, standard_rows

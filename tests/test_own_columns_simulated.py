@@ -17,8 +17,8 @@ from heft.applications.demo import FOLDER as DEMO
 from heft.applications.simulate import SimulationSettings, simulate_files
 from heft.cli import app
 from heft.errors import InvalidSetting
-from heft.experiments import Condition, Controller, Simulator, whole_robot
 from heft.models import Options
+from heft.simulation import Condition, Controller, Simulator, whole_robot
 from tests.test_own_columns import SPRING
 from tests.test_simulate import EXACT, FOLLOWING, SECONDS, SMOOTH_RUNNING, given_motion
 

@@ -20,12 +20,12 @@ from heft.applications.identification.results import to_json
 from heft.applications.identification.robots import identify
 from heft.applications.identification.scores import Score, Stretch, filtered, scored
 from heft.applications.identification.settings import RowKind, Settings
-from heft.experiments import Arm, Condition, DriveRanges, Sensors, SimulatedExperiment, Simulator
 from heft.models.export import write_urdf
 from heft.models.robot import Robot
 from heft.plants import Channel
 from heft.recordings import Recording
 from heft.signals import Weak
+from heft.simulation import Arm, Condition, DriveRanges, Sensors, SimulatedExperiment, Simulator
 from tests.experiments import ROBOTS
 
 SETTINGS = Settings(threads=1)

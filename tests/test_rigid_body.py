@@ -20,7 +20,7 @@ def case() -> tuple[Array, Array, Array, Array]:
     central = np.array([[0.06, 0.002, -0.001], [0.002, 0.055, 0.003], [-0.001, 0.003, 0.05]])
     parameters = inertia.from_body(7.2, np.array([0.03, 0.01, -0.02]), central)
     states = rng.normal(size=(COUNT, 13))
-    states[:, 6:10] /= np.linalg.norm(states[:, 6:10], axis=1, keepdims=True)
+    states = rigid_body.unit_turns(states)
     wrench = rng.normal(size=(COUNT, 6)) * np.repeat([5.0, 0.5], 3)
     return states, wrench, parameters, np.array([0.3, -0.2, -9.81])
 
@@ -31,9 +31,9 @@ def rate(x: Array, wrench: Array, parameters: Array, gravity: Array) -> Array:
     spinning = inertia.inertia_matrix(parameters)
     bias = np.concatenate([np.cross(w, np.cross(w, h)), np.cross(w, spinning @ w)])
     found = np.linalg.solve(rigid_body.mass_matrix(parameters), wrench - bias)
-    spin = 0.5 * rigid_body.quaternion_product(x[None, 6:10], np.array([[0.0, *w]]))[0]
-    linear = matrix_of_quaternion(x[6:10]) @ found[:3] + gravity
-    return np.concatenate([x[3:6], linear, spin, found[3:]])
+    spin = 0.5 * rigid_body.quaternion_product(x[None, 3:7], np.array([[0.0, *w]]))[0]
+    linear = matrix_of_quaternion(x[3:7]) @ found[:3] + gravity
+    return np.concatenate([x[7:10], spin, linear, found[3:]])
 
 
 def test_a_step_is_the_solution_of_the_equations_of_motion() -> None:
@@ -53,8 +53,8 @@ def test_accelerations_are_those_of_the_regressor() -> None:
     h = 1e-6
     after = rigid_body.advance(states, wrench, np.full(COUNT, h), parameters, gravity)
     change = (after - states) / h
-    back = np.swapaxes(matrix_of_quaternion(states[:, 6:10]), 1, 2)
-    specific = np.einsum("nij,nj->ni", back, change[:, 3:6] - gravity)
+    back = np.swapaxes(matrix_of_quaternion(states[:, 3:7]), 1, 2)
+    specific = np.einsum("nij,nj->ni", back, change[:, 7:10] - gravity)
     Y = inertia.wrench_regressor(specific, states[:, 10:], change[:, 10:])
     assert np.allclose(Y @ parameters, wrench, atol=1e-4)
 

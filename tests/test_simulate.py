@@ -20,7 +20,8 @@ from heft.applications.demo import FOLDER as DEMO
 from heft.applications.simulate import Demanded, SimulationSettings, read_motion, simulate_files
 from heft.arrays import Array
 from heft.errors import HeftError, InputError, InvalidModel, SolverFailure
-from heft.experiments import (
+from heft.models import Robot
+from heft.simulation import (
     Arm,
     Condition,
     Controller,
@@ -33,8 +34,7 @@ from heft.experiments import (
     draw_motion,
     whole_robot,
 )
-from heft.experiments.simulated_links import Links
-from heft.models import Robot
+from heft.simulation.simulated_links import Links
 from tests import mjcfs, robots
 from tests.test_cli import ENVIRONMENT, HEFT, heft, is_clean, tree
 

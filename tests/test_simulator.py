@@ -16,7 +16,7 @@ import pytest
 from benchmarks.truth import CONDITIONS, DEVELOPMENT, SCORED, arm, refuse_mixed
 
 from heft.arrays import Array
-from heft.experiments import (
+from heft.simulation import (
     Arm,
     Condition,
     Coulomb,
@@ -31,10 +31,10 @@ from heft.experiments import (
     Spring,
     Viscous,
 )
-from heft.experiments.motions import KINDS, Moves, draw_motion
-from heft.experiments.simulated_drives import table
-from heft.experiments.simulated_links import Links
-from heft.experiments.simulation_step import coulomb_at
+from heft.simulation.motions import KINDS, Moves, draw_motion
+from heft.simulation.simulated_drives import table
+from heft.simulation.simulated_links import Links
+from heft.simulation.simulation_step import coulomb_at
 
 SHORT = 4.0  # duration of the logs here [s]
 KINDS_OF_FRICTION = ("in class", "in class, hard", "lugre", "dahl", "elastic ripple quantised")

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from heft.experiments import Team
-from heft.experiments.team import _turned
+from heft.simulation import Team
+from heft.simulation.team import _turned
 
 
 def test_a_quaternion_is_turned_in_the_body() -> None:

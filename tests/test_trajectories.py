@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from heft.errors import InvalidRecording, InvalidSetting
-from heft.experiments.trajectories import Basis, ExcitationTrajectory, Family, Fourier, Spline
+from heft.excitation.trajectories import Basis, ExcitationTrajectory, Family, Fourier, Spline
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 BASES: dict[str, Basis] = {

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from heft.applications.free_flyer import FlightLog, IdentifyFreeFlyer
 from heft.errors import InvalidRecording, MissingSignal, install
+from heft.flight import FlightLog, IdentifyFreeFlyer
 from heft.models import load_of, shipped_free_flyer
 from heft.recordings import ColumnMap, Recording, convert
 from heft.recordings.formats.px4 import held_means

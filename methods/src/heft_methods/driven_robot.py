@@ -16,12 +16,12 @@ from heft.arrays import Array
 from heft.dynamics import held_steps, kernels
 from heft.errors import InvalidSetting, SolverFailure
 from heft.estimators import Estimate
-from heft.experiments import Numbers, SimulatedRobot
 from heft.files import Keys, Number, check_fields
 from heft.information import BaseParameters
 from heft.models import Robot
 from heft.plants import Problem, RobotPlant, effort_signals
 from heft.recordings import Recording
+from heft.simulation import Numbers, SimulatedRobot
 
 LEAST = 8  # rows of a piece, to begin with a parabola
 BEGIN = 0.05  # over which a parabola tells where a piece begins [s]

@@ -46,7 +46,7 @@ def design(
     """
     from heft.applications.free_flyer import design_files
     from heft.errors import InvalidSetting
-    from heft.experiments import DesignSettings
+    from heft.excitation import DesignSettings
 
     if starts < 1 or seed < 0:
         raise InvalidSetting("one start or more, a seed from 0 on", argument="--starts, --seed")
@@ -97,7 +97,7 @@ def track(
         Factor of the poses' noise from one sample to the next; white at 0.
     """
     from heft.applications.free_flyer import track_files
-    from heft.experiments import FlightFaults
+    from heft.flight import FlightFaults
     from heft.models import load_of
 
     loads = tuple(load_of(text) for text in load or ())

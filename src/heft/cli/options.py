@@ -362,7 +362,7 @@ class ExcitationOptions:
             InvalidSetting: If one is out of range.
         """
         from heft.applications.excite import CarriedLoad, ExciteSettings
-        from heft.experiments import DesignSettings
+        from heft.excitation import DesignSettings
 
         return ExciteSettings(
             DesignSettings(

@@ -7,6 +7,7 @@ from heft.loading import lazy
 if TYPE_CHECKING:
     from . import adjoint, drive_columns, drives, held_steps, kernels, kinematics, presliding
     from . import rigid_body
+    from .rigid_body import PLACE, SPEED, SPIN, STATE, TURN, unit_turns
     from .tree import BASE_CHANNELS, FREE, PRISMATIC, REVOLUTE, Link, Tree
     from .drives import FRICTION, LINEAR_SCALE, TERMS, Column, Drive, DriveMotion, Drives, Term
     from .drives import Armature, Coulomb, Load, Offset, Sigmoid, Stop, Stribeck, Viscous

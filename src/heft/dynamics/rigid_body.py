@@ -1,25 +1,28 @@
 """Motion of one free rigid body under a wrench that is held over each step, and its derivatives.
 
-    [m 1, −h×; h×, I] [a − g; α] = wrench − [ω×(ω×h); ω×Iω],      all in the body's frame
+    p' = v,   q' = ½ q ∘ (0, ω),   v' = R a + g,   [m 1, −h×; h×, I] [a; α] = wrench − b(ω)
 
-with a the acceleration of the frame's origin. A state is position, velocity (both of the origin, in
-the world), attitude as a unit quaternion, and ω in the body's frame: 13 numbers. An error of it is
-twelve: of position, attitude (R exp φ×: φ in the body's frame), velocity and ω, in this order, so
-that what a pose measures comes first. Attitude stays on SO(3): no angle is singular.
+with `b = [ω×(ω×h); ω×Iω]`, a the acceleration of the frame's origin less gravity and α, both in the
+body's frame: equations (4), (5) of [Ekal2018] taken about the frame's origin instead of the centre
+of mass, where (7) has p̈_c, not p_c as printed, and I is J_c, not J_s. A state is position,
+attitude as a quaternion w, x, y, z, velocity of the origin in the world and ω in the body's frame:
+13 numbers. Its quaternion is of unit length but for what a step of integration leaves. An error of
+it is twelve: of position, attitude (R exp φ×: φ in the body's frame), velocity and ω.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from heft.arrays import Array
-from heft.compiled import Kernels, contracted, plain
+from heft.compiled import Kernels, exact, plain
 from heft.information import PARAMETER_COUNT, inertia, skew
 
-STATE = 13  # position, velocity, quaternion w x y z, angular velocity
-ERRORS = 12  # position, attitude, velocity, angular velocity
+STATE, ERRORS = 13, 12
+PLACE, TURN, SPEED, SPIN = slice(0, 3), slice(3, 7), slice(7, 10), slice(10, 13)
 
 
 def mass_matrix(parameters: Array) -> Array:
@@ -40,82 +43,168 @@ def mass_matrix(parameters: Array) -> Array:
     return matrix
 
 
-@contracted
-def _rotate(q, x, y, z, out):  # type: ignore[no-untyped-def]
-    """Write R v of a unit quaternion: v + 2w (u × v) + 2 u × (u × v)."""
-    cx = q[2] * z - q[3] * y
-    cy = q[3] * x - q[1] * z
-    cz = q[1] * y - q[2] * x
-    out[0] = x + 2.0 * (q[0] * cx + q[2] * cz - q[3] * cy)
-    out[1] = y + 2.0 * (q[0] * cy + q[3] * cx - q[1] * cz)
-    out[2] = z + 2.0 * (q[0] * cz + q[1] * cy - q[2] * cx)
+@exact
+def _scratch():  # type: ignore[no-untyped-def]
+    """Return what `_rate` leaves: the wrench less b, b by ω, a and α, and R."""
+    return np.empty(6), np.empty((6, 3)), np.empty(6), np.empty((3, 3))
 
 
-@contracted
-def _accelerate(inverse, pi, w, wrench, out):  # type: ignore[no-untyped-def]
-    """Write a − g and α in the body's frame, six numbers."""
-    sx = w[1] * pi[3] - w[2] * pi[2]
-    sy = w[2] * pi[1] - w[0] * pi[3]
-    sz = w[0] * pi[2] - w[1] * pi[1]
-    lx = pi[4] * w[0] + pi[5] * w[1] + pi[7] * w[2]
-    ly = pi[5] * w[0] + pi[6] * w[1] + pi[8] * w[2]
-    lz = pi[7] * w[0] + pi[8] * w[1] + pi[9] * w[2]
-    f0 = wrench[0] - (w[1] * sz - w[2] * sy)
-    f1 = wrench[1] - (w[2] * sx - w[0] * sz)
-    f2 = wrench[2] - (w[0] * sy - w[1] * sx)
-    f3 = wrench[3] - (w[1] * lz - w[2] * ly)
-    f4 = wrench[4] - (w[2] * lx - w[0] * lz)
-    f5 = wrench[5] - (w[0] * ly - w[1] * lx)
-    for i in range(6):
-        out[i] = (
-            inverse[i, 0] * f0 + inverse[i, 1] * f1 + inverse[i, 2] * f2
-            + inverse[i, 3] * f3 + inverse[i, 4] * f4 + inverse[i, 5] * f5
-        )  # fmt: skip
-
-
-@contracted
-def _rate(x, inverse, pi, gravity, wrench, six, out):  # type: ignore[no-untyped-def]
-    """Write the derivative of a state, and a − g and α into `six`."""
-    w, q = x[10:13], x[6:10]
-    _accelerate(inverse, pi, w, wrench, six)
-    _rotate(q, six[0], six[1], six[2], out[3:6])
+@exact
+def _subtract_bias(w: Array, body: Any, wrench: Array, rest: Array, by: Array) -> None:
+    """Write wrench − b(ω) and the derivative of b, shape (6, 3)."""
+    first, spin, _, _, _ = body
+    along = first[0] * w[0] + first[1] * w[1] + first[2] * w[2]
+    square = w[0] * w[0] + w[1] * w[1] + w[2] * w[2]
+    spun = (
+        spin[0, 0] * w[0] + spin[0, 1] * w[1] + spin[0, 2] * w[2],
+        spin[1, 0] * w[0] + spin[1, 1] * w[1] + spin[1, 2] * w[2],
+        spin[2, 0] * w[0] + spin[2, 1] * w[1] + spin[2, 2] * w[2],
+    )
     for i in range(3):
-        out[i] = x[3 + i]
-        out[3 + i] += gravity[i]
-        out[10 + i] = six[3 + i]
-    out[6] = -0.5 * (q[1] * w[0] + q[2] * w[1] + q[3] * w[2])
-    out[7] = 0.5 * (q[0] * w[0] + q[2] * w[2] - q[3] * w[1])
-    out[8] = 0.5 * (q[0] * w[1] + q[3] * w[0] - q[1] * w[2])
-    out[9] = 0.5 * (q[0] * w[2] + q[1] * w[1] - q[2] * w[0])
+        j, k = (i + 1) % 3, (i + 2) % 3
+        rest[i] = wrench[i] - (w[i] * along - first[i] * square)
+        rest[3 + i] = wrench[3 + i] - (w[j] * spun[k] - w[k] * spun[j])
+        for m in range(3):
+            by[i, m] = w[i] * first[m] - 2.0 * first[i] * w[m] + (along if i == m else 0.0)
+            by[3 + i, m] = w[j] * spin[k, m] - w[k] * spin[j, m]
+        by[3 + i, j] += spun[k]
+        by[3 + i, k] -= spun[j]
 
 
-@contracted
-def _advance(x, h, inverse, pi, gravity, wrench, six, work, out):  # type: ignore[no-untyped-def]
-    """Write the state after a step, by the classical Runge-Kutta rule; work[5] is its middle."""
+@exact
+def _rate(x: Array, wrench: Array, body: Any, work: Any, out: Array) -> None:
+    """Write the derivative of a state."""
+    rest, bent, six, turn = work
+    _, _, inverse, gravity, of_unit = body
+    w, i, j, k = x[3], x[4], x[5], x[6]
+    p, q, r = x[10], x[11], x[12]
+    _subtract_bias(x[10:13], body, wrench, rest, bent)
+    for row in range(6):
+        six[row] = 0.0
+        for column in range(6):
+            six[row] += inverse[row, column] * rest[column]
+    square = i * i + j * j + k * k
+    size = 1.0 - 2.0 * square if of_unit else w * w - square
+    turn[0, 0], turn[1, 1], turn[2, 2] = size + 2.0 * i * i, size + 2.0 * j * j, size + 2.0 * k * k
+    turn[0, 1], turn[1, 0] = 2.0 * (i * j - w * k), 2.0 * (i * j + w * k)
+    turn[0, 2], turn[2, 0] = 2.0 * (i * k + w * j), 2.0 * (i * k - w * j)
+    turn[1, 2], turn[2, 1] = 2.0 * (j * k - w * i), 2.0 * (j * k + w * i)
+    out[3] = 0.5 * (-i * p - j * q - k * r)
+    out[4] = 0.5 * (w * p + j * r - k * q)
+    out[5] = 0.5 * (w * q + k * p - i * r)
+    out[6] = 0.5 * (w * r + i * q - j * p)
+    for n in range(3):
+        out[n] = x[7 + n]
+        out[7 + n] = gravity[n] + turn[n, 0] * six[0] + turn[n, 1] * six[1] + turn[n, 2] * six[2]
+        out[10 + n] = six[3 + n]
+
+
+@exact
+def _advance(x: Array, h: float, wrench: Array, body: Any, work: Any, stages: Any) -> None:
+    """Take a step by the classical Runge-Kutta rule.
+
+    Args:
+        stages: States (4, 13), a derivative (13,) and the state after the step (13,); written.
+    """
+    places, rate, out = stages
     for i in range(STATE):
-        out[i] = x[i]
+        out[i] = places[0, i] = x[i]
     for stage in range(4):
-        if stage == 0:
-            _rate(x, inverse, pi, gravity, wrench, six, work[0])
-        else:
-            reach = h if stage == 3 else 0.5 * h
-            place = work[4] if stage != 2 else work[5]
-            for i in range(STATE):
-                place[i] = x[i] + reach * work[stage - 1, i]
-            _rate(place, inverse, pi, gravity, wrench, six, work[stage])
-        share = h / 6.0 if stage in (0, 3) else h / 3.0
+        _rate(places[stage], wrench, body, work, rate)
+        share = h / 6.0 * (1.0 if stage in (0, 3) else 2.0)
+        reach = h * (1.0 if stage == 2 else 0.5)
         for i in range(STATE):
-            out[i] += share * work[stage, i]
-    for place in (out, work[5]):
-        size = 0.0
-        for i in range(6, 10):
-            size += place[i] * place[i]
-        for i in range(6, 10):
-            place[i] /= np.sqrt(size)
+            out[i] += share * rate[i]
+            if stage < 3:
+                places[stage + 1, i] = x[i] + reach * rate[i]
 
 
-@contracted
-def _regressor(s, w, alpha, Y):  # type: ignore[no-untyped-def]
+@exact
+def _linearise(x: Array, body: Any, work: Any, by: Array) -> None:
+    """Write the derivatives of a state's rate by state and wrench, where `_rate` has just been."""
+    _, bent, six, turn = work
+    w, v = x[3], x[4:7]
+    along = v[0] * six[0] + v[1] * six[1] + v[2] * six[2]
+    for i in range(3):
+        j, k = (i + 1) % 3, (i + 2) % 3
+        by[i, 7 + i] = 1.0
+        by[3, 4 + i], by[4 + i, 3] = -0.5 * x[10 + i], 0.5 * x[10 + i]
+        by[4 + i, 4 + j], by[4 + i, 4 + k] = 0.5 * x[10 + k], -0.5 * x[10 + j]
+        by[3, 10 + i], by[4 + i, 10 + i] = -0.5 * v[i], 0.5 * w
+        by[4 + i, 10 + j], by[4 + i, 10 + k] = -0.5 * v[k], 0.5 * v[j]
+        # d(R a)/dq
+        by[7 + i, 3] = 2.0 * (w * six[i] + v[j] * six[k] - v[k] * six[j])
+        for m in range(3):
+            by[7 + i, 4 + m] = 2.0 * (v[i] * six[m] - six[i] * v[m])
+        by[7 + i, 4 + i] += 2.0 * along
+        by[7 + i, 4 + j] += 2.0 * w * six[k]
+        by[7 + i, 4 + k] -= 2.0 * w * six[j]
+    forces = np.zeros((6, 9))  # generalised, by ω and wrench
+    for i in range(6):
+        forces[i, 3 + i] = 1.0
+        for j in range(3):
+            forces[i, j] = -bent[i, j]
+    _accelerations(body[2], turn, forces, by[7:10, 10:], by[10:13, 10:])
+
+
+@exact
+def _accelerations(inverse: Array, turn: Array, forces: Array, linear: Array, angular: Array):  # type: ignore[no-untyped-def]
+    """Write v' and ω' by generalised forces in the body's frame, (3, c) each of (6, c)."""
+    felt = np.empty(3)
+    for j in range(forces.shape[1]):
+        for i in range(6):
+            total = 0.0
+            for k in range(6):
+                total += inverse[i, k] * forces[k, j]
+            if i < 3:
+                felt[i] = total
+            else:
+                angular[i - 3, j] = total
+        for i in range(3):
+            linear[i, j] = turn[i, 0] * felt[0] + turn[i, 1] * felt[1] + turn[i, 2] * felt[2]
+
+
+@exact
+def _chained(by: Array, moved: Array, out: Array) -> None:
+    """Write `by[:, :13] @ moved` plus `by` of the wrench (chain rule); zeros are skipped."""
+    width = moved.shape[1]
+    for i in range(STATE):
+        for j in range(width):
+            out[i, j] = by[i, j] if j >= STATE else 0.0
+        for k in range(3, STATE):  # nothing depends on the position
+            factor = by[i, k]
+            if factor != 0.0:
+                for j in range(width):
+                    out[i, j] += factor * moved[k, j]
+
+
+@exact
+def _linearised(states: Array, wrench: Array, h: float, body: Any, after: Array, slope: Array):  # type: ignore[no-untyped-def]
+    """Write the states after a step, and their derivatives by state and wrench (N, 13, 19)."""
+    width, work = STATE + 6, _scratch()
+    places, rate = np.empty((4, STATE)), np.empty(STATE)
+    start, by = np.zeros((STATE, width)), np.zeros((STATE, width))
+    moved, grown = np.empty((STATE, width)), np.empty((STATE, width))
+    for i in range(STATE):
+        start[i, i] = 1.0
+    for n in range(len(states)):
+        _advance(states[n], h, wrench[n], body, work, (places, rate, after[n]))
+        slope[n] = start
+        moved[:] = start
+        for stage in range(4):
+            share = h / 6.0 * (1.0 if stage in (0, 3) else 2.0)
+            reach = h * (1.0 if stage == 2 else 0.5)
+            _rate(places[stage], wrench[n], body, work, rate)
+            _linearise(places[stage], body, work, by)
+            _chained(by, moved, grown)
+            for i in range(STATE):
+                for j in range(width):
+                    slope[n, i, j] += share * grown[i, j]
+                    moved[i, j] = start[i, j] + reach * grown[i, j]
+
+
+@exact
+def _regressor(s: Array, w: Array, alpha: Array, Y: Array) -> None:
     """Write Y (6, 10) of specific force, ω and α; see `inertia.wrench_regressor`."""
     for i in range(6):
         for j in range(PARAMETER_COUNT):
@@ -145,69 +234,36 @@ def _regressor(s, w, alpha, Y):  # type: ignore[no-untyped-def]
     Y[5, 8] = alpha[1] + w[0] * w[2]
 
 
-@contracted
-def _turn_of_bias(w, pi, bent):  # type: ignore[no-untyped-def]
-    """Write the derivative of ω×(ω×h) and ω×Iω by ω, (6, 3)."""
-    unit, s, t = np.zeros(3), np.zeros(3), np.zeros(3)
-    for j in range(3):
-        unit[:] = 0.0
-        unit[j] = 1.0
-        for part in range(2):
-            for vector, out in ((w, s), (unit, t)):
-                if part == 0:
-                    out[0] = vector[1] * pi[3] - vector[2] * pi[2]
-                    out[1] = vector[2] * pi[1] - vector[0] * pi[3]
-                    out[2] = vector[0] * pi[2] - vector[1] * pi[1]
-                else:
-                    out[0] = pi[4] * vector[0] + pi[5] * vector[1] + pi[7] * vector[2]
-                    out[1] = pi[5] * vector[0] + pi[6] * vector[1] + pi[8] * vector[2]
-                    out[2] = pi[7] * vector[0] + pi[8] * vector[1] + pi[9] * vector[2]
-            for i in range(3):
-                k, n = (i + 1) % 3, (i + 2) % 3
-                bent[3 * part + i, j] = unit[k] * s[n] - unit[n] * s[k] + w[k] * t[n] - w[n] * t[k]
+@exact
+def _error_rate(x: Array, body: Any, work: Any, forces: Array, S: Array) -> None:
+    """Write the derivatives of an error's rate where `_rate` has just been, (12, 12 + 10 + 6).
 
+    By the error, whose last three are ω, by parameters and by the wrench.
 
-@contracted
-def _slopes(x, six, inverse, pi, Y, A, B):  # type: ignore[no-untyped-def]
-    """Write the derivatives of an error's rate: A by the error, B by parameters and wrench."""
-    q, w, count = x[6:10], x[10:13], PARAMETER_COUNT
-    A[:] = 0.0
-    B[:] = 0.0
-    _regressor(six[:3], w, six[3:], Y)
-    turn, bent = np.empty((3, 3)), np.empty((6, 3))
-    _turn_of_bias(w, pi, bent)
-    for j in range(3):
-        _rotate(q, 1.0 * (j == 0), 1.0 * (j == 1), 1.0 * (j == 2), turn[:, j])
-        A[j, 6 + j] = 1.0
-        A[3 + j, 9 + j] = 1.0
+    Args:
+        forces: Generalised ones by ω, parameters and wrench, shape (6, 19); written.
+    """
+    _, bent, six, turn = work
+    w = x[10:13]
+    S[:] = 0.0
+    forces[:] = 0.0
+    _regressor(six[:3], w, six[3:], forces[:, 3:13])
+    for i in range(6):
+        forces[i, 13 + i] = 1.0
+        for j in range(13):
+            forces[i, j] = -bent[i, j] if j < 3 else -forces[i, j]
+    _accelerations(body[2], turn, forces, S[6:9, 9:], S[9:12, 9:])
     for j in range(3):
         k, n = (j + 1) % 3, (j + 2) % 3
-        A[3 + k, 3 + j] = -w[n]
-        A[3 + n, 3 + j] = w[k]
+        S[j, 6 + j] = S[3 + j, 9 + j] = 1.0
+        S[3 + k, 3 + j], S[3 + n, 3 + j] = -w[n], w[k]
         for i in range(3):  # −R a×
-            A[6 + i, 3 + j] = -(turn[i, k] * six[n] - turn[i, n] * six[k])
-    moved = np.zeros((6, 3 + count + 6))  # of a − g and α by ω, parameters and wrench
-    for i in range(6):
-        for k in range(6):
-            for j in range(3):
-                moved[i, j] -= inverse[i, k] * bent[k, j]
-            for j in range(count):
-                moved[i, 3 + j] -= inverse[i, k] * Y[k, j]
-            moved[i, 3 + count + k] = inverse[i, k]
-    for i in range(3):
-        for j in range(3 + count + 6):
-            linear = turn[i, 0] * moved[0, j] + turn[i, 1] * moved[1, j] + turn[i, 2] * moved[2, j]
-            if j < 3:
-                A[6 + i, 9 + j] = linear
-                A[9 + i, 9 + j] = moved[3 + i, j]
-            else:
-                B[6 + i, j - 3] = linear
-                B[9 + i, j - 3] = moved[3 + i, j]
+            S[6 + i, 3 + j] = -(turn[i, k] * six[n] - turn[i, n] * six[k])
 
 
-@contracted
-def _integrate(A, B, h, power, other, Phi, Gamma):  # type: ignore[no-untyped-def]
-    """Write exp(A h) and ∫exp(A s) ds B by their series to the fourth power of h."""
+@exact
+def _integrate(S: Array, h: float, power: Array, other: Array, Phi: Array, Gamma: Array) -> None:
+    """Write exp(A h) and ∫exp(A s) ds B of S = [A B] by their series to the fourth power of h."""
     power[:] = 0.0
     for i in range(ERRORS):
         power[i, i] = 1.0
@@ -216,7 +272,7 @@ def _integrate(A, B, h, power, other, Phi, Gamma):  # type: ignore[no-untyped-de
             for j in range(ERRORS):
                 total = 0.0
                 for k in range(ERRORS):
-                    total += A[i, k] * power[k, j]
+                    total += S[i, k] * power[k, j]
                 other[i, j] = total * h / order
             other[i, i] += 1.0
         power[:] = other
@@ -224,29 +280,38 @@ def _integrate(A, B, h, power, other, Phi, Gamma):  # type: ignore[no-untyped-de
         for j in range(ERRORS):
             total = 0.0
             for k in range(ERRORS):
-                total += A[i, k] * power[k, j]
+                total += S[i, k] * power[k, j]
             Phi[i, j] = total * h
         Phi[i, i] += 1.0
-        for j in range(B.shape[1]):
+        for j in range(Gamma.shape[1]):
             total = 0.0
             for k in range(6, ERRORS):  # accelerations alone
-                total += power[i, k] * B[k, j]
+                total += power[i, k] * S[k, ERRORS + j]
             Gamma[i, j] = total * h
 
 
-@contracted
-def _transitions(states, wrench, steps, inverse, pi, gravity, after, Phi, Gamma):  # type: ignore[no-untyped-def]
-    six, work = np.empty(6), np.empty((6, STATE))
-    Y, A = np.empty((6, PARAMETER_COUNT)), np.empty((ERRORS, ERRORS))
-    B = np.empty((ERRORS, PARAMETER_COUNT + 6))
+@exact
+def _unit(x: Array) -> None:
+    size = np.sqrt(x[3] * x[3] + x[4] * x[4] + x[5] * x[5] + x[6] * x[6])
+    for i in range(3, 7):
+        x[i] /= size
+
+
+@exact
+def _transitions(states: Array, wrench: Array, steps: Array, body: Any, out: Any) -> None:
+    after, Phi, Gamma = out
+    work, places, rate = _scratch(), np.empty((4, STATE)), np.empty(STATE)
+    forces, S = np.empty((6, 19)), np.empty((ERRORS, ERRORS + 16))
     power, other = np.empty((ERRORS, ERRORS)), np.empty((ERRORS, ERRORS))
     for n in range(len(steps)):
-        h = steps[n]
-        _advance(states[n], h, inverse, pi, gravity, wrench[n], six, work, after[n])
+        _advance(states[n], steps[n], wrench[n], body, work, (places, rate, after[n]))
+        _unit(after[n])
         if len(Phi):
-            _accelerate(inverse, pi, work[5, 10:13], wrench[n], six)
-            _slopes(work[5], six, inverse, pi, Y, A, B)
-            _integrate(A, B, h, power, other, Phi[n], Gamma[n])
+            middle = places[2]
+            _unit(middle)
+            _rate(middle, wrench[n], body, work, rate)
+            _error_rate(middle, body, work, forces, S)
+            _integrate(S, steps[n], power, other, Phi[n], Gamma[n])
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,7 +333,7 @@ def transitions(
     about (ω h)³/12 of themselves.
 
     Args:
-        states: Position, velocity, quaternion, ω, shape (M, 13) [m, m/s, 1, rad/s].
+        states: Shape (M, 13), with unit quaternions [m, 1, m/s, rad/s].
         wrench: Held over each step, in the body's frame about its origin, shape (M, 6) [N, N·m].
         steps: Lengths, shape (M,) [s].
         parameters: Ten inertial parameters, shape (10,) [kg, kg·m, kg·m²].
@@ -277,25 +342,41 @@ def transitions(
     count = len(steps)
     after, Phi = np.empty((count, STATE)), np.empty((count, ERRORS, ERRORS))
     Gamma = np.empty((count, ERRORS, PARAMETER_COUNT + 6))
-    _run(states, wrench, steps, parameters, gravity, after, Phi, Gamma)
+    body = _body(parameters, gravity, True)
+    _transitions(*plain(states, wrench, steps), body, (after, Phi, Gamma))
     parts = np.split(Gamma, [PARAMETER_COUNT], axis=2)
     return Transitions(after, Phi, np.ascontiguousarray(parts[0]), np.ascontiguousarray(parts[1]))
 
 
 def advance(states: Array, wrench: Array, steps: Array, parameters: Array, gravity: Array) -> Array:
     """Return the states after steps, shape (M, 13); see `transitions`."""
-    after = np.empty((len(steps), STATE))
-    none = np.empty((0, ERRORS, ERRORS))
-    _run(states, wrench, steps, parameters, gravity, after, none, none)
+    after, none = np.empty((len(steps), STATE)), np.empty((0, ERRORS, ERRORS))
+    body = _body(parameters, gravity, True)
+    _transitions(*plain(states, wrench, steps), body, (after, none, none))
     return after
 
 
-def _run(
-    states: Array, wrench: Array, steps: Array, parameters: Array, gravity: Array,
-    after: Array, Phi: Array, Gamma: Array,
-) -> None:  # fmt: skip
-    inverse: Array = np.asarray(np.linalg.inv(mass_matrix(parameters)), dtype=np.float64)
-    _transitions(*plain(states, wrench, steps, inverse, parameters, gravity), after, Phi, Gamma)
+def linearised(
+    states: Array, wrench: Array, step: float, parameters: Array, gravity: Array
+) -> tuple[Array, Array]:
+    """Return the states after one step of all, and its derivatives by state and wrench.
+
+    Those of the thirteen numbers, whose quaternions are not made unit ones again; the rest is that
+    of `transitions`.
+
+    Returns:
+        Shape (N, 13) and (N, 13, 19).
+    """
+    after, slope = np.empty((len(states), STATE)), np.empty((len(states), STATE, STATE + 6))
+    _linearised(*plain(states, wrench), step, _body(parameters, gravity, False), after, slope)
+    return after, slope
+
+
+def _body(parameters: Array, gravity: Array, of_unit: bool) -> Any:
+    """Return what the kernels take; R is of quaternions of unit length, or of second degree."""
+    inverse = np.asarray(np.linalg.inv(mass_matrix(parameters)))
+    spin = inertia.inertia_matrix(parameters)
+    return *plain(parameters[1:4], spin, inverse, gravity), of_unit
 
 
 def retract(states: Array, errors: Array) -> Array:
@@ -306,22 +387,25 @@ def retract(states: Array, errors: Array) -> Array:
         errors: Of position, attitude, velocity and ω, shape (N, 12).
     """
     out = states.copy()
-    out[:, :3] += errors[:, :3]
-    out[:, 3:6] += errors[:, 6:9]
-    out[:, 10:] += errors[:, 9:]
-    out[:, 6:10] = quaternion_product(states[:, 6:10], _exponential(errors[:, 3:6]))
-    out[:, 6:10] /= np.linalg.norm(out[:, 6:10], axis=1, keepdims=True)
+    out[:, PLACE] += errors[:, :3]
+    out[:, SPEED] += errors[:, 6:9]
+    out[:, SPIN] += errors[:, 9:]
+    out[:, TURN] = quaternion_product(states[:, TURN], _exponential(errors[:, 3:6]))
+    return unit_turns(out)
+
+
+def unit_turns(x: Array) -> Array:
+    """Return states with quaternions normalised to unit length, shape (N, 13)."""
+    out = x.copy()
+    out[:, TURN] /= np.linalg.norm(out[:, TURN], axis=1, keepdims=True)
     return out
 
 
 def difference(states: Array, others: Array) -> Array:
     """Return the errors between states, δ with others ⊞ δ = states, shape (N, 12)."""
-    out = np.empty((len(states), ERRORS))
-    out[:, :3] = states[:, :3] - others[:, :3]
-    out[:, 3:6] = turned(others[:, 6:10], states[:, 6:10])
-    out[:, 6:9] = states[:, 3:6] - others[:, 3:6]
-    out[:, 9:] = states[:, 10:] - others[:, 10:]
-    return out
+    gap = states - others
+    turn = turned(others[:, TURN], states[:, TURN])
+    return np.hstack((gap[:, PLACE], turn, gap[:, SPEED], gap[:, SPIN]))
 
 
 def turned(start: Array, end: Array) -> Array:
@@ -355,13 +439,12 @@ def _exponential(vectors: Array) -> Array:
 
 def warm_up() -> None:
     """Call the compiled functions once, so that they are compiled and cached."""
-    after, Phi = np.empty((1, STATE)), np.empty((1, ERRORS, ERRORS))
-    Gamma = np.empty((1, ERRORS, PARAMETER_COUNT + 6))
-    states = np.zeros((1, STATE))
-    states[0, 6] = 1.0
-    _transitions(
-        states, np.zeros((1, 6)), np.ones(1), np.eye(6), np.ones(10), np.zeros(3), after, Phi, Gamma
-    )
+    states, wrench = np.zeros((1, STATE)), np.zeros((1, 6))
+    body = np.zeros(3), np.eye(3), np.eye(6), np.zeros(3), True
+    states[0, 3] = 1.0
+    out = np.empty((1, STATE)), np.empty((1, ERRORS, ERRORS)), np.empty((1, ERRORS, 16))
+    _transitions(states, wrench, np.ones(1), body, out)
+    _linearised(states, wrench, 0.1, body, out[0], np.empty((1, STATE, STATE + 6)))
 
 
-KERNELS = Kernels((_transitions,), warm_up)
+KERNELS = Kernels((_transitions, _linearised), warm_up)

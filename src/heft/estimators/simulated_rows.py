@@ -38,7 +38,7 @@ CHECKS: Keys = {
 class Simulation(Protocol):
     """The experiment of a problem, simulated with other parameters: robot and controller.
 
-    `experiments.ClosedLoop` is one.
+    `simulation.ClosedLoop` is one.
     """
 
     def starts(self, problem: Any, values: Array, /) -> Sequence[Array]:

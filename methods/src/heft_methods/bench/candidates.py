@@ -25,11 +25,11 @@ from heft.estimators import (
     margin_of,
     nearest_robot,
 )
-from heft.experiments import ClosedLoop
 from heft.information import ParameterSpace
 from heft.models import Robot
 from heft.plants import Problem, RobotPlant
 from heft.signals import Smoothing, Weak
+from heft.simulation import ClosedLoop
 
 UNKNOWN = "not run: controller unknown"
 

@@ -3,7 +3,7 @@
 A case is a robot, how its drives rub, and a level of noise. Its truth, its motion and its
 controller stay, so that the mean of the estimates less the truth is their bias; noise and the model
 file that estimators begin with are those of a trial's number. Links move in MuJoCo and drives by
-laws of their own (`experiments.Simulator`); the torque that is logged acts at the time of its row,
+laws of their own (`simulation.Simulator`); the torque that is logged acts at the time of its row,
 so that it is late by no half of a sample.
 """
 
@@ -18,7 +18,12 @@ import numpy as np
 
 from heft.arrays import Array
 from heft.dynamics import Sigmoid
-from heft.experiments import (
+from heft.information import Directions, Information
+from heft.models import ControllerOptions, JointGains, JointOptions, Options, Robot
+from heft.plants import Problem, RobotPlant, Samples, with_smooth_friction
+from heft.recordings import Recording
+from heft.signals import Smoothed, Smoothing
+from heft.simulation import (
     Arm,
     ClosedLoop,
     Condition,
@@ -31,11 +36,6 @@ from heft.experiments import (
     Viscous,
     draw_motion,
 )
-from heft.information import Directions, Information
-from heft.models import ControllerOptions, JointGains, JointOptions, Options, Robot
-from heft.plants import Problem, RobotPlant, Samples, with_smooth_friction
-from heft.recordings import Recording
-from heft.signals import Smoothed, Smoothing
 
 from .robots import arm_of
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from heft.errors import InvalidSetting, did_you_mean
-from heft.experiments import Arm
+from heft.simulation import Arm
 
 Triple = tuple[float, float, float]
 

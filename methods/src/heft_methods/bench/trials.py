@@ -13,11 +13,11 @@ import numpy as np
 from heft.applications.identification import Settings, sharpened_and_delayed, silent
 from heft.engine import one_blas_thread
 from heft.errors import HeftError
-from heft.experiments import ClosedLoop
 from heft.models import JointOptions, Options, Robot
 from heft.plants import Problem, RobotPlant
 from heft.recordings import ColumnMap, Recording
 from heft.signals import Smoothing
+from heft.simulation import ClosedLoop
 
 from .candidates import UNKNOWN, Found, Task, candidate, simulates
 from .experiments import Case, Truth, shared

@@ -15,11 +15,11 @@ from heft.arrays import Array
 from heft.display import Plot, Series, page, table
 from heft.display import Table as ShownTable
 from heft.errors import InvalidRecording, InvalidSetting
-from heft.experiments import SimulatedTeam
 from heft.files import put, require_own, workshop
 from heft.information import rotation_vector_of_matrix
 from heft.models import Robot
 from heft.recordings import ColumnMap, Recording, Table, write_table
+from heft.simulation import SimulatedTeam
 
 from .agreement import AgreementSettings
 from .arm import ArmContact

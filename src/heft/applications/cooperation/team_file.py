@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from heft.errors import InvalidSetting, did_you_mean
-from heft.experiments import Team, TeamMotion, TeamNoise
 from heft.files import Number, Section, Text, list_of, name_list, read_toml, truth
 from heft.information import Graph, matrix_of_rotation_vector, skew
+from heft.simulation import Team, TeamMotion, TeamNoise
 from heft.streams import ADDRESS
 
 from .beliefs import TeamBelief

@@ -14,7 +14,7 @@ import numpy as np
 from heft.applications.identification import Inputs
 from heft.arrays import Array
 from heft.errors import InfeasibleLimits, InvalidSetting, did_you_mean
-from heft.experiments import (
+from heft.excitation import (
     BoundedMotion,
     Certificate,
     Design,

@@ -15,7 +15,7 @@ from heft.applications.identification import Earlier, Identified
 from heft.arrays import Array
 from heft.dynamics import Term, steady
 from heft.errors import InvalidSetting
-from heft.experiments import (
+from heft.excitation import (
     Clearance,
     DesignLimits,
     EffortLimits,

@@ -9,7 +9,7 @@ import numpy as np
 
 from heft import __version__
 from heft.display import Plot, Series, Table, page, table
-from heft.experiments import Certificate
+from heft.excitation import Certificate
 from heft.information import SYMBOLS
 
 from .experiment_design import Excited, Prediction, is_information

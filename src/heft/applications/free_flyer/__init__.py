@@ -5,16 +5,9 @@ from typing import TYPE_CHECKING
 from heft.loading import lazy
 
 if TYPE_CHECKING:
-    from .flight_log import FlightLog
-    from .path import FirstPath, FlightSystem
-    from .cycles import Cycles, IdentifyFromCycles
-    from .energy_balance import EnergyBalance, EnergyBalanceEstimate
-    from .load import BodyEstimate, body_estimate, load_estimate
-    from .identify import FreeFlyerResult, IdentifyFreeFlyer, true_bound
     from .flights import DesignedFlight, TrackedFlight, commanded_flight, design_files, open_flyer
     from .flights import track_files
     from .results import IdentifiedFlyer, identify_files
     from .study import Study, StudySettings, study_files
-    from .online import FollowedFlight, FollowFreeFlyer, WellEnough
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

@@ -13,18 +13,9 @@ import numpy as np
 from heft import __version__
 from heft.arrays import Array
 from heft.errors import InvalidRecording, InvalidSetting, install
-from heft.experiments import (
-    Design,
-    DesignSettings,
-    ExcitationTrajectory,
-    Flight,
-    FlightFaults,
-    FlightReference,
-    FlightSettings,
-    design_flight,
-    fly,
-)
+from heft.excitation import Design, DesignSettings, ExcitationTrajectory
 from heft.files import UNREADABLE, put, read_text, require_own, workshop
+from heft.flight import Flight, FlightFaults, FlightReference, FlightSettings, design_flight, fly
 from heft.models import (
     SHIPPED,
     FlightBounds,

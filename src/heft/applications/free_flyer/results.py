@@ -16,14 +16,12 @@ from heft.arrays import Array
 from heft.display import Plot, Series, Table, animation, page, rounded, table, verdict
 from heft.estimators import Stated
 from heft.files import put, require_own, workshop
+from heft.flight import BodyEstimate, FlightLog, FreeFlyerResult, IdentifyFreeFlyer
 from heft.information import Directions, inertia, matrix_of_quaternion, triangle_of
 from heft.models import FreeFlyer
 from heft.recordings import ColumnMap, Recording
 
-from .flight_log import FlightLog
 from .flights import open_flyer
-from .identify import FreeFlyerResult, IdentifyFreeFlyer
-from .load import BodyEstimate
 
 RESULTS = ("free-flyer.json", "report.html")
 MOST_POINTS = 1000  # of a curve
@@ -337,7 +335,7 @@ def _sticks(found: IdentifiedFlyer) -> animation.Sticks:
     numbers = found.result.load.numbers
     load = np.array([[numbers[f"com.{a}"].value for a in "xyz"]])
     own = np.vstack([np.zeros((1, 3)), tips, arms, load])
-    turned = matrix_of_quaternion(states[at, 6:10])
+    turned = matrix_of_quaternion(states[at, 3:7])
     points = states[at, None, :3] + np.einsum("fij,nj->fni", turned, own)
     lines: list[tuple[int | str, ...]] = [(0, 4 + k, "thin") for k in range(len(arms))]
     lines += [(0, 1 + k, colour) for k, colour in enumerate(COLOURS)]

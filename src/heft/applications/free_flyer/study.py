@@ -19,14 +19,7 @@ from heft import __version__
 from heft.arrays import Array
 from heft.display import Plot, Series, Table, page, table
 from heft.errors import InvalidRecording, InvalidSetting
-from heft.experiments import (
-    DesignSettings,
-    Flight,
-    FlightReference,
-    FlightSettings,
-    design_flight,
-    fly,
-)
+from heft.excitation import DesignSettings
 from heft.files import (
     UNREADABLE,
     Number,
@@ -38,11 +31,19 @@ from heft.files import (
     require_writable,
     workshop,
 )
+from heft.flight import (
+    Flight,
+    FlightReference,
+    FlightSettings,
+    FreeFlyerResult,
+    IdentifyFreeFlyer,
+    design_flight,
+    fly,
+)
 from heft.information import inertia
 from heft.models import FlightBounds, FreeFlyer, Load, flight_bounds_from_toml
 
 from .flights import open_flyer
-from .identify import FreeFlyerResult, IdentifyFreeFlyer
 
 RUNS, TABLE, REPORT = "runs.jsonl", "study.csv", "report.html"
 METHODS = ("published", "harmonics", "smoother")

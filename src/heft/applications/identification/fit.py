@@ -27,9 +27,9 @@ from heft.estimators import (
     PhysicallyConsistent,
     block_moments,
 )
-from heft.experiments import ClosedLoop
 from heft.information import ChannelRows, DataRank, Information, Labels, data_rank
 from heft.plants import Plant, Problem, RobotPlant, UnsureGainsPlant, point_moments
+from heft.simulation import ClosedLoop
 
 from .earlier import Earlier
 from .gains import refuse_unlike_gains, with_unsure_gains

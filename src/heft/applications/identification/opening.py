@@ -15,12 +15,12 @@ from heft.estimators import (
     robust,
     unknown_controller,
 )
-from heft.experiments import ClosedLoop
 from heft.files import planes, solid_box
 from heft.models import Options, Robot, joint_lines
 from heft.plants import Plant, Problem, RobotPlant, effort_signals, plant_of
 from heft.recordings import Recording
 from heft.signals import Weak
+from heft.simulation import ClosedLoop
 
 from .preparation import Progress, averaged, silent
 from .settings import Settings

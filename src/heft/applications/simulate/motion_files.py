@@ -10,9 +10,9 @@ import numpy as np
 
 from heft.arrays import Array
 from heft.errors import InvalidRecording, InvalidSetting, MissingSignal, did_you_mean
-from heft.experiments import Arm, Knots
 from heft.models import joint_lines
 from heft.recordings import ColumnMap, JointTrajectory, Recording
+from heft.simulation import Arm, Knots
 
 KINDS = ("q", "v", "a")  # of signals: position, velocity, acceleration
 FEWEST = 4  # samples of a motion

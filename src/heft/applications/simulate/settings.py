@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from heft.errors import InvalidSetting
-from heft.experiments import (
+from heft.files import Number, Section, Text, interval, list_of, named, number, read_toml, truth
+from heft.models import Options
+from heft.simulation import (
     Controller,
     Coulomb,
     Dahl,
@@ -20,8 +22,6 @@ from heft.experiments import (
     Sensors,
     Viscous,
 )
-from heft.files import Number, Section, Text, interval, list_of, named, number, read_toml, truth
-from heft.models import Options
 
 ControllerName = Literal["pd", "computed-torque", "cascade"]
 FRICTION = ("none", "smooth", "hard", "stribeck", "lugre", "dahl")

@@ -14,7 +14,10 @@ import numpy as np
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting, did_you_mean
-from heft.experiments import (
+from heft.files import OpenedFile, put, require_own, workshop
+from heft.models import OwnColumns, Robot
+from heft.recordings import Table, require_log, write_table
+from heft.simulation import (
     Arm,
     Condition,
     ExactMotion,
@@ -24,9 +27,6 @@ from heft.experiments import (
     Simulator,
     whole_robot,
 )
-from heft.files import OpenedFile, put, require_own, workshop
-from heft.models import OwnColumns, Robot
-from heft.recordings import Table, require_log, write_table
 
 from .motion_files import read_motion, refuse_beyond_limits
 from .settings import SimulationSettings

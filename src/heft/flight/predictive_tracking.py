@@ -23,21 +23,13 @@ from typing import Any
 import numpy as np
 
 from heft.arrays import Array
+from heft.compiled import Kernels, exact
+from heft.dynamics import PLACE, SPEED, SPIN, STATE, TURN, unit_turns
 from heft.errors import InvalidSetting, install
 from heft.models import FreeFlyer
 
 from .flight_reference import FlightReference
-from .flyer_kernels import STATE, condensed
-from .flyer_model import (
-    PLACE,
-    SPEED,
-    SPIN,
-    TURN,
-    FlyerModel,
-    attitude_error,
-    rate_error,
-    unit_turns,
-)
+from .flyer_model import FlyerModel, attitude_error, rate_error
 
 
 @dataclass(frozen=True)
@@ -223,7 +215,7 @@ class PredictiveTracking:
         drift[0] = first
         moves = np.zeros((horizon + 1, STATE, horizon * n))
         by_commands = np.zeros((horizon + 1, errors.shape[1], horizon * n))
-        condensed(slope, gaps, by_state, drift, (moves, by_commands))
+        _condense(slope, gaps, by_state, drift, (moves, by_commands))
         left = errors + np.einsum("kij,kj->ki", by_state, drift)
         J = by_commands.reshape(-1, horizon * n)
         weight = np.tile(self.effort_weights**2, horizon)
@@ -231,6 +223,41 @@ class PredictiveTracking:
         H[np.diag_indices_from(H)] += weight
         held = self.trim(wanted[0][:-1, TURN])
         return H, J.T @ left.ravel() + weight * (commands - held).ravel(), drift, moves
+
+
+@exact
+def _condense(slope: Array, gaps: Array, weights: Array, drift: Array, out: Any) -> None:
+    """Write the sensitivities of states, and of their weighted errors, to all commands.
+
+    Args:
+        slope: Derivatives of each step by state and command, shape (N, 13, 13 + n).
+        gaps: By which each step misses the next state, shape (N, 13).
+        weights: Derivatives of weighted errors, shape (N + 1, e, 13).
+        drift: Changes of the states at unchanged commands, shape (N + 1, 13); the first is given,
+            the others are written.
+        out: Sensitivities to commands, of states (N + 1, 13, N n) and of errors (N + 1, e, N n),
+            zero where nothing is written.
+    """
+    moves, errors = out
+    count, n = len(slope), slope.shape[2] - STATE
+    for k in range(count):
+        width = k * n
+        for i in range(STATE):
+            drift[k + 1, i] = gaps[k, i]
+            for j in range(STATE):
+                factor = slope[k, i, j]
+                if factor != 0.0:
+                    drift[k + 1, i] += factor * drift[k, j]
+                    for c in range(width):
+                        moves[k + 1, i, c] += factor * moves[k, j, c]
+            for j in range(n):
+                moves[k + 1, i, width + j] = slope[k, i, STATE + j]
+        for i in range(weights.shape[1]):
+            for j in range(STATE):
+                factor = weights[k + 1, i, j]
+                if factor != 0.0:
+                    for c in range(width + n):
+                        errors[k + 1, i, c] += factor * moves[k + 1, j, c]
 
 
 def _solved(H: Array, f: Array, low: Array, high: Array) -> Array | None:
@@ -255,3 +282,13 @@ def _load_daqp() -> Any:
             cure=install("flight"),
         ) from problem
     return daqp
+
+
+def warm_up() -> None:
+    """Call the compiled function once, so that it is compiled and cached."""
+    slope = np.zeros((2, STATE, STATE + 6))
+    moved = np.zeros((3, STATE, 12)), np.zeros((3, 12, 12))
+    _condense(slope, np.zeros((2, STATE)), np.zeros((3, 12, STATE)), np.zeros((3, STATE)), moved)
+
+
+KERNELS = Kernels((_condense,), warm_up)

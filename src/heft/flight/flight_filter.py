@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from heft.arrays import Array
+from heft.dynamics import PLACE, SPEED, SPIN, STATE, TURN, unit_turns
 
-from .flyer_kernels import STATE
-from .flyer_model import PLACE, SPEED, SPIN, TURN, FlyerModel, attitude_error, unit_turns
+from .flyer_model import FlyerModel, attitude_error
 
 
 @dataclass(frozen=True)

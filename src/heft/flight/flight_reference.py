@@ -8,10 +8,9 @@ import numpy as np
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting
+from heft.excitation import ExcitationTrajectory
 from heft.information import continuous_quaternions
 from heft.plants import FLAT_ORDERS, Turning, flat_attitude
-
-from .trajectories import ExcitationTrajectory
 
 
 @dataclass(frozen=True, eq=False)

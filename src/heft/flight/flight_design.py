@@ -14,12 +14,9 @@ from typing import Literal
 import numpy as np
 
 from heft.arrays import Array
+from heft.excitation import Design, DesignLimits, DesignSettings, EffortLimits, JointLimits, design
 from heft.models import FlightBounds, FreeFlyer
 from heft.plants import FreeFlyerPlant
-
-from .design_settings import DesignSettings
-from .limits import DesignLimits, EffortLimits, JointLimits
-from .optimal_design import Design, design
 
 CRITERIA = {"J1": "condition", "J2": "D"}  # as [Ekal2018, section IV-A] calls them
 

@@ -15,16 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
+from heft.dynamics import PLACE, SPIN, TURN
 from heft.errors import InvalidSetting
 from heft.information import AXES, inertia
 from heft.models import FreeFlyer, Load
 from heft.recordings import Recording
+from heft.simulation import FlightState, FreeFlyerWorld, Inertial, Thruster
 
-from .arms import Inertial
 from .flight_filter import Filtered, FilterSettings, FlightFilter
 from .flight_reference import FlightReference
-from .flyer_model import PLACE, SPIN, TURN, FlyerModel
-from .free_flyer_world import FlightState, FreeFlyerWorld, Thruster
+from .flyer_model import FlyerModel
 from .predictive_tracking import Plan, PredictiveTracking, TrackingSettings
 
 

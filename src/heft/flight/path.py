@@ -42,7 +42,7 @@ class FirstPath:
         smooth, rates, _ = local_polynomial(pose, self.half, float(np.median(flight.steps)))
         w = angular_velocity(smooth[:, 3:], rates[:, 3:])
         unit = smooth[:, 3:] / np.linalg.norm(smooth[:, 3:], axis=1, keepdims=True)
-        return np.hstack([smooth[:, :3], rates[:, :3], unit, w])
+        return np.hstack([smooth[:, :3], unit, rates[:, :3], w])
 
     def parameters(self, flight: FlightLog, flyer: FreeFlyer) -> Array:
         """Return ten parameters to start from, by least squares of differentiated poses, (10,).
@@ -179,7 +179,7 @@ class FlightSystem:
 
     def residual(self, path: Array) -> Array:
         """Return measured poses less a path's, as pose errors, shape (N, 6) [m, rad]."""
-        turned = rigid_body.turned(path[:, 6:10], self.flight.quaternion)
+        turned = rigid_body.turned(path[:, rigid_body.TURN], self.flight.quaternion)
         return np.hstack([self.flight.position - path[:, :3], turned])
 
     def moved(self, path: Array, errors: Array) -> Array:

@@ -179,7 +179,7 @@ class FollowFreeFlyer:
             if not np.isfinite(pose).all():
                 return flight
             still = np.zeros(3)
-            state = np.concatenate([pose[:3], still, quaternion, still])
+            state = np.concatenate([pose[:3], quaternion, still, still])
             return replace(flight, time=time, state=state, thrust=np.array(held))
         length = time - flight.time
         mean, thrust = _lagged(flight.thrust, held, length, flyer.actuators.lag)
@@ -189,9 +189,8 @@ class FollowFreeFlyer:
         )  # fmt: skip
         noise = t.by_wrench[0] @ flyer.actuators.wrench_noise @ t.by_wrench[0].T
         error = self.filter.predicted(flight.error, t.by_error[0], t.by_parameters[0], noise)
-        residual = np.concatenate(
-            [pose[:3] - t.after[0, :3], rigid_body.turned(t.after[:, 6:10], quaternion[None])[0]]
-        )
+        turned = rigid_body.turned(t.after[:, rigid_body.TURN], quaternion[None])[0]
+        residual = np.concatenate([pose[:3] - t.after[0, :3], turned])
         sensor = np.square([flyer.pose.position] * 3 + [flyer.pose.angle] * 3)
         variance = np.where(np.isfinite(residual), sensor, np.inf)
         error = self.filter.updated(error, residual, variance)

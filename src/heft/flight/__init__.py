@@ -1,0 +1,23 @@
+"""A free-flying body that grasped something: its design, flight and identification."""
+
+from typing import TYPE_CHECKING
+
+from heft.loading import lazy
+
+if TYPE_CHECKING:
+    from .flight_design import design_flight
+    from .flyer_model import FlyerModel
+    from .flight_reference import FlightReference
+    from .predictive_tracking import Plan, PredictiveTracking, TrackingSettings
+    from .flight_filter import FilterSettings, FlightFilter
+    from .free_flight import Flight, FlightFaults, FlightSettings, FlightTruth, fly
+    from .free_flight import information_of, stated_errors
+    from .flight_log import FlightLog
+    from .path import FirstPath, FlightSystem
+    from .cycles import Cycles, IdentifyFromCycles
+    from .energy_balance import EnergyBalance, EnergyBalanceEstimate
+    from .load import BodyEstimate, body_estimate, load_estimate
+    from .identify import FreeFlyerResult, IdentifyFreeFlyer, true_bound
+    from .online import FollowedFlight, FollowFreeFlyer, WellEnough
+else:
+    __getattr__, __dir__, __all__ = lazy(__name__, __file__)
