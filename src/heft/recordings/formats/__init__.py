@@ -6,5 +6,13 @@ with the defect named, or salvaged on request.
 
 from .table import BLOCK_ROWS, Damaged, Table, Topics, damaged_file, library, refuse
 from .join import join
-from .format import Format
-from .registry import FORMATS, by_ending, is_log, read_table, writable
+from .registry import (
+    FORMATS,
+    Format,
+    by_ending,
+    is_log,
+    read_table,
+    require_log,
+    writable,
+    write_table,
+)

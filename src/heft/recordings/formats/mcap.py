@@ -17,11 +17,8 @@ from typing import Any, BinaryIO
 from heft.errors import InvalidRecording
 from heft.files import is_bomb
 
-from .format import Format
-from .mcap_writer import EPOCH, write_mcap
-from .messages import Channel, Log, full_name, messages_table, unified
-from .shared_walk import Batch
-from .table import Damaged, Table, Topics, damaged_file, library
+from .message_log import Batch, Channel, Log, full_name, log_of
+from .table import Damaged, damaged_file, library
 
 NAME = "MCAP file"
 damage = partial(damaged_file, NAME)
@@ -30,6 +27,7 @@ MAGIC = b"\x89MCAP0\r\n"
 FOOTER = 1 + 8 + 8 + 8 + 4  # its bytes
 MOST_BYTES = 64 << 20  # of one record, packed or not: writers make chunks of a few MB
 BATCH_BYTES = 4 << 20  # of messages that are handed on at once
+EPOCH = "heft.epoch_ns"  # a channel's metadata: the stamp at which time is 0
 FOOT, SCHEMA, CHANNEL, MESSAGE, CHUNK, STATISTICS, DATA_END = 2, 3, 4, 5, 6, 11, 15
 BATCH = 4096  # messages of a file without chunks
 
@@ -39,16 +37,6 @@ class _Index:
     channels: dict[int, Channel]
     count: int | None
     end: int  # where the data end
-
-
-def mcap_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
-    """Return the messages of an MCAP file as a table.
-
-    Raises:
-        InvalidRecording: If it is no MCAP file, or has no message that heft reads.
-        MissingSignal: If a chosen topic is missing.
-    """
-    return messages_table(mcap_log(path, damaged), topics, damaged)
 
 
 def mcap_log(path: Path, damaged: Damaged) -> Log:
@@ -70,10 +58,8 @@ def mcap_log(path: Path, damaged: Damaged) -> Log:
             damaged(problem)
     if index is None or not index.channels:
         index = _scanned(path, damaged, index)
-    channels, places = unified(index.channels)
 
-    def batches(wanted: Collection[int]) -> Iterator[Batch]:
-        chosen = {number: k for number, k in places.items() if k in wanted}
+    def walk(chosen: Mapping[int, int]) -> Iterator[Batch]:
         counted = 0
         loose: list[bytes] = []  # messages of a file without chunks
         for opcode, content in _data(path, index.end, damaged):
@@ -94,7 +80,7 @@ def mcap_log(path: Path, damaged: Damaged) -> Log:
             lost = f"{counted} messages where its summary says {index.count}"
             damaged(damage(path, lost))
 
-    return Log(str(path), channels, batches, kind=NAME)
+    return log_of(path, index.channels, walk, kind=NAME)
 
 
 def _index(file: BinaryIO, path: Path) -> _Index:
@@ -348,6 +334,3 @@ def _messages(
     if at != end:
         damaged(damage(path, f"a message runs out of its chunk, at byte {at} of {end}"))
     return total
-
-
-MCAP = Format(NAME, (".mcap",), mcap_table, write_mcap)

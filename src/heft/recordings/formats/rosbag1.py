@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import bz2
 import struct
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,10 +16,8 @@ from typing import Any, BinaryIO
 from heft.errors import InvalidRecording
 from heft.files import is_bomb
 
-from .format import Format
-from .messages import Channel, Log, full_name, messages_table, unified
-from .shared_walk import Batch
-from .table import Damaged, Table, Topics, damaged_file, library
+from .message_log import Batch, Channel, Log, full_name, log_of
+from .table import Damaged, damaged_file, library
 
 NAME = "ROS 1 bag"
 damage = partial(damaged_file, NAME)
@@ -32,11 +30,6 @@ BATCH, BATCH_BYTES = 4096, 4 << 20  # messages of a topic, and bytes of all, han
 Header = dict[str, bytes]
 
 
-def rosbag1_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
-    """Return the messages of a ROS 1 bag as a table; errors as of `messages_table`."""
-    return messages_table(rosbag1_log(path, damaged), topics, damaged)
-
-
 def rosbag1_log(path: Path, damaged: Damaged) -> Log:
     """Return a ROS 1 bag as a log of messages."""
     connections = _indexed(path, damaged)
@@ -44,13 +37,8 @@ def rosbag1_log(path: Path, damaged: Damaged) -> Log:
         for _, header, data in _records(path, damaged):
             if _number(header, "op") == CONNECTION:
                 _connect(header, data, connections, path)
-    channels, places = unified(connections)
-
-    def batches(wanted: Collection[int]) -> Iterator[Batch]:
-        return _batches(path, {n: k for n, k in places.items() if k in wanted}, damaged)
-
     notes = ("ROS 1 bags carry no checksums: a changed byte cannot be seen",)
-    return Log(str(path), channels, batches, notes, NAME)
+    return log_of(path, connections, lambda places: _batches(path, places, damaged), notes, NAME)
 
 
 def _indexed(path: Path, damaged: Damaged) -> dict[int, Channel]:
@@ -230,6 +218,3 @@ def _inside(
             parts.append(data[inner + 4 : inner + 4 + length])
             inner += 4 + length
         yield at, _fields(parts[0], path), parts[1]
-
-
-ROSBAG1 = Format(NAME, (".bag",), rosbag1_table)

@@ -1,17 +1,23 @@
-"""Tables: the common form of all readers, columns of numbers over rows, read in blocks."""
+"""Tables: the common form of all readers and writers, columns of numbers over rows, in blocks.
+
+And what readers share: how they speak of damage, and the bounds that they keep to.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
 from heft.arrays import Array
-from heft.errors import InvalidRecording, InvalidSetting, install, spelt
+from heft.errors import InvalidRecording, install, spelt
 
 BLOCK_ROWS = 65_536
 MOST_COLUMNS = 10_000
@@ -58,14 +64,37 @@ class Topics:
     # frame names by topic, which replace those in the messages
     frames: Mapping[str, str] = field(default_factory=dict)
 
-    def refuse_for(self, path: str) -> None:
-        """Raise `InvalidSetting` if topics are chosen; for formats that have no topics."""
-        if self.names or self.frames:
-            raise InvalidSetting(
-                "topics are chosen of a log that has none",
-                argument=path,
-                cure="leave the table [topic] out of the map",
-            )
+
+Write = Callable[[Array], None]  # takes rows, shape (rows, columns of the table)
+Say = Callable[[str], None]  # takes what a format cannot hold, in a sentence
+
+
+def say_lost_epoch(table: Table, say: Say) -> None:
+    """Report that the epoch is lost if the table has one; for formats that cannot store it."""
+    if table.epoch and table.epoch != SHIFT:
+        say(f"times count from the stamp {table.epoch} ns, which this format has no place for")
+
+
+@contextmanager
+def written_by(
+    make: Callable[[Path, Any], Any], path: Path, table: Table, say: Say
+) -> Iterator[Write]:
+    """Open a file of columns for writing with pyarrow.
+
+    Args:
+        make: Returns pyarrow's writer for a path and a schema.
+    """
+    import pyarrow
+
+    say_lost_epoch(table, say)
+    schema = pyarrow.schema([(n, pyarrow.float64()) for n in table.columns])
+    with make(path, schema) as writer:
+
+        def write(block: Array) -> None:
+            arrays = [pyarrow.array(np.ascontiguousarray(c)) for c in block.T]
+            writer.write_table(pyarrow.Table.from_arrays(arrays, schema=schema))
+
+        yield write
 
 
 def block_rows(columns: int) -> int:
