@@ -40,7 +40,7 @@ def convert(
     """Write logs, joined by time if several, as one canonical log.
 
     Args:
-        logs: The input files; the first one's times are those of the output (see `formats.join`).
+        logs: The input files; the first one's times are those of the output (see `join`).
         out: The output file; its ending determines the format.
         columns: Column map of the logs; by default their columns' names are canonical.
         joints: The robot's joints, for logs that number their joints instead of naming them.

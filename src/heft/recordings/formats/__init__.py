@@ -4,8 +4,7 @@ One module a format. Nothing is unpickled; all checksums are verified; damaged f
 with the defect named, or salvaged on request.
 """
 
-from .table import BLOCK_ROWS, Damaged, Table, Topics, damaged_file, library, refuse
-from .join import join
+from .table import BLOCK_ROWS, Damaged, Table, Topics, damaged_file, join, library, refuse
 from .registry import (
     FORMATS,
     Format,

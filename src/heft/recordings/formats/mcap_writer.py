@@ -20,8 +20,7 @@ from heft.arrays import Array
 from heft.errors import InvalidRecording, InvalidSetting
 
 from .layouts import layout_of
-from .mcap import EPOCH
-from .message_log import FRAMED, JOINT_FIELDS, JOINTS, seconds
+from .message_log import EPOCH, FRAMED, JOINT_FIELDS, JOINTS, seconds
 from .table import SHIFT, Say, Table, Write, library
 
 FRAME_KINDS = {kind for fields in FRAMED.values() for _, kind, _ in fields}

@@ -6,12 +6,13 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.errors import visible
+from heft.errors import HeftError, visible
 
 # By type of message: field of vectors, kind of signal, its components in the message's order.
 FRAMED = {
@@ -38,8 +39,12 @@ FRAMED = {
 JOINTS = "sensor_msgs/msg/JointState"
 JOINT_FIELDS = (("position", "q"), ("velocity", "v"), ("effort", "tau"))
 KINDS = (JOINTS, *FRAMED)
+EPOCH = "heft.epoch_ns"  # of a channel's metadata in MCAP: the stamp at which time is 0
+MOST_BYTES = 64 << 20  # of one record, packed or not: writers make chunks of a few MB
+BATCH_BYTES = 4 << 20  # of messages that are handed on at once
 MOST_WAITING = 64 << 20  # [bytes] of messages that wait for their readers
 # Position of a channel in its log, stamps of logging [ns] and the messages themselves.
+Unpack = Callable[[bytes, int], bytes]  # takes packed bytes, and how many to return at most
 Batch = tuple[int, list[int], list[bytes]]
 
 
@@ -130,6 +135,52 @@ def full_name(kind: str) -> str:
     """Return the type's name as ROS 2 writes it: `sensor_msgs/msg/Imu` for `sensor_msgs/Imu`."""
     package, _, name = kind.partition("/")
     return f"{package}/msg/{name}" if name and "/" not in name else kind
+
+
+def unpacked(
+    packing: str,
+    data: bytes,
+    size: int,
+    unpackers: Mapping[str, Unpack],
+    damage: Callable[[str], HeftError],
+) -> bytes:
+    """Return what a chunk of a file holds, which takes no more memory than it may.
+
+    Args:
+        packing: How it is packed.
+        size: What it says that it unpacks to [bytes].
+        unpackers: By way of packing.
+        damage: Returns the error for a chunk, of what is wrong with it.
+    """
+    if size > MOST_BYTES:
+        raise damage(f"says that it unpacks to {size} bytes")
+    if packing not in unpackers:
+        raise damage(f"is packed by '{packing[:20]}'")
+    try:
+        content = unpackers[packing](data, size + 1)
+    except HeftError:
+        raise
+    except Exception as problem:  # each library has errors of its own
+        raise damage(f"cannot be unpacked: {str(problem)[:80]}") from problem
+    if len(content) != size:
+        raise damage(f"unpacks to {len(content)} bytes and says {size}")
+    return content
+
+
+def stepwise(make: Callable[[], Any], data: bytes, most: int) -> bytes:
+    """Return at most so many bytes of packed data, a piece at a time, to notice interrupts.
+
+    Args:
+        make: Returns a decompressor as Python's library has them.
+    """
+    unpacker, content = make(), bytearray()
+    while len(content) < most and not unpacker.eof:
+        piece = unpacker.decompress(data, max_length=min(BATCH_BYTES, most - len(content)))
+        if not piece and unpacker.needs_input:
+            break
+        data = b""
+        content += piece
+    return bytes(content)
 
 
 class SharedWalk:

@@ -21,7 +21,6 @@ from heft.arrays import Array
 from heft.errors import InvalidRecording, MissingSignal
 
 from . import table
-from .join import join
 from .layouts import ENCODINGS, Decoder, Group, Malformed
 from .message_log import (
     FRAMED,
@@ -34,7 +33,7 @@ from .message_log import (
     SharedWalk,
     seconds,
 )
-from .table import Damaged, Table, Topics, damaged_file, library, refuse_many
+from .table import Damaged, Table, Topics, damaged_file, join, library, refuse_many
 
 LATENESS = 1.0  # [s] between stamps and logging, above which it is said
 LATEST = 2**32  # [s], and [ns] beside it, of a stamp

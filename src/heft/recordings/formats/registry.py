@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +17,11 @@ from heft.files import require_regular, require_writable
 
 from .mcap import mcap_log
 from .mcap_writer import write_mcap
-from .message_log import Log
 from .messages import messages_table
 from .npz import npz_table, write_npz
 from .parquet import parquet_table, write_parquet
 from .rosbag1 import rosbag1_log
-from .rosbag2 import METADATA, rosbag2_log, sqlite_log
+from .rosbag2 import METADATA, Opener, rosbag2_log, sqlite_log
 from .table import Damaged, Say, Table, Topics, Write, refuse
 from .text import text_table, write_csv
 from .ulog import ulog_table
@@ -66,11 +66,12 @@ def of_columns(read: Callable[[Path, Damaged], Table]) -> Read:
     return read_without
 
 
-def of_messages(log: Callable[[Path, Damaged], Log]) -> Read:
+def of_messages(log: Opener) -> Read:
     """Return how a format of ROS messages is read, from what opens a file as such a log."""
     return lambda path, topics, damaged: messages_table(log(path, damaged), topics, damaged)
 
 
+STORAGES = {"mcap": mcap_log, "sqlite3": sqlite_log}  # of the files in a rosbag2 folder
 FORMATS: tuple[Format, ...] = (
     Format("CSV file", (".csv", ".tsv", ".txt"), of_columns(text_table), write_csv, (".txt",)),
     Format("Parquet file", (".parquet", ".pq"), of_columns(parquet_table), write_parquet),
@@ -78,7 +79,7 @@ FORMATS: tuple[Format, ...] = (
     Format("MCAP file", (".mcap",), of_messages(mcap_log), write_mcap),
     Format("ROS 1 bag", (".bag",), of_messages(rosbag1_log)),
     Format("SQLite file of the bag", (".db3",), of_messages(sqlite_log)),
-    Format("rosbag2 folder", (), of_messages(rosbag2_log), marker=METADATA),
+    Format("rosbag2 folder", (), of_messages(partial(rosbag2_log, STORAGES)), marker=METADATA),
     Format("ULog file", (".ulg", ".ulog"), ulog_table),
 )
 

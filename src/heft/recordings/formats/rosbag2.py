@@ -10,7 +10,7 @@ import json
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -19,10 +19,10 @@ from typing import Any
 from heft.errors import InvalidRecording
 from heft.files import read_text
 
-from .mcap import mcap_log
 from .message_log import Batch, Channel, Log, following, full_name, log_of
 from .table import Damaged, damaged_file
 
+Opener = Callable[[Path, Damaged], Log]
 NAME = "SQLite file of the bag"
 damage = partial(damaged_file, NAME)
 
@@ -54,8 +54,11 @@ PLAIN = "table"  # as `PRAGMA table_list` calls what is no view, virtual or shad
 INTERRUPTED = 9  # SQLITE_INTERRUPT
 
 
-def rosbag2_log(path: Path, damaged: Damaged) -> Log:
+def rosbag2_log(openers: Mapping[str, Opener], path: Path, damaged: Damaged) -> Log:
     """Return a rosbag2 folder as a log of messages: its files in their order.
+
+    Args:
+        openers: How files are opened as logs, by the storage that the metadata name.
 
     Raises:
         InvalidRecording: If the storage or the compression is not supported, or the metadata or a
@@ -63,7 +66,6 @@ def rosbag2_log(path: Path, damaged: Damaged) -> Log:
     """
     stated, names = _metadata(path)
     storage = stated.get("storage_identifier", "")
-    openers = {"mcap": mcap_log, "sqlite3": sqlite_log}
     if storage not in openers:
         raise InvalidRecording(
             f"the bag's storage is '{storage}', which heft does not read",

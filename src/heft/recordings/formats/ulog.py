@@ -32,8 +32,7 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 from heft.errors import InvalidRecording, MissingSignal
 
-from .join import GAP, join
-from .table import Damaged, Table, Topics, damaged_file, library, refuse_many
+from .table import GAP, Damaged, Table, Topics, damaged_file, join, library, refuse_many
 
 NAME = "ULog file"
 damage = partial(damaged_file, NAME)
