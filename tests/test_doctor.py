@@ -18,21 +18,10 @@ import pytest
 from heft.applications import demo
 from heft.applications.doctor import doctor
 from heft.applications.doctor.clock_and_signals import look
-from heft.applications.doctor.corrections import Correction, CorrectionStep, combined
-from heft.applications.doctor.evidence import Evidence
-from heft.applications.doctor.hypotheses import Hypotheses
-from heft.applications.doctor.mending import corrected
-from heft.applications.doctor.proposals import Proposals
-from heft.applications.doctor.search import Search, explain
-from heft.applications.doctor.settings import (
-    ClockThresholds,
-    CorrectionSearch,
-    DoctorSettings,
-    StepAcceptance,
-    StepProposals,
-)
-from heft.applications.doctor.steps import (
+from heft.applications.doctor.corrections import (
     CompensatedFriction,
+    Correction,
+    CorrectionStep,
     Gravity,
     PositionOffset,
     PositionScale,
@@ -41,7 +30,19 @@ from heft.applications.doctor.steps import (
     Swap,
     TorqueGain,
     TorqueUnit,
+    combined,
     steps_between,
+)
+from heft.applications.doctor.evidence import Evidence
+from heft.applications.doctor.findings import corrected
+from heft.applications.doctor.hypotheses import Hypotheses
+from heft.applications.doctor.search import Proposals, Search, explain
+from heft.applications.doctor.settings import (
+    ClockThresholds,
+    CorrectionSearch,
+    DoctorSettings,
+    StepAcceptance,
+    StepProposals,
 )
 from heft.information.checks import Finding
 from heft.models.options import Options

@@ -9,13 +9,12 @@ import pytest
 from benchmarks.doctor import KINDS, Log, clean, experiment, extra, faulty, robot_of
 from benchmarks.doctor_faults import FAULTS
 
-from heft.applications.doctor.corrections import Correction
+from heft.applications.doctor.corrections import Correction, TorqueGain
 from heft.applications.doctor.doctor import Diagnosis, diagnose
 from heft.applications.doctor.evidence import Evidence
 from heft.applications.doctor.hypotheses import Hypotheses
 from heft.applications.doctor.search import at_best_bandwidth
 from heft.applications.doctor.settings import StepAcceptance, TimingSearch
-from heft.applications.doctor.steps import TorqueGain
 
 DURATION = 10.0
 SEED = 14

@@ -33,7 +33,8 @@ from heft.errors import HeftError, InvalidRecording, InvalidSetting, visible
 from heft.models.expressions import expression
 from heft.recordings.columns import ColumnMap
 from heft.recordings.formats import parquet
-from heft.recordings.formats.messages import Channel, types_of
+from heft.recordings.formats.message_log import Channel
+from heft.recordings.formats.messages import types_of
 from heft.recordings.formats.rosbag2 import SqliteFile, described
 from heft.recordings.recording import Recording
 from tests.messages import JOINT_STATE as STATE

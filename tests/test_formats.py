@@ -17,17 +17,16 @@ from heft.errors import InvalidModel, InvalidRecording, InvalidSetting
 from heft.models.robot import Robot
 from heft.recordings.conversion import convert
 from heft.recordings.formats import registry
-from heft.recordings.formats.format import Format, Say, Write
-from heft.recordings.formats.table import Damaged, Table, Topics, damaged_file
+from heft.recordings.formats.registry import Format, of_columns
+from heft.recordings.formats.table import Damaged, Say, Table, Write, damaged_file
 from heft.recordings.recording import Recording
 
 Array = NDArray[np.float64]
 KIND = "file of JSON lines"
 
 
-def read_lines(path: Path, topics: Topics, damaged: Damaged) -> Table:
+def read_lines(path: Path, damaged: Damaged) -> Table:
     """Return a file with an object of numbers a line, its names those of the first line."""
-    topics.refuse_for(str(path))
     with path.open() as file:
         columns = tuple(json.loads(file.readline()))
 
@@ -56,7 +55,7 @@ def write_lines(path: Path, table: Table, say: Say) -> Iterator[Write]:
         yield write
 
 
-JSON_LINES = Format(KIND, (".jsonl", ".ndjson"), read_lines, write_lines)
+JSON_LINES = Format(KIND, (".jsonl", ".ndjson"), of_columns(read_lines), write_lines)
 COLUMNS = {"t": np.arange(50) / 8.0, "q.a": np.sin(np.arange(50)), "tau.a": np.arange(50) / 3.0}
 
 

@@ -15,7 +15,8 @@ import pytest
 
 from heft.errors import visible
 from heft.recordings.formats.layouts import MOST_HELD, Decoder, Malformed
-from heft.recordings.formats.messages import Channel, read_group, types_of
+from heft.recordings.formats.message_log import Channel
+from heft.recordings.formats.messages import read_group, types_of
 from heft.streams import messages as messages_module
 from heft.streams.messages import LONGEST_NAME, MOST_SIGNALS, Reader, cbor_map
 from tests.messages import JOINT_STATE, vector

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from heft.errors import HeftError, InvalidRecording, InvalidSetting
 from heft.recordings.columns import ColumnMap
-from heft.recordings.formats.join import join
-from heft.recordings.formats.table import Table
+from heft.recordings.formats.table import Table, join
 from heft.recordings.recording import Recording
 
 Array = NDArray[np.float64]

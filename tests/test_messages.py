@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from heft.errors import InvalidRecording, MissingSignal
 from heft.recordings.columns import ColumnMap
-from heft.recordings.formats import mcap, shared_walk
+from heft.recordings.formats import mcap, message_log
 from heft.recordings.formats import table as table_module
 from heft.recordings.formats.layouts import Group, Malformed
-from heft.recordings.formats.messages import Channel, read_group
+from heft.recordings.formats.message_log import Channel
+from heft.recordings.formats.messages import read_group
 from heft.recordings.formats.registry import read_table
 from heft.recordings.formats.table import refuse
 from heft.recordings.recording import Recording
@@ -320,7 +321,7 @@ def test_topics_that_wait_for_each_other_are_read_alike(
     """Whatever waits for its reader, or is walked to again."""
     path = several(tmp_path / "run.mcap")
     expected = everything(Recording.open(path))
-    monkeypatch.setattr(shared_walk, "MOST_WAITING", most)
+    monkeypatch.setattr(message_log, "MOST_WAITING", most)
     found = everything(Recording.open(path))
     assert found.keys() == expected.keys() and len(found) == 20
     for name, values in expected.items():

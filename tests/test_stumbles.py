@@ -18,7 +18,7 @@ import pytest
 
 from heft import cli
 from heft.applications.doctor import doctor
-from heft.applications.doctor.pace import Pace
+from heft.applications.doctor.hypotheses import Pace
 from heft.applications.viewer import _resting, read_robot
 from heft.information import inertia
 from heft.models.robot import Robot

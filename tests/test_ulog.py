@@ -16,7 +16,7 @@ from heft.errors import InvalidRecording, MissingSignal, install
 from heft.flight import FlightLog, IdentifyFreeFlyer
 from heft.models import load_of, shipped_free_flyer
 from heft.recordings import ColumnMap, Recording, convert
-from heft.recordings.formats.px4 import held_means
+from heft.recordings.formats.ulog import held_means
 from tests.free_flights import fly
 from tests.ulog_files import message, sample, ulog, write_ulog
 

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 from heft.loading import lazy
 
 if TYPE_CHECKING:
-    from .formats import BLOCK_ROWS, Format, Table, is_log, read_table
+    from .formats import BLOCK_ROWS, Format, Table, is_log, read_table, require_log, write_table
     from .formats.layouts import Decoder, Group, Malformed
-    from .formats.messages import KINDS, Channel, full_name, read_group, stamps_of, types_of
+    from .formats.message_log import KINDS, Channel, full_name
+    from .formats.messages import read_group, stamps_of, types_of
     from .columns import JOINT_KINDS, UNITS, ColumnMap, SignalMap
     from .recording import Recording
-    from .map_draft import draft_map
-    from .joint_trajectory import JointTrajectory
-    from .commanded_flight import CommandedFlight, messages_can_be_written
-    from .conversion import convert, require_log, write_table
+    from .map_draft import draft_map, quoted
+    from .commanded import CommandedFlight, JointTrajectory, messages_can_be_written
+    from .conversion import convert
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

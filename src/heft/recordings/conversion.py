@@ -5,18 +5,15 @@ The output file appears complete or not at all. What the output format cannot st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from heft.errors import InvalidRecording, InvalidSetting
-from heft.files import put, require_writable, workshop
+from heft.files import put, workshop
 
 from .columns import ColumnMap
-from .formats import Table, join, refuse, writable
-from .formats.format import Open, Write
+from .formats import Table, join, refuse, require_log, write_table
 from .recording import Recording
 
 
@@ -43,8 +40,8 @@ def convert(
     """Write logs, joined by time if several, as one canonical log.
 
     Args:
-        logs: The input files; the first one's times are those of the output (see `formats.join`).
-        out: The output file; its ending determines the format (see `formats.registry`).
+        logs: The input files; the first one's times are those of the output (see `join`).
+        out: The output file; its ending determines the format.
         columns: Column map of the logs; by default their columns' names are canonical.
         joints: The robot's joints, for logs that number their joints instead of naming them.
         recover: Whether to salvage what can be read of damaged logs.
@@ -78,49 +75,6 @@ def convert(
     return Converted(rows, begin, end, table.notes, tuple(losses), tuple(damage))
 
 
-def write_table(
-    table: Table, path: Path, say: Callable[[str], None] = lambda loss: None
-) -> tuple[int, float, float]:
-    """Write columns of numbers to a file, not atomically; see `heft.files.workshop`.
-
-    Args:
-        table: The columns, `t` first.
-        path: The file; its ending determines the format (see `formats.registry`).
-        say: Called with what the format cannot store.
-
-    Returns:
-        Number of rows, first and last time [s].
-
-    Raises:
-        InvalidSetting: If the output format is unknown.
-    """
-    with _writer(path)(path, table, say) as put_rows:
-        return _copied(table, put_rows)
-
-
-def require_log(out: Path) -> None:
-    """Check that a log can be written to a path; call it before any computation.
-
-    Raises:
-        InvalidSetting: If it is of no format that is written, a folder, or cannot be written.
-    """
-    _writer(out)
-    require_writable(out)
-    if out.is_dir():
-        raise InvalidSetting("the place for a log is a folder", argument=f"--out {out}")
-
-
-def _writer(out: Path) -> Open:
-    found = writable().get(out.suffix.lower())
-    if found is None or found.write is None:
-        raise InvalidSetting(
-            f"heft does not write files ending in '{out.suffix}'",
-            argument=f"--out {out}",
-            valid=writable(),
-        )
-    return found.write
-
-
 def _refuse_overwriting(out: Path, logs: Sequence[Path]) -> None:
     if out.exists() and any(out.samefile(p) for p in logs if p.exists()):
         raise InvalidSetting(
@@ -150,19 +104,6 @@ def _together(recordings: Sequence[Recording], name: str) -> Table:
             cure="describe its columns in a map (--map); see docs/logs.md",
         )
     return table
-
-
-def _copied(table: Table, write: Write) -> tuple[int, float, float]:
-    """Write a table block by block; return its rows, first and last time [s]."""
-    rows, begin, end = 0, np.nan, np.nan
-    for block in table.read(table.columns):
-        write(block)
-        times = block[np.isfinite(block[:, 0]), 0]
-        if len(times):
-            begin = times[0] if np.isnan(begin) else begin
-            end = times[-1]
-        rows += len(block)
-    return rows, float(begin), float(end)
 
 
 def _nothing(logs: str, damage: Sequence[str]) -> InvalidRecording:

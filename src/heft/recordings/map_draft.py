@@ -97,9 +97,9 @@ def draft_map(table: Table, joints: Sequence[str]) -> str:
     time = next((c for w in TIMES for c in columns if _is_time(c, w)), None)
     guesses = [g for c in columns if c != time and (g := _guess(c)) is not None]
     lines = [
-        f"# A first draft for {_quoted(table.path)}: guessed from names.",
+        f"# A first draft for {quoted(table.path)}: guessed from names.",
         "# Check every line, then give it with --map."
-        + (" Joints: " + ", ".join(map(_quoted, joints)) if joints else ""),
+        + (" Joints: " + ", ".join(map(quoted, joints)) if joints else ""),
         "",
         *_time_lines(table, time),
     ]
@@ -114,9 +114,7 @@ def draft_map(table: Table, joints: Sequence[str]) -> str:
         lines += _signal_lines(table, kind, found, why)
         lost = [j for j in joints if j not in found]
         if lost:
-            lines.append(
-                "# CHECK: no column is named like that of " + ", ".join(map(_quoted, lost))
-            )
+            lines.append("# CHECK: no column is named like that of " + ", ".join(map(quoted, lost)))
     for kind, named in _by_frame([c for c in columns if c not in used]).items():
         used |= set(named)
         lines += ["", *_frame_lines(table, kind, named)]
@@ -124,7 +122,7 @@ def draft_map(table: Table, joints: Sequence[str]) -> str:
     if rest:
         lines += [
             "",
-            "# Not used: " + ", ".join(map(_quoted, rest[:40])) + (" …" if len(rest) > 40 else ""),
+            "# Not used: " + ", ".join(map(quoted, rest[:40])) + (" …" if len(rest) > 40 else ""),
         ]
     return "\n".join(lines) + "\n"
 
@@ -205,7 +203,7 @@ def _frame_lines(table: Table, kind: str, columns: Sequence[str]) -> list[str]:
     lines = [
         f"[{kind}]",
         f'frame = "{FRAME}"  # CHECK: the name that the file of --sensor gives it',
-        "columns = [" + ", ".join(map(_quoted, columns)) + "]"
+        "columns = [" + ", ".join(map(quoted, columns)) + "]"
         + ("  # CHECK: it takes the frame to the world" if kind == "quat" else ""),
     ]  # fmt: skip
     if kind == "quat":
@@ -251,7 +249,7 @@ def _time_lines(table: Table, time: str | None) -> list[str]:
         sizes = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
         unit = next((u for u, size in sizes if 5e-5 <= step * size <= 5e-2), "s")
         why = f"it steps by {step:g}"
-    return ["[time]", f"column = {_quoted(time)}", f'unit = "{unit}"  # {why}']
+    return ["[time]", f"column = {quoted(time)}", f'unit = "{unit}"  # {why}']
 
 
 def _signal_lines(table: Table, kind: str, found: Mapping[str, _Guess], why: str) -> list[str]:
@@ -261,8 +259,8 @@ def _signal_lines(table: Table, kind: str, found: Mapping[str, _Guess], why: str
     if any(g.wished for g in found.values()):
         lines.append("# CHECK: these names speak of what was asked for, not of what was measured")
     lines += [
-        "columns = [" + ", ".join(map(_quoted, columns)) + "]",
-        "joints = [" + ", ".join(map(_quoted, found)) + "]",
+        "columns = [" + ", ".join(map(quoted, columns)) + "]",
+        "joints = [" + ", ".join(map(quoted, found)) + "]",
     ]
     if len(units) == 1 and (unit := next(iter(units))) is not None:
         lines.append(f'unit = "{unit}"  # the names say so')
@@ -288,10 +286,11 @@ def _nothing(kind: str, joints: Sequence[str]) -> list[str]:
         f"# No columns are named like {what} of these joints.",
         f"# [{kind}]",
         "# columns = [" + ", ".join('"…"' for _ in joints) + "]",
-        "# joints = [" + ", ".join(map(_quoted, joints)) + "]",
+        "# joints = [" + ", ".join(map(quoted, joints)) + "]",
     ]
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """Return a text as a TOML string."""
     plain = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08X}" for c in plain) + '"'

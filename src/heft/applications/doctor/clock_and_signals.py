@@ -64,11 +64,11 @@ def look(
     counts = counts_of(recording, names, sizes, signals)
     stalls = tuple(sorted(set(counts.stalls)))
     facts = LogFacts(sizes.rows, sizes.step, counts.duration, counts.active, names, stalls)
-    found = [f for of in OF_THE_LOG for f in of(facts, counts, clock)]
+    findings = [f for of in OF_THE_LOG for f in of(facts, counts, clock)]
     for k, name in enumerate(names):
-        found += _Signal(k, name, sizes.rows, sizes, counts, signals).findings()
-    found += _of_the_velocities(names, counts, signals)
-    return facts, tuple(found)
+        findings += _Signal(k, name, sizes.rows, sizes, counts, signals).findings()
+    findings += _of_the_velocities(names, counts, signals)
+    return facts, tuple(findings)
 
 
 # The clock

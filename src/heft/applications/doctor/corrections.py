@@ -1,24 +1,29 @@
 """Corrections of a log's columns, and the elementary steps that compose them.
 
 A `Correction` transforms a whole log: columns, signs, scales, offsets, gravity and delay. A
-`CorrectionStep` is one elementary part of it, such as one joint's sign. Each kind (`steps`)
-defines how it changes a correction, how large it must be to matter, how its parameter is refined,
-and how it is described to the user.
+`CorrectionStep` is one elementary part of it, such as one joint's sign. Each kind defines how it
+changes a correction, how large it must be to matter, how its parameter is refined, and how it is
+described to the user.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
 
+import numpy as np
+
 from heft.arrays import Array
 from heft.models import Robot
+from heft.recordings import quoted
 
-from .settings import StepAcceptance
+from .settings import DEGREE, TURN, StepAcceptance
 
 Columns = Literal["q", "tau", "both"]  # positions, efforts, or both of a joint
+UNBOUND = 0.01  # of a gain, by which a joint's torque is no matter of the bodies' size any more
+EFFORT_UNITS = {("tau", 1e-3): "mNm", ("tau", 1e3): "kNm", ("current", 1e-3): "mA"}
 
 
 @dataclass(frozen=True)
@@ -93,11 +98,6 @@ class Correction:
         )
 
     @property
-    def delay(self) -> float:
-        """Delay of torque behind motion [s]."""
-        return self.timing.delay
-
-    @property
     def speeds(self) -> tuple[object, ...]:
         """The part that determines speeds, and with them the columns of friction."""
         return (self.q_source, self.q_scale)
@@ -120,7 +120,7 @@ class Description:
 
 
 @dataclass(frozen=True)
-class Told:
+class Context:
     """Context in which a step is described."""
 
     joints: tuple[str, ...]  # names of the robot's joints, in its order
@@ -156,10 +156,12 @@ class CorrectionStep(ABC):
     is_factor: ClassVar[bool] = False  # it may leave the residual as it is, relative to torque
     is_unit: ClassVar[bool] = False  # one for all is likelier than many joints of which each is off
 
+    called: ClassVar[str] = ""  # its kind, in a word or two
+
     @property
-    @abstractmethod
     def kind(self) -> str:
         """Its kind, in a word or two."""
+        return self.called
 
     @property
     def number(self) -> float:
@@ -171,7 +173,7 @@ class CorrectionStep(ABC):
         """Return a correction followed by this step."""
 
     @abstractmethod
-    def describe(self, told: Told) -> Description:
+    def describe(self, log: Context) -> Description:
         """Return its description for the user."""
 
     def is_large(self, least: StepAcceptance, before: Correction) -> bool:
@@ -216,18 +218,381 @@ class ScalarStep(CorrectionStep):
 
 def combined(start: Correction, steps: Sequence[CorrectionStep]) -> Correction:
     """Return a correction followed by steps, applied in order."""
-    found = start
     for step in steps:
-        found = step.apply(found)
-    return found
-
-
-def quoted(text: str) -> str:
-    """Return a text as a TOML string."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+        start = step.apply(start)
+    return start
 
 
 def toml_list(names: Iterable[str]) -> str:
     """Return names as a TOML list of strings."""
     return "[" + ", ".join(quoted(n) for n in names) + "]"
+
+
+def _scaled(step: CorrectionStep, of: Columns, factor: float, to: Correction) -> Correction:
+    joints = range(len(to.q_source))
+    scale = [factor if j in (step.joints or joints) else 1.0 for j in joints]
+    moved = to if of == "tau" else to.positions(scale=scale)
+    return moved if of == "q" else moved.torques(scale=scale)
+
+
+@dataclass(frozen=True)
+class _Scaling(ScalarStep):
+    scaled: ClassVar[Columns]
+
+    def apply(self, to: Correction) -> Correction:
+        return _scaled(self, self.scaled, self.value, to)
+
+
+@dataclass(frozen=True)
+class _Factor(_Scaling):
+    """Scale factor, searched on a logarithmic scale."""
+
+    is_factor = True
+
+    def moved(self, by: float) -> Self:
+        return replace(self, value=self.value * float(np.exp(by)))
+
+    def is_large(self, least: StepAcceptance, before: Correction) -> bool:
+        return bool(abs(np.log(abs(self.value))) > least.log_factor or self.value < 0.0)
+
+
+@dataclass(frozen=True)
+class SignFlip(CorrectionStep):
+    """Sign of positions, of torques, or of both (an axis turned round)."""
+
+    of: Columns = "both"  # which of them: see `kind`
+
+    @property
+    def kind(self) -> str:
+        """`q sign`, `tau sign` or `axis`."""
+        return {"q": "q sign", "tau": "tau sign", "both": "axis"}[self.of]
+
+    def apply(self, to: Correction) -> Correction:
+        """Return a correction followed by this step."""
+        return _scaled(self, self.of, -1.0, to)
+
+    def describe(self, log: Context) -> Description:
+        """Return its description for the user."""
+        what = {"q": "position", "tau": "torque", "both": "position and torque"}[self.of]
+        lines = (log.line(k, "sign", -1, 1, self.joints) for k in log.kinds(self.of))
+        return Description(
+            f"flipped {what}",
+            f"the {what} of {log.named(self.joints)} has the other sign",
+            "flip it in the column map",
+            {"map": "\n".join(lines).replace(".0", "")},
+        )
+
+
+@dataclass(frozen=True)
+class Swap(CorrectionStep):
+    """Exchange of the columns of two joints: their positions, their torques, or both."""
+
+    of: Columns = "both"  # which of them: see `kind`
+
+    @property
+    def kind(self) -> str:
+        """`q swap`, `tau swap` or `swap`."""
+        return {"q": "q swap", "tau": "tau swap", "both": "swap"}[self.of]
+
+    def _order(self, count: int) -> list[int]:
+        order = list(range(count))
+        for j, k in zip(self.joints, reversed(self.joints), strict=True):
+            order[j] = k
+        return order
+
+    def apply(self, to: Correction) -> Correction:
+        """Return a correction followed by this step."""
+        source = self._order(len(to.q_source))
+        moved = to if self.of == "tau" else to.positions(source)
+        return moved if self.of == "q" else moved.torques(source)
+
+    def describe(self, log: Context) -> Description:
+        """Return its description for the user."""
+        what = {"q": "positions", "tau": "torques", "both": "columns"}[self.of]
+        order = toml_list(log.joints[k] for k in self._order(len(log.joints)))
+        lines = (
+            f"[{k}]\njoints = {order}  # of columns {toml_list(f'{k}.{j}' for j in log.joints)}"
+            for k in log.kinds(self.of)
+        )
+        return Description(
+            f"swapped {what}",
+            f"the {what} of {log.named(self.joints)} are swapped",
+            "name them in the other order",
+            {"map": "\n".join(lines)},
+        )
+
+
+@dataclass(frozen=True)
+class PositionUnit(_Scaling):
+    """Unit of all positions; `value` is its size [rad]."""
+
+    called = "q unit"
+    scaled = "q"
+    is_continuous = False
+    is_unit = True
+
+    def describe(self, log: Context) -> Description:
+        """Return its description for the user."""
+        for size, unit, words in ((DEGREE, "deg", "degrees"), (TURN, "turn", "turns")):
+            if self.value == size:
+                return Description(
+                    f"{words} for radians",
+                    f"positions are in {words}",
+                    "state the unit",
+                    {"map": f'[q]\nunit = "{unit}"'},
+                )
+        return Description(
+            "radians for degrees",
+            "positions were turned from degrees to radians twice",
+            "state the unit",
+            {"map": log.line("q", "scale", self.value, 1.0, self.joints)},
+        )
+
+
+@dataclass(frozen=True)
+class PositionScale(_Factor):
+    """Scale factor of joints' positions, such as a gear ratio or a unit; `value` is the factor."""
+
+    called = "q scale"
+    scaled = "q"
+    width = 0.1
+
+    def describe(self, log: Context) -> Description:
+        """Return its description for the user."""
+        degrees = abs(self.value - DEGREE) < 1e-3 * np.pi
+        return Description(
+            "degrees for radians" if degrees else "wrong gear or unit of position",
+            f"the position of {log.named(self.joints)} is {1.0 / self.value:.4g} times too large",
+            "scale it; if it is a motor's, give the exact ratio",
+            {"map": log.line("q", "scale", self.value, 1.0, self.joints)},
+        )
+
+
+@dataclass(frozen=True)
+class PositionOffset(ScalarStep):
+    """Zero offset of joints' encoders; `value` is added to the positions [rad or m]."""
+
+    called = "q offset"
+
+    def angle(self, base: Correction) -> float:
+        """Return its size [rad]."""
+        return abs(self._shift)
+
+    def share_of(self, other: CorrectionStep, base: Correction) -> float:
+        """Return its size over that of another offset, from the same correction."""
+        return self.value / other.number
+
+    @property
+    def _shift(self) -> float:
+        """The offset within half a turn of zero [rad]."""
+        return float(np.angle(np.exp(1j * self.value)))
+
+    def apply(self, to: Correction) -> Correction:
+        """Return a correction followed by this step."""
+        count = len(to.q_source)
+        return to.positions(offset=[self.value if j in self.joints else 0.0 for j in range(count)])
+
+    def is_large(self, least: StepAcceptance, before: Correction) -> bool:
+        """Return whether the zero is off by enough."""
+        return abs(self._shift) >= least.offset_rad
+
+    @property
+    def is_expandable(self) -> bool:
+        """Whether its parameter is refined by a first-order expansion of the residual."""
+        return True
+
+    def followed_by(self, further: CorrectionStep) -> Self | None:
+        """Return two offsets of the same joints as one."""
+        if not isinstance(further, PositionOffset) or further.joints != self.joints:
+            return None
+        return self.moved(further.value)
+
+    def describe(self, log: Context) -> Description:
+        """Return its description for the user."""
+        return Description(
+            "encoder offset",
+            f"the zero of {log.named(self.joints)} is off by {np.rad2deg(-self._shift):.3g}°",
+            "shift it",
+            {"map": log.line("q", "offset", self._shift, 0.0, self.joints)},
+        )
+
+
+@dataclass(frozen=True)
+class TorqueGain(_Factor):
+    """Scale factor of joints' torques; `value` is the factor."""
+
+    called = "tau gain"
+    scaled = "tau"
+    width = 0.35
+
+    def unbound(self) -> Self:
+        """Return the gain with a torque so small that the bodies do not constrain it."""
+        return replace(self, value=UNBOUND * self.value)
+
+    def describe(self, log: Context) -> Description:
+        """Return its description for the user."""
+        return Description(
+            "wrong torque gain",
+            f"the torque of {log.named(self.joints)} is {1.0 / self.value:.4g} times too large",
+            "look at its gear ratio, gain and unit",
+            {"map": log.line(log.effort, "scale", self.value, 1.0, self.joints)},
+        )
+
+
+@dataclass(frozen=True)
+class TorqueUnit(_Factor):
+    """Unit of all torques; `value` is its size [N·m]."""
+
+    called = "tau unit"
+    scaled = "tau"
+    is_continuous = False
+    is_unit = True
+
+    def describe(self, log: Context) -> Description:
+        """Return its description for the user."""
+        unit = EFFORT_UNITS.get((log.effort, self.value))
+        scale = log.line(log.effort, "scale", self.value, 1.0, self.joints)
+        return Description(
+            "unit of torque",
+            f"torques are {1.0 / self.value:.4g} times too large",
+            "state the unit",
+            {"map": f'[{log.effort}]\nunit = "{unit}"' if unit else scale},
+        )
+
+
+@dataclass(frozen=True)
+class Gravity(CorrectionStep):
+    """Direction of gravity in the base's frame, or its compensation in the logged torque."""
+
+    called = "gravity"
+    # gravity in the base's frame [m/s²]; zero if the torque contains none
+    vector: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+    def apply(self, to: Correction) -> Correction:
+        """Return a correction followed by this step."""
+        return replace(to, gravity=self.vector)
+
+    def is_large(self, least: StepAcceptance, before: Correction) -> bool:
+        """Return whether the base is tilted by enough."""
+        return self.angle(before) >= least.tilt_rad
+
+    def angle(self, base: Correction) -> float:
+        """Return the angle between its gravity and a correction's; π if one is zero [rad]."""
+        a, b = np.array(self.vector), np.array(base.gravity)
+        if not a.any() or not b.any():
+            return float(np.pi)
+        cosine = float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
+        return float(np.arccos(np.clip(cosine, -1.0, 1.0)))
+
+    @property
+    def is_expandable(self) -> bool:
+        """Whether it has a direction to refine; zero gravity has none."""
+        return any(self.vector)
+
+    def share_of(self, other: CorrectionStep, base: Correction) -> float:
+        """Return the component of its tilt along another tilt, over the size of that."""
+        assert isinstance(other, Gravity)
+        plain = np.array(base.gravity)
+        own, tilt = np.array(self.vector) - plain, np.array(other.vector) - plain
+        return float(own @ tilt / (tilt @ tilt))
+
+    def followed_by(self, further: CorrectionStep) -> Self | None:
+        """Return the further direction, which replaces this one."""
+        return replace(self, vector=further.vector) if isinstance(further, Gravity) else None
+
+    def describe(self, log: Context) -> Description:
+        """Return its description for the user."""
+        if not any(self.vector):
+            return Description(
+                "no gravity",
+                "the torque holds nothing of gravity",
+                "log the motors' torque before gravity is taken out, or say that there is none",
+                {"options": "gravity = [0.0, 0.0, 0.0]"},
+            )
+        a, b = np.array(self.vector), log.gravity
+        size = max(float(np.linalg.norm(a) * np.linalg.norm(b)), 1e-12)
+        tilt = float(np.rad2deg(np.arccos(np.clip(a @ b / size, -1.0, 1.0))))
+        return Description(
+            "tilted mounting",
+            f"the base is mounted {tilt:.3g}° off what gravity says",
+            "state gravity",
+            {"options": f"gravity = {[round(x, 4) + 0.0 for x in self.vector]}"},
+        )
+
+
+@dataclass(frozen=True)
+class CompensatedFriction(CorrectionStep):
+    """Overcompensated friction of one drive or all, by torque that is not logged."""
+
+    called = "driven"
+
+    def apply(self, to: Correction) -> Correction:
+        """Return a correction followed by this step."""
+        joints = self.joints or range(len(to.q_source))
+        return replace(to, driven=tuple(sorted({*to.driven, *joints})))
+
+    def describe(self, log: Context) -> Description:
+        """Return its description for the user."""
+        return Description(
+            "friction that drives",
+            f"the friction of {log.named(self.joints)} pushes along the motion",
+            "the drive compensates friction: log what it adds for that, or turn it off",
+            {},
+        )
+
+
+def steps_between(
+    start: Correction, correction: Correction, unit_log_gain: float
+) -> tuple[CorrectionStep, ...]:
+    """Decompose a correction, relative to another one, into elementary steps.
+
+    Swaps come first, then units, signs, factors and offsets, then gravity and friction.
+
+    Args:
+        unit_log_gain: Logarithm of a common factor of all torques beyond which it is a unit.
+    """
+    steps: list[CorrectionStep] = []
+    q, tau = list(correction.q_source), list(correction.tau_source)
+    steps += [Swap(pair, "both" if q == tau else "q") for pair in _swaps(q)]
+    steps += [Swap(pair, "tau") for pair in _swaps(tau) if q != tau]
+    scale, gain = np.array(correction.q_scale), np.array(correction.tau_scale)
+    units = (DEGREE, TURN, 1.0 / DEGREE)
+    unit = next((u for u in units if np.sum(np.abs(scale) == u) > len(scale) / 2), None)
+    if unit is not None:
+        steps.append(PositionUnit((), unit))
+        scale = scale / unit
+    if len(gain) > 1 and np.all(np.abs(np.log(np.abs(gain))) > unit_log_gain):
+        common = float(np.exp(np.median(np.log(np.abs(gain)))))
+        unit = next((u for u in (1e-3, 1e3) if abs(np.log(common / u)) < np.log(3.0)), common)
+        steps.append(TorqueUnit((), unit))
+        gain = gain / unit
+    for j, offset in enumerate(correction.q_offset):
+        steps += _steps_of_a_joint(j, float(scale[j]), float(gain[j]), offset)
+    if correction.gravity != start.gravity:
+        steps.append(Gravity((), correction.gravity))
+    driven = [j for j in correction.driven if j not in start.driven]
+    alike = len(q) > 1 and len(driven) == len(q)
+    steps += [CompensatedFriction(joints) for joints in ([()] if alike else [(j,) for j in driven])]
+    return tuple(steps)
+
+
+def _steps_of_a_joint(j: int, scale: float, gain: float, offset: float) -> Iterator[CorrectionStep]:
+    flipped = scale < 0.0, gain < 0.0
+    if any(flipped):
+        yield SignFlip((j,), "both" if all(flipped) else "q" if flipped[0] else "tau")
+    if not np.isclose(abs(scale), 1.0):
+        yield PositionScale((j,), abs(scale))
+    if not np.isclose(abs(gain), 1.0):
+        yield TorqueGain((j,), abs(gain))
+    if offset != 0.0:
+        yield PositionOffset((j,), offset)
+
+
+def _swaps(source: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield pairs whose swaps, one after another, make the order `source`."""
+    order = list(range(len(source)))
+    for j, wanted in enumerate(source):
+        k = order.index(wanted)
+        if k != j:
+            yield (j, k)
+            order[j], order[k] = order[k], order[j]

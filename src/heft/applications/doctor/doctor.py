@@ -27,15 +27,12 @@ from heft.models import JointOptions, Robot, joint_lines
 from heft.recordings import JOINT_KINDS, ColumnMap, Recording, draft_map, read_table
 
 from .clock_and_signals import LogFacts, look
-from .corrections import Correction, Told
+from .corrections import Context, Correction
 from .evidence import Evidence
-from .judging import Explained, StepEvidence
-from .mending import effort_kind, mended_map, readable
-from .pace import Pace
-from .physics import Physics, of_the_motion
+from .findings import Physics, effort_kind, mended_map, of_the_motion, readable
+from .hypotheses import Explained, Pace, StepEvidence, TimingFound
 from .search import at_best_bandwidth, explain
 from .settings import CorrectionSearch, DoctorSettings
-from .timings import TimingFound
 from .wrenches import Wrenches, has_wrenches
 
 MARKS = {"spoils": "✗", "warns": "!", "tells": "·"}
@@ -96,12 +93,12 @@ def diagnose(
     matching = None if robot is None else _Matching.of(robot, recordings)
     for recording in recordings:
         progress(f"looking at {recording.name}")
-        facts, found = look(recording, settings.clock, settings.signals)
-        pieces += readable(recording, facts, found)
+        facts, of_log = look(recording, settings.clock, settings.signals)
+        pieces += readable(recording, facts, of_log)
         logs.append((recording.name, facts))
-        found = tuple(f for f in found if matching is None or matching.concerns(f))
+        of_log = tuple(f for f in of_log if matching is None or matching.concerns(f))
         prefix = f"{Path(recording.name).name}: " if len(recordings) > 1 else ""
-        findings += [replace(f, about=prefix + f.about) for f in found]
+        findings += [replace(f, about=prefix + f.about) for f in of_log]
     findings += matching.findings() if matching is not None else ()
     seen = Diagnosis(tuple(logs), _sorted(findings), settings=settings)
     if matching is None:
@@ -204,21 +201,24 @@ def _by_wrenches(seen: Diagnosis, robot: Robot, recordings: Sequence[Recording])
         asked = Wrenches.of(
             with_told_friction(robot), recordings, settings.wrenches, settings.physics
         )
-        found, motion, left = asked.look()
+        of_wrenches, motion, shares = asked.look()
     except (InvalidRecording, FitError) as problem:
         cure = "cure the other findings first"
         findings.append(Finding("wrenches not asked", problem.message, cure=cure))
         return replace(seen, findings=_sorted(findings))
     # Of joints alone is passed over what both see.
     findings = [f for f in findings if not f.name.startswith("motion shows")]
-    findings += [*found, *of_the_motion(motion)]
+    findings += [*of_wrenches, *of_the_motion(motion)]
     return replace(
         seen,
         findings=_sorted(findings),
         motion=motion,
-        unexplained=(*seen.unexplained, *((n, s) for n, s in left.items() if n not in robot.joints))
+        unexplained=(
+            *seen.unexplained,
+            *((n, s) for n, s in shares.items() if n not in robot.joints),
+        )
         if seen.unexplained
-        else tuple(left.items()),
+        else tuple(shares.items()),
     )
 
 
@@ -235,8 +235,8 @@ def _by_physics(
         cure = "cure the other findings first"
         findings.append(Finding("physics not asked", problem.message, cure=cure))
         return replace(seen, findings=_sorted(findings))
-    told = Told(robot.joints, effort, robot.gravity)
-    physics = Physics(robot, recordings, evidence, explained, timing, told, settings)
+    context = Context(robot.joints, effort, robot.gravity)
+    physics = Physics(robot, recordings, evidence, explained, timing, context, settings)
     findings += physics.findings()
     findings += _of_the_time(pace)
     motion = evidence.shown(explained.correction)
@@ -253,21 +253,21 @@ def _by_physics(
 
 
 def _explained(
-    whole: Evidence, settings: DoctorSettings, pace: Pace
+    logged: Evidence, settings: DoctorSettings, pace: Pace
 ) -> tuple[Evidence, Explained, TimingFound]:
     """Return evidence at the bandwidth of the least residual, its corrections and its timings.
 
     A fault hides what bandwidth is best, so it is asked for again without those that are found.
     """
     timing = settings.search.timing
-    evidence = at_best_bandwidth(whole, Correction.none(whole.robot), timing)
-    explained, found = explain(evidence, settings.search, pace, settings.loads)
+    evidence = at_best_bandwidth(logged, Correction.none(logged.robot), timing)
+    explained, timings = explain(evidence, settings.search, pace, settings.loads)
     if explained.steps and not pace.is_over():
-        better = at_best_bandwidth(whole, explained.correction, timing)
+        better = at_best_bandwidth(logged, explained.correction, timing)
         if better.corner < evidence.corner:
             evidence = better
-            explained, found = explain(evidence, settings.search, pace, settings.loads)
-    return evidence, explained, found
+            explained, timings = explain(evidence, settings.search, pace, settings.loads)
+    return evidence, explained, timings
 
 
 def diagnose_files(
@@ -299,9 +299,9 @@ def diagnose_files(
             "own columns are of a robot", argument=f"--columns {own_columns}", cure="give --robot"
         )
     inputs = Inputs.open(robot, options, columns, own_columns).with_logs(log=logs)
-    found = diagnose(inputs.logs["log"], inputs.robot, progress, settings, stop)
+    diagnosis = diagnose(inputs.logs["log"], inputs.robot, progress, settings, stop)
     inputs.refuse_changed()
-    return found
+    return diagnosis
 
 
 def settings(longest_s: float) -> DoctorSettings:
@@ -331,27 +331,27 @@ def _of_the_time(pace: Pace) -> Iterator[Finding]:
         )
 
 
-def text(found: Diagnosis) -> str:
+def text(d: Diagnosis) -> str:
     """Return the diagnosis as text: a line of verdict, then the findings, the most severe first."""
-    worst = sum(f.severity == "spoils" for f in found.findings)
-    rest = len(found.findings) - worst
-    verdict = "clean" if not found.findings else "usable"
+    worst = sum(f.severity == "spoils" for f in d.findings)
+    rest = len(d.findings) - worst
+    verdict = "clean" if not d.findings else "usable"
     if worst:
         verdict = f"{worst} {'thing' if worst == 1 else 'things'} will spoil an identification"
     if rest:
         verdict += f", {rest} to know"
-    rows = sum(f.rows for _, f in found.logs)
-    duration = sum(f.duration for _, f in found.logs)
-    step = max((f.step for _, f in found.logs), default=0.0)
+    rows = sum(f.rows for _, f in d.logs)
+    duration = sum(f.duration for _, f in d.logs)
+    step = max((f.step for _, f in d.logs), default=0.0)
     rate = f" at {1.0 / step:.4g} Hz" if step else ""
-    names = ", ".join(Path(n).name for n, _ in found.logs)
+    names = ", ".join(Path(n).name for n, _ in d.logs)
     lines = [f"{names}: {verdict} ({rows} rows, {duration:.4g} s{rate})"]
-    if found.motion is not None:
+    if d.motion is not None:
         lines[0] += (
-            f"; motion shows {found.motion.rank} of {found.motion.columns} base parameters, "
-            f"condition {found.motion.condition:.3g}"
+            f"; motion shows {d.motion.rank} of {d.motion.columns} base parameters, "
+            f"condition {d.motion.condition:.3g}"
         )
-    for f in found.findings:
+    for f in d.findings:
         sure = "" if f.sure is None else f" [{_percent(f.sure)} sure]"
         lines.append(f"{MARKS[f.severity]} {f.name}, {f.about}: {f.message}{sure}")
         if f.cure:
@@ -359,7 +359,7 @@ def text(found: Diagnosis) -> str:
         for place, content in f.lines.items():
             where = {"map": "--map", "options": "--with", "flag": "flag"}[place]
             lines += [f"    {where}:  " + content.replace("\n", f"\n    {' ' * len(where)}   ")]
-    if found.correction is not None and any("map" in f.lines for f in found.findings):
+    if d.correction is not None and any("map" in f.lines for f in d.findings):
         lines.append("the whole column map, with what is mended: add --mended map.toml")
     return "\n".join(lines)
 
@@ -368,16 +368,16 @@ def _percent(share: float) -> str:
     return "over 99.9 %" if share > 0.999 else f"{share:.1%}"
 
 
-def to_json(found: Diagnosis) -> dict[str, Any]:
+def to_json(diagnosis: Diagnosis) -> dict[str, Any]:
     """Return the diagnosis as JSON values."""
     table = {
         "heft": __version__,
-        "verdict": "spoilt" if found.spoilt else "usable" if found.findings else "clean",
-        "logs": [{"path": name, **asdict(facts)} for name, facts in found.logs],
-        "findings": [{k: vars(f)[k] for k in FIELDS} for f in found.findings],
-        "motion": None if found.motion is None else asdict(found.motion),
-        "unexplained": dict(found.unexplained),
-        "correction": None if found.correction is None else asdict(found.correction),
+        "verdict": "spoilt" if diagnosis.spoilt else "usable" if diagnosis.findings else "clean",
+        "logs": [{"path": name, **asdict(facts)} for name, facts in diagnosis.logs],
+        "findings": [{k: vars(f)[k] for k in FIELDS} for f in diagnosis.findings],
+        "motion": None if diagnosis.motion is None else asdict(diagnosis.motion),
+        "unexplained": dict(diagnosis.unexplained),
+        "correction": None if diagnosis.correction is None else asdict(diagnosis.correction),
     }
     return {k: _finite(v) for k, v in table.items()}
 

@@ -17,27 +17,37 @@ swaps, gains and signs of torques are other right-hand sides of it. The unknowns
 together are solved for by the sum of their RᵀR: the prior bounds its condition (1e10 at a noise
 floor of 1e-3), and a robot of 43 joints takes a tenth of the time. The residual is that of the
 triangles, no difference of sums.
+
+A delay that fits best is no finding: friction that the model does not know looks like one in every
+joint. It is taken along so that it hides nothing else, and only the identification's own rule
+(`DelaySearch`) says whether there is one. A delay that grows, alike in each half of the logs, and a
+torque that lacks its upper frequencies, are nothing that friction imitates.
 """
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dtrtrs
 
+from heft.applications.identification import Progress, silent
 from heft.arrays import Array
 from heft.estimators import noise
 from heft.information import PARAMETER_COUNT
 
-from .corrections import Correction, Timing
+from .corrections import IN_TIME, Correction, CorrectionStep, Timing
 from .evidence import Evidence, Regressor, Rows, triangulated
+from .settings import TURN, LoadThresholds, TimingSearch
 
 KEPT_ROWS = 4  # motions whose rows are kept
 ROUNDING = 1e-11  # that sums of squares may be off by, relative to their diagonal
+NARROWER = 0.4  # by which a comparison with both sides narrows where neither is better
 CLIPS = 4  # times that nonnegative terms which come out negative are set to zero
 
 
@@ -131,19 +141,19 @@ class Hypotheses:
         scale = np.array([correction.tau_scale[c] for c in channels])
         energy = scale**2 * self.energies(correction.timing)[source]
         floor = self.settings.floor_share * np.abs(scale) * evidence.effort_rms[source] + 1e-12
-        left = floor + np.sqrt(energy / count) if sigma is None else np.abs(scale) * sigma
+        deviation = floor + np.sqrt(energy / count) if sigma is None else np.abs(scale) * sigma
         sides = [rows.side(k, j, scale[k]) for k, j in enumerate(source)]
         moments = [R.T @ z for R, z, _ in sides]
         values, ridge = self.unknowns.start, rows.ridge
         must = self.unknowns.nonnegative(correction.driven)
         for _ in range(self.settings.rounds):
-            roots = 1.0 / (np.maximum(left, floor) * np.sqrt(self.memory))
+            roots = 1.0 / (np.maximum(deviation, floor) * np.sqrt(self.memory))
             values = self._solve(rows, ridge, moments, roots**2, must)
             ridge = self.tempered(rows, values)
-            apart = (R @ values[at] - z for at, (R, z, _) in zip(rows.columns, sides, strict=True))
-            rest = np.array([x @ x + least for x, (_, _, least) in zip(apart, sides, strict=True)])
-            left = np.sqrt(rest / count + floor**2)
-            logged = left / np.abs(scale)
+            errors = (R @ values[at] - z for at, (R, z, _) in zip(rows.columns, sides, strict=True))
+            rest = np.array([x @ x + least for x, (_, _, least) in zip(errors, sides, strict=True)])
+            deviation = np.sqrt(rest / count + floor**2)
+            logged = deviation / np.abs(scale)
             likelihood = float(np.sum(count / self.memory * 2.0 * np.log(logged)))
             if likelihood > hopeless:
                 break
@@ -158,8 +168,8 @@ class Hypotheses:
 
     def far(self, rows: Rows, values: Array) -> Array:
         """Return each body's squared Mahalanobis distance from the file's, shape (bodies,)."""
-        apart = rows.ridge * (values - self.unknowns.start) ** 2
-        bodies = apart[: self.unknowns.bodies].reshape(-1, PARAMETER_COUNT)
+        distances = rows.ridge * (values - self.unknowns.start) ** 2
+        bodies = distances[: self.unknowns.bodies].reshape(-1, PARAMETER_COUNT)
         return np.asarray(bodies.sum(axis=1))
 
     def tempered(self, rows: Rows, values: Array) -> Array:
@@ -233,19 +243,332 @@ class Hypotheses:
         ahead = dtrtrs(R[:bodies, :bodies], right)[0]
         return np.concatenate([ahead, np.where(must, np.maximum(behind, 0.0), behind)])
 
+    def sizes(self, fit: Fit) -> Array:
+        """Return standard deviations of the torque as logged, shape (channels,) [N·m]."""
+        sources = [fit.correction.tau_source[c] for c in self.evidence.channels]
+        return np.maximum(self.evidence.effort_size, 1e-12)[sources]
+
     def residuals(self, fit: Fit) -> Array:
         """Return the residual of the torque as logged, shape (n, channels) [N·m]."""
         correction, rows = fit.correction, self.rows(fit.correction)
         effort = self.evidence.effort(correction.timing)
-        found = []
+        columns = []
         for k, c in enumerate(self.evidence.channels):
             scale = correction.tau_scale[c]
             tau = effort[:, correction.tau_source[c]]
-            found.append(tau - fit.values[rows.columns[k]] @ rows.regressors[k] / scale)
-        return np.stack(found, axis=1)
+            columns.append(tau - fit.values[rows.columns[k]] @ rows.regressors[k] / scale)
+        return np.stack(columns, axis=1)
 
     def _memory_of(self, fit: Fit) -> Array:
         """Return the integrated autocorrelation time of each residual [rows], shape (channels,)."""
         cuts = np.cumsum([len(s.chosen) for s in self.evidence.stretches])[:-1]
         parts = np.split(self.residuals(fit), cuts)
         return noise.autocorrelation_time(noise.autocovariance(parts, self.settings.instants // 4))
+
+
+@dataclass(frozen=True)
+class TimingFound:
+    """Fits of a log under a correction and several timings, with the same autocorrelation times."""
+
+    still: Fit  # without any delay
+    late: Fit  # with the delay that fits best
+    drifting: Fit  # with the delay and drift that fit best
+    filtered: Fit  # with the low-pass that fits best
+
+    def falls(self, fit: Fit) -> float:
+        """Return a fit's residual variance over that without a delay, mean over channels."""
+        return float(np.mean((fit.sigma / self.still.sigma) ** 2))
+
+    @property
+    def best(self) -> Fit:
+        """The fit of strongest evidence."""
+        fits = (self.still, self.late, self.drifting, self.filtered)
+        return min(fits, key=_objective)
+
+
+@dataclass(frozen=True)
+class Timings:
+    """Search over timings of a correction."""
+
+    hypotheses: Hypotheses  # fits that are compared
+    settings: TimingSearch  # candidates
+
+    def found(self, correction: Correction) -> TimingFound:
+        """Return the fits of the timings that explain a corrected log best."""
+        plain = replace(correction, timing=IN_TIME)
+        best = self._searched(self.hypotheses.settle(plain, common=False))
+        if best.best is best.still:
+            return best
+        # What is left without the delay is not what its rows tell: its autocorrelation is less.
+        nearest = min(best.late, best.drifting, key=_objective)
+        settled = self.hypotheses.settle(nearest.correction, common=False)
+        still, late, drifting = (
+            self._at(settled, fit.correction.timing)
+            for fit in (best.still, best.late, best.drifting)
+        )
+        return TimingFound(still, late, drifting, self._filtered(still, late))
+
+    def hides(self, timings: TimingFound) -> bool:
+        """Return whether a timing is to be corrected before other corrections are sought."""
+        gain = timings.still.objective - timings.best.objective
+        return (
+            gain > self.settings.evidence and timings.falls(timings.best) < self.settings.least_fall
+        )
+
+    def drifts(self, timings: TimingFound) -> bool:
+        """Return whether the torque's delay grows, in the logs and in each half of them.
+
+        What friction leaves of a slow motion asks for a delay of its own in each half.
+        """
+        settings, drifting = self.settings, timings.drifting.correction
+        gain = timings.late.objective - timings.drifting.objective
+        if not (gain > settings.evidence and abs(drifting.timing.drift) > settings.drift):
+            return False
+        for half in self.hypotheses.evidence.halves():
+            hypotheses = Hypotheses(half)
+            own = hypotheses.settle(drifting, common=False)
+            even = replace(drifting, timing=replace(drifting.timing, drift=0.0))
+            gain = hypotheses.fit(even, own.sigma).objective - own.objective
+            if not gain > 0.5 * settings.evidence:
+                return False
+        return True
+
+    def _searched(self, still: Fit) -> TimingFound:
+        settings = self.settings
+        delays = [self._at(still, Timing(d)) for d in settings.delays_s]
+        late = min([still, *delays], key=_objective)
+        late = self._narrowed(late, "delay", settings.delay_step_s)
+        drifts = [self._at(late, replace(late.correction.timing, drift=d)) for d in settings.drifts]
+        drifting = min([late, *drifts], key=_objective)
+        if drifting is not late:
+            for _ in range(2):
+                drifting = self._narrowed(drifting, "drift", settings.drift_step)
+                drifting = self._narrowed(drifting, "delay", settings.delay_step_s)
+        filtered = self._filtered(still, late)
+        return TimingFound(still, late, drifting, filtered)
+
+    def _filtered(self, still: Fit, late: Fit) -> Fit:
+        """Return the low-pass of the torque that explains a log best.
+
+        Low-passes begin where they delay slow motion as much as the best delay. What undoes them
+        raises the noise above their cutoff, so they are compared with the delay without what is
+        far above it, and what they gain there is what they gain here.
+        """
+        delay = late.correction.timing.delay
+        if delay < self.settings.shortest_lag_s:
+            return still
+        tried = []
+        for order, slow in ((1, 1.0), (2, np.sqrt(2.0))):
+            corner = float(slow / delay / TURN)
+            blurred = self._blurred(self.settings.band * corner)
+            at = blurred.hypotheses.fit(late.correction, late.sigma)
+            first = blurred._at(at, Timing(0.0, 0.0, order, corner))
+            best = blurred._narrowed(first, "corner", self.settings.corner_step)
+            tried.append((best.objective - at.objective, best, at))
+        gain, best, at = min(tried, key=lambda t: t[0])
+        sigma = late.sigma * best.sigma / at.sigma
+        return replace(best, objective=late.objective + gain, sigma=sigma)
+
+    def _blurred(self, corner: float) -> Timings:
+        evidence = self.hypotheses.evidence
+        if corner >= evidence.corner:
+            return self
+        hypotheses = Hypotheses(evidence.blurred(corner))
+        hypotheses.memory = self.hypotheses.memory
+        return Timings(hypotheses, self.settings)
+
+    def _at(self, fit: Fit, timing: Timing) -> Fit:
+        return self.hypotheses.fit(replace(fit.correction, timing=timing), fit.sigma)
+
+    def _narrowed(self, fit: Fit, what: str, step: float) -> Fit:
+        """Return the fit with one number of its timing refined by a line search."""
+
+        def moved(timing: Timing, by: float) -> Timing:
+            value = getattr(timing, what)
+            new: dict[str, Any] = {
+                what: float(value * np.exp(by) if what == "corner" else value + by)
+            }
+            return replace(timing, **new)
+
+        start, count = (fit.correction.timing, fit), self.settings.narrowings
+        return narrowed(start, moved, lambda timing, at: self._at(at, timing), step, count)[1]
+
+
+def narrowed(
+    best: tuple[T, Fit],
+    moved: Callable[[T, float], T],
+    fitted: Callable[[T, Fit], Fit],
+    width: float,
+    count: int,
+) -> tuple[T, Fit]:
+    """Return a hypothesis with one number refined by comparisons with one on each side.
+
+    Args:
+        moved: Returns the hypothesis with its number changed.
+        fitted: Returns its fit, from one nearby.
+        width: By which the number is changed first.
+        count: Number of comparisons; where neither side is better, the next are nearer.
+    """
+    for _ in range(count):
+        around = [(x, fitted(x, best[1])) for x in (moved(best[0], -width), moved(best[0], width))]
+        nearest = min(around, key=lambda pair: pair[1].objective)
+        if nearest[1].objective < best[1].objective:
+            best = nearest
+        else:
+            width *= NARROWER
+    return best
+
+
+def _objective(fit: Fit) -> float:
+    return fit.objective
+
+
+@dataclass(frozen=True)
+class ToolFound:
+    """Mass beyond the model file's at the end of a chain."""
+
+    body: int  # index of the last body
+    mass: float  # mass beyond the model file's [kg]
+    evidence: float  # 2 ln of the odds that the last body is another one than the file says
+    strain: float  # distance of the last body from the file over the median of all others
+
+
+def tool(hypotheses: Hypotheses, fit: Fit, thresholds: LoadThresholds) -> ToolFound | None:
+    """Return the load of the last body beyond the model file; None if it is not significant.
+
+    The other bodies say how far off such a file is. A tool shows in the last one alone, which is
+    far heavier than that.
+
+    Args:
+        fit: Fit of the corrected log.
+    """
+    last = last_body(hypotheses, thresholds)
+    if last is None:
+        return None
+    unknowns, measured = hypotheses.unknowns, _measured(hypotheses)
+    plain = replace(fit.correction, carrying=None)
+    fit = hypotheses.fit(plain, fit.sigma)
+    freed = hypotheses.fit(replace(plain, carrying=last), fit.sigma)
+    far = hypotheses.far(hypotheses.rows(plain), fit.values)
+    others = float(np.median(np.delete(far, last)[np.delete(measured, last)]))
+    file, freed_mass = (_mass(hypotheses, u, last) for u in (unknowns.start, freed.values))
+    moving = sum(_mass(hypotheses, unknowns.start, int(b)) for b in np.flatnonzero(measured))
+    made = ToolFound(
+        last, freed_mass - file, fit.objective - freed.objective, far[last] / max(others, 1.0)
+    )
+    is_sure = (
+        made.evidence > thresholds.evidence
+        and made.strain > thresholds.strain
+        and made.mass > thresholds.share * file
+        and made.mass > thresholds.moving_share * moving
+    )
+    return made if is_sure else None
+
+
+def last_body(hypotheses: Hypotheses, thresholds: LoadThresholds) -> int | None:
+    """Return the index of the deepest body; None if it is not alone or too few are measured."""
+    tree, measured = hypotheses.evidence.robot.tree, _measured(hypotheses)
+    depth = np.where(measured, tree.ancestry().sum(axis=0), 0)
+    alone = np.sum(depth == depth.max()) == 1 and np.sum(measured) >= thresholds.least_bodies
+    return int(np.argmax(depth)) if alone else None
+
+
+def _measured(hypotheses: Hypotheses) -> NDArray[np.bool_]:
+    """Return which bodies act on a measured joint, shape (bodies,)."""
+    evidence = hypotheses.evidence
+    return np.asarray(evidence.robot.tree.ancestry()[list(evidence.channels)].any(axis=0))
+
+
+def _mass(hypotheses: Hypotheses, values: Array, body: int) -> float:
+    return float(hypotheses.unknowns.parameters(values)[PARAMETER_COUNT * body])
+
+
+def friction_shares(hypotheses: Hypotheses, fit: Fit) -> Array:
+    """Return rms friction and rotor torque over the torque's standard deviation, (channels,)."""
+    evidence, unknowns = hypotheses.evidence, hypotheses.unknowns
+    rows, shares = hypotheses.rows(fit.correction), []
+    for k, channel in enumerate(evidence.channels):
+        at = rows.columns[k]
+        # Offsets are the last terms of drives; a torque sensor has one without any friction.
+        term = (at - unknowns.bodies) % unknowns.terms
+        own = (at >= unknowns.bodies) & (at < unknowns.own.start) & (term != unknowns.terms - 1)
+        rubbing = fit.values[at[own]] @ rows.regressors[k][own]
+        source = fit.correction.tau_source[channel]
+        size = abs(fit.correction.tau_scale[channel]) * evidence.effort_size[source]
+        shares.append(np.sqrt(np.mean(rubbing**2)) / max(size, 1e-12))
+    return np.array(shares)
+
+
+@dataclass(frozen=True)
+class StepEvidence:
+    """An accepted step, with its evidence."""
+
+    step: CorrectionStep  # the step
+    evidence: float  # 2 ln of the odds for it, given all others
+    # before, after: relative torque residual without and with it, of the channel where it falls
+    # most
+    before: float
+    after: float
+    channel: str  # index of that channel
+    # alternative steps that explain the torque as well, each with how much less evidence it has
+    others: tuple[tuple[CorrectionStep, float], ...]
+
+
+@dataclass(frozen=True)
+class Explained:
+    """Result of a search for corrections."""
+
+    # accepted steps with their evidence, in the order of application
+    steps: tuple[StepEvidence, ...]
+    correction: Correction  # all of them combined
+    unexplained: Array  # relative residual of each measured channel's torque, shape (channels,)
+    total: float  # relative residual of all channels together
+    total_before: float  # the same without the steps
+    rows: Array  # effective number of samples of each channel, shape (channels,)
+
+
+class Pace:
+    """Time budget and progress messages of a search.
+
+    Attributes:
+        longest_s: Time after which no more hypotheses are tried [s].
+        tried: Number of hypotheses that were tried.
+        was_cut: Whether a search asked for more time than there was.
+    """
+
+    def __init__(
+        self,
+        longest_s: float,
+        every_s: float = 10.0,
+        progress: Progress = silent,
+        stop: threading.Event | None = None,
+    ) -> None:
+        """Start the clock.
+
+        Args:
+            longest_s: Time after which no more hypotheses are tried [s].
+            every_s: Time between two lines of progress [s].
+            stop: Event that ends the search early, with what was found so far.
+        """
+        self.longest_s, self.tried, self.was_cut = longest_s, 0, False
+        self._every_s, self._progress = every_s, progress
+        self._stop = stop or threading.Event()
+        self._begin = self._said = time.monotonic()
+
+    def is_over(self) -> bool:
+        """Return whether no more hypotheses are to be tried, and note that the search was cut."""
+        self.was_cut |= self.is_stopped or time.monotonic() - self._begin > self.longest_s
+        return self.was_cut
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the user stopped the search."""
+        return self._stop.is_set()
+
+    def count(self, at: int, of: int, what: str) -> None:
+        """Count a hypothesis that was tried, and report progress at intervals."""
+        self.tried += 1
+        now = time.monotonic()
+        if now - self._said > self._every_s:
+            self._said = now
+            self._progress(f"{at} of {of} {what} tried, {now - self._begin:.0f} s")

@@ -238,13 +238,13 @@ def _own_motion(
 
 
 def _count_jumps(
-    tally: Counts, k: int, apart: Array, size: float, thresholds: SignalThresholds
+    tally: Counts, k: int, changes: Array, size: float, thresholds: SignalThresholds
 ) -> None:
-    apart = apart[np.isfinite(apart)]
-    jumps = apart > max(thresholds.jump_ratio * size, thresholds.jump_least)
+    changes = changes[np.isfinite(changes)]
+    jumps = changes > max(thresholds.jump_ratio * size, thresholds.jump_least)
     for unit, turn in TURNS.items():
-        whole = np.abs(apart - turn) < thresholds.wrap_share * turn
-        tally.wraps[unit][k] += int(np.sum(jumps & whole))
+        turns = np.abs(changes - turn) < thresholds.wrap_share * turn
+        tally.wraps[unit][k] += int(np.sum(jumps & turns))
     tally.jumps[k] += int(np.sum(jumps))
 
 

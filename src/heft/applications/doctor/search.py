@@ -10,26 +10,370 @@ bandwidth of the least residual.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
-from .corrections import Correction, CorrectionStep, ScalarStep, combined
-from .evidence import Evidence
-from .hypotheses import Fit, Hypotheses
-from .judging import Explained, Judge
-from .loads import tool
-from .pace import Pace
-from .proposals import Proposals
-from .settings import CorrectionSearch, LoadThresholds, TimingSearch
-from .steps import CompensatedFriction, steps_between
-from .timings import TimingFound, Timings
+from heft.arrays import Array
+from heft.dynamics import kernels
 
+from .corrections import (
+    Columns,
+    CompensatedFriction,
+    Correction,
+    CorrectionStep,
+    Gravity,
+    PositionOffset,
+    PositionScale,
+    PositionUnit,
+    ScalarStep,
+    SignFlip,
+    Swap,
+    TorqueGain,
+    TorqueUnit,
+    combined,
+    steps_between,
+)
+from .evidence import Evidence, triangulated
+from .hypotheses import (
+    Explained,
+    Fit,
+    Hypotheses,
+    Pace,
+    StepEvidence,
+    TimingFound,
+    Timings,
+    narrowed,
+    tool,
+)
+from .settings import (
+    DEGREE,
+    TURN,
+    CorrectionSearch,
+    LoadThresholds,
+    StepAcceptance,
+    StepProposals,
+    TimingSearch,
+)
+
+COLUMNS: tuple[Columns, ...] = ("q", "tau", "both")
 BETTER = 0.1  # evidence that a refinement must gain to be gone on with
-NARROWER = 0.4  # by which a comparison with both sides narrows where neither is better
 
 Tried = tuple[CorrectionStep, Fit]
+
+
+@dataclass(frozen=True)
+class Proposals:
+    """Candidate steps from the present correction of a search."""
+
+    hypotheses: Hypotheses  # fits that are compared
+    settings: StepProposals  # lists and ranges of the candidates
+
+    def steps(self, best: Fit) -> Iterator[CorrectionStep]:
+        """Yield candidate steps; those that share a motion are consecutive."""
+        evidence = self.hypotheses.evidence
+        moving, revolute = evidence.revolute_joints()
+        yield from self._of_torque(best, evidence.channels)
+        yield from self._of_joints(moving, set(evidence.channels))
+        yield from self._of_positions(best, revolute)
+        weight = float(np.linalg.norm(evidence.robot.gravity))
+        for vector in (*np.eye(3), *-np.eye(3), np.zeros(3)):
+            x, y, z = (float(weight * c) for c in vector)
+            yield Gravity((), (x, y, z))
+        if len(best.correction.driven) < len(moving):
+            yield CompensatedFriction()
+            yield from (CompensatedFriction((j,)) for j in moving)
+
+    def _of_torque(self, best: Fit, measured: Sequence[int]) -> Iterator[CorrectionStep]:
+        yield from (SignFlip((j,), "tau") for j in measured)
+        yield SignFlip((), "tau")
+        yield from (Swap((i, j), "tau") for i in measured for j in measured if i < j)
+        yield from (TorqueGain((j,), s) for j in measured for s in self.settings.torque_gains)
+        evidence = self.hypotheses.evidence
+        size = abs(np.log(evidence.torque_size(best.correction)))
+        for factor in self.settings.torque_units:
+            unit = TorqueUnit((), factor)
+            closer = abs(np.log(evidence.torque_size(unit.apply(best.correction))))
+            if closer < size - self.settings.unit_log_gain:
+                yield unit
+
+    def _of_joints(self, moving: Sequence[int], live: set[int]) -> Iterator[CorrectionStep]:
+        """Yield sign flips and swaps; torque that does not vary would fit anywhere."""
+        for joints in (*((j,) for j in moving), ()):
+            yield SignFlip(joints, "q")
+            if live >= set(joints):
+                yield SignFlip(joints, "both")
+        for pair in ((i, j) for i in moving for j in moving if i < j):
+            yield Swap(pair, "q")
+            if live >= set(pair):
+                yield Swap(pair, "both")
+
+    def _of_positions(self, best: Fit, revolute: Sequence[int]) -> Iterator[CorrectionStep]:
+        settings = self.settings
+        q, _, _ = self.hypotheses.evidence.motion(best.correction)
+        turns = np.ptp(q, axis=0) / TURN
+        wide = sum(turns[j] > settings.largest_turns for j in revolute)
+        if wide > settings.degrees_share * len(revolute):
+            yield PositionUnit((), DEGREE)
+        if revolute and max(turns[j] for j in revolute) < settings.smallest_turns:
+            yield PositionUnit((), 1.0 / DEGREE)
+            yield PositionUnit((), TURN)
+        for j in revolute:
+            if turns[j] > settings.largest_turns:
+                least = settings.least_turns
+                ratios = (1.0 / r for r in settings.gear_ratios if turns[j] / r > least)
+                for scale in (DEGREE, *ratios):
+                    yield PositionScale((j,), scale)
+                    yield PositionScale((j,), -scale)
+                continue
+            if turns[j] < settings.smallest_turns:
+                yield PositionScale((j,), 1.0 / DEGREE)
+            yield PositionScale((j,), 0.5)
+            yield PositionScale((j,), 2.0)
+            yield from (PositionOffset((j,), offset) for offset in settings.offsets_rad)
+
+    def small(self, best: Fit) -> Iterator[CorrectionStep]:
+        """Yield offsets and a tilt of the base, estimated from the residual to first order."""
+        evidence, step = self.hypotheses.evidence, self.settings.derivative_step_rad
+        q, v, a = evidence.motion(best.correction)
+        tree, gravity = evidence.robot.tree, np.array(best.correction.gravity)
+        bodies = evidence.unknowns.parameters(best.values)
+
+        def torque(shifted: Array, down: Array) -> Array:
+            motion = kernels.motion_of(tree, down, shifted, v, a)
+            return kernels.inverse_dynamics(tree, motion, bodies)[list(evidence.channels)]
+
+        _, joints = evidence.revolute_joints()
+        effects = []
+        for k in joints:
+            shift = step * np.eye(q.shape[1])[k]
+            rise = torque(q + shift, gravity) - torque(q - shift, gravity)
+            effects.append(rise / (2.0 * step))
+        largest = self.settings.largest_shift_rad
+        sizes = self._sizes(best, effects) if effects else np.zeros(0)
+        for k, size in zip(joints, sizes, strict=True):
+            yield PositionOffset((k,), float(np.clip(size, -largest, largest)))
+        if not np.linalg.norm(gravity):
+            return
+        across = np.linalg.svd(gravity[None])[2][1:]
+        level, zero = [torque(q, gravity + step * d) for d in across], torque(q, gravity)
+        size = self._together(best, [(x - zero) / step for x in level])
+        tilted = gravity + size @ across
+        x, y, z = np.linalg.norm(gravity) * (tilted / np.linalg.norm(tilted))
+        yield Gravity((), (float(x), float(y), float(z)))
+
+    def _alone(self, best: Fit, effects: Sequence[Array]) -> tuple[Array, Array]:
+        """Return the triangle R of effects projected off the unknowns' columns, and Rᵀz.
+
+        Args:
+            effects: Each of shape (channels, n) [N·m].
+        """
+        hypotheses, evidence = self.hypotheses, self.hypotheses.evidence
+        rows = hypotheses.rows(best.correction)
+        scale = np.array([best.correction.tau_scale[c] for c in evidence.channels])
+        roots = 1.0 / (np.abs(scale) * best.sigma * np.sqrt(hypotheses.memory))
+        start, width = evidence.unknowns.start, len(effects)
+        ridge = hypotheses.tempered(rows, best.values)
+        size, right = len(start), np.zeros(width)
+        residuals = hypotheses.residuals(best) * scale
+        count = size + sum(len(at) + width for at in rows.columns)
+        stacked, first = np.zeros((count, size + width), order="F"), size
+        stacked[np.arange(size), np.arange(size)] = np.sqrt(ridge)
+        for k, at in enumerate(rows.columns):
+            d = np.stack([e[k] for e in effects])
+            own = triangulated(np.vstack([rows.regressors[k], d]).T)
+            places = [*at, *range(size, size + width)]
+            stacked[first : first + len(own), places] = roots[k] * own
+            first += len(own)
+            right += roots[k] ** 2 * d @ residuals[:, k]
+        triangle = triangulated(stacked)
+        # What is left over is orthogonal to the unknowns but for the prior's pull.
+        pull = ridge * (start - best.values)
+        pulled = solve_triangular(triangle[:size, :size], pull, trans="T", check_finite=False)
+        return triangle[size:, size:], right + triangle[:size, size:].T @ pulled
+
+    def _sizes(self, best: Fit, effects: Sequence[Array]) -> Array:
+        """Return the least-squares amplitude of each effect by itself, shape (effects,)."""
+        triangle, right = self._alone(best, effects)
+        return np.asarray(right / np.maximum(np.sum(triangle**2, axis=0), 1e-12))
+
+    def _together(self, best: Fit, effects: Sequence[Array]) -> Array:
+        """Return the joint least-squares amplitudes of all effects, shape (effects,)."""
+        triangle, right = self._alone(best, effects)
+        ridge = np.sqrt(1e-9 * np.sum(triangle**2)) * np.eye(len(right))
+        R = triangulated(np.asfortranarray(np.vstack([triangle, ridge])))
+        half = solve_triangular(R, right, trans="T", check_finite=False)
+        return np.asarray(solve_triangular(R, half, check_finite=False))
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Acceptance test of steps, by evidence and by practical size."""
+
+    hypotheses: Hypotheses  # fits that are compared
+    proposals: Proposals  # candidate steps, among which a small one's rivals are
+    least: StepAcceptance  # thresholds of acceptance
+
+    def concluded(self, start: Correction, steps: Sequence[CorrectionStep]) -> Explained:
+        """Return the steps that are needed, each tested given all the others."""
+        kept = list(steps)
+        while True:
+            best = self.hypotheses.settle(combined(start, kept), common=False)
+            without = [
+                self.hypotheses.fit(combined(start, [s for s in kept if s is not step]))
+                for step in kept
+            ]
+            rivals = [
+                min(fit.objective, self._unbound(start, kept, step))
+                for step, fit in zip(kept, without, strict=True)
+            ]
+            gains = [rival - best.objective for rival in rivals]
+            weak = [
+                k
+                for k, step in enumerate(kept)
+                if gains[k] < self.least_evidence(step, without[k].correction)
+                or not self.is_worth(step, without[k], best)
+            ]
+            if not weak:
+                return self._explained(start, kept, without, best)
+            kept.pop(min(weak, key=lambda k: gains[k]))
+
+    def _unbound(
+        self, start: Correction, steps: Sequence[CorrectionStep], step: CorrectionStep
+    ) -> float:
+        """Return J with the torque of a step's joint so small that the bodies do not constrain it.
+
+        A gain next to nothing lets a joint's torque be any sum of the bodies' columns, which
+        takes up what its friction leaves. A gain that is there is asked for by their size.
+        """
+        free = step.unbound()
+        if free is None:
+            return np.inf
+        others = [free if s is step else s for s in steps]
+        return self.hypotheses.fit(combined(start, others)).objective
+
+    def _explained(
+        self,
+        start: Correction,
+        steps: Sequence[CorrectionStep],
+        without: Sequence[Fit],
+        best: Fit,
+    ) -> Explained:
+        evidence, size = self.hypotheses.evidence, self.hypotheses.sizes(best)
+        accepted = []
+        for step, fit in zip(steps, without, strict=True):
+            k = int(np.argmin(best.sigma / fit.sigma))
+            accepted.append(
+                StepEvidence(
+                    step,
+                    float(fit.objective - best.objective),
+                    float(fit.sigma[k] / size[k]),
+                    float(best.sigma[k] / size[k]),
+                    evidence.robot.joints[evidence.channels[k]],
+                    tuple(self._rivals(step, fit, best)),
+                )
+            )
+        before = self.hypotheses.fit(start).sigma if steps else best.sigma
+        return Explained(
+            tuple(accepted),
+            best.correction,
+            np.asarray(best.sigma / size),
+            float(np.sqrt(np.sum(best.sigma**2) / np.sum(size**2))),
+            float(np.sqrt(np.sum(before**2) / np.sum(size**2))),
+            evidence.count / self.hypotheses.memory,
+        )
+
+    def is_worth(self, step: CorrectionStep, before: Fit, after: Fit) -> bool:
+        """Return whether a step is large enough to matter in practice."""
+        least, falls = self.least, after.sigma / before.sigma
+        harm, gain = np.log(falls.max()), -np.log(falls.min())
+        harmful = harm > np.log(least.harm_ratio) and harm > least.harm_share * gain
+        if step.is_continuous and harmful:
+            return False  # what is wrong in one place explains nothing worse in another
+        if not step.is_large(least, before.correction):
+            return False
+        if self.is_small(step, before.correction):
+            return self._lasts(step, before)
+        if isinstance(step, CompensatedFriction) and not self.is_seen(step, after):
+            return False
+        return step.is_factor or float(falls.min()) < least.residual_ratio
+
+    def _lasts(self, step: PositionOffset | Gravity, without: Fit) -> bool:
+        """Return whether each half of the logs asks for the same offset or tilt.
+
+        What sticks holds torques that a zero or a tilt can explain, other ones in each half.
+        """
+        for half in self.hypotheses.evidence.halves():
+            hypotheses = Hypotheses(half)
+            still = hypotheses.settle(without.correction, common=False)
+            small = Proposals(hypotheses, self.proposals.settings).small(still)
+            shares = (
+                s.share_of(step, without.correction)
+                for s in small
+                if isinstance(s, PositionOffset | Gravity)
+                and (s.kind, s.joints) == (step.kind, step.joints)
+            )
+            share = next(shares, 0.0)
+            if not 1.0 - self.least.half_differs < share < 1.0 + self.least.half_differs:
+                return False
+        return True
+
+    def is_seen(self, step: CompensatedFriction, fit: Fit) -> bool:
+        """Return whether the friction that a fit finds pushes along the motion."""
+        unknowns = self.hypotheses.unknowns
+        _, v, _ = self.hypotheses.evidence.motion(fit.correction)
+        # Slow sliding, where viscous friction does not hide that the rest of it pushes.
+        slow = np.quantile(np.abs(v), self.least.slow_share, axis=0)
+        speed = np.array([np.abs(d.ratio) @ slow for d in unknowns.rubbing])
+        sliding = unknowns.sliding(fit.values, speed)
+        return bool(np.median(sliding[list(step.joints)] if step.joints else sliding) < 0.0)
+
+    def least_evidence(self, step: CorrectionStep, base: Correction) -> float:
+        """Return the evidence that a step must have, given all others."""
+        small = self.is_small(step, base)
+        return self.least.small_evidence if small else self.least.evidence
+
+    def is_small(
+        self, step: CorrectionStep, base: Correction
+    ) -> TypeGuard[PositionOffset | Gravity]:
+        """Return whether a step is an offset or a tilt small enough for a first-order expansion."""
+        if not isinstance(step, PositionOffset | Gravity) or not step.is_expandable:
+            return False
+        return any(base.gravity) and step.angle(base) < self.least.small_rad
+
+    def _rivals(
+        self, step: CorrectionStep, without: Fit, best: Fit
+    ) -> Iterator[tuple[CorrectionStep, float]]:
+        """Yield steps that explain the torque as well, with their excess of J."""
+        base, live = without.correction, set(self.hypotheses.evidence.channels)
+        if isinstance(step, PositionOffset | Gravity):
+            small = self.proposals.small(replace(without, sigma=best.sigma))
+            place = (step.kind, step.joints)
+            others = [
+                s for s in small if (s.kind, s.joints) != place and s.is_large(self.least, base)
+            ]
+        else:
+            alike = (s for s in _alike(step) if s != step)
+            others = [s for s in alike if s.kind == "q sign" or live >= set(s.joints)]
+        for other in others:
+            excess = self.hypotheses.fit(other.apply(base), best.sigma).objective - best.objective
+            if excess < self.least.indistinguishable:
+                yield other, float(excess)
+
+
+def _alike(step: CorrectionStep) -> Iterator[CorrectionStep]:
+    """Yield sign flips and swaps of the same joints: a symmetric arm takes one for another."""
+    if not isinstance(step, SignFlip | Swap):
+        return
+    pair = len(step.joints) == 2
+    for of in COLUMNS:
+        for joints in [(j,) for j in step.joints] if pair else [step.joints]:
+            yield SignFlip(joints, of)
+    if len(step.joints) >= 2:
+        yield from (Swap(step.joints, of) for of in COLUMNS)
 
 
 class Search:
@@ -47,7 +391,13 @@ class Search:
     def refined(self, step: CorrectionStep, base: Correction, fit: Fit) -> Tried:
         """Return a step with its parameter refined, and its fit."""
         if isinstance(step, ScalarStep) and step.width:
-            return self._by_comparison(step, base, fit)
+            return narrowed(
+                (step, fit),
+                lambda step, by: step.moved(by),
+                lambda step, fit: self.hypotheses.fit(step.apply(base), fit.sigma),
+                step.width,
+                self.settings.narrowings,
+            )
         if step.is_expandable:
             return self._by_first_order(step, base, fit)
         return step, fit
@@ -59,26 +409,12 @@ class Search:
             better, further = next((p for p in pairs if p[0] is not None), (None, step))
             if better is None:
                 break
-            found = self.hypotheses.fit(better.apply(base), fit.sigma)
-            if not found.objective < fit.objective - BETTER:
+            new = self.hypotheses.fit(better.apply(base), fit.sigma)
+            if not new.objective < fit.objective - BETTER:
                 if abs(further.number) > self.settings.unsettled_rad:
                     fit = replace(fit, settled=False)
                 break
-            step, fit = better, found
-        return step, fit
-
-    def _by_comparison(self, step: ScalarStep, base: Correction, fit: Fit) -> Tried:
-        width = step.width
-        for _ in range(self.settings.narrowings):
-            around = []
-            for side in (-width, width):
-                other = step.moved(side)
-                around.append((other, self.hypotheses.fit(other.apply(base), fit.sigma)))
-            best = min(around, key=lambda pair: pair[1].objective)
-            if best[1].objective < fit.objective:
-                step, fit = best
-            else:
-                width *= NARROWER
+            step, fit = better, new
         return step, fit
 
     def next(self, best: Fit) -> list[Tried]:
@@ -100,8 +436,8 @@ class Search:
             if len(leading) < self.settings.refined_steps and key not in leading:
                 leading[key] = self.refined(step, base, fit)
         least = self.settings.acceptance
-        found = [(s, f) for s, f in leading.values() if f.settled and s.is_large(least, base)]
-        return sorted(found, key=order)
+        refined = [(s, f) for s, f in leading.values() if f.settled and s.is_large(least, base)]
+        return sorted(refined, key=order)
 
     def _tried(self, best: Fit) -> list[Tried]:
         if self.pace.is_over():
@@ -128,27 +464,19 @@ class Search:
         evidence = self.hypotheses.evidence
         joints = range(len(evidence.robot.joints))
         unexplained = np.zeros(len(joints))
-        sources = [best.correction.tau_source[c] for c in evidence.channels]
-        size = np.maximum(evidence.effort_size, 1e-12)[sources]
-        unexplained[list(evidence.channels)] = best.sigma / size
+        unexplained[list(evidence.channels)] = best.sigma / self.hypotheses.sizes(best)
         return set(sorted(joints, key=lambda k: -unexplained[k])[: self.settings.suspects])
 
     def followed(self, start: Correction, best: Fit, first: list[Tried]) -> Explained:
         """Return the accepted steps of the search that begins with the given candidates."""
-        reached = self._descended(best, first)
-        unit_log_gain = self.settings.proposals.unit_log_gain
-        steps = steps_between(start, reached, unit_log_gain)
-        return self.judge.concluded(start, self._polished(start, steps))
-
-    def _descended(self, best: Fit, first: list[Tried]) -> Correction:
-        """Return the correction that greedy steps of strongest evidence reach from candidates."""
         candidates = first
         for _ in range(self.settings.most_steps):
             if not self.leads(candidates, best):
                 break
             best = self.hypotheses.settle(candidates[0][1].correction)
             candidates = self.next(best)
-        return best.correction
+        steps = steps_between(start, best.correction, self.settings.proposals.unit_log_gain)
+        return self.judge.concluded(start, self._polished(start, steps))
 
     def leads(self, candidates: Sequence[Tried], best: Fit) -> bool:
         """Return whether the first of the candidates has enough evidence to be followed up."""
@@ -164,8 +492,8 @@ class Search:
         for k, step in enumerate(steps if len(steps) > 1 else ()):
             base = combined(start, [s for j, s in enumerate(kept) if j != k])
             fit = self.hypotheses.fit(step.apply(base), best.sigma)
-            better, found = self.refined(step, base, fit)
-            if found.settled:
+            better, fit = self.refined(step, base, fit)
+            if fit.settled:
                 kept[k] = better
         return tuple(kept)
 
@@ -198,8 +526,8 @@ def at_best_bandwidth(
         motion = evidence.blurred(evidence.corner * 2.0**octaves)
         pairs = zip(motion.stretches, evidence.stretches, strict=True)
         mixed = replace(motion, stretches=tuple(replace(m, effort=s.effort) for m, s in pairs))
-        left = Hypotheses(mixed).settle(correction, common=False).sigma
-        return float(np.exp(2.0 * np.mean(np.log(left / initial))))
+        sigma = Hypotheses(mixed).settle(correction, common=False).sigma
+        return float(np.exp(2.0 * np.mean(np.log(sigma / initial))))
 
     factor = evidence.settings.bandwidth.searched(look)
     return evidence.blurred(factor * evidence.corner) if factor < 1.0 else evidence
@@ -216,10 +544,6 @@ def explain(
     How the torque lies to the motion in time is looked for before, so that it hides nothing, and
     again where columns were corrected.
 
-    Args:
-        pace: Time budget and progress messages; those of the settings if None.
-        loads: Thresholds of a tool that the model file lacks; the defaults if None.
-
     Returns:
         The corrections, and the timings that explain the corrected log.
     """
@@ -230,9 +554,9 @@ def explain(
     timing = timings.found(start)
     if timings.hides(timing):
         start = timing.best.correction
-    found = tool(search.hypotheses, search.hypotheses.settle(start, common=False), loads)
-    if found is not None:  # what it explains is no other fault's
-        start = replace(start, carrying=found.body)
+    load = tool(search.hypotheses, search.hypotheses.settle(start, common=False), loads)
+    if load is not None:  # what it explains is no other fault's
+        start = replace(start, carrying=load.body)
     best = _searched(search, start)
     if best.steps:
         timing = timings.found(best.correction)
@@ -245,29 +569,29 @@ def _searched(search: Search, start: Correction) -> Explained:
     first = search.next(still)
     if not search.leads(first, still):
         return search.judge.concluded(start, ())
-    found: list[Explained] = []
+    results: list[Explained] = []
     for k in range(min(settings.beginnings, len(first))):
-        found.append(search.followed(start, hypotheses.settle(start), first[k : k + 1]))
-        if _is_plain(found[-1], settings) or search.pace.is_over():
+        results.append(search.followed(start, hypotheses.settle(start), first[k : k + 1]))
+        if _is_plain(results[-1], settings) or search.pace.is_over():
             break
-    best = min(found, key=lambda f: _left(f, settings))
+    best = min(results, key=lambda f: _misfit(f, settings))
     for _ in range(settings.looks_again if best.steps else 0):  # what was hidden behind it
         if search.pace.is_over():
             break
         mended = hypotheses.settle(best.correction)
         further = search.followed(start, mended, search.next(mended))
-        if _left(further, settings) >= _left(best, settings) - settings.step_log_gain:
+        if _misfit(further, settings) >= _misfit(best, settings) - settings.step_log_gain:
             break
         best = further
     return best
 
 
-def _is_plain(found: Explained, settings: CorrectionSearch) -> bool:
-    least = min((s.evidence for s in found.steps), default=0.0)
-    return found.total < settings.explained_share and least > settings.plain_evidence
+def _is_plain(explained: Explained, settings: CorrectionSearch) -> bool:
+    least = min((s.evidence for s in explained.steps), default=0.0)
+    return explained.total < settings.explained_share and least > settings.plain_evidence
 
 
-def _left(found: Explained, settings: CorrectionSearch) -> float:
+def _misfit(explained: Explained, settings: CorrectionSearch) -> float:
     """Return the mean logarithm of the relative residuals, with a penalty for each step."""
-    left = float(np.mean(np.log(found.unexplained)))
-    return left + settings.step_log_gain * len(found.steps)
+    misfit = float(np.mean(np.log(explained.unexplained)))
+    return misfit + settings.step_log_gain * len(explained.steps)

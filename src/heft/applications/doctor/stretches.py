@@ -92,7 +92,7 @@ def _windows(recording: Recording, rows: int, windows: int) -> Iterator[Recordin
 
 def _joined(problem: Problem[RobotPlant], shortest: float) -> Iterator[Stretch]:
     """Yield the problem's pieces without gaps that are longer than `shortest` [s]."""
-    held: list[tuple[Array, ...]] = []
+    parts: list[tuple[Array, ...]] = []
     recording, last, step = -1, -np.inf, 0.0
     for s in problem.samples():
         new = s.recording != recording
@@ -102,20 +102,20 @@ def _joined(problem: Problem[RobotPlant], shortest: float) -> Iterator[Stretch]:
         signs = (s.motion.position, s.motion.velocity, s.motion.bodies.acceleration, effort)
         for rows in signals.between_gaps(s.time, gap):
             if new or not signals.follows(float(s.time[rows.start]), last, gap):
-                yield from _made(held, step, problem.corner, shortest)
-                held, new = [], False
+                yield from _made(parts, step, problem.corner, shortest)
+                parts, new = [], False
                 recording, step = s.recording, problem.timelines[s.recording].step
-            held.append((s.time[rows], *(x.T[rows] for x in signs)))
+            parts.append((s.time[rows], *(x.T[rows] for x in signs)))
             last = float(s.time[rows.stop - 1])
-    yield from _made(held, step, problem.corner, shortest)
+    yield from _made(parts, step, problem.corner, shortest)
 
 
 def _made(
-    held: Sequence[tuple[Array, ...]], step: float, corner: float, shortest: float
+    parts: Sequence[tuple[Array, ...]], step: float, corner: float, shortest: float
 ) -> Iterator[Stretch]:
-    if not held:
+    if not parts:
         return
-    time, q, v, a, tau = (np.concatenate([h[k] for h in held]) for k in range(5))
+    time, q, v, a, tau = (np.concatenate([h[k] for h in parts]) for k in range(5))
     if len(time) < LEAST_ROWS or time[-1] - time[0] <= shortest:
         return
     tau = _low_passed(time, tau, step, corner)

@@ -70,10 +70,10 @@ class Wrenches:
 
     def look(self) -> tuple[list[Finding], DataRank, dict[str, float]]:
         """Return findings, the rank of the motion, and each channel's relative residual by name."""
-        motion, left = self._fitted()
+        motion, shares = self._fitted()
         seen = _Seen.of(self.problem, self.wrenches)
-        found = [*self._of_contacts(seen), *self._of_wrenches(seen), *self._of_what_is_left(left)]
-        return found, motion, left
+        findings = [*self._of_contacts(seen), *self._of_wrenches(seen), *self._of_residuals(shares)]
+        return findings, motion, shares
 
     def _fitted(self) -> tuple[DataRank, dict[str, float]]:
         """Return the base parameters' rank, and each channel's relative residual by name."""
@@ -81,8 +81,8 @@ class Wrenches:
         information = problem.information()
         estimate = LeastSquares().solve(information, known=problem.known_noise)
         standard, own = problem.plant.labels.names, problem.labels.names
-        apart = {standard[k] for k in problem.plant.redundant}
-        kept = [k for k, name in enumerate(own) if name not in apart]
+        redundant = {standard[k] for k in problem.plant.redundant}
+        kept = [k for k, name in enumerate(own) if name not in redundant]
         triangle = information.only(kept).combined(estimate.weights(worth=False))
         motion = data_rank(triangle.R, problem.labels.select(kept), triangle.rows)
         energy, rows = np.zeros((3, len(problem.channels))), 0
@@ -167,8 +167,8 @@ class Wrenches:
             lines={"options": f'[sensor.{name}]\nreports = "{other}"'},
         )
 
-    def _of_what_is_left(self, left: dict[str, float]) -> Iterator[Finding]:
-        for name, share in left.items():
+    def _of_residuals(self, shares: dict[str, float]) -> Iterator[Finding]:
+        for name, share in shares.items():
             if share > self.physics.other_joint_share:
                 yield Finding(
                     "unexplained wrench" if name.count(".") >= 2 else "unexplained torque",
@@ -215,11 +215,11 @@ class _Seen:
             factors |= _of_contacts(floating, parts, needed, alone, thresholds.bearing_share)
         for k, sensor in enumerate(plant.sensors):
             first = len(plant.robot.measured) + SIX * k
-            told = np.concatenate([s.measured[:, first : first + FORCES] for s in parts])
+            measured = np.concatenate([s.measured[:, first : first + FORCES] for s in parts])
             need = np.concatenate(
                 [sensor.wrench(s.motion.bodies, nominal)[:, :FORCES] for s in parts]
             )
-            alike, factor = _compared(told - told.mean(0), need - need.mean(0))
+            alike, factor = _compared(measured - measured.mean(0), need - need.mean(0))
             # Contacts beyond it bear, too; what hardly turns or moves is ruled by noise.
             if (floating is None or not floating.contacts) and alike > thresholds.alike:
                 factors[sensor.name] = factor
@@ -246,27 +246,31 @@ def _of_contacts(
         alone: Mask of samples on which no contact of unknown wrench acts, shape (N,).
         least: Least share of the needed force's energy that counts as bearing.
     """
-    told = plant.told
+    of_measured = plant.told
     names = [n for n, c in plant.contacts.items() if c.wrench == "measured"]
     if not names or alone.sum() < SIX * len(names):
         return {}
-    first = len(plant.channels) - int(told.sum())
-    made = [(plant.held(s.motion)[:, :FORCES, told] * s.measured[:, None, first:]) for s in parts]
+    first = len(plant.channels) - int(of_measured.sum())
+    made = [
+        (plant.held(s.motion)[:, :FORCES, of_measured] * s.measured[:, None, first:]) for s in parts
+    ]
     each = np.concatenate(made)[alone]  # of each component of each contact
     sizes = [c.components for c, _ in plant.components if c.wrench == "measured"]
     ends = np.cumsum([0, *sizes])
     columns = [each[:, :, a:b].sum(axis=2).ravel() for a, b in pairwise(ends)]
-    whole = needed[alone].ravel()
-    bears = [k for k, c in enumerate(columns) if c @ c > least * (whole @ whole)]
+    forces = needed[alone].ravel()
+    bears = [k for k, c in enumerate(columns) if c @ c > least * (forces @ forces)]
     if not bears:
         return {}
-    inverse, *_ = np.linalg.lstsq(np.stack([columns[k] for k in bears], 1), whole)
+    inverse, *_ = np.linalg.lstsq(np.stack([columns[k] for k in bears], 1), forces)
     return {names[k]: float(1.0 / x) for k, x in zip(bears, inverse, strict=True) if x}
 
 
-def _compared(told: Array, need: Array) -> tuple[float, float]:
+def _compared(measured: Array, need: Array) -> tuple[float, float]:
     """Return the absolute correlation, and the factor c of the least squares `told = c need`."""
-    both, own, other = (float(np.sum(x)) for x in (told * need, need * need, told * told))
+    both, own, other = (
+        float(np.sum(x)) for x in (measured * need, need * need, measured * measured)
+    )
     if not (own > 0.0 and other > 0.0):
         return 0.0, 0.0
     return abs(both) / float(np.sqrt(own * other)), both / own

@@ -4,7 +4,14 @@ One module a format. Nothing is unpickled; all checksums are verified; damaged f
 with the defect named, or salvaged on request.
 """
 
-from .table import BLOCK_ROWS, Damaged, Table, Topics, damaged_file, library, refuse
-from .join import join
-from .format import Format
-from .registry import FORMATS, by_ending, is_log, read_table, writable
+from .table import BLOCK_ROWS, Damaged, Table, Topics, damaged_file, join, library, refuse
+from .registry import (
+    FORMATS,
+    Format,
+    by_ending,
+    is_log,
+    read_table,
+    require_log,
+    writable,
+    write_table,
+)

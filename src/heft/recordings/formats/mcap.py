@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
@@ -17,19 +17,26 @@ from typing import Any, BinaryIO
 from heft.errors import InvalidRecording
 from heft.files import is_bomb
 
-from .format import Format
-from .mcap_writer import EPOCH, write_mcap
-from .messages import Channel, Log, full_name, messages_table, unified
-from .shared_walk import Batch
-from .table import Damaged, Table, Topics, damaged_file, library
+from .message_log import (
+    BATCH_BYTES,
+    EPOCH,
+    MOST_BYTES,
+    Batch,
+    Channel,
+    Log,
+    Unpack,
+    full_name,
+    log_of,
+    stepwise,
+    unpacked,
+)
+from .table import Damaged, damaged_file, library
 
 NAME = "MCAP file"
 damage = partial(damaged_file, NAME)
 
 MAGIC = b"\x89MCAP0\r\n"
 FOOTER = 1 + 8 + 8 + 8 + 4  # its bytes
-MOST_BYTES = 64 << 20  # of one record, packed or not: writers make chunks of a few MB
-BATCH_BYTES = 4 << 20  # of messages that are handed on at once
 FOOT, SCHEMA, CHANNEL, MESSAGE, CHUNK, STATISTICS, DATA_END = 2, 3, 4, 5, 6, 11, 15
 BATCH = 4096  # messages of a file without chunks
 
@@ -39,16 +46,6 @@ class _Index:
     channels: dict[int, Channel]
     count: int | None
     end: int  # where the data end
-
-
-def mcap_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
-    """Return the messages of an MCAP file as a table.
-
-    Raises:
-        InvalidRecording: If it is no MCAP file, or has no message that heft reads.
-        MissingSignal: If a chosen topic is missing.
-    """
-    return messages_table(mcap_log(path, damaged), topics, damaged)
 
 
 def mcap_log(path: Path, damaged: Damaged) -> Log:
@@ -70,10 +67,8 @@ def mcap_log(path: Path, damaged: Damaged) -> Log:
             damaged(problem)
     if index is None or not index.channels:
         index = _scanned(path, damaged, index)
-    channels, places = unified(index.channels)
 
-    def batches(wanted: Collection[int]) -> Iterator[Batch]:
-        chosen = {number: k for number, k in places.items() if k in wanted}
+    def walk(chosen: Mapping[int, int]) -> Iterator[Batch]:
         counted = 0
         loose: list[bytes] = []  # messages of a file without chunks
         for opcode, content in _data(path, index.end, damaged):
@@ -94,7 +89,7 @@ def mcap_log(path: Path, damaged: Damaged) -> Log:
             lost = f"{counted} messages where its summary says {index.count}"
             damaged(damage(path, lost))
 
-    return Log(str(path), channels, batches, kind=NAME)
+    return log_of(path, index.channels, walk, kind=NAME)
 
 
 def _index(file: BinaryIO, path: Path) -> _Index:
@@ -259,40 +254,24 @@ def _unpacked(content: bytes, path: Path) -> bytes:
         raise damage(path, "a chunk without its head")
     begin, until, size, checksum, name_length = struct.unpack_from("<QQQII", content)
     where = f"the chunk of the stamps {begin} to {until}"
-    name = content[32 : 32 + name_length]
+    name = content[32 : 32 + name_length].decode("ascii", "replace")
+    unpackers: dict[str, Unpack] = {
+        "": lambda data, _: data,
+        "zstd": partial(_zstd, path),
+        "lz4": partial(stepwise, lambda: library("lz4.frame", path).LZ4FrameDecompressor()),
+    }
     data = content[32 + name_length + 8 :]
-    if size > MOST_BYTES:
-        raise damage(path, f"{where} says that it unpacks to {size} bytes")
-    if name == b"":
-        records = data
-    elif name == b"zstd":
-        records = _guarded(lambda: _zstd(data, size, path), where, path)
-    elif name == b"lz4":
-        frame = library("lz4.frame", path)
-        records = _guarded(
-            lambda: frame.LZ4FrameDecompressor().decompress(data, max_length=size + 1), where, path
-        )
-    else:
-        raise damage(path, f"{where} is packed by '{name.decode('ascii', 'replace')[:20]}'")
-    if len(records) != size:
-        raise damage(path, f"{where} unpacks to {len(records)} bytes and says {size}")
+    records = unpacked(name, data, size, unpackers, lambda why: damage(path, f"{where} {why}"))
     if checksum and zlib.crc32(records) != checksum:
         raise damage(path, f"the checksum of {where} is wrong; {len(content)} bytes")
     return records
 
 
-def _zstd(data: bytes, size: int, path: Path) -> bytes:
+def _zstd(path: Path, data: bytes, most: int) -> bytes:
     zstandard = library("zstandard", path)
-    if zstandard.frame_content_size(data) > size:
+    if zstandard.frame_content_size(data) >= most:
         raise ValueError("it unpacks to more than it says")
-    return bytes(zstandard.ZstdDecompressor().decompress(data, max_output_size=max(size, 1)))
-
-
-def _guarded(unpack: Callable[[], bytes], where: str, path: Path) -> bytes:
-    try:
-        return unpack()
-    except Exception as problem:  # each library has errors of its own
-        raise damage(path, f"{where} cannot be unpacked: {str(problem)[:80]}") from problem
+    return bytes(zstandard.ZstdDecompressor().decompress(data, max_output_size=max(most - 1, 1)))
 
 
 def _chunk(
@@ -348,6 +327,3 @@ def _messages(
     if at != end:
         damaged(damage(path, f"a message runs out of its chunk, at byte {at} of {end}"))
     return total
-
-
-MCAP = Format(NAME, (".mcap",), mcap_table, write_mcap)

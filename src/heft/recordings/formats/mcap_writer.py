@@ -1,7 +1,7 @@
-"""Writer of canonical signals as ROS 2 messages in an MCAP file.
+"""Writer of ROS 2 messages in MCAP files: of canonical signals, and of any messages one by one.
 
-One message of each kind is serialised once with NaN in place of its numbers; whole blocks of rows
-are then written into copies of its bytes.
+Of signals one message of each kind is serialised once with NaN in place of its numbers; whole
+blocks of rows are then written into copies of its bytes.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 from heft.errors import InvalidRecording, InvalidSetting
 
-from .format import Say, Write
 from .layouts import layout_of
-from .messages import FRAMED, JOINT_FIELDS, JOINTS, seconds
-from .table import SHIFT, Table, library
+from .message_log import EPOCH, FRAMED, JOINT_FIELDS, JOINTS, seconds
+from .table import SHIFT, Say, Table, Write, library
 
-EPOCH = "heft.epoch_ns"  # a channel's metadata: the stamp at which time is 0
 FRAME_KINDS = {kind for fields in FRAMED.values() for _, kind, _ in fields}
+NOTHING: Mapping[str, str] = MappingProxyType({})
+ODOMETRY = {"pos", "quat", "vel", "omega"}
+MESSAGE, ARRAY = 2, 3  # as in rosbags.interfaces.Nodetype
+UNKNOWN = np.array([-1.0, *np.zeros(8)])  # covariance of no orientation, by the definition
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class _Message:
     kind: str  # its type
     template: bytes  # its bytes
     stamp: int  # where the header's seconds stand; the nanoseconds follow
-    places: dict[str, int]  # where each column's number stands
+    places: Mapping[str, int]  # where each column's number stands
 
 
 @contextmanager
@@ -45,12 +47,10 @@ def write_mcap(path: Path, table: Table, say: Say) -> Iterator[Write]:
         InvalidSetting: If no signal fits into a ROS message.
         InvalidRecording: While writing, at a time outside the range of ROS stamps.
     """
-    typesys = library("rosbags.typesys", path)
-    writer_module = library("mcap.writer", path)
-    store = typesys.get_typestore(typesys.Stores.ROS2_HUMBLE)
+    store = _definitions(path)
     messages = [*_joint_messages(table, store), *_frame_messages(table, store)]
-    held = {c for m in messages for c in m.places}
-    without = [c for c in table.columns if c != "t" and c not in held]
+    written = {c for m in messages for c in m.places}
+    without = [c for c in table.columns if c != "t" and c not in written]
     if without:
         say("ROS messages have no place for " + ", ".join(without))
     if not messages:
@@ -60,13 +60,80 @@ def write_mcap(path: Path, table: Table, say: Say) -> Iterator[Write]:
             got=", ".join(without[:8]),
             cure="write Parquet, NPZ or CSV",
         )
-    with path.open("wb") as file:
-        writer = writer_module.Writer(file, enable_data_crcs=True)
-        writer.start(profile="ros2", library="heft")
+    with _opened(path) as writer:
         rows = _Rows(path, writer, store, messages, table.columns, table.epoch)
         yield rows.write
-        writer.finish()
     rows.say_losses(say)
+
+
+def write_messages(
+    path: Path,
+    kind: str,
+    topic: str,
+    messages: Iterable[tuple[int, Mapping[str, Any]]],
+    definitions: Mapping[str, str] = NOTHING,
+) -> None:
+    """Write an MCAP file of messages of one type.
+
+    Args:
+        messages: Time [ns] and fields of each; see `_made`.
+        definitions: Message definitions by type name, of types that ROS 2 itself lacks.
+
+    Raises:
+        InvalidRecording: If the libraries of the extra `ros` are not installed.
+    """
+    store = _definitions(path)
+    for name, text in definitions.items():
+        store.register(library("rosbags.typesys", path).get_types_from_msg(text, name))
+    with _opened(path) as writer:
+        channel = _register(writer, store, kind, topic)
+        for stamp, fields in messages:
+            data = bytes(store.serialize_cdr(_made(store, kind, fields), kind))
+            writer.add_message(channel, stamp, data, stamp)
+
+
+def _definitions(path: Path) -> Any:
+    """Return the definitions of messages that ROS 2 ships."""
+    typesys = library("rosbags.typesys", path)
+    return typesys.get_typestore(typesys.Stores.ROS2_HUMBLE)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    module = library("mcap.writer", path)
+    with path.open("wb") as file:
+        writer = module.Writer(file, enable_data_crcs=True)
+        writer.start(profile="ros2", library="heft")
+        yield writer
+        writer.finish()
+
+
+def _register(
+    writer: Any, store: Any, kind: str, topic: str, about: Mapping[str, str] = NOTHING
+) -> int:
+    definition, _ = store.generate_msgdef(kind, ros_version=2)
+    schema = writer.register_schema(kind, "ros2msg", definition.encode())
+    return int(writer.register_channel(topic, "cdr", schema, dict(about)))
+
+
+def _made(store: Any, kind: str, fields: Mapping[str, Any]) -> Any:
+    """Return a message; fields that are messages are mappings, or lists of them.
+
+    Of fields that are not given, numbers are NaN, and whole numbers and arrays zero.
+    """
+    made = {}
+    for name, (node, detail) in store.fielddefs[kind][1]:
+        value = fields.get(name)
+        if node == MESSAGE:
+            value = _made(store, detail, value or {})
+        elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+            value = [_made(store, detail[0][1], entry) for entry in value]
+        elif value is None and node == ARRAY:
+            value = np.zeros(detail[1])
+        elif value is None:
+            value = "" if detail[0] == "string" else np.nan if "float" in detail[0] else 0
+        made[name] = value
+    return store.types[kind](**made)
 
 
 @dataclass
@@ -115,8 +182,9 @@ class _Rows:
         if self.base is None:
             self.base = 0 if first >= 0.0 else SHIFT
         if not self.channels:
+            epoch = {EPOCH: str(self.base)}
             self.channels = [
-                _register(self.writer, self.store, m, self.base) for m in self.messages
+                _register(self.writer, self.store, m.kind, m.topic, epoch) for m in self.messages
             ]
         return self.base
 
@@ -139,12 +207,6 @@ def _out_of_range(path: Path, time: Array) -> InvalidRecording:
     )
 
 
-def _register(writer: Any, store: Any, message: _Message, base: int) -> int:
-    text, _ = store.generate_msgdef(message.kind, ros_version=2)
-    schema = writer.register_schema(message.kind, "ros2msg", text.encode())
-    return int(writer.register_channel(message.topic, "cdr", schema, {EPOCH: str(base)}))
-
-
 def _fill(message: _Message, stamps: Any, block: Array, columns: Sequence[str]) -> Any:
     raw = np.tile(np.frombuffer(message.template, np.uint8), (len(block), 1))
     stamp = np.stack([stamps // 10**9, stamps % 10**9], 1).astype("<u4")
@@ -156,35 +218,34 @@ def _fill(message: _Message, stamps: Any, block: Array, columns: Sequence[str]) 
     return raw
 
 
-def _message(store: Any, topic: str, kind: str, frame: str, **values: Any) -> tuple[Any, _Message]:
-    """Return a message's layout and bytes, NaN at the places of numbers that `values` lacks."""
-    types = store.types
-    zero = types["builtin_interfaces/msg/Time"](sec=0, nanosec=0)
-    header = types["std_msgs/msg/Header"](stamp=zero, frame_id=frame)
-    made = types[kind](header=header, **values)
-    data = bytes(store.serialize_cdr(made, kind))
-    layout = layout_of(data, kind, store.fielddefs, "cdr")
-    return layout, _Message(topic, kind, data, layout.numbers["header.stamp.sec"][1], {})
+def _message(
+    store: Any,
+    topic: str,
+    kind: str,
+    fields: Mapping[str, Any],
+    numbers: Mapping[str, tuple[str, int]],
+) -> _Message:
+    """Return a message of `fields`, whose other numbers are written row by row.
+
+    Args:
+        numbers: For each column the path of its field, and its position therein.
+    """
+    data = bytes(store.serialize_cdr(_made(store, kind, fields), kind))
+    layout = layout_of(data, kind, store.fielddefs, "cdr").numbers
+    places = {column: layout[path][1] + 8 * k for column, (path, k) in numbers.items()}
+    return _Message(topic, kind, data, layout["header.stamp.sec"][1], places)
 
 
 def _joint_messages(table: Table, store: Any) -> Iterator[_Message]:
-    kinds = [kind for _, kind in JOINT_FIELDS]
+    kinds = {kind: path for path, kind in JOINT_FIELDS}
     parts = [(c.partition(".")[0], c.partition(".")[2]) for c in table.columns]
     joints = list(dict.fromkeys(joint for kind, joint in parts if kind in kinds))
     if not joints:
         return
-    empty = np.full(len(joints), np.nan)
-    values = {
-        path: empty if any(k == kind for k, _ in parts) else empty[:0]
-        for path, kind in JOINT_FIELDS
-    }
-    layout, message = _message(store, "/joint_states", JOINTS, "", name=joints, **values)
-    for path, kind in JOINT_FIELDS:
-        begin = layout.numbers[path][1]
-        for k, joint in enumerate(joints):
-            if f"{kind}.{joint}" in table.columns:
-                message.places[f"{kind}.{joint}"] = begin + 8 * k
-    yield message
+    there = {kind for kind, _ in parts}
+    fields = {p: np.full(len(joints) * (kind in there), np.nan) for kind, p in kinds.items()}
+    numbers = {f"{k}.{j}": (kinds[k], joints.index(j)) for k, j in parts if k in kinds}
+    yield _message(store, "/joint_states", JOINTS, {"name": joints, **fields}, numbers)
 
 
 def _frame_messages(table: Table, store: Any) -> Iterator[_Message]:
@@ -194,120 +255,28 @@ def _frame_messages(table: Table, store: Any) -> Iterator[_Message]:
         if kind in FRAME_KINDS:
             there.setdefault(rest.rpartition(".")[0], set()).add(kind)
     for frame, kinds in there.items():
-        for chosen in _kinds_of_messages(frame, kinds, store.types):
-            topic = f"/{chosen.topic}/{frame}"
-            layout, message = _message(store, topic, chosen.kind, chosen.reference, **chosen.values)
-            for path, kind, letters in FRAMED[chosen.kind]:
-                for letter in letters if kind in chosen.holds else ():
-                    column = f"{kind}.{frame}.{letter}"
-                    if column in table.columns:
-                        message.places[column] = layout.numbers[f"{path}.{letter}"][1]
-            yield message
+        for topic, kind, reference, written, fields in _kinds_of_messages(frame, kinds):
+            numbers = {
+                column: (f"{path}.{letter}", 0)
+                for path, signal, letters in FRAMED[kind]
+                for letter in letters
+                if signal in written and (column := f"{signal}.{frame}.{letter}") in table.columns
+            }
+            fields["header"] = {"frame_id": reference}
+            yield _message(store, f"/{topic}/{frame}", kind, fields, numbers)
 
 
-@dataclass(frozen=True)
-class _Framed:
-    topic: str  # what such messages are called
-    kind: str  # their type
-    reference: str  # the frame of the header
-    holds: set[str]  # which kinds of signals are written to it
-    values: dict[str, Any]  # the message's fields, NaN at the places of numbers
-
-
-def _kinds_of_messages(frame: str, kinds: set[str], types: Any) -> Iterator[_Framed]:
+def _kinds_of_messages(
+    frame: str, kinds: set[str]
+) -> Iterator[tuple[str, str, str, set[str], dict[str, Any]]]:
+    """Yield a frame's messages: topic, type, frame of reference, what is written, fixed fields."""
     moved = bool(kinds & {"pos", "vel"})
     if kinds & {"force", "torque"}:
-        held = {"force", "torque"}
-        yield _Framed("wrench", "geometry_msgs/msg/WrenchStamped", frame, held, _wrench(types))
+        yield "wrench", "geometry_msgs/msg/WrenchStamped", frame, {"force", "torque"}, {}
     if moved:
-        held = {"pos", "quat", "vel", "omega"}
-        yield _Framed("odometry", "nav_msgs/msg/Odometry", "world", held, _odometry(types, frame))
+        fixed = {"child_frame_id": frame}
+        yield "odometry", "nav_msgs/msg/Odometry", "world", ODOMETRY, fixed
     if "acc" in kinds or (not moved and kinds & {"omega", "quat"}):
-        held = {"acc"} if moved else {"acc", "omega", "quat"}
-        values = _imu(types, oriented="quat" in kinds & held)
-        yield _Framed("imu", "sensor_msgs/msg/Imu", frame, held, values)
-
-
-def _vector(types: Any, kind: str = "Vector3") -> Any:
-    return types[f"geometry_msgs/msg/{kind}"](x=np.nan, y=np.nan, z=np.nan)
-
-
-def _turn(types: Any) -> Any:
-    return types["geometry_msgs/msg/Quaternion"](x=np.nan, y=np.nan, z=np.nan, w=np.nan)
-
-
-def _wrench(types: Any) -> dict[str, Any]:
-    wrench = types["geometry_msgs/msg/Wrench"](force=_vector(types), torque=_vector(types))
-    return {"wrench": wrench}
-
-
-def _odometry(types: Any, frame: str) -> dict[str, Any]:
-    many = np.zeros(36)
-    pose = types["geometry_msgs/msg/Pose"](
-        position=_vector(types, "Point"), orientation=_turn(types)
-    )
-    twist = types["geometry_msgs/msg/Twist"](linear=_vector(types), angular=_vector(types))
-    return {
-        "child_frame_id": frame,
-        "pose": types["geometry_msgs/msg/PoseWithCovariance"](pose=pose, covariance=many),
-        "twist": types["geometry_msgs/msg/TwistWithCovariance"](twist=twist, covariance=many),
-    }
-
-
-def _imu(types: Any, oriented: bool) -> dict[str, Any]:
-    nine = np.zeros(9)
-    unknown = np.array([-1.0, *nine[1:]])  # as the message's definition asks for
-    return {
-        "orientation": _turn(types),
-        "orientation_covariance": nine if oriented else unknown,
-        "angular_velocity": _vector(types),
-        "angular_velocity_covariance": nine,
-        "linear_acceleration": _vector(types),
-        "linear_acceleration_covariance": nine,
-    }
-
-
-def write_messages(
-    path: Path,
-    kind: str,
-    topic: str,
-    messages: Iterable[tuple[int, Mapping[str, Any]]],
-    definitions: Mapping[str, str] = MappingProxyType({}),
-) -> None:
-    """Write an MCAP file of messages of one type.
-
-    Args:
-        messages: Time [ns] and fields of each; fields that are messages are mappings, or lists of
-            them.
-        definitions: Message definitions by type name, of types that ROS 2 itself lacks.
-
-    Raises:
-        InvalidRecording: If the libraries of the extra `ros` are not installed.
-    """
-    typesys = library("rosbags.typesys", path)
-    writer_module = library("mcap.writer", path)
-    store = typesys.get_typestore(typesys.Stores.ROS2_HUMBLE)
-    for name, text in definitions.items():
-        store.register(typesys.get_types_from_msg(text, name))
-    definition, _ = store.generate_msgdef(kind, ros_version=2)
-    with path.open("wb") as file:
-        writer = writer_module.Writer(file, enable_data_crcs=True)
-        writer.start(profile="ros2", library="heft")
-        schema = writer.register_schema(kind, "ros2msg", definition.encode())
-        channel = writer.register_channel(topic, "cdr", schema)
-        for stamp, fields in messages:
-            data = bytes(store.serialize_cdr(_made(store, kind, fields), kind))
-            writer.add_message(channel, stamp, data, stamp)
-        writer.finish()
-
-
-def _made(store: Any, kind: str, fields: Mapping[str, Any]) -> Any:
-    made = {}
-    for name, (_, detail) in store.fielddefs[kind][1]:
-        value = fields[name]
-        if isinstance(value, Mapping):
-            value = _made(store, detail, value)
-        elif isinstance(value, list) and value and isinstance(value[0], Mapping):
-            value = [_made(store, detail[0][1], entry) for entry in value]
-        made[name] = value
-    return store.types[kind](**made)
+        written = {"acc"} if moved else {"acc", "omega", "quat"}
+        fields = {} if "quat" in kinds & written else {"orientation_covariance": UNKNOWN}
+        yield "imu", "sensor_msgs/msg/Imu", frame, written, fields

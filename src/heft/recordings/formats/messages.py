@@ -9,7 +9,7 @@ Time is the stamp of the header, counted from the first in whole nanoseconds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -18,114 +18,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.errors import InvalidRecording, MissingSignal, visible
+from heft.errors import InvalidRecording, MissingSignal
 
 from . import table
-from .join import join
 from .layouts import ENCODINGS, Decoder, Group, Malformed
-from .shared_walk import Batch, SharedWalk
-from .table import Damaged, Table, Topics, damaged_file, library, refuse_many
+from .message_log import (
+    FRAMED,
+    JOINT_FIELDS,
+    JOINTS,
+    KINDS,
+    Batch,
+    Channel,
+    Log,
+    SharedWalk,
+    seconds,
+)
+from .table import Damaged, Table, Topics, damaged_file, join, library, refuse_many
 
-# By type of message: field of vectors, kind of signal, its components in the message's order.
-FRAMED = {
-    "geometry_msgs/msg/WrenchStamped": (
-        ("wrench.force", "force", "xyz"),
-        ("wrench.torque", "torque", "xyz"),
-    ),
-    "sensor_msgs/msg/Imu": (
-        ("angular_velocity", "omega", "xyz"),
-        ("linear_acceleration", "acc", "xyz"),
-        ("orientation", "quat", "xyzw"),
-    ),
-    "nav_msgs/msg/Odometry": (
-        ("pose.pose.position", "pos", "xyz"),
-        ("pose.pose.orientation", "quat", "xyzw"),
-        ("twist.twist.linear", "vel", "xyz"),
-        ("twist.twist.angular", "omega", "xyz"),
-    ),
-    "geometry_msgs/msg/PoseStamped": (
-        ("pose.position", "pos", "xyz"),
-        ("pose.orientation", "quat", "xyzw"),
-    ),
-}
-JOINTS = "sensor_msgs/msg/JointState"
-JOINT_FIELDS = (("position", "q"), ("velocity", "v"), ("effort", "tau"))
-KINDS = (JOINTS, *FRAMED)
-APART = 1.0  # [s] between stamps and logging, above which it is said
+LATENESS = 1.0  # [s] between stamps and logging, above which it is said
 LATEST = 2**32  # [s], and [ns] beside it, of a stamp
 MOST_TOPICS = 256  # that are read of a log: it is walked once for each
 LARGEST_DEFINITION = 64 << 10  # [bytes] of text, of all topics together: it parses at 50 kB/s
+# Messages of one layout, the joints or the frame that they speak of, place in them by column.
+Decoded = tuple[Group, frozenset[str], Mapping[str, tuple[str, int]]]
 PEEK = 200  # messages of a topic by which its joints and frames are known
-
-
-@dataclass(frozen=True)
-class Channel:
-    """Messages of one type on one topic of a log."""
-
-    topic: str  # name of the topic
-    kind: str  # message type, such as `sensor_msgs/msg/JointState`
-    encoding: str  # `cdr`, `ros1` or `json`
-    definition: str = ""  # definition of the type, empty where the log has none
-    idl: bool = False  # whether the definition is IDL instead of a message file
-    count: int | None = None  # number of messages, or None where it is not known
-    # stamp at which time is 0 [ns], or None where the log does not state it
-    epoch: int | None = None
-
-
-@dataclass(frozen=True)
-class Log:
-    """A log of messages, before it is made a table."""
-
-    path: str  # the file or folder
-    channels: tuple[Channel, ...]  # the channels in it
-    # `batches(wanted)` yields the messages of the channels at these positions, in the log's order
-    batches: Callable[[Collection[int]], Iterator[Batch]]
-    notes: tuple[str, ...] = ()  # remarks on the log
-    kind: str = "log"  # name of its format
-
-
-def unified(channels: Mapping[int, Channel]) -> tuple[tuple[Channel, ...], dict[int, int]]:
-    """Return the channels without duplicates, names visible, and each key's position among them.
-
-    A topic with several publishers has one channel for each of them in a file.
-    """
-    counts: dict[Channel, int | None] = {}
-    shown = {
-        number: replace(c, topic=visible(c.topic), kind=visible(c.kind))
-        for number, c in channels.items()
-    }
-    for channel in shown.values():
-        key = replace(channel, count=None)
-        before = counts.get(key, 0)
-        counts[key] = None if channel.count is None or before is None else before + channel.count
-    at = {key: k for k, key in enumerate(counts)}
-    places = {number: at[replace(c, count=None)] for number, c in shown.items()}
-    return tuple(replace(key, count=count) for key, count in counts.items()), places
-
-
-def following(path: str, logs: Sequence[Log]) -> Log:
-    """Return consecutive logs as one.
-
-    Args:
-        logs: In chronological order.
-    """
-    keyed = {(n, k): c for n, log in enumerate(logs) for k, c in enumerate(log.channels)}
-    numbers = {key: number for number, key in enumerate(keyed)}
-    channels, places = unified(dict(enumerate(keyed.values())))
-
-    def batches(wanted: Collection[int]) -> Iterator[Batch]:
-        for n, log in enumerate(logs):
-            own = {k: places[numbers[n, k]] for k in range(len(log.channels))}
-            for k, logged, messages in log.batches([k for k in own if own[k] in wanted]):
-                yield own[k], logged, messages
-
-    return Log(path, channels, batches, tuple(dict.fromkeys(n for log in logs for n in log.notes)))
-
-
-def full_name(kind: str) -> str:
-    """Return the type's name as ROS 2 writes it: `sensor_msgs/msg/Imu` for `sensor_msgs/Imu`."""
-    package, _, name = kind.partition("/")
-    return f"{package}/msg/{name}" if name and "/" not in name else kind
 
 
 def types_of(channel: Channel, path: str) -> Mapping[str, Any]:
@@ -168,215 +84,6 @@ def _without_comments(text: str, mark: str) -> str:
     return "\n".join(line for line in lines if not line.lstrip().startswith(mark))
 
 
-def _decoders(log: Log, wanted: Sequence[int]) -> dict[int, Decoder]:
-    cure = 'choose those of one robot in a map (--map): [topic] names = ["…"]'
-    if len(wanted) > MOST_TOPICS:
-        raise InvalidRecording(
-            "the log has too many topics of signals",
-            argument=log.path,
-            got=len(wanted),
-            expected=f"at most {MOST_TOPICS}",
-            cure=cure,
-        )
-    types: dict[Channel, Mapping[str, Any]] = {}
-    decoders = {}
-    for k in wanted:
-        channel = log.channels[k]
-        key = replace(channel, topic="", count=None, epoch=None)
-        if key not in types:
-            if sum(len(c.definition) for c in (*types, key)) > LARGEST_DEFINITION:
-                raise InvalidRecording(
-                    "the definitions of the messages are too long", argument=log.path, cure=cure
-                )
-            types[key] = types_of(channel, log.path)
-        decoders[k] = Decoder(channel.kind, types[key], channel.encoding)
-    return decoders
-
-
-@dataclass(frozen=True)
-class _Stream:
-    channel: int  # position of the channel in the log
-    key: frozenset[str]  # the joints, or the frame
-    columns: Mapping[str, tuple[str, int]]  # what the messages give: place in them by column
-    first: int  # the first stamp [ns]
-    header: bool  # whether the stamps of the header are used, or those of the log
-    seen: int  # how many of the first messages are of this stream
-    late: float  # by how much the first was logged behind its own stamp [s]
-
-
-def read_group(
-    channel: Channel, group: Group, frames: Mapping[str, str]
-) -> tuple[frozenset[str], dict[str, tuple[str, int]]]:
-    """Return the joints or the frame of a group of messages, and the position of each column.
-
-    Args:
-        frames: Frame names by topic that replace those in the messages.
-
-    Returns:
-        Names of the joints, or of the frame; for each canonical column the path of its field and
-        its position therein.
-
-    Raises:
-        Malformed: If a joint is named twice, the counts of names and values differ, a field is
-            missing, or a stamp is none.
-    """
-    stamps_of(group)
-    columns: dict[str, tuple[str, int]] = {}
-    if channel.kind == JOINTS:
-        names = group.strings.get("name", ())
-        if len(set(names)) < len(names):
-            raise Malformed("a joint is named twice: " + ", ".join(names)[:80])
-        for path, kind in JOINT_FIELDS:
-            count = group.numbers[path].shape[1] if path in group.numbers else 0
-            if count not in (0, len(names)):
-                raise Malformed(f"it names {len(names)} joints and gives '{path}' of {count}")
-            if count:
-                columns.update({f"{kind}.{n}": (path, k) for k, n in enumerate(names)})
-        return frozenset(names), columns
-    field = "child_frame_id" if channel.kind.endswith("Odometry") else "header.frame_id"
-    frame = frames.get(channel.topic) or "".join(group.strings.get(field, ())) or "unnamed"
-    for path, kind, letters in FRAMED[channel.kind]:
-        for letter in letters:
-            told = group.numbers.get(f"{path}.{letter}")
-            if told is None or not told.shape[1]:
-                raise Malformed(f"it lacks '{path}.{letter}'")
-            columns[f"{kind}.{frame}.{letter}"] = (f"{path}.{letter}", 0)
-    if _no_orientation(channel, group):
-        columns = {n: c for n, c in columns.items() if not n.startswith("quat.")}
-    return frozenset({frame}), columns
-
-
-def _known(group: Group, place: tuple[str, int]) -> bool:
-    """Whether a number is ever finite: drivers write NaN for what they do not measure."""
-    path, k = place
-    return bool(np.isfinite(group.numbers[path][:, k]).any())
-
-
-def _no_orientation(channel: Channel, group: Group) -> bool:
-    """Whether an IMU states that it has no orientation: its first covariance is -1."""
-    covariance = group.numbers.get("orientation_covariance")
-    if covariance is None or not covariance.size or not channel.kind.endswith("Imu"):
-        return False
-    return bool(covariance[0, 0] == -1.0)
-
-
-def stamps_of(group: Group) -> NDArray[np.int64] | None:
-    """Return the header stamps of messages, shape (messages,) [ns]; None if they have none.
-
-    Raises:
-        Malformed: If a stamp is beyond what 64 bits hold in nanoseconds.
-    """
-    seconds = group.numbers.get("header.stamp.sec", group.numbers.get("header.stamp.secs"))
-    rest = next(
-        (
-            group.numbers[path]
-            for name in ("nanosec", "nsec", "nsecs")
-            if (path := f"header.stamp.{name}") in group.numbers
-        ),
-        None,
-    )
-    if seconds is None or rest is None:
-        return None
-    if not (seconds.shape[1] and rest.shape[1]):  # by a definition of the file's own
-        raise Malformed("its stamp is empty")
-    whole, part = seconds[:, 0], rest[:, 0]
-    if not all(((x >= -LATEST) & (x <= LATEST)).all() for x in (whole, part)):
-        raise Malformed("its stamp is none")  # it would begin again at the far end of the numbers
-    return np.asarray(whole.astype(np.int64) * 1_000_000_000 + part.astype(np.int64))
-
-
-def seconds(nanoseconds: NDArray[np.int64]) -> Array:
-    """Return whole nanoseconds, shape (N,), as seconds, shape (N,) [s].
-
-    Rounded once, to the nearest double, for times below 2⁵³ ns (104 days).
-    """
-    whole, rest = np.divmod(nanoseconds, 1_000_000_000)
-    short = np.abs(nanoseconds) < 2**53
-    return np.asarray(np.where(short, nanoseconds / 1e9, whole + rest / 1e9), dtype=np.float64)
-
-
-def _streams(
-    log: Log,
-    wanted: Sequence[int],
-    decoders: Mapping[int, Decoder],
-    topics: Topics,
-    damaged: Damaged,
-) -> list[_Stream]:
-    seen = dict.fromkeys(wanted, 0)
-    waiting = {k for k in wanted if not _enough(0, log.channels[k].count)}
-    found: dict[tuple[int, frozenset[str]], _Stream] = {}
-    for k, logged, messages in log.batches(wanted):
-        some = messages[: max(PEEK - seen[k], 0)]
-        for one in _decoded(log, log.channels[k], decoders[k], some, topics.frames, damaged):
-            new = _stream(k, logged, one)
-            old = found.get((k, one.key))
-            found[k, one.key] = new if old is None else _together(old, new)
-        seen[k] += len(messages)
-        if _enough(seen[k], log.channels[k].count):
-            waiting.discard(k)
-        if not waiting:
-            break
-    return [s for s in found.values() if s.columns]
-
-
-def _enough(seen: int, count: int | None) -> bool:
-    return seen >= PEEK or (count is not None and seen >= count)
-
-
-def _stream(channel: int, logged: Sequence[int], one: _Said) -> _Stream:
-    group = one.group
-    when = logged[group.rows[0]]
-    stamps = stamps_of(group)
-    # A header without a stamp has zero there, while the log's clock runs.
-    header = stamps is not None and bool(stamps[0] or not when)
-    first = int(stamps[0]) if header and stamps is not None else when
-    columns = {n: c for n, c in one.columns.items() if _known(group, c)}
-    late = (when - first) / 1e9
-    return _Stream(channel, one.key, columns, first, header, len(group.rows), late)
-
-
-def _together(old: _Stream, new: _Stream) -> _Stream:
-    first = min(old.first, new.first) if new.header == old.header else old.first
-    columns = {**new.columns, **old.columns}
-    return replace(old, columns=columns, first=first, seen=old.seen + new.seen)
-
-
-@dataclass(frozen=True)
-class _Said:
-    group: Group
-    key: frozenset[str]
-    columns: Mapping[str, tuple[str, int]]
-
-
-def _decoded(
-    log: Log,
-    channel: Channel,
-    decoder: Decoder,
-    messages: Sequence[bytes],
-    frames: Mapping[str, str],
-    damaged: Damaged,
-) -> list[_Said]:
-    """Return decoded messages; one that cannot be decoded is reported to `damaged`."""
-
-    def said(some: Sequence[bytes]) -> list[_Said]:
-        return [_Said(g, *read_group(channel, g, frames)) for g in decoder.groups(some)]
-
-    try:
-        return said(messages)
-    except Malformed as problem:
-        what = f"a message of '{channel.topic}': {problem}"
-        damaged(damaged_file(log.kind, log.path, what))
-    kept = []
-    for k, message in enumerate(messages):  # salvage: one by one, without the bad ones
-        try:
-            for one in said([message]):
-                own = Group(np.array([k]), one.group.numbers, one.group.strings)
-                kept.append(_Said(own, one.key, one.columns))
-        except Malformed:
-            continue
-    return kept
-
-
 def messages_table(log: Log, topics: Topics, damaged: Damaged) -> Table:
     """Return a log of messages as a table.
 
@@ -390,8 +97,8 @@ def messages_table(log: Log, topics: Topics, damaged: Damaged) -> Table:
     """
     _refuse_missing(log, topics)
     wanted = [k for k, c in enumerate(log.channels) if _is_read(c, topics)]
-    decoders = _decoders(log, wanted)
-    streams = _streams(log, wanted, decoders, topics, damaged) if wanted else []
+    reader = _Reader(log, topics, damaged, _decoders(log, wanted))
+    streams = reader.streams() if wanted else []
     if not streams:
         raise _nothing(log)
     refuse_many(sum(len(s.columns) for s in streams), log.path)
@@ -407,17 +114,7 @@ def messages_table(log: Log, topics: Topics, damaged: Damaged) -> Table:
 
     def joined(walk: Callable[[int], Iterator[Batch]]) -> Table:
         parts = [
-            _stream_table(
-                log,
-                s,
-                partial(walk, k),
-                decoders[s.channel],
-                keys[s.channel],
-                epoch,
-                topics.frames,
-                damaged,
-            )
-            for k, s in enumerate(streams)
+            reader.table(s, partial(walk, k), keys[s.channel], epoch) for k, s in enumerate(streams)
         ]
         return join(parts, log.path, tuple(notes))
 
@@ -459,7 +156,7 @@ def _nothing(log: Log) -> InvalidRecording:
 def _notes(channel: Channel, stream: _Stream, topics: Topics) -> Iterator[str]:
     if not stream.header:
         yield f"'{channel.topic}' has no stamps of its own: the time of logging is used"
-    if abs(stream.late) > APART:
+    if abs(stream.late) > LATENESS:
         yield (
             f"'{channel.topic}' was logged {stream.late:.6g} s behind its own stamps, which "
             "are used"
@@ -489,56 +186,248 @@ def _refuse_ambiguous(log: Log, streams: Sequence[_Stream]) -> None:
             owner[column] = stream
 
 
-def _stream_table(
-    log: Log,
-    stream: _Stream,
-    walk: Callable[[], Iterator[Batch]],
-    decoder: Decoder,
-    keys: Sequence[frozenset[str]],
-    epoch: int,
-    frames: Mapping[str, str],
-    damaged: Damaged,
-) -> Table:
-    channel = log.channels[stream.channel]
+def _decoders(log: Log, wanted: Sequence[int]) -> dict[int, Decoder]:
+    cure = 'choose those of one robot in a map (--map): [topic] names = ["…"]'
+    if len(wanted) > MOST_TOPICS:
+        raise InvalidRecording(
+            "the log has too many topics of signals",
+            argument=log.path,
+            got=len(wanted),
+            expected=f"at most {MOST_TOPICS}",
+            cure=cure,
+        )
+    types: dict[Channel, Mapping[str, Any]] = {}
+    decoders = {}
+    for k in wanted:
+        channel = log.channels[k]
+        key = replace(channel, topic="", count=None, epoch=None)
+        if key not in types:
+            if sum(len(c.definition) for c in (*types, key)) > LARGEST_DEFINITION:
+                raise InvalidRecording(
+                    "the definitions of the messages are too long", argument=log.path, cure=cure
+                )
+            types[key] = types_of(channel, log.path)
+        decoders[k] = Decoder(channel.kind, types[key], channel.encoding)
+    return decoders
 
-    def read(names: Sequence[str]) -> Iterator[Array]:
-        held: list[Array] = []
-        count = 0
-        for _, logged, messages in walk():
-            made = _rows(logged, messages, names)
-            held.append(made)
-            count += len(made)
-            if count >= table.BLOCK_ROWS:
-                yield np.concatenate(held)
-                held, count = [], 0
-        if count:
-            yield np.concatenate(held)
 
-    def _rows(logged: list[int], messages: list[bytes], names: Sequence[str]) -> Array:
-        values = np.full((len(messages), len(names)), np.nan)
-        keep = np.zeros(len(messages), dtype=bool)
-        for one in _decoded(log, channel, decoder, messages, frames, damaged):
-            group, key, columns = one.group, one.key, one.columns
-            if key != stream.key:
-                if key not in keys:
-                    raise InvalidRecording(
-                        f"the messages of '{channel.topic}' change what they speak of",
-                        argument=log.path,
-                        got=", ".join(sorted(key)) or "no joints",
-                        expected=", ".join(sorted(stream.key)),
-                        cure="cut the log where they change",
-                    )
+@dataclass(frozen=True)
+class _Stream:
+    channel: int  # position of the channel in the log
+    key: frozenset[str]  # the joints, or the frame
+    columns: Mapping[str, tuple[str, int]]  # what the messages give: place in them by column
+    first: int  # the first stamp [ns]
+    header: bool  # whether the stamps of the header are used, or those of the log
+    seen: int  # how many of the first messages are of this stream
+    late: float  # by how much the first was logged behind its own stamp [s]
+
+    def extended(self, new: _Stream) -> _Stream:
+        """Return the stream with later messages of its kind."""
+        first = min(self.first, new.first) if new.header == self.header else self.first
+        columns = {**new.columns, **self.columns}
+        return replace(self, columns=columns, first=first, seen=self.seen + new.seen)
+
+
+def _stream(channel: int, logged: Sequence[int], decoded: Decoded) -> _Stream:
+    group, key, columns = decoded
+    when = logged[group.rows[0]]
+    stamps = stamps_of(group)
+    # A header without a stamp has zero there, while the log's clock runs.
+    header = stamps is not None and bool(stamps[0] or not when)
+    first = int(stamps[0]) if header and stamps is not None else when
+    columns = {n: c for n, c in columns.items() if _is_measured(group, c)}
+    late = (when - first) / 1e9
+    return _Stream(channel, key, columns, first, header, len(group.rows), late)
+
+
+@dataclass(frozen=True)
+class _Reader:
+    log: Log
+    topics: Topics
+    damaged: Damaged
+    decoders: Mapping[int, Decoder]  # by position of the channel
+
+    def decoded(self, k: int, messages: Sequence[bytes]) -> list[Decoded]:
+        """Return decoded messages; one that cannot be decoded is reported to `damaged`."""
+        channel = self.log.channels[k]
+
+        def groups(some: Sequence[bytes]) -> list[Decoded]:
+            made = self.decoders[k].groups(some)
+            return [(g, *read_group(channel, g, self.topics.frames)) for g in made]
+
+        try:
+            return groups(messages)
+        except Malformed as problem:
+            what = f"a message of '{channel.topic}': {problem}"
+            self.damaged(damaged_file(self.log.kind, self.log.path, what))
+        kept: list[Decoded] = []
+        for row, message in enumerate(messages):  # salvage: one by one, without the bad ones
+            try:
+                for group, key, columns in groups([message]):
+                    kept.append((replace(group, rows=np.array([row])), key, columns))
+            except Malformed:
                 continue
-            keep[group.rows] = True
-            for at, name in enumerate(names):
-                if name == "t":
-                    own = stamps_of(group) if stream.header else None
-                    if own is None:
-                        own = np.array([logged[k] for k in group.rows], dtype=np.int64)
-                    values[group.rows, at] = seconds(own - epoch)
-                elif name in columns:
-                    path, k = columns[name]
-                    values[group.rows, at] = group.numbers[path][:, k]
-        return values if keep.all() else values[keep]
+        return kept
 
-    return Table(log.path, ("t", *stream.columns), None, read, epoch=epoch)
+    def streams(self) -> list[_Stream]:
+        """Return what the first messages of each channel speak of."""
+        channels = self.log.channels
+        seen = dict.fromkeys(self.decoders, 0)
+        waiting = {k for k in seen if not _enough(0, channels[k].count)}
+        streams: dict[tuple[int, frozenset[str]], _Stream] = {}
+        for k, logged, messages in self.log.batches(seen):
+            for one in self.decoded(k, messages[: max(PEEK - seen[k], 0)]):
+                new = _stream(k, logged, one)
+                old = streams.get((k, new.key))
+                streams[k, new.key] = new if old is None else old.extended(new)
+            seen[k] += len(messages)
+            if _enough(seen[k], channels[k].count):
+                waiting.discard(k)
+            if not waiting:
+                break
+        return [s for s in streams.values() if s.columns]
+
+    def table(
+        self,
+        stream: _Stream,
+        walk: Callable[[], Iterator[Batch]],
+        keys: Sequence[frozenset[str]],
+        epoch: int,
+    ) -> Table:
+        """Return a stream as a table.
+
+        Args:
+            walk: Yields the messages of its channel.
+            keys: Of all streams of the channel.
+            epoch: Stamp at which time is 0 [ns].
+        """
+
+        def read(names: Sequence[str]) -> Iterator[Array]:
+            waiting: list[Array] = []
+            count = 0
+            for _, logged, messages in walk():
+                made = rows(logged, messages, names)
+                waiting.append(made)
+                count += len(made)
+                if count >= table.BLOCK_ROWS:
+                    yield np.concatenate(waiting)
+                    waiting, count = [], 0
+            if count:
+                yield np.concatenate(waiting)
+
+        def rows(logged: list[int], messages: list[bytes], names: Sequence[str]) -> Array:
+            values = np.full((len(messages), len(names)), np.nan)
+            keep = np.zeros(len(messages), dtype=bool)
+            for group, key, columns in self.decoded(stream.channel, messages):
+                if key != stream.key:
+                    if key not in keys:
+                        raise self._changed(stream, key)
+                    continue
+                keep[group.rows] = True
+                for at, name in enumerate(names):
+                    if name == "t":
+                        own = stamps_of(group) if stream.header else None
+                        if own is None:
+                            own = np.array([logged[k] for k in group.rows], dtype=np.int64)
+                        values[group.rows, at] = seconds(own - epoch)
+                    elif name in columns:
+                        path, k = columns[name]
+                        values[group.rows, at] = group.numbers[path][:, k]
+            return values if keep.all() else values[keep]
+
+        return Table(self.log.path, ("t", *stream.columns), None, read, epoch=epoch)
+
+    def _changed(self, stream: _Stream, key: frozenset[str]) -> InvalidRecording:
+        channel = self.log.channels[stream.channel]
+        return InvalidRecording(
+            f"the messages of '{channel.topic}' change what they speak of",
+            argument=self.log.path,
+            got=", ".join(sorted(key)) or "no joints",
+            expected=", ".join(sorted(stream.key)),
+            cure="cut the log where they change",
+        )
+
+
+def _enough(seen: int, count: int | None) -> bool:
+    return seen >= PEEK or (count is not None and seen >= count)
+
+
+def read_group(
+    channel: Channel, group: Group, frames: Mapping[str, str]
+) -> tuple[frozenset[str], dict[str, tuple[str, int]]]:
+    """Return the joints or the frame of a group of messages, and the position of each column.
+
+    Args:
+        frames: Frame names by topic that replace those in the messages.
+
+    Returns:
+        Names of the joints, or of the frame; for each canonical column the path of its field and
+        its position therein.
+
+    Raises:
+        Malformed: If a joint is named twice, the counts of names and values differ, a field is
+            missing, or a stamp is none.
+    """
+    stamps_of(group)
+    columns: dict[str, tuple[str, int]] = {}
+    if channel.kind == JOINTS:
+        names = group.strings.get("name", ())
+        if len(set(names)) < len(names):
+            raise Malformed("a joint is named twice: " + ", ".join(names)[:80])
+        for path, kind in JOINT_FIELDS:
+            count = group.numbers[path].shape[1] if path in group.numbers else 0
+            if count not in (0, len(names)):
+                raise Malformed(f"it names {len(names)} joints and gives '{path}' of {count}")
+            if count:
+                columns.update({f"{kind}.{n}": (path, k) for k, n in enumerate(names)})
+        return frozenset(names), columns
+    field = "child_frame_id" if channel.kind.endswith("Odometry") else "header.frame_id"
+    frame = frames.get(channel.topic) or "".join(group.strings.get(field, ())) or "unnamed"
+    for path, kind, letters in FRAMED[channel.kind]:
+        for letter in letters:
+            numbers = group.numbers.get(f"{path}.{letter}")
+            if numbers is None or not numbers.shape[1]:
+                raise Malformed(f"it lacks '{path}.{letter}'")
+            columns[f"{kind}.{frame}.{letter}"] = (f"{path}.{letter}", 0)
+    if _no_orientation(channel, group):
+        columns = {n: c for n, c in columns.items() if not n.startswith("quat.")}
+    return frozenset({frame}), columns
+
+
+def _is_measured(group: Group, place: tuple[str, int]) -> bool:
+    """Whether a number is ever finite: drivers write NaN for what they do not measure."""
+    path, k = place
+    return bool(np.isfinite(group.numbers[path][:, k]).any())
+
+
+def _no_orientation(channel: Channel, group: Group) -> bool:
+    """Whether an IMU states that it has no orientation: its first covariance is -1."""
+    covariance = group.numbers.get("orientation_covariance")
+    if covariance is None or not covariance.size or not channel.kind.endswith("Imu"):
+        return False
+    return bool(covariance[0, 0] == -1.0)
+
+
+def stamps_of(group: Group) -> NDArray[np.int64] | None:
+    """Return the header stamps of messages, shape (messages,) [ns]; None if they have none.
+
+    Raises:
+        Malformed: If a stamp is beyond what 64 bits hold in nanoseconds.
+    """
+    seconds = group.numbers.get("header.stamp.sec", group.numbers.get("header.stamp.secs"))
+    rest = next(
+        (
+            group.numbers[path]
+            for name in ("nanosec", "nsec", "nsecs")
+            if (path := f"header.stamp.{name}") in group.numbers
+        ),
+        None,
+    )
+    if seconds is None or rest is None:
+        return None
+    if not (seconds.shape[1] and rest.shape[1]):  # by a definition of the file's own
+        raise Malformed("its stamp is empty")
+    whole, part = seconds[:, 0], rest[:, 0]
+    if not all(((x >= -LATEST) & (x <= LATEST)).all() for x in (whole, part)):
+        raise Malformed("its stamp is none")  # it would begin again at the far end of the numbers
+    return np.asarray(whole.astype(np.int64) * 1_000_000_000 + part.astype(np.int64))

@@ -18,8 +18,17 @@ from heft.arrays import Array
 from heft.errors import InvalidRecording
 from heft.files import UNREADABLE, read_arrays
 
-from .format import Format, Say, Write, say_lost_epoch
-from .table import Damaged, Table, Topics, block_rows, damaged_file, refuse, refuse_many
+from .table import (
+    Damaged,
+    Say,
+    Table,
+    Write,
+    block_rows,
+    damaged_file,
+    refuse,
+    refuse_many,
+    say_lost_epoch,
+)
 
 damage = partial(damaged_file, "NPZ file")
 
@@ -33,17 +42,12 @@ def _arrays(path: Path, damaged: Damaged) -> dict[str, NDArray[Any]]:
     return found
 
 
-def npz_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
+def npz_table(path: Path, damaged: Damaged) -> Table:
     """Return the arrays of an NPZ file; the columns of a 2-D array `x` are `x[0]`, `x[1]`, ….
-
-    Args:
-        topics: Must be empty: the format has no topics.
 
     Raises:
         InvalidRecording: If it is no readable NPZ file, or its arrays differ in length.
-        InvalidSetting: If topics are chosen.
     """
-    topics.refuse_for(str(path))
     try:
         arrays = _arrays(path, damaged)
     except UNREADABLE as problem:
@@ -119,6 +123,3 @@ def write_npz(path: Path, table: Table, say: Say) -> Iterator[Write]:
                 with archive.open(entry, "w", force_zip64=True) as target, name.open("rb") as file:
                     np.lib.format.write_array_header_1_0(target, head)
                     shutil.copyfileobj(file, target, 1 << 20)
-
-
-NPZ = Format("NPZ file", (".npz",), npz_table, write_npz)

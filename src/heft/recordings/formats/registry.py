@@ -3,33 +3,84 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from heft.arrays import Array
-from heft.errors import InvalidRecording, visible
-from heft.files import require_regular
+from heft.errors import InvalidRecording, InvalidSetting, visible
+from heft.files import require_regular, require_writable
 
-from .format import Format
-from .mcap import MCAP
-from .npz import NPZ
-from .parquet import PARQUET
-from .rosbag1 import ROSBAG1
-from .rosbag2 import ROSBAG2, SQLITE
-from .table import Damaged, Table, Topics, refuse
-from .text import TEXT
-from .ulog import ULOG
+from .mcap import mcap_log
+from .mcap_writer import write_mcap
+from .messages import messages_table
+from .npz import npz_table, write_npz
+from .parquet import parquet_table, write_parquet
+from .rosbag1 import rosbag1_log
+from .rosbag2 import METADATA, Opener, rosbag2_log, sqlite_log
+from .table import Damaged, Say, Table, Topics, Write, refuse
+from .text import text_table, write_csv
+from .ulog import ulog_table
 
+Read = Callable[[Path, Topics, Damaged], Table]
+OpenForWriting = Callable[[Path, Table, Say], AbstractContextManager[Write]]
+
+
+@dataclass(frozen=True)
+class Format:
+    """One log file format: how its files are recognised, read and written."""
+
+    name: str  # name of the format in messages
+    # file name endings, in lower case with the dot; the first is used for writing
+    endings: tuple[str, ...]
+    # `read(path, topics, damaged)` returns a file as a table; `damaged` is called with each defect
+    read: Read
+    # opens a file for writing: `with write(path, table, say) as put: put(rows)`, with rows of shape
+    # (rows, columns). None if the format is only read
+    write: OpenForWriting | None = None
+    shared: tuple[str, ...] = ()  # endings that are also used by files other than logs
+    # file whose presence makes a folder one log; `read` gets the path of the folder
+    marker: str | None = None
+
+    def is_marked(self, path: Path) -> bool:
+        """Whether a folder is a log of this format, by the presence of `marker`."""
+        return self.marker is not None and os.path.isfile(path / self.marker)
+
+
+def of_columns(read: Callable[[Path, Damaged], Table]) -> Read:
+    """Return how a format is read whose files have no topics."""
+
+    def read_without(path: Path, topics: Topics, damaged: Damaged) -> Table:
+        if topics.names or topics.frames:
+            raise InvalidSetting(
+                "topics are chosen of a log that has none",
+                argument=str(path),
+                cure="leave the table [topic] out of the map",
+            )
+        return read(path, damaged)
+
+    return read_without
+
+
+def of_messages(log: Opener) -> Read:
+    """Return how a format of ROS messages is read, from what opens a file as such a log."""
+    return lambda path, topics, damaged: messages_table(log(path, damaged), topics, damaged)
+
+
+STORAGES = {"mcap": mcap_log, "sqlite3": sqlite_log}  # of the files in a rosbag2 folder
 FORMATS: tuple[Format, ...] = (
-    TEXT,
-    PARQUET,
-    NPZ,
-    MCAP,
-    ROSBAG1,
-    SQLITE,
-    ROSBAG2,
-    ULOG,
+    Format("CSV file", (".csv", ".tsv", ".txt"), of_columns(text_table), write_csv, (".txt",)),
+    Format("Parquet file", (".parquet", ".pq"), of_columns(parquet_table), write_parquet),
+    Format("NPZ file", (".npz",), of_columns(npz_table), write_npz),
+    Format("MCAP file", (".mcap",), of_messages(mcap_log), write_mcap),
+    Format("ROS 1 bag", (".bag",), of_messages(rosbag1_log)),
+    Format("SQLite file of the bag", (".db3",), of_messages(sqlite_log)),
+    Format("rosbag2 folder", (), of_messages(partial(rosbag2_log, STORAGES)), marker=METADATA),
+    Format("ULog file", (".ulg", ".ulog"), ulog_table),
 )
 
 
@@ -121,3 +172,54 @@ def _spelt_out(table: Table) -> Table:
         others=tuple(map(visible, table.others)),
         notes=tuple(map(visible, table.notes)),
     )
+
+
+def write_table(
+    table: Table, path: Path, say: Callable[[str], None] = lambda loss: None
+) -> tuple[int, float, float]:
+    """Write columns of numbers to a file, not atomically; see `heft.files.workshop`.
+
+    Args:
+        table: The columns, `t` first.
+        path: The file; its ending determines the format.
+        say: Called with what the format cannot store.
+
+    Returns:
+        Number of rows, first and last time [s].
+
+    Raises:
+        InvalidSetting: If the output format is unknown.
+    """
+    rows, begin, end = 0, np.nan, np.nan
+    with _writer(path)(path, table, say) as write:
+        for block in table.read(table.columns):
+            write(block)
+            times = block[np.isfinite(block[:, 0]), 0]
+            if len(times):
+                begin = times[0] if np.isnan(begin) else begin
+                end = times[-1]
+            rows += len(block)
+    return rows, float(begin), float(end)
+
+
+def require_log(out: Path) -> None:
+    """Check that a log can be written to a path; call it before any computation.
+
+    Raises:
+        InvalidSetting: If it is of no format that is written, a folder, or cannot be written.
+    """
+    _writer(out)
+    require_writable(out)
+    if out.is_dir():
+        raise InvalidSetting("the place for a log is a folder", argument=f"--out {out}")
+
+
+def _writer(out: Path) -> OpenForWriting:
+    written = writable().get(out.suffix.lower())
+    if written is None or written.write is None:
+        raise InvalidSetting(
+            f"heft does not write files ending in '{out.suffix}'",
+            argument=f"--out {out}",
+            valid=writable(),
+        )
+    return written.write

@@ -7,34 +7,37 @@ from __future__ import annotations
 
 import bz2
 import struct
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from heft.errors import InvalidRecording
 from heft.files import is_bomb
 
-from .format import Format
-from .messages import Channel, Log, full_name, messages_table, unified
-from .shared_walk import Batch
-from .table import Damaged, Table, Topics, damaged_file, library
+from .message_log import (
+    BATCH_BYTES,
+    MOST_BYTES,
+    Batch,
+    Channel,
+    Log,
+    Unpack,
+    full_name,
+    log_of,
+    stepwise,
+    unpacked,
+)
+from .table import Damaged, damaged_file, library
 
 NAME = "ROS 1 bag"
 damage = partial(damaged_file, NAME)
 
 MAGIC = b"#ROSBAG V2.0\n"
 MESSAGE, BAG, CHUNK, CHUNK_INFO, CONNECTION = 2, 3, 5, 6, 7
-MOST_BYTES = 64 << 20  # of one record, packed or not
-BATCH, BATCH_BYTES = 4096, 4 << 20  # messages of a topic, and bytes of all, handed on at once
+BATCH = 4096  # messages of a topic that are handed on at once
 
 Header = dict[str, bytes]
-
-
-def rosbag1_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
-    """Return the messages of a ROS 1 bag as a table; errors as of `messages_table`."""
-    return messages_table(rosbag1_log(path, damaged), topics, damaged)
 
 
 def rosbag1_log(path: Path, damaged: Damaged) -> Log:
@@ -44,13 +47,8 @@ def rosbag1_log(path: Path, damaged: Damaged) -> Log:
         for _, header, data in _records(path, damaged):
             if _number(header, "op") == CONNECTION:
                 _connect(header, data, connections, path)
-    channels, places = unified(connections)
-
-    def batches(wanted: Collection[int]) -> Iterator[Batch]:
-        return _batches(path, {n: k for n, k in places.items() if k in wanted}, damaged)
-
     notes = ("ROS 1 bags carry no checksums: a changed byte cannot be seen",)
-    return Log(str(path), channels, batches, notes, NAME)
+    return log_of(path, connections, lambda places: _batches(path, places, damaged), notes, NAME)
 
 
 def _indexed(path: Path, damaged: Damaged) -> dict[int, Channel]:
@@ -184,40 +182,17 @@ def _records(path: Path, damaged: Damaged) -> Iterator[tuple[int, Header, bytes]
             at = behind
 
 
-def _unpacked(unpacker: Any, data: bytes, most: int) -> bytes:
-    """Return at most so many bytes of packed data, a piece at a time, to notice interrupts."""
-    found = bytearray()
-    while len(found) < most and not unpacker.eof:
-        piece = unpacker.decompress(data, max_length=min(BATCH_BYTES, most - len(found)))
-        if not piece and unpacker.needs_input:
-            break
-        data = b""
-        found += piece
-    return bytes(found)
-
-
 def _inside(
     header: Header, data: bytes, at: int, path: Path
 ) -> Iterator[tuple[int, Header, bytes]]:
-    size = _number(header, "size")
-    where = f"the chunk at byte {at}"
-    if size > MOST_BYTES:
-        raise damage(path, f"{where} says that it unpacks to {size} bytes")
-    compression = header.get("compression", b"none").decode("ascii", "replace")
-    unpacker: Any = None
-    if compression == "bz2":
-        unpacker = bz2.BZ2Decompressor()
-    elif compression == "lz4":
-        unpacker = library("lz4.frame", path).LZ4FrameDecompressor()
-    elif compression != "none":
-        raise damage(path, f"{where} is packed by '{compression[:20]}'")
-    if unpacker is not None:
-        try:
-            data = _unpacked(unpacker, data, size + 1)
-        except Exception as problem:  # each library has errors of its own
-            raise damage(path, f"{where} cannot be unpacked: {str(problem)[:80]}") from problem
-    if len(data) != size:
-        raise damage(path, f"{where} unpacks to {len(data)} bytes and says {size}")
+    size, where = _number(header, "size"), f"the chunk at byte {at}"
+    unpackers: dict[str, Unpack] = {
+        "none": lambda data, _: data,
+        "bz2": partial(stepwise, bz2.BZ2Decompressor),
+        "lz4": partial(stepwise, lambda: library("lz4.frame", path).LZ4FrameDecompressor()),
+    }
+    packing = header.get("compression", b"none").decode("ascii", "replace")
+    data = unpacked(packing, data, size, unpackers, lambda why: damage(path, f"{where} {why}"))
     inner = 0
     while inner < size:
         parts = []
@@ -230,6 +205,3 @@ def _inside(
             parts.append(data[inner + 4 : inner + 4 + length])
             inner += 4 + length
         yield at, _fields(parts[0], path), parts[1]
-
-
-ROSBAG1 = Format(NAME, (".bag",), rosbag1_table)

@@ -10,7 +10,7 @@ import json
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -19,12 +19,10 @@ from typing import Any
 from heft.errors import InvalidRecording
 from heft.files import read_text
 
-from .format import Format
-from .mcap import mcap_log
-from .messages import Channel, Log, following, full_name, messages_table, unified
-from .shared_walk import Batch
-from .table import Damaged, Table, Topics, damaged_file
+from .message_log import Batch, Channel, Log, following, full_name, log_of
+from .table import Damaged, damaged_file
 
+Opener = Callable[[Path, Damaged], Log]
 NAME = "SQLite file of the bag"
 damage = partial(damaged_file, NAME)
 
@@ -56,18 +54,11 @@ PLAIN = "table"  # as `PRAGMA table_list` calls what is no view, virtual or shad
 INTERRUPTED = 9  # SQLITE_INTERRUPT
 
 
-def rosbag2_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
-    """Return the messages of a rosbag2 folder as a table; errors as of `messages_table`."""
-    return messages_table(rosbag2_log(path, damaged), topics, damaged)
-
-
-def sqlite_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
-    """Return the messages of one SQLite file of a rosbag2; errors as of `messages_table`."""
-    return messages_table(sqlite_log(path, damaged), topics, damaged)
-
-
-def rosbag2_log(path: Path, damaged: Damaged) -> Log:
+def rosbag2_log(openers: Mapping[str, Opener], path: Path, damaged: Damaged) -> Log:
     """Return a rosbag2 folder as a log of messages: its files in their order.
+
+    Args:
+        openers: How files are opened as logs, by the storage that the metadata name.
 
     Raises:
         InvalidRecording: If the storage or the compression is not supported, or the metadata or a
@@ -75,7 +66,6 @@ def rosbag2_log(path: Path, damaged: Damaged) -> Log:
     """
     stated, names = _metadata(path)
     storage = stated.get("storage_identifier", "")
-    openers = {"mcap": mcap_log, "sqlite3": sqlite_log}
     if storage not in openers:
         raise InvalidRecording(
             f"the bag's storage is '{storage}', which heft does not read",
@@ -104,7 +94,7 @@ def rosbag2_log(path: Path, damaged: Damaged) -> Log:
                 argument=str(file),
                 cure="copy the whole folder, or reindex what is there: ros2 bag reindex",
             )
-    return following(str(path), [openers[storage](f, damaged) for f in files])
+    return following(path, [openers[storage](f, damaged) for f in files])
 
 
 def _metadata(path: Path) -> tuple[dict[str, str], list[str]]:
@@ -207,13 +197,8 @@ def sqlite_log(path: Path, damaged: Damaged) -> Log:
     short = _short(path)
     if short:
         damaged(damage(path, short))
-    found, last = _topics(path)
-    channels, places = unified(found)
-
-    def batches(wanted: Collection[int]) -> Iterator[Batch]:
-        return _batches(path, {n: k for n, k in places.items() if k in wanted}, last, damaged)
-
-    return Log(str(path), channels, batches, (NOTE,), NAME)
+    channels, last = _topics(path)
+    return log_of(path, channels, lambda p: _batches(path, p, last, damaged), (NOTE,), NAME)
 
 
 def _refuse_unclosed(path: Path) -> None:
@@ -409,7 +394,3 @@ class SqliteFile:
             if self._steps_left >= 0:  # it was not this budget that ended the query
                 raise KeyboardInterrupt from problem
             raise sqlite3.DatabaseError("it takes more steps than its size allows") from problem
-
-
-SQLITE = Format(NAME, (".db3",), sqlite_table)
-ROSBAG2 = Format("rosbag2 folder", (), rosbag2_table, marker=METADATA)

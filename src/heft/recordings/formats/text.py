@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -17,9 +18,7 @@ from heft.arrays import Array
 from heft.errors import InvalidRecording, spelt
 
 from . import table
-from .arrow import written_by
-from .format import Format, Say, Write
-from .table import Damaged, Table, Topics, damaged_file, refuse, refuse_twice
+from .table import Damaged, Say, Table, Write, damaged_file, refuse, refuse_twice, written_by
 
 damage = partial(damaged_file, "CSV file")
 
@@ -27,6 +26,9 @@ MISSING = ["", "nan", "NaN", "NAN", "null", "None", "NA"]
 CUT = "the last line does not end: its last number may be cut off"
 LONGEST_LINE = 1_000_000  # characters
 ENDS = ("\n", "\r")
+# What is left out of a damaged file.
+MISSHAPEN = "lines with another number of columns"
+UNREAD = "with something else than numbers"
 LOOKED_AT = 65_536  # [bytes] in which decimal commas are looked for
 DECIMALS = "decimal commas are read for points"
 
@@ -116,18 +118,13 @@ def _last_line(path: Path) -> bytes:
         return file.read().replace(b"\r", b"\n").rpartition(b"\n")[2]
 
 
-def text_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
+def text_table(path: Path, damaged: Damaged) -> Table:
     """Return the columns of a text file; all are assumed numeric until they are read.
-
-    Args:
-        topics: Must be empty: the format has no topics.
 
     Raises:
         InvalidRecording: If the file is empty or its header cannot be used; while reading, if a
             line cannot be read.
-        InvalidSetting: If topics are chosen.
     """
-    topics.refuse_for(str(path))
     layout = _layout(path)
     last = _last_line(path)
     # Of the right shape it is read like any other, though its last number may lack digits.
@@ -136,7 +133,7 @@ def text_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
     def read(names: Sequence[str]) -> Iterator[Array]:
         if damaged is refuse:
             return _strict(path, layout, names)
-        return _Salvage(path, layout, names, cut, damaged).blocks()
+        return _salvaged(path, layout, names, cut, damaged)
 
     notes = ["text carries no checksum: a changed digit cannot be seen"]
     notes += [CUT] if cut else []
@@ -175,76 +172,62 @@ def _strict(path: Path, layout: _Layout, names: Sequence[str]) -> Iterator[Array
         ) from problem
 
 
-@dataclass
-class _Salvage:
-    path: Path  # the file
-    layout: _Layout  # how its text is laid out
-    names: Sequence[str]  # the columns that are read
-    cut: bool  # whether the last line may be cut off
-    damaged: Damaged  # told what is left out
-    misshapen: int = 0  # lines with another number of columns
-    unread: int = 0  # lines with something else than numbers
-    kept: bool = False  # whether the line before was kept
+def _salvaged(
+    path: Path, layout: _Layout, names: Sequence[str], cut: bool, damaged: Damaged
+) -> Iterator[Array]:
+    """Yield rows in blocks, the last one only when it is known not to be cut off."""
+    at = [layout.names.index(n) for n in names]
+    left_out: Counter[str] = Counter()
+    rows: list[list[float]] = []
+    kept = False  # whether the line before was
+    for cells in _lines(path, layout, left_out):
+        kept = False
+        if len(cells) != len(layout.names):
+            left_out[MISSHAPEN] += bool(cells)
+            continue
+        try:
+            rows.append([_number(cells[k].replace(layout.decimal, ".")) for k in at])
+        except ValueError:
+            left_out[UNREAD] += 1
+            continue
+        kept = True
+        if len(rows) > table.BLOCK_ROWS:
+            yield np.array(rows[:-1])
+            rows = rows[-1:]
+    if cut and kept:
+        damaged(damage(path, f"{CUT}; the line is left out"))
+        rows = rows[:-1]
+    if rows:
+        yield np.array(rows)
+    if left_out.total():
+        counts = f"{left_out[MISSHAPEN]} {MISSHAPEN} and {left_out[UNREAD]} {UNREAD}"
+        damaged(damage(path, f"{counts} are left out"))
 
-    def blocks(self) -> Iterator[Array]:
-        """Yield rows in blocks, the last one only when it is known not to be cut off."""
-        rows: list[list[float]] = []
-        for row in self._rows():
-            rows.append(row)
-            if len(rows) > table.BLOCK_ROWS:
-                yield np.array(rows[:-1])
-                rows = rows[-1:]
-        if self.cut and self.kept:
-            self.damaged(damage(self.path, f"{CUT}; the line is left out"))
-            rows = rows[:-1]
-        if rows:
-            yield np.array(rows)
-        if self.misshapen or self.unread:
-            left_out = (
-                f"{self.misshapen} lines with another number of columns and {self.unread} with "
-                "something else than numbers are left out"
-            )
-            self.damaged(damage(self.path, left_out))
 
-    def _rows(self) -> Iterator[list[float]]:
-        at = [self.layout.names.index(n) for n in self.names]
-        for cells in self._lines():
-            self.kept = False
-            if len(cells) != len(self.layout.names):
-                self.misshapen += bool(cells)
-                continue
+def _lines(path: Path, layout: _Layout, left_out: Counter[str]) -> Iterator[list[str]]:
+    """Yield the cells of each line; what is none is counted in `left_out`."""
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        for _ in range(layout.above):
+            file.readline(LONGEST_LINE)
+        lines = csv.reader(_short(file, left_out), delimiter=layout.delimiter)
+        while True:
             try:
-                row = [_number(cells[k].replace(self.layout.decimal, ".")) for k in at]
-            except ValueError:
-                self.unread += 1
-                continue
-            self.kept = True
-            yield row
+                yield next(lines)
+            except csv.Error:  # a field without end
+                left_out[MISSHAPEN] += 1
+            except StopIteration:
+                return
 
-    def _lines(self) -> Iterator[list[str]]:
-        with self.path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-            for _ in range(self.layout.above):
-                file.readline(LONGEST_LINE)
-            lines = csv.reader(self._short(file), delimiter=self.layout.delimiter)
-            while True:
-                try:
-                    cells = next(lines, None)
-                except csv.Error:  # a field without end
-                    self.misshapen += 1
-                    continue
-                if cells is None:
-                    return
-                yield cells
 
-    def _short(self, file: TextIO) -> Iterator[str]:
-        """Yield lines; one without end, such as a disk's zeros, is left out piece by piece."""
-        while line := file.readline(LONGEST_LINE):
-            if len(line) < LONGEST_LINE or line.endswith(ENDS):
-                yield line
-                continue
-            self.misshapen += 1
-            while line and not line.endswith(ENDS):
-                line = file.readline(LONGEST_LINE)
+def _short(file: TextIO, left_out: Counter[str]) -> Iterator[str]:
+    """Yield lines; one without end, such as a disk's zeros, is left out piece by piece."""
+    while line := file.readline(LONGEST_LINE):
+        if len(line) < LONGEST_LINE or line.endswith(ENDS):
+            yield line
+            continue
+        left_out[MISSHAPEN] += 1
+        while line and not line.endswith(ENDS):
+            line = file.readline(LONGEST_LINE)
 
 
 def write_csv(path: Path, table: Table, say: Say) -> AbstractContextManager[Write]:
@@ -272,6 +255,3 @@ def _number(text: str) -> float:
     if not _is_number(text) or not np.isfinite(float(text)):
         raise ValueError(text)
     return float(text)
-
-
-TEXT = Format("CSV file", (".csv", ".tsv", ".txt"), text_table, write_csv, shared=(".txt",))

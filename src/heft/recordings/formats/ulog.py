@@ -3,6 +3,14 @@
 pyulog goes on over whatever it cannot read. So the file is walked before, message by message: what
 is no message is damage, types that would grow without bound are refused, and what pyulog decodes
 must be as many samples as the file holds. The format has no checksums.
+
+PX4 counts in a world of north, east, down (NED), or of forward, right, down (FRD) with any heading,
+and a body of forward, right, down. heft's worlds and bodies have z up, as REP 103 asks: here the
+world is east, north, up (ENU), or forward, left, up (FLU), and the body forward, left, up:
+
+    p_ENU = (p_E, p_N, −p_D),    v_FLU = (v_F, −v_R, −v_D),    R' = C R D
+
+with C and D those two changes of axes (docs.px4.io, VehicleOdometry; PX4 1.14 and later).
 """
 
 from __future__ import annotations
@@ -10,7 +18,7 @@ from __future__ import annotations
 import io
 import struct
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,11 +29,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heft.errors import InvalidRecording
+from heft.arrays import Array
+from heft.errors import InvalidRecording, MissingSignal
 
-from .format import Format
-from .px4 import HELD, TOPICS, Topic, topics_table
-from .table import Damaged, Table, Topics, damaged_file, library
+from .table import GAP, Damaged, Table, Topics, damaged_file, join, library, refuse_many
 
 NAME = "ULog file"
 damage = partial(damaged_file, NAME)
@@ -35,6 +42,14 @@ KINDS = frozenset(b"BFIMPQARSOLCD")  # of messages
 MOST_FIELDS = 200_000  # of all subscriptions together: each is an object of the library
 DEEPEST = 16  # types inside one another
 APPENDED = slice(19, 43)  # in the message of flags: where data were appended
+
+FRAME = "vehicle"  # of the body, where the map gives it no other name
+NED, FRD, BODY = 1, 2, 3  # `pose_frame` and `velocity_frame`
+FIRST_MOTOR = 101  # `actuator_function` of motor 1
+MOTORS = 12
+RPM = 2.0 * np.pi / 60.0
+SWAP = np.sqrt(0.5)
+AXES, TURN = "xyz", "wxyz"
 
 
 def ulog_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
@@ -198,4 +213,240 @@ def _time(name: str, fields: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
     return np.asarray(fields["timestamp"], dtype=np.int64)
 
 
-ULOG = Format(NAME, (".ulg", ".ulog"), ulog_table)
+@dataclass(frozen=True)
+class Topic:
+    """Samples of one topic."""
+
+    name: str  # of the topic
+    time: NDArray[np.int64]  # of the samples since the vehicle's start, shape (N,) [µs]
+    # numbers by the field's name, such as `position[0]`, shape (N,) each
+    fields: Mapping[str, NDArray[np.generic]]
+
+    def vector(self, field: str, count: int = 3) -> Array:
+        """Return a field of several numbers, shape (N, count).
+
+        Raises:
+            InvalidRecording: If the topic has no such field.
+        """
+        return np.stack([self.number(f"{field}[{k}]") for k in range(count)], 1)
+
+    def number(self, field: str) -> Array:
+        """Return a field of one number, shape (N,); errors as of `vector`."""
+        if field not in self.fields:
+            raise InvalidRecording(
+                f"the topic '{self.name}' lacks '{field}'",
+                got=", ".join(list(self.fields)[:8]),
+                expected="topics as PX4 1.14 and later have them",
+            )
+        return np.asarray(self.fields[field], dtype=np.float64)
+
+
+Signals = dict[str, Array]  # by kind and component: `pos.x`, `u.motor1`
+
+
+def _odometry(topic: Topic) -> Signals:
+    world = topic.number("pose_frame")
+    q = topic.vector("q", 4)
+    turned = np.where((world == NED)[:, None], turned_to_ned(q), turned_to_frd(q))
+    p = topic.vector("position")
+    place = np.where((world == NED)[:, None], north_east_down(p), forward_right_down(p))
+    unknown = (world != NED) & (world != FRD)
+    turned[unknown], place[unknown] = np.nan, np.nan
+    moved = _in_body(topic.vector("velocity"), q, topic.number("velocity_frame"), world)
+    rate = forward_right_down(topic.vector("angular_velocity"))
+    return {
+        **_named("pos", AXES, place),
+        **_named("quat", TURN, turned),
+        **_named("vel", AXES, moved),
+        **_named("omega", AXES, rate),
+    }
+
+
+def _attitude(topic: Topic) -> Signals:
+    return _named("quat", TURN, turned_to_ned(topic.vector("q", 4)))
+
+
+def _angular_velocity(topic: Topic) -> Signals:
+    return _named("omega", AXES, forward_right_down(topic.vector("xyz")))
+
+
+def _inertial(topic: Topic) -> Signals:
+    rate = forward_right_down(topic.vector("gyro_rad"))
+    force = forward_right_down(topic.vector("accelerometer_m_s2"))
+    return {**_named("acc", AXES, force), **_named("omega", AXES, rate)}
+
+
+def _motors(topic: Topic) -> Signals:
+    # NaN stops a motor; one that never had a number is none.
+    controls = topic.vector("control", MOTORS)
+    there = np.isfinite(controls).any(axis=0)
+    return {f"u.motor{k + 1}": np.nan_to_num(controls[:, k]) for k in np.flatnonzero(there)}
+
+
+def _escs(topic: Topic) -> Signals:
+    found = {}
+    for k in range(sum(f"esc[{k}].esc_rpm" in topic.fields for k in range(MOTORS))):
+        speed = RPM * topic.number(f"esc[{k}].esc_rpm")
+        if not speed.any():
+            continue
+        function = topic.fields.get(f"esc[{k}].actuator_function")
+        number = k + 1 if function is None else int(function[0]) - FIRST_MOTOR + 1
+        number = number if 1 <= number <= MOTORS else k + 1
+        found[f"u.motor{number}.speed"] = speed
+    return found
+
+
+# In the order in which one is preferred that says the same as another.
+TOPICS: dict[str, Callable[[Topic], Signals]] = {
+    "vehicle_angular_velocity": _angular_velocity,
+    "sensor_combined": _inertial,
+    "vehicle_odometry": _odometry,
+    "vehicle_attitude": _attitude,
+    "actuator_motors": _motors,
+    "esc_status": _escs,
+    "vehicle_mocap_odometry": _odometry,
+    "vehicle_visual_odometry": _odometry,
+}
+ASKED = ("vehicle_mocap_odometry", "vehicle_visual_odometry")  # read if the map names them
+HELD = "actuator_motors"
+
+
+def _named(kind: str, letters: str, values: Array) -> Signals:
+    return {f"{kind}.{a}": values[:, k] for k, a in enumerate(letters)}
+
+
+def north_east_down(v: Array) -> Array:
+    """Return ENU vectors in NED axes, or NED vectors in ENU axes, shape (N, 3)."""
+    return np.stack([v[:, 1], v[:, 0], -v[:, 2]], 1)
+
+
+def forward_right_down(v: Array) -> Array:
+    """Return FLU vectors in FRD axes, or FRD vectors in FLU axes, shape (N, 3)."""
+    return np.asarray(v * np.array([1.0, -1.0, -1.0]))
+
+
+def turned_to_ned(q: Array) -> Array:
+    """Return attitudes FRD to NED from attitudes FLU to ENU, or the reverse, shape (N, 4)."""
+    w, x, y, z = q.T
+    return np.asarray(SWAP * np.stack([w + z, x + y, x - y, w - z], 1))
+
+
+def turned_to_frd(q: Array) -> Array:
+    """Return attitudes FRD to FRD world from attitudes FLU to FLU world, or the reverse, (N, 4)."""
+    return np.asarray(q * np.array([1.0, 1.0, -1.0, -1.0]))
+
+
+def _in_body(v: Array, q: Array, frame: Array, world: Array) -> Array:
+    """Return velocities in FLU body axes; NaN where their frame is neither body nor pose frame."""
+    axis, w = q[:, 1:], q[:, :1]
+    # R(q)ᵀ v of a unit quaternion.
+    turned = v - 2.0 * w * np.cross(axis, v) + 2.0 * np.cross(axis, np.cross(axis, v))
+    own = np.where((frame == BODY)[:, None], v, turned)
+    own[(frame != BODY) & (frame != world)] = np.nan
+    return forward_right_down(own)
+
+
+def topics_table(path: str, found: Sequence[Topic], topics: Topics, notes: Sequence[str]) -> Table:
+    """Return topics as one table, at the times of the pose.
+
+    What several topics say is taken from the first of them, in the order of `TOPICS` or of the
+    map. Others are joined as `join` says; a motor's command is its mean from a time until the next.
+
+    Args:
+        topics: Topics that are wanted, and the body's name in each.
+
+    Raises:
+        InvalidRecording: If no topic says anything, or one is not as PX4 has it.
+        MissingSignal: If a chosen topic is not there.
+    """
+    there = {t.name: t for t in found}
+    for name in (*topics.names, *topics.frames):
+        if name not in there:
+            raise MissingSignal(
+                f"the log has no topic '{name}', which the map names",
+                argument=path,
+                valid=sorted(there),
+            )
+    order = topics.names or [n for n in TOPICS if n not in ASKED]
+    parts: dict[str, Signals] = {}
+    said: list[str] = []
+    owner: dict[str, str] = {}
+    for name in order:
+        if name not in there or not len(there[name].time):
+            continue
+        signals = _signals(path, there[name], topics.frames.get(name, FRAME))
+        twice = {n.partition(".")[0]: owner[n] for n in signals if n in owner}
+        said += [f"'{kind}' is that of {first}, not of {name}" for kind, first in twice.items()]
+        parts[name] = {n: x for n, x in signals.items() if n not in owner}
+        owner |= dict.fromkeys(parts[name], name)
+    parts = {n: signals for n, signals in parts.items() if signals}
+    if not parts:
+        raise InvalidRecording(
+            "the log holds no topics that heft reads",
+            argument=path,
+            got=", ".join(sorted(there)[:8]) or "no topics",
+            expected=", ".join(TOPICS),
+        )
+    refuse_many(sum(map(len, parts.values())), path)
+    return _joined(path, {n: there[n].time for n in parts}, parts, (*notes, *said))
+
+
+def _signals(path: str, topic: Topic, frame: str) -> Signals:
+    """Return a topic's signals by canonical name, without those that are never finite."""
+    try:
+        made = TOPICS[topic.name.partition("[")[0]](topic)
+    except InvalidRecording as problem:
+        raise InvalidRecording(
+            problem.message, argument=path, got=problem.got, expected=problem.expected
+        ) from problem
+    return {
+        name if name.startswith("u.") else name.replace(".", f".{frame}.", 1): values
+        for name, values in made.items()
+        if np.isfinite(values).any()
+    }
+
+
+def _joined(
+    path: str,
+    stamps: Mapping[str, NDArray[np.int64]],
+    parts: Mapping[str, Signals],
+    notes: Sequence[str],
+) -> Table:
+    def says(name: str) -> tuple[bool, int]:
+        return any(n.startswith("pos.") for n in parts[name]), len(stamps[name])
+
+    clock = max(parts, key=says)
+    first = int(stamps[clock][0])
+    time = {n: (x - first) / 1e6 for n, x in stamps.items()}
+    held = [n for n in parts if n.partition("[")[0] == HELD and n != clock]
+    own = dict(parts[clock])
+    for name in held:
+        own |= held_means(time[name], parts[name], time[clock])
+    others = [n for n in parts if n != clock and n not in held]
+    said = [(clock, own), *((n, parts[n]) for n in others)]
+    return join([Table.of_columns({"t": time[n], **x}, path) for n, x in said], path, notes)
+
+
+def held_means(time: Array, signals: Signals, at: Array) -> Signals:
+    """Return means of zero-order-held signals from each time to the next; NaN where unknown.
+
+    Args:
+        time: From which on each value is held until the next, shape (N,) [s].
+        signals: Values, shape (N,) each.
+        at: Shape (M,) [s]; the last interval is as long as the one before.
+    """
+    ahead = np.flatnonzero(np.diff(np.maximum.accumulate(time), prepend=-np.inf) > 0.0)
+    time = time[ahead]
+    usual = float(np.median(np.diff(time))) if len(time) > 1 else 0.0
+    begin = at
+    end = np.append(at[1:], 2.0 * at[-1] - at[-2]) if len(at) > 1 else at + usual
+    known = (begin >= time[0]) & (end <= time[-1] + GAP * usual) & (end > begin)
+    length = np.where(known, end - begin, 1.0)
+    beyond = time[-1] + GAP * usual
+    out = {}
+    for name, values in signals.items():
+        held = values[ahead]
+        pushed = np.concatenate([[0.0], np.cumsum(held * np.diff(time, append=beyond))])
+        upto = np.interp(np.stack([begin, end]), np.append(time, beyond), pushed)
+        out[name] = np.where(known, (upto[1] - upto[0]) / length, np.nan)
+    return out

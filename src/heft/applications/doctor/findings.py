@@ -1,34 +1,41 @@
-"""Findings of the search for corrections: steps, timing, tool, friction, and what is left."""
+"""Findings of the search for corrections, and logs and column maps with corrections applied."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from heft.applications.identification import Limits, Settings, about_first_fit
+from heft.arrays import Array
 from heft.errors import HeftError
 from heft.estimators import DelayFound, DelaySearch
 from heft.information import DataRank, Finding
 from heft.models import Robot
 from heft.plants import Problem, RobotPlant
-from heft.recordings import Recording
+from heft.recordings import UNITS, Recording, SignalMap, quoted
 from heft.signals import Smoothing
 
-from .corrections import Correction, Told
+from .clock_and_signals import LogFacts
+from .corrections import Context, Correction, toml_list
 from .evidence import Evidence
-from .hypotheses import Hypotheses
-from .judging import Explained, StepEvidence
-from .loads import friction_shares, tool
-from .mending import corrected
+from .hypotheses import (
+    Explained,
+    Hypotheses,
+    StepEvidence,
+    TimingFound,
+    Timings,
+    friction_shares,
+    tool,
+)
 from .settings import DoctorSettings
-from .timings import TimingFound, Timings
 
 CONDITION = Limits().condition  # of the motion, as an identification judges it
 DESIGN = "heft excite MODEL designs such a motion, and says what it will tell"
 NAMED_RIVALS = 3  # other steps that a finding's sentence names
+LEAST_PIECE = 250  # rows between two stalls that are looked at
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,7 @@ class Physics:
     evidence: Evidence  # data that were compared
     explained: Explained  # corrections that were found
     timing: TimingFound  # timings of the corrected log
-    told: Told  # context of descriptions
+    context: Context  # context of descriptions
     settings: DoctorSettings  # thresholds
 
     @property
@@ -57,25 +64,25 @@ class Physics:
                 yield self._of_a_step(step)
             yield from self._of_the_timing()
             yield from self._of_the_model()
-        yield from self._of_what_is_left()
+        yield from self._of_residuals()
 
     def _sure(self, evidence: float, others: Sequence[float]) -> float:
         """Return the probability of a cause, by its evidence and what is left unexplained."""
         thresholds = self.settings.physics
         odds = thresholds.tried_steps * math.exp(-min(evidence, 1000.0) / 2.0)
-        odds += sum(math.exp(-max(apart, 0.0) / 2.0) for apart in others)
+        odds += sum(math.exp(-max(excess, 0.0) / 2.0) for excess in others)
         return min(1.0 / (1.0 + odds), thresholds.most_sure) * (1.0 - min(self.explained.total, 1))
 
     def _of_a_step(self, found: StepEvidence) -> Finding:
-        told, described = self.told, found.step.describe(self.told)
-        rivals = [step.describe(told).what for step, _ in found.others[:NAMED_RIVALS]]
+        log, described = self.context, found.step.describe(self.context)
+        rivals = [step.describe(log).what for step, _ in found.others[:NAMED_RIVALS]]
         like = f"; as well explained by: {', '.join(rivals)}" if rivals else ""
         number = {"value": found.step.number} if found.step.number else {}
         return Finding(
             described.name,
             f"{described.what}: with that {found.after:.1%} instead of {found.before:.1%} of the "
             f"torque of '{found.channel}' is not explained{like}",
-            about=told.about(found.step.joints),
+            about=log.about(found.step.joints),
             severity="spoils",
             evidence={
                 "evidence": found.evidence,
@@ -83,11 +90,11 @@ class Physics:
                 "unexplained_after": found.after,
                 **number,
             },
-            sure=self._sure(found.evidence, [apart for _, apart in found.others]),
+            sure=self._sure(found.evidence, [excess for _, excess in found.others]),
             cure=described.cure,
             lines=described.lines,
             others=tuple(
-                f"{step.describe(told).name}, {told.about(step.joints)}" for step, _ in found.others
+                f"{step.describe(log).name}, {log.about(step.joints)}" for step, _ in found.others
             ),
         )
 
@@ -102,10 +109,10 @@ class Physics:
         if lag.order and gain > settings.apart and timing.falls(timing.filtered) < settings.gate:
             yield self._of_a_low_pass(gain)
         elif timing.falls(timing.late) < settings.gate:
-            found = self._delay()
-            if found is not None and found.delay:
+            delay = self._delay()
+            if delay is not None and delay.delay:
                 others = [-gain] if lag.order and gain > -settings.apart else []
-                yield self._of_a_delay(found, others)
+                yield self._of_a_delay(delay, others)
 
     def _delay(self) -> DelayFound | None:
         """Return the corrected log's delay as `heft identify` finds it; None if that fails."""
@@ -119,19 +126,23 @@ class Physics:
         except HeftError:
             return None
 
-    def _of_a_delay(self, found: DelayFound, others: Sequence[float]) -> Finding:
-        side = "behind" if found.delay > 0.0 else "ahead of"
+    def _of_a_delay(self, estimate: DelayFound, others: Sequence[float]) -> Finding:
+        side = "behind" if estimate.delay > 0.0 else "ahead of"
         like = "; a low-pass of the torque would explain as much" if others else ""
         gain = self.timing.still.objective - self.timing.late.objective
         return Finding(
             "delay",
-            f"torque comes {1e3 * abs(found.delay):.3g} ms {side} motion, by the rule of heft "
+            f"torque comes {1e3 * abs(estimate.delay):.3g} ms {side} motion, by the rule of heft "
             f"identify{like}",
             about="all joints",
-            evidence={"value": found.delay, "std_s": found.std, "variance_ratio": found.ratio},
+            evidence={
+                "value": estimate.delay,
+                "std_s": estimate.std,
+                "variance_ratio": estimate.ratio,
+            },
             sure=self._sure(gain, others),
             cure="state the delay, if heft identify does not find it by itself",
-            lines={"flag": f"--delay {found.delay:.4g}"},
+            lines={"flag": f"--delay {estimate.delay:.4g}"},
             others=("low-passed torque, all joints",) if others else (),
         )
 
@@ -178,16 +189,16 @@ class Physics:
                 cure="links can be identified from it, friction and rotors cannot: log the drives' "
                 "torque or current for those",
             )
-        found = tool(hypotheses, fit, thresholds)
-        if found is not None:
+        load = tool(hypotheses, fit, thresholds)
+        if load is not None:
             yield Finding(
                 "tool missing",
-                f"the last link weighs {found.mass:.2g} kg more than the model file says, which is "
-                f"{found.strain:.0f} times as far off as the other links",
-                about=self.robot.tree.names[found.body],
+                f"the last link weighs {load.mass:.2g} kg more than the model file says, which is "
+                f"{load.strain:.0f} times as far off as the other links",
+                about=self.robot.tree.names[load.body],
                 severity="warns",
-                evidence={"mass_kg": found.mass, "evidence": found.evidence},
-                sure=self._sure(found.evidence, []),
+                evidence={"mass_kg": load.mass, "evidence": load.evidence},
+                sure=self._sure(load.evidence, []),
                 cure="is there a tool or load that the file does not name? heft identifies it "
                 "together with the last link",
             )
@@ -198,12 +209,12 @@ class Physics:
         gain = timing.still.objective - timing.best.objective
         return (timing.best if gain > settings.evidence else timing.still).correction
 
-    def _of_what_is_left(self) -> Iterator[Finding]:
+    def _of_residuals(self) -> Iterator[Finding]:
         thresholds, explained = self.settings.physics, self.explained
         other_robot = explained.total > thresholds.other_robot_share
         names = [self.evidence.robot.joints[c] for c in self.evidence.channels]
         if explained.total > thresholds.doubted_share:
-            yield self._of_all_that_is_left(other_robot)
+            yield self._of_the_total(other_robot)
         if other_robot:
             return
         for name, share in zip(names, explained.unexplained.tolist(), strict=True):
@@ -216,10 +227,10 @@ class Physics:
                     cure="look at what this joint's column holds",
                 )
 
-    def _of_all_that_is_left(self, other_robot: bool) -> Finding:
+    def _of_the_total(self, other_robot: bool) -> Finding:
         tried = ""
         if not self.is_explained and self.explained.steps:
-            first = self.explained.steps[0].step.describe(self.told)
+            first = self.explained.steps[0].step.describe(self.context)
             tried = f"; nearest comes that {first.what}, which does not explain most of it"
         return Finding(
             "unexplained torque",
@@ -254,3 +265,132 @@ def of_the_motion(motion: DataRank) -> Iterator[Finding]:
             cure=f"move all joints at once, faster and farther; least is seen of {weakest}; "
             f"{DESIGN}",
         )
+
+
+def readable(recording: Recording, facts: LogFacts, findings: Sequence[Finding]) -> list[Recording]:
+    """Return the log's pieces for physical checks: in seconds, unwrapped, without stalls."""
+    made = unwrapped(_in_seconds(recording, findings), findings)
+    if not facts.stalls:
+        return [made]
+    pieces, first = [], 0
+    for begin, end in (*facts.stalls, (facts.rows, facts.rows)):
+        if begin - first > LEAST_PIECE:
+            pieces.append(made.window(first, begin))
+        first = max(first, end)
+    return pieces or [made]
+
+
+def _in_seconds(recording: Recording, findings: Sequence[Finding]) -> Recording:
+    unit = next((f.evidence["unit_s"] for f in findings if "unit_s" in f.evidence), 1.0)
+    return replace(recording, time_scale=unit * recording.time_scale)
+
+
+def unwrapped(recording: Recording, findings: Sequence[Finding]) -> Recording:
+    """Return a recording whose angles are unwrapped where findings report jumps by full turns."""
+    turns: dict[str, float] = {}
+    for finding in findings:
+        if finding.name != "wrapped angle":
+            continue
+        source, place = recording.sources[finding.about]
+        row = source.matrix[place]
+        if np.count_nonzero(row) != 1:
+            continue  # of several motors: which one jumps is not known
+        column = int(np.flatnonzero(row)[0])
+        scale = abs(row[column]) * UNITS[source.kind][source.unit]
+        turns[source.columns[column]] = finding.evidence["turn"] / scale
+    if not turns:
+        return recording
+    table = recording.table
+
+    def read(names: Sequence[str]) -> Iterator[Array]:
+        last: dict[int, float] = {}
+        for block in table.read(names):
+            out = np.array(block)
+            for k, name in enumerate(names):
+                if name in turns and len(out):
+                    before = [last[k]] if k in last else []
+                    path = np.unwrap(np.concatenate([before, out[:, k]]), period=turns[name])
+                    out[:, k] = path[len(before) :]
+                    last[k] = float(out[-1, k])
+            yield out
+
+    return replace(recording, table=replace(table, read=read))
+
+
+def corrected(recording: Recording, robot: Robot, correction: Correction) -> Recording:
+    """Return a recording with the corrections of its columns applied.
+
+    Gravity and delay are no columns: they go to the options and to `--delay`.
+    """
+    sources = dict(recording.sources)
+    for kind, source, scale, offset in _kinds(recording, correction):
+        for j, joint in enumerate(robot.joints):
+            name, old = f"{kind}.{joint}", f"{kind}.{robot.joints[source[j]]}"
+            if old in recording.sources:
+                given, place = recording.sources[old]
+                sources[name] = (
+                    SignalMap(
+                        kind,
+                        given.columns,
+                        (joint,),
+                        given.unit,
+                        scale[j] * given.matrix[place : place + 1],
+                        scale[j] * given.offset[place : place + 1] + offset[j],
+                        given.held,
+                    ),
+                    0,
+                )
+    return replace(recording, sources=sources)
+
+
+def mended_map(recording: Recording, robot: Robot, correction: Correction) -> str:
+    """Return the text of a column map with the corrections applied, for `--map`."""
+    mended = corrected(recording, robot, correction)
+    if mended.time is None:
+        lines = ["[time]", f"step = {mended.step!r}"]
+    else:
+        unit = next(u for u, s in UNITS["t"].items() if s == mended.time_scale)
+        lines = ["[time]", f"column = {quoted(mended.time)}", f"unit = {quoted(unit)}"]
+    for kind in ("q", "v", "a", "tau", "current"):
+        named = [n for n in mended.sources if n.partition(".")[0] == kind]
+        if named:
+            lines += ["", *_map_of(kind, {n: mended.sources[n] for n in named})]
+    return "\n".join(lines) + "\n"
+
+
+def _map_of(kind: str, sources: Mapping[str, tuple[SignalMap, int]]) -> Iterator[str]:
+    columns = list(dict.fromkeys(c for source, _ in sources.values() for c in source.columns))
+    unit = next(iter(sources.values()))[0].unit
+    matrix, offset = np.zeros((len(sources), len(columns))), np.zeros(len(sources))
+    for k, (source, place) in enumerate(sources.values()):
+        factor = UNITS[kind][source.unit] / UNITS[kind][unit]
+        at = [columns.index(c) for c in source.columns]
+        matrix[k, at] += factor * source.matrix[place]
+        offset[k] = source.offset[place]
+    yield f"[{kind}]"
+    chosen = [int(np.flatnonzero(row)[0]) for row in matrix if np.count_nonzero(row) == 1]
+    single = len(chosen) == len(matrix)
+    yield f"columns = {toml_list((columns[c] for c in chosen) if single else columns)}"
+    yield f"joints = {toml_list(n.partition('.')[2] for n in sources)}"
+    yield f"unit = {quoted(unit)}"
+    if all(source.held for source, _ in sources.values()):
+        yield "held = true"
+    if not single:
+        yield f"matrix = {[[float(x) for x in row] for row in matrix]}"
+    elif not np.all(matrix[range(len(matrix)), chosen] == 1.0):
+        yield f"scale = {[float(row[c]) for row, c in zip(matrix, chosen, strict=True)]}"
+    if offset.any():
+        yield f"offset = {[float(x) for x in offset]}"
+
+
+def _kinds(
+    recording: Recording, correction: Correction
+) -> Iterator[tuple[str, tuple[int, ...], tuple[float, ...], tuple[float, ...]]]:
+    zero = (0.0,) * len(correction.q_source)
+    yield "q", correction.q_source, correction.q_scale, correction.q_offset
+    yield effort_kind(recording), correction.tau_source, correction.tau_scale, zero
+
+
+def effort_kind(recording: Recording) -> str:
+    """Return the kind of a log's efforts: `tau` or `current`."""
+    return "tau" if any(n.startswith("tau.") for n in recording.sources) else "current"
