@@ -351,7 +351,7 @@ class PhysicallyConsistent:
         data = np.vstack([columns, known[:, :-1] @ metric]) / scale
         right = np.append(z, known[:, -1])
         constraints = linear_constraints(space, self.limits).measured(metric / scale)
-        # Terms that a constraint holds last: the others then follow from them.
+        # Terms that a constraint holds last: the others' rows then have no part in constraints.
         held = np.any(constraints.rows[:, drives] != 0.0, axis=0)
         order = drives[np.argsort(held, kind="stable")]
         whole = DrivesFirst.of(np.column_stack([data, right]), weights, start, order)

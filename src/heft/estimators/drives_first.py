@@ -29,24 +29,6 @@ class DriveRows:
     coupling: Array  # C on these, shape (k, b)
     right: Array  # right-hand side, shape (k,)
 
-    def behind(self, count: int) -> DriveRows:
-        """Return the rows without the first `count` terms, which occur in no other row."""
-        square = self.triangle[count:, count:]
-        return DriveRows(
-            self.terms[count:], square, self.bodies, self.coupling[count:], self.right[count:]
-        )
-
-    def follow(self, count: int, unknown: Array) -> None:
-        """Set the first `count` terms so that their rows are zero, given all other unknowns.
-
-        Args:
-            unknown: All unknowns, shape (n,), overwritten.
-        """
-        first, others = self.terms[:count], self.terms[count:]
-        pull = self.triangle[:count, count:] @ unknown[others]
-        pull += self.coupling[:count] @ unknown[self.bodies]
-        unknown[first] = -solve_triangular(self.triangle[:count, :count], pull)
-
 
 @dataclass(frozen=True)
 class DrivesFirst:
