@@ -31,7 +31,7 @@ from heft.information import Directions, Information, Triangle, triangle_of
 from .estimate import Estimate
 from .least_squares import LeastSquares
 from .noise import autocorrelation_time, autocovariance
-from .robust import RowProblem
+from .problem import Problem
 
 Kind = Literal["extended", "unscented", "square-root"]
 METHODS = {  # what `heft identify --method` calls them
@@ -301,7 +301,7 @@ class KalmanFilter:
     def __post_init__(self) -> None:
         check_fields(self, CHECKS)
 
-    def fit(self, problem: RowProblem) -> Estimate:
+    def fit(self, problem: Problem) -> Estimate:
         """Return base parameters β after the last measurement.
 
         Raises:
@@ -345,7 +345,7 @@ class KalmanFilter:
         made = _Unscented if self.kind == "unscented" else _SquareRoot
         return made(scale, walk, self.reach)
 
-    def _concluded(self, problem: RowProblem, filter_: _Filter, white: Sequence[Array]) -> Estimate:
+    def _concluded(self, problem: Problem, filter_: _Filter, white: Sequence[Array]) -> Estimate:
         """Return the filter's last parameters as an estimate, its innovations as residuals.
 
         What the log told, P⁻¹ less that of the start, is shared evenly among the channels, so that

@@ -11,9 +11,8 @@ as a square root. Where a prior contributes, the covariance is widened by the pr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 import scipy.linalg
@@ -22,6 +21,8 @@ from numpy.typing import NDArray
 from heft import signals
 from heft.arrays import Array
 from heft.information import ChannelRows, Information, components, gram, triangle_of
+
+from .problem import LimbedResiduals, Residuals
 
 LONGEST_MEMORY = 4096  # rows
 ORDER = 20  # of the autoregression, on the thinned residual
@@ -179,47 +180,6 @@ def autocorrelation_time(covariance: Array) -> Array:
     return times
 
 
-class ResidualsLike(Protocol):
-    """Residuals of a contiguous piece of rows; see `plants.Residuals`."""
-
-    @property
-    def values(self) -> Array:
-        """τ − Y β, shape (N, channels) [N·m or N]."""
-        ...
-
-    @property
-    def noise(self) -> Array:
-        """Residuals of the size of the channels' noise, also where unknowns were eliminated.
-
-        Shape (N, channels) [N·m or N].
-        """
-        ...
-
-    @property
-    def regressor(self) -> Callable[[NDArray[np.intp]], Array]:
-        """Function of n positions in the piece; returns Y there, shape (n, channels, b)."""
-        ...
-
-    @property
-    def recording(self) -> int:
-        """Position of the recording in the problem."""
-        ...
-
-    @property
-    def index(self) -> NDArray[np.int64] | None:
-        """Each row's sample index, shape (N,); None where a row combines many samples."""
-        ...
-
-
-@runtime_checkable
-class LimbedResiduals(Protocol):
-    """Residuals that know which columns each channel sees."""
-
-    def channel_rows(self, at: NDArray[np.intp]) -> tuple[ChannelRows, ...]:
-        """Return Y at n positions in the piece, channel by channel, without known zeros."""
-        ...
-
-
 @dataclass(frozen=True)
 class Thinned:
     """Decimated rows: the regressor at the middle and the mean residual of each block of rows.
@@ -237,7 +197,7 @@ class Thinned:
 
 
 def thinned(
-    pieces: Iterable[ResidualsLike], every: int, period: float | None = None
+    pieces: Iterable[Residuals], every: int, period: float | None = None
 ) -> tuple[Array, Thinned]:
     """Return the residuals' autocovariance by lag and the decimated rows, in one pass.
 
@@ -276,7 +236,7 @@ def thinned(
     return covariance, Thinned(rows, means, every, count[0] / max(count[1], 1), phase)
 
 
-def _rows_at(piece: ResidualsLike, places: NDArray[np.intp]) -> tuple[ChannelRows, ...]:
+def _rows_at(piece: Residuals, places: NDArray[np.intp]) -> tuple[ChannelRows, ...]:
     if isinstance(piece, LimbedResiduals):
         return piece.channel_rows(places)
     return ChannelRows.of_each(piece.regressor(places))

@@ -22,10 +22,11 @@ from heft.arrays import Array
 from heft.errors import InvalidSetting
 from heft.information import Directions, Information, Labels, Parameters
 
-from .estimate import Estimate, ProblemLike
+from .estimate import Estimate
 from .least_squares import LeastSquares
-from .noise import ResidualsLike
-from .variance_components import MixedProblem, VarianceComponents
+from .problem import Problem, Residuals, Rows, mixes_channels
+from .simulated_rows import SimulatedPiece
+from .variance_components import VarianceComponents
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class ReEstimation:
         """Positions in β of the parameters that are estimated, ascending."""
         return tuple(sorted({self.before.labels.index(name) for name in self.free}))
 
-    def fit(self, problem: ProblemLike) -> ReEstimate:
+    def fit(self, problem: Problem) -> ReEstimate:
         """Return base parameters β, those that are held as they were before.
 
         Args:
@@ -82,7 +83,7 @@ class ReEstimation:
         problem.labels.require_same(self.before.labels)
         known: Mapping[str, float] = {}
         names = problem.noise_names
-        if isinstance(problem, MixedProblem) and problem.has_unknowns:
+        if mixes_channels(problem):
             problem = VarianceComponents().settled(problem)
             known, names = problem.known_noise, ()
         some = _Some(problem, self.before.values, self.places)
@@ -124,7 +125,7 @@ class ReEstimation:
 
 @dataclass(frozen=True)
 class _Residuals:
-    whole: ResidualsLike
+    whole: Residuals
     free: tuple[int, ...]
 
     @property
@@ -150,7 +151,7 @@ class _Residuals:
 
 @dataclass(frozen=True, eq=False)
 class _Some:
-    problem: ProblemLike
+    problem: Problem
     before: Array
     free: tuple[int, ...]
 
@@ -182,6 +183,14 @@ class _Some:
 
     def information(self) -> Information:
         return self.of(self.problem.information())
+
+    def rows(self) -> Iterator[Rows]:
+        held = self.before.copy()
+        held[list(self.free)] = 0.0
+        for piece in self.problem.rows():
+            effort = piece.effort - piece.regressor @ held
+            own = piece.regressor[:, :, list(self.free)]
+            yield SimulatedPiece(own, effort, piece.time, piece.recording)
 
     def _all(self, values: Sequence[float] | Array) -> Array:
         whole = self.before.copy()

@@ -18,8 +18,9 @@ from .kalman import KalmanFilter
 from .least_squares import LeastSquares
 from .maximum_likelihood import MaximumLikelihood
 from .output_error import OutputError
+from .problem import Problem
 from .regressor_noise import ErrorsInVariables
-from .robust import Hampel, Huber, RowProblem
+from .robust import Hampel, Huber
 from .segments import BlockMedian, Ransac
 from .total_least_squares import TotalLeastSquares
 
@@ -27,7 +28,7 @@ from .total_least_squares import TotalLeastSquares
 class Estimator(Protocol):
     """An estimator of base parameters: frozen settings with one verb."""
 
-    def fit(self, problem: RowProblem, /) -> Estimate:
+    def fit(self, problem: Problem, /) -> Estimate:
         """Return base parameters β with their covariance, from a problem's rows."""
         ...
 

@@ -35,8 +35,7 @@ from .errors_in_variables import measured_regressor_covariance
 from .estimate import Estimate
 from .least_squares import LeastSquares
 from .moved_optimum import estimate_at
-from .noise import ResidualsLike
-from .robust import RowProblem
+from .problem import Problem, Residuals
 
 Criterion = Literal["corrected", "effective-variance"]
 CHECKS: Keys = {
@@ -46,7 +45,7 @@ CHECKS: Keys = {
 
 
 def row_noise(
-    pieces: Iterator[ResidualsLike], channels: int, size: int, period: float, every: int
+    pieces: Iterator[Residuals], channels: int, size: int, period: float, every: int
 ) -> Array | None:
     """Return the noise covariance of each channel's `[Y, τ − Y β]`, shape (channels, b + 1, b + 1).
 
@@ -78,7 +77,7 @@ def row_noise(
     return total / pairs if pairs * every >= lag else None
 
 
-def _beside(piece: ResidualsLike, places: NDArray[np.intp]) -> Array:
+def _beside(piece: Residuals, places: NDArray[np.intp]) -> Array:
     """Return `[Y, τ − Y β]` at some rows of a piece, shape (n, channels, b + 1)."""
     return np.concatenate([piece.regressor(places), piece.values[places][:, :, None]], axis=2)
 
@@ -181,7 +180,7 @@ class ErrorsInVariables:
     def __post_init__(self) -> None:
         check_fields(self, CHECKS)
 
-    def fit(self, problem: RowProblem) -> Estimate:
+    def fit(self, problem: Problem) -> Estimate:
         """Return base parameters β.
 
         Raises:

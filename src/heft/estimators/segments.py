@@ -18,7 +18,8 @@ from heft.information import Information, Triangle, solve, triangle_of
 from .estimate import Estimate
 from .least_squares import LeastSquares
 from .noise import autocorrelation_time, autocovariance
-from .robust import OUT_OF_RANGE, RowProblem, _clipped, _left
+from .problem import Problem
+from .robust import OUT_OF_RANGE, _clipped, _left
 
 FIRST_ROWS = 64  # rows in a segment's smallest part
 BORROWED = 1.0  # strength of a block's regularisation, in the average information of a block
@@ -68,7 +69,7 @@ class SegmentEstimate(Estimate):
         return tuple(s for s, w in zip(self.segments, self.shares, strict=True) if w >= 0.5)
 
 
-def segments_of(problem: RowProblem, count: int) -> tuple[Segment, ...]:
+def segments_of(problem: Problem, count: int) -> tuple[Segment, ...]:
     """Return a problem's rows in about `count` contiguous segments of equal numbers of rows.
 
     One pass in bounded memory: small segments are collected, and neighbours merged whenever
@@ -149,7 +150,7 @@ def _floor(segments: Sequence[Segment]) -> Array:
 
 
 def _finish(
-    problem: RowProblem,
+    problem: Problem,
     segments: tuple[Segment, ...],
     shares: Array,
     sigma: Array,
@@ -204,7 +205,7 @@ class BlockMedian:
     def __post_init__(self) -> None:
         check_fields(self, BLOCK_CHECKS)
 
-    def fit(self, problem: RowProblem) -> SegmentEstimate:
+    def fit(self, problem: Problem) -> SegmentEstimate:
         """Return base parameters β, with one pass over the rows and one over the residuals.
 
         Raises:
@@ -330,7 +331,7 @@ class Ransac:
     def __post_init__(self) -> None:
         check_fields(self, RANSAC_CHECKS)
 
-    def fit(self, problem: RowProblem) -> SegmentEstimate:
+    def fit(self, problem: Problem) -> SegmentEstimate:
         """Return base parameters β with the inlier segments, in one pass over the rows.
 
         Raises:

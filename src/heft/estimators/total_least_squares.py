@@ -22,7 +22,7 @@ from heft.information import Directions
 from .estimate import Estimate
 from .least_squares import LeastSquares
 from .moved_optimum import estimate_at
-from .robust import RowProblem
+from .problem import Problem
 
 # Of the least singular value's square: where less of it is left than rounding of its sum, there is
 # no solution.
@@ -48,7 +48,7 @@ class TotalLeastSquares:
     def __post_init__(self) -> None:
         check_fields(self, CHECKS)
 
-    def fit(self, problem: RowProblem) -> Estimate:
+    def fit(self, problem: Problem) -> Estimate:
         """Return base parameters β.
 
         Raises:
