@@ -39,7 +39,7 @@ def whole(total: Bordered) -> np.ndarray:
     """The inverse as a dense matrix, in its own order of coordinates."""
     inverse = total.inverse
     assert inverse is not None
-    return np.column_stack([inverse.push(unit) for unit in np.eye(SIZE)])
+    return np.column_stack([inverse.back(unit) for unit in np.eye(SIZE)])
 
 
 def test_sum_is_that_of_stacked_rows() -> None:
@@ -65,7 +65,7 @@ def test_solution_and_inverse_are_those_of_dense_rows() -> None:
     assert inverse is not None
     np.testing.assert_allclose(inverse.deviations, np.linalg.norm(G, axis=1))
     x, Y = RNG.standard_normal(SIZE), RNG.standard_normal((5, SIZE))
-    np.testing.assert_allclose(inverse.pull(x), G.T @ x, atol=1e-12)
+    np.testing.assert_allclose(inverse.times(x), G.T @ x, atol=1e-12)
     np.testing.assert_allclose(inverse.times(Y), Y @ G, atol=1e-12)
 
 

@@ -166,8 +166,8 @@ class Jackknife:
         for inverse in found:
             columns = inverse.columns
             for k, block in enumerate(blocks):
-                right = inverse.pull(block.score[columns])
-                moved[k, columns] = -inverse.push(self._without(inverse, block, right))
+                right = inverse.times(block.score[columns])
+                moved[k, columns] = -inverse.back(self._without(inverse, block, right))
         return _centred(moved, size)
 
     def _of_all(self, estimate: Estimate, blocks: Sequence[Block]) -> Array:

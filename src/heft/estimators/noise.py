@@ -12,7 +12,7 @@ as a square root. Where a prior contributes, the covariance is widened by the pr
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from heft import signals
 from heft.arrays import Array
-from heft.information import ChannelRows, Information, components, gram, triangle_of
+from heft.information import ChannelRows, Information, triangle_of
 
 from .problem import LimbedResiduals, Residuals
 
@@ -399,63 +399,3 @@ def _lift(covariance: Array, deviations: Array) -> Array:
     _, singular, axes = np.linalg.svd(white, full_matrices=False)
     stretch = np.eye(len(inverse)) + (axes.T * np.maximum(singular - 1.0, 0.0)) @ axes
     return np.asarray(root @ stretch @ inverse)
-
-
-def posterior(
-    data: Array,
-    prior: Array,
-    doubt: float,
-    noise_factor: Array | None = None,
-    triangle: Array | None = None,
-) -> tuple[Array, Array]:
-    """Return the mean squared error matrix of a regularised least-squares estimate.
-
-    The estimate is `A (Yᵀτ + Λ x₀)` with `A = (J + Λ)⁻¹`, J the information of the data and Λ
-    that of the prior about x₀. Its covariance from noise is `A J A`, or `A SᵀS A` where a factor
-    S of the noise is given. Its bias `A Λ (x₀ − x)` is unknown. If x₀ has an error e in the
-    prior's own metric W (Λ = w W), the bias has a second moment of at most `e² w² A W A`.
-
-    Args:
-        data: R with RᵀR = J, shape (m, n).
-        prior: √w W^½, whose square is Λ, shape (k, n).
-        doubt: Prior error e times √w.
-        noise_factor: S, shape (l, n).
-        triangle: Upper triangle T with TᵀT = J + Λ, shape (n, n), if it is known.
-
-    Returns:
-        The total (noise and bias) and its noise part, each of shape (n, n), in products of the
-        unknowns' units.
-    """
-    stacked = np.vstack([data, prior])
-    scale = np.linalg.norm(stacked, axis=0)
-    scale = np.where(scale > 0.0, scale, 1.0)
-    stacked = stacked / scale
-    rows, size = len(data), len(scale)
-    noise, pulled = np.zeros((size, size)), np.zeros((size, size))
-    score = None if noise_factor is None else np.zeros((len(noise_factor), size))
-    parts = components(stacked)
-    for part in parts:
-        # By the orthogonal factor, so that no accuracy is lost to the square of the condition.
-        own, unit = part.columns, scale[part.columns, None]
-        square = np.ix_(own, own)
-        needed = part if noise_factor is None else replace(part, rows=part.rows[part.rows >= rows])
-        if triangle is None:
-            left, right = np.linalg.qr(part.of(stacked))
-            left = left[np.isin(part.rows, needed.rows)]
-        else:
-            right = triangle[square] / scale[own]
-            left = scipy.linalg.solve_triangular(right, needed.of(stacked).T, trans="T").T
-        of_data = needed.rows < rows
-        pull = scipy.linalg.solve_triangular(right, left[~of_data].T) / unit
-        pulled[square] = pull @ pull.T
-        if score is None or noise_factor is None:
-            spread = scipy.linalg.solve_triangular(right, left[of_data].T) / unit
-            noise[square] = spread @ spread.T
-        else:
-            held = np.any(noise_factor[:, own] != 0.0, axis=1)
-            inner = noise_factor[np.ix_(held, own)].T / unit
-            inner = scipy.linalg.solve_triangular(right, inner, trans="T")
-            score[np.ix_(held, own)] = (scipy.linalg.solve_triangular(right, inner) / unit).T
-    if score is not None:  # some errors are shared by all limbs
-        noise = gram(score, [part.columns for part in parts])
-    return noise + doubt**2 * pulled, noise

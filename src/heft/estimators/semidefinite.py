@@ -9,8 +9,8 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from heft.arrays import Array
+from heft.information import Bordered
 
-from .drives_first import DrivesFirst
 from .feasible_set import IDENTITY, LinearConstraints
 
 GAP = 1e-10  # of the solver: duality gap and violations, relative to offsets
@@ -27,7 +27,7 @@ def conic_settings() -> Any:
 
 
 def nearest_body(
-    triangle: DrivesFirst, free: Array, constraints: LinearConstraints, margin: float
+    triangle: Bordered, free: Array, constraints: LinearConstraints, margin: float
 ) -> tuple[Array, int, NDArray[np.bool_]] | None:
     """Return the point of the cone nearest to `free` in the norm of R, or None.
 
@@ -45,8 +45,9 @@ def nearest_body(
         u, shape (n,), the iterations, and for each constraint whether it binds, shape (k,); None
         if the solver fails.
     """
-    size, bodies = len(free), len(triangle.bodies)
-    back = triangle.solved(np.eye(size))  # R⁻¹
+    bodies = len(triangle.R)
+    assert triangle.inverse is not None
+    back = triangle.inverse.matrix
     rows = np.vstack([constraints.rows @ back, back[:bodies]])
     offsets = np.append(
         constraints.rows @ free - constraints.least,

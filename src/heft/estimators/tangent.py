@@ -15,7 +15,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.information import Bordered, Corner
+from heft.information import Bordered
 
 from .consistent import Scaled
 from .feasible_set import unstack
@@ -80,24 +80,12 @@ class Tangent:
         free = scipy.linalg.null_space(faces) if len(faces) else np.eye(bodies)
         size = free.shape[1] + len(unknown) - bodies
         fewer = bodies - free.shape[1]
-        shared = np.arange(free.shape[1])
-        corners = tuple(
-            Corner(
-                d.terms - fewer,
-                shared,
-                d.triangle,
-                d.coupling @ free[d.bodies],
-                np.zeros(len(d.terms)),
-            )
-            for d in triangle.drives
-        )
-        square = np.asarray(np.linalg.qr(triangle.bodies @ free, mode="r"))
-        total = Bordered(np.arange(size), corners, shared, square, np.zeros(len(shared)), 0.0)
+        total = triangle.seen_through(free)
         left = scaled.factor[:-1, :-1] @ unknown - scaled.factor[:-1, -1]
         steep = scaled.factor[:-1, :-1].T @ left
         back = np.zeros((len(unknown), size))
-        back[:bodies, : len(shared)] = scaled.back[:bodies, :bodies] @ free
-        back[bodies:, len(shared) :] = scaled.back[bodies:, bodies:]
+        back[:bodies, : free.shape[1]] = scaled.back[:bodies, :bodies] @ free
+        back[bodies:, free.shape[1] :] = scaled.back[bodies:, bodies:]
         signs = np.array(sorted(space.nonnegative), dtype=np.intp)
         return Tangent(
             back,
@@ -110,13 +98,7 @@ class Tangent:
     @cached_property
     def rows(self) -> Array:
         """Square root of the information `total`, a row at each unknown's place, shape (m, m)."""
-        total, size = self.total, len(self.gradient)
-        out = np.zeros((size, size))
-        out[np.ix_(total.shared, total.shared)] = total.R
-        for corner in total.corners:
-            out[np.ix_(corner.own, corner.own)] = corner.R
-            out[np.ix_(corner.own, corner.shared)] = corner.border
-        return out
+        return self.total.placed()[:-1, :-1]
 
     def among(self, positive: NDArray[np.bool_]) -> Among:
         """Return the steps with all coefficients with a sign held at zero but some.
