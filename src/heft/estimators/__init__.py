@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from .standard import ModelDifference, StandardEstimate, TruncatedRegressor, back_projection
     from .existence import NearestRobot, margin_of, nearest_robot
     from .drive_gains import ConsistentFit, DriveGains
-    from .block_jackknife import Block, Jackknife, block_moments
+    from .blocks import Block, Jackknife, block_moments
     from .jackknife import JackknifeFit, fit_jackknife
     from .bounds import PossibleFits, StrictBounds, strict_bounds
     from .recursive import CovarianceRecursion, Filter, State
