@@ -52,8 +52,8 @@ from heft.applications.identification.robots import identify
 from heft.applications.identification.settings import Settings
 from heft.dynamics import kernels
 from heft.dynamics.drive_columns import DriveState, presliding, steady
+from heft.information import triangle_of
 from heft.information.identifiability import BaseParameters
-from heft.information.square_root import triangle_of
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
 from heft.plants import Problem, RobotMotion, RobotPlant, Samples, rows_of, standard_rows

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_least, at_most
 from heft.estimators.recursive import Covariance, CovarianceRecursion, Filter, State, Tree
-from heft.information import folding
+from heft.information import folding, triangle_of
 from heft.information.inertia import wrench_regressor
-from heft.information.square_root import triangle_of
 
 Array = NDArray[np.float64]
 COUNT, ROWS = 10, 6

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from heft.estimators import Jackknife, LeastSquares
-from heft.estimators.left_without import LeftWithout
+from heft.estimators import LeastSquares
+from heft.estimators.blocks import Left
 from heft.information import Bordered, Information, Labels, inverses, shortest, triangle_of
 
 RNG = np.random.default_rng(7)
@@ -39,7 +39,7 @@ def whole(total: Bordered) -> np.ndarray:
     """The inverse as a dense matrix, in its own order of coordinates."""
     inverse = total.inverse
     assert inverse is not None
-    return np.column_stack([inverse.push(unit) for unit in np.eye(SIZE)])
+    return np.column_stack([inverse.back(unit) for unit in np.eye(SIZE)])
 
 
 def test_sum_is_that_of_stacked_rows() -> None:
@@ -65,7 +65,7 @@ def test_solution_and_inverse_are_those_of_dense_rows() -> None:
     assert inverse is not None
     np.testing.assert_allclose(inverse.deviations, np.linalg.norm(G, axis=1))
     x, Y = RNG.standard_normal(SIZE), RNG.standard_normal((5, SIZE))
-    np.testing.assert_allclose(inverse.pull(x), G.T @ x, atol=1e-12)
+    np.testing.assert_allclose(inverse.times(x), G.T @ x, atol=1e-12)
     np.testing.assert_allclose(inverse.times(Y), Y @ G, atol=1e-12)
 
 
@@ -100,30 +100,23 @@ def test_columns_of_zeros_connect_nothing_and_have_no_inverse_to_miss() -> None:
 
 
 @pytest.mark.parametrize("worth", [0.1, 12.0, 1e6])
-def test_left_without_a_block_is_solved_as_by_all_directions(worth: float) -> None:
-    """Without the last block nothing is left in so many directions that all are looked for."""
+def test_of_what_is_left_without_a_block_small_eigenvalues_are_raised(worth: float) -> None:
+    """Without the last block next to nothing is left in some directions, or in most."""
     others, block = information(seed=1), information(seed=2, samples=13)
     scaled = worth * block
     (total,) = (others + scaled).summed(WEIGHTS).parts
     ((_, whole),) = scaled.summed(WEIGHTS).rows_of_each()
-    rows = whole[:, :-1]
     inverse = total.inverse
     assert inverse is not None
-    left = LeftWithout.of(inverse, rows)
-    assert left is not None
-    white, y = inverse.times(rows), RNG.standard_normal(SIZE)
+    white, y, least = inverse.times(whole[:, :-1]), RNG.standard_normal(SIZE), 0.1
     M = np.eye(SIZE) - white.T @ white
-    np.testing.assert_allclose(left.times(y), M @ y, atol=1e-12)
-    least = Jackknife().least_left
-    count = int(np.sum(np.linalg.eigvalsh(M) < least))
-    assert left.below(least) == count
-    found = left.solution(y, least)
-    if worth == 1e6:
-        assert count > SIZE // 4 and found is None
-        return
-    assert found is not None
-    assert (count > 0) == (worth > 1.0)
-    np.testing.assert_allclose(found, Jackknife().without(white, y), rtol=1e-9, atol=1e-11)
+    values, vectors = np.linalg.eigh(M)
+    raised = (vectors * np.maximum(values, least)) @ vectors.T
+    left = Left.of(white, SIZE, least)
+    assert (len(left.lift) > 0) == (worth > 1.0)
+    assert len(left.lift) == int(np.sum(values < least))
+    np.testing.assert_allclose(left.matrix, raised, atol=1e-12)
+    np.testing.assert_allclose(raised @ left.solution(y), y, rtol=1e-9, atol=1e-11)
 
 
 def test_covariance_is_that_of_dense_matrices() -> None:
@@ -142,10 +135,3 @@ def test_covariance_is_that_of_dense_matrices() -> None:
         score = got.noise.score_factor(found, 1.0 / sigma)
         expected = change @ score.T @ score @ change
         np.testing.assert_allclose(got.parameters.covariance, expected, rtol=1e-9, atol=1e-13)
-
-
-def test_rows_that_hold_what_two_channels_see_are_not_taken() -> None:
-    (total,) = information().summed(WEIGHTS).parts
-    inverse = total.inverse
-    assert inverse is not None
-    assert LeftWithout.of(inverse, np.ones((1, SIZE))) is None

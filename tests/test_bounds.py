@@ -21,9 +21,8 @@ from heft.estimators import (
 )
 from heft.estimators.consistent import PhysicallyConsistent
 from heft.estimators.feasible_set import Limits, unstack
-from heft.information import ParameterSpace, inertia
+from heft.information import ParameterSpace, Triangle, inertia, triangle_of
 from heft.information.parameters import Labels
-from heft.information.square_root import Triangle, triangle_of
 from heft.models.options import LinkOptions, Options
 from tests.test_consistency import Case, case, every_robot, perturbed, problem_of, shares
 

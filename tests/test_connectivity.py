@@ -11,7 +11,7 @@ import scipy.sparse
 from scipy.sparse.csgraph import connected_components
 
 from heft.arrays import Array
-from heft.estimators import LeastSquares, PhysicallyConsistent, PossibleFits, noise, strict_bounds
+from heft.estimators import LeastSquares, PhysicallyConsistent, PossibleFits, strict_bounds
 from heft.estimators.limbs import limbs
 from heft.information import (
     Directions,
@@ -163,18 +163,6 @@ def _of(seen: Directions, z: Array) -> tuple[object, ...]:
     return seen.rank, factor @ factor.T, seen.shortest(z), np.where(seen.blind, 1.0, 0.0)
 
 
-def test_mean_squared_errors_of_parts_are_those_of_the_whole(whole: pytest.MonkeyPatch) -> None:
-    """With errors that all parts share, which are what correlates them."""
-    rng = np.random.default_rng(5)
-    data = shuffled(rng, zero=0)
-    prior, shared = 0.3 * np.eye(data.shape[1]), rng.normal(size=(7, data.shape[1]))
-    by_parts = [noise.posterior(data, prior, 2.0, factor) for factor in (None, shared)]
-    as_a_whole(whole)
-    for own, factor in zip(by_parts, (None, shared), strict=True):
-        for one, other in zip(own, noise.posterior(data, prior, 2.0, factor), strict=True):
-            np.testing.assert_allclose(one, other, atol=1e-10)
-
-
 ARMS = """<robot name="arms"><link name="base"/>
 {links}
 </robot>"""
@@ -213,21 +201,6 @@ def informed(robot: Robot, seed: int) -> tuple[Problem[RobotPlant], Information]
     truth = problem.space.matrix @ (problem.space.nominal * rng.uniform(0.6, 1.4, 1))
     effort = rows @ truth + 2.0 * rng.normal(size=rows.shape[:2])
     return problem, Information.from_rows(problem.labels, problem.channels, rows, effort)
-
-
-@pytest.mark.parametrize("noisy", [False, True])
-def test_mean_squared_errors_are_the_same_with_a_known_triangle(noisy: bool) -> None:
-    rng = np.random.default_rng(8)
-    data = rng.normal(size=(60, 40)) * 10.0 ** rng.uniform(-2, 2, 40)
-    prior = np.diag(10.0 ** rng.uniform(-1, 1, 40))
-    spread = rng.normal(size=(50, 40)) if noisy else None
-    stacked = np.column_stack([np.vstack([data, prior]), np.zeros(100)])
-    triangle = triangle_of(stacked)[:-1, :-1]
-    found = noise.posterior(data, prior, 0.7, spread, triangle)
-    for one, other in zip(found, noise.posterior(data, prior, 0.7, spread), strict=True):
-        deviations = np.sqrt(np.diag(other))
-        unit = np.outer(deviations, deviations)
-        np.testing.assert_allclose(one / unit, other / unit, atol=1e-9)
 
 
 def test_consistent_parameters_of_limbs_are_those_of_the_whole(whole: pytest.MonkeyPatch) -> None:

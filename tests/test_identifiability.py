@@ -14,6 +14,7 @@ from heft.arrays import Array
 from heft.dynamics.drives import FRICTION
 from heft.dynamics.tree import PRISMATIC, REVOLUTE
 from heft.errors import FitError
+from heft.information import Information, triangle_of
 from heft.information.identifiability import (
     TOLERANCE,
     BaseParameters,
@@ -25,7 +26,6 @@ from heft.information.identifiability import (
     visible_share,
 )
 from heft.information.parameters import Labels
-from heft.information.square_root import Information, triangle_of
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
 from heft.models.rounding import angle_error, direction_error

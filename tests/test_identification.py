@@ -27,7 +27,8 @@ from heft.estimators import (
     robust_methods,
 )
 from heft.estimators.least_squares import LeastSquares
-from heft.estimators.robust import RowProblem, scale_of, weighted_information
+from heft.estimators.problem import Problem as RowProblem
+from heft.estimators.robust import scale_of, weighted_information
 from heft.information import inertia
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot

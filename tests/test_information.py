@@ -15,9 +15,9 @@ import pytest
 import scipy.linalg
 
 from heft.errors import HeftError, InvalidRecording, InvalidSetting, TooLittleData, UnlikeLabels
+from heft.information import Information, Triangle, triangle_of
 from heft.information.identifiability import solve
 from heft.information.parameters import Labels
-from heft.information.square_root import Information, Triangle, triangle_of
 from tests import nist
 from tests.double_double import solve_refined
 

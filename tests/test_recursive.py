@@ -10,8 +10,7 @@ import scipy.stats
 
 from heft.errors import InvalidSetting, TooLittleData
 from heft.estimators.recursive import CovarianceRecursion, Filter, State, Tree, walked
-from heft.information import folding
-from heft.information.square_root import triangle_of
+from heft.information import folding, triangle_of
 from tests.robots import FloatArray
 
 COUNT = 10

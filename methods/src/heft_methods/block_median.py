@@ -9,7 +9,7 @@ import numpy as np
 import scipy.linalg
 
 from heft.arrays import Array
-from heft.estimators import LeastSquares, RowProblem, segments
+from heft.estimators import LeastSquares, Problem, segments
 from heft.files import Keys, Number, check_fields
 from heft.information import Triangle, solve, triangle_of
 
@@ -45,7 +45,7 @@ class BlockMedian:
     def __post_init__(self) -> None:
         check_fields(self, CHECKS)
 
-    def fit(self, problem: RowProblem) -> segments.SegmentEstimate:
+    def fit(self, problem: Problem) -> segments.SegmentEstimate:
         """Return base parameters β, with one pass over the rows and one over the residuals.
 
         Raises:

@@ -23,12 +23,12 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import scipy.linalg
 
+from heft import plants
 from heft.arrays import Array
 from heft.errors import InvalidSetting, SolverFailure, TooLittleData
-from heft.estimators import Estimate, LeastSquares, RowProblem, autocorrelation_time, autocovariance
+from heft.estimators import Estimate, LeastSquares, Problem, autocorrelation_time, autocovariance
 from heft.files import Keys, Number, Text, check_fields
 from heft.information import Directions, Information, Triangle, triangle_of
-from heft.plants import Problem, RobotPlant
 
 from .driven_robot import DrivenRobot
 
@@ -301,7 +301,7 @@ class KalmanFilter:
     def __post_init__(self) -> None:
         check_fields(self, CHECKS)
 
-    def fit(self, problem: RowProblem) -> Estimate:
+    def fit(self, problem: Problem) -> Estimate:
         """Return base parameters β after the last measurement.
 
         Raises:
@@ -338,7 +338,7 @@ class KalmanFilter:
         made = _Unscented if self.kind == "unscented" else _SquareRoot
         return made(scale, walk, self.reach)
 
-    def _concluded(self, problem: RowProblem, filter_: _Filter, white: Sequence[Array]) -> Estimate:
+    def _concluded(self, problem: Problem, filter_: _Filter, white: Sequence[Array]) -> Estimate:
         """Return the filter's last parameters as an estimate, its innovations as residuals.
 
         What the log told, P⁻¹ less that of the start, is shared evenly among the channels, so that
@@ -366,9 +366,9 @@ class KalmanFilter:
         return replace(found, settings=settings)
 
 
-def _driven(problem: RowProblem) -> Driven:
+def _driven(problem: Problem) -> Driven:
     """Return a problem's robot as a system that measured torques move."""
-    if isinstance(problem, Problem) and isinstance(problem.plant, RobotPlant):
+    if isinstance(problem, plants.Problem) and isinstance(problem.plant, plants.RobotPlant):
         return DrivenRobot(problem.plant.robot)
     raise InvalidSetting(
         "this filter moves a robot's state, and was given no equations of motion",

@@ -23,10 +23,12 @@ from heft.errors import InvalidSetting
 from heft.estimators import (
     Estimate,
     LeastSquares,
-    MixedProblem,
-    ProblemLike,
-    ResidualsLike,
+    Problem,
+    Residuals,
+    Rows,
+    SimulatedPiece,
     VarianceComponents,
+    mixes_channels,
 )
 from heft.information import Directions, Information, Labels, Parameters
 
@@ -72,7 +74,7 @@ class ReEstimation:
         """Positions in β of the parameters that are estimated, ascending."""
         return tuple(sorted({self.before.labels.index(name) for name in self.free}))
 
-    def fit(self, problem: ProblemLike) -> ReEstimate:
+    def fit(self, problem: Problem) -> ReEstimate:
         """Return base parameters β, those that are held as they were before.
 
         Args:
@@ -85,7 +87,7 @@ class ReEstimation:
         problem.labels.require_same(self.before.labels)
         known: Mapping[str, float] = {}
         names = problem.noise_names
-        if isinstance(problem, MixedProblem) and problem.has_unknowns:
+        if mixes_channels(problem):
             problem = VarianceComponents().settled(problem)
             known, names = problem.known_noise, ()
         some = _Some(problem, self.before.values, self.places)
@@ -127,7 +129,7 @@ class ReEstimation:
 
 @dataclass(frozen=True)
 class _Residuals:
-    whole: ResidualsLike
+    whole: Residuals
     free: tuple[int, ...]
 
     @property
@@ -153,7 +155,7 @@ class _Residuals:
 
 @dataclass(frozen=True, eq=False)
 class _Some:
-    problem: ProblemLike
+    problem: Problem
     before: Array
     free: tuple[int, ...]
 
@@ -185,6 +187,14 @@ class _Some:
 
     def information(self) -> Information:
         return self.of(self.problem.information())
+
+    def rows(self) -> Iterator[Rows]:
+        held = self.before.copy()
+        held[list(self.free)] = 0.0
+        for piece in self.problem.rows():
+            effort = piece.effort - piece.regressor @ held
+            own = piece.regressor[:, :, list(self.free)]
+            yield SimulatedPiece(own, effort, piece.time, piece.recording)
 
     def _all(self, values: Sequence[float] | Array) -> Array:
         whole = self.before.copy()

@@ -31,8 +31,8 @@ from heft.errors import SolverFailure
 from heft.estimators import (
     Estimate,
     LeastSquares,
-    ResidualsLike,
-    RowProblem,
+    Problem,
+    Residuals,
     estimate_at,
     measured_regressor_covariance,
 )
@@ -47,7 +47,7 @@ CHECKS: Keys = {
 
 
 def row_noise(
-    pieces: Iterator[ResidualsLike], channels: int, size: int, period: float, every: int
+    pieces: Iterator[Residuals], channels: int, size: int, period: float, every: int
 ) -> Array | None:
     """Return the noise covariance of each channel's `[Y, τ − Y β]`, shape (channels, b + 1, b + 1).
 
@@ -79,7 +79,7 @@ def row_noise(
     return total / pairs if pairs * every >= lag else None
 
 
-def _beside(piece: ResidualsLike, places: NDArray[np.intp]) -> Array:
+def _beside(piece: Residuals, places: NDArray[np.intp]) -> Array:
     """Return `[Y, τ − Y β]` at some rows of a piece, shape (n, channels, b + 1)."""
     return np.concatenate([piece.regressor(places), piece.values[places][:, :, None]], axis=2)
 
@@ -182,7 +182,7 @@ class ErrorsInVariables:
     def __post_init__(self) -> None:
         check_fields(self, CHECKS)
 
-    def fit(self, problem: RowProblem) -> Estimate:
+    def fit(self, problem: Problem) -> Estimate:
         """Return base parameters β.
 
         Raises:

@@ -16,7 +16,7 @@ import numpy as np
 
 from heft.arrays import Array
 from heft.errors import SolverFailure
-from heft.estimators import Estimate, LeastSquares, RowProblem, estimate_at
+from heft.estimators import Estimate, LeastSquares, Problem, estimate_at
 from heft.files import Keys, Number, check_fields
 from heft.information import Directions
 
@@ -44,7 +44,7 @@ class TotalLeastSquares:
     def __post_init__(self) -> None:
         check_fields(self, CHECKS)
 
-    def fit(self, problem: RowProblem) -> Estimate:
+    def fit(self, problem: Problem) -> Estimate:
         """Return base parameters β.
 
         Raises:

@@ -6,15 +6,16 @@ from heft.loading import lazy
 
 if TYPE_CHECKING:
     from . import noise, robust, segments
-    from .noise import Noise, ResidualsLike, autocovariance, autocorrelation_time
-    from .estimate import Estimate, FromInformation, ProblemLike
-    from .variance_components import MixedProblem, VarianceComponents
+    from .noise import Noise, autocovariance, autocorrelation_time
+    from .estimate import Estimate, FromInformation
+    from .problem import Problem, Residuals, Rows, mixes_channels
+    from .variance_components import VarianceComponents
     from .moved_optimum import estimate_at
     from .least_squares import LeastSquares
     from .essential import BackwardElimination, Essential, backward_elimination, essential_standard
     from .delay_search import DelaySearch, DelayFound
     from .bandwidth_search import BandwidthSearch
-    from .robust import Hampel, Huber, RowProblem
+    from .robust import Hampel, Huber
     from .segments import Ransac
     from .maximum_likelihood import MaximumLikelihood, decorrelation
     from .errors_in_variables import measured_regressor_covariance, signal_projection
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from .standard import ModelDifference, StandardEstimate, TruncatedRegressor, back_projection
     from .existence import NearestRobot, margin_of, nearest_robot
     from .drive_gains import ConsistentFit, DriveGains
-    from .block_jackknife import Block, Jackknife, block_moments
+    from .blocks import Block, Jackknife, block_moments
     from .jackknife import JackknifeFit, fit_jackknife
     from .bounds import PossibleFits, StrictBounds, strict_bounds
     from .recursive import CovarianceRecursion, Filter, State

@@ -13,7 +13,8 @@ from heft.engine import side_by_side
 from heft.errors import HeftError
 from heft.information import Directions, Information, components
 
-from .delay_search import DelayedLike, _Weighted
+from .delay_search import _Weighted
+from .problem import MovableProblem
 
 FINE = (0.5, 0.25)  # [octaves]; tried on both sides of the best cutoff, one after the other
 
@@ -55,7 +56,7 @@ class BandwidthSearch:
     std_octaves: float = 0.5  # standard deviation of the chosen cutoff [octaves]
     rows: int = 60_000  # number of rows used, at most about
 
-    def fit(self, problem: DelayedLike) -> float:
+    def fit(self, problem: MovableProblem) -> float:
         """Return the factor by which to multiply the cutoff; 1 to leave it.
 
         Args:
@@ -108,7 +109,7 @@ class BandwidthSearch:
             look_at([k for k in near if k not in scores])
         return float(2.0 ** self._chosen(scores))
 
-    def refine(self, problem: DelayedLike) -> float:
+    def refine(self, problem: MovableProblem) -> float:
         """Return the factor by which to multiply the cutoff once a delay is known.
 
         A delay that is not accounted for adds to the residual at all cutoffs, and most where
@@ -129,7 +130,7 @@ class BandwidthSearch:
         return min((k for k in equal if k * best > 0.0), key=abs)
 
     def cutoff_error(
-        self, problem: DelayedLike, rows: int, known: Information | None = None
+        self, problem: MovableProblem, rows: int, known: Information | None = None
     ) -> tuple[Array, ...]:
         """Return the moments of the torque error that the cutoff's uncertainty causes.
 

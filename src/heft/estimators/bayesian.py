@@ -31,7 +31,7 @@ from heft.information import Directions, Triangle
 from .estimate import Estimate
 from .least_squares import LeastSquares
 from .moved_optimum import estimate_at
-from .robust import RowProblem
+from .problem import Problem
 
 LEAST = 1e-12  # variance of noise, of a column's own: less is rounding
 RELEVANT = 1e-3  # share of a column's variance that is signal, below which it is all noise
@@ -155,7 +155,7 @@ class BayesianRegression:
     def __post_init__(self) -> None:
         check_fields(self, CHECKS)
 
-    def fit(self, problem: RowProblem) -> Estimate:
+    def fit(self, problem: Problem) -> Estimate:
         """Return base parameters β.
 
         Raises:

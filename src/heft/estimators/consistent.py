@@ -27,18 +27,20 @@ from heft.arrays import Array
 from heft.errors import InvalidSetting, SolverFailure, TooLittleData
 from heft.files import Keys, Number, Text, check_fields
 from heft.information import (
+    Bordered,
+    BorderedInverse,
     Parameters,
     ParameterSpace,
     Summed,
     Triangle,
     connected,
     decomposition,
+    gram,
     inertia,
     triangle_of,
     visible_share,
 )
 
-from .drives_first import DrivesFirst, mean_squared_error
 from .feasible_set import (
     IDENTITY,
     Limits,
@@ -89,14 +91,68 @@ def estimated_prior_error(data: Array, right: Array, start: Array, bodies: int) 
     size = data.shape[1]
     ridge = np.append(np.zeros(bodies), np.full(size - bodies, DRIVE_RIDGE))
     rows = np.column_stack([data, right - data @ start])
-    seen = DrivesFirst.of(rows, ridge, np.zeros(size), np.arange(bodies, size))
-    R, z = seen.bodies, seen.right
-    left, singular, _ = decomposition(R)
+    seen = Bordered.by_drives(rows, ridge, np.zeros(size), np.arange(bodies, size))
+    left, singular, _ = decomposition(seen.R)
     shown = singular > 2.0
     if not shown.any():
         return 0.0
-    off = (left.T @ z)[shown] / singular[shown]
+    off = (left.T @ seen.z)[shown] / singular[shown]
     return float(np.sqrt(max(float(np.mean(off**2 - 1.0 / singular[shown] ** 2)), 0.0)))
+
+
+def inverse_of(triangle: Bordered) -> BorderedInverse:
+    """Return the inverse of rows of data and prior.
+
+    Raises:
+        LinAlgError: If a column depends on others.
+    """
+    if triangle.inverse is None:
+        raise np.linalg.LinAlgError("columns of data and prior depend on others")
+    return triangle.inverse
+
+
+def mean_squared_error(
+    triangle: Bordered,
+    limbs: Sequence[NDArray[np.intp]],
+    data: Array,
+    doubt: float,
+    noise_factor: Array | None = None,
+) -> tuple[Array, Array]:
+    """Return the mean squared error matrix of a regularised least-squares estimate.
+
+    The estimate is `A (Yᵀτ + Λ x₀)` with `A = (J + Λ)⁻¹`, J the information of the data and Λ
+    that of the prior about x₀. Its covariance from noise is `A J A`, or `A SᵀS A` where a factor
+    S of the noise is given. Its bias `A Λ (x₀ − x)` is unknown. If x₀ has an error e in the
+    prior's own metric W (Λ = w W), the bias has a second moment of at most `e² w² A W A`, and
+    A Λ A is what A is more than A J A.
+
+    Args:
+        triangle: R with RᵀR = J + Λ, of n unknowns.
+        data: Rows with J their square, shape (m, n).
+        doubt: Prior error e times √w.
+        noise_factor: S with SᵀS the covariance of Yᵀε, shape (any, n).
+
+    Returns:
+        The total (noise and bias) and its noise part, each of shape (n, n), in products of the
+        unknowns' units.
+    """
+    size = len(triangle.columns)
+    noise, whole = np.zeros((size, size)), np.zeros((size, size))
+    score = None if noise_factor is None else np.zeros((len(noise_factor), size))
+    for own in limbs:
+        inverse, square = inverse_of(triangle.part(own)), np.ix_(own, own)
+        rows = data[np.ix_(np.any(data[:, own] != 0.0, axis=1), own)]
+        # By the orthogonal factor, so that no accuracy is lost to the square of the condition.
+        spread = inverse.back(inverse.times(rows))
+        noise[square] = spread.T @ spread
+        whole[square] = inverse.back(inverse.matrix)
+        if score is not None and noise_factor is not None:
+            held = np.any(noise_factor[:, own] != 0.0, axis=1)
+            score[np.ix_(held, own)] = inverse.back(inverse.times(noise_factor[np.ix_(held, own)]))
+    bias = doubt**2 * (whole - noise)
+    if score is not None:  # some errors are shared by all limbs
+        noise = gram(score, limbs)
+    return noise + bias, noise
 
 
 @dataclass(frozen=True)
@@ -159,7 +215,7 @@ class Scaled:
     data: Array
     right: Array
     prior: Array  # rows of the prior, shape (n, n)
-    triangle: DrivesFirst  # the triangle of both, drives first
+    triangle: Bordered  # the triangle of both, drives first
     start: Array  # u of the model file, zero for drives, shape (n,)
     strengths: Array  # of the prior of each of the bodies' numbers
     silent: NDArray[np.intp]  # positions of drive parameters whose columns are zero in the data
@@ -173,15 +229,15 @@ class Scaled:
     @cached_property
     def factor(self) -> Array:
         """Rows of the triangle at their unknowns' places, right-hand side last, (n + 1, n + 1)."""
-        return self.triangle.rows()
+        return self.triangle.placed()
 
     @cached_property
     def limbs(self) -> tuple[NDArray[np.intp], ...]:
         """Positions of unknowns that neither rows nor constraints connect with the others."""
         held = self.constraints.rows != 0.0
         sets = (
-            *(np.append(drive.terms, drive.bodies) for drive in self.triangle.drives),
-            *(np.flatnonzero(row) for row in self.triangle.bodies),
+            *(np.append(drive.own, drive.shared) for drive in self.triangle.corners),
+            *(np.flatnonzero(row) for row in self.triangle.R),
             *(10 * k + np.arange(10) for k in range(len(self.space.groups))),
             *(np.flatnonzero(row) for row in held[held.sum(axis=1) > 1]),
         )
@@ -223,7 +279,8 @@ class Scaled:
         """
         towards, bodies = np.zeros(len(self.start)), len(self.strengths)
         towards[:bodies] = self.strengths * (self.start - unknown)[:bodies]
-        return self.triangle.solved(self.triangle.solved_transposed(towards))
+        inverse = inverse_of(self.triangle)
+        return inverse.back(inverse.times(towards))
 
 
 def sparse(matrix: Array) -> Any:
@@ -282,7 +339,7 @@ class PhysicallyConsistent:
         Arguments and errors are those of `fit`.
         """
         scaled = self.scaled(total, space)
-        return np.asarray(scaled.back @ scaled.triangle.optimum())
+        return np.asarray(scaled.back @ scaled.triangle.solution())
 
     def fit(
         self,
@@ -349,10 +406,10 @@ class PhysicallyConsistent:
         data = np.vstack([columns, known[:, :-1] @ metric]) / scale
         right = np.append(z, known[:, -1])
         constraints = linear_constraints(space, self.limits).measured(metric / scale)
-        # Terms that a constraint holds last: the others then follow from them.
+        # Terms that a constraint holds last: the others' rows then have no part in constraints.
         held = np.any(constraints.rows[:, drives] != 0.0, axis=0)
         order = drives[np.argsort(held, kind="stable")]
-        whole = DrivesFirst.of(np.column_stack([data, right]), weights, start, order)
+        whole = Bordered.by_drives(np.column_stack([data, right]), weights, start, order)
         if not (np.abs(whole.diagonal) > 0.0).all():
             raise TooLittleData(
                 "without a prior the data do not determine all parameters",
@@ -427,7 +484,7 @@ class PhysicallyConsistent:
         return unknown, iterations, binds
 
     def _solve_limb(self, limb: Scaled) -> tuple[Array, int, NDArray[np.bool_]]:
-        free, bodies = limb.triangle.optimum(), len(limb.space.groups)
+        free, bodies = limb.triangle.solution(), len(limb.space.groups)
         if self._feasible(free, bodies, limb.constraints):
             return free, 0, np.zeros(len(limb.constraints.names), dtype=bool)
         found = nearest_body(limb.triangle, free, limb.constraints, self.margin)
@@ -456,7 +513,7 @@ class PhysicallyConsistent:
     def _refuse_conflicts(self, space: ParameterSpace) -> None:
         limits = self.limits.of(space.bodies)
         constraints = linear_constraints(space, limits).measured(scaled_metric(space))
-        alone = DrivesFirst.of_bodies(np.eye(10), IDENTITY)
+        alone = Bordered.by_drives(np.zeros((0, 11)), np.ones(10), IDENTITY, np.arange(0))
         for link, first in zip(space.bodies, space.groups, strict=True):
             own = constraints.part(slice(first, first + 10))
             if own.names and nearest_body(alone, IDENTITY, own, self.margin) is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,59 +12,8 @@ from heft.arrays import Array
 from heft.engine import side_by_side
 from heft.information import Information, Triangle, shortest
 
-from .estimate import ProblemLike
 from .least_squares import LeastSquares
-
-
-class DelayedLike(ProblemLike, Protocol):
-    """What the searches for a delay and for a cutoff need of a problem."""
-
-    def delayed(self, delay: float) -> DelayedLike:
-        """Return the same problem with the torque later than the motion by `delay` [s]."""
-        ...
-
-    def later(self, by: float) -> DelayedLike | None:
-        """Return the problem with what is measured taken `by` [s] later, rows staying as they are.
-
-        None where rows are not in memory.
-        """
-        ...
-
-    def shortened(self, rows: int) -> DelayedLike:
-        """Return the same problem shortened to about `rows` rows at most."""
-        ...
-
-    def sharpened(self, factor: float) -> DelayedLike | None:
-        """Return the same problem with the low-pass cutoff times `factor`; None if too high."""
-        ...
-
-    def blurred(self, factor: float) -> DelayedLike:
-        """Return the problem with instantaneous rows and residuals at the cutoff times `factor`."""
-        ...
-
-    def sliding(self, speed: float, settle: float) -> DelayedLike:
-        """Return the problem with only the rows in which friction is sliding friction.
-
-        Args:
-            speed: Above which a hinge slides [rad/s].
-            settle: How long before and after a row it must slide the same way [s].
-        """
-        ...
-
-    @property
-    def delay(self) -> float:
-        """Delay of the torque behind the motion [s]."""
-        ...
-
-    @property
-    def corner(self) -> float:
-        """Cutoff of the low-pass [Hz]."""
-        ...
-
-    @property
-    def threads(self) -> int:
-        """Number of threads that share the work."""
-        ...
+from .problem import MovableProblem
 
 
 class _Weighted:
@@ -200,7 +149,7 @@ class DelaySearch:
     usual: float = 0.003
     rows: int = 60_000  # number of rows used, at most about
 
-    def fit(self, problem: DelayedLike) -> DelayFound:
+    def fit(self, problem: MovableProblem) -> DelayFound:
         """Return the delay: the mean over cutoffs that are evidence of one, weighted by precision.
 
         These are then looked at once more about that delay, which misjudged rows and a parabola
@@ -266,7 +215,7 @@ class DelaySearch:
         """Return whether a view is evidence of no delay and against a given one [s]."""
         return abs(view.mean) + 2.0 * max(view.std, self.least_std) < abs(view.mean - delay)
 
-    def _view(self, problem: DelayedLike, factor: float) -> _View:
+    def _view(self, problem: MovableProblem, factor: float) -> _View:
         """Return the estimate from sliding rows at the cutoff times `factor`."""
         blurred = problem.blurred(factor).shortened(self.rows)
         short = blurred.sliding(self.speed, max(self.settle, self.periods / blurred.corner))
@@ -308,7 +257,7 @@ class DelaySearch:
 
     def delay_error(
         self,
-        problem: DelayedLike,
+        problem: MovableProblem,
         found: DelayFound,
         rows: int,
         known: Information | None = None,

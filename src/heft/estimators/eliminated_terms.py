@@ -13,9 +13,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.information import Directions
-
-from .drives_first import by_drive
+from heft.information import Directions, orthogonal_sets
 
 # Share of a quantity in what the data leave open, from which it is open.
 HIDDEN = 1e-6
@@ -41,7 +39,7 @@ class TermDirections:
         size = columns.shape[1]
         blind = np.ones(size, dtype=np.bool_)
         parts: list[tuple[Array, Array]] = []
-        for own in by_drive(columns, rows * float(np.finfo(float).eps)):
+        for own in orthogonal_sets(columns, rows * float(np.finfo(float).eps)):
             shown = Directions.of(columns[:, own], rows)
             inverse = np.zeros((size, shown.rank))
             inverse[own], blind[own] = shown.inverse, shown.blind

@@ -21,8 +21,9 @@ from heft.arrays import Array
 from heft.files import Keys, Number, Text, check_fields
 from heft.information import Directions, Information, Parameters, ParameterSpace
 
-from .estimate import Estimate, ProblemLike
+from .estimate import Estimate
 from .least_squares import LeastSquares
+from .problem import Problem
 
 Stop = Literal["training-error", "ratio", "torque-range"]
 SPAN_OF_A_SINE = 2.0 * np.sqrt(2.0)  # range over root mean square
@@ -158,7 +159,7 @@ class Essential:
     def __post_init__(self) -> None:
         check_fields(self, CHECKS)
 
-    def fit(self, problem: ProblemLike) -> EssentialEstimate:
+    def fit(self, problem: Problem) -> EssentialEstimate:
         """Return base parameters β of a problem's rows, those that are not essential zero.
 
         Raises:

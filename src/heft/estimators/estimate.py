@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol, Self, runtime_checkable
@@ -15,78 +15,11 @@ from heft.information import (
     DataRank,
     Directions,
     Information,
-    Labels,
     Parameters,
     shortest,
 )
 
-from .noise import Noise, ResidualsLike, raised
-
-
-class RowsLike(Protocol):
-    """Rows of one piece of a recording."""
-
-    @property
-    def regressor(self) -> Array:
-        """Y, shape (N, channels, b)."""
-        ...
-
-    @property
-    def effort(self) -> Array:
-        """τ, shape (N, channels) [N·m or N]."""
-        ...
-
-
-class ProblemLike(Protocol):
-    """What an estimator needs of a problem."""
-
-    @property
-    def labels(self) -> Labels:
-        """Labels of the base parameters β."""
-        ...
-
-    @property
-    def channels(self) -> tuple[str, ...]:
-        """Names of the measured channels."""
-        ...
-
-    @property
-    def noise_names(self) -> tuple[str, ...]:
-        """Name of each channel's standard deviation; channels of one name share it."""
-        ...
-
-    def information(self) -> Information:
-        """Return the information about β from all rows."""
-        ...
-
-    def residuals(self, values: Array) -> Iterator[ResidualsLike]:
-        """Yield the residuals τ − Y β of each contiguous piece, with access to its Y.
-
-        Args:
-            values: β, shape (b,).
-        """
-        ...
-
-    def residual_energy(self, values: Array) -> Array:
-        """Return the energy Σ (τ − Y β)² within the motion's band.
-
-        Args:
-            values: β, shape (b,).
-
-        Returns:
-            Shape (channels,) [(N·m)² or N²].
-        """
-        ...
-
-    @property
-    def spacing(self) -> int:
-        """Number of rows in a block when rows are decimated; see `noise.thinned`."""
-        ...
-
-    @property
-    def repeats(self) -> float | None:
-        """Period of the motion [rows]; None if it is not periodic."""
-        ...
+from .noise import Noise, raised
 
 
 @dataclass(frozen=True)

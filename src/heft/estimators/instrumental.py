@@ -17,7 +17,7 @@ from heft.arrays import Array
 
 from .estimate import Estimate
 from .least_squares import LeastSquares
-from .robust import RowProblem
+from .problem import Problem
 from .simulated_rows import Passes, SimulatedPiece, SimulatedRows, Simulation, paired
 
 
@@ -37,7 +37,7 @@ class InstrumentalVariables:
     turns: Passes = Passes()  # how simulation and least squares take turns
     least_squares: LeastSquares = LeastSquares()  # what weighs the channels
 
-    def fit(self, problem: RowProblem) -> Estimate:
+    def fit(self, problem: Problem) -> Estimate:
         """Return base parameters β; its `passes` count the simulations.
 
         Raises:

@@ -28,9 +28,10 @@ from heft.information import (
     shortest,
 )
 
-from .estimate import Estimate, ProblemLike
+from .estimate import Estimate
 from .noise import Noise, autocorrelation_time, coloured_factors, thinned
-from .variance_components import MixedProblem, VarianceComponents
+from .problem import Problem, mixes_channels
+from .variance_components import VarianceComponents
 
 
 def _of_directions(seen: Directions, z: Array, score: Array) -> tuple[Array, Array]:
@@ -178,7 +179,7 @@ class LeastSquares:
     # direction counts as unidentified, where that exceeds rounding
     visible: float = 0.0
 
-    def fit(self, problem: ProblemLike) -> Estimate:
+    def fit(self, problem: Problem) -> Estimate:
         """Return base parameters β in one pass over a problem's rows, two if `coloured`.
 
         Where unknowns of each sample are eliminated, first their weights are found, in further
@@ -189,7 +190,7 @@ class LeastSquares:
         """
         known: Mapping[str, float] = {}
         names = problem.noise_names
-        if isinstance(problem, MixedProblem) and problem.has_unknowns:
+        if mixes_channels(problem):
             problem = VarianceComponents().settled(problem)
             known, names = problem.known_noise, ()
         estimate = self.solve(problem.information(), names, known)
@@ -197,7 +198,7 @@ class LeastSquares:
 
     def colour(
         self,
-        problem: ProblemLike,
+        problem: Problem,
         estimate: Estimate,
         common_errors: tuple[Array, ...] | None = None,
         earlier: Noise | None = None,
@@ -215,7 +216,7 @@ class LeastSquares:
         covariance, sample = thinned(problem.residuals(values), problem.spacing, problem.repeats)
         coloured = coloured_factors(sample, len(values))
         times = autocorrelation_time(covariance)
-        if isinstance(problem, MixedProblem) and problem.has_unknowns:
+        if mixes_channels(problem):
             # Channels mix: rows are to be weighed by their noise alone, and by one memory.
             times = np.full_like(times, times.mean())
         sigma = estimate.noise.sigma

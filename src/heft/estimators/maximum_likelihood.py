@@ -33,9 +33,8 @@ from heft.information import Information
 
 from .estimate import Estimate
 from .least_squares import LeastSquares
-from .noise import ResidualsLike, autocorrelation_time, coloured_factors, thinned
-from .robust import RowProblem
-from .variance_components import MixedProblem
+from .noise import autocorrelation_time, coloured_factors, thinned
+from .problem import Problem, Residuals, mixes_channels
 
 Source = Literal["residuals", "periods"]
 ROUNDING = 1e-11  # of a channel's rms: residuals of that size are no noise
@@ -68,7 +67,7 @@ def decorrelation(covariance: Array) -> Array:
 
 @dataclass(frozen=True)
 class _Decorrelated:
-    piece: ResidualsLike
+    piece: Residuals
     matrix: Array
 
     @property
@@ -97,7 +96,7 @@ def _mixed(matrix: Array, regressor: Array) -> Array:
     return np.asarray(np.matmul(matrix, regressor))
 
 
-def residual_covariance(pieces: Iterator[ResidualsLike], channels: int) -> Array:
+def residual_covariance(pieces: Iterator[Residuals], channels: int) -> Array:
     """Return the mean of e eᵀ over all samples, e the residuals of a sample, shape (c, c)."""
     total, rows = np.zeros((channels, channels)), 0
     for piece in pieces:
@@ -107,7 +106,7 @@ def residual_covariance(pieces: Iterator[ResidualsLike], channels: int) -> Array
 
 
 def unrepeated_covariance(
-    pieces: Iterator[ResidualsLike], channels: int, period: float
+    pieces: Iterator[Residuals], channels: int, period: float
 ) -> Array | None:
     """Return the covariance of what one period of a motion does not repeat, shape (c, c).
 
@@ -161,14 +160,14 @@ class MaximumLikelihood:
     def __post_init__(self) -> None:
         check_fields(self, CHECKS)
 
-    def fit(self, problem: RowProblem) -> Estimate:
+    def fit(self, problem: Problem) -> Estimate:
         """Return base parameters β; its `passes` count every pass over the rows.
 
         Raises:
             TooLittleData: If there are no more rows than parameters.
             InvalidSetting: If unknowns of each sample were eliminated, which mixes the channels.
         """
-        if isinstance(problem, MixedProblem) and problem.has_unknowns:
+        if mixes_channels(problem):
             raise InvalidSetting(
                 "the noise between channels is not seen where unknown wrenches are eliminated",
                 argument="method",
@@ -210,7 +209,7 @@ class MaximumLikelihood:
         }
         return replace(found, settings=settings)
 
-    def _covariance(self, problem: RowProblem, values: Array) -> tuple[Array, Source]:
+    def _covariance(self, problem: Problem, values: Array) -> tuple[Array, Source]:
         channels = len(problem.channels)
         if self.source == "periods" and problem.repeats is not None:
             found = unrepeated_covariance(problem.residuals(values), channels, problem.repeats)
@@ -237,7 +236,7 @@ class MaximumLikelihood:
         return np.asarray(np.where(telling, np.sqrt(size * variance), before))
 
 
-def _decorrelated(problem: RowProblem, matrix: Array) -> Information:
+def _decorrelated(problem: Problem, matrix: Array) -> Information:
     """Return the information of a problem's rows `M Y β = M τ`."""
     total = Information.neutral(problem.labels, problem.channels)
     for piece in problem.rows():

@@ -9,13 +9,13 @@ from typing import Any, Protocol
 from heft.arrays import Array
 
 from .estimate import Estimate
-from .robust import RowProblem
+from .problem import Problem
 
 
 class Estimator(Protocol):
     """An estimator of base parameters: frozen settings with one verb."""
 
-    def fit(self, problem: RowProblem, /) -> Estimate:
+    def fit(self, problem: Problem, /) -> Estimate:
         """Return base parameters β with their covariance, from a problem's rows."""
         ...
 

@@ -16,7 +16,7 @@ from heft.information import Directions, Information, Parameters
 
 from .estimate import Estimate
 from .noise import Noise, autocorrelation_time, coloured_factors, thinned
-from .robust import RowProblem
+from .problem import Problem
 
 
 def moved_optimum(information: Information, values: Array) -> Information:
@@ -38,7 +38,7 @@ def moved_optimum(information: Information, values: Array) -> Information:
 
 
 def estimate_at(
-    problem: RowProblem,
+    problem: Problem,
     rough: Estimate,
     values: Array,
     change: Array,

@@ -11,9 +11,8 @@ as a square root. Where a prior contributes, the covariance is widened by the pr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
@@ -21,7 +20,9 @@ from numpy.typing import NDArray
 
 from heft import signals
 from heft.arrays import Array
-from heft.information import ChannelRows, Information, components, gram, triangle_of
+from heft.information import ChannelRows, Information, triangle_of
+
+from .problem import LimbedResiduals, Residuals
 
 LONGEST_MEMORY = 4096  # rows
 ORDER = 20  # of the autoregression, on the thinned residual
@@ -179,47 +180,6 @@ def autocorrelation_time(covariance: Array) -> Array:
     return times
 
 
-class ResidualsLike(Protocol):
-    """Residuals of a contiguous piece of rows; see `plants.Residuals`."""
-
-    @property
-    def values(self) -> Array:
-        """τ − Y β, shape (N, channels) [N·m or N]."""
-        ...
-
-    @property
-    def noise(self) -> Array:
-        """Residuals of the size of the channels' noise, also where unknowns were eliminated.
-
-        Shape (N, channels) [N·m or N].
-        """
-        ...
-
-    @property
-    def regressor(self) -> Callable[[NDArray[np.intp]], Array]:
-        """Function of n positions in the piece; returns Y there, shape (n, channels, b)."""
-        ...
-
-    @property
-    def recording(self) -> int:
-        """Position of the recording in the problem."""
-        ...
-
-    @property
-    def index(self) -> NDArray[np.int64] | None:
-        """Each row's sample index, shape (N,); None where a row combines many samples."""
-        ...
-
-
-@runtime_checkable
-class LimbedResiduals(Protocol):
-    """Residuals that know which columns each channel sees."""
-
-    def channel_rows(self, at: NDArray[np.intp]) -> tuple[ChannelRows, ...]:
-        """Return Y at n positions in the piece, channel by channel, without known zeros."""
-        ...
-
-
 @dataclass(frozen=True)
 class Thinned:
     """Decimated rows: the regressor at the middle and the mean residual of each block of rows.
@@ -237,7 +197,7 @@ class Thinned:
 
 
 def thinned(
-    pieces: Iterable[ResidualsLike], every: int, period: float | None = None
+    pieces: Iterable[Residuals], every: int, period: float | None = None
 ) -> tuple[Array, Thinned]:
     """Return the residuals' autocovariance by lag and the decimated rows, in one pass.
 
@@ -276,7 +236,7 @@ def thinned(
     return covariance, Thinned(rows, means, every, count[0] / max(count[1], 1), phase)
 
 
-def _rows_at(piece: ResidualsLike, places: NDArray[np.intp]) -> tuple[ChannelRows, ...]:
+def _rows_at(piece: Residuals, places: NDArray[np.intp]) -> tuple[ChannelRows, ...]:
     if isinstance(piece, LimbedResiduals):
         return piece.channel_rows(places)
     return ChannelRows.of_each(piece.regressor(places))
@@ -439,63 +399,3 @@ def _lift(covariance: Array, deviations: Array) -> Array:
     _, singular, axes = np.linalg.svd(white, full_matrices=False)
     stretch = np.eye(len(inverse)) + (axes.T * np.maximum(singular - 1.0, 0.0)) @ axes
     return np.asarray(root @ stretch @ inverse)
-
-
-def posterior(
-    data: Array,
-    prior: Array,
-    doubt: float,
-    noise_factor: Array | None = None,
-    triangle: Array | None = None,
-) -> tuple[Array, Array]:
-    """Return the mean squared error matrix of a regularised least-squares estimate.
-
-    The estimate is `A (Yᵀτ + Λ x₀)` with `A = (J + Λ)⁻¹`, J the information of the data and Λ
-    that of the prior about x₀. Its covariance from noise is `A J A`, or `A SᵀS A` where a factor
-    S of the noise is given. Its bias `A Λ (x₀ − x)` is unknown. If x₀ has an error e in the
-    prior's own metric W (Λ = w W), the bias has a second moment of at most `e² w² A W A`.
-
-    Args:
-        data: R with RᵀR = J, shape (m, n).
-        prior: √w W^½, whose square is Λ, shape (k, n).
-        doubt: Prior error e times √w.
-        noise_factor: S, shape (l, n).
-        triangle: Upper triangle T with TᵀT = J + Λ, shape (n, n), if it is known.
-
-    Returns:
-        The total (noise and bias) and its noise part, each of shape (n, n), in products of the
-        unknowns' units.
-    """
-    stacked = np.vstack([data, prior])
-    scale = np.linalg.norm(stacked, axis=0)
-    scale = np.where(scale > 0.0, scale, 1.0)
-    stacked = stacked / scale
-    rows, size = len(data), len(scale)
-    noise, pulled = np.zeros((size, size)), np.zeros((size, size))
-    score = None if noise_factor is None else np.zeros((len(noise_factor), size))
-    parts = components(stacked)
-    for part in parts:
-        # By the orthogonal factor, so that no accuracy is lost to the square of the condition.
-        own, unit = part.columns, scale[part.columns, None]
-        square = np.ix_(own, own)
-        needed = part if noise_factor is None else replace(part, rows=part.rows[part.rows >= rows])
-        if triangle is None:
-            left, right = np.linalg.qr(part.of(stacked))
-            left = left[np.isin(part.rows, needed.rows)]
-        else:
-            right = triangle[square] / scale[own]
-            left = scipy.linalg.solve_triangular(right, needed.of(stacked).T, trans="T").T
-        of_data = needed.rows < rows
-        pull = scipy.linalg.solve_triangular(right, left[~of_data].T) / unit
-        pulled[square] = pull @ pull.T
-        if score is None or noise_factor is None:
-            spread = scipy.linalg.solve_triangular(right, left[of_data].T) / unit
-            noise[square] = spread @ spread.T
-        else:
-            held = np.any(noise_factor[:, own] != 0.0, axis=1)
-            inner = noise_factor[np.ix_(held, own)].T / unit
-            inner = scipy.linalg.solve_triangular(right, inner, trans="T")
-            score[np.ix_(held, own)] = (scipy.linalg.solve_triangular(right, inner) / unit).T
-    if score is not None:  # some errors are shared by all limbs
-        noise = gram(score, [part.columns for part in parts])
-    return noise + doubt**2 * pulled, noise

@@ -20,7 +20,7 @@ from heft.files import Keys, Text, check_fields
 
 from .estimate import Estimate
 from .least_squares import LeastSquares
-from .robust import RowProblem
+from .problem import Problem
 from .simulated_rows import Passes, SimulatedRows, Simulation, about
 
 NAMES = {"torque": "didim", "position": "output-error"}
@@ -49,7 +49,7 @@ class OutputError:
     def __post_init__(self) -> None:
         check_fields(self, CHECKS)
 
-    def fit(self, problem: RowProblem) -> Estimate:
+    def fit(self, problem: Problem) -> Estimate:
         """Return base parameters β; its `passes` count the simulations.
 
         Raises:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +28,10 @@ from heft.files import Keys, Number, check_fields
 from heft.information import Information
 from heft.signals import STD_PER_MAD, hampel
 
-from .estimate import Estimate, ProblemLike, RowsLike
+from .estimate import Estimate
 from .least_squares import LeastSquares
 from .noise import autocorrelation_time, autocovariance
+from .problem import Problem, Rows
 
 HUBER = 1.345  # 95 % efficiency under normal noise [Huber1964; Holland1977]
 CROWD = 0.2  # fraction of outliers in a window above which all of its rows are rejected
@@ -38,29 +39,7 @@ CLIP = 2.5  # deviations to which residuals are clipped before their autocorrela
 CONVERGED = 0.05  # of a standard deviation of the estimate, in the mean over parameters
 
 
-class TimedRows(RowsLike, Protocol):
-    """Rows with their times and recording; see `plants.Equations`."""
-
-    @property
-    def time(self) -> Array:
-        """Time of each row, shape (N,) [s]."""
-        ...
-
-    @property
-    def recording(self) -> int:
-        """Position of the recording in the problem."""
-        ...
-
-
-class RowProblem(ProblemLike, Protocol):
-    """A problem that can form its rows explicitly."""
-
-    def rows(self) -> Iterator[TimedRows]:
-        """Yield all rows, in the order of `residuals`."""
-        ...
-
-
-def _left(problem: RowProblem, values: Array) -> Iterator[Array]:
+def _left(problem: Problem, values: Array) -> Iterator[Array]:
     """Yield τ − Y β, in the order of `rows`."""
     return (piece.values for piece in problem.residuals(values))
 
@@ -120,7 +99,7 @@ class WeightedRows:
 
 
 def weighted(
-    rows: Iterable[RowsLike],
+    rows: Iterable[Rows],
     weights: Iterable[Array],
 ) -> Iterator[WeightedRows]:
     """Yield weighted rows √w Y and √w τ, for weighted least squares.
@@ -157,7 +136,7 @@ def _unlike() -> InvalidSetting:
     return InvalidSetting("there are not as many weights as rows", argument="weights")
 
 
-def weighted_information(problem: RowProblem, weights: Iterable[Array]) -> Information:
+def weighted_information(problem: Problem, weights: Iterable[Array]) -> Information:
     """Return the information of a problem's weighted rows; zero weights are not counted.
 
     Args:
@@ -238,9 +217,7 @@ def _clipped(residuals: Iterable[Array], sigma: Array) -> Iterator[Array]:
         yield np.clip(piece, -CLIP * sigma, CLIP * sigma)
 
 
-def _reweighted(
-    problem: RowProblem, rule: Rule, sweeps: int, settings: dict[str, object]
-) -> Estimate:
+def _reweighted(problem: Problem, rule: Rule, sweeps: int, settings: dict[str, object]) -> Estimate:
     """Return the fixed point of weights from residuals and least squares with these weights.
 
     Each sweep passes over the rows twice: for the residuals, and for the information. The
@@ -270,7 +247,7 @@ def _reweighted(
 
 
 def _weighted_sum(
-    problem: RowProblem, rule: Rule, values: Array, sigma: Array
+    problem: Problem, rule: Rule, values: Array, sigma: Array
 ) -> tuple[Information, Array]:
     """Return the information of rows weighted by their residuals, and the residuals' scale.
 
@@ -299,7 +276,7 @@ def _weighted_sum(
 
 
 def _weighted_noise(
-    problem: RowProblem, rule: Rule, values: Array, sigma: Array, kept: int
+    problem: Problem, rule: Rule, values: Array, sigma: Array, kept: int
 ) -> tuple[Array, Array, list[float]]:
     """Return the noise σ of the weighted triangle, autocorrelation times and mean weights.
 
@@ -325,7 +302,7 @@ def _weighted_noise(
 
 
 def good_rows(
-    problem: RowProblem, values: Array, threshold: float = 6.0, widen: int = 0
+    problem: Problem, values: Array, threshold: float = 6.0, widen: int = 0
 ) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.bool_]]]:
     """Yield the inliers of each contiguous piece of rows, given a robust fit.
 
@@ -395,7 +372,7 @@ class Huber:
     def __post_init__(self) -> None:
         check_fields(self, HUBER_CHECKS)
 
-    def fit(self, problem: RowProblem) -> Estimate:
+    def fit(self, problem: Problem) -> Estimate:
         """Return base parameters β; its `passes` count every pass over the rows.
 
         Raises:
@@ -435,7 +412,7 @@ class Hampel:
         """
         return hampel_gate(residuals, sigma, self.window, self.threshold, self.widen)
 
-    def fit(self, problem: RowProblem) -> Estimate:
+    def fit(self, problem: Problem) -> Estimate:
         """Return base parameters β; its `passes` count every pass over the rows.
 
         Raises:

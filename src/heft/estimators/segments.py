@@ -18,7 +18,8 @@ from heft.information import Information, Triangle, solve, triangle_of
 from .estimate import Estimate
 from .least_squares import LeastSquares
 from .noise import autocorrelation_time, autocovariance
-from .robust import OUT_OF_RANGE, RowProblem, _clipped, _left
+from .problem import Problem
+from .robust import OUT_OF_RANGE, _clipped, _left
 
 FIRST_ROWS = 64  # rows in a segment's smallest part
 LEAST_SEEN = 0.02  # share of the information in any direction that a consensus must contain
@@ -63,7 +64,7 @@ class SegmentEstimate(Estimate):
         return tuple(s for s, w in zip(self.segments, self.shares, strict=True) if w >= 0.5)
 
 
-def segments_of(problem: RowProblem, count: int) -> tuple[Segment, ...]:
+def segments_of(problem: Problem, count: int) -> tuple[Segment, ...]:
     """Return a problem's rows in about `count` contiguous segments of equal numbers of rows.
 
     One pass in bounded memory: small segments are collected, and neighbours merged whenever
@@ -146,7 +147,7 @@ def rounding_levels(segments: Sequence[Segment]) -> Array:
 
 
 def concluded(
-    problem: RowProblem,
+    problem: Problem,
     segments: tuple[Segment, ...],
     shares: Array,
     sigma: Array,
@@ -239,7 +240,7 @@ class Ransac:
     def __post_init__(self) -> None:
         check_fields(self, CHECKS)
 
-    def fit(self, problem: RowProblem) -> SegmentEstimate:
+    def fit(self, problem: Problem) -> SegmentEstimate:
         """Return base parameters β with the inlier segments, in one pass over the rows.
 
         Raises:

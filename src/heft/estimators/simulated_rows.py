@@ -24,9 +24,9 @@ from heft.errors import FitError, InvalidSetting, SolverFailure
 from heft.files import Keys, Number, check_fields
 from heft.information import Information, Labels
 
-from .estimate import Estimate, RowsLike
+from .estimate import Estimate
 from .least_squares import LeastSquares
-from .robust import RowProblem
+from .problem import Problem, Rows
 
 CHECKS: Keys = {
     "passes": Number("the number of passes is no whole number", 1, 1000, whole=True),
@@ -49,7 +49,7 @@ class Simulation(Protocol):
         """
         ...
 
-    def simulated(self, problem: Any, values: Array, /) -> RowProblem:
+    def simulated(self, problem: Any, values: Array, /) -> Problem:
         """Return the problem with the logs that the experiment makes with parameters β.
 
         Raises:
@@ -80,7 +80,7 @@ class SimulatedPiece:
 
 @dataclass(frozen=True, eq=False)
 class Left:
-    """Residuals of a piece; see `noise.ResidualsLike`."""
+    """Residuals of a piece; see `problem.Residuals`."""
 
     values: Array
     regressor: Callable[[NDArray[np.intp]], Array]
@@ -106,7 +106,7 @@ class SimulatedRows:
     pieces: tuple[SimulatedPiece, ...]  # its rows
 
     @staticmethod
-    def of(problem: RowProblem, pieces: Sequence[SimulatedPiece]) -> SimulatedRows:
+    def of(problem: Problem, pieces: Sequence[SimulatedPiece]) -> SimulatedRows:
         """Return the rows as a problem with the labels and channels of another."""
         names = (problem.labels, problem.channels, problem.noise_names)
         return SimulatedRows(*names, problem.spacing, problem.repeats, tuple(pieces))
@@ -162,7 +162,7 @@ class Passes:
 
     def settled(
         self,
-        problem: RowProblem,
+        problem: Problem,
         simulation: Simulation | None,
         rows: Callable[[Simulation, Array], SimulatedRows],
         solver: LeastSquares,
@@ -246,9 +246,7 @@ def about(errors: SimulatedPiece, values: Array) -> SimulatedPiece:
     return replace(errors, effort=errors.effort + errors.regressor @ values)
 
 
-def paired(
-    problem: RowProblem, simulated: RowProblem
-) -> Iterator[tuple[RowsLike, RowsLike, Array, int]]:
+def paired(problem: Problem, simulated: Problem) -> Iterator[tuple[Rows, Rows, Array, int]]:
     """Yield rows of measured and of simulated motion that are of the same times.
 
     Yields:

@@ -11,79 +11,15 @@ best of all quadratic forms [Rao1972]. Channels of one name share a factor.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, Self, TypeVar, runtime_checkable
+from typing import TypeVar
 
 import numpy as np
 
 from heft.arrays import Array
-from heft.information import Information, shortest
+from heft.information import shortest
 
-
-class EliminationLike(Protocol):
-    """Elimination of unknowns from rows; see `plants.Elimination`."""
-
-    @property
-    def redundancy(self) -> Array:
-        """M_cc of each sample and channel, shape (N, channels)."""
-        ...
-
-    def squares(self) -> Array:
-        """Return Σ M_cd² over the samples, shape (channels, channels)."""
-        ...
-
-
-class MixedResiduals(Protocol):
-    """Residuals of rows whose unknowns have been eliminated; see `plants.Residuals`."""
-
-    @property
-    def values(self) -> Array:
-        """Residuals, shape (N, channels) [channel's unit]."""
-        ...
-
-    @property
-    def elimination(self) -> EliminationLike | None:
-        """Elimination of the unknowns; None where there are none."""
-        ...
-
-
-@runtime_checkable
-class MixedProblem(Protocol):
-    """A problem whose rows may hold unknowns of each sample; see `plants.Setup`."""
-
-    @property
-    def has_unknowns(self) -> bool:
-        """Whether rows hold unknowns of each sample."""
-        ...
-
-    @property
-    def channels(self) -> tuple[str, ...]:
-        """Names of the channels."""
-        ...
-
-    @property
-    def noise_names(self) -> tuple[str, ...]:
-        """Name of each channel's standard deviation; channels of one name share it."""
-        ...
-
-    @property
-    def known_noise(self) -> dict[str, float]:
-        """Standard deviation of each channel, by which unknowns are eliminated."""
-        ...
-
-    def information(self) -> Information:
-        """Return the information about β from all rows."""
-        ...
-
-    def residuals(self, values: Array) -> Iterator[MixedResiduals]:
-        """Yield the residuals of β, shape (b,), piece by piece."""
-        ...
-
-    def with_noise(self, noise: Sequence[float]) -> Self:
-        """Return the problem with unknowns eliminated by other standard deviations."""
-        ...
-
+from .problem import MixedProblem
 
 X = TypeVar("X", bound=MixedProblem)
 

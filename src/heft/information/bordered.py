@@ -1,4 +1,4 @@
-"""Sums of triangles that share some of their columns, what one alone holds eliminated first.
+"""Triangles of rows, and sums of them, what one set of rows alone holds eliminated first.
 
 A joint's friction stands in the rows of its own channel alone. Eliminated there, it leaves short
 rows on the columns that channels share, and the sum is triangular in another order of its columns:
@@ -9,13 +9,14 @@ rows on the columns that channels share, and the sum is triangular in another or
     [          R  ]   x       z
 
 Brought into the order of the columns it would be full: bodies come first, and all friction that
-presses on them is connected by their elimination.
+presses on them is connected by their elimination. The same holds of one set of rows whose terms of
+different drives are orthogonal columns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -24,9 +25,49 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 
-from .connectivity import FEWEST, bits
+from .connectivity import FEWEST, bits, components, first_connected
 
 PANEL = 32  # columns that are reflected together where triangles are added
+
+
+def triangle_of(rows: Array) -> Array:
+    """Return the square-root triangle R of rows, with `RᵀR = rowsᵀ rows` and a diagonal ≥ 0.
+
+    Args:
+        rows: Shape (m, n), any m ≥ 0.
+
+    Returns:
+        Upper triangle, shape (n, n), in the unit of the rows.
+    """
+    # The last column, a right-hand side as a rule, is eliminated last: it connects nothing.
+    parts = components(rows[:, :-1])
+    if len(parts) == 1:
+        return triangle_of_all(rows)
+    bare = np.ones(len(rows), dtype=bool)
+    found = []
+    for part in parts:
+        own = rows[np.ix_(part.rows, np.append(part.columns, -1))]
+        found.append((part.columns, triangle_of_all(own)))
+        bare[part.rows] = False
+    return joined(rows.shape[1], found, float(np.linalg.norm(rows[bare, -1])))
+
+
+def joined(size: int, parts: Sequence[tuple[NDArray[np.intp], Array]], rest: float) -> Array:
+    """Return the one triangle of parts that share no columns.
+
+    Args:
+        size: Number of all columns, the right-hand side included.
+        parts: Columns of each part, ascending, and the triangle of its rows, right-hand side last.
+        rest: Length of the right-hand side in rows that hold no column.
+    """
+    factor = np.zeros((size, size))
+    left = [rest]
+    for columns, own in parts:
+        factor[np.ix_(columns, columns)] = own[:-1, :-1]
+        factor[columns, -1] = own[:-1, -1]
+        left.append(float(own[-1, -1]))
+    factor[-1, -1] = np.linalg.norm(left)
+    return factor
 
 
 def triangle_of_all(rows: Array) -> Array:
@@ -142,6 +183,47 @@ class Bordered:
             others.append((place[common], factor[p:, p:]))
         return _finished(columns, tuple(corners), shared, _nested(others, left))
 
+    @staticmethod
+    def by_drives(rows: Array, weights: Array, towards: Array, order: NDArray[np.intp]) -> Bordered:
+        """Return the triangle of rows, and of `weights_k (x_k − towards_k)` of a prior.
+
+        Its corners are of sets of columns that are orthogonal to one another, as terms of different
+        drives are, and the columns that are shared are all others. One QR of all columns would
+        leave rounding where zeros are, and connect all drives.
+
+        Args:
+            rows: Right-hand side last, shape (m, n + 1).
+            weights: Above 0 for terms, shape (n,).
+            towards: Zero for terms, shape (n,).
+            order: Positions of all terms, behind the others, in the order of their elimination.
+        """
+        shared = len(weights) - len(order)
+        left = np.zeros((shared + 1, len(rows) + len(order)))  # transposed: columns side by side
+        left[:-1, : len(rows)], left[-1, : len(rows)] = rows[:, :shared].T, rows[:, -1]
+        rounding = max(rows.shape) * float(np.finfo(float).eps)
+        lengths = rounding * np.linalg.norm(left[:-1], axis=1)
+        corners, columns = [], rows[:, order]
+        for terms in orthogonal_sets(columns, rounding):
+            at = _rows_of(np.asarray(columns[:, terms].any(axis=1)))
+            own = columns[at][:, terms]
+            held, count = np.asarray(own.any(axis=1)), len(own)
+            products = np.abs(own.T @ rows[at, :shared])
+            moved = np.any(products > np.linalg.norm(own, axis=0)[:, None] * lengths, axis=0)
+            moved = np.append(np.flatnonzero(moved), shared)
+            ridge = np.diag(weights[order[terms]])
+            across, triangle = np.linalg.qr(np.vstack([own, ridge]))
+            across[:count][~held] = 0.0  # exactly, so that limbs stay apart
+            known = (moved, at) if isinstance(at, slice) else np.ix_(moved, at)
+            border = left[known] @ across[:count]
+            left[known] -= border @ across[:count].T
+            left[moved[:, None], len(rows) + terms] = -border @ across[count:].T
+            corners.append(Corner(order[terms], moved[:-1], triangle, border[:-1].T, border[-1]))
+        firm = weights[:shared]
+        prior = np.column_stack([np.diag(firm), firm * towards[:shared]])
+        factor = triangle_of(np.vstack([left.T, prior]))
+        places = np.arange(len(weights))
+        return _finished(places, tuple(corners), places[:shared], factor)
+
     def rows(self) -> Array:
         """Return all rows, right-hand side last, on the n columns: shape (n + 1, n + 1)."""
         size = len(self.columns)
@@ -156,6 +238,61 @@ class Bordered:
         found[first:-1, -1] = self.z
         found[-1, -1] = self.rest
         return found
+
+    @property
+    def order(self) -> NDArray[np.intp]:
+        """Positions of the n columns in the order of their rows, shape (n,)."""
+        return np.concatenate([*(corner.own for corner in self.corners), self.shared])
+
+    def placed(self) -> Array:
+        """Return `rows` with each at its column's place, as the inverse has its coordinates."""
+        rows = self.rows()
+        found = np.empty(rows.shape)
+        found[np.append(self.order, len(self.columns))] = rows
+        return found
+
+    @property
+    def diagonal(self) -> Array:
+        """Diagonal entries of the triangles, in the order of the rows, shape (n,)."""
+        return np.concatenate([*(np.diag(c.R) for c in self.corners), np.diag(self.R)])
+
+    def part(self, own: NDArray[np.intp]) -> Bordered:
+        """Return the triangle of some columns that no row connects with the others.
+
+        Args:
+            own: Their positions among these n, ascending.
+        """
+        held = np.zeros(len(self.columns), dtype=bool)
+        held[own] = True
+        mine = held[self.shared]
+        place, of_shared = np.cumsum(held) - 1, np.cumsum(mine) - 1
+        corners = tuple(
+            Corner(place[c.own], of_shared[c.shared], c.R, c.border, c.z)
+            for c in self.corners
+            if held[c.own[0]]
+        )
+        square = self.R[np.ix_(mine, mine)]
+        return Bordered(
+            self.columns[own], corners, place[self.shared[mine]], square, self.z[mine], self.rest
+        )
+
+    def seen_through(self, matrix: Array) -> Bordered:
+        """Return the sum about y and the corners' columns, the shared columns being `matrix @ y`.
+
+        Args:
+            matrix: Shape (k, m). Its columns come first, the others stay in their order behind.
+        """
+        size = matrix.shape[1]
+        others = np.setdiff1d(np.arange(len(self.columns)), self.shared)
+        y = np.arange(size)
+        corners = tuple(
+            Corner(size + np.searchsorted(others, c.own), y, c.R, c.border @ matrix[c.shared], c.z)
+            for c in self.corners
+        )
+        factor = triangle_of_all(np.column_stack([self.R @ matrix, self.z]))
+        places = np.arange(size + len(others))
+        found = _finished(places, corners, y, factor)
+        return replace(found, rest=float(np.hypot(found.rest, self.rest)))
 
     def triangle(self) -> Array:
         """Return the QR triangle in the order of the columns, shape (n + 1, n + 1)."""
@@ -263,39 +400,54 @@ class BorderedInverse:
             squares[corner.own] = np.sum(corner.R**2, axis=1) + np.sum(corner.beside**2, axis=1)
         return np.sqrt(squares)
 
-    def pull(self, right: Array) -> Array:
-        """Return `Gᵀ y` of y on the n columns, shape (n,)."""
-        found, common = np.zeros(len(right)), right[self.shared] @ self.R
-        for corner in self.corners:
-            found[corner.own] = right[corner.own] @ corner.R
-            common += right[corner.own] @ corner.beside
-        found[self.shared] = common
-        return found
-
-    def push(self, values: Array) -> Array:
-        """Return `G y`, shape (n,)."""
-        found, common = np.zeros(len(values)), values[self.shared]
-        found[self.shared] = self.R @ common
-        for corner in self.corners:
-            found[corner.own] = corner.R @ values[corner.own] + corner.beside @ common
-        return found
-
     def times(self, rows: Array) -> Array:
-        """Return `Y G` of rows Y on the n columns, shape (any, n)."""
-        found = np.zeros(rows.shape)
-        common = rows[:, self.shared] @ self.R
+        """Return `Y G` of rows Y on the n columns, shape (..., n)."""
+        found = np.empty(rows.shape)
+        common = rows[..., self.shared] @ self.R
         for corner in self.corners:
-            own = rows[:, corner.own]
-            found[:, corner.own] = own @ corner.R
+            own = rows[..., corner.own]
+            found[..., corner.own] = own @ corner.R
             common += own @ corner.beside
-        found[:, self.shared] = common
+        found[..., self.shared] = common
         return found
 
     def back(self, rows: Array) -> Array:
-        """Return `Y Gᵀ` of rows Y, shape (any, n)."""
-        found = np.zeros(rows.shape)
-        common = rows[:, self.shared]
-        found[:, self.shared] = common @ self.R.T
+        """Return `Y Gᵀ` of rows Y, shape (..., n)."""
+        found = np.empty(rows.shape)
+        common = rows[..., self.shared]
+        found[..., self.shared] = common @ self.R.T
         for corner in self.corners:
-            found[:, corner.own] = rows[:, corner.own] @ corner.R.T + common @ corner.beside.T
+            found[..., corner.own] = rows[..., corner.own] @ corner.R.T + common @ corner.beside.T
         return found
+
+    @property
+    def matrix(self) -> Array:
+        """G itself, shape (n, n)."""
+        return self.times(np.eye(len(self.columns)))
+
+
+def _rows_of(held: NDArray[np.bool_]) -> slice | NDArray[np.intp]:
+    """Return positions of the rows that are not zero; a slice of the first ones where most are."""
+    rows = np.flatnonzero(held)
+    end = int(rows[-1]) + 1 if len(rows) else 0
+    return slice(0, end) if 2 * len(rows) > end else rows
+
+
+def orthogonal_sets(columns: Array, rounding: float) -> list[NDArray[np.intp]]:
+    """Return the sets of columns that are orthogonal to all others, each ascending.
+
+    Args:
+        columns: Shape (m, f).
+        rounding: Largest product of two orthogonal columns, as a share of the product of their
+            lengths.
+    """
+    found: list[NDArray[np.intp]] = []
+    for part in components(columns) if columns.shape[1] else ():
+        own = part.of(columns)
+        shared = own.T @ own
+        lengths = np.sqrt(np.diag(shared))
+        linked = np.abs(shared) > rounding * lengths[:, None] * lengths
+        at, other = np.nonzero(linked)
+        number = first_connected(at, other, len(linked))
+        found += [part.columns[number == k] for k in np.unique(number)]
+    return sorted(found, key=lambda terms: int(terms[0]))

@@ -42,15 +42,7 @@ WITHIN_BODY = (1, 2, 3, 4, 5, 6, 7, 8, 9, 0)  # mass last: it regroups on the pa
 
 
 def column_order(bodies: int, columns: int) -> tuple[int, ...]:
-    """Return the order in which columns are tested for independence.
-
-    Args:
-        bodies: Number of bodies, ten columns each, which come first.
-        columns: Number of all columns.
-
-    Returns:
-        A permutation of `range(columns)`; in each body the mass comes last.
-    """
+    """Return the order in which so many columns are tested: those of bodies first, masses last."""
     order = [PARAMETER_COUNT * b + k for b in range(bodies) for k in WITHIN_BODY]
     return (*order, *range(PARAMETER_COUNT * bodies, columns))
 
@@ -80,14 +72,7 @@ class BaseParameters:
         return len(self.kept)
 
     def spread(self, values: Array) -> Array:
-        """Return one π that the regressor cannot tell from β: `Y π = Y_kept β`, other entries zero.
-
-        Args:
-            values: β, shape (b,), in the units of `labels`.
-
-        Returns:
-            π, shape (p,), in the units of `standard`: β at the positions `kept`, else zero.
-        """
+        """Return one π (p,) that no row tells from β: β at the positions `kept`, else zero."""
         whole = np.zeros(len(self.standard))
         whole[list(self.kept)] = values
         return whole
@@ -366,8 +351,7 @@ def decomposition(
     """Return the singular value decomposition UΣVᵀ of a matrix, component by component.
 
     Args:
-        matrix: Shape (m, n).
-        parts: Its components; looked for if not given.
+        parts: The components of the matrix; looked for if not given.
 
     Returns:
         U, shape (m, min(m, n)), the diagonal of Σ, descending, shape (min(m, n),), and Vᵀ, shape
@@ -443,9 +427,6 @@ def solve(triangle: Triangle) -> Array:
     Args:
         triangle: Weighted sum over the channels, as `Information.combined` returns it.
 
-    Returns:
-        π, shape (p,), in the parameters' units.
-
     Raises:
         TooLittleData: If the columns are linearly dependent, to the rounding of the triangle
             itself. No minimum-norm solution is substituted.
@@ -465,12 +446,7 @@ def solve(triangle: Triangle) -> Array:
 
 
 def data_rank(R: Array, labels: Labels, rows: int) -> DataRank:
-    """Return rank and condition of a triangle R, by the rule stated in `DataRank`.
-
-    Args:
-        R: Upper triangle, shape (n, n).
-        rows: Number of rows that R stands for.
-    """
+    """Return rank and condition of a triangle R that stands for so many rows."""
     return Directions.of(R, rows).summary(labels)
 
 
@@ -489,10 +465,7 @@ def visible_share(posterior: Array, prior: Array) -> NDArray[np.float64]:
     Zero means that the data say nothing of a parameter, one that they determine it alone.
 
     Args:
-        posterior: Variances after the fit, shape (n,), in the parameters' units squared.
-        prior: Variances before it, shape (n,), in the same units.
-
-    Returns:
-        Shape (n,), dimensionless; 1 where the prior variance is zero.
+        posterior: Variances after the fit, shape (n,).
+        prior: Variances before it, shape (n,); where one is zero the share is 1.
     """
     return np.clip(1.0 - posterior / np.where(prior > 0.0, prior, np.inf), 0.0, 1.0)

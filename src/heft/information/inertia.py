@@ -27,14 +27,7 @@ AXES = "xyz"
 
 
 def inertia_matrix(parameters: Array) -> Array:
-    """Return the inertia matrix about the frame's origin.
-
-    Args:
-        parameters: Ten inertial parameters, shape (..., 10) [kg, kg·m, kg·m²].
-
-    Returns:
-        Shape (..., 3, 3) [kg·m²].
-    """
+    """Return the inertia matrix (..., 3, 3) about the frame's origin, of parameters (..., 10)."""
     pi = np.asarray(parameters, dtype=float)
     matrix = np.empty((*pi.shape[:-1], 3, 3))
     for k, (i, j) in enumerate(INERTIA_INDEX):
@@ -43,17 +36,13 @@ def inertia_matrix(parameters: Array) -> Array:
 
 
 def from_body(mass: float, com: Array, inertia: Array) -> Array:
-    """Return the ten inertial parameters of a body given by mass, centre of mass and inertia.
+    """Return the ten parameters of a body given by mass [kg], centre of mass and inertia.
 
     This is the form of model files. See `to_body` for the inverse.
 
     Args:
-        mass: Mass [kg].
-        com: Centre of mass in the body's frame, shape (3,) [m].
-        inertia: Inertia about the centre of mass in the body's axes, shape (3, 3) [kg·m²].
-
-    Returns:
-        Shape (10,) [kg, kg·m, kg·m²].
+        com: In the body's frame, shape (3,) [m].
+        inertia: About the centre of mass in the body's axes, shape (3, 3) [kg·m²].
     """
     c = np.asarray(com, dtype=float)
     # Parallel axes [Featherstone2008, eq. 2.63]: I_origin = I_com + m c× c×ᵀ.
@@ -65,9 +54,6 @@ def to_body(parameters: Array) -> tuple[float, Array, Array]:
     """Return mass [kg], centre of mass (3,) [m] and inertia about it (3, 3) [kg·m²].
 
     The inverse of `from_body`. The centre of mass of a body of zero mass is set to the origin.
-
-    Args:
-        parameters: Ten inertial parameters, shape (10,) [kg, kg·m, kg·m²].
     """
     mass = float(parameters[0])
     com = parameters[1:4] / mass if mass != 0.0 else np.zeros(3)
@@ -80,9 +66,6 @@ def stated_body(parameters: Array) -> tuple[Array, Array]:
     For error propagation to the numbers of a model file: their covariance is
     `J @ covariance @ J.T`. The Jacobian is that of c = h/m and I_c = I + (h hᵀ − hᵀh 1)/m. For a
     body of zero mass the centre of mass is set to the origin and its derivatives to zero.
-
-    Args:
-        parameters: Ten inertial parameters, shape (10,) [kg, kg·m, kg·m²].
 
     Returns:
         Mass [kg], centre of mass [m], and Ixx, Ixy, Iyy, Ixz, Iyz, Izz about it [kg·m²], shape
@@ -148,14 +131,7 @@ def wrench_regressor(
 
 
 def pseudo_inertia(parameters: Array) -> Array:
-    """Return the pseudo-inertia S of a body.
-
-    Args:
-        parameters: Ten inertial parameters, shape (..., 10) [kg, kg·m, kg·m²].
-
-    Returns:
-        Shape (..., 4, 4) [kg·m², kg·m, kg].
-    """
+    """Return the pseudo-inertia S (..., 4, 4) [kg·m², kg·m, kg] of ten parameters (..., 10)."""
     pi = np.asarray(parameters, dtype=float)
     inertia = inertia_matrix(pi)
     matrix = np.empty((*pi.shape[:-1], 4, 4))
@@ -167,14 +143,7 @@ def pseudo_inertia(parameters: Array) -> Array:
 
 
 def from_pseudo_inertia(matrix: Array) -> Array:
-    """Return the ten inertial parameters of a pseudo-inertia; the inverse of `pseudo_inertia`.
-
-    Args:
-        matrix: S, shape (..., 4, 4) [kg·m², kg·m, kg].
-
-    Returns:
-        Shape (..., 10) [kg, kg·m, kg·m²].
-    """
+    """Return the ten parameters (..., 10) of S (..., 4, 4); the inverse of `pseudo_inertia`."""
     second_moment = matrix[..., :3, :3]
     trace = np.trace(second_moment, axis1=-2, axis2=-1)
     inertia = trace[..., None, None] * np.eye(3) - second_moment
@@ -199,11 +168,8 @@ def nearest_consistent(parameters: Array, floor: float = 1e-3) -> Array:
     of length, so that the floor is dimensionless.
 
     Args:
-        parameters: Ten inertial parameters, shape (10,) [kg, kg·m, kg·m²], with positive mass.
+        parameters: Of positive mass, shape (10,).
         floor: Smallest eigenvalue allowed, as a share of the largest.
-
-    Returns:
-        Shape (10,) [kg, kg·m, kg·m²].
     """
     mass, com, inertia = to_body(parameters)
     gyration = float(np.sqrt(max(np.trace(inertia), 0.0) / max(2.0 * mass, 1e-300)))
@@ -220,17 +186,10 @@ def nearest_consistent(parameters: Array, floor: float = 1e-3) -> Array:
 
 
 def frame_change(rotation: Array, translation: Array) -> Array:
-    """Return the matrix that transforms a body's ten parameters to another frame.
+    """Return the matrix (10, 10) that transforms a body's ten parameters to another frame.
 
     `frame_change(R, p) @ π_child == π_parent`, where `x_parent = R x_child + p`, by
     `S_parent = T S_child Tᵀ` with the homogeneous transform T.
-
-    Args:
-        rotation: R, shape (3, 3).
-        translation: p, shape (3,) [m].
-
-    Returns:
-        Shape (10, 10).
     """
     transform = np.eye(4)
     transform[:3, :3] = rotation
@@ -240,13 +199,5 @@ def frame_change(rotation: Array, translation: Array) -> Array:
 
 
 def sphere(mass: float, gyration: float) -> Array:
-    """Return the ten parameters of a body with isotropic inertia m k² about its origin.
-
-    Args:
-        mass: m [kg].
-        gyration: Radius of gyration k [m].
-
-    Returns:
-        Shape (10,) [kg, kg·m, kg·m²].
-    """
+    """Return the ten parameters of a body of radius of gyration k [m]: m k² 1 about its origin."""
     return from_body(mass, np.zeros(3), mass * gyration**2 * np.eye(3))

@@ -15,12 +15,7 @@ from heft.arrays import Array
 
 
 def cross(a: Array, b: Array) -> Array:
-    """Return a × b, shape (..., 3), real or complex; numpy's takes ten times as long for a few.
-
-    Args:
-        a: Shape (..., 3), or a single one.
-        b: Shape (..., 3), or a single one.
-    """
+    """Return a × b, shape (..., 3), real or complex; numpy's takes ten times as long for a few."""
     found = np.empty(np.broadcast_shapes(a.shape, b.shape), np.result_type(a, b))
     x, y, z = a[..., 0], a[..., 1], a[..., 2]
     u, v, w = b[..., 0], b[..., 1], b[..., 2]
@@ -29,14 +24,7 @@ def cross(a: Array, b: Array) -> Array:
 
 
 def skew(vector: Array) -> Array:
-    """Return the cross-product matrices a× with `skew(a) @ b == cross(a, b)`.
-
-    Args:
-        vector: a, shape (..., 3).
-
-    Returns:
-        Shape (..., 3, 3), in the unit of a.
-    """
+    """Return the cross-product matrices a×, (..., 3, 3), with `skew(a) @ b == cross(a, b)`."""
     v = np.asarray(vector, dtype=float)
     x, y, z = v[..., 0], v[..., 1], v[..., 2]
     matrix = np.zeros((*v.shape, 3))
@@ -47,27 +35,13 @@ def skew(vector: Array) -> Array:
 
 
 def matrix_of_axis_angle(axis: Array, angle: Array | float) -> Array:
-    """Return rotation matrices about a unit axis, by Rodrigues' formula.
-
-    Args:
-        axis: Unit vector, shape (3,).
-        angle: Any shape [rad].
-
-    Returns:
-        Shape (..., 3, 3), with the shape of the angles in front.
-    """
+    """Return rotation matrices (..., 3, 3) about a unit axis by angles (...) [rad]."""
     cross, turned = skew(axis), np.asarray(angle)[..., None, None]
     return np.asarray(np.eye(3) + np.sin(turned) * cross + (1.0 - np.cos(turned)) * (cross @ cross))
 
 
 def matrix_of_rpy(roll: float, pitch: float, yaw: float) -> Array:
-    """Return the rotation matrix, shape (3, 3), of a URDF's `rpy`: about fixed axes x, y, then z.
-
-    Args:
-        roll: Angle about x [rad].
-        pitch: Angle about y [rad].
-        yaw: Angle about z [rad].
-    """
+    """Return the rotation matrix (3, 3) of a URDF's `rpy` [rad]: about fixed axes x, y, then z."""
     (sr, sp, sy), (cr, cp, cy) = np.sin([roll, pitch, yaw]), np.cos([roll, pitch, yaw])
     return np.array(
         [
@@ -79,15 +53,9 @@ def matrix_of_rpy(roll: float, pitch: float, yaw: float) -> Array:
 
 
 def rpy_of_matrix(rotation: Array) -> Array:
-    """Return roll, pitch and yaw, with `matrix_of_rpy(*rpy_of_matrix(R)) == R`.
+    """Return roll, pitch and yaw, shape (3,) [rad], with `matrix_of_rpy(*rpy_of_matrix(R)) == R`.
 
     Yaw is computed first and divided out, so that the result holds at a pitch of ±90°, too.
-
-    Args:
-        rotation: R, shape (3, 3).
-
-    Returns:
-        Shape (3,) [rad].
     """
     yaw = float(np.arctan2(rotation[1, 0], rotation[0, 0]))
     left = matrix_of_rpy(0.0, 0.0, yaw).T @ rotation
@@ -96,14 +64,7 @@ def rpy_of_matrix(rotation: Array) -> Array:
 
 
 def matrix_of_quaternion(quaternion: Array) -> Array:
-    """Return the rotation matrices of quaternions.
-
-    Args:
-        quaternion: w, x, y, z, shape (..., 4), of any length but zero.
-
-    Returns:
-        Shape (..., 3, 3).
-    """
+    """Return the matrices (..., 3, 3) of quaternions (..., 4) of any length but zero."""
     w, x, y, z = np.moveaxis(np.asarray(quaternion, dtype=float), -1, 0)
     length = np.sqrt(x * x + y * y + z * z + w * w)
     w, x, y, z = w / length, x / length, y / length, z / length
@@ -145,12 +106,7 @@ def continuous_quaternions(quaternion: Array, before: Array | None = None) -> Ar
 def angular_velocity(quaternion: Array, rate: Array) -> Array:
     """Return the angular velocity ω in the rotated frame's axes, the vector part of `2 q* q̇`.
 
-    Args:
-        quaternion: q, shape (N, 4), of any length but zero.
-        rate: Its derivative q̇, shape (N, 4) [1/s].
-
-    Returns:
-        Shape (N, 3) [rad/s].
+    Of q, shape (N, 4), of any length but zero, and q̇ [1/s]; shape (N, 3) [rad/s].
     """
     square = np.sum(quaternion**2, axis=1, keepdims=True)
     w, vector = quaternion[:, :1], quaternion[:, 1:]
@@ -175,12 +131,7 @@ def rotation_vector_of_matrix(rotation: Array) -> Array:
 
 
 def rotation_vector_between(one: Array, other: Array) -> Array:
-    """Return the rotation vector, shape (3,) [rad], that turns one direction into another.
-
-    Args:
-        one: First direction, shape (3,).
-        other: Second direction, shape (3,).
-    """
+    """Return the rotation vector, shape (3,) [rad], that turns one direction into another."""
     axis = np.cross(one, other)
     size = float(np.linalg.norm(axis))
     angle = math.atan2(size, float(one @ other))

@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 from heft.errors import InvalidSetting, TooLittleData
 
+from .bordered import triangle_of
 from .identifiability import Directions
-from .square_root import triangle_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,52 +24,12 @@ from heft.arrays import Array, read_only
 from heft.errors import InvalidRecording, InvalidSetting, UnlikeLabels
 from heft.files import UNREADABLE, read_arrays, require_regular, write_arrays
 
-from .bordered import Bordered, among, placed, sum_of_triangles, triangle_of_all
+from .bordered import Bordered, among, joined, placed, sum_of_triangles, triangle_of
 from .channel_rows import ChannelRows
 from .connectivity import components, connected
 from .parameters import Labels
 
 FORMAT = "heft-information-1"
-
-
-def triangle_of(rows: Array) -> Array:
-    """Return the square-root triangle R of rows, with `RᵀR = rowsᵀ rows` and a diagonal ≥ 0.
-
-    Args:
-        rows: Shape (m, n), any m ≥ 0.
-
-    Returns:
-        Upper triangle, shape (n, n), in the unit of the rows.
-    """
-    # The last column, a right-hand side as a rule, is eliminated last: it connects nothing.
-    parts = components(rows[:, :-1])
-    if len(parts) == 1:
-        return triangle_of_all(rows)
-    bare = np.ones(len(rows), dtype=bool)
-    found = []
-    for part in parts:
-        own = rows[np.ix_(part.rows, np.append(part.columns, -1))]
-        found.append((part.columns, triangle_of_all(own)))
-        bare[part.rows] = False
-    return _joined(rows.shape[1], found, float(np.linalg.norm(rows[bare, -1])))
-
-
-def _joined(size: int, parts: Sequence[tuple[NDArray[np.intp], Array]], rest: float) -> Array:
-    """Return the one triangle of parts that share no columns.
-
-    Args:
-        size: Number of all columns, the right-hand side included.
-        parts: Columns of each part, ascending, and the triangle of its rows, right-hand side last.
-        rest: Length of the right-hand side in rows that hold no column.
-    """
-    factor = np.zeros((size, size))
-    left = [rest]
-    for columns, own in parts:
-        factor[np.ix_(columns, columns)] = own[:-1, :-1]
-        factor[columns, -1] = own[:-1, -1]
-        left.append(float(own[-1, -1]))
-    factor[-1, -1] = np.linalg.norm(left)
-    return factor
 
 
 @dataclass(frozen=True)
@@ -141,7 +101,7 @@ class Summed:
     def triangle(self) -> Triangle:
         """Return the sum as one triangle over all p columns, in their order."""
         parts = [(part.columns, part.triangle()) for part in self.parts]
-        return Triangle(np.arange(self.size), _joined(self.size + 1, parts, self.rest), self.rows)
+        return Triangle(np.arange(self.size), joined(self.size + 1, parts, self.rest), self.rows)
 
     @property
     def lengths(self) -> Array:

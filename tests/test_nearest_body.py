@@ -1,4 +1,4 @@
-"""Laws of the nearest consistent robot: a certificate, and the conic solver beside it."""
+"""Laws of the nearest consistent robot, and of the triangle in whose norm it is."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from heft.arrays import Array
 from heft.estimators import semidefinite
-from heft.estimators.drives_first import DrivesFirst, mean_squared_error
+from heft.estimators.consistent import inverse_of, mean_squared_error
 from heft.estimators.feasible_set import IDENTITY, LinearConstraints, stack, unstack
-from heft.estimators.noise import posterior
+from heft.information import Bordered
 
 MARGIN = 1e-4
 every_seed = pytest.mark.parametrize("seed", range(6))
@@ -32,7 +32,7 @@ class Case:
 
     data: Array
     weights: Array
-    triangle: DrivesFirst
+    triangle: Bordered
     R: Array
     free: Array
     constraints: LinearConstraints
@@ -56,7 +56,7 @@ class Case:
         data = np.column_stack([data, data @ wanted])
         of_drives = np.arange(bodies, size).reshape(drives, terms)
         order = np.concatenate([of_drives[:, 0], of_drives[:, 1:].ravel()])
-        triangle = DrivesFirst.of(data, weights, np.zeros(size), order)
+        triangle = Bordered.by_drives(data, weights, np.zeros(size), order)
         held = np.zeros((drives * (terms - 1) + 2, size))
         signed = [bodies + k * terms + i for k in range(drives) for i in range(1, terms)]
         held[np.arange(len(signed)), signed] = 1.0
@@ -64,8 +64,8 @@ class Case:
         least = np.append(np.zeros(len(signed)), [0.5, -3.0])
         names = tuple(f"c{k}" for k in range(len(held)))
         constraints = LinearConstraints(names, held, least, np.zeros(len(held), dtype=bool))
-        R = triangle.rows()[:-1, :-1]
-        return Case(data, weights, triangle, R, triangle.optimum(), constraints)
+        R = triangle.placed()[:-1, :-1]
+        return Case(data, weights, triangle, R, triangle.solution(), constraints)
 
     def length(self, unknown: Array) -> float:
         """‖R (u − free)‖."""
@@ -73,7 +73,7 @@ class Case:
 
     def least_eigenvalue(self, unknown: Array) -> float:
         """Of all bodies."""
-        bodies = unstack(unknown[: len(self.triangle.bodies)].reshape(-1, 10))
+        bodies = unstack(unknown[: len(self.triangle.R)].reshape(-1, 10))
         return float(np.linalg.eigvalsh(bodies).min())
 
 
@@ -82,54 +82,69 @@ def test_drives_first_are_the_same_sums_of_squares(seed: int) -> None:
     case = Case.drawn(seed)
     prior = np.column_stack([np.diag(case.weights), np.zeros(len(case.weights))])
     stacked = np.vstack([case.data, prior])
-    square, rows = stacked.T @ stacked, case.triangle.rows()
+    square, rows = stacked.T @ stacked, case.triangle.placed()
     np.testing.assert_allclose(rows.T @ rows, square, rtol=0.0, atol=1e-13 * square.max())
-    terms = np.concatenate([drive.terms for drive in case.triangle.drives])
-    assert sorted(terms) == list(range(len(case.triangle.bodies), len(case.R)))
-    assert all(drive.terms[0] % 5 == 0 for drive in case.triangle.drives)
+    terms = np.concatenate([drive.own for drive in case.triangle.corners])
+    assert sorted(terms) == list(range(len(case.triangle.R), len(case.R)))
+    assert all(drive.own[0] % 5 == 0 for drive in case.triangle.corners)
 
 
 @every_seed
 def test_solving_undoes_the_rows(seed: int) -> None:
     case = Case.drawn(seed)
-    many = np.random.default_rng(seed).normal(size=(len(case.R), 3))
-    np.testing.assert_allclose(case.triangle.solved(case.R @ many), many, atol=1e-9)
-    np.testing.assert_allclose(case.triangle.solved_transposed(case.R.T @ many), many, atol=1e-9)
-    inverse = case.triangle.inverse_square() @ (case.R.T @ (case.R @ many))
-    np.testing.assert_allclose(inverse, many, atol=1e-9)
+    inverse = inverse_of(case.triangle)
+    many = np.random.default_rng(seed).normal(size=(3, len(case.R)))
+    np.testing.assert_allclose(inverse.times(many) @ case.R, many, atol=1e-9)
+    np.testing.assert_allclose(inverse.back(many) @ case.R.T, many, atol=1e-9)
+    np.testing.assert_allclose(case.R @ inverse.back(many[0]), many[0], atol=1e-9)
+    np.testing.assert_allclose(case.R.T @ inverse.times(many[0]), many[0], atol=1e-9)
+    np.testing.assert_allclose(inverse.matrix @ case.R, np.eye(len(case.R)), atol=1e-9)
+
+
+@every_seed
+def test_shared_columns_seen_through_a_map_are_those_of_its_unknowns(seed: int) -> None:
+    case = Case.drawn(seed)
+    bodies = len(case.triangle.R)
+    matrix = np.random.default_rng(seed).normal(size=(bodies, 7))
+    mapped = case.triangle.seen_through(matrix).placed()
+    rows = case.triangle.placed()
+    expected = np.column_stack([rows[:, :bodies] @ matrix, rows[:, bodies:]])
+    square = expected.T @ expected
+    np.testing.assert_allclose(mapped.T @ mapped, square, rtol=0.0, atol=1e-12 * square.max())
 
 
 def test_what_a_drive_does_not_move_is_not_in_its_rows() -> None:
     triangle = Case.drawn(0).triangle
-    first = sorted(int(drive.bodies[0]) for drive in triangle.drives)
+    first = sorted(int(drive.shared[0]) for drive in triangle.corners)
     assert first == [0, 10, 20, 30]
 
 
 @every_seed
-def test_errors_are_those_of_the_whole_triangle(seed: int) -> None:
+def test_errors_are_those_of_dense_matrices(seed: int) -> None:
     case = Case.drawn(seed)
     size = len(case.R)
     data, prior = case.data[:, :-1], np.diag(case.weights)
     factor = np.random.default_rng(seed).normal(size=(7, size))
+    A = np.linalg.pinv(np.vstack([data, prior]))
+    of_data, of_prior = A[:, : len(data)], A[:, len(data) :]
     for spread in (None, factor):
         mine = mean_squared_error(case.triangle, [np.arange(size)], data, 1.5, spread)
-        other = posterior(data, prior, 1.5, spread)
-        for one, two in zip(mine, other, strict=True):
+        half = of_data if spread is None else A @ A.T @ spread.T
+        noise = half @ half.T
+        for one, two in zip(mine, (noise + 1.5**2 * of_prior @ of_prior.T, noise), strict=True):
             np.testing.assert_allclose(one, two, atol=1e-9 * np.abs(two).max())
 
 
 @every_seed
-def test_steps_find_what_the_conic_solver_finds(seed: int) -> None:
+def test_the_nearest_keeps_all_constraints(seed: int) -> None:
     case = Case.drawn(seed)
-    mine = semidefinite._by_steps(case.triangle, case.free, case.constraints, MARGIN)
-    other = semidefinite._by_conic_solver(case.R, case.free, 40, case.constraints, MARGIN)
-    assert mine is not None and other is not None
-    assert case.least_eigenvalue(mine[0]) >= MARGIN - 1e-8
-    assert (case.constraints.rows @ mine[0] >= case.constraints.least - 1e-8).all()
-    assert case.length(mine[0]) <= case.length(other[0]) * (1.0 + 1e-7)
-    apart = np.linalg.norm(case.R @ (mine[0] - other[0]))
-    assert apart <= 1e-3 * case.length(other[0])
-    np.testing.assert_array_equal(mine[2], other[2])
+    found = semidefinite.nearest_body(case.triangle, case.free, case.constraints, MARGIN)
+    assert found is not None
+    rounding = 1e-8 * np.abs(case.free).max()
+    assert case.least_eigenvalue(found[0]) >= MARGIN - rounding
+    slack = case.constraints.rows @ found[0] - case.constraints.least
+    assert slack.min() >= -rounding
+    np.testing.assert_allclose(slack[found[2]], 0.0, atol=1e-6)
 
 
 @every_seed
@@ -143,7 +158,7 @@ def test_no_other_consistent_robot_is_nearer(seed: int) -> None:
     points = np.abs(rng.normal(size=(200, len(case.R))))
     roots = rng.normal(size=(200, 4, 4, 4))
     bodies = roots @ np.swapaxes(roots, -1, -2) + MARGIN * np.eye(4)
-    points[:, : len(case.triangle.bodies)] = stack(bodies).reshape(200, -1)
+    points[:, : len(case.triangle.R)] = stack(bodies).reshape(200, -1)
     keep = (points @ case.constraints.rows.T >= case.constraints.least).all(axis=1)
     assert keep.sum() > 10
     gains = (points[keep] - found[0]) @ slope
@@ -153,21 +168,21 @@ def test_no_other_consistent_robot_is_nearer(seed: int) -> None:
 def test_no_drives_and_no_constraints() -> None:
     """A body alone: its projection in the plain norm raises its eigenvalues."""
     free = IDENTITY - 3.0 * np.eye(10)[2]
+    triangle = Bordered.by_drives(np.zeros((0, 11)), np.ones(10), free, np.arange(0))
     none = LinearConstraints((), np.zeros((0, 10)), np.zeros(0), np.zeros(0, dtype=bool))
-    found = semidefinite._by_steps(DrivesFirst.of_bodies(np.eye(10), free), free, none, 0.0)
+    found = semidefinite.nearest_body(triangle, free, none, 0.0)
     assert found is not None
     values, vectors = np.linalg.eigh(unstack(free))
     raised = (vectors * np.maximum(values, 0.0)) @ vectors.T
     np.testing.assert_allclose(unstack(found[0]), raised, atol=1e-4)
 
 
-def test_equations_are_left_to_the_conic_solver() -> None:
+def test_equations_are_kept() -> None:
     case = Case.drawn(1)
     held = case.constraints
     equal = held.equal.copy()
     equal[0] = True
     constraints = LinearConstraints(held.names, held.rows, held.least, equal)
-    assert semidefinite._by_steps(case.triangle, case.free, constraints, MARGIN) is None
     found = semidefinite.nearest_body(case.triangle, case.free, constraints, MARGIN)
     assert found is not None
     assert abs(held.rows[0] @ found[0] - held.least[0]) < 1e-7
