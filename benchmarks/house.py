@@ -10,6 +10,7 @@ room. Budgets stand in `pyproject.toml`, `[tool.heft]`; a test fails above them.
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -156,9 +157,9 @@ def storeys(some: Iterable[File]) -> int:
 def reached() -> tuple[File, ...]:
     """Return the files that `heft identify` runs, of one robot and one log."""
     given = [str(DEMO / name) for name in ("arm.urdf", "run1.parquet")]
-    ran = subprocess.run(
-        [sys.executable, "-c", IDENTIFY, *given], capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-c", IDENTIFY, *given]
+    here = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, env=here)
     names = {Path(line) for line in ran.stdout.splitlines()}
     return tuple(f for f in files() if f.path in names)
 
