@@ -28,9 +28,9 @@ from heft.applications.free_flyer import (
     IdentifyFromCycles,
     true_bound,
 )
-from heft.applications.identification import Settings
 from heft.arrays import Array
 from heft.experiments import FlightFaults
+from heft.fit import Settings
 from heft.information import inertia
 from heft.plants import RotorBody
 from heft.signals import Smoothing

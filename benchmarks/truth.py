@@ -35,8 +35,7 @@ from benchmarks.program import benchmark, cache_path, commit, spread
 from benchmarks.results_file import Row, at_least, at_most
 from benchmarks.scoring import Left
 from benchmarks.truth_scores import NORMAL, SLOW_MOTIONS, held_out, record
-from heft.applications.identification.robots import identify
-from heft.applications.identification.settings import Settings
+from heft.applications.identification.identification import identify
 from heft.errors import FitError, SolverFailure
 from heft.experiments import (
     Arm,
@@ -47,6 +46,7 @@ from heft.experiments import (
     SimulatedExperiment,
     Simulator,
 )
+from heft.fit.settings import Settings
 from heft.models import Robot
 from heft.signals import Smoothing
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heft.applications.identification import Settings, fit_experiment, open_experiment
 from heft.errors import InvalidSetting, MissingSignal, SolverFailure
 from heft.experiments import ClosedLoop
+from heft.fit import Settings, fit_experiment, open_experiment
 from heft.models import (
     ControllerOptions,
     JointGains,

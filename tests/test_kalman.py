@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heft.applications.identification import Settings, identify
+from heft.applications.identification import identify
 from heft.errors import InvalidSetting, SolverFailure
 from heft.estimators import ESTIMATORS, Estimate, LeastSquares
 from heft.estimators.kalman import METHODS, KalmanFilter, Kind
 from heft.experiments import DrivenRobot, RobotLog
+from heft.fit import Settings
 from heft.models import JointOptions, Robot
 from heft.plants import Problem, RobotPlant
 from heft.recordings import Recording

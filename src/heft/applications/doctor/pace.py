@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from heft.applications.identification import Progress, silent
+from heft.fit import Progress, silent
 
 
 class Pace:
