@@ -23,9 +23,9 @@ import pinocchio as pin
 
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_most
-from heft.applications.identification import Settings
-from heft.applications.identification.fit import fit_experiment
 from heft.engine import one_blas_thread
+from heft.fit import Settings
+from heft.fit.experiment import fit_experiment
 from heft.models import JointOptions, Options, Robot, SensorOptions
 from heft.plants import Problem, plant_of
 from heft.recordings import Recording

@@ -25,8 +25,8 @@ from tests.experiments import ARMS, Truth, log, true_robot, wrong_prior
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_least, at_most
 from heft.applications.identification.comparison import ALARM, Comparison, compare
+from heft.applications.identification.identification import identify
 from heft.applications.identification.results import write
-from heft.applications.identification.robots import identify
 from heft.models.export import write_urdf
 from heft.models.robot import Robot
 

@@ -24,11 +24,11 @@ from benchmarks import truth
 from benchmarks.program import benchmark, cache_path, commit, spread
 from benchmarks.results_file import Row, at_least, at_most
 from heft.applications.identification.comparison import Comparison, compare
+from heft.applications.identification.identification import identify
 from heft.applications.identification.results import write
-from heft.applications.identification.robots import identify
-from heft.applications.identification.settings import Settings
 from heft.arrays import Array
 from heft.errors import FitError
+from heft.fit.settings import Settings
 from heft.models import Robot
 from heft.simulation import Arm, MotionKind, Simulator, Viscous
 from heft.simulation.simulated_drives import Drive

@@ -27,10 +27,9 @@ from benchmarks.real_data import plain
 from benchmarks.results_file import Row, at_most
 from benchmarks.scoring import Left, Piece, error, pieces
 from benchmarks.truth import CONDITIONS, FIRST_SCORED, LIGHT, SCORED, experiment
-from heft.applications.identification.identification import Identification
-from heft.applications.identification.robots import identify
-from heft.applications.identification.settings import Settings
+from heft.applications.identification.identification import Identification, identify
 from heft.arrays import Array
+from heft.fit.settings import Settings
 from heft.models.robot import Robot
 from heft.recordings.recording import Recording
 from heft.signals.settings import Smoothing

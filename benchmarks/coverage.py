@@ -47,11 +47,10 @@ from benchmarks.program import benchmark, spread
 from benchmarks.results_file import Row, at_least, at_most
 from benchmarks.simulated import Exact, Experiment, experiment
 from heft.applications.identification import results
-from heft.applications.identification.identification import Identification
-from heft.applications.identification.robots import identify
-from heft.applications.identification.settings import Settings
+from heft.applications.identification.identification import Identification, identify
 from heft.dynamics import kernels
 from heft.dynamics.drive_columns import DriveState, presliding, steady
+from heft.fit.settings import Settings
 from heft.information import triangle_of
 from heft.information.identifiability import BaseParameters
 from heft.models.options import JointOptions, Options

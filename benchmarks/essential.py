@@ -18,7 +18,7 @@ from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_least, at_most
 from benchmarks.sprung_arms import SprungCase, dvrk, kr300
 from heft.applications.identification.alternatives import Alternative, alternatives
-from heft.applications.identification.robots import identify
+from heft.applications.identification.identification import identify
 from heft.models import Robot
 
 LARGEST_RISE = 2.0  # of the held-out error by the training error's stop [%]

@@ -52,14 +52,13 @@ from heft.applications.excite import (
     excite,
     open_experiment,
 )
-from heft.applications.identification.identification import Identification
-from heft.applications.identification.robots import identify
-from heft.applications.identification.settings import Settings
+from heft.applications.identification.identification import Identification, identify
 from heft.arrays import Array
 from heft.dynamics import FRICTION, Sigmoid
 from heft.dynamics import Offset as OffsetTerm
 from heft.dynamics import Viscous as ViscousTerm
 from heft.excitation import DesignSettings, SolverSettings
+from heft.fit.settings import Settings
 from heft.information import BaseParameters
 from heft.models import JointOptions, Options, Robot
 from heft.plants.excitable_robot import COULOMB_SPEED

@@ -16,10 +16,10 @@ import numpy as np
 
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_least, at_most
-from heft.applications.identification import Settings
-from heft.applications.identification.fit import fit_experiment
 from heft.engine import one_blas_thread
 from heft.estimators import LeastSquares, VarianceComponents
+from heft.fit import Settings
+from heft.fit.experiment import fit_experiment
 from heft.models import Robot
 from heft.plants import Elimination, FloatingRobotPlant, Problem, Samples, plant_of, structural_base
 from heft.recordings import Recording

@@ -16,8 +16,8 @@ import numpy as np
 
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row
-from heft.applications.identification.fit import fit_experiment
 from heft.engine import one_blas_thread
+from heft.fit.experiment import fit_experiment
 from heft.models import Robot
 from heft.plants import Problem, UnsureGainsPlant, plant_of
 from heft.signals import Smoothing

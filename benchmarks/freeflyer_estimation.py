@@ -20,8 +20,8 @@ from benchmarks.freeflyer_flights import MASSES, MOTIONS, Flown, all_flights, co
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_least, at_most
 from heft import identify_plant
-from heft.applications.identification import Settings
 from heft.arrays import Array
+from heft.fit import Settings
 from heft.flight import (
     Cycles,
     FlightFaults,

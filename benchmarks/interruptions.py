@@ -32,9 +32,9 @@ from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_least, at_most
 from heft.applications.identification import report
 from heft.applications.identification.identification import Identification
+from heft.applications.identification.inputs import identify_files
 from heft.applications.identification.results import write
-from heft.applications.identification.robots import identify_files
-from heft.applications.identification.settings import Settings
+from heft.fit.settings import Settings
 from heft.signals.settings import Smoothing
 
 MODEL = """<robot name="pendulum"> <link name="base"/>

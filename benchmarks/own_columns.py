@@ -18,8 +18,7 @@ from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_most
 from benchmarks.sprung_arms import SprungCase, dvrk, kr300
 from heft.applications.identification.alternatives import alternatives
-from heft.applications.identification.identification import Identification
-from heft.applications.identification.robots import identify
+from heft.applications.identification.identification import Identification, identify
 from heft.recordings import Recording
 
 ARMS = (kr300, dvrk)

@@ -32,14 +32,13 @@ from numpy.typing import NDArray
 from benchmarks.arms import arrays, length, with_friction
 from benchmarks.results_file import Row, at_least
 from benchmarks.scoring import Left, pieces
-from heft.applications.identification.fit import ExperimentFit, fit_experiment
-from heft.applications.identification.identification import Identification
-from heft.applications.identification.opening import open_experiment
-from heft.applications.identification.robots import identify
-from heft.applications.identification.scores import filtered
-from heft.applications.identification.settings import Settings
+from heft.applications.identification.identification import Identification, identify
 from heft.arrays import Array
 from heft.engine import one_blas_thread
+from heft.fit.experiment import ExperimentFit, fit_experiment
+from heft.fit.prepared import open_experiment
+from heft.fit.scores import filtered
+from heft.fit.settings import Settings
 from heft.information.inertia import SYMBOLS
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot

@@ -31,11 +31,10 @@ from benchmarks.results_file import Row, at_most
 from benchmarks.scoring import Left, Piece, error, pieces, rigid
 from benchmarks.sweeps import FACTORS, HAMPEL, OTHERS, STRENGTHS
 from benchmarks.sweeps import run as swept
-from heft.applications.identification.identification import Identification
-from heft.applications.identification.robots import identify
-from heft.applications.identification.scores import filtered
+from heft.applications.identification.identification import Identification, identify
 from heft.arrays import Array
 from heft.estimators.least_squares import LeastSquares
+from heft.fit.scores import filtered
 from heft.models import export
 from heft.plants import RobotPlant, standard_rows
 from heft.plants.problem import Problem

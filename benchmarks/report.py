@@ -33,9 +33,9 @@ from benchmarks.sources import ROOT
 from heft.applications.demo import FOLDER as DEMO
 from heft.applications.identification import compare_report, report
 from heft.applications.identification.comparison import compare
-from heft.applications.identification.identification import Identification
+from heft.applications.identification.identification import Identification, identify
+from heft.applications.identification.inputs import identify_files
 from heft.applications.identification.results import write
-from heft.applications.identification.robots import identify, identify_files
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
 

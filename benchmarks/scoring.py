@@ -21,8 +21,8 @@ import pinocchio as pin
 
 from heft.applications.identification import results
 from heft.applications.identification.identification import Identification
-from heft.applications.identification.scores import filtered
 from heft.arrays import Array
+from heft.fit.scores import filtered
 from heft.plants.problem import Problem
 from heft.recordings.recording import Recording
 

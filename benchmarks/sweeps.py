@@ -13,9 +13,8 @@ from dataclasses import replace
 from benchmarks.arms import Case
 from benchmarks.results_file import Row, at_most
 from benchmarks.scoring import Error, Left, error, pieces
-from heft.applications.identification.identification import Identification
-from heft.applications.identification.robots import identify
-from heft.applications.identification.settings import Settings
+from heft.applications.identification.identification import Identification, identify
+from heft.fit.settings import Settings
 from heft.plants.problem import Problem
 from heft.signals.bandwidth import LARGEST_CORNER
 from heft.signals.settings import Smoothing

@@ -35,9 +35,9 @@ from benchmarks.program import benchmark, cache_path, commit, spread
 from benchmarks.results_file import Row, at_least, at_most
 from benchmarks.scoring import Left
 from benchmarks.truth_scores import NORMAL, SLOW_MOTIONS, held_out, record
-from heft.applications.identification.robots import identify
-from heft.applications.identification.settings import Settings
+from heft.applications.identification.identification import identify
 from heft.errors import FitError, SolverFailure
+from heft.fit.settings import Settings
 from heft.models import Robot
 from heft.signals import Smoothing
 from heft.simulation import (

@@ -19,8 +19,8 @@ from benchmarks.scoring import Left, Piece
 from heft.applications.identification import results
 from heft.applications.identification.identification import Identification
 from heft.applications.identification.identified import Identified
-from heft.applications.identification.scores import filtered
 from heft.arrays import Array
+from heft.fit.scores import filtered
 from heft.models import Robot
 from heft.recordings import Recording
 from heft.simulation import Coulomb, ExactMotion, SimulatedExperiment, Viscous

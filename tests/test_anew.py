@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heft.applications.identification import Identification, Settings, identify, report, write
-from heft.applications.identification.earlier import EARLIER, Earlier
+from heft.applications.identification import Identification, identify, report, write
 from heft.applications.identification.results import to_json
 from heft.errors import InvalidSetting
 from heft.estimators import Noise
+from heft.fit import Settings
+from heft.fit.earlier import EARLIER, Earlier
 from heft.information import Information
 from tests.test_identification import FRICTION, STILL, arm_log, noisy, planar
 

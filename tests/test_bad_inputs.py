@@ -29,9 +29,8 @@ from numpy.lib import format as npy
 
 from heft import cli
 from heft.applications.identification.identified import Identified
+from heft.applications.identification.inputs import identify_files
 from heft.applications.identification.results import refuse_foreign
-from heft.applications.identification.robots import identify_files
-from heft.applications.identification.settings import Settings
 from heft.applications.predict import predict_files
 from heft.cli import SmoothingOptions
 from heft.errors import (
@@ -45,6 +44,7 @@ from heft.errors import (
     TooLittleData,
 )
 from heft.estimators.consistent import PhysicallyConsistent
+from heft.fit.settings import Settings
 from heft.information.square_root import Information
 from heft.models.options import Options
 from heft.models.robot import Robot

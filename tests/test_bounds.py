@@ -10,7 +10,6 @@ import pytest
 import scipy.stats
 from benchmarks import intervals
 
-from heft.applications.identification.opening import limits_of
 from heft.errors import InvalidSetting, SolverFailure
 from heft.estimators import (
     ConsistentSampler,
@@ -21,6 +20,7 @@ from heft.estimators import (
 )
 from heft.estimators.consistent import PhysicallyConsistent
 from heft.estimators.feasible_set import Limits, unstack
+from heft.fit.prepared import limits_of
 from heft.information import ParameterSpace, Triangle, inertia, triangle_of
 from heft.information.parameters import Labels
 from heft.models.options import LinkOptions, Options

@@ -9,13 +9,14 @@ from functools import cache
 import numpy as np
 import pytest
 
-from heft.applications.identification import Limit, Limits, identify
-from heft.applications.identification.settings import Settings
+from heft.applications.identification import identify
 from heft.applications.payload import payload
 from heft.applications.payload.by_repeated_motion import MatchedMotions, runs
 from heft.applications.payload.by_torques import Carried, WeighCarried
 from heft.applications.payload.existence import from_bodies
 from heft.errors import InvalidRecording, InvalidSetting
+from heft.fit import Limit, Limits
+from heft.fit.settings import Settings
 from heft.information import inertia
 from heft.models.export import write_urdf
 from heft.models.options import JointOptions, Options

@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 
 from heft.applications import demo
-from heft.applications.identification.checks import _filtered
-from heft.applications.identification.identification import Identification
-from heft.applications.identification.limits import Limit, Limits
-from heft.applications.identification.robots import identify
-from heft.applications.identification.scores import Score
-from heft.applications.identification.settings import Settings
+from heft.applications.identification.identification import Identification, identify
 from heft.errors import FitError, InvalidSetting
+from heft.fit.checks import _filtered
+from heft.fit.scores import Score
+from heft.fit.settings import Limit, Limits, Settings
 from heft.information.checks import Check, Status, verdict
 from heft.models.robot import Robot
 from heft.recordings.recording import Recording

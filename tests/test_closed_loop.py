@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heft.applications.identification import Settings, fit_experiment, open_experiment
 from heft.errors import InvalidSetting, MissingSignal, SolverFailure
+from heft.fit import Settings, fit_experiment, open_experiment
 from heft.models import (
     ControllerOptions,
     JointGains,

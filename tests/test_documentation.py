@@ -28,11 +28,11 @@ from heft.applications import demo
 from heft.applications.cooperation.team_file import TEAM
 from heft.applications.derive.lagrange import derive
 from heft.applications.free_flyer.study import LOADS
-from heft.applications.identification.limits import Limit, Limits
 from heft.applications.payload.sensors import Sensors
 from heft.cli import app, main
 from heft.dynamics import FRICTION, TERMS
 from heft.errors import DISTRIBUTION, install
+from heft.fit.settings import Limit, Limits
 from heft.models.flight_bounds import BOUNDS
 from heft.models.free_flyer_files import FLYER
 from heft.models.options import Options

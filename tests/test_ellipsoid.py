@@ -8,10 +8,10 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from heft.applications.identification import limits_of
 from heft.errors import InvalidSetting, SolverFailure
 from heft.estimators import Limits, PhysicallyConsistent, strict_bounds
 from heft.estimators.feasible_set import Ellipsoid
+from heft.fit import limits_of
 from heft.information import inertia
 from heft.models import Options, Robot, bounding_extent, with_shapes
 from heft.models.shapes import Surface

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heft.applications.identification import Settings, identify
+from heft.applications.identification import identify
+from heft.fit import Settings
 from heft.models import ContactOptions, JointOptions
 from heft.plants import FloatingRobotPlant
 from heft.recordings import Recording

@@ -8,7 +8,8 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from heft.applications.identification import Settings, identify
+from heft.applications.identification import identify
+from heft.fit import Settings
 from heft.plants import Elimination, FloatingRobotPlant, Problem, Samples
 from heft.recordings import Recording
 from heft.signals import Smoothing, Weak

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy.spatial import Delaunay
 
-from heft.applications.identification import limits_of
 from heft.errors import InvalidSetting, SolverFailure
 from heft.estimators import Limits, PhysicallyConsistent, strict_bounds
 from heft.estimators.feasible_set import HalfSpaces
+from heft.fit import limits_of
 from heft.information import inertia
 from heft.models import Options, Robot, with_shapes
 from heft.models.extents import MOST_PLANES, hull_planes

@@ -11,12 +11,10 @@ import numpy as np
 import pytest
 
 from heft.applications.identification import report, results
-from heft.applications.identification.identification import Identification
+from heft.applications.identification.identification import Identification, identify
 from heft.applications.identification.identified import Identified
-from heft.applications.identification.opening import why_differentiated, windows_for
+from heft.applications.identification.inputs import identify_files
 from heft.applications.identification.results import to_json
-from heft.applications.identification.robots import identify, identify_files
-from heft.applications.identification.settings import Settings
 from heft.errors import HeftError, InvalidSetting
 from heft.estimators import (
     ESTIMATORS,
@@ -29,6 +27,8 @@ from heft.estimators import (
 from heft.estimators.least_squares import LeastSquares
 from heft.estimators.problem import Problem as RowProblem
 from heft.estimators.robust import scale_of, weighted_information
+from heft.fit.prepared import why_differentiated, windows_for
+from heft.fit.settings import Settings
 from heft.information import inertia
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot

@@ -12,18 +12,6 @@ import pytest
 import scipy.stats
 
 from heft.applications.demo.demo import FOLDER
-from heft.applications.identification import Settings, fit_experiment, open_experiment
-from heft.applications.identification.earlier import Earlier, stored
-from heft.applications.identification.fit import ExperimentFit
-from heft.applications.identification.misfit import (
-    Misfit,
-    MisfitGatherer,
-    MisfitSettings,
-    Reversal,
-    noise_in_band,
-    since_reversal,
-)
-from heft.applications.identification.scores import filtered
 from heft.display import Stretch
 from heft.dynamics import LINEAR_SCALE, Drive, Viscous
 from heft.dynamics.drive_columns import steady
@@ -37,6 +25,12 @@ from heft.estimators import (
     block_moments,
 )
 from heft.estimators.noise import raised
+from heft.fit import Settings, fit_experiment, open_experiment
+from heft.fit.conditions import MisfitSettings, Reversal, since_reversal
+from heft.fit.earlier import Earlier, stored
+from heft.fit.experiment import ExperimentFit
+from heft.fit.misfit import Misfit, MisfitGatherer, noise_in_band
+from heft.fit.scores import filtered
 from heft.information import Information, Labels, ParameterSpace
 from heft.models import Robot
 from heft.plants import RobotPlant

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heft.applications.identification import Identification, Settings, compare, identify, write
-from heft.applications.identification.earlier import Earlier
+from heft.applications.identification import Identification, compare, identify, write
 from heft.errors import InvalidRecording, UnlikeLabels
 from heft.estimators import LeastSquares, VarianceComponents
+from heft.fit import Settings
+from heft.fit.earlier import Earlier
 from heft.models import JointOptions, Options, Robot, SensorOptions
 from heft.plants import FloatingRobotPlant, Problem, plant_of, structural_base
 from heft.recordings import Recording

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from heft.applications.demo import FOLDER as DEMO
+from heft.applications.identification.inputs import identify_files
 from heft.applications.identification.results import schema, write
-from heft.applications.identification.robots import identify_files
-from heft.applications.identification.settings import Settings
 from heft.errors import InvalidSetting
 from heft.estimators import KnownMass, MirrorImages, PhysicallyConsistent, cone_metric
 from heft.estimators.consistent import stated_numbers
 from heft.estimators.known_bodies import mirror_signs
+from heft.fit.settings import Settings
 from heft.information import Labels, ParameterSpace, Triangle, inertia
 from heft.models.options import Options
 from heft.signals.settings import Smoothing

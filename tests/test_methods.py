@@ -10,11 +10,12 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from heft.applications.identification import Identification, Identified, Settings, identify, report
-from heft.applications.identification.earlier import Earlier
+from heft.applications.identification import Identification, Identified, identify, report
 from heft.applications.identification.results import schema, write
 from heft.errors import InvalidSetting, MissingSignal
 from heft.estimators import ESTIMATORS, Limits, PhysicallyConsistent
+from heft.fit import Settings
+from heft.fit.earlier import Earlier
 from heft.models import JointOptions, Robot
 from heft.models.controller_options import ControllerOptions, JointGains
 from heft_methods import LogCholesky

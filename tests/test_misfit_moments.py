@@ -7,10 +7,10 @@ import pytest
 import scipy.stats
 
 from heft.applications.identification.difference import Difference, Evidence
-from heft.applications.identification.misfit import _around, condition_count
-from heft.applications.identification.misfit_moments import MisfitMoments, misfit_scatter
-from heft.applications.identification.robots import identify
+from heft.applications.identification.identification import identify
 from heft.arrays import Array
+from heft.fit.conditions import MisfitMoments, condition_count, misfit_scatter
+from heft.fit.misfit import _around
 from heft.information import Information, Labels
 from heft.models.robot import Robot
 from tests.experiments import ARMS, log, true_robot, wrong_prior

@@ -11,9 +11,9 @@ import mujoco
 import numpy as np
 import pytest
 
+from heft.applications.identification.identification import identify
 from heft.applications.identification.identified import Identified
 from heft.applications.identification.results import write
-from heft.applications.identification.robots import identify
 from heft.dynamics import kernels
 from heft.errors import InvalidModel
 from heft.models.options import JointOptions, Options

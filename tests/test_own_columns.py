@@ -17,12 +17,12 @@ from heft.applications.demo import FOLDER as DEMO
 from heft.applications.identification import report
 from heft.applications.identification.identification import Identification
 from heft.applications.identification.identified import Identified
+from heft.applications.identification.inputs import identify_files
 from heft.applications.identification.results import schema, write
-from heft.applications.identification.robots import identify_files
-from heft.applications.identification.settings import Settings
 from heft.applications.predict import predict_files
 from heft.cli import app
 from heft.errors import HeftError, InputError, InvalidSetting
+from heft.fit.settings import Settings
 from heft.models.own_columns import OwnColumns, RegressorColumn
 from heft.models.robot import Robot
 from heft.recordings.recording import Recording

@@ -13,8 +13,8 @@ from heft.applications.demo import FOLDER as DEMO
 from heft.applications.doctor import doctor
 from heft.applications.excite import open_experiment
 from heft.applications.identification import compare, compare_report, report
+from heft.applications.identification.inputs import identify_files
 from heft.applications.identification.results import write
-from heft.applications.identification.robots import identify_files
 from heft.applications.payload import WeighCarried, payload
 from heft.applications.sample import sample_files
 from heft.applications.select import select_files

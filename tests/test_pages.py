@@ -18,7 +18,7 @@ import heft
 from heft.applications.identification import compare_report, report, results
 from heft.applications.identification.comparison import compare
 from heft.applications.identification.identification import Identification
-from heft.applications.identification.robots import identify_files
+from heft.applications.identification.inputs import identify_files
 from heft.applications.payload.live import PAGE
 from heft.display import animation
 from heft.display.page import Drawings, Plot, Series

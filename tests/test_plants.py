@@ -11,11 +11,11 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from heft.applications.identification import any_plant
-from heft.applications.identification.any_plant import identify_plant
-from heft.applications.identification.fit import fit_experiment
-from heft.applications.identification.settings import Settings
 from heft.errors import FitError, InvalidRecording, MissingSignal
 from heft.estimators.least_squares import LeastSquares
+from heft.fit.experiment import fit_experiment
+from heft.fit.judged import identify_plant
+from heft.fit.settings import Settings
 from heft.information import inertia
 from heft.information.square_root import Information
 from heft.plants import (

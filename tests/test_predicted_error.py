@@ -9,17 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heft.applications.identification.identification import Identification
-from heft.applications.identification.limits import Limits
-from heft.applications.identification.predicted_error import (
-    OtherMotion,
-    PredictedError,
-    with_prior,
-)
+from heft.applications.identification.identification import Identification, identify
 from heft.applications.identification.results import to_json
-from heft.applications.identification.robots import identify
-from heft.applications.identification.scores import Score, Stretch, filtered, scored
-from heft.applications.identification.settings import RowKind, Settings
+from heft.display import Stretch
+from heft.fit.predicted_error import OtherMotion, PredictedError, with_prior
+from heft.fit.scores import Score, filtered, scored
+from heft.fit.settings import Limits, RowKind, Settings
 from heft.models.export import write_urdf
 from heft.models.robot import Robot
 from heft.plants import Channel

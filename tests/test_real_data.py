@@ -10,7 +10,7 @@ from benchmarks.arms import ROBOTS
 from benchmarks.scoring import Left, error, pieces
 
 from heft.applications.identification import report, results
-from heft.applications.identification.robots import identify
+from heft.applications.identification.identification import identify
 
 FOLDER = os.environ.get("HEFT_DATA")
 pytestmark = pytest.mark.skipif(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from heft.applications.identification.identification import identify
 from heft.applications.identification.results import to_json
-from heft.applications.identification.robots import identify
 from heft.information import inertia
 from heft.models.robot import Robot
 from tests.experiments import ARMS, log, true_robot, wrong_prior

@@ -17,17 +17,12 @@ import pytest
 from heft.applications.demo import FOLDER as DEMO
 from heft.applications.identification import next_motion, report
 from heft.applications.identification.identification import Identification
-from heft.applications.identification.results import (
-    base_entries,
-    parameter_entries,
-    schema,
-    write,
-)
-from heft.applications.identification.robots import identify_files
-from heft.applications.identification.settings import Settings
+from heft.applications.identification.inputs import identify_files
+from heft.applications.identification.results import base_entries, parameter_entries, schema, write
 from heft.cli import app
 from heft.display import split_sum
 from heft.estimators import ESTIMATORS, Essential, FromInformation
+from heft.fit.settings import Settings
 from tests.browser import browser, opened
 
 

@@ -32,8 +32,9 @@ import scipy.linalg
 from heft.applications.demo import FOLDER as DEMO
 from heft.applications.identification import report
 from heft.applications.identification.comparison import Side
-from heft.applications.identification.identification import Identification
+from heft.applications.identification.identification import Identification, identify
 from heft.applications.identification.identified import Identified
+from heft.applications.identification.inputs import identify_files
 from heft.applications.identification.results import (
     FILES,
     base_entries,
@@ -42,13 +43,13 @@ from heft.applications.identification.results import (
     to_json,
     write,
 )
-from heft.applications.identification.robots import _armatures, identify, identify_files
-from heft.applications.identification.scores import filtered
-from heft.applications.identification.settings import Settings
 from heft.applications.predict import predict_files
 from heft.dynamics.drive_columns import steady
 from heft.errors import InputError, InvalidSetting, UnlikeLabels
 from heft.files import require_schema, writing
+from heft.fit.judged import _armatures
+from heft.fit.scores import filtered
+from heft.fit.settings import Settings
 from heft.information.square_root import Information
 from heft.models.options import Coupling, JointOptions, LinkOptions, Options
 from heft.models.robot import Robot

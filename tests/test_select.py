@@ -15,12 +15,12 @@ import pyarrow.parquet
 import pytest
 
 from heft.applications.demo import FOLDER as DEMO
-from heft.applications.identification import Selection
-from heft.applications.identification.selection import _kept
 from heft.applications.select import Select, parsed, select_files
 from heft.arrays import Array
 from heft.errors import InvalidSetting, TooLittleData
 from heft.estimators import LeastSquares
+from heft.fit import Selection
+from heft.fit.selection import _kept
 from heft.information import SegmentSelection
 from heft.models import Robot
 from heft.plants import Problem, RobotPlant, Segments

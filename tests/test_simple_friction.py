@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heft.applications.identification.simple_friction import SimpleFriction, SlidingFit
 from heft.dynamics import LINEAR_SCALE
 from heft.estimators import ConsistentEstimate
+from heft.fit.simple_friction import SimpleFriction, SlidingFit
 from heft.information.parameters import Parameters
 from heft.models.options import Coupling, JointOptions, Options
 from heft.models.robot import Robot

@@ -8,12 +8,13 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from heft.applications.identification import Settings, gain_spread, identify, identify_plant
-from heft.applications.identification.fit import ExperimentFit, fit_experiment
-from heft.applications.identification.gains import STATED, stated_gains, with_found_gains
+from heft.applications.identification import identify
 from heft.applications.identification.results import base_entries, to_json
 from heft.errors import InvalidSetting
 from heft.estimators import DriveGains, LeastSquares, PhysicallyConsistent
+from heft.fit import Settings, gain_spread, identify_plant
+from heft.fit.experiment import ExperimentFit, fit_experiment
+from heft.fit.gains import STATED, stated_gains, with_found_gains
 from heft.information import Triangle, triangle_of
 from heft.models import ContactOptions, JointOptions, Robot
 from heft.plants import (

@@ -10,9 +10,10 @@ import pytest
 from tests.row_problems import RowProblem, row_problem
 from tests.test_closed_loop import arm, loop, reference, sprung, truth
 
-from heft.applications.identification import Settings, identify
+from heft.applications.identification import identify
 from heft.errors import InvalidSetting, SolverFailure
 from heft.estimators import ESTIMATORS, Estimate, LeastSquares
+from heft.fit import Settings
 from heft.models import JointOptions, Robot
 from heft.plants import Problem, RobotPlant
 from heft.recordings import Recording

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING  # noqa: E402 - of Python's own library, by now
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from .applications.identification import Identification, Identified, Settings
-    from .applications.identification import PlantIdentification, identify_plant
+    from .applications.identification import Identification, Identified
     from .applications.identification import compare, identify, identify_files, write
     from .applications.payload import Weigh, WeighCarried
     from .applications.predict import predict_files
     from .errors import HeftError
     from .estimators import Estimate, LeastSquares, PhysicallyConsistent
+    from .fit import PlantIdentification, Settings, identify_plant
     from .information import Information, Labels, Parameters
     from .models import Coupling, JointOptions, Options, RegressorColumn, Robot
     from .plants import FreeBody, Problem, RobotPlant

@@ -18,11 +18,12 @@ import numpy as np
 import scipy
 
 from heft import __version__
-from heft.applications.identification import Identified, limits_of
+from heft.applications.identification import Identified
 from heft.arrays import Array
 from heft.errors import InputError, InvalidSetting
 from heft.estimators import ConsistentSampler, ConsistentSamples
 from heft.files import UNREADABLE, file_hash, put, read_arrays, require_own, workshop
+from heft.fit import limits_of
 from heft.information import Labels, Parameters, ParameterSpace
 from heft.models import Robot, export
 from heft.plants import plant_of

@@ -14,13 +14,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from heft.applications.identification import Inputs, Kept, Selection, with_told_friction
+from heft.applications.identification import Inputs
 from heft.arrays import Array
 from heft.display import table
 from heft.engine import one_blas_thread
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.estimators import LeastSquares, VarianceComponents
 from heft.files import require_writable, write_text
+from heft.fit import Kept, Selection, with_told_friction
 from heft.information import Directions, SegmentSelection, Selected, triangle_of
 from heft.models import Robot
 from heft.plants import Problem, RobotPlant, Segments, plant_of

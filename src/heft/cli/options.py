@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from heft.applications.excite import ExciteSettings
-    from heft.applications.identification import RowKind, Settings
     from heft.applications.payload import Payload
     from heft.applications.simulate import SimulationSettings
+    from heft.fit import RowKind, Settings
     from heft.signals import Smoothing
 
 Progress: TypeAlias = "Callable[[str], None]"
@@ -30,7 +30,7 @@ Names = Annotated[list[str] | None, Parameter(consume_multiple=True, negative=""
 
 PACKAGE = Path(__file__).parents[1]
 REGISTRY = PACKAGE / "estimators" / "registry.py"
-SETTINGS = PACKAGE / "applications" / "identification" / "settings.py"
+SETTINGS = PACKAGE / "fit" / "settings.py"
 
 
 def stated_as(name: str, path: Path) -> ast.expr:
@@ -149,9 +149,9 @@ class EstimationOptions:
         Raises:
             InvalidSetting: If strength or threads are not positive.
         """
-        from heft.applications.identification import Settings
         from heft.errors import InvalidSetting
         from heft.estimators import PhysicallyConsistent
+        from heft.fit import Settings
 
         if not (math.isfinite(self.strength) and self.strength > 0.0) or self.threads < 1:
             raise InvalidSetting(
@@ -488,10 +488,10 @@ def weighed_by_robot(logs: Sequence[Path], load: LoadOptions, progress: Progress
         load: What is asked for.
         progress: Called with lines of progress.
     """
-    from heft.applications.identification import Settings
     from heft.applications.payload import WeighCarried
     from heft.applications.payload import payload as results
     from heft.errors import InvalidSetting
+    from heft.fit import Settings
 
     named = load.empty is not None or load.loaded is not None
     empty, loaded = (load.empty, load.loaded) if named else (logs[:1], logs[1:])

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from heft import __version__
-from heft.applications.identification import Progress, silent
 from heft.engine import by_processes
 from heft.errors import InvalidSetting, did_you_mean
 from heft.files import (
@@ -27,6 +26,7 @@ from heft.files import (
     require_schema,
     write_text,
 )
+from heft.fit import Progress, silent
 
 from . import candidates
 from .experiments import FRICTION, NOISE, Case

@@ -7,12 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from heft.applications.identification import (
-    Settings,
-    fit_experiment,
-    gain_spread,
-    open_experiment,
-)
 from heft.arrays import Array
 from heft.errors import SolverFailure
 from heft.estimators import (
@@ -25,6 +19,7 @@ from heft.estimators import (
     margin_of,
     nearest_robot,
 )
+from heft.fit import Settings, fit_experiment, gain_spread, open_experiment
 from heft.information import ParameterSpace
 from heft.models import Robot
 from heft.plants import Problem, RobotPlant

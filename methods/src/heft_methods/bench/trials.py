@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from heft.applications.identification import Settings, sharpened_and_delayed, silent
 from heft.engine import one_blas_thread
 from heft.errors import HeftError
+from heft.fit import Settings, sharpened_and_delayed, silent
 from heft.models import JointOptions, Options, Robot
 from heft.plants import Problem, RobotPlant
 from heft.recordings import ColumnMap, Recording

@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 
 from heft import __version__
-from heft.applications.identification import Inputs, Progress, silent, with_told_friction
+from heft.applications.identification import Inputs
 from heft.errors import FitError, InvalidRecording, InvalidSetting
 from heft.files import write_text
+from heft.fit import Progress, silent, with_told_friction
 from heft.information import SEVERITIES, DataRank, Finding
 from heft.models import JointOptions, Robot, joint_lines
 from heft.recordings import JOINT_KINDS, ColumnMap, Recording, draft_map, read_table

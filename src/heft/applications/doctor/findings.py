@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from heft.applications.identification import Limits, Settings, about_first_fit
 from heft.arrays import Array
 from heft.errors import HeftError
 from heft.estimators import DelayFound, DelaySearch
+from heft.fit import Limits, Settings, about_first_fit
 from heft.information import DataRank, Finding
 from heft.models import Robot
 from heft.plants import Problem, RobotPlant

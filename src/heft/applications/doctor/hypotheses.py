@@ -36,9 +36,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dtrtrs
 
-from heft.applications.identification import Progress, silent
 from heft.arrays import Array
 from heft.estimators import noise
+from heft.fit import Progress, silent
 from heft.information import PARAMETER_COUNT
 
 from .corrections import IN_TIME, Correction, CorrectionStep, Timing

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from heft.applications.identification import Earlier, Identified
+from heft.applications.identification import Identified
 from heft.arrays import Array
 from heft.dynamics import Term, steady
 from heft.errors import InvalidSetting
@@ -24,6 +24,7 @@ from heft.excitation import (
     link_deviations,
     noise_of,
 )
+from heft.fit import Earlier
 from heft.information import PARAMETER_COUNT, Information, Labels, inertia
 from heft.models import MotionLimits, Options, Robot, fit_capsules, motion_limits
 from heft.plants import ExcitableLoad, ExcitableRobot, carrying, structural_base

@@ -26,11 +26,10 @@ from heft.estimators import (
     margin_of,
     nearest_robot,
 )
+from heft.fit import Score, held_out, plant_scores
 from heft.information import ParameterSpace, inertia
 from heft.plants import Problem, RobotPlant
 from heft.recordings import Recording
-
-from .scores import Score, held_out, plant_scores
 
 
 @dataclass(frozen=True)

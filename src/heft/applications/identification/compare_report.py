@@ -17,9 +17,9 @@ from heft.display import (
     rounded,
     table,
 )
+from heft.fit import NORMAL
 
 from .comparison import ALARM, Change, Comparison, Curves, Kind
-from .results import NORMAL
 
 RULE = (
     f"{{marked}} is what changed, by Holm's rule over all {{count}} quantities compared, the "

@@ -32,12 +32,12 @@ from heft.arrays import Array
 from heft.dynamics import Drive, Offset, Term, steady
 from heft.errors import InputError, InvalidRecording, InvalidSetting
 from heft.files import UNREADABLE, file_hash, read_arrays
+from heft.fit import Misfit
 from heft.information import PARAMETER_COUNT
 from heft.plants import extended_base, plant_of, structural_base
 
 from .difference import ChangeEstimate, Difference, Evidence
 from .identified import Identified
-from .misfit import Misfit
 
 ALARM = 0.05  # chance of one or more false alarms in a comparison where nothing changed
 LIKE = 0.56  # share of sliding at like speeds, in the mean of all drives, to compare friction from

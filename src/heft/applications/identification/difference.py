@@ -30,11 +30,9 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.estimators import Noise
+from heft.fit import Earlier, MisfitMoments, misfit_scatter
 from heft.information import Directions, Information, Labels, triangle_of
 from heft.models import Robot
-
-from .earlier import Earlier
-from .misfit_moments import MisfitMoments, misfit_scatter
 
 VISIBLE = 1e-6  # relative singular value below which a direction of β is no evidence of a change
 LEFT = 1e-4  # share of a column that is to be left beside what is known to have changed

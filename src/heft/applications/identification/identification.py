@@ -1,85 +1,63 @@
-"""Results of a robot identification, in memory."""
+"""Complete identification of a robot: from model and logs to estimates, scores and checks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from heft.arrays import Array
-from heft.display import Trace
-from heft.estimators import ConsistentEstimate, ConsistentFit, DelayFound, Estimate, StrictBounds
-from heft.information import Check, Information, Verdict, verdict
-from heft.plants import Problem, RobotPlant
+from heft.engine import one_blas_thread
+from heft.errors import InvalidSetting
+from heft.estimators import StrictBounds, strict_bounds
+from heft.fit import (
+    Earlier,
+    ExperimentFit,
+    Judged,
+    Misfit,
+    MisfitMoments,
+    Progress,
+    Selection,
+    Settings,
+    TorqueDeviation,
+    drive_terms,
+    fit_experiment,
+    gain_spread,
+    link_parameters,
+    open_experiment,
+    plain_problem,
+    silent,
+    why_differentiated,
+    with_gains,
+    with_told_friction,
+)
+from heft.information import Information, ParameterSpace
+from heft.models import Robot
+from heft.plants import Problem, RobotPlant, with_logged_gears
+from heft.recordings import Recording
 
-from .alternatives import Alternative
-from .gains import plain_problem
-from .misfit import Misfit
-from .misfit_moments import MisfitMoments
-from .predicted_error import PredictedError
-from .scores import Score
-from .settings import Settings
-from .simple_friction import SimpleFriction
-from .torque_deviation import TorqueDeviation
+from .alternatives import Alternative, alternatives
 
 
-@dataclass(frozen=True)
-class Identification:
+@dataclass(frozen=True, kw_only=True)
+class Identification(Judged):
     """Result of identifying a robot: estimates, new model file, scores, checks.
 
     `heft.write` makes a folder of it, which `Identified` reads again.
     """
 
-    # robot, logs and signal settings that were fitted, after all preparation
-    problem: Problem[RobotPlant]
-    information: Information  # of all rows about the base parameters β, with what was given
-    estimate: Estimate  # base parameters β with covariance and residual noise
-    # physically consistent parameters π, as in the model file, and drive gains
-    calibrated: ConsistentFit
-    # D with DᵀD the jackknife covariance of the consistent parameters, shape (blocks, n)
-    deviations: Array
-    # for each channel the moments `Yᵀ(τ − Y β)` of blocks, shape (blocks, b)
-    moments: tuple[Array, ...]
-    misfits: Mapping[str, Misfit]  # what the model leaves over of each drive's effort, by drive
     misfit_moments: MisfitMoments  # moments of an effort that comes again under like conditions
-    predicted_error: PredictedError  # of torque, on motion of another kind
-    # simple friction of what slides in these logs, all other parameters fixed
-    simple: SimpleFriction
     # smallest and largest mass [kg] and centre of mass [m] of each link over all physically
     # consistent parameters that fit the data
     bounds: StrictBounds
-    left_out: Mapping[str, int]  # number of rows removed as outliers, by log
-    delay: DelayFound  # delay of torque behind motion [s], with its search
-    # bytes of the model file with identified numbers, by file name; for a table of
-    # Denavit-Hartenberg rows also a URDF
-    files: Mapping[str, bytes]
-    fit: tuple[Score, ...]  # prediction errors on the fitted logs
-    validation: tuple[Score, ...]  # prediction errors on the held-out logs
-    checks: tuple[Check, ...]  # results of all checks
-    traces: tuple[Trace, ...]  # measured and predicted torque over time, for the report
     inputs: tuple[Mapping[str, Any], ...]  # path, role and SHA-256 of each input file
-    settings: Settings = field(default_factory=Settings)  # settings of the identification
-    notes: tuple[str, ...] = ()  # remarks on the logs, beside those on the robot's model
     # other estimates of the same data, where a method was asked for
     alternatives: tuple[Alternative, ...] = ()
-    noise_names: tuple[str, ...] = ()  # name of each channel's standard deviation
-    # of each channel whether that deviation eliminated unknowns of each sample
-    settled: tuple[bool, ...] = ()
     # why rows are differentiated; None where they are of the weak form
     differentiated: str | None = None
     # what earlier results were not asked about, by names of links, joints or parameters
     anew: tuple[str, ...] = ()
-
-    @property
-    def consistent(self) -> ConsistentEstimate:
-        """Physically consistent standard parameters π, as written to the model file."""
-        return self.calibrated.consistent
-
-    @property
-    def verdict(self) -> Verdict:
-        """Overall verdict of the checks."""
-        return verdict(self.checks)
 
     @property
     def fastest(self) -> dict[str, tuple[float, float]]:
@@ -124,60 +102,140 @@ class Identification:
         return drive_terms(self.problem, self.consistent, self.simple)
 
 
-def with_gains(problem: Problem[RobotPlant], gains: Mapping[str, float]) -> Problem[RobotPlant]:
-    """Return a problem whose torques are scaled by identified drive gains.
+def identify(
+    robot: Robot,
+    logs: Sequence[Recording],
+    validate: Sequence[Recording] = (),
+    settings: Settings = Settings(),
+    given: Earlier | Information | None = None,
+    inputs: Sequence[Mapping[str, Any]] = (),
+    progress: Progress = silent,
+    only: Selection | None = None,
+    anew: Sequence[str] = (),
+) -> Identification:
+    """Identify the inertial and friction parameters of a robot from logs.
 
     Args:
-        problem: Problem with the gains of the options file.
-        gains: By joint, the stated gain over the identified gain [1].
+        robot: Robot model; its inertial parameters are the nominal values of the prior.
+        logs: Logs of one experiment, in any order.
+        validate: Held-out logs, used for scores only.
+        given: Earlier experiments with the same robot, to be added; noise of information alone is
+            taken for like these logs'.
+        inputs: Entries of the input files, stored with the results.
+        only: What of the logs is fitted; all if None.
+        anew: What may have changed since the earlier experiments, which tell all else: links,
+            joints, `friction` for that of all joints, or parameters.
 
     Returns:
-        The problem with the identified gains.
+        The result, with parameters, new model file, scores and checks.
+
+    Raises:
+        InputError: If a log or setting is invalid.
+        FitError: If the fit explains too little of the torque (`Limits.unexplained`), or a solver
+            fails.
     """
-    problem, robot = plain_problem(problem), problem.plant.robot
-    changed = {
-        j: replace(robot.options.of(j), gain=gain / gains[j])
-        for j in robot.joints
-        if (gain := robot.options.of(j).gain) is not None and j in gains
-    }
-    if not changed:
-        return problem.with_settings(plant=problem.plant.with_robot(robot))
-    options = replace(robot.options, joint={**(robot.options.joint or {}), **changed})
-    return problem.with_settings(plant=problem.plant.with_robot(replace(robot, options=options)))
+    with one_blas_thread():
+        robot = with_logged_gears(with_told_friction(robot, given), logs)
+        problem, settings = open_experiment(robot, logs, settings, progress, only is None)
+        corner = problem.corner
+        for recording in validate:  # what cannot be used is refused before the work begins
+            _ = problem.held_out(recording).timelines
+        given = _forgetting(given, anew, problem)
+        run = fit_experiment(problem, settings, given, progress, only)
+        # What a selection leaves out scores the fit, and stretches are too short to look at
+        # residuals.
+        scored = run.problem
+        if only is not None:
+            scored = scored.with_settings(recordings=problem.recordings)
+        judged = Judged.of(run, scored, validate, corner, settings, progress)
+        progress("bounding the feasible set")
+        bounds = strict_bounds(
+            judged.calibrated.triangle,
+            _without_signs_of_dictionary(judged.calibrated.space, robot),
+            limits=settings.consistent.limits,
+            threads=settings.threads,
+        )
+        others: tuple[Alternative, ...] = ()
+        if settings.method != "least-squares":
+            others = alternatives(
+                run.problem,
+                run.estimate,
+                settings.method,
+                judged.consistent,
+                judged.validation or judged.fit,
+                tuple(validate) or scored.recordings,
+                corner,
+            )
+        return Identification(
+            **vars(judged),
+            misfit_moments=_misfit_moments(run, judged.misfits, given),
+            bounds=bounds,
+            inputs=tuple(inputs),
+            alternatives=others,
+            differentiated=_why_differentiated(run.problem, settings, only),
+            anew=tuple(anew),
+        )
 
 
-def link_parameters(
-    problem: Problem[RobotPlant], consistent: ConsistentEstimate
-) -> dict[str, Array]:
-    """Return the ten inertial parameters of each link with mass, in its own frame.
+def _forgetting(
+    given: Earlier | Information | None, anew: Sequence[str], problem: Problem[RobotPlant]
+) -> Earlier | Information | None:
+    """Return earlier results less what they tell of parameters that may have changed since.
 
-    Returns:
-        By link, shape (10,): mass [kg], first moment of mass [kg·m], inertia about the frame's
-        origin [kg·m²].
+    Raises:
+        InvalidSetting: If there are none, one does not say what it is of, a name is unknown, or
+            gains of drives are to be found, which would scale those of the earlier ones alike.
     """
-    values = consistent.parameters.values
-    return {
-        link.name: values[10 * k : 10 * k + 10]
-        for k, link in enumerate(problem.plant.robot.bodies_links)
-    }
+    if not anew:
+        return given
+    if not isinstance(given, Earlier):
+        raise InvalidSetting(
+            "what is estimated anew is what earlier results are not asked about",
+            argument="--anew",
+            got="no results of heft identify",
+            cure="heft identify arm.urdf task.csv --given FOLDER --anew elbow",
+        )
+    if unsure := gain_spread(problem):
+        raise InvalidSetting(
+            "gains of drives are not found beside earlier results of which a part is forgotten",
+            argument="[joint.NAME] gain_std",
+            got=", ".join(unsure),
+            cure="state the gains that were found, without gain_std",
+        )
+    return given.forgetting(anew)
 
 
-def drive_terms(
-    problem: Problem[RobotPlant], consistent: ConsistentEstimate, simple: SimpleFriction
-) -> dict[str, dict[str, float]]:
-    """Return the drives' parameters by name, with full and with simple friction, and own ones.
+def _why_differentiated(
+    problem: Problem[RobotPlant], settings: Settings, only: Selection | None
+) -> str | None:
+    if problem.weak is not None:
+        return None
+    # Windows that were to be made, and are not, were too few.
+    why = why_differentiated(problem.plant, settings, only is None)
+    return why or "since the logs hold too few windows"
 
-    Args:
-        consistent: Physically consistent parameters, which include full friction.
 
-    Returns:
-        Under `full` and `simple`, values by name, such as `elbow.viscous`. Both hold the rotor
-        inertias and the parameters of the user's own columns.
+def _without_signs_of_dictionary(space: ParameterSpace, robot: Robot) -> ParameterSpace:
+    """Return the space in which terms of friction's dictionary may be negative.
+
+    Each sign is an unknown of every conic problem, and those of the dictionary narrow masses little
+    beside those of rotor inertia and viscous friction.
     """
-    first = 10 * len(problem.space.groups)
-    names, values = plain_problem(problem).plant.space.labels.names, consistent.parameters.values
-    drives = dict(zip(names[first:], values[first:].tolist(), strict=False))
-    robot = problem.plant.robot
-    kept = {*robot.drives.names_where(lambda t: t.inertial), *robot.own_names}
-    rotors = {k: v for k, v in drives.items() if k in kept}
-    return {"full": drives, "simple": {**rotors, **simple.values}}
+    dictionary = robot.drives.names_where(lambda term: term.dictionary)
+    names = space.labels.names
+    kept = tuple(k for k in space.nonnegative if names[k] not in dictionary)
+    return replace(space, nonnegative=kept)
+
+
+def _misfit_moments(
+    run: ExperimentFit[RobotPlant],
+    misfits: Mapping[str, Misfit],
+    given: Earlier | Information | None,
+) -> MisfitMoments:
+    """Return the misfit moments of these logs, with those of earlier ones as far as known."""
+    earlier = given.information if isinstance(given, Earlier) else given
+    rows = run.information.rows - (earlier.rows if earlier is not None else 0)
+    means = {name: m.condition_means() for name, m in misfits.items()}
+    own = MisfitMoments.of(run.problem, means, rows).among(len(run.information.channels))
+    known = given.seen_from(run.problem)[1].misfit if isinstance(given, Earlier) else None
+    return own if known is None else own + known

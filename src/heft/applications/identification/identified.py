@@ -17,10 +17,12 @@ from heft.files import (
     LARGEST_NUMBER,
     UNREADABLE,
     OpenedFile,
+    read_arrays,
     read_text,
     require_schema,
     visible_texts,
 )
+from heft.fit import Misfit, TorqueDeviation, model_effort, rigid_torques
 from heft.models import Options, Robot
 from heft.plants import (
     ContactEfforts,
@@ -35,8 +37,8 @@ from heft.recordings import Recording
 from heft.signals import Smoothing, limited
 
 from .results import MODELS, packaged_schema
-from .scores import model_effort, rigid_torques
-from .torque_deviation import TorqueDeviation, read_torque_deviation
+
+MOST_DEVIATIONS = 1000  # one a block that was left out
 
 
 class Prediction(NamedTuple):
@@ -85,7 +87,7 @@ class Identified:
         data, options, smoothing, drives = _read(folder)
         _refuse_other_columns(data, folder, own_columns)
         robot = _model(folder, options).with_own_columns(own_columns)
-        deviation = read_torque_deviation(folder / "information.npz", robot, data)
+        deviation = _torque_deviation(folder / "information.npz", robot, data)
         return Identified(folder, robot, drives, smoothing, data, deviation)
 
     def predict(
@@ -237,3 +239,45 @@ def _refuse_other_columns(data: Mapping[str, Any], folder: Path, path: Path | No
             cure="name the file that heft identify was given, unchanged; results that are compared "
             "need one file for both",
         )
+
+
+def _torque_deviation(path: Path, robot: Robot, data: Mapping[str, Any]) -> TorqueDeviation | None:
+    """Return the deviation of predicted torques; None if the results do not state it.
+
+    Args:
+        path: `information.npz` of the results.
+        data: Content of `estimate.json`.
+
+    Raises:
+        InputError: If what they state is none.
+    """
+    try:
+        arrays = read_arrays(path)
+        if "deviations" not in arrays or not len(arrays["deviations"]):
+            return None
+        plant = plant_of(robot)
+        names = [str(n) for n in arrays["parameter_names"]]
+        places = [names.index(n) for n in plant.space.labels.names]
+        deviations = np.asarray(arrays["deviations"], dtype=float)
+        if deviations.shape != (min(len(deviations), MOST_DEVIATIONS), len(names)):
+            raise ValueError(f"deviations of shape {deviations.shape} of {len(names)} parameters")
+        deviations = deviations[:, places]
+        if not np.isfinite(deviations).all():
+            raise ValueError("deviations that are not finite")
+        linear = {d.name: d.linear for d in robot.drives}
+        entries = {**data["joints"], **data["motors"]}
+        misfits = {
+            name: Misfit.from_json(entry["misfit"], linear[name])
+            for name, entry in entries.items()
+            if entry.get("misfit") is not None and name in linear
+        }
+    except FileNotFoundError:
+        return None
+    except UNREADABLE as problem:
+        raise InputError(
+            "the deviations of these results cannot be read",
+            argument=str(path),
+            got=str(problem)[:200],
+            cure="identify again",
+        ) from problem
+    return TorqueDeviation(deviations @ plant.space.matrix.T, misfits)

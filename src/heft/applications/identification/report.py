@@ -22,13 +22,12 @@ from heft.display import (
 )
 from heft.dynamics import FRICTION, Armature
 from heft.estimators import stated_numbers
+from heft.fit import NORMAL, Limit, Limits, Settings
 from heft.plants import GEAR
 
 from .identification import Identification
-from .limits import Limit, Limits
 from .report_figures import DRAWN_LOGS, logs, plots_of_friction, scene
 from .results import (
-    NORMAL,
     base_entries,
     estimated_anew,
     gear_entry,
@@ -36,7 +35,6 @@ from .results import (
     parameter_entries,
     to_json,
 )
-from .settings import Settings
 
 SEEN_MARKS = {"alone": "●", "in combination": "◐", "prior": "○", "not at all": "–"}
 

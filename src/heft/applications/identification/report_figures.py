@@ -11,10 +11,11 @@ from heft.arrays import Array
 from heft.display import Body, Plot, Scene, Series, Trace, bones, ellipsoid
 from heft.dynamics import FRICTION, body_poses
 from heft.estimators import stated_numbers
+from heft.fit import NORMAL
 from heft.information import frame_change
 
 from .identification import Identification
-from .results import NORMAL, friction_curve
+from .results import friction_curve
 
 DRAWN_LOGS = 4
 DRAWN_POINTS = 300_000  # over all curves of a page; sixteen bytes each

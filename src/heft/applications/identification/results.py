@@ -26,14 +26,20 @@ from heft.files import (
     require_own,
     workshop,
 )
+from heft.fit import (
+    NORMAL,
+    Bodies,
+    columns_called,
+    gain_columns,
+    of_rows,
+    stored,
+    stored_origin,
+)
 from heft.information import channel_ranks, inertia
 from heft.models import Robot, c_source, python_source
 from heft.plants import GEAR
 
-from .earlier import stored
-from .gains import gain_columns, of_rows
 from .identification import Identification
-from .origin import Bodies, columns_called, stored_origin
 
 SCHEMA = 1
 
@@ -49,7 +55,6 @@ FILES = (
     "friction.c",
 )
 LARGEST_CURVE = 2.0  # [rad/s], up to where a curve of friction is drawn; a tenth in m/s
-NORMAL = 1.96  # standard deviations of 95 %
 
 
 def schema() -> dict[str, Any]:
@@ -167,7 +172,7 @@ def write(
         covariance = found.consistent.parameters.covariance
         assert covariance is not None
         assert found.estimate.parameters.covariance is not None
-        sliding = found.fastest
+        sliding, run = found.fastest, found.experiment
         found.information.save(
             new / "information.npz",
             base_matrix=found.problem.base.matrix,
@@ -180,9 +185,9 @@ def write(
             base_values=found.estimate.parameters.values,
             base_covariance=found.estimate.parameters.covariance,
             deviations=found.deviations,
-            **stored(found.estimate.noise, found.moments),
+            **stored(found.estimate.noise, run.moments),
             **found.misfit_moments.stored(),
-            **stored_origin(found.problem.plant.robot, found.noise_names, found.settled),
+            **stored_origin(found.problem.plant.robot, run.noise_names, run.settled),
             sliding_joints=np.array(list(sliding)),
             sliding_velocities=np.array(list(sliding.values()), dtype=float).reshape(-1, 2),
         )

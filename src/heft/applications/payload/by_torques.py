@@ -15,7 +15,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from heft.applications.identification import (
+from heft.arrays import Array
+from heft.engine import one_blas_thread
+from heft.errors import InvalidSetting
+from heft.estimators import ConsistentFit, DriveGains
+from heft.fit import (
     ExperimentFit,
     Judged,
     Progress,
@@ -26,10 +30,6 @@ from heft.applications.identification import (
     silent,
     with_told_friction,
 )
-from heft.arrays import Array
-from heft.engine import one_blas_thread
-from heft.errors import InvalidSetting
-from heft.estimators import ConsistentFit, DriveGains
 from heft.information import PARAMETER_COUNT, Check
 from heft.models import Robot
 from heft.plants import NAME, RobotPlant, currents, last_frame, load_columns, with_load

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from heft.applications.identification import ExperimentFit, Limit
 from heft.arrays import Array
 from heft.estimators import PhysicallyConsistent
+from heft.fit import ExperimentFit, Limit
 from heft.information import (
     PARAMETER_COUNT,
     SYMBOLS,

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from heft import __version__
-from heft.applications.identification import Inputs, Progress, silent
+from heft.applications.identification import Inputs
 from heft.display import policy_of, render
 from heft.errors import InvalidSetting, visible
 from heft.files import require_writable
+from heft.fit import Progress, silent
 from heft.information import PARAMETER_COUNT, Finding, folding
 from heft.recordings import Recording
 from heft.streams import (

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from heft import __version__
-from heft.applications.identification import Inputs, Progress, silent
+from heft.applications.identification import Inputs
 from heft.arrays import Array
 from heft.files import format_number, put, require_own, workshop
+from heft.fit import Progress, silent
 from heft.information import AXES, PARAMETER_COUNT, Check, Finding, Verdict, inertia, verdict
 from heft.models import Robot, load_settings
 from heft.plants import CHANNEL_UNITS, CHANNELS

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.dynamics import LINEAR_SCALE, Column, Drive, drive_columns
+from heft.engine import in_order
 from heft.estimators import ConsistentEstimate, fit_jackknife
 from heft.information import ChannelRows, Triangle, triangle_of
 from heft.models import Robot, own_effort
@@ -29,7 +30,22 @@ from heft.plants import (
     Samples,
 )
 
-from .scores import rigid_torques
+
+def rigid_torques(
+    problem: Problem[RobotPlant], bodies: Array
+) -> Iterator[tuple[Samples[RobotMotion], Array]]:
+    """Yield samples with the rigid-body torque, without friction and rotor inertia.
+
+    Args:
+        bodies: Ten inertial parameters of each body, shape (10 bodies,).
+
+    Yields:
+        Samples of N rows, and torque, shape (channels, N) [N·m or N].
+    """
+    plant = problem.plant
+    return in_order(
+        lambda s: (s, plant.rigid(s.motion, bodies)), problem.samples(), problem.threads
+    )
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,8 @@ from heft.estimators import ConsistentEstimate, Estimate
 from heft.information import Check, inertia
 from heft.plants import Problem, RobotPlant
 
-from .limits import Limit, Limits
-from .predicted_error import PredictedError
-from .scores import Score
+from .scores import PredictedError, Score
+from .settings import Limit, Limits
 
 KNOWN_SHARE = 0.1  # standard deviation of a sum of masses, relative, up to which it is known
 MOST_NAMES = 8  # in a sentence

@@ -30,10 +30,8 @@ from heft.plants import (
     without_gains,
 )
 
-from .earlier import Earlier
-from .origin import Bodies, Origin
-from .preparation import Progress
-from .settings import Settings
+from .earlier import Bodies, Earlier, Origin
+from .settings import Progress, Settings
 
 P = TypeVar("P", bound="Plant[Any]")
 STATED = "gains as stated"  # channel of what the options file says of gains

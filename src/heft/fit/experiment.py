@@ -33,20 +33,18 @@ from heft.simulation import ClosedLoop
 
 from .earlier import Earlier
 from .gains import refuse_unlike_gains, with_unsure_gains
-from .preparation import (
-    Progress,
+from .prepared import (
     about_first_fit,
     first_sum,
     noise_of,
     only_selected,
     sharpened_and_delayed,
-    silent,
     weighed,
     with_enough_rows,
     without_outliers,
 )
 from .selection import Selection
-from .settings import Settings
+from .settings import Progress, Settings, silent
 
 P = TypeVar("P", bound="Plant[Any]")
 

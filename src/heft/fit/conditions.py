@@ -1,4 +1,4 @@
-"""What a drive's misfit does to an estimate: moments of rows of like conditions.
+"""Like conditions of friction, and what a drive's misfit there does to an estimate.
 
 What no column takes of a drive's friction comes again under like conditions: direction, braking or
 accelerating, distance since the last reversal, speed. Within a cell of these it is taken for one
@@ -15,13 +15,125 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
+from heft.dynamics import LINEAR_SCALE
 from heft.information import ChannelRows
 from heft.plants import Problem, RobotPlant
 
-from .misfit import Misfit, Reversal, condition_cells, condition_count, since_reversal
-
 # Arrays of a channel in `information.npz`, in the order of the fields.
 KINDS = ("cells", "cell_moments", "cell_residuals", "cell_rows")
+SLOWEST, FASTEST = 1e-4, 1e3  # of the bins of speed [rad/s]
+BIN = 0.05  # of the logarithm of the speed
+SPEED_BINS = 7  # to a cell of like conditions
+
+
+@dataclass(frozen=True)
+class MisfitSettings:
+    """Settings of the misfit and its cells, for revolute joints; a tenth in metres."""
+
+    # lower ends of cells of speed [rad/s]
+    speeds: tuple[float, ...] = (0.0, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6)
+    # lower ends of cells of the distance since the last reversal [rad]
+    distances: tuple[float, ...] = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1)
+    near: float = 0.25  # logarithm of the ratio to a speed within which rows are near it
+    # lower ends of the distances over which mean residuals are compared [rad]
+    mean_distances: tuple[float, ...] = (0.0, 0.01, 0.03, 0.1)
+    least_rows: int = 8  # rows of a mean residual, at least
+    slow: float = 0.1  # speed below which motion is slow [rad/s]
+    # lower ends of the first and the last cell of speed of slow sliding [rad/s]
+    slow_cells: tuple[float, float] = (0.01, 0.08)
+    sliding: float = 0.01  # distance since the last reversal from which a joint slides [rad]
+    enough: float = 0.25  # t₀, time of sliding near a speed that halves what is unknown of it [s]
+    unseen: float = 4.0  # κ, deviation where nothing was seen, in units of m
+    # λ, error of sliding on motion of another kind where nothing was seen, in units of m̃
+    elsewhere: float = 2.0
+    resting: float = 5.0  # λ at rest
+
+
+@dataclass(frozen=True)
+class Reversal:
+    """The last reversal of each drive, carried from one stretch of a log to the next."""
+
+    direction: Array  # of the motion, −1, 0 or 1, shape (drives,)
+    position: Array  # where it began, shape (drives,) [rad or m]
+
+
+def since_reversal(
+    position: Array, velocity: Array, before: Reversal | None = None
+) -> tuple[Array, Reversal]:
+    """Return the distance that each drive has gone since its last reversal.
+
+    Args:
+        position: Shape (N, drives) [rad or m].
+        velocity: Shape (N, drives) [rad/s or m/s].
+        before: State at the end of the stretch before; without it distances count from the first
+            row.
+
+    Returns:
+        Shape (N, drives) [rad or m], and the state at the end.
+    """
+    out = np.empty(position.shape)
+    ends = np.zeros((2, position.shape[1]))
+    for d, (x, w) in enumerate(zip(position.T, velocity.T, strict=True)):
+        sign = np.sign(w)
+        first = before.direction[d] if before is not None else sign[0]
+        # Rest goes on in the direction before it.
+        moving = np.where(sign != 0.0, np.arange(len(sign)), -1)
+        last = np.maximum.accumulate(moving)
+        sign = np.where(last >= 0, sign[np.maximum(last, 0)], first)
+        turned = np.flatnonzero(np.diff(sign, prepend=first) != 0.0)
+        start = np.full(len(x), before.position[d] if before is not None else x[0])
+        place = np.searchsorted(turned, np.arange(len(x)), side="right") - 1
+        begun = place >= 0
+        start[begun] = x[turned[place[begun]]]
+        out[:, d] = np.abs(x - start)
+        ends[:, d] = sign[-1], start[-1]
+    return out, Reversal(*ends)
+
+
+def condition_cells(
+    velocity: Array, distance: Array, rise: Array, linear: bool
+) -> NDArray[np.int64]:
+    """Return the cell of like conditions of rows: direction, braking, distance, speed; shape (N,).
+
+    Args:
+        velocity: Shape (N,) [rad/s or m/s].
+        distance: Since the last reversal, shape (N,) [rad or m].
+        rise: Negative where the drive brakes, shape (N,).
+        linear: Whether the drive is prismatic.
+    """
+    scale = LINEAR_SCALE if linear else 1.0
+    way, place = speed_places(velocity / scale)
+    part = cells_of(distance, MisfitSettings().mean_distances, scale)
+    spot = way, (rise < 0.0).astype(np.intp), part, place // SPEED_BINS
+    return np.asarray(np.ravel_multi_index(spot, _conditions()), dtype=np.int64)
+
+
+def condition_count() -> int:
+    """Return the number of cells of like conditions of a drive."""
+    return int(np.prod(_conditions()))
+
+
+def _conditions() -> tuple[int, int, int, int]:
+    """Return the numbers of directions, of braking or not, of distances and of speeds."""
+    return 2, 2, len(MisfitSettings().mean_distances), -(-speed_bins() // SPEED_BINS)
+
+
+def speed_bins() -> int:
+    """Return the number of bins of speed."""
+    return int(np.log(FASTEST / SLOWEST) / BIN) + 1
+
+
+def speed_places(velocity: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return direction (0 backward, 1 forward) and bin of speed."""
+    speed = np.log(np.maximum(np.abs(velocity), SLOWEST) / SLOWEST) / BIN
+    place = np.minimum(np.round(speed), speed_bins() - 1).astype(np.intp)
+    return (velocity > 0.0).astype(np.intp), place
+
+
+def cells_of(values: Array, lower: Sequence[float], scale: float) -> NDArray[np.intp]:
+    """Return the cells of values, given the cells' lower ends in units of `scale`."""
+    ends = scale * np.array(lower[1:])
+    return np.searchsorted(ends, values, side="right")
 
 
 @dataclass(frozen=True)
@@ -38,17 +150,15 @@ class MisfitMoments:
     rows: tuple[Array, ...]  # for each channel the number of rows of this mean, shape (cells,)
 
     @staticmethod
-    def of(problem: Problem[RobotPlant], misfits: Mapping[str, Misfit], rows: int) -> MisfitMoments:
+    def of(problem: Problem[RobotPlant], means: Mapping[str, Array], rows: int) -> MisfitMoments:
         """Return the moments of a problem's rows.
 
         Args:
-            misfits: Misfits by drive; drives without one have no moments.
+            means: By drive `Misfit.condition_means`; drives without them have no moments.
             rows: Number of rows in the problem's information, of all channels.
         """
         drives = problem.plant.robot.drives
-        left = {
-            d: misfits[k.name].condition_means() for d, k in enumerate(drives) if k.name in misfits
-        }
+        left = {d: means[k.name] for d, k in enumerate(drives) if k.name in means}
         total, used = _summed(problem, list(left))
         scale = rows / len(problem.channels) / max(used, 1)
         parts = []
@@ -57,8 +167,8 @@ class MisfitMoments:
             cells = np.array([d * condition_count() + k for d, k in own], dtype=np.int64)
             sums = [scale * total[c, d, k] for d, k in own]
             moments = np.array(sums).reshape(len(own), len(problem.base.kept))
-            means = np.array([left[d][:, k] for d, k in own]).reshape(len(own), 2)
-            parts.append((cells, moments, means[:, 0], means[:, 1]))
+            mean = np.array([left[d][:, k] for d, k in own]).reshape(len(own), 2)
+            parts.append((cells, moments, mean[:, 0], mean[:, 1]))
         return MisfitMoments(*(tuple(part) for part in zip(*parts, strict=True)))
 
     @staticmethod

@@ -27,7 +27,7 @@ Residuals are taken in the motion's band: an interval that is scaled by noise ab
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,37 +37,24 @@ from numpy.typing import NDArray
 from heft import signals
 from heft.arrays import Array
 from heft.display import Stretch
-from heft.dynamics import LINEAR_SCALE, Drive
+from heft.dynamics import LINEAR_SCALE, Drive, drive_columns
 from heft.models import Robot
+from heft.plants import RobotMotion, RobotPlant, Samples
 
-SLOWEST, FASTEST = 1e-4, 1e3  # of the bins of speed [rad/s]
-BIN = 0.05  # of the logarithm of the speed
-SPEED_BINS = 7  # to a cell of like conditions
+from .conditions import (
+    BIN,
+    SLOWEST,
+    SPEED_BINS,
+    MisfitSettings,
+    Reversal,
+    cells_of,
+    since_reversal,
+    speed_bins,
+    speed_places,
+)
+
 # ∫ df / (1 + f⁸)², of white noise behind the low-pass of the scores, per cutoff and side.
 NOISE_BANDWIDTH = 0.898
-
-
-@dataclass(frozen=True)
-class MisfitSettings:
-    """Settings of the misfit and its cells, for revolute joints; a tenth in metres."""
-
-    # lower ends of cells of speed [rad/s]
-    speeds: tuple[float, ...] = (0.0, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6)
-    # lower ends of cells of the distance since the last reversal [rad]
-    distances: tuple[float, ...] = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1)
-    near: float = 0.25  # logarithm of the ratio to a speed within which rows are near it
-    # lower ends of the distances over which mean residuals are compared [rad]
-    mean_distances: tuple[float, ...] = (0.0, 0.01, 0.03, 0.1)
-    least_rows: int = 8  # rows of a mean residual, at least
-    slow: float = 0.1  # speed below which motion is slow [rad/s]
-    # lower ends of the first and the last cell of speed of slow sliding [rad/s]
-    slow_cells: tuple[float, float] = (0.01, 0.08)
-    sliding: float = 0.01  # distance since the last reversal from which a joint slides [rad]
-    enough: float = 0.25  # t₀, time of sliding near a speed that halves what is unknown of it [s]
-    unseen: float = 4.0  # κ, deviation where nothing was seen, in units of m
-    # λ, error of sliding on motion of another kind where nothing was seen, in units of m̃
-    elsewhere: float = 2.0
-    resting: float = 5.0  # λ at rest
 
 
 def noise_in_band(residual: Array, step: float, corner: float) -> Array:
@@ -89,47 +76,6 @@ def noise_in_band(residual: Array, step: float, corner: float) -> Array:
     second = np.abs(np.diff(residual, 2, axis=0))
     white = signals.STD_PER_MAD * np.median(second, axis=0) / np.sqrt(6.0)
     return np.asarray(white * np.sqrt(min(1.0, 2.0 * NOISE_BANDWIDTH * corner * step)))
-
-
-@dataclass(frozen=True)
-class Reversal:
-    """The last reversal of each drive, carried from one stretch of a log to the next."""
-
-    direction: Array  # of the motion, −1, 0 or 1, shape (drives,)
-    position: Array  # where it began, shape (drives,) [rad or m]
-
-
-def since_reversal(
-    position: Array, velocity: Array, before: Reversal | None = None
-) -> tuple[Array, Reversal]:
-    """Return the distance that each drive has gone since its last reversal.
-
-    Args:
-        position: Shape (N, drives) [rad or m].
-        velocity: Shape (N, drives) [rad/s or m/s].
-        before: State at the end of the stretch before; without it distances count from the first
-            row.
-
-    Returns:
-        Shape (N, drives) [rad or m], and the state at the end.
-    """
-    out = np.empty(position.shape)
-    ends = np.zeros((2, position.shape[1]))
-    for d, (x, w) in enumerate(zip(position.T, velocity.T, strict=True)):
-        sign = np.sign(w)
-        first = before.direction[d] if before is not None else sign[0]
-        # Rest goes on in the direction before it.
-        moving = np.where(sign != 0.0, np.arange(len(sign)), -1)
-        last = np.maximum.accumulate(moving)
-        sign = np.where(last >= 0, sign[np.maximum(last, 0)], first)
-        turned = np.flatnonzero(np.diff(sign, prepend=first) != 0.0)
-        start = np.full(len(x), before.position[d] if before is not None else x[0])
-        place = np.searchsorted(turned, np.arange(len(x)), side="right") - 1
-        begun = place >= 0
-        start[begun] = x[turned[place[begun]]]
-        out[:, d] = np.abs(x - start)
-        ends[:, d] = sign[-1], start[-1]
-    return out, Reversal(*ends)
 
 
 @dataclass(frozen=True)
@@ -169,7 +115,7 @@ class Misfit:
 
     def condition_means(self) -> Array:
         """Return mean residual [N·m or N] and rows of each cell of conditions, shape (2, cells)."""
-        starts = np.arange(0, _bins(), SPEED_BINS)
+        starts = np.arange(0, speed_bins(), SPEED_BINS)
         total, rows = np.add.reduceat(self.sums, starts, axis=-1).reshape(2, -1)
         return np.array([total / np.maximum(rows, 1.0), rows])
 
@@ -183,13 +129,13 @@ class Misfit:
 
     def _unseen(self, velocity: Array) -> Array:
         """Return 1 / (1 + t(v)/t₀) at velocities, shape (N,)."""
-        way, place = self._places(velocity)
+        way, place = speed_places(velocity / self.scale)
         near = _around(self.seconds, round(self.settings.near / BIN))
         return np.asarray(1.0 / (1.0 + near[way, place] / self.settings.enough))
 
     def _repeated(self, velocity: Array) -> Array:
         """Return M at velocities, shape (N,)."""
-        way, place = self._places(velocity)
+        way, place = speed_places(velocity / self.scale)
         total, rows = _around(self.sums, round(self.settings.near / BIN))
         enough = rows >= self.settings.least_rows
         mean = np.where(enough, total / np.maximum(rows, 1.0), 0.0)
@@ -227,16 +173,13 @@ class Misfit:
 
     def _alike(self, velocity: Array, distance: Array) -> Array:
         """Return r, the root mean square residual of each row's cell, shape (N,)."""
-        row = _cell(np.abs(velocity), self.settings.speeds, self.scale)
-        column = _cell(distance, self.settings.distances, self.scale)
+        row = cells_of(np.abs(velocity), self.settings.speeds, self.scale)
+        column = cells_of(distance, self.settings.distances, self.scale)
         return np.asarray(self.cells[row, column])
 
     def _without_noise(self, size: Array) -> Array:
         """Return size² − n², none below zero."""
         return np.asarray(np.maximum(size**2 - self.noise**2, 0.0))
-
-    def _places(self, velocity: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        return _places(velocity / self.scale)
 
     def to_json(self) -> dict[str, Any]:
         """Return what `from_json` needs to state the standard deviation of a torque."""
@@ -272,60 +215,16 @@ class Misfit:
         )
         cells = np.array(data["residual"], dtype=float)
         slow = float(data["slow_residual"])
-        seconds = np.zeros((2, _bins()))
+        seconds = np.zeros((2, speed_bins()))
         sliding = data["sliding"]
-        place = _places(np.array(sliding["speed"], dtype=float) / scale)[1]
+        place = speed_places(np.array(sliding["speed"], dtype=float) / scale)[1]
         for way, name in enumerate(("backward", "forward")):
             seconds[way, place] = np.array(sliding[name], dtype=float)
         if cells.shape != (len(settings.speeds), len(settings.distances)):
             raise ValueError("cells of the misfit do not fit their speeds and distances")
         if not (np.isfinite(cells).all() and np.isfinite(slow) and np.isfinite(seconds).all()):
             raise ValueError("a misfit is no finite number")
-        return Misfit(settings, cells, slow, scale, np.zeros((2, 2, 2, 0, _bins())), seconds)
-
-
-def condition_cells(
-    velocity: Array, distance: Array, rise: Array, linear: bool
-) -> NDArray[np.int64]:
-    """Return the cell of like conditions of rows: direction, braking, distance, speed; shape (N,).
-
-    Args:
-        velocity: Shape (N,) [rad/s or m/s].
-        distance: Since the last reversal, shape (N,) [rad or m].
-        rise: Negative where the drive brakes, shape (N,).
-        linear: Whether the drive is prismatic.
-    """
-    scale = LINEAR_SCALE if linear else 1.0
-    way, place = _places(velocity / scale)
-    part = _cell(distance, MisfitSettings().mean_distances, scale)
-    spot = way, (rise < 0.0).astype(np.intp), part, place // SPEED_BINS
-    return np.asarray(np.ravel_multi_index(spot, _conditions()), dtype=np.int64)
-
-
-def condition_count() -> int:
-    """Return the number of cells of like conditions of a drive."""
-    return int(np.prod(_conditions()))
-
-
-def _conditions() -> tuple[int, int, int, int]:
-    """Return the numbers of directions, of braking or not, of distances and of speeds."""
-    return 2, 2, len(MisfitSettings().mean_distances), -(-_bins() // SPEED_BINS)
-
-
-def _bins() -> int:
-    return int(np.log(FASTEST / SLOWEST) / BIN) + 1
-
-
-def _places(velocity: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return direction (0 backward, 1 forward) and bin of speed."""
-    speed = np.log(np.maximum(np.abs(velocity), SLOWEST) / SLOWEST) / BIN
-    place = np.minimum(np.round(speed), _bins() - 1).astype(np.intp)
-    return (velocity > 0.0).astype(np.intp), place
-
-
-def _cell(values: Array, lower: Sequence[float], scale: float) -> NDArray[np.intp]:
-    ends = scale * np.array(lower[1:])
-    return np.searchsorted(ends, values, side="right")
+        return Misfit(settings, cells, slow, scale, np.zeros((2, 2, 2, 0, speed_bins())), seconds)
 
 
 def _around(values: Array, reach: int) -> Array:
@@ -356,8 +255,8 @@ class MisfitGatherer:
         self._cells = np.zeros((count, 2, len(s.speeds), len(s.distances)))
         self._slow = np.zeros((count, 2))
         self._noise = np.zeros((count, 2))
-        self._sums = np.zeros((count, 2, 2, 2, len(s.mean_distances), _bins()))
-        self._seconds = np.zeros((count, 2, _bins()))
+        self._sums = np.zeros((count, 2, 2, 2, len(s.mean_distances), speed_bins()))
+        self._seconds = np.zeros((count, 2, speed_bins()))
 
     def add(
         self,
@@ -397,14 +296,17 @@ class MisfitGatherer:
         self, d: int, residual: Array, velocity: Array, distance: Array, rise: Array, step: float
     ) -> None:
         s = self.settings
-        row, column = _cell(np.abs(velocity), s.speeds, 1.0), _cell(distance, s.distances, 1.0)
+        row, column = (
+            cells_of(np.abs(velocity), s.speeds, 1.0),
+            cells_of(distance, s.distances, 1.0),
+        )
         np.add.at(self._cells[d, 0], (row, column), residual**2)
         np.add.at(self._cells[d, 1], (row, column), 1.0)
         slow = np.abs(velocity) < s.slow
         self._slow[d] += np.sum(residual[slow] ** 2), np.count_nonzero(slow)
-        way, place = _places(velocity)
+        way, place = speed_places(velocity)
         braking = (rise < 0.0).astype(np.intp)
-        part = _cell(distance, s.mean_distances, 1.0)
+        part = cells_of(distance, s.mean_distances, 1.0)
         np.add.at(self._sums[d, 0], (way, braking, part, place), residual)
         np.add.at(self._sums[d, 1], (way, braking, part, place), 1.0)
         sliding = distance > s.sliding
@@ -431,3 +333,77 @@ class MisfitGatherer:
                 float(np.sqrt(self._noise[d, 0] / self._noise[d, 1])),
             )
         return found
+
+
+@dataclass(frozen=True)
+class TorqueDeviation:
+    """Parts of the standard deviation of a robot's predicted torques."""
+
+    deviations: Array  # D of the standard parameters, DᵀD their jackknife covariance, shape (K, p)
+    # what is left over, by joint; without one a joint's deviation is not known
+    misfits: Mapping[str, Misfit]
+
+    def std(
+        self,
+        plant: RobotPlant,
+        samples: Samples[RobotMotion],
+        rigid: Array,
+        before: Reversal | None = None,
+        through: Array | None = None,
+    ) -> tuple[Array, Reversal]:
+        """Return the standard deviation of the torque with full friction.
+
+        Args:
+            samples: N samples.
+            rigid: Torque that loads the gears, of bodies and own columns, shape (channels, N)
+                [N·m or N].
+            before: State of the reversals at the end of the samples before.
+            through: What contacts make of the channels' efforts, shape (N, channels, channels); see
+                `plants.ContactEfforts`.
+
+        Returns:
+            Shape (N, channels) [N·m or N], NaN where it is not known, and the state at the end.
+        """
+        robot = plant.robot
+        ratios = np.array([d.ratio for d in robot.drives]).reshape(len(robot.drives), -1).T
+        velocity = samples.motion.velocity.T @ ratios
+        distance, state = since_reversal(samples.motion.position.T @ ratios, velocity, before)
+        variance = self._jackknife(plant, samples, rigid, through)
+        known = np.zeros(len(variance), dtype=bool)
+        for d, drive in enumerate(robot.drives):
+            if drive.name not in self.misfits or drive.name not in robot.channels:
+                continue
+            channel = robot.channels.index(drive.name)
+            rest = self.misfits[drive.name].torque(velocity[:, d], distance[:, d])
+            variance[channel] += rest**2
+            known[channel] = True
+        return np.where(known[:, None], np.sqrt(variance), np.nan).T, state
+
+    def _jackknife(
+        self,
+        plant: RobotPlant,
+        samples: Samples[RobotMotion],
+        rigid: Array,
+        through: Array | None = None,
+    ) -> Array:
+        """Return the jackknife variance of the torques, shape (channels, N)."""
+        robot, bodies = plant.robot, plant.bodies_size
+        chosen = robot.drive_columns
+        state = plant.drive_state(samples, rigid)
+        made = drive_columns.columns(robot.drives, chosen, state)
+        moved = np.array([plant.rigid(samples.motion, d) for d in self.deviations])
+        if not len(moved):
+            return np.zeros(rigid.shape)
+        for channel in range(len(rigid)):
+            acts = [k for k, (c, _) in enumerate(made.acts) if c == channel]
+            columns = [int(made.acts[k][1]) for k in acts]
+            values = made.weights[acts, None] * made.values[columns]
+            moved[:, channel] += self.deviations[:, [bodies + c for c in columns]] @ values
+        if robot.own_columns is not None:
+            moving = (state.position, state.velocity, state.acceleration)
+            first = bodies + len(chosen)
+            own = self.deviations[:, first : first + len(robot.own_names)]
+            moved += np.einsum("dk,ckn->dcn", own, robot.own_columns.rows(*moving))
+        if through is not None:
+            moved = np.einsum("ncd,kdn->kcn", through, moved)
+        return np.asarray(np.sum(moved**2, axis=0))

@@ -1,10 +1,13 @@
-"""Settings of an identification."""
+"""Settings of an identification, limits of its checks, and who is told how far it is."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
+from heft.errors import InvalidSetting, shown
 from heft.estimators import (
     ESTIMATORS,
     BandwidthSearch,
@@ -19,15 +22,79 @@ from heft.estimators import (
 from heft.files import Keys, Number, Text, check_fields
 from heft.signals import Smoothing, Weak
 
-from .limits import Limits
 from .simple_friction import SlidingFit
 
 # Which rows are asked for; the command line reads its choices here.
 RowKind: TypeAlias = Literal["auto", "weak", "differentiated"]
+Progress: TypeAlias = Callable[[str], None]
 MOST_THREADS = 1024
 CHECKS: Keys = {
     "threads": Number("threads are not a whole number", 1, MOST_THREADS, whole=True),
 }
+
+
+def silent(_: str) -> None:
+    """Ignore a progress message."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Thresholds of a check: it passes up to one, warns up to the other, and fails beyond.
+
+    Raises:
+        InvalidSetting: If not 0 ≤ `passes` ≤ `fails`.
+    """
+
+    passes: float  # largest value that passes
+    fails: float = math.inf  # largest value that only warns; infinite for a check that never fails
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.passes <= self.fails:
+            raise InvalidSetting(
+                "a limit fails before it passes",
+                argument="limits",
+                got=shown((self.passes, self.fails)),
+                expected="0 <= passes <= fails",
+            )
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of the checks of an identification, by the names of the checks; see `docs/verdict.md`.
+
+    Errors of torque are relative and of low-pass filtered torque.
+    """
+
+    # condition number of the scaled columns of the base regressor
+    condition: Limit = Limit(100.0, 1000.0)
+    time_step: Limit = Limit(0.1, 1.0)  # sampling interval of a log [s]
+    # share of rows that are not finite or out of order; the same of rows in which every torque is
+    # exactly 0
+    lost_rows: Limit = Limit(0.01, 0.1)
+    worst_joint: Limit = Limit(0.5, 0.9)  # largest relative torque error of a single joint
+    mean_of_joints: Limit = Limit(0.35, 0.7)  # mean of the joints' relative torque errors
+    # relative torque error over all joints that is to be expected on motion of another kind
+    predicted_error: Limit = Limit(0.1, 0.3)
+    # relative torque error over all joints, on held-out logs
+    held_out_error: Limit = Limit(0.1, 0.3)
+    generalisation: Limit = Limit(2.0, 10.0)  # error on held-out logs over error on fitted logs
+    # standard deviation of the residual over the joint's range of torque
+    residual_size: Limit = Limit(0.1, 0.3)
+    # number of parameters over the effective number of independent rows
+    residual_whiteness: Limit = Limit(0.5)
+    # median ratio, either way, between identified masses and the model file's, over the masses that
+    # the data identify
+    shift_of_masses: Limit = Limit(5.0, 50.0)
+    # share of the masses that the prior determines and not the data
+    masses_not_seen: Limit = Limit(0.5)
+    # share of links on the boundary of physical consistency
+    links_on_the_boundary: Limit = Limit(0.75)
+    # share of the torque's variation in the residual, above which a fit is refused
+    unexplained: float = 0.9
+    still: float = 1e-3  # RMS velocity below which a joint counts as not moving [rad/s or m/s]
+    # reduction of a mass's prior variance by the data, from which the mass counts as identified [0
+    # to 1]
+    seen: float = 0.5
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ from heft import signals
 from heft.arrays import Array
 from heft.display import Stretch, Trace, Tracer
 from heft.dynamics import DriveState, drive_columns
-from heft.engine import in_order
 from heft.models import Robot, own_effort
 from heft.plants import Plant, Problem, RobotMotion, RobotPlant, Samples
 from heft.recordings import Recording
 
 from .misfit import MisfitGatherer, noise_in_band
+from .simple_friction import rigid_torques
 
 PIECE_ROWS = 1_000_000
 
@@ -48,25 +48,40 @@ class Scores:
     span: Array
 
 
+@dataclass(frozen=True)
+class PredictedError:
+    """Predicted relative error of torque on other motion, ‖error‖ / ‖τ‖."""
+
+    total: float  # over all channels [1]
+    # of each measured channel, by name [1]; infinite where the torque is zero
+    per_joint: Mapping[str, float]
+
+    @staticmethod
+    def of(
+        variance: Array, energy: Array, channels: Sequence[str], fit: Sequence[Score]
+    ) -> PredictedError:
+        """Return the error, at least that of the fit.
+
+        Args:
+            variance: Sum of squared deviations of each channel, shape (channels,).
+            energy: Sum of squared torques, likewise.
+            fit: Scores of the logs fitted that checks use.
+        """
+        if fit:  # whose channels are those that measure something
+            kept = [k for k, c in enumerate(channels) if c in fit[0].per_joint]
+            channels = [channels[k] for k in kept]
+            variance, energy = variance[kept], energy[kept]
+        own = np.sqrt(variance / np.maximum(energy, 1e-300))
+        least = {c: max((s.per_joint[c] for s in fit), default=0.0) for c in channels}
+        total = float(np.sqrt(variance.sum() / max(float(energy.sum()), 1e-300)))
+        return PredictedError(
+            max(total, max((s.total for s in fit), default=0.0)),
+            {c: max(float(e), least[c]) for c, e in zip(channels, own, strict=True)},
+        )
+
+
 P = TypeVar("P", bound="Plant[Any]")
 Models = Mapping[str, Mapping[str, float]]  # drives' terms by name, for each kind of friction
-
-
-def rigid_torques(
-    problem: Problem[RobotPlant], bodies: Array
-) -> Iterator[tuple[Samples[RobotMotion], Array]]:
-    """Yield samples with the rigid-body torque, without friction and rotor inertia.
-
-    Args:
-        bodies: Ten inertial parameters of each body, shape (10 bodies,).
-
-    Yields:
-        Samples of N rows, and torque, shape (channels, N) [N·m or N].
-    """
-    plant = problem.plant
-    return in_order(
-        lambda s: (s, plant.rigid(s.motion, bodies)), problem.samples(), problem.threads
-    )
 
 
 def model_effort(model: str, robot: Robot, values: Mapping[str, float], state: DriveState) -> Array:

@@ -20,7 +20,7 @@ Without joints that can be made to move the motion is that of the logs, and r wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -36,8 +36,9 @@ from heft.information import Information, ParameterSpace
 from heft.plants import Problem, RobotPlant
 from heft.recordings import Recording
 
-from .misfit import Misfit, since_reversal
-from .scores import Score
+from .conditions import since_reversal
+from .misfit import Misfit
+from .scores import PredictedError, Score
 
 ROUNDING = 1e-12  # share of a variance that a difference cannot tell
 STEEPEST = 1.875  # largest speed of a step of least jerk of length and time 1
@@ -73,38 +74,6 @@ class OtherMotion:
             parts.append(here + x**3 * (10.0 - 15.0 * x + 6.0 * x**2) * (aim - here))
             parts.append(np.repeat(aim[None], rest, axis=0))
         return np.concatenate(parts)
-
-
-@dataclass(frozen=True)
-class PredictedError:
-    """Predicted relative error of torque on other motion, ‖error‖ / ‖τ‖."""
-
-    total: float  # over all channels [1]
-    # of each measured channel, by name [1]; infinite where the torque is zero
-    per_joint: Mapping[str, float]
-
-    @staticmethod
-    def of(
-        variance: Array, energy: Array, channels: Sequence[str], fit: Sequence[Score]
-    ) -> PredictedError:
-        """Return the error, at least that of the fit.
-
-        Args:
-            variance: Sum of squared deviations of each channel, shape (channels,).
-            energy: Sum of squared torques, likewise.
-            fit: Scores of the logs fitted that checks use.
-        """
-        if fit:  # whose channels are those that measure something
-            kept = [k for k, c in enumerate(channels) if c in fit[0].per_joint]
-            channels = [channels[k] for k in kept]
-            variance, energy = variance[kept], energy[kept]
-        own = np.sqrt(variance / np.maximum(energy, 1e-300))
-        least = {c: max((s.per_joint[c] for s in fit), default=0.0) for c in channels}
-        total = float(np.sqrt(variance.sum() / max(float(energy.sum()), 1e-300)))
-        return PredictedError(
-            max(total, max((s.total for s in fit), default=0.0)),
-            {c: max(float(e), least[c]) for c, e in zip(channels, own, strict=True)},
-        )
 
 
 def predicted_error(

@@ -1,0 +1,446 @@
+"""One experiment from its logs to estimates, scores and checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.display import Trace
+from heft.engine import one_blas_thread
+from heft.errors import FitError, InvalidRecording
+from heft.estimators import (
+    ConsistentEstimate,
+    ConsistentFit,
+    DelayFound,
+    DriveGains,
+    Estimate,
+    stated_numbers,
+)
+from heft.information import Check, Information, Verdict, inertia, verdict
+from heft.models import Robot, export
+from heft.plants import Plant, Problem, RobotPlant
+from heft.recordings import Recording
+
+from . import checks
+from .earlier import Earlier
+from .experiment import ExperimentFit, fit_experiment
+from .gains import (
+    gain_columns,
+    gain_spread,
+    of_rows,
+    plain_problem,
+    refuse_gains_of_any_plant,
+    with_found_gains,
+)
+from .misfit import Misfit, MisfitGatherer
+from .predicted_error import predicted_error, predicted_error_alike
+from .prepared import averaged, windows_for
+from .scores import PredictedError, Score, Scores, held_out, plant_scores, scores
+from .settings import Progress, Settings, silent
+from .simple_friction import SimpleFriction
+
+P = TypeVar("P", bound="Plant[Any]")
+NORMAL = 1.96  # standard deviations of 95 %
+
+
+@dataclass(frozen=True)
+class Number:
+    """A reported parameter with its standard error."""
+
+    name: str  # name, such as `body.com.x`
+    # value, std: value and standard error [unit]
+    value: float
+    std: float
+    unit: str  # unit of both
+    seen: float  # reduction of the prior variance by the data [0 to 1]
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Lower and upper end of the 95 % interval [unit], value ± 1.96 standard errors."""
+        return self.value - NORMAL * self.std, self.value + NORMAL * self.std
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlantIdentification(Generic[P]):
+    """Result of identifying a plant of any kind: estimates, scores, checks."""
+
+    # fit of the experiment: cutoff, delay, outliers, base parameters β
+    experiment: ExperimentFit[P]
+    # physically consistent parameters π, of a robot as in the model file, and drive gains
+    calibrated: ConsistentFit
+    # D with DᵀD the jackknife covariance of the consistent parameters, shape (blocks, n)
+    deviations: Array
+    fit: tuple[Score, ...]  # prediction errors on the fitted logs
+    validation: tuple[Score, ...]  # prediction errors on the held-out logs
+    # of what the channels measure: of a robot on motion of another kind, else on motion alike
+    predicted_error: PredictedError
+    checks: tuple[Check, ...]  # results of all checks
+    traces: tuple[Trace, ...]  # measured and predicted signals over time, for the report
+    settings: Settings  # settings of the identification
+    notes: tuple[str, ...] = ()  # remarks on the logs, beside those on the plant
+
+    @property
+    def problem(self) -> Problem[P]:
+        """Plant, logs and signal settings that were fitted, after all preparation."""
+        return self.experiment.problem
+
+    @property
+    def information(self) -> Information:
+        """Information of all rows about the base parameters β, with what was given."""
+        return self.experiment.information
+
+    @property
+    def estimate(self) -> Estimate:
+        """Base parameters β with covariance and residual noise."""
+        return self.experiment.estimate
+
+    @property
+    def left_out(self) -> Mapping[str, int]:
+        """Number of rows removed as outliers, by log."""
+        return self.experiment.left_out
+
+    @property
+    def delay(self) -> DelayFound:
+        """Delay of torque behind motion [s], with its search."""
+        return self.experiment.delay
+
+    @property
+    def consistent(self) -> ConsistentEstimate:
+        """Physically consistent standard parameters π."""
+        return self.calibrated.consistent
+
+    @property
+    def verdict(self) -> Verdict:
+        """Overall verdict of the checks."""
+        return verdict(self.checks)
+
+    @property
+    def numbers(self) -> tuple[Number, ...]:
+        """Reported parameters: first the bodies', then all others.
+
+        Of each body mass [kg], centre of mass [m] and inertia about it [kg·m²].
+        """
+        space, consistent = self.problem.space, self.consistent
+        units = {"mass": "kg", "com": "m", "inertia": "kg·m²"}
+        numbers: list[Number] = []
+        tens = {k for first in space.groups for k in range(first, first + 10)}
+        for body, first in zip(space.bodies, space.groups, strict=True):
+            for name, one in stated_numbers(consistent, first).items():
+                unit = units[name.partition(".")[0]]
+                numbers.append(Number(f"{body}.{name}", one.value, one.std, unit, one.share))
+        values, std = consistent.parameters.values, consistent.parameters.std
+        for k, (name, unit) in enumerate(zip(space.labels.names, space.labels.units, strict=True)):
+            if k not in tens:
+                seen = float(consistent.seen[k])
+                numbers.append(Number(name, float(values[k]), float(std[k]), unit, seen))
+        return tuple(numbers)
+
+
+def identify_plant(
+    plant: P,
+    logs: Sequence[Recording],
+    validate: Sequence[Recording] = (),
+    settings: Settings = Settings(),
+    given: Earlier | Information | None = None,
+    progress: Progress = silent,
+) -> PlantIdentification[P]:
+    """Identify the parameters of a plant of any kind from its logs.
+
+    Use it for systems other than robots; `identify` also writes a robot's model file.
+
+    Args:
+        plant: Plant whose equations are linear in the parameters; see `heft.plants.Plant`.
+        logs: Logs of one experiment, in any order.
+        validate: Held-out logs, used for scores only.
+        given: Information of earlier experiments on the same base parameters, to be added.
+
+    Returns:
+        The result, with parameters, scores and checks.
+
+    Raises:
+        InputError: If a log or setting is invalid, or no log is given.
+        FitError: If the fit explains too little of the measurements (`Limits.unexplained`), or a
+            solver fails.
+    """
+    if not logs:
+        raise InvalidRecording("no log is given", cure="give at least one log")
+    with one_blas_thread():
+        weak = windows_for(plant, settings)
+        problem = Problem(plant, tuple(logs), settings.smoothing, settings.threads, weak=weak)
+        refuse_gains_of_any_plant(problem)
+        if settings.average:
+            problem = averaged(problem)
+        corner = problem.corner
+        run = fit_experiment(problem, settings, given, progress)
+        return _judged_plant(run, validate, corner, settings, progress)
+
+
+def _judged_plant(
+    run: ExperimentFit[P],
+    validate: Sequence[Recording],
+    corner: float,
+    settings: Settings,
+    progress: Progress,
+) -> PlantIdentification[P]:
+    problem = run.problem
+    progress("solving for physically consistent parameters")
+    first = DriveGains(settings.consistent).fit([run.estimate], problem.space, {})
+    calibrated, deviations = run.widened(settings.consistent, settings.jackknife, first)
+    progress("scoring")
+    values = problem.plant.space.matrix @ calibrated.consistent.parameters.values
+    traces: list[Trace] = []
+    fitted = plant_scores(problem, values, corner, traces)
+    if fitted.unexplained > settings.limits.unexplained:
+        raise FitError(
+            "no parameters explain these measurements",
+            got=f"{fitted.unexplained:.0%} of their variation is left over on the logs fitted "
+            "themselves",
+            cure=checks.CHANNELS.cure,
+        )
+    validation, notes = _of_held_out(
+        problem, validate, corner, lambda p, hz: plant_scores(p, values, hz, traces)
+    )
+    predicted = predicted_error_alike(
+        run.estimate.information, first.consistent, problem.space, fitted.list
+    )
+    judged = checks.judge_plant(
+        problem,
+        run.estimate,
+        fitted.list,
+        validation,
+        predicted,
+        calibrated.consistent,
+        fitted.span,
+        settings.limits,
+    )
+    return PlantIdentification(
+        experiment=run,
+        calibrated=calibrated,
+        deviations=deviations,
+        fit=fitted.list,
+        validation=validation,
+        predicted_error=predicted,
+        checks=tuple(judged),
+        traces=tuple(traces),
+        settings=settings,
+        notes=notes,
+    )
+
+
+def _of_held_out(
+    problem: Problem[P],
+    recordings: Sequence[Recording],
+    corner: float,
+    score: Callable[[Problem[P], float], Scores],
+) -> tuple[tuple[Score, ...], tuple[str, ...]]:
+    others = list(held_out(problem, recordings, corner))
+    validation = tuple(s for h in others for s in score(h.problem, h.filter_hz).list)
+    return validation, tuple(h.note for h in others if h.note)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged(PlantIdentification[RobotPlant]):
+    """Outcome of the fit of a robot's experiment, with the model file that it makes."""
+
+    # simple friction of what slides in these logs, all other parameters fixed
+    simple: SimpleFriction
+    # bytes of the model file with identified numbers, by file name; for a table of
+    # Denavit-Hartenberg rows also a URDF
+    files: Mapping[str, bytes]
+    misfits: Mapping[str, Misfit]  # what the model leaves over of each drive's effort, by drive
+
+    @staticmethod
+    def of(
+        run: ExperimentFit[RobotPlant],
+        whole: Problem[RobotPlant],
+        validate: Sequence[Recording],
+        corner: float,
+        settings: Settings,
+        progress: Progress = silent,
+    ) -> Judged:
+        """Return consistent parameters, model file, scores and checks of a fit.
+
+        Args:
+            whole: Its problem with the whole logs, which are scored.
+            corner: Cutoff of the scores [Hz].
+
+        Raises:
+            FitError: If too little of the torque is explained.
+        """
+        problem = run.problem
+        robot = problem.plant.robot
+        progress("solving for physically consistent parameters")
+        spread = {} if gain_columns(problem) else gain_spread(problem)
+        first = DriveGains(settings.consistent).fit([run.estimate], problem.space, spread)
+        first = with_found_gains(first, problem)
+        calibrated, deviations = run.widened(settings.consistent, settings.jackknife, first)
+        calibrated_problem = with_gains(problem, calibrated.gains)
+        simple = _simple(calibrated_problem, run, calibrated, settings, progress)
+        links = link_parameters(problem, calibrated.consistent)
+        friction = drive_terms(problem, calibrated.consistent, simple)
+        files = export.write(
+            robot, links, _simple_friction(robot, simple), _armatures(robot, friction)
+        )
+        progress("scoring")
+        bodies, traces = _written_bodies(robot, files), list[Trace]()
+        scored = with_gains(whole, calibrated.gains)
+        gatherer = MisfitGatherer.of(robot)
+        fitted = scores(scored, bodies, friction, corner, traces, gatherer)
+        if fitted.unexplained > settings.limits.unexplained:
+            raise FitError(
+                "no parameters explain these torques",
+                got=f"{fitted.unexplained:.0%} of the torque's variation is left over on the logs "
+                "fitted themselves",
+                cure=f"{checks.CURE}: heft check LOG --robot MODEL looks for these",
+            )
+        misfits = gatherer.misfits()
+        validation, notes = _of_held_out(
+            calibrated_problem,
+            validate,
+            corner,
+            lambda p, hz: scores(p, bodies, friction, hz, traces),
+        )
+        predicted = predicted_error(
+            scored if gain_columns(problem) else whole, first.consistent, misfits, fitted.list
+        )
+        judged = checks.judge(
+            calibrated_problem,
+            of_rows(run.estimate),
+            fitted.list,
+            validation,
+            predicted,
+            _speeds(calibrated_problem),
+            calibrated.consistent,
+            min((inertia.consistency_margin(v) for v in links.values()), default=1.0),
+            fitted.span,
+            settings.limits,
+        )
+        return Judged(
+            experiment=run,
+            calibrated=calibrated,
+            deviations=deviations,
+            fit=fitted.list,
+            validation=validation,
+            predicted_error=predicted,
+            checks=tuple(judged),
+            traces=tuple(traces),
+            settings=settings,
+            notes=notes,
+            simple=simple,
+            files=files,
+            misfits=misfits,
+        )
+
+
+def _simple(
+    problem: Problem[RobotPlant],
+    run: ExperimentFit[RobotPlant],
+    calibrated: ConsistentFit,
+    settings: Settings,
+    progress: Progress,
+) -> SimpleFriction:
+    """Return the viscous and Coulomb friction of the rows that slide.
+
+    Of a floating base it is that of all rows, unless another friction is fitted: its contacts mix
+    what slides with what does not.
+    """
+    robot = problem.plant.robot
+    simple = set(robot.drives.labels(robot.drives.simple_columns).names)
+    if robot.tree.free_base and simple <= set(problem.space.labels.names):
+        return SimpleFriction.of(problem, calibrated.consistent)
+    progress("fitting simple friction to sliding rows")
+    return settings.sliding.fit(problem, calibrated.consistent, run.estimate.weights())
+
+
+def with_gains(problem: Problem[RobotPlant], gains: Mapping[str, float]) -> Problem[RobotPlant]:
+    """Return a problem whose torques are scaled by identified drive gains.
+
+    Args:
+        problem: Problem with the gains of the options file.
+        gains: By joint, the stated gain over the identified gain [1].
+
+    Returns:
+        The problem with the identified gains.
+    """
+    problem, robot = plain_problem(problem), problem.plant.robot
+    changed = {
+        j: replace(robot.options.of(j), gain=gain / gains[j])
+        for j in robot.joints
+        if (gain := robot.options.of(j).gain) is not None and j in gains
+    }
+    if not changed:
+        return problem.with_settings(plant=problem.plant.with_robot(robot))
+    options = replace(robot.options, joint={**(robot.options.joint or {}), **changed})
+    return problem.with_settings(plant=problem.plant.with_robot(replace(robot, options=options)))
+
+
+def link_parameters(
+    problem: Problem[RobotPlant], consistent: ConsistentEstimate
+) -> dict[str, Array]:
+    """Return the ten inertial parameters of each link with mass, in its own frame.
+
+    Returns:
+        By link, shape (10,): mass [kg], first moment of mass [kg·m], inertia about the frame's
+        origin [kg·m²].
+    """
+    values = consistent.parameters.values
+    return {
+        link.name: values[10 * k : 10 * k + 10]
+        for k, link in enumerate(problem.plant.robot.bodies_links)
+    }
+
+
+def drive_terms(
+    problem: Problem[RobotPlant], consistent: ConsistentEstimate, simple: SimpleFriction
+) -> dict[str, dict[str, float]]:
+    """Return the drives' parameters by name, with full and with simple friction, and own ones.
+
+    Args:
+        consistent: Physically consistent parameters, which include full friction.
+
+    Returns:
+        Under `full` and `simple`, values by name, such as `elbow.viscous`. Both hold the rotor
+        inertias and the parameters of the user's own columns.
+    """
+    first = 10 * len(problem.space.groups)
+    names, values = plain_problem(problem).plant.space.labels.names, consistent.parameters.values
+    drives = dict(zip(names[first:], values[first:].tolist(), strict=False))
+    robot = problem.plant.robot
+    kept = {*robot.drives.names_where(lambda t: t.inertial), *robot.own_names}
+    rotors = {k: v for k, v in drives.items() if k in kept}
+    return {"full": drives, "simple": {**rotors, **simple.values}}
+
+
+def _written_bodies(robot: Robot, files: Mapping[str, bytes]) -> Array:
+    """Return the bodies' inertial parameters as rounded in the model file, shape (10 bodies,)."""
+    model = next(iter(files))
+    return Robot.from_text(files[model], robot.options, model).written_bodies()
+
+
+def _simple_friction(robot: Robot, simple: SimpleFriction) -> dict[str, tuple[float, float]]:
+    """Return damping [N·m·s/rad] and friction [N·m] of each joint that has them."""
+    return {
+        joint: (simple.values[f"{joint}.viscous"], simple.values[f"{joint}.coulomb"])
+        for joint in robot.joints
+        if f"{joint}.viscous" in simple.values
+    }
+
+
+def _armatures(robot: Robot, friction: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Return the rotor inertia [kg·m²] of each joint that has one."""
+    full = friction["full"]
+    return {j: full[f"{j}.armature"] for j in robot.joints if f"{j}.armature" in full}
+
+
+def _speeds(problem: Problem[RobotPlant]) -> Array:
+    """Return each joint's RMS velocity, shape (joints,) [rad/s or m/s]."""
+    first = len(problem.plant.robot.channels) - len(problem.plant.robot.joints)
+    total, rows = np.zeros(len(problem.plant.robot.joints)), 0
+    for s in problem.samples():
+        total += np.sum(s.motion.velocity[first:] ** 2, axis=1)
+        rows += len(s.time)
+    return np.asarray(np.sqrt(total / max(rows, 1)))
