@@ -17,7 +17,7 @@ from heft.applications.identification.settings import Settings
 from heft.errors import InvalidSetting
 from heft.estimators import KnownMass, MirrorImages, PhysicallyConsistent, cone_metric
 from heft.estimators.consistent import stated_numbers
-from heft.estimators.known_bodies import mirror_signs
+from heft.estimators.feasible_set import mirror_signs
 from heft.information import Labels, ParameterSpace, Triangle, inertia
 from heft.models.options import Options
 from heft.signals.settings import Smoothing

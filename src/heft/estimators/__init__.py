@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from . import noise, robust
     from .noise import Noise, autocovariance, autocorrelation_time
     from .estimate import Estimate, FromInformation
-    from .variance_components import VarianceComponents
+    from .least_squares import VarianceComponents
     from .least_squares import LeastSquares
     from .essential import BackwardElimination, Essential, backward_elimination, essential_standard
     from .delay_search import DelaySearch, DelayFound
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from .bayesian import BayesianRegression
     from .regressor_noise import ErrorsInVariables
     from .simulated_rows import Passes, SimulatedPiece, Simulation, unknown_controller
-    from .instrumental import InstrumentalVariables
-    from .output_error import OutputError
+    from .simulated_rows import InstrumentalVariables
+    from .simulated_rows import OutputError
     from .kalman import KalmanFilter
     from .registry import ESTIMATORS, Estimator, Method, robust_methods
     from .feasible_set import IDENTITY, Limits, cone_metric
-    from .known_bodies import KnownMass, MirrorImages
+    from .feasible_set import KnownMass, MirrorImages
     from .consistent import ConsistentEstimate, PhysicallyConsistent, Stated, stated_numbers
     from .consistent_samples import ConsistentSampler, ConsistentSamples
     from .re_estimation import ReEstimate, ReEstimation
-    from .standard import ModelDifference, StandardEstimate, TruncatedRegressor, back_projection
-    from .existence import NearestRobot, margin_of, nearest_robot
+    from .essential import ModelDifference, StandardEstimate, TruncatedRegressor, back_projection
+    from .semidefinite import NearestRobot, margin_of, nearest_robot
     from .drive_gains import ConsistentFit, DriveGains
     from .blocks import Block, Jackknife, block_moments
     from .jackknife import JackknifeFit, fit_jackknife
@@ -41,6 +41,6 @@ if TYPE_CHECKING:
     from .harmonic_least_squares import HarmonicEstimate, HarmonicLeastSquares
     from .state_smoother import Innovations, IteratedSmoother, LinearisedLog, SmoothedLog, System
     from .dual_quaternions import TwistInformation
-    from .state_filter import FilterError, StateFilter
+    from .state_smoother import FilterError, StateFilter
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

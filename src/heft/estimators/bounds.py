@@ -1,11 +1,26 @@
 """Strict bounds of links: masses, centres of mass and moments of inertia of all possible fits.
 
 `possible_fits` says which these are, and how often they hold the truth.
+
+With second moments Σ = ∫ x xᵀ dm, first moments h and mass m, those about the centre of mass are
+Σ − h hᵀ/m, and a moment of inertia is the sum of two diagonal entries Σ_aa − h_a²/m. That is
+concave in the parameters. So its most over a convex set is one conic problem, with q_a ≥ h_a²/m, a
+second-order cone. Its least is none; but where the centre c = h/m lies between `low` and `high`,
+(c − low)(c − high) ≤ 0 and hence
+
+    Σ_aa − h_a²/m ≥ Σ_aa − (low + high) h_a + low high m,
+
+which is linear. Its least is below the one that is asked for, by m (high − low)²/4 at most, and
+wherever it is attained the true moment is above. Both close in as the range of the centre, which is
+bounded before, is divided: branch and bound [Falk1969].
+
+Products of inertia are neither convex nor concave, and are not bounded here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import heapq
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,10 +30,135 @@ from heft.arrays import Array
 from heft.engine import side_by_side
 from heft.information import ParameterSpace, Triangle, inertia
 
-from .central_inertia import central_inertia
 from .feasible_set import Limits
 from .limbs import limbs
-from .possible_fits import MASS_CAP, NO_LIMITS, PossibleFits
+from .possible_fits import MASS_CAP, NO_LIMITS, ConicProgramme, PossibleFits
+
+# The axes of the two second moments of which each moment of inertia is the sum.
+ACROSS = ((1, 2), (0, 2), (0, 1))
+# Rows of Σ_xx, Σ_yy and Σ_zz among the ten parameters: half of (I_yy + I_zz − I_xx), and so on.
+SECOND = np.zeros((3, inertia.PARAMETER_COUNT))
+SECOND[:, [4, 6, 9]] = 0.5 - np.eye(3)
+# The search ends where the least found is this share of the interval above what is proven, or of
+# the model file's moment where that is less;
+CLOSE = 0.02
+# and after this many parts of the centres' ranges, shared by the links: a conic problem has all.
+PARTS = 80
+ROUGH = 1e-4  # accuracy of the least in a part, as a share: what is proven stays below
+
+
+@dataclass(frozen=True)
+class _Link:
+    """A link's zeroth, first and second moments about a point near its centre of mass."""
+
+    fits: PossibleFits  # all possible fits
+    mass: Array  # coefficients of the mass in all parameters x, shape (N,)
+    first: Array  # of its first moments, shape (3, N)
+    second: Array  # of Σ_xx, Σ_yy and Σ_zz, shape (3, N)
+
+    @staticmethod
+    def of(fits: PossibleFits, place: int, point: Array) -> _Link:
+        """Return the link with its mass at `place` of x, about a point of its frame [m]."""
+        rows = np.zeros((inertia.PARAMETER_COUNT, len(fits.metric)))
+        rows[:, place : place + 10] = inertia.frame_change(np.eye(3), -point)
+        return _Link(fits, rows[0], rows[1:4], SECOND @ rows)
+
+    def most(self, mass: float, size: float) -> Array:
+        """Return upper bounds of the three central moments of inertia, shape (3,) [kg·m²].
+
+        Args:
+            mass: Unit of masses [kg].
+            size: Unit of lengths [m].
+        """
+        unit = mass * size**2
+        programme = self.fits.programme(squares=(self.first / (mass * size), self.mass / mass))
+        found = np.empty(3)
+        for axis, across in enumerate(ACROSS):
+            direction = self.second[list(across)].sum(axis=0) @ self.fits.metric
+            squares = np.full(3, unit)
+            squares[axis] = 0.0
+            low, _ = programme.least(np.array([*-direction, 0.0, 0.0, *squares]))
+            found[axis] = direction @ self.fits.centre - low
+        return found
+
+    def least(
+        self, programme: ConicProgramme, across: Sequence[int], com: Array, high: float, size: float
+    ) -> float:
+        """Return a lower bound of Σ_aa − h_a²/m, summed over some axes a [kg·m²].
+
+        Args:
+            com: Bounds of the centre along them from the point, shape (axes, 2) [m].
+            high: Upper bound of the moment of inertia [kg·m²].
+            size: The model file's moment of inertia [kg·m²].
+        """
+        axes = list(across)
+        # Parts of the range of the centre with what is proven for them, the least first.
+        proven, found = self._in_part(programme, axes, com)
+        parts = [(proven, 0, com)]
+        for count in range(1, PARTS // self.fits.links, 2):
+            proven, _, part = heapq.heappop(parts)
+            if found - max(proven, 0.0) <= CLOSE * min(high - found, size):
+                return max(proven, 0.0)
+            for number, half in enumerate(_halves(part)):
+                least, there = self._in_part(programme, axes, half)
+                found = min(found, there)
+                heapq.heappush(parts, (max(least, proven), count + number, half))
+        return max(parts[0][0], 0.0)
+
+    def _in_part(
+        self, programme: ConicProgramme, across: list[int], com: Array
+    ) -> tuple[float, float]:
+        """Return the proven bound where the centre lies in a range, and the value found."""
+        ends, products = com.sum(axis=1), com.prod(axis=1)
+        second = self.second[across].sum(axis=0)
+        row = second - ends @ self.first[across] + products.sum() * self.mass
+        direction = row @ self.fits.metric
+        low, move = programme.least(np.array([*direction, 0.0, 0.0]))
+        point = self.fits.metric @ (self.fits.centre + move)
+        mass, moments = float(self.mass @ point), self.first[across] @ point
+        found = float(second @ point - moments @ moments / mass) if mass > 0.0 else 0.0
+        return float(direction @ self.fits.centre) + low, max(found, 0.0)
+
+
+def _halves(part: Array) -> Iterator[Array]:
+    longest = int(np.argmax(part[:, 1] - part[:, 0]))
+    middle = part[longest].mean()
+    for end in (1, 0):
+        half = part.copy()
+        half[longest, end] = middle
+        yield half
+
+
+def central_inertia(fits: PossibleFits, first: int, nominal: Array, com: Array) -> Array:
+    """Return the bounds of a link's moments of inertia about its centre of mass.
+
+    Nothing that fits is outside. The upper end is attained, and the lower one up to `CLOSE`, except
+    where the parts of the centre's range do not suffice; then it is lower still. Where the centre
+    is open along an axis only what is along the others counts: 0 if it is open along both.
+
+    Args:
+        first: Position of the link's mass among the parameters.
+        nominal: π of the model file, shape (10,) [kg, kg·m, kg·m²].
+        com: Bounds of x, y and z of the centre of mass, shape (3, 2) [m].
+
+    Returns:
+        Lower and upper bounds of I_xx, I_yy and I_zz in the axes of the link's frame, shape (3, 2)
+        [kg·m²]; infinite where unbounded.
+    """
+    mass, middle, about = inertia.to_body(nominal)
+    moments = np.diag(about)
+    link = _Link.of(fits, first, middle)
+    high = link.most(mass, float(np.sqrt(moments.sum() / mass)))
+    high[high > MASS_CAP * moments] = np.inf
+    low = np.zeros(3)
+    programme = fits.programme(accuracy=ROUGH)
+    for axis, across in enumerate(ACROSS):
+        closed = [k for k in across if np.isfinite(com[k]).all()]
+        if closed:
+            ends = com[closed] - middle[closed, None]
+            low[axis] = link.least(programme, closed, ends, high[axis], moments[axis])
+    return np.column_stack([low, high])
+
 
 __all__ = ["PossibleFits", "StrictBounds", "strict_bounds"]
 

@@ -43,15 +43,16 @@ from heft.information import (
 
 from .feasible_set import (
     IDENTITY,
+    Known,
     Limits,
     LinearConstraints,
     cone_metric,
+    known_rows,
     linear_constraints,
     scaled_metric,
     stack,
     unstack,
 )
-from .known_bodies import Known, known_rows
 from .limbs import part_of
 from .log_cholesky import LogCholesky
 from .log_determinant import LogDetProblem

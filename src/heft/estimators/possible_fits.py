@@ -40,7 +40,7 @@ from .feasible_set import (
     scaled_metric,
 )
 from .semidefinite import conic_settings
-from .support_equations import FitsCone, stairs
+from .support_cone import FitsCone, stairs
 from .support_function import SupportFunction
 
 NO_LIMITS = Limits()

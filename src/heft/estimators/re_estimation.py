@@ -23,10 +23,9 @@ from heft.errors import InvalidSetting
 from heft.information import Directions, Information, Labels, Parameters
 
 from .estimate import Estimate
-from .least_squares import LeastSquares
+from .least_squares import LeastSquares, VarianceComponents
 from .problem import Problem, Residuals, Rows, mixes_channels
 from .simulated_rows import SimulatedPiece
-from .variance_components import VarianceComponents
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,14 @@ from typing import Literal, Protocol
 from .bayesian import BayesianRegression
 from .essential import Essential
 from .estimate import Estimate
-from .instrumental import InstrumentalVariables
 from .kalman import KalmanFilter
 from .least_squares import LeastSquares
 from .maximum_likelihood import MaximumLikelihood
-from .output_error import OutputError
 from .problem import Problem
 from .regressor_noise import ErrorsInVariables
 from .robust import Hampel, Huber
 from .segments import BlockMedian, Ransac
+from .simulated_rows import InstrumentalVariables, OutputError
 from .total_least_squares import TotalLeastSquares
 
 
