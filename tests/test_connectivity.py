@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import connected_components
 
 from heft.arrays import Array
 from heft.estimators import LeastSquares, PhysicallyConsistent, PossibleFits, strict_bounds
-from heft.estimators.limbs import limbs
+from heft.estimators.scaled_rows import limbs
 from heft.information import (
     Directions,
     Information,

@@ -26,11 +26,12 @@ from heft.arrays import Array
 from heft.files import Keys, Number, check_fields
 from heft.information import Bordered, Directions, Information, Labels, components
 
-from .consistent import PhysicallyConsistent, Scaled, inverse_of, sparse
+from .consistent import PhysicallyConsistent
 from .drive_gains import ConsistentFit
 from .estimate import Estimate
 from .feasible_set import unstack
 from .nonnegative import FALLING, nonnegative
+from .scaled_rows import Scaled, inverse_of, sparse
 
 BINDING = 1e-6  # distance from a constraint, in scaled unknowns, at which it binds
 CHECKS: Keys = {"blocks": Number("there are too few or too many blocks", 2, 1000, whole=True)}

@@ -31,8 +31,8 @@ from heft.engine import side_by_side
 from heft.information import ParameterSpace, Triangle, inertia
 
 from .feasible_set import Limits
-from .limbs import limbs
 from .possible_fits import MASS_CAP, NO_LIMITS, ConicProgramme, PossibleFits
+from .scaled_rows import limbs
 
 # The axes of the two second moments of which each moment of inertia is the sum.
 ACROSS = ((1, 2), (0, 2), (0, 1))
