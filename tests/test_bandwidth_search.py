@@ -10,7 +10,7 @@ import pytest
 from heft.arrays import Array
 from heft.errors import TooLittleData
 from heft.estimators import BandwidthSearch
-from heft.estimators.bandwidth_search import _exchanged
+from heft.estimators.settings import _exchanged
 from heft.information import Information, Labels
 
 ROWS = 400

@@ -10,7 +10,7 @@ import pytest
 
 from heft.arrays import Array
 from heft.estimators import DelaySearch
-from heft.estimators.delay_search import _View
+from heft.estimators.settings import _View
 from heft.information import Information, Labels
 from heft.plants import Problem, RobotPlant
 from heft.recordings import Recording

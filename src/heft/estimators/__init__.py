@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from .least_squares import VarianceComponents
     from .least_squares import LeastSquares
     from .essential import BackwardElimination, Essential, backward_elimination, essential_standard
-    from .delay_search import DelaySearch, DelayFound
-    from .bandwidth_search import BandwidthSearch
+    from .settings import BandwidthSearch, DelayFound, DelaySearch
     from .robust import Hampel, Huber
     from .segments import BlockMedian, Ransac
     from .maximum_likelihood import MaximumLikelihood, decorrelation

@@ -1,37 +1,38 @@
-"""Search for the delay of the torque behind the motion."""
+"""Searches for two settings by the residuals: the torque's delay, and the motion's cutoff.
+
+Both look at the problem with the setting at other values, side by side on threads, each solved with
+the same weights; how far the setting may be off is an error of the estimate, by the difference of
+two looks beside it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.engine import side_by_side
-from heft.information import Information, Triangle, shortest
+from heft.errors import HeftError
+from heft.information import Directions, Information, Triangle, components, shortest
 
 from .least_squares import LeastSquares
 from .problem import MovableProblem
 
-
-class _Weighted:
-    """Weighted least squares; the channel weights are those of the first problem it solves."""
-
-    def __init__(self, noise_names: Sequence[str] = ()) -> None:
-        self.noise_names = noise_names
-        self.weights: dict[str, float] | None = None
-
-    def __call__(self, information: Information) -> Array:
-        if self.weights is None:
-            self.weights = _weights(information, self.noise_names)
-        return shortest(information, self.weights)
+FINE = (0.5, 0.25)  # [octaves]; tried on both sides of the best cutoff, one after the other
 
 
 def _weights(information: Information, noise_names: Sequence[str] = ()) -> dict[str, float]:
     sigma = LeastSquares(sweeps=1).spread(information, noise_names)
     return dict(zip(information.channels, (1.0 / sigma).tolist(), strict=True))
+
+
+def _energy(problem: MovableProblem, solve: Callable[[Information], Array]) -> Array:
+    """Return the residual energy of a look, channel by channel."""
+    return problem.residual_energy(solve(problem.information()))
 
 
 @dataclass(frozen=True)
@@ -57,49 +58,6 @@ class _View:
     std: float  # its standard error, from the channels' spread [s]; 0 of fewer than three channels
     ratio: float  # least residual variance over that without a delay, mean over channels
     channels: int  # number of channels with enough rows and a least of their residual
-
-
-@dataclass(frozen=True)
-class _Sliding:
-    """Least squares of some channels' sliding rows, with the same weights for all delays."""
-
-    used: tuple[int, ...]  # positions of the channels
-    weights: Mapping[str, float]  # of these channels by name, and of the ridge
-    ridge: Triangle  # its triangle
-
-    @staticmethod
-    def of(every: Information, used: Sequence[int], size: float) -> _Sliding:
-        """Return the least squares of a view.
-
-        What rows that slide do not show (friction near standstill) is held at next to nothing by a
-        ridge, relative to the size of each column in all rows.
-
-        Args:
-            every: Of all rows, without a delay.
-        """
-        count = len(every.labels)
-        nothing = Triangle(np.arange(count), np.zeros((count + 1, count + 1)), 0)
-        bare = _Sliding(tuple(used), {}, nothing)
-        some = bare.some(every)
-        weights = _weights(some)
-        squares = np.zeros(count)
-        for name, t in zip(some.channels, some.triangles, strict=True):
-            squares[t.columns] += np.sum((weights[name] * t.R) ** 2, axis=0)
-        columns = np.sqrt(squares)
-        factor = np.diag(np.append(size * columns, 0.0))
-        ridge = Triangle(np.arange(count), factor, count)
-        return _Sliding(tuple(used), {**weights, "ridge": 1.0}, ridge)
-
-    def some(self, information: Information) -> Information:
-        names = tuple(information.channels[c] for c in self.used)
-        triangles = tuple(information.triangles[c] for c in self.used)
-        return Information(information.labels, names, triangles)
-
-    def __call__(self, information: Information) -> Array:
-        some = self.some(information)
-        triangles = (*some.triangles, self.ridge)
-        held = Information(some.labels, (*some.channels, "ridge"), triangles)
-        return shortest(held, self.weights)
 
 
 @dataclass(frozen=True)
@@ -224,13 +182,12 @@ class DelaySearch:
         used = [c for c, t in enumerate(triangles) if t.rows > self.enough * len(t.columns)]
         if not used:
             return _View(0.0, 0.0, 1.0, 0)
-        solve = _Sliding.of(blurred.information(), used, self.ridge)
+        solve = _sliding(blurred.information(), used, self.ridge)
         least = short.residual_energy(solve(still))[used]
         least = np.where(least > 0.0, least, np.inf)
 
         def look(delay: float) -> Array:
-            moved = short.delayed(problem.delay + delay)
-            return moved.residual_energy(solve(moved.information()))[used] / least
+            return _energy(short.delayed(problem.delay + delay), solve)[used] / least
 
         ratios = {0.0: np.where(np.isfinite(least), 1.0, 0.0)}
         new = self._ahead(ratios, problem.delay)
@@ -279,33 +236,61 @@ class DelaySearch:
             of the predicted torque for one standard deviation of the delay; see `noise.Noise`.
         """
         short = problem.shortened(self.rows)
-        quick = _Weighted(short.noise_names)
+        here = short if known is None else problem  # which may have kept its rows
+        centre = known or here.information()
+        weights = _weights(centre, short.noise_names)
+        values = shortest(centre, weights)
 
-        def look(away: float) -> tuple[Information, Array, Array]:
-            """Return information, values and residual energies so far from the delay [s]."""
-            # The same problem may have kept its rows.
-            moved = problem if known is not None else short
-            if away:
-                late = moved.later(away) if known is not None else None
-                moved = late or short.delayed(found.delay + away)
-            information = known if known is not None and not away else moved.information()
-            values = quick(information)
-            left = np.zeros(0) if found.delay else moved.residual_energy(values)
-            return information, values, left
+        def look(away: float) -> tuple[Information, Array]:
+            """Return information and residual energies so far from the delay [s]."""
+            late = here.later(away) if known is not None else None
+            late = late or short.delayed(found.delay + away)
+            information = late.information()
+            if found.delay:
+                return information, np.zeros(0)
+            return information, late.residual_energy(shortest(information, weights))
 
-        middle = look(0.0)  # whose weights are those of all
         below, above = side_by_side(look, (-self.nudge, self.nudge), short.threads)
         std = found.std
         if not found.delay:
-            left = np.array([energy for _, _, energy in (below, middle, above)])
-            scale = np.where(left[1] > 0.0, left[1], np.inf)
-            around = (-self.nudge, 0.0, self.nudge)
-            mean, std, _ = _common(around, left / scale, extrapolate=self.reach)
+            energies = np.array([below[1], here.residual_energy(values), above[1]])
+            scale = np.where(energies[1] > 0.0, energies[1], np.inf)
+            delays = (-self.nudge, 0.0, self.nudge)
+            mean, std, _ = _common(delays, energies / scale, extrapolate=self.reach)
             if std > 0.0:
                 std = 1.0 / float(np.hypot(1.0 / np.hypot(std, mean), 1.0 / self.usual))
-        change = above[0].moments(middle[1]) - below[0].moments(middle[1])
-        change *= rows / max(middle[0].rows, 1) * std / (2.0 * self.nudge)
+        change = above[0].moments(values) - below[0].moments(values)
+        change *= rows / max(centre.rows, 1) * std / (2.0 * self.nudge)
         return replace(found, std=std), tuple(change[:, None])
+
+
+def _sliding(
+    every: Information, used: Sequence[int], size: float
+) -> Callable[[Information], Array]:
+    """Return least squares of some channels' sliding rows, with the same weights for all delays.
+
+    What rows that slide do not show (friction near standstill) is kept at next to nothing by a
+    ridge, relative to the size of each column in all rows.
+
+    Args:
+        every: Of all rows, without a delay.
+        used: Positions of the channels.
+        size: Of the ridge.
+    """
+
+    def chosen(information: Information, *more: Triangle) -> Information:
+        names = (*(information.channels[c] for c in used), *["ridge"] * len(more))
+        triangles = (*(information.triangles[c] for c in used), *more)
+        return Information(information.labels, names, triangles)
+
+    some, count = chosen(every), len(every.labels)
+    weights = _weights(some)
+    squares = np.zeros(count)
+    for name, t in zip(some.channels, some.triangles, strict=True):
+        squares[t.columns] += np.sum((weights[name] * t.R) ** 2, axis=0)
+    factor = np.diag(np.append(size * np.sqrt(squares), 0.0))
+    ridge = Triangle(np.arange(count), factor, count)
+    return lambda information: shortest(chosen(information, ridge), {**weights, "ridge": 1.0})
 
 
 def _common(delays: Sequence[float], ratios: Array, extrapolate: float) -> tuple[float, float, int]:
@@ -357,3 +342,215 @@ def _least(delays: Sequence[float], curve: Array) -> _Least:
     inside = near[0] <= away <= near[2]
     height = c - 0.25 * b**2 / a if inside else curve[lowest]
     return _Least(float(delays[k] + away), float(max(height, 0.0)), float(a))
+
+
+@dataclass(frozen=True)
+class BandwidthSearch:
+    """Search for the cutoff frequency f_c of the motion's low-pass, by the torque residual.
+
+    A low cutoff blurs velocity reversals, where friction changes sign faster than the motion
+    varies. A high one passes encoder noise into the accelerations, which biases the parameters
+    that they multiply: of an arm that swings almost freely a few per cent of error in the
+    acceleration take most of its mass. Both increase the residual in the motion's band.
+
+    The score of a cutoff is the geometric mean over channels of the residual's energy in the band
+    of the initial cutoff, relative to that at the initial cutoff. All cutoffs have the same number
+    of parameters and rows, so the scores compare fairly on the logs fitted. Far from the best
+    cutoff the score may be flat, so that no walk that stops where it gains little finds the best:
+    cutoffs an octave apart are all looked at, then those half an octave and a quarter from the
+    best. Where several cutoffs are about equally good, the one nearest to the initial is taken.
+    """
+
+    # below, above: reach of the search below and above the initial cutoff [octaves]. On measured
+    # and simulated arms the best one is up to 3.75 octaves below and half an octave above
+    below: float = 5.0
+    above: float = 1.5
+    # worth_lowering, worth_raising: relative decrease of the score that is required to leave the
+    # initial cutoff downwards and upwards. Where the best lower cutoff is no better on held-out
+    # motion the score falls by up to 3 %, where it is, by 20 % and more. Upwards little is gained
+    # at any cutoff, as most of the residual is noise
+    worth_lowering: float = 0.04
+    worth_raising: float = 0.001
+    # relative excess over the least score up to which a cutoff counts as equally good
+    tied: float = 0.005
+    # score relative to the least so far beyond which no lower cutoff is tried: the motion is
+    # blurred there, and is more so below
+    hopeless: float = 2.0
+    # reach, either way, of the second search, once a delay is known [octaves]
+    after_delay: float = 1.0
+    std_octaves: float = 0.5  # standard deviation of the chosen cutoff [octaves]
+    rows: int = 60_000  # number of rows used, at most about
+
+    def fit(self, problem: MovableProblem) -> float:
+        """Return the factor by which to multiply the cutoff; 1 to leave it.
+
+        Args:
+            problem: At the initial cutoff.
+        """
+        short = problem.shortened(self.rows)
+        here = short.information()
+        weights = _weights(here)
+
+        def solve(information: Information) -> Array:
+            return shortest(information, weights)
+
+        initial = short.residual_energy(solve(here))
+        measured = initial > 0.0
+        if not measured.any():
+            return 1.0
+
+        def look(octaves: float) -> float:
+            """Return the score of a cutoff; infinity if it cannot be sampled or solved."""
+            try:
+                moved = short.sharpened(2.0**octaves)
+                if moved is None:
+                    return np.inf
+                energy = _energy(moved, solve)
+            except (HeftError, np.linalg.LinAlgError):
+                return np.inf
+            ratio = np.maximum(energy[measured] / initial[measured], np.finfo(float).tiny)
+            score = float(np.exp(np.mean(np.log(ratio))))
+            return score if np.isfinite(score) else np.inf
+
+        return self.searched(look, short.threads)
+
+    def searched(self, look: Callable[[float], float], threads: int = 1) -> float:
+        """Return the factor by which to multiply the cutoff, given how to score one.
+
+        Args:
+            look: Score of a cutoff so many octaves above the initial one, whose own score is 1.
+            threads: Number of threads that may call `look` at a time.
+        """
+        scores = {0.0: 1.0}
+
+        def look_at(octaves: list[float]) -> None:
+            found = side_by_side(look, octaves, threads)
+            scores.update(zip(octaves, found, strict=True))
+
+        # How many at a time does not depend on the number of threads, or the result would.
+        look_at([float(k) for k in range(1, int(self.above) + 1)])
+        for lower in range(1, int(self.below) + 1):
+            if scores[min(scores)] > self.hopeless * min(scores.values()):
+                break
+            look_at([-float(lower)])
+        for step in FINE:
+            best = min(scores, key=lambda k: scores[k])
+            near = [k for k in (best - step, best + step) if -self.below <= k <= self.above]
+            look_at([k for k in near if k not in scores])
+        return float(2.0 ** self._chosen(scores))
+
+    def refine(self, problem: MovableProblem) -> float:
+        """Return the factor by which to multiply the cutoff once a delay is known.
+
+        A delay that is not accounted for adds to the residual at all cutoffs, and most where
+        motion is sharp.
+
+        Args:
+            problem: At the cutoff that `fit` found, and with the delay.
+        """
+        return replace(self, below=self.after_delay, above=self.after_delay).fit(problem)
+
+    def _chosen(self, scores: Mapping[float, float]) -> float:
+        """Return the cutoff to take [octaves above the initial], given the scores."""
+        best = min(scores, key=lambda k: scores[k])
+        worth = self.worth_lowering if best < 0.0 else self.worth_raising
+        if not scores[best] < 1.0 - worth:
+            return 0.0
+        equal = [k for k in scores if scores[k] <= (1.0 + self.tied) * scores[best]]
+        return min((k for k in equal if k * best > 0.0), key=abs)
+
+    def cutoff_error(
+        self, problem: MovableProblem, rows: int, known: Information | None = None
+    ) -> tuple[Array, ...]:
+        """Return the moments of the torque error that the cutoff's uncertainty causes.
+
+        Joints move at different speeds. The cutoff that is best for most of them may blur the
+        reversals of one, and the error of its friction at low speed then exceeds its noise.
+
+        Args:
+            problem: At the chosen cutoff and delay.
+            rows: Number of rows of the problem's whole information, to which moments are scaled.
+            known: The problem's information, if the problem is short enough that all its rows are
+                used.
+
+        Returns:
+            For each channel the moments `Yᵀe`, shape (channels, b), with e the change of the
+            predicted torque when another channel's rows, or its own, are taken at a cutoff that is
+            one standard deviation off: one independent error a channel; see `noise.Noise`.
+        """
+        short = problem.shortened(self.rows)
+
+        def moved(octaves: float) -> Information | None:
+            if known is not None and not octaves:
+                return known
+            at = short.sharpened(2.0**octaves) if octaves else short
+            return None if at is None else at.information()
+
+        tried = (0.0, -self.std_octaves, self.std_octaves)
+        seen = zip(tried, side_by_side(moved, tried, short.threads), strict=True)
+        looks = {octaves: look for octaves, look in seen if look is not None}
+        centre, low, high = looks[0.0], min(looks), max(looks)
+        weights = _weights(centre, short.noise_names)
+        values = shortest(centre, weights)
+        whole = centre.combined(weights)
+        inverse = Directions.of(whole.R, whole.rows).covariance_factor
+        parts = [(part.rows, part.of(inverse)) for part in components(inverse)]
+        ends = (_moved(looks[end], centre, weights, values, parts) for end in (high, low))
+        change = np.subtract(*ends) * self.std_octaves / (high - low)
+        scale = rows / max(centre.rows, 1)
+        found = []
+        for t in centre.triangles:
+            moments = np.zeros(change.shape)
+            moments[:, t.columns] = scale * (change[:, t.columns] @ t.R.T) @ t.R
+            found.append(moments)
+        return tuple(found)
+
+
+def _moved(
+    look: Information,
+    centre: Information,
+    weights: Mapping[str, float],
+    values: Array,
+    parts: Sequence[tuple[NDArray[np.intp], Array]],
+) -> Array:
+    """Return by how much β moves with one channel's rows at another cutoff, (channels, b).
+
+    Solved for anew, since a dictionary's coefficients are large where they all but cancel, and
+    what a change of the rows does to their sum is a small difference.
+
+    Args:
+        values: β at the chosen cutoff, shape (b,).
+        parts: Connected columns, and G with `G Gᵀ` the inverse of their weighted information at the
+            chosen cutoff, of each component.
+    """
+    size = len(centre.labels)
+    pull = look.moments(values) - centre.moments(values)
+    found = np.zeros((len(weights), size))
+    for columns, own in parts:
+        place = np.full(size, -1)
+        place[columns] = np.arange(len(columns))
+        for c, weight in enumerate(weights.values()):
+            pair = [(t.R, place[t.columns]) for t in (centre.triangles[c], look.triangles[c])]
+            if not any((at >= 0).any() for _, at in pair):
+                continue
+            before, after = (weight * R[:, at >= 0] @ own[at[at >= 0]] for R, at in pair)
+            step = _exchanged(before, after, weight**2 * pull[c, columns] @ own)
+            found[c, columns] = own @ step
+    return found
+
+
+def _exchanged(before: Array, after: Array, right: Array) -> Array:
+    """Return `(1 − BᵀB + AᵀA)⁻¹ y`, of the size of the fewer of rows and columns [Woodbury1950].
+
+    Args:
+        before: B, shape (any, n), of rows that are taken out.
+        after: A, shape (any, n), of those in their place.
+        right: y, shape (n,).
+    """
+    count = len(before)
+    if count + len(after) >= len(right):
+        left = np.eye(len(right)) - before.T @ before + after.T @ after
+        return np.asarray(np.linalg.solve(left, right))
+    both = np.vstack([before, after])
+    inner = both @ both.T + np.diag(np.append(-np.ones(count), np.ones(len(after))))
+    return np.asarray(right - both.T @ np.linalg.solve(inner, both @ right))
