@@ -48,6 +48,7 @@ def unstack(vectors: Array) -> Array:
 
 
 IDENTITY = stack(np.eye(4))
+BASIS = unstack(np.eye(10))  # the matrices of which entries are coefficients, shape (10, 4, 4)
 
 
 def cone_metric(nominal: Array) -> Array:

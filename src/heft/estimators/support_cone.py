@@ -27,9 +27,7 @@ from scipy.linalg.lapack import dpotrf, dpotrs
 
 from heft.arrays import Array
 
-from .feasible_set import stack, unstack
-
-BASIS = unstack(np.eye(10))
+from .feasible_set import BASIS, stack, unstack
 
 
 @dataclass(frozen=True)

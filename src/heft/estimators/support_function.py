@@ -19,8 +19,8 @@ import scipy.linalg
 
 from heft.arrays import Array
 
-from .feasible_set import IDENTITY, stack, unstack
-from .support_cone import BASIS, FitsCone, FitsScaling, SupportStep, depth
+from .feasible_set import BASIS, IDENTITY, stack, unstack
+from .support_cone import FitsCone, FitsScaling, SupportStep, depth
 
 START = 0.1  # multipliers at the start, as a share of the barrier's
 NEAR_WALL = 0.95  # share of the way to the boundary that a step may go
