@@ -11,14 +11,14 @@ import scipy.stats
 from benchmarks import intervals
 
 from heft.applications.identification.opening import limits_of
-from heft.errors import InvalidSetting, SolverFailure
-from heft.estimators import (
+from heft.certainty import (
     ConsistentSampler,
     PossibleFits,
     StrictBounds,
     possible_fits,
     strict_bounds,
 )
+from heft.errors import InvalidSetting, SolverFailure
 from heft.estimators.consistent import PhysicallyConsistent
 from heft.estimators.feasible_set import Limits, unstack
 from heft.information import ParameterSpace, Triangle, inertia, triangle_of

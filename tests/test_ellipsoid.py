@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from heft.applications.identification import limits_of
+from heft.certainty import strict_bounds
 from heft.errors import InvalidSetting, SolverFailure
-from heft.estimators import Limits, PhysicallyConsistent, strict_bounds
+from heft.estimators import Limits, PhysicallyConsistent
 from heft.estimators.feasible_set import Ellipsoid
 from heft.information import inertia
 from heft.models import Options, Robot, bounding_extent, with_shapes

@@ -10,8 +10,9 @@ import pytest
 from scipy.spatial import Delaunay
 
 from heft.applications.identification import limits_of
+from heft.certainty import strict_bounds
 from heft.errors import InvalidSetting, SolverFailure
-from heft.estimators import Limits, PhysicallyConsistent, strict_bounds
+from heft.estimators import Limits, PhysicallyConsistent
 from heft.estimators.feasible_set import HalfSpaces
 from heft.information import inertia
 from heft.models import Options, Robot, with_shapes

@@ -24,18 +24,11 @@ from heft.applications.identification.misfit import (
     since_reversal,
 )
 from heft.applications.identification.scores import filtered
+from heft.certainty import Block, Jackknife, block_moments
 from heft.display import Stretch
 from heft.dynamics import LINEAR_SCALE, Drive, Viscous
 from heft.dynamics.drive_columns import steady
-from heft.estimators import (
-    Block,
-    DriveGains,
-    Estimate,
-    Jackknife,
-    LeastSquares,
-    PhysicallyConsistent,
-    block_moments,
-)
+from heft.estimators import DriveGains, Estimate, LeastSquares, PhysicallyConsistent
 from heft.estimators.noise import raised
 from heft.information import Information, Labels, ParameterSpace
 from heft.models import Robot

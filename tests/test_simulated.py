@@ -8,7 +8,7 @@ from benchmarks import coverage
 from benchmarks.simulated import experiment, identity
 
 from heft.applications.identification import Settings, about_first_fit
-from heft.estimators import DelaySearch
+from heft.certainty import DelaySearch
 from heft.plants import Problem, RobotPlant
 from heft.signals import Smoothing
 

@@ -7,9 +7,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from heft.estimators import PossibleFits, possible_fits
-from heft.estimators.feasible_set import Limits, stack, unstack
-from heft.estimators.support_cone import (
+from heft.certainty import PossibleFits, possible_fits
+from heft.certainty.support_cone import (
     BallScaling,
     BodyScaling,
     FitsCone,
@@ -18,7 +17,8 @@ from heft.estimators.support_cone import (
     ball_product,
     depth,
 )
-from heft.estimators.support_function import PROVEN, SupportFunction
+from heft.certainty.support_function import PROVEN, SupportFunction
+from heft.estimators.feasible_set import Limits, stack, unstack
 from tests.test_consistency import case
 
 every_seed = pytest.mark.parametrize("seed", range(4))

@@ -178,7 +178,7 @@ def _of_component(
     """
     common = len(inverse.shared)
     corners = [np.zeros(corner.R.shape) for corner in inverse.corners]
-    borders = [np.zeros(corner.beside.shape) for corner in inverse.corners]
+    borders = [np.zeros(corner.border.shape) for corner in inverse.corners]
     centre = np.zeros((common, common))
     place = np.full(len(inverse.columns), -1)
     place[inverse.shared] = np.arange(common)
@@ -188,7 +188,7 @@ def _of_component(
         if c >= 0:
             corner = inverse.corners[c]
             alone = factor[:, inverse.columns[corner.own]]
-            beside += alone @ corner.beside
+            beside += alone @ corner.border
             white = alone @ corner.R
             corners[c] += white.T @ white
             borders[c] += white.T @ beside
@@ -198,7 +198,7 @@ def _of_component(
     found[np.ix_(shared, shared)] = inverse.R @ centre @ inverse.R.T
     if inverse.corners:
         places = np.concatenate([corner.own for corner in inverse.corners])
-        spread = np.vstack([corner.beside for corner in inverse.corners])
+        spread = np.vstack([corner.border for corner in inverse.corners])
         half = np.vstack([g.R @ b for g, b in zip(inverse.corners, borders, strict=True)])
         whole = half + spread @ centre
         diagonal = [g.R @ m @ g.R.T for g, m in zip(inverse.corners, corners, strict=True)]

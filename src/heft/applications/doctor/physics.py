@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from heft.applications.identification import Limits, Settings, about_first_fit
+from heft.certainty import DelayFound, DelaySearch
 from heft.errors import HeftError
-from heft.estimators import DelayFound, DelaySearch
 from heft.information import DataRank, Finding
 from heft.models import Robot
 from heft.plants import Problem, RobotPlant

@@ -8,8 +8,9 @@ from functools import cached_property
 from typing import Any
 
 from heft.arrays import Array
+from heft.certainty import DelayFound, StrictBounds
 from heft.display import Trace
-from heft.estimators import ConsistentEstimate, ConsistentFit, DelayFound, Estimate, StrictBounds
+from heft.estimators import ConsistentEstimate, ConsistentFit, Estimate
 from heft.information import Check, Information, Verdict, verdict
 from heft.plants import Problem, RobotPlant
 

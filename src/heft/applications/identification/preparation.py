@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from heft import signals
 from heft.arrays import Array
-from heft.estimators import DelayFound, robust, robust_methods
+from heft.certainty import DelayFound
+from heft.estimators import robust, robust_methods
 from heft.information import Information, Summed
 from heft.plants import Plant, Problem
 from heft.recordings import Recording

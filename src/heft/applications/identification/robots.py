@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from heft.arrays import Array
+from heft.certainty import strict_bounds
 from heft.display import Trace
 from heft.engine import one_blas_thread
 from heft.errors import FitError, InvalidSetting, nearest
-from heft.estimators import ConsistentFit, DriveGains, strict_bounds
+from heft.estimators import ConsistentFit, DriveGains
 from heft.information import Check, Information, ParameterSpace, inertia
 from heft.models import Robot, export
 from heft.plants import Problem, RobotPlant, with_logged_gears

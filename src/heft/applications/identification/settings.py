@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
+from heft.certainty import BandwidthSearch, DelaySearch, Jackknife
 from heft.estimators import (
     ESTIMATORS,
-    BandwidthSearch,
-    DelaySearch,
     Estimator,
-    Jackknife,
     LeastSquares,
     PhysicallyConsistent,
     VarianceComponents,

@@ -28,11 +28,10 @@ import numpy as np
 
 from heft.arrays import Array
 from heft.engine import side_by_side
+from heft.estimators import Limits, limbs
 from heft.information import ParameterSpace, Triangle, inertia
 
-from .feasible_set import Limits
 from .possible_fits import MASS_CAP, NO_LIMITS, ConicProgramme, PossibleFits
-from .scaled_rows import limbs
 
 # The axes of the two second moments of which each moment of inertia is the sum.
 ACROSS = ((1, 2), (0, 2), (0, 1))
@@ -64,12 +63,7 @@ class _Link:
         return _Link(fits, rows[0], rows[1:4], SECOND @ rows)
 
     def most(self, mass: float, size: float) -> Array:
-        """Return upper bounds of the three central moments of inertia, shape (3,) [kg·m²].
-
-        Args:
-            mass: Unit of masses [kg].
-            size: Unit of lengths [m].
-        """
+        """Return upper bounds of the three central moments of inertia, shape (3,) [kg·m²]."""
         unit = mass * size**2
         programme = self.fits.programme(squares=(self.first / (mass * size), self.mass / mass))
         found = np.empty(3)
@@ -138,12 +132,10 @@ def central_inertia(fits: PossibleFits, first: int, nominal: Array, com: Array) 
 
     Args:
         first: Position of the link's mass among the parameters.
-        nominal: π of the model file, shape (10,) [kg, kg·m, kg·m²].
         com: Bounds of x, y and z of the centre of mass, shape (3, 2) [m].
 
     Returns:
-        Lower and upper bounds of I_xx, I_yy and I_zz in the axes of the link's frame, shape (3, 2)
-        [kg·m²]; infinite where unbounded.
+        Of I_xx, I_yy and I_zz in the axes of the link's frame, shape (3, 2) [kg·m²].
     """
     mass, middle, about = inertia.to_body(nominal)
     moments = np.diag(about)
@@ -159,8 +151,6 @@ def central_inertia(fits: PossibleFits, first: int, nominal: Array, com: Array) 
             low[axis] = link.least(programme, closed, ends, high[axis], moments[axis])
     return np.column_stack([low, high])
 
-
-__all__ = ["PossibleFits", "StrictBounds", "strict_bounds"]
 
 # Bounds of a centre beyond this many times the link's size in the model file are none.
 LENGTH_CAP = 100.0
@@ -199,7 +189,6 @@ def strict_bounds(
     Args:
         triangle: Information about β in independent rows of unit variance.
         level: Nominal coverage of each interval by itself, 0 to 1.
-        threads: Number of threads that share the links; the result does not depend on it.
 
     Raises:
         InvalidSetting: If a limit is of a link that is not there.

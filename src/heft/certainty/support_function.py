@@ -18,8 +18,8 @@ import numpy as np
 import scipy.linalg
 
 from heft.arrays import Array
+from heft.estimators import BASIS, IDENTITY, stack, unstack
 
-from .feasible_set import BASIS, IDENTITY, stack, unstack
 from .support_cone import FitsCone, FitsScaling, SupportStep, depth
 
 START = 0.1  # multipliers at the start, as a share of the barrier's

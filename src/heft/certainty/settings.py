@@ -17,10 +17,8 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 from heft.engine import side_by_side
 from heft.errors import HeftError
+from heft.estimators import LeastSquares, MovableProblem
 from heft.information import Directions, Information, Triangle, components, shortest
-
-from .least_squares import LeastSquares
-from .problem import MovableProblem
 
 FINE = (0.5, 0.25)  # [octaves]; tried on both sides of the best cutoff, one after the other
 
@@ -28,11 +26,6 @@ FINE = (0.5, 0.25)  # [octaves]; tried on both sides of the best cutoff, one aft
 def _weights(information: Information, noise_names: Sequence[str] = ()) -> dict[str, float]:
     sigma = LeastSquares(sweeps=1).spread(information, noise_names)
     return dict(zip(information.channels, (1.0 / sigma).tolist(), strict=True))
-
-
-def _energy(problem: MovableProblem, solve: Callable[[Information], Array]) -> Array:
-    """Return the residual energy of a look, channel by channel."""
-    return problem.residual_energy(solve(problem.information()))
 
 
 @dataclass(frozen=True)
@@ -70,16 +63,13 @@ class DelaySearch:
     early, in all joints alike. So only rows count in which a joint slides, and cutoffs well below
     the motion's are looked at, each of which may miss a delay that another shows but must not
     speak against it. At one of them the residual variance must fall, and the channels' own best
-    delays must agree. Torque that
-    comes late sensors and buses explain. Torque that comes early must show alike at all cutoffs,
-    and needs more agreement: elastic drives make it look so, the less the lower the cutoff.
-
-    Attributes:
-        delays: Delays that are tried [s].
+    delays must agree. Torque that comes late sensors and buses explain. Torque that comes early
+    must show alike at all cutoffs, and needs more agreement: elastic drives make it look so, the
+    less the lower the cutoff.
     """
 
     cutoffs: tuple[float, ...] = (0.5, 0.25)  # cutoffs of the views relative to the problem's
-    delays: tuple[float, ...] = (
+    delays: tuple[float, ...] = (  # that are tried [s]
         *(-0.012, -0.008, -0.005, -0.0025, 0.0, 0.0025, 0.005, 0.008, 0.012),
         *(0.016, 0.02, 0.025, 0.03),
     )
@@ -116,9 +106,6 @@ class DelaySearch:
         Args:
             problem: At the cutoff of the motion's band and delay zero, with load-dependent gear
                 friction about a first fit: without it each joint shows a delay of its own.
-
-        Returns:
-            The delay [s], 0 on weak evidence, with that evidence.
         """
         seen = {factor: self._view(problem, factor) for factor in self.cutoffs}
         views = {factor: view for factor, view in seen.items() if view.channels}
@@ -187,7 +174,8 @@ class DelaySearch:
         least = np.where(least > 0.0, least, np.inf)
 
         def look(delay: float) -> Array:
-            return _energy(short.delayed(problem.delay + delay), solve)[used] / least
+            moved = short.delayed(problem.delay + delay)
+            return moved.residual_energy(solve(moved.information()))[used] / least
 
         ratios = {0.0: np.where(np.isfinite(least), 1.0, 0.0)}
         new = self._ahead(ratios, problem.delay)
@@ -274,8 +262,6 @@ def _sliding(
 
     Args:
         every: Of all rows, without a delay.
-        used: Positions of the channels.
-        size: Of the ridge.
     """
 
     def chosen(information: Information, *more: Triangle) -> Information:
@@ -301,7 +287,7 @@ def _common(delays: Sequence[float], ratios: Array, extrapolate: float) -> tuple
 
     Args:
         delays: Ascending, at least three [s].
-        ratios: Residual energies over those of one of the delays, shape (delays, channels).
+        ratios: Residual energies over those of one of them, shape (delays, channels).
         extrapolate: How far from zero a channel's delay may be if that is beyond `delays` [s].
 
     Returns:
@@ -382,19 +368,11 @@ class BandwidthSearch:
     rows: int = 60_000  # number of rows used, at most about
 
     def fit(self, problem: MovableProblem) -> float:
-        """Return the factor by which to multiply the cutoff; 1 to leave it.
-
-        Args:
-            problem: At the initial cutoff.
-        """
+        """Return the factor by which to multiply a problem's cutoff; 1 to leave it."""
         short = problem.shortened(self.rows)
         here = short.information()
         weights = _weights(here)
-
-        def solve(information: Information) -> Array:
-            return shortest(information, weights)
-
-        initial = short.residual_energy(solve(here))
+        initial = short.residual_energy(shortest(here, weights))
         measured = initial > 0.0
         if not measured.any():
             return 1.0
@@ -405,7 +383,7 @@ class BandwidthSearch:
                 moved = short.sharpened(2.0**octaves)
                 if moved is None:
                     return np.inf
-                energy = _energy(moved, solve)
+                energy = moved.residual_energy(shortest(moved.information(), weights))
             except (HeftError, np.linalg.LinAlgError):
                 return np.inf
             ratio = np.maximum(energy[measured] / initial[measured], np.finfo(float).tiny)

@@ -26,8 +26,7 @@ from scipy.linalg.blas import dsyr
 from scipy.linalg.lapack import dpotrf, dpotrs
 
 from heft.arrays import Array
-
-from .feasible_set import BASIS, stack, unstack
+from heft.estimators import BASIS, stack, unstack
 
 
 @dataclass(frozen=True)
