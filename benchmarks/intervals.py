@@ -48,15 +48,9 @@ from numpy.typing import NDArray
 from benchmarks.program import benchmark, cache_path, commit
 from benchmarks.results_file import Row, at_least, at_most
 from benchmarks.simulated import COULOMB, OFFSET, VISCOUS, arm
+from heft.certainty import ConsistentSampler, PossibleFits, strict_bounds
 from heft.engine import one_blas_thread
-from heft.estimators import (
-    IDENTITY,
-    ConsistentSampler,
-    PhysicallyConsistent,
-    PossibleFits,
-    cone_metric,
-    strict_bounds,
-)
+from heft.estimators import IDENTITY, PhysicallyConsistent, cone_metric
 from heft.information import Information, ParameterSpace, Triangle, inertia
 from heft.models import JointOptions, Options, Robot
 from heft.plants import Problem, RobotPlant, standard_rows

@@ -26,7 +26,8 @@ from benchmarks.core import robots
 from benchmarks.humanoid import ARM, LEG, TORSO, Body, urdf
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_least, at_most
-from heft.estimators import LeastSquares, PhysicallyConsistent, strict_bounds
+from heft.certainty import strict_bounds
+from heft.estimators import LeastSquares, PhysicallyConsistent
 from heft.information import Information, Triangle, connectivity
 from heft.models import JointOptions, Options, Robot
 from heft.plants import Problem, RobotPlant, random_drive_state, random_states, standard_rows

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from heft.arrays import Array
+from heft.certainty import BandwidthSearch
+from heft.certainty.settings import _exchanged
 from heft.errors import TooLittleData
-from heft.estimators import BandwidthSearch
-from heft.estimators.bandwidth_search import _exchanged
 from heft.information import Information, Labels
 
 ROWS = 400

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from heft.certainty.blocks import Left
 from heft.estimators import LeastSquares
-from heft.estimators.blocks import Left
 from heft.information import Bordered, Information, Labels, inverses, shortest, triangle_of
 
 RNG = np.random.default_rng(7)

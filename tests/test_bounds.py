@@ -10,14 +10,14 @@ import pytest
 import scipy.stats
 from benchmarks import intervals
 
-from heft.errors import InvalidSetting, SolverFailure
-from heft.estimators import (
+from heft.certainty import (
     ConsistentSampler,
     PossibleFits,
     StrictBounds,
     possible_fits,
     strict_bounds,
 )
+from heft.errors import InvalidSetting, SolverFailure
 from heft.estimators.consistent import PhysicallyConsistent
 from heft.estimators.feasible_set import Limits, unstack
 from heft.fit.prepared import limits_of

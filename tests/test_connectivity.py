@@ -11,8 +11,9 @@ import scipy.sparse
 from scipy.sparse.csgraph import connected_components
 
 from heft.arrays import Array
-from heft.estimators import LeastSquares, PhysicallyConsistent, PossibleFits, strict_bounds
-from heft.estimators.limbs import limbs
+from heft.certainty import PossibleFits, strict_bounds
+from heft.estimators import LeastSquares, PhysicallyConsistent
+from heft.estimators.scaled_rows import limbs
 from heft.information import (
     Directions,
     Information,

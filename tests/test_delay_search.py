@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from heft.arrays import Array
-from heft.estimators import DelaySearch
-from heft.estimators.delay_search import _View
+from heft.certainty import DelaySearch
+from heft.certainty.settings import _View
 from heft.information import Information, Labels
 from heft.plants import Problem, RobotPlant
 from heft.recordings import Recording

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heft.estimators.eliminated_terms import TermDirections
-from heft.estimators.support_equations import stairs
+from heft.certainty.possible_fits import TermDirections
+from heft.certainty.support_cone import stairs
 from heft.information import Directions
 
 Array = np.ndarray[Any, np.dtype[np.float64]]

@@ -8,8 +8,9 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
+from heft.certainty import strict_bounds
 from heft.errors import InvalidSetting, SolverFailure
-from heft.estimators import Limits, PhysicallyConsistent, strict_bounds
+from heft.estimators import Limits, PhysicallyConsistent
 from heft.estimators.feasible_set import Ellipsoid
 from heft.fit import limits_of
 from heft.information import inertia

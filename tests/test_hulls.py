@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from scipy.spatial import Delaunay
 
+from heft.certainty import strict_bounds
 from heft.errors import InvalidSetting, SolverFailure
-from heft.estimators import Limits, PhysicallyConsistent, strict_bounds
+from heft.estimators import Limits, PhysicallyConsistent
 from heft.estimators.feasible_set import HalfSpaces
 from heft.fit import limits_of
 from heft.information import inertia

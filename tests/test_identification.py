@@ -15,15 +15,9 @@ from heft.applications.identification.identification import Identification, iden
 from heft.applications.identification.identified import Identified
 from heft.applications.identification.inputs import identify_files
 from heft.applications.identification.results import to_json
+from heft.certainty import BandwidthSearch, DelaySearch
 from heft.errors import HeftError, InvalidSetting
-from heft.estimators import (
-    ESTIMATORS,
-    BandwidthSearch,
-    DelaySearch,
-    Estimate,
-    Method,
-    robust_methods,
-)
+from heft.estimators import ESTIMATORS, Estimate, Method, robust_methods
 from heft.estimators.least_squares import LeastSquares
 from heft.estimators.problem import Problem as RowProblem
 from heft.estimators.robust import scale_of, weighted_information

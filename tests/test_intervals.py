@@ -12,18 +12,11 @@ import pytest
 import scipy.stats
 
 from heft.applications.demo.demo import FOLDER
+from heft.certainty import Block, Jackknife, block_moments
 from heft.display import Stretch
 from heft.dynamics import LINEAR_SCALE, Drive, Viscous
 from heft.dynamics.drive_columns import steady
-from heft.estimators import (
-    Block,
-    DriveGains,
-    Estimate,
-    Jackknife,
-    LeastSquares,
-    PhysicallyConsistent,
-    block_moments,
-)
+from heft.estimators import DriveGains, Estimate, LeastSquares, PhysicallyConsistent
 from heft.estimators.noise import raised
 from heft.fit import Settings, fit_experiment, open_experiment
 from heft.fit.conditions import MisfitSettings, Reversal, since_reversal

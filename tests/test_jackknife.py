@@ -9,7 +9,7 @@ import pytest
 import scipy.optimize
 import scipy.signal
 
-from heft.estimators import JackknifeFit, fit_jackknife
+from heft.certainty import JackknifeFit, fit_jackknife
 from heft.information import Triangle, triangle_of
 from tests.robots import FloatArray
 

@@ -9,8 +9,8 @@ import pytest
 
 from heft.arrays import Array
 from heft.estimators import semidefinite
-from heft.estimators.consistent import inverse_of, mean_squared_error
 from heft.estimators.feasible_set import IDENTITY, LinearConstraints, stack, unstack
+from heft.estimators.scaled_rows import inverse_of, mean_squared_error
 from heft.information import Bordered
 
 MARGIN = 1e-4

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from heft.estimators.nonnegative import nonnegative
+from heft.certainty.jackknife import nonnegative
 from tests.robots import FloatArray
 
 

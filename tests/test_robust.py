@@ -27,7 +27,6 @@ from heft.estimators.robust import (
     _weighted_noise,
     hampel_gate,
     huber_weights,
-    weighted,
     weighted_information,
 )
 from heft.estimators.segments import Ransac, segments_of
@@ -333,13 +332,19 @@ def test_weights_meet_their_rows_however_both_are_cut(cuts: tuple[int, ...]) -> 
     while edges[-1] < total:
         edges.append(min(total, edges[-1] + cuts[len(edges) % len(cuts)]))
     pieces = [w[a:b] for a, b in pairwise(edges)]
-    got = list(weighted(rows, pieces))
-    assert np.array_equal(np.concatenate([g.weight for g in got]), w)
-    tau = np.concatenate([r.effort for r in rows])
-    assert np.allclose(np.concatenate([g.effort for g in got]), np.sqrt(w) * tau, rtol=1e-14)
+    got = weighted_information(made, pieces)
+    root = np.sqrt(w)
+    Y = root[:, :, None] * np.concatenate([r.regressor for r in rows])
+    tau = root * np.concatenate([r.effort for r in rows])
+    for c, triangle in enumerate(got.triangles):
+        stacked = np.column_stack([Y[:, c, triangle.columns], tau[:, c]])
+        square = stacked.T @ stacked
+        np.testing.assert_allclose(
+            triangle.factor.T @ triangle.factor, square, rtol=0.0, atol=1e-11 * np.abs(square).max()
+        )
     for wrong in (w[:-1], np.vstack([w, w[:1]])):
         with pytest.raises(InvalidSetting, match="as many"):
-            list(weighted(rows, [wrong]))
+            weighted_information(made, [wrong])
 
 
 def test_unit_weights_change_nothing_and_zero_weights_leave_rows_out() -> None:

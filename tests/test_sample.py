@@ -14,15 +14,10 @@ import scipy.stats
 from heft.applications.demo import FOLDER as DEMO
 from heft.applications.identification import identify_files, write
 from heft.applications.sample import sample_files
+from heft.certainty import ConsistentSampler
+from heft.certainty.consistent_samples import agreement
 from heft.errors import InputError, InvalidSetting, SolverFailure
-from heft.estimators import (
-    IDENTITY,
-    ConsistentSampler,
-    Limits,
-    PhysicallyConsistent,
-    cone_metric,
-)
-from heft.estimators.consistent_samples import agreement
+from heft.estimators import IDENTITY, Limits, PhysicallyConsistent, cone_metric
 from heft.information import Labels, Parameters, ParameterSpace, Triangle, inertia, triangle_of
 
 BODY = inertia.from_body(2.0, np.array([0.05, -0.02, 0.1]), np.diag([0.03, 0.04, 0.02]))

@@ -7,7 +7,7 @@ import pytest
 from benchmarks import coverage
 from benchmarks.simulated import experiment, identity
 
-from heft.estimators import DelaySearch
+from heft.certainty import DelaySearch
 from heft.fit import Settings, about_first_fit
 from heft.plants import Problem, RobotPlant
 from heft.signals import Smoothing

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from heft.certainty import BandwidthSearch, DelayFound, DelaySearch
 from heft.dynamics import LINEAR_SCALE
-from heft.estimators import BandwidthSearch, DelayFound, DelaySearch
 from heft.plants import Problem, RobotPlant
 from heft.plants.sliding import sliding_rows
 from heft.recordings import Recording

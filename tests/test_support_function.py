@@ -7,11 +7,18 @@ from functools import cache
 import numpy as np
 import pytest
 
-from heft.estimators import PossibleFits, possible_fits
-from heft.estimators.cones import BallScaling, BodyScaling, ball_product, depth
+from heft.certainty import PossibleFits, possible_fits
+from heft.certainty.support_cone import (
+    BallScaling,
+    BodyScaling,
+    FitsCone,
+    FitsScaling,
+    SupportStep,
+    ball_product,
+    depth,
+)
+from heft.certainty.support_function import PROVEN, SupportFunction
 from heft.estimators.feasible_set import Limits, stack, unstack
-from heft.estimators.support_equations import FitsCone, FitsScaling, SupportStep
-from heft.estimators.support_function import PROVEN, SupportFunction
 from tests.test_consistency import case
 
 every_seed = pytest.mark.parametrize("seed", range(4))

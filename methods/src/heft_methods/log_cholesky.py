@@ -42,7 +42,7 @@ CHECKS: Keys = {
 
 
 class Rows(Protocol):
-    """Rows and prior on scaled unknowns; see `consistent.Scaled`."""
+    """Rows and prior on scaled unknowns; see `scaled_rows.Scaled`."""
 
     @property
     def space(self) -> ParameterSpace:

@@ -20,8 +20,8 @@ import scipy
 from heft import __version__
 from heft.applications.identification import Identified
 from heft.arrays import Array
+from heft.certainty import ConsistentSampler, ConsistentSamples
 from heft.errors import InputError, InvalidSetting
-from heft.estimators import ConsistentSampler, ConsistentSamples
 from heft.files import UNREADABLE, file_hash, put, read_arrays, require_own, workshop
 from heft.fit import limits_of
 from heft.information import Labels, Parameters, ParameterSpace

@@ -6,40 +6,36 @@ from heft.loading import lazy
 
 if TYPE_CHECKING:
     from . import noise, robust, segments
-    from .noise import Noise, autocovariance, autocorrelation_time
+    from .noise import Noise, autocorrelation_time, autocovariance
     from .estimate import Estimate, FromInformation
     from .problem import Problem, Residuals, Rows, mixes_channels
-    from .variance_components import VarianceComponents
+    from .least_squares import LeastSquares, VarianceComponents
     from .moved_optimum import estimate_at
-    from .least_squares import LeastSquares
-    from .essential import BackwardElimination, Essential, backward_elimination, essential_standard
-    from .delay_search import DelaySearch, DelayFound
-    from .bandwidth_search import BandwidthSearch
+    from .essential import BackwardElimination, Essential, ModelDifference, StandardEstimate
+    from .essential import TruncatedRegressor, back_projection, backward_elimination
+    from .essential import essential_standard
     from .robust import Hampel, Huber
     from .segments import Ransac
     from .maximum_likelihood import MaximumLikelihood, decorrelation
-    from .errors_in_variables import measured_regressor_covariance, signal_projection
-    from .errors_in_variables import whitening, whitening_slopes
+    from .errors_in_variables import measured_regressor_covariance, signal_projection, whitening
+    from .errors_in_variables import whitening_slopes
     from .bayesian import BayesianRegression
-    from .simulated_rows import Passes, SimulatedPiece, Simulation, unknown_controller
-    from .instrumental import InstrumentalVariables
-    from .output_error import OutputError
+    from .simulated_rows import InstrumentalVariables, OutputError, Passes, SimulatedPiece
+    from .simulated_rows import Simulation, unknown_controller
     from .method import Estimator, Method, Polish
     from .registry import ESTIMATORS, robust_methods
-    from .feasible_set import IDENTITY, Limits, cone_metric, stack, unstack
-    from .known_bodies import KnownMass, MirrorImages
+    from .feasible_set import BASIS, IDENTITY, UPPER, KnownMass, Limits, LinearConstraints
+    from .feasible_set import MirrorImages, cone_metric, linear_constraints, scaled_metric, stack
+    from .feasible_set import unstack
     from .consistent import ConsistentEstimate, PhysicallyConsistent, Stated, stated_numbers
-    from .consistent_samples import ConsistentSampler, ConsistentSamples
-    from .standard import ModelDifference, StandardEstimate, TruncatedRegressor, back_projection
-    from .existence import NearestRobot, margin_of, nearest_robot
+    from .semidefinite import NearestRobot, conic_settings, margin_of, nearest_robot
     from .drive_gains import ConsistentFit, DriveGains
-    from .blocks import Block, Jackknife, block_moments
-    from .jackknife import JackknifeFit, fit_jackknife
-    from .bounds import PossibleFits, StrictBounds, strict_bounds
     from .recursive import CovarianceRecursion, Filter, State
     from .harmonic_least_squares import HarmonicEstimate, HarmonicLeastSquares
-    from .state_smoother import Innovations, IteratedSmoother, LinearisedLog, SmoothedLog, System
+    from .state_smoother import FilterError, Innovations, IteratedSmoother, LinearisedLog
+    from .state_smoother import SmoothedLog, StateFilter, System
     from .dual_quaternions import TwistInformation
-    from .state_filter import FilterError, StateFilter
+    from .problem import MovableProblem
+    from .scaled_rows import Scaled, inverse_of, limbs, sparse
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

@@ -16,11 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 
 from heft.arrays import Array
@@ -28,14 +26,10 @@ from heft.errors import InvalidSetting, SolverFailure, TooLittleData
 from heft.files import Keys, Number, Text, check_fields
 from heft.information import (
     Bordered,
-    BorderedInverse,
     Parameters,
     ParameterSpace,
     Summed,
     Triangle,
-    connected,
-    decomposition,
-    gram,
     inertia,
     triangle_of,
     visible_share,
@@ -43,19 +37,20 @@ from heft.information import (
 
 from .feasible_set import (
     IDENTITY,
+    Known,
     Limits,
     LinearConstraints,
     cone_metric,
+    known_rows,
     linear_constraints,
     scaled_metric,
     stack,
     unstack,
 )
-from .known_bodies import Known, known_rows
-from .limbs import part_of
 from .log_determinant import LogDetProblem
 from .method import Polish
 from .noise import raised
+from .scaled_rows import DRIVE_RIDGE, Scaled, mean_squared_error, sparse
 from .semidefinite import nearest_body
 
 # 1.96 standard deviations of a number cover the worst-case error of a link's prior of that size,
@@ -64,95 +59,10 @@ from .semidefinite import nearest_body
 LARGEST_STRENGTH = 1e9  # of a prior [effective samples]
 WORST_DIRECTION = float(np.sqrt(10.0)) / 1.96
 UNKNOWN = 1e-6  # prior strength of a link without prior knowledge [effective samples]
-DRIVE_RIDGE = 1e-6  # of a drive column's own length: acts only where the data have no information
 CHECKS: Keys = {
     "strength": Number("the strength of the prior is no number of samples", 0.0, LARGEST_STRENGTH),
     "prior": Text("this prior is not known", ("quadratic", "logdet")),
 }
-
-
-def estimated_prior_error(data: Array, right: Array, start: Array, bodies: int) -> float:
-    """Return the prior error: how far the data find the model file's bodies from the truth.
-
-    The root mean square of `u − u₀` over the well-identified directions (standard deviation
-    below one half), with the noise variance subtracted and the drives eliminated. The same error
-    is then assumed of the model file's values in unidentified directions.
-
-    Args:
-        data: Rows of unit variance on the scaled unknowns u, bodies first, shape (m, n).
-        right: Their right-hand side, shape (m,).
-        start: u₀ of the model file, zero for drives, shape (n,).
-        bodies: Number of leading unknowns that belong to bodies with a prior.
-
-    Returns:
-        In the metric of the cone, dimensionless: a relative error of a body's parameters; 0 if
-        no direction is well identified.
-    """
-    size = data.shape[1]
-    ridge = np.append(np.zeros(bodies), np.full(size - bodies, DRIVE_RIDGE))
-    rows = np.column_stack([data, right - data @ start])
-    seen = Bordered.by_drives(rows, ridge, np.zeros(size), np.arange(bodies, size))
-    left, singular, _ = decomposition(seen.R)
-    shown = singular > 2.0
-    if not shown.any():
-        return 0.0
-    off = (left.T @ seen.z)[shown] / singular[shown]
-    return float(np.sqrt(max(float(np.mean(off**2 - 1.0 / singular[shown] ** 2)), 0.0)))
-
-
-def inverse_of(triangle: Bordered) -> BorderedInverse:
-    """Return the inverse of rows of data and prior.
-
-    Raises:
-        LinAlgError: If a column depends on others.
-    """
-    if triangle.inverse is None:
-        raise np.linalg.LinAlgError("columns of data and prior depend on others")
-    return triangle.inverse
-
-
-def mean_squared_error(
-    triangle: Bordered,
-    limbs: Sequence[NDArray[np.intp]],
-    data: Array,
-    doubt: float,
-    noise_factor: Array | None = None,
-) -> tuple[Array, Array]:
-    """Return the mean squared error matrix of a regularised least-squares estimate.
-
-    The estimate is `A (Yᵀτ + Λ x₀)` with `A = (J + Λ)⁻¹`, J the information of the data and Λ
-    that of the prior about x₀. Its covariance from noise is `A J A`, or `A SᵀS A` where a factor
-    S of the noise is given. Its bias `A Λ (x₀ − x)` is unknown. If x₀ has an error e in the
-    prior's own metric W (Λ = w W), the bias has a second moment of at most `e² w² A W A`, and
-    A Λ A is what A is more than A J A.
-
-    Args:
-        triangle: R with RᵀR = J + Λ, of n unknowns.
-        data: Rows with J their square, shape (m, n).
-        doubt: Prior error e times √w.
-        noise_factor: S with SᵀS the covariance of Yᵀε, shape (any, n).
-
-    Returns:
-        The total (noise and bias) and its noise part, each of shape (n, n), in products of the
-        unknowns' units.
-    """
-    size = len(triangle.columns)
-    noise, whole = np.zeros((size, size)), np.zeros((size, size))
-    score = None if noise_factor is None else np.zeros((len(noise_factor), size))
-    for own in limbs:
-        inverse, square = inverse_of(triangle.part(own)), np.ix_(own, own)
-        rows = data[np.ix_(np.any(data[:, own] != 0.0, axis=1), own)]
-        # By the orthogonal factor, so that no accuracy is lost to the square of the condition.
-        spread = inverse.back(inverse.times(rows))
-        noise[square] = spread.T @ spread
-        whole[square] = inverse.back(inverse.matrix)
-        if score is not None and noise_factor is not None:
-            held = np.any(noise_factor[:, own] != 0.0, axis=1)
-            score[np.ix_(held, own)] = inverse.back(inverse.times(noise_factor[np.ix_(held, own)]))
-    bias = doubt**2 * (whole - noise)
-    if score is not None:  # some errors are shared by all limbs
-        noise = gram(score, limbs)
-    return noise + bias, noise
 
 
 @dataclass(frozen=True)
@@ -200,92 +110,6 @@ class ConsistentEstimate:
         parameters = replace(self.parameters, covariance=raised(covariance, deviations, functions))
         noise = raised(self.noise, deviations, functions)
         return replace(self, parameters=parameters, noise=noise)
-
-
-@dataclass(frozen=True)
-class Scaled:
-    """Rows and prior on scaled unknowns u, `x = back @ u`: bodies in their metric, then drives."""
-
-    space: ParameterSpace  # what x is
-    constraints: LinearConstraints  # on u
-    # metric, scale: of bodies, shape (n, n); of drives, shape (n,)
-    metric: Array
-    scale: Array
-    # data, right: rows of unit variance, shape (m, n) and (m,)
-    data: Array
-    right: Array
-    prior: Array  # rows of the prior, shape (n, n)
-    triangle: Bordered  # the triangle of both, drives first
-    start: Array  # u of the model file, zero for drives, shape (n,)
-    strengths: Array  # of the prior of each of the bodies' numbers
-    silent: NDArray[np.intp]  # positions of drive parameters whose columns are zero in the data
-    known: int  # number of rows, the last ones, that are not of the data but known from elsewhere
-
-    @property
-    def back(self) -> Array:
-        """The matrix with `x = back @ u`, shape (n, n)."""
-        return self.metric / self.scale
-
-    @cached_property
-    def factor(self) -> Array:
-        """Rows of the triangle at their unknowns' places, right-hand side last, (n + 1, n + 1)."""
-        return self.triangle.placed()
-
-    @cached_property
-    def limbs(self) -> tuple[NDArray[np.intp], ...]:
-        """Positions of unknowns that neither rows nor constraints connect with the others."""
-        held = self.constraints.rows != 0.0
-        sets = (
-            *(np.append(drive.own, drive.shared) for drive in self.triangle.corners),
-            *(np.flatnonzero(row) for row in self.triangle.R),
-            *(10 * k + np.arange(10) for k in range(len(self.space.groups))),
-            *(np.flatnonzero(row) for row in held[held.sum(axis=1) > 1]),
-        )
-        return tuple(part.columns for part in connected(sets, len(self.start)))
-
-    def part(self, own: NDArray[np.intp]) -> Scaled:
-        """Return the rows and prior of one of the limbs."""
-        if len(own) == len(self.start):
-            return self
-        columns = np.flatnonzero(np.any(self.space.matrix[:, own] != 0.0, axis=1))
-        rows = np.flatnonzero(np.any(self.data[:, own] != 0.0, axis=1))
-        square = np.ix_(own, own)
-        bodies = own[own < len(self.strengths)]
-        return Scaled(
-            part_of(self.space, own, columns),
-            self.constraints.part(own),
-            self.metric[square],
-            self.scale[own],
-            self.data[np.ix_(rows, own)],
-            self.right[rows],
-            self.prior[square],
-            self.triangle.part(own),
-            self.start[own],
-            self.strengths[bodies],
-            np.flatnonzero(np.isin(own, self.silent)),
-            int(np.count_nonzero(rows >= len(self.data) - self.known)),
-        )
-
-    def estimated_prior_error(self, strength: float) -> float:
-        """Return `estimated_prior_error` of the bodies whose prior has this strength."""
-        known = np.flatnonzero(self.strengths == strength)
-        first = [*known, *np.setdiff1d(np.arange(len(self.start)), known)]
-        return estimated_prior_error(self.data[:, first], self.right, self.start[first], len(known))
-
-    def moved(self, unknown: Array) -> Array:
-        """Return the first-order shift of u by the prior, shape (n,).
-
-        û changes with the logarithm of n₀ by A Λ (u₀ − û), with A the inverse information.
-        """
-        towards, bodies = np.zeros(len(self.start)), len(self.strengths)
-        towards[:bodies] = self.strengths * (self.start - unknown)[:bodies]
-        inverse = inverse_of(self.triangle)
-        return inverse.back(inverse.times(towards))
-
-
-def sparse(matrix: Array) -> Any:
-    """Return a mostly zero matrix, such as a map from bodies to columns, in sparse form."""
-    return scipy.sparse.csr_array(matrix)
 
 
 @dataclass(frozen=True)

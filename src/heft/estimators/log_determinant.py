@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 from heft.errors import SolverFailure
 
-from .cones import BASIS
-from .feasible_set import IDENTITY, LinearConstraints, stack, unstack
+from .feasible_set import BASIS, IDENTITY, LinearConstraints, stack, unstack
 
 LEAST_BARRIER = 1e-8  # in squared standard deviations of the misfit
 FALL = 10.0  # of a weight from stage to stage

@@ -12,13 +12,12 @@ from heft.loading import extensions
 
 from .bayesian import BayesianRegression
 from .essential import Essential
-from .instrumental import InstrumentalVariables
 from .least_squares import LeastSquares
 from .maximum_likelihood import MaximumLikelihood
 from .method import Method
-from .output_error import OutputError
 from .robust import Hampel, Huber
 from .segments import Ransac
+from .simulated_rows import InstrumentalVariables, OutputError
 
 
 def ordinary() -> LeastSquares:

@@ -31,7 +31,7 @@ from heft.signals import STD_PER_MAD, hampel
 from .estimate import Estimate
 from .least_squares import LeastSquares
 from .noise import autocorrelation_time, autocovariance
-from .problem import Problem, Rows
+from .problem import Problem
 
 HUBER = 1.345  # 95 % efficiency under normal noise [Huber1964; Holland1977]
 CROWD = 0.2  # fraction of outliers in a window above which all of its rows are rejected
@@ -89,22 +89,10 @@ def hampel_gate(
     return np.asarray(~(out | (near > CROWD * (2 * widen + 1))))
 
 
-@dataclass(frozen=True)
-class WeightedRows:
-    """Rows and efforts multiplied by the square roots of their weights."""
+def weighted_information(problem: Problem, weights: Iterable[Array]) -> Information:
+    """Return the information of a problem's weighted rows; zero weights are not counted.
 
-    regressor: Array  # √w Y, shape (N, channels, b)
-    effort: Array  # √w τ, shape (N, channels) [N·m or N]
-    weight: Array  # w, shape (N, channels)
-
-
-def weighted(
-    rows: Iterable[Rows],
-    weights: Iterable[Array],
-) -> Iterator[WeightedRows]:
-    """Yield weighted rows √w Y and √w τ, for weighted least squares.
-
-    `Σ w (y β − τ)² = ‖√w Y β − √w τ‖²`, so these can be used in place of the rows.
+    `Σ w (y β − τ)² = ‖√w Y β − √w τ‖²`, so rows √w Y and √w τ stand for those of the problem.
 
     Args:
         weights: w ≥ 0 in the same order, in pieces of any lengths, each of shape
@@ -113,49 +101,36 @@ def weighted(
     Raises:
         InvalidSetting: If there are not as many weights as rows.
     """
+    total = Information.neutral(problem.labels, problem.channels)
     source = iter(weights)
-    left = np.empty((0, 1))
-    for piece in rows:
-        Y, tau = piece.regressor, piece.effort
-        count, parts = len(tau), [left] if len(left) else []
+    remaining = np.empty((0, 1))
+    for piece in problem.rows():
+        effort = piece.effort
+        count, parts = len(effort), [remaining] if len(remaining) else []
         while sum(map(len, parts)) < count:
             more = next(source, None)
             if more is None:
                 raise _unlike()
             parts.append(more)
         together = np.concatenate(parts)
-        weight = np.broadcast_to(together[:count], tau.shape)
-        left = together[count:]
+        weight = np.broadcast_to(together[:count], effort.shape)
+        remaining = together[count:]
         root = np.sqrt(weight)
-        yield WeightedRows(root[:, :, None] * Y, root * tau, weight)
-    if len(left) or next(source, None) is not None:
-        raise _unlike()
-
-
-def _unlike() -> InvalidSetting:
-    return InvalidSetting("there are not as many weights as rows", argument="weights")
-
-
-def weighted_information(problem: Problem, weights: Iterable[Array]) -> Information:
-    """Return the information of a problem's weighted rows; zero weights are not counted.
-
-    Args:
-        weights: w ≥ 0; see `weighted`.
-
-    Raises:
-        InvalidSetting: If there are not as many weights as rows.
-    """
-    total = Information.neutral(problem.labels, problem.channels)
-    for piece in weighted(problem.rows(), weights):
         part = Information.from_rows(
-            problem.labels, problem.channels, piece.regressor, piece.effort
+            problem.labels, problem.channels, root[:, :, None] * piece.regressor, root * effort
         )
-        counts = np.count_nonzero(piece.weight, axis=0)
+        counts = np.count_nonzero(weight, axis=0)
         triangles = tuple(
             replace(t, rows=int(n)) for t, n in zip(part.triangles, counts, strict=True)
         )
         total = total + replace(part, triangles=triangles)
+    if len(remaining) or next(source, None) is not None:
+        raise _unlike()
     return total
+
+
+def _unlike() -> InvalidSetting:
+    return InvalidSetting("there are not as many weights as rows", argument="weights")
 
 
 class MedianSketch:

@@ -7,21 +7,42 @@ the same experiment with the parameters found so far has none. Estimators that s
 
 with Z of the simulation and e what it leaves unexplained: each pass is least squares of a problem
 whose rows are Z and e + Z β, so that weights, rank, noise and covariance are those of any other.
-They differ in e: `instrumental` (IDIM-IV), `output_error` (DIDIM, CLOE).
+They differ in e.
+
+Instrumental variables (IDIM-IV) are least squares along rows that noise is not in,
+
+    Σ Zᵀ (τ − Y β) = 0
+
+with Y of measured and Z of simulated motion. What noise adds to Y is independent of Z, so that no
+noise of positions biases β as it does in least squares [Janot2014]. What smoothing takes off the
+motion itself is in Y and in Z alike, and stays. The simulation shows it, whose torque τ_s is exact:
+
+    Σ Zᵀ ((τ − Y β) − (τ_s − Z β)) = 0
+
+Output error in closed loop is what a simulation of the experiment puts out, fitted:
+
+    argmin Σ w² ‖y − y_s(β)‖²
+
+y is the torque (DIDIM [Gautier2013b]: direct and inverse dynamic identification) or the position
+(CLOE [Gautier2013b, section II; Landau1997]: closed-loop output error), y_s that of the simulation
+under its controller. DIDIM as it was published takes the regressor of the simulated motion for
+∂τ_s/∂β, since under a stiff controller the motion hardly depends on β. Here ∂y_s/∂β is the
+derivative of the simulation, by its variational equations: under a soft controller the regressor
+does not lead to the minimum.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.errors import FitError, InvalidSetting, SolverFailure
-from heft.files import Keys, Number, check_fields
+from heft.files import Keys, Number, Text, check_fields
 from heft.information import Information, Labels
 
 from .estimate import Estimate
@@ -263,3 +284,88 @@ def paired(problem: Problem, simulated: Problem) -> Iterator[tuple[Rows, Rows, A
                 cure="give a log whose clock and gaps are the same for positions and references",
             )
         yield own, other, own.time, own.recording
+
+
+@dataclass(frozen=True)
+class InstrumentalVariables:
+    """Instrumental variables from a simulation of the experiment, IDIM-IV.
+
+    Instruments pass the same filters as the rows, and are simulated again with what was found,
+    until nothing moves. The covariance is that of rows Z.
+    Use it where encoders are noisy; it needs the controller, but no more of the motion's noise.
+    """
+
+    simulate: Simulation | None = None  # simulates the experiment; needed for a fit
+    # whether what the smoothing distorts is taken off, as the simulation shows it; the method as it
+    # was published does not
+    corrected: bool = True
+    turns: Passes = Passes()  # how simulation and least squares take turns
+    least_squares: LeastSquares = LeastSquares()  # what weighs the channels
+
+    def fit(self, problem: Problem) -> Estimate:
+        """Return base parameters β; its `passes` count the simulations.
+
+        Raises:
+            InvalidSetting: If there is nothing to simulate with.
+            FitError: If it does not settle.
+            SolverFailure: If the experiment cannot be simulated.
+        """
+
+        def rows(simulation: Simulation, values: Array) -> SimulatedRows:
+            pieces = []
+            made = simulation.simulated(problem, values)
+            for own, other, time, recording in paired(problem, made):
+                Z = other.regressor
+                effort = own.effort - (own.regressor - Z) @ values
+                if self.corrected:
+                    effort = effort - (other.effort - Z @ values)
+                pieces.append(SimulatedPiece(Z, effort, time, recording))
+            return SimulatedRows.of(problem, pieces)
+
+        name = "instrumental"
+        return self.turns.settled(problem, self.simulate, rows, self.least_squares, name)
+
+
+NAMES = {"torque": "didim", "position": "output-error"}
+OUTPUTS: Keys = {"output": Text("there is no such output", tuple(NAMES))}
+
+
+@dataclass(frozen=True)
+class OutputError:
+    """Output error in closed loop, by Gauss and Newton.
+
+    Raw logs are compared, without any filter. That of the torque serves where encoders are noisy
+    and the controller is known; friction that is not of the form that is simulated biases it.
+    That of the position is for comparison: torque acts by way of the controller only, whose gains
+    must be those of the robot, and it sees parameters only as far as the robot may err.
+
+    Raises:
+        InvalidSetting: If a setting is unknown.
+    """
+
+    simulate: Simulation | None = None  # simulates the experiment; needed for a fit
+    # what is compared, `torque` (DIDIM) or `position` (CLOE)
+    output: Literal["torque", "position"] = "torque"
+    turns: Passes = Passes(40, descending=True)  # how simulation and least squares take turns
+    least_squares: LeastSquares = LeastSquares()  # what weighs the channels
+
+    def __post_init__(self) -> None:
+        check_fields(self, OUTPUTS)
+
+    def fit(self, problem: Problem) -> Estimate:
+        """Return base parameters β; its `passes` count the simulations.
+
+        Raises:
+            InvalidSetting: If there is nothing to simulate with.
+            FitError: If it does not settle.
+            SolverFailure: If the experiment cannot be simulated.
+        """
+
+        def rows(simulation: Simulation, values: Array) -> SimulatedRows:
+            of_torque = self.output == "torque"
+            outputs = simulation.efforts if of_torque else simulation.positions
+            errors = outputs(problem, values)
+            return SimulatedRows.of(problem, tuple(about(piece, values) for piece in errors))
+
+        name = NAMES[self.output]
+        return self.turns.settled(problem, self.simulate, rows, self.least_squares, name)

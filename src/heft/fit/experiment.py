@@ -12,20 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
+from heft.certainty import Block, DelayFound, Jackknife, block_moments
 from heft.errors import InvalidSetting
 from heft.estimators import (
     ESTIMATORS,
-    Block,
     ConsistentEstimate,
     ConsistentFit,
-    DelayFound,
     Essential,
     Estimate,
     Estimator,
-    Jackknife,
     LeastSquares,
     PhysicallyConsistent,
-    block_moments,
 )
 from heft.information import ChannelRows, DataRank, Information, Labels, data_rank
 from heft.plants import Plant, Problem, RobotPlant, UnsureGainsPlant, point_moments

@@ -9,17 +9,11 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from heft.arrays import Array
+from heft.certainty import DelayFound
 from heft.display import Trace
 from heft.engine import one_blas_thread
 from heft.errors import FitError, InvalidRecording
-from heft.estimators import (
-    ConsistentEstimate,
-    ConsistentFit,
-    DelayFound,
-    DriveGains,
-    Estimate,
-    stated_numbers,
-)
+from heft.estimators import ConsistentEstimate, ConsistentFit, DriveGains, Estimate, stated_numbers
 from heft.information import Check, Information, Verdict, inertia, verdict
 from heft.models import Robot, export
 from heft.plants import Plant, Problem, RobotPlant

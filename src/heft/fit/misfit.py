@@ -4,7 +4,7 @@ The deviation of a friction curve at the speed v, each direction by itself, is
 
     std² = J² + M² + U²
 
-J is the jackknife's (`heft.estimators.Jackknife`). M(v) is the root mean square, over braking and
+J is the jackknife's (`heft.certainty.Jackknife`). M(v) is the root mean square, over braking and
 accelerating and over the distance since the last reversal, of the mean residual near v: what comes
 again there and no column takes. U(v) = κ m / (1 + t(v)/t₀) says how little was seen: m is the root
 mean square residual of slow motion, t(v) the time of sliding near v, away from reversals. Where

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from heft import signals
 from heft.arrays import Array
+from heft.certainty import DelayFound
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.estimators import (
     ESTIMATORS,
-    DelayFound,
     KnownMass,
     Limits,
     MirrorImages,

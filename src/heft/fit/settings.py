@@ -7,13 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
+from heft.certainty import BandwidthSearch, DelaySearch, Jackknife
 from heft.errors import InvalidSetting, shown
 from heft.estimators import (
     ESTIMATORS,
-    BandwidthSearch,
-    DelaySearch,
     Estimator,
-    Jackknife,
     LeastSquares,
     PhysicallyConsistent,
     VarianceComponents,

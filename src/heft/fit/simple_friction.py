@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
+from heft.certainty import fit_jackknife
 from heft.dynamics import LINEAR_SCALE, Column, Drive, drive_columns
 from heft.engine import in_order
-from heft.estimators import ConsistentEstimate, fit_jackknife
+from heft.estimators import ConsistentEstimate
 from heft.information import ChannelRows, Triangle, triangle_of
 from heft.models import Robot, own_effort
 from heft.plants import (

@@ -122,7 +122,10 @@ def sum_of_triangles(first: Array, second: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Corner:
-    """Rows `R x + B y = z`: p columns x that one set of rows alone holds, and shared columns y."""
+    """Rows `R x + B y = z`: p columns x that one set of rows alone holds, and shared columns y.
+
+    Of an inverse, its rows for x, which have no right-hand side.
+    """
 
     own: NDArray[np.intp]  # positions of x among the columns of the sum, shape (p,)
     shared: NDArray[np.intp]  # positions of y among the shared columns, shape (s,)
@@ -321,7 +324,7 @@ class Bordered:
     @cached_property
     def inverse(self) -> BorderedInverse | None:
         """The inverse of the rows; None if a column is zero or depends on others."""
-        common, singular = self.R, 0
+        common, singular, every = self.R, 0, np.arange(len(self.R))
         if len(self.R):
             common, singular = scipy.linalg.lapack.dtrtri(self.R)
         corners = []
@@ -329,7 +332,7 @@ class Bordered:
             own, failed = scipy.linalg.lapack.dtrtri(corner.R)
             singular = singular or failed
             beside = -(own @ corner.border) @ common[corner.shared]
-            corners.append(InverseCorner(corner.own, own, beside))
+            corners.append(Corner(corner.own, every, own, beside, corner.z[:0]))
         if singular:
             return None
         return BorderedInverse(self.columns, tuple(corners), self.shared, common)
@@ -374,20 +377,11 @@ def _finished(
 
 
 @dataclass(frozen=True, eq=False)
-class InverseCorner:
-    """Rows of an inverse for p columns that one set of rows alone holds."""
-
-    own: NDArray[np.intp]  # positions of these columns, shape (p,)
-    R: Array  # inverse of their triangle, shape (p, p)
-    beside: Array  # what k shared columns add, shape (p, k)
-
-
-@dataclass(frozen=True, eq=False)
 class BorderedInverse:
     """Inverse G of a sum's rows, with `G Gᵀ` the inverse of its information."""
 
     columns: NDArray[np.intp]  # positions of the n columns among all parameters, shape (n,)
-    corners: tuple[InverseCorner, ...]  # rows of G of columns that one set alone holds
+    corners: tuple[Corner, ...]  # rows of G of columns that one set alone holds
     shared: NDArray[np.intp]  # positions of the k other columns among these n, shape (k,)
     R: Array  # inverse of their triangle, shape (k, k)
 
@@ -397,7 +391,7 @@ class BorderedInverse:
         squares = np.zeros(len(self.columns))
         squares[self.shared] = np.sum(self.R**2, axis=1)
         for corner in self.corners:
-            squares[corner.own] = np.sum(corner.R**2, axis=1) + np.sum(corner.beside**2, axis=1)
+            squares[corner.own] = np.sum(corner.R**2, axis=1) + np.sum(corner.border**2, axis=1)
         return np.sqrt(squares)
 
     def times(self, rows: Array) -> Array:
@@ -407,7 +401,7 @@ class BorderedInverse:
         for corner in self.corners:
             own = rows[..., corner.own]
             found[..., corner.own] = own @ corner.R
-            common += own @ corner.beside
+            common += own @ corner.border
         found[..., self.shared] = common
         return found
 
@@ -417,7 +411,7 @@ class BorderedInverse:
         common = rows[..., self.shared]
         found[..., self.shared] = common @ self.R.T
         for corner in self.corners:
-            found[..., corner.own] = rows[..., corner.own] @ corner.R.T + common @ corner.beside.T
+            found[..., corner.own] = rows[..., corner.own] @ corner.R.T + common @ corner.border.T
         return found
 
     @property

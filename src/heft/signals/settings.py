@@ -45,7 +45,7 @@ class Smoothing:
     # `raw`, or `filtered` to filter regressor and torque alike and decimate both
     torque: Literal["raw", "filtered"] = "raw"
     # delay of torque behind motion [s]; None to estimate it, and to apply it only on strong
-    # evidence (see `estimators.DelaySearch`)
+    # evidence (see `certainty.DelaySearch`)
     delay: float | None = None
     # `butterworth`, a low-pass run both ways and central differences; `spline`, a penalised spline
     # of each joint with exact derivatives, for any times; `fourier`, one series for the whole log,

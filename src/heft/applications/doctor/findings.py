@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from heft.arrays import Array
+from heft.certainty import DelayFound, DelaySearch
 from heft.errors import HeftError
-from heft.estimators import DelayFound, DelaySearch
 from heft.fit import Limits, Settings, about_first_fit
 from heft.information import DataRank, Finding
 from heft.models import Robot

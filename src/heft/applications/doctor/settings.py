@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from heft.estimators import BandwidthSearch
+from heft.certainty import BandwidthSearch
 
 DEGREE = np.pi / 180.0  # [rad]
 TURN = 2.0 * np.pi  # [rad]

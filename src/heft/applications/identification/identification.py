@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Any
 
 from heft.arrays import Array
+from heft.certainty import StrictBounds, strict_bounds
 from heft.engine import one_blas_thread
 from heft.errors import InvalidSetting
-from heft.estimators import StrictBounds, strict_bounds
 from heft.fit import (
     Earlier,
     ExperimentFit,

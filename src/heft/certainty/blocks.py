@@ -23,14 +23,19 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from heft.arrays import Array
+from heft.estimators import (
+    ConsistentFit,
+    Estimate,
+    PhysicallyConsistent,
+    Scaled,
+    inverse_of,
+    sparse,
+    unstack,
+)
 from heft.files import Keys, Number, check_fields
 from heft.information import Bordered, Directions, Information, Labels, components
 
-from .consistent import PhysicallyConsistent, Scaled, inverse_of, sparse
-from .drive_gains import ConsistentFit
-from .estimate import Estimate
-from .feasible_set import unstack
-from .nonnegative import FALLING, nonnegative
+from .jackknife import FALLING, nonnegative
 
 BINDING = 1e-6  # distance from a constraint, in scaled unknowns, at which it binds
 CHECKS: Keys = {"blocks": Number("there are too few or too many blocks", 2, 1000, whole=True)}
@@ -71,15 +76,15 @@ class Block:
 
         Args:
             weights: w of each channel's rows [1 / channel's unit].
-            values: x, shape (n,).
             maps: T of each channel, whose regressor of x is Y T, shape (b, n); the identity if
                 not given.
             earlier: For each channel the moments `Yᵀ(τ − Y β)` of blocks of earlier experiments,
                 shape (blocks, b).
         """
         found = []
-        if maps is not None and _is_identity(maps):
-            maps = None
+        alike = maps is not None and all(m is maps[0] for m in maps)
+        if maps is None or (alike and np.array_equal(maps[0], np.eye(len(maps[0])))):
+            maps = None  # x is β: no gain of a drive is unsure
         for part in information:
             seen = part if maps is None else _mapped(part, maps)
             # The channels' sum, whose rows are several times as few.
@@ -98,12 +103,6 @@ class Block:
         return found + [Block((), score) for score in scores]
 
 
-def _is_identity(maps: Sequence[Array]) -> bool:
-    """Return whether x is β, as it is where no gain of a drive is unsure."""
-    alike = all(m is maps[0] for m in maps)
-    return alike and np.array_equal(maps[0], np.eye(len(maps[0])))
-
-
 def _mapped(part: Information, maps: Sequence[Array]) -> Information:
     """Return information about x, with each channel's map from x to β, shape (b, n)."""
     size = maps[0].shape[1]
@@ -116,11 +115,7 @@ def _mapped(part: Information, maps: Sequence[Array]) -> Information:
 
 
 def block_moments(parts: Sequence[Information], values: Array) -> tuple[Array, ...]:
-    """Return for each channel the moments `Yᵀ(τ − Y β)` of all blocks, shape (blocks, b).
-
-    Args:
-        values: β, shape (b,).
-    """
+    """Return for each channel the moments `Yᵀ(τ − Y β)` of all blocks, shape (blocks, b)."""
     found = np.array([part.moments(values) for part in parts])
     return tuple(np.moveaxis(found, 1, 0))
 
@@ -205,13 +200,7 @@ class Left:
 
     @staticmethod
     def of(rows: Array, size: int, least: float) -> Left:
-        """Return the information without a block.
-
-        Args:
-            rows: W, of n columns or none, shape (any, n).
-            size: Number n.
-            least: Least eigenvalue, above 0.
-        """
+        """Return the information without a block of rows W, shape (any, n), n = `size`."""
         lift, vectors = np.zeros(0), np.zeros((size, 0))
         if not len(rows):
             return Left(np.eye(size), lift, vectors)
@@ -283,11 +272,7 @@ class Tangent:
         return self.total.placed()[:-1, :-1]
 
     def among(self, positive: NDArray[np.bool_]) -> Among:
-        """Return the steps with all coefficients with a sign held at zero but some.
-
-        Args:
-            positive: Which of them may move, shape (signed,).
-        """
+        """Return the steps with all coefficients with a sign held at zero but some, `positive`."""
         free = np.ones(len(self.gradient), dtype=bool)
         free[self.signed] = False
         # Those with a sign last: their problem is then the last columns of a triangle.
@@ -350,7 +335,6 @@ class Among:
         problem of the coefficients with a sign, for whichever values of the others are best.
 
         Args:
-            exchanges: As of `Tangent.without`.
             inner: Rows of the block on all unknowns, shape (any, m).
             lift: Λ, by which directions with less than the least share are raised, shape (k,).
             pulled: RᵀV of these directions V, shape (a, k).

@@ -18,10 +18,9 @@ import numpy as np
 import scipy.linalg
 
 from heft.arrays import Array
+from heft.estimators import BASIS, IDENTITY, stack, unstack
 
-from .cones import BASIS, depth
-from .feasible_set import IDENTITY, stack, unstack
-from .support_equations import FitsCone, FitsScaling, SupportStep
+from .support_cone import FitsCone, FitsScaling, SupportStep, depth
 
 START = 0.1  # multipliers at the start, as a share of the barrier's
 NEAR_WALL = 0.95  # share of the way to the boundary that a step may go

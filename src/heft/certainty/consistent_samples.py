@@ -30,11 +30,10 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 from heft.compiled import plain
 from heft.errors import InvalidSetting, SolverFailure
+from heft.estimators import UPPER, Limits, PhysicallyConsistent, cone_metric, linear_constraints
 from heft.information import Parameters, ParameterSpace, Triangle, triangle_of
 
 from . import hit_and_run
-from .consistent import PhysicallyConsistent
-from .feasible_set import UPPER, Limits, cone_metric, linear_constraints
 
 NONE = Limits()
 FIXED = 1e-12  # deviation of a parameter that does not vary, as a share of it: rounding
@@ -104,7 +103,6 @@ class ConsistentSampler:
         Args:
             triangle: Information about β in independent rows of unit variance.
             prior: Its strength n₀, limits and what is known of links; its prior error is not used.
-            count: Number of draws, each worth an independent one.
 
         Raises:
             InvalidSetting: If the prior is not the quadratic one, or a limit's link is not there.
@@ -183,7 +181,6 @@ class ConsistentSampler:
         Args:
             points: Where chains are, shape (chains, k); they are moved on.
             shape: Lower Cholesky factor of the covariance, shape (k, k).
-            every: Steps from one kept draw to the next.
         """
         size = points.shape[1]
         pool = rng.normal(size=(max(self.directions, 10 * size), size)) @ shape.T
@@ -261,13 +258,7 @@ def agreement(chains: Array) -> tuple[float, float]:
     """Return how many independent draws chains are worth, and how far they disagree.
 
     Split R̂ and effective sample size by Geyer's initial sequence [Vehtari2021, eqs. 4 and 10–14],
-    of the parameter where each is worst.
-
-    Args:
-        chains: Shape (chains, draws, parameters).
-
-    Returns:
-        Effective sample size; split R̂.
+    of the parameter where each is worst, of chains of shape (chains, draws, parameters).
     """
     half = chains.shape[1] // 2
     split = np.concatenate([chains[:, :half], chains[:, half : 2 * half]])
