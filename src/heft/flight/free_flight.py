@@ -20,10 +20,11 @@ from heft.errors import InvalidSetting
 from heft.information import AXES, inertia
 from heft.models import FreeFlyer, Load
 from heft.recordings import Recording
-from heft.simulation import FlightState, FreeFlyerWorld, Inertial, Thruster
+from heft.simulation import FlightState, FreeFlyerWorld, Inertial, Thruster, coloured
 
+from .flight_design import FlightReference
 from .flight_filter import Filtered, FilterSettings, FlightFilter
-from .flight_reference import FlightReference
+from .flight_log import lagging
 from .flyer_model import FlyerModel
 from .predictive_tracking import Plan, PredictiveTracking, TrackingSettings
 
@@ -192,7 +193,8 @@ class _Flight:
             for wrench, lag in zip(flyer.mixing.T, flyer.actuators.lag, strict=True)
         ]
         step = period / int(np.ceil(period / settings.step))
-        world = FreeFlyerWorld([_inertial(ten) for ten in bodies], thrusters, flyer.gravity, step)
+        masses = [Inertial.of_inertia(*inertia.to_body(ten)) for ten in bodies]
+        world = FreeFlyerWorld(masses, thrusters, flyer.gravity, step)
         rng = np.random.default_rng(settings.seed)
         model = FlyerModel.of(flyer)
         return _Flight(
@@ -222,8 +224,9 @@ class _Flight:
                 there = pose if np.isfinite(pose[0]).all() else (wanted[0, PLACE], wanted[0, TURN])
                 seen = self.filter.start(*there)
             else:
-                mean, thrust = self._lagging(thrust, command, float(time - self.time[k - 1]))
-                seen = self.filter.predicted(seen, mean, float(time - self.time[k - 1]))
+                step = float(time - self.time[k - 1])
+                mean, thrust = lagging(thrust, command, step, self.flyer.actuators.lag)
+                seen = self.filter.predicted(seen, mean, step)
                 seen = self.filter.updated(seen, *pose)
             if k % self.every == 0:
                 plan = self._planned(plan, float(time), state, seen)
@@ -231,16 +234,12 @@ class _Flight:
             self._record(k, state, command)
             self.world.advance(command, self.noise.thrust[k], self.time[1] - self.time[0])
 
-    def _lagging(self, thrust: Array, command: Array, duration: float) -> tuple[Array, Array]:
-        """Return the mean thrust while a command is held, and the thrust at the end."""
-        lag = self.flyer.actuators.lag / duration
-        with np.errstate(divide="ignore"):
-            left = np.exp(-1.0 / lag)
-        rest = thrust - command
-        return command + rest * lag * (1.0 - left), command + rest * left
-
     def _planned(self, plan: Plan | None, time: float, state: FlightState, seen: Filtered) -> Plan:
-        shown = _whole(state) if self.settings.faults.privileged else seen.state
+        shown = seen.state
+        if self.settings.faults.privileged:
+            shown = np.concatenate(
+                (state.position, state.quaternion, state.velocity, state.turning)
+            )
         if plan is None:
             return self.tracking.start(time, shown)
         made = self.tracking.step(plan, time, shown)
@@ -304,7 +303,7 @@ class _Noise:
     def of(flyer: FreeFlyer, faults: FlightFaults, count: int, rng: np.random.Generator) -> _Noise:
         white = rng.normal(size=(count, 18 + len(flyer.actuators)))
         chance = rng.random((count, 3))
-        pose = _coloured(white[:, :6], faults.colour)
+        pose = coloured(white[:, :6], faults.colour)
         sigma = np.repeat([flyer.pose.position, flyer.pose.angle], 3)
         far = np.repeat([faults.outlier_position, faults.outlier_angle], 3)
         out = (chance[:, 2] < faults.outliers)[:, None] * white[:, 6:12] * far
@@ -332,13 +331,6 @@ class _Noise:
         return rows["pos"][k], rows["quat"][k]
 
 
-def _coloured(white: Array, a: float) -> Array:
-    made = white.copy()
-    for k in range(1, len(white) if a else 0):
-        made[k] = a * made[k - 1] + np.sqrt(1.0 - a**2) * white[k]
-    return made
-
-
 def _turned_by(quaternion: Array, vector: Array) -> Array:
     """Return a quaternion turned about the body's axes by a rotation vector [rad]."""
     angle = float(np.linalg.norm(vector))
@@ -346,14 +338,6 @@ def _turned_by(quaternion: Array, vector: Array) -> Array:
     w, v = quaternion[0], quaternion[1:]
     x = s * vector
     return np.concatenate(([w * c - v @ x], w * x + c * v + np.cross(v, x)))
-
-
-def _inertial(ten: Array) -> Inertial:
-    return Inertial.of_inertia(*inertia.to_body(ten))
-
-
-def _whole(state: FlightState) -> Array:
-    return np.concatenate((state.position, state.quaternion, state.velocity, state.turning))
 
 
 def _named(frame: str, axes: Sequence[str], values: Array) -> dict[str, Array]:

@@ -28,7 +28,7 @@ from heft.dynamics import PLACE, SPEED, SPIN, STATE, TURN, unit_turns
 from heft.errors import InvalidSetting, install
 from heft.models import FreeFlyer
 
-from .flight_reference import FlightReference
+from .flight_design import FlightReference
 from .flyer_model import FlyerModel, attitude_error, rate_error
 
 
@@ -216,13 +216,13 @@ class PredictiveTracking:
         moves = np.zeros((horizon + 1, STATE, horizon * n))
         by_commands = np.zeros((horizon + 1, errors.shape[1], horizon * n))
         _condense(slope, gaps, by_state, drift, (moves, by_commands))
-        left = errors + np.einsum("kij,kj->ki", by_state, drift)
+        residual = errors + np.einsum("kij,kj->ki", by_state, drift)
         J = by_commands.reshape(-1, horizon * n)
         weight = np.tile(self.effort_weights**2, horizon)
         H = J.T @ J
         H[np.diag_indices_from(H)] += weight
-        held = self.trim(wanted[0][:-1, TURN])
-        return H, J.T @ left.ravel() + weight * (commands - held).ravel(), drift, moves
+        carrying = self.trim(wanted[0][:-1, TURN])
+        return H, J.T @ residual.ravel() + weight * (commands - carrying).ravel(), drift, moves
 
 
 @exact

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .equation_of_motion import Dynamics
     from .forward_dynamics import Simulate, Trajectory
     from .motions import Knots, Limits, Motion, MotionKind, Moves, Sines, draw_motion
-    from .sensors import Calibration, Sensors
+    from .sensors import Calibration, Sensors, coloured
     from .simulated_drives import Coulomb, Dahl, Drive, DriveRanges, Load, LuGre, Offset, Ripple
     from .simulated_drives import Spring, Viscous, Warming
     from .simulated_models import whole_robot
