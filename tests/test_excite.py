@@ -28,7 +28,7 @@ from heft.applications.excite.report import _plots, by_link
 from heft.dynamics.drives import SIGMOID_SPEEDS
 from heft.errors import InfeasibleLimits, InvalidSetting
 from heft.excitation import DesignSettings, SolverSettings
-from heft.excitation.certificates import certify_efforts
+from heft.excitation.effort_proofs import certify_efforts
 from heft.information import SYMBOLS
 from heft.models import JointOptions, Options, Robot
 from heft.plants import structural_base

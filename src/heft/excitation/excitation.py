@@ -19,23 +19,9 @@ from heft.arrays import Array
 from heft.plants import Excitable, Plant, structural_base
 
 from .criteria import Criterion, PredictedError
+from .design_settings import Grids
 from .limits import BoundsOnGrid, Broken, Clearance, DesignLimits, EffortBounds, Place, worst
 from .trajectories import Family
-
-
-@dataclass(frozen=True)
-class Grids:
-    """Numbers of times at which a motion is evaluated."""
-
-    samples: int = 320  # for information, torque and power
-    # for position, velocity, acceleration and jerk; a motion's extremes over all t exceed those of
-    # 96 points of 5 harmonics by 1.4 % at most
-    points: int = 96
-    postures: int = 64  # for clearance
-
-    def finer(self, factor: int) -> Grids:
-        """Return grids of more times, by a factor."""
-        return Grids(factor * self.samples, factor * self.points, factor * self.postures)
 
 
 @dataclass(frozen=True, eq=False)

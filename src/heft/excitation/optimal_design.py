@@ -25,12 +25,11 @@ from heft.information import BaseParameters, Directions, Information, Labels, tr
 from heft.plants import Excitable, Plant, structural_base
 
 from . import criteria
-from .augmented_lagrangian import Progress
 from .criteria import Conditions, Criterion
-from .design_settings import DesignSettings
-from .excitation import Excitation, Grids, excitation_of, scaled
+from .design_settings import DesignSettings, Grids
+from .excitation import Excitation, excitation_of, scaled
 from .limits import Broken, DesignLimits
-from .starts import Levels, Start, feasible_motions, improved, nothing_kept
+from .starts import Levels, Progress, Start, feasible_motions, improved, nothing_kept
 from .trajectories import ExcitationTrajectory
 
 NOISE_SHARE = 0.01  # of an actuator's largest effort, where nothing is known of its noise
