@@ -1,7 +1,6 @@
 """The links of a simulated robot: mass matrix, Coriolis and gravity torque, as MuJoCo has them.
 
-MuJoCo reads the model file by a parser of its own. The only file that asks for MuJoCo, and only
-when a simulation begins.
+MuJoCo reads the model file by a parser of its own.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from heft.arrays import Array
-from heft.errors import InvalidModel, InvalidSetting, install
+from heft.errors import InvalidModel
 
-from .arms import read_inertial, rotation
+from .bodies import load_mujoco, read_inertial, rotation
 
 MOVING = ("mjJNT_HINGE", "mjJNT_SLIDE")
 NOTHING = 1e-9  # mass [kg] and inertia [kg·m²] of moving links that the file gives none
@@ -71,26 +70,6 @@ class Joints:
         own = np.array([k for k in range(model.njnt) if k not in follows], dtype=int)
         sliding = np.array([kinds[k].name == "mjJNT_SLIDE" for k in own], dtype=bool)
         return Joints(tuple(names[k] for k in own), own, matrix[:, own], offset, sliding)
-
-
-def load_mujoco(extra: str = "simulation") -> Any:
-    """Return the module `mujoco`.
-
-    Args:
-        extra: Optional dependencies that the error's message advises to install.
-
-    Raises:
-        InvalidSetting: If it is not installed.
-    """
-    try:
-        import mujoco
-    except ImportError as problem:
-        raise InvalidSetting(
-            "simulated experiments need MuJoCo",
-            argument="Simulator",
-            cure=install(extra),
-        ) from problem
-    return mujoco
 
 
 def compiled(file: bytes) -> Any:

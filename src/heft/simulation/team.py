@@ -7,6 +7,7 @@ wrench, and squeeze the body beside. Nothing here knows heft's equations of moti
 
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 from heft.errors import InvalidSetting
 
-from .simulated_links import load_mujoco
+from .bodies import Inertial, free_body, load_mujoco, text
 
 AXES = ("x", "y", "z")
 KINDS = ("omega", "vel", "acc", "force", "torque")  # of columns, as logs of a frame name them
@@ -28,25 +29,6 @@ LEAST_POINTS = 3
 IN_SPACE = (np.ones(3), np.ones(3))  # what is free to move, and to turn
 IN_PLANE = (np.array([1.0, 1.0, 0.0]), np.array([0.0, 0.0, 1.0]))
 SUBSTEPS = 8  # of the attitude's integration, a sample
-
-
-@dataclass(frozen=True, eq=False)
-class SharedBody:
-    """A rigid body in its own frame, in which contacts are stated, too."""
-
-    mass: float  # [kg]
-    com: Array  # centre of mass, shape (3,) [m]
-    inertia: Array  # about it, shape (3, 3) [kg·m²]
-
-    def seen_from(self, rotation: Array, origin: Array) -> tuple[float, Array, Array]:
-        """Return mass, centre of mass and inertia about it in a contact's frame.
-
-        Args:
-            rotation: Of the frame in the body's, shape (3, 3).
-            origin: Of the frame in the body's, shape (3,) [m].
-        """
-        com = rotation.T @ (self.com - origin)
-        return self.mass, com, rotation.T @ self.inertia @ rotation
 
 
 @dataclass(frozen=True)
@@ -81,7 +63,7 @@ class SimulatedTeam:
     time: Array  # shape (N,) [s]
     rotations: Array  # of the contacts' frames in the body's, shape (n, 3, 3)
     origins: Array  # of the contacts' frames in the body's, shape (n, 3) [m]
-    bodies: tuple[SharedBody, ...]  # held bodies in order
+    bodies: tuple[Inertial, ...]  # held ones in order, in a frame in which contacts are, too
     changes: tuple[float, ...]  # times at which the next body is held [s], one less than bodies
     # readings without noise by kind, each of shape (n, N, 3), in the contacts' frames
     exact: Mapping[str, Array]
@@ -129,7 +111,7 @@ class Team:
     changes: tuple[float, ...] = (35.0,)
     motion: TeamMotion = TeamMotion()  # its size
     noise: TeamNoise = TeamNoise()  # of sensors
-    bodies: tuple[SharedBody, ...] | None = None  # the bodies held; drawn by the seed if not given
+    bodies: tuple[Inertial, ...] | None = None  # the bodies held; drawn by the seed if not given
     masses: tuple[float, ...] = (2.0, 1.2)  # of the bodies that are drawn [kg]
     # whether contacts are points, through which robots apply forces and no torques
     points: bool = False
@@ -216,11 +198,11 @@ def _random_rotation(rng: np.random.Generator) -> Array:
     return np.asarray(q * np.linalg.det(q))
 
 
-def _drawn_body(mass: float, size: float, rng: np.random.Generator) -> SharedBody:
+def _drawn_body(mass: float, size: float, rng: np.random.Generator) -> Inertial:
     """Return a body of about 1 kg·m², whatever its mass, somewhere within the ring."""
     moments = rng.uniform(0.85, 1.15, 3)
     axes = _random_rotation(rng)
-    return SharedBody(
+    return Inertial.of_inertia(
         mass, 0.4 * size * rng.uniform(-1.0, 1.0, 3), axes @ np.diag(moments) @ axes.T
     )
 
@@ -293,30 +275,20 @@ def _turned(angles: Array) -> Array:
 
 
 class _Sites:
-    def __init__(self, bodies: Sequence[SharedBody], rotations: Array, origins: Array) -> None:
+    def __init__(self, bodies: Sequence[Inertial], rotations: Array, origins: Array) -> None:
         self._mujoco: Any = load_mujoco()
         self._count = len(origins)
         self._models = [self._model(b, rotations, origins) for b in bodies]
 
-    def _model(self, body: SharedBody, rotations: Array, origins: Array) -> Any:
-        def text(values: Array) -> str:
-            return " ".join(repr(float(v)) for v in np.ravel(values))
-
-        inertia = body.inertia[[0, 1, 2, 0, 0, 1], [0, 1, 2, 1, 2, 2]]
-        sites = "".join(
-            f'<site name="s{k}" pos="{text(o)}" xyaxes="{text(R[:, 0])} {text(R[:, 1])}"/>'
-            for k, (R, o) in enumerate(zip(rotations, origins, strict=True))
-        )
-        sensors = "".join(
-            f'<gyro site="s{k}"/><velocimeter site="s{k}"/><accelerometer site="s{k}"/>'
-            for k in range(self._count)
-        )
-        return self._mujoco.MjModel.from_xml_string(
-            f'<mujoco><compiler boundmass="0" boundinertia="0" balanceinertia="false"/>'
-            f'<option gravity="{text(np.array(GRAVITY))}"/><worldbody><body><freejoint/>'
-            f'<inertial mass="{body.mass!r}" pos="{text(body.com)}" fullinertia="{text(inertia)}"/>'
-            f"{sites}</body></worldbody><sensor>{sensors}</sensor></mujoco>"
-        )
+    def _model(self, body: Inertial, rotations: Array, origins: Array) -> Any:
+        root, held = free_body([body], np.array(GRAVITY))
+        sensors = ET.SubElement(root, "sensor")
+        for k, (R, o) in enumerate(zip(rotations, origins, strict=True)):
+            axes = f"{text(R[:, 0])} {text(R[:, 1])}"
+            ET.SubElement(held, "site", name=f"s{k}", pos=text(o), xyaxes=axes)
+            for kind in ("gyro", "velocimeter", "accelerometer"):
+                ET.SubElement(sensors, kind, site=f"s{k}")
+        return self._mujoco.MjModel.from_xml_string(ET.tostring(root, encoding="unicode"))
 
     def read(self, motion: _Motion, which: NDArray[np.intp]) -> dict[str, Array]:
         """Return readings by kind, shapes (n, N, 3), and the `total` wrench, shape (N, 6).
