@@ -141,11 +141,11 @@ class SplineMotion:
 
     def largest(self, order: int, begin: Array, end: Array) -> Array:
         """Return bounds of a derivative's size on n intervals [s], (n, d); see `BoundedMotion`."""
-        whole = np.abs(self.extremes(order)).max(axis=0)
+        widest = np.abs(self.extremes(order)).max(axis=0)
         if order + 2 > self.smoothness:
-            return np.tile(whole, (len(begin), 1))
+            return np.tile(widest, (len(begin), 1))
         curve = np.abs(self.extremes(order + 2)).max(axis=0)
-        return np.asarray(np.minimum(_from_ends(self, order, begin, end, curve), whole))
+        return np.asarray(np.minimum(_from_ends(self, order, begin, end, curve), widest))
 
     def _hull(self, order: int) -> Array:
         """Return Bernstein coefficients of a derivative, shape (degree + 1, pieces, d)."""

@@ -110,18 +110,18 @@ def certify_joints(motion: BoundedMotion, limits: MotionLimits) -> tuple[Certifi
         motion: Of the joints, in the order of the limits.
     """
     time = np.linspace(0.0, motion.duration, 1 + math.ceil(200.0 * motion.duration))
-    found = []
+    bounds = []
     for order, quantity in enumerate(ORDERS):
         values = motion.derivative(order, time)
         least, most = motion.extremes(order)
         if order == 0:
             room = np.maximum(limits.upper - limits.lower, TINY)
-            found.append(("least position", least, limits.lower, values, values.argmin(0), room))
-            found.append((quantity, most, limits.upper, values, values.argmax(0), room))
+            bounds.append(("least position", least, limits.lower, values, values.argmin(0), room))
+            bounds.append((quantity, most, limits.upper, values, values.argmax(0), room))
         else:
             size, limit = np.abs(values), vars(limits)[quantity]
             bound = np.maximum(-least, most)
-            found.append((quantity, bound, limit, size, size.argmax(0), np.maximum(limit, TINY)))
+            bounds.append((quantity, bound, limit, size, size.argmax(0), np.maximum(limit, TINY)))
     return tuple(
         Certificate(
             name,
@@ -132,7 +132,7 @@ def certify_joints(motion: BoundedMotion, limits: MotionLimits) -> tuple[Certifi
             float(time[at[j]]),
             float(room[j]),
         )
-        for name, bound, limit, values, at, room in found
+        for name, bound, limit, values, at, room in bounds
         for j, joint in enumerate(limits.joints)
     )
 
@@ -178,14 +178,14 @@ def reaches(clearance: Clearance, largest: Array) -> Array:
         carried_reach(tree, int(b), float(size), largest)
         for b, size in zip(capsules.body, extent + capsules.radius, strict=True)
     ]
-    found = np.zeros((len(clearance.pairs), tree.channels))
+    reach = np.zeros((len(clearance.pairs), tree.channels))
     for m, (kind, i, j) in enumerate(clearance.pairs):
         first = own[i]
         second = own[j] if kind == 0 else {}
         for body in first.keys() ^ second.keys():  # joints that carry both move both alike
             speed = abs(float(tree.multiplier[body])) * {**first, **second}[body]
-            found[m, int(tree.channel[body])] += speed
-    return found
+            reach[m, int(tree.channel[body])] += speed
+    return reach
 
 
 def proven_largest(

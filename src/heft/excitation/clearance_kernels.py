@@ -80,9 +80,9 @@ def gradient(q: Array, tree: Any, capsules: Any, room: Any, seeds: Array, out: A
             weight = seeds[n, m]
             if weight != 0.0:
                 _gap(pairs[m], ends, capsules[2], room, witness)
-                _push(wrench, home[pairs[m, 1]], -weight, witness, 3)
+                _add_force(wrench, home[pairs[m, 1]], -weight, witness, 3)
                 if pairs[m, 0] == CAPSULE:
-                    _push(wrench, home[pairs[m, 2]], weight, witness, 6)
+                    _add_force(wrench, home[pairs[m, 2]], weight, witness, 6)
         _collect(tree, place, axes, wrench, out[n])
 
 
@@ -94,11 +94,11 @@ def _space(bodies: int) -> tuple[Array, Array, Array]:
 @exact
 def _place_bodies(q: Array, tree: Any, rotation: Array, place: Array, axes: Array) -> None:
     parent, kind, channel, multiplier, offset, turn, shift, axis = tree
-    whole, frame, local = np.eye(3), np.empty((3, 3)), np.empty((3, 3))
+    unit, frame, local = np.eye(3), np.empty((3, 3)), np.empty((3, 3))
     for b in range(len(parent)):
         moved = multiplier[b] * q[channel[b]] + offset[b]
         above = parent[b]
-        carrier = rotation[above] if above >= 0 else whole
+        carrier = rotation[above] if above >= 0 else unit
         _product(carrier, turn[b], frame)
         for i in range(3):
             place[b, i] = place[above, i] if above >= 0 else 0.0
@@ -359,7 +359,7 @@ def _curvature(a: Array, b: Array, box: Array, t: float) -> float:
 
 
 @exact
-def _push(wrench: Array, body: int, weight: float, witness: Array, at: int) -> None:
+def _add_force(wrench: Array, body: int, weight: float, witness: Array, at: int) -> None:
     """Add a force along the normal at a point to a body's wrench about the world's origin."""
     if body < 0:
         return

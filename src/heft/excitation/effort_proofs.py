@@ -73,8 +73,8 @@ def certify_efforts(
     limit = np.concatenate([limits.effort, limits.power])
 
     def enclose(begin: Array, end: Array) -> tuple[Array, Array, Array]:
-        found = [chain.enclose(begin, end) for chain in chains]
-        bound, value = (np.max([f[k] for f in found], axis=0) for k in range(2))
+        enclosed = [chain.enclose(begin, end) for chain in chains]
+        bound, value = (np.max([f[k] for f in enclosed], axis=0) for k in range(2))
         return bound, value, begin
 
     scale = np.where(np.isfinite(limit), limit, np.inf)

@@ -51,9 +51,9 @@ class Rows:
 
     def blocks(self, laid: Array) -> list[Array]:
         """Return each whitened channel's seen columns, scaled, shape (its columns, N) each."""
-        whole = self.whitening.ndim == 2
-        mixed = np.tensordot(self.whitening, laid, axes=1) if whole else laid
-        factors = np.ones(len(laid)) if whole else self.whitening
+        correlated = self.whitening.ndim == 2
+        mixed = np.tensordot(self.whitening, laid, axes=1) if correlated else laid
+        factors = np.ones(len(laid)) if correlated else self.whitening
         return [
             (factors[c] / self.scale[at])[:, None] * mixed[c, at] for c, at in enumerate(self.seen)
         ]
@@ -74,13 +74,13 @@ class Rows:
 
     def seeds(self, blocks: list[Array], slope: Array) -> Array:
         """Return ∂φ/∂Y of the regressor before whitening, by Φ = ∂φ/∂M, shape (c, k, N)."""
-        whole = self.whitening.ndim == 2
-        factors = np.ones(len(blocks)) if whole else self.whitening
+        correlated = self.whitening.ndim == 2
+        factors = np.ones(len(blocks)) if correlated else self.whitening
         made = np.zeros((len(blocks), len(self.columns), blocks[0].shape[1]))
         for c, (at, block) in enumerate(zip(self.seen, blocks, strict=True)):
             weight = (2.0 * factors[c] / self.scale[at])[:, None]
             made[c, at] = (weight * slope[np.ix_(at, at)]) @ block
-        if whole:
+        if correlated:
             made = np.tensordot(self.whitening.T, made, axes=1)
         return made
 
@@ -169,14 +169,14 @@ class Excitation:
 
     def broken(self, at: At) -> list[Broken]:
         """Return each limit's most broken value, worst first."""
-        found = worst(at.parts[0], self.bounds.labels())
+        excesses = worst(at.parts[0], self.bounds.labels())
         rest = 1
         if self.efforts is not None:
-            found += worst(at.parts[1], self.efforts.labels())
+            excesses += worst(at.parts[1], self.efforts.labels())
             rest = 2
         for clearance, part in zip(self.clearance, at.parts[rest:], strict=True):
-            found += worst(part, _pairs(clearance.names))
-        return sorted(found, key=lambda b: -b.excess)
+            excesses += worst(part, _pairs(clearance.names))
+        return sorted(excesses, key=lambda b: -b.excess)
 
 
 def _pairs(names: Sequence[str]) -> Iterator[Place]:

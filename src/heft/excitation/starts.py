@@ -204,10 +204,10 @@ def solve(
     for rounds in range(1, settings.rounds + 1):
         steps = settings.iterations + settings.more * (rounds - 1)
         options = {"maxiter": steps, "maxcor": settings.memory, "maxfun": 2 * steps}
-        found = minimize(
+        made = minimize(
             search.total, x, jac=True, method="L-BFGS-B", callback=halt, options=options
         )
-        x, before = found.x, value
+        x, before = made.x, value
         at = problem.at(search.unknowns(x))
         value, violation = at.value, float(at.constraints.max())
         search.learn(at, former, settings)
@@ -221,8 +221,8 @@ def solve(
             break
         former = violation
     violation = float(at.constraints.max())
-    found_X = search.unknowns(x)
-    return Solution(found_X, value, violation, search.multipliers, rounds, search.evaluations)
+    last = search.unknowns(x)
+    return Solution(last, value, violation, search.multipliers, rounds, search.evaluations)
 
 
 @dataclass(frozen=True)
@@ -265,13 +265,13 @@ def feasible_motions(
     posture, excess = resting_posture(problem, limits.joints, rng)
     drawn = draw(problem, limits.joints, settings.random, rng, settings.draws)
     first = list(islice(drawn, settings.starts))
-    found: list[Array] = []
+    feasible: list[Array] = []
     for X in chain(first, drawn) if excess <= 0.0 else ():
         kept = shrunk(problem, X, posture)
-        found += [] if kept is None else [kept]
-        if stop is not None and stop.is_set() and found:
+        feasible += [] if kept is None else [kept]
+        if stop is not None and stop.is_set() and feasible:
             break
-    return found or _bent(problem, limits, settings, first), posture
+    return feasible or _bent(problem, limits, settings, first), posture
 
 
 def _bent(
@@ -352,14 +352,14 @@ def improved(
         def solved(problem: Excitation, X: Array) -> Solution:
             return solve(problem, X, _unit(limits), settings.solver, stop, report)
 
-        found = solved(levels.coarse, chosen[k])
-        X, start = _kept(levels, chosen[k], found, posture)
+        solution = solved(levels.coarse, chosen[k])
+        X, start = _kept(levels, chosen[k], solution, posture)
         stopped = stop is not None and stop.is_set()
         if start.shrunk >= settings.enough or stopped:
             return X, start
-        again = solved(levels.middle, found.X)
+        again = solved(levels.middle, solution.X)
         other, second = _kept(levels, chosen[k], again, posture)
-        rounds, spent = found.rounds + again.rounds, found.evaluations + again.evaluations
+        rounds, spent = solution.rounds + again.rounds, solution.evaluations + again.evaluations
         if second.value > start.value:
             X, start = other, second
         return X, replace(start, rounds=rounds, evaluations=spent)
@@ -367,7 +367,7 @@ def improved(
     return side_by_side(work, range(len(chosen)), settings.workers)
 
 
-def _kept(levels: Levels, first: Array, found: Solution, posture: Array) -> tuple[Array, Start]:
+def _kept(levels: Levels, first: Array, solution: Solution, posture: Array) -> tuple[Array, Start]:
     """Return the largest share of a solution that keeps all limits on the fine grid.
 
     The random motion that it began with, if that is better: a start that was stopped early.
@@ -380,11 +380,11 @@ def _kept(levels: Levels, first: Array, found: Solution, posture: Array) -> tupl
         kept = still + share * (X - still)
         return kept, share, coarse.at(kept).value if share else -np.inf
 
-    trials = [of(found.X), of(first)]
+    trials = [of(solution.X), of(first)]
     share = trials[0][1]
     X, _, worth = max(trials, key=lambda t: t[2])
-    value, spent = coarse.at(first).value, found.evaluations
-    return X, Start(value, worth, found.violation, share, found.rounds, spent)
+    value, spent = coarse.at(first).value, solution.evaluations
+    return X, Start(value, worth, solution.violation, share, solution.rounds, spent)
 
 
 def largest_share(problem: Excitation, X: Array, posture: Array, steps: int = 12) -> float:

@@ -90,10 +90,10 @@ class Arm:
     @cached_property
     def links(self) -> Mapping[str, Inertial]:
         """Mass properties of every link that the file gives some."""
-        found = (
+        stated = (
             (k.attrib["name"], read_inertial(k)) for k in ET.fromstring(self.urdf).findall("link")
         )
-        return {name: inertial for name, inertial in found if inertial is not None}
+        return {name: inertial for name, inertial in stated if inertial is not None}
 
     def believed(self, rng: np.random.Generator, share: float = 0.3, shift: float = 0.03) -> bytes:
         """Return a model file with perturbed mass properties of all links; see `Inertial.wrong`.
@@ -120,8 +120,8 @@ class Arm:
 
 
 def _child(element: ET.Element, tag: str) -> str:
-    found = element.find(tag)
-    return "" if found is None else found.attrib["link"]
+    end = element.find(tag)
+    return "" if end is None else end.attrib["link"]
 
 
 def _chain(root: ET.Element, first: str | None, last: str | None) -> list[ET.Element]:
@@ -150,8 +150,8 @@ def _cut(root: ET.Element, chain: Sequence[ET.Element]) -> list[ET.Element]:
         joints += more
         links |= {_child(j, "child") for j in more}
     for element in list(root):
-        known = element.tag == "joint" and element in joints
-        if not known and not (element.tag == "link" and element.get("name") in links):
+        kept = element.tag == "joint" and element in joints
+        if not kept and not (element.tag == "link" and element.get("name") in links):
             root.remove(element)
             continue
         for part in [p for p in element if p.tag in LOST]:

@@ -79,8 +79,8 @@ class Coulomb:
 
     def entries(self) -> dict[str, float]:
         """Return F, s, r and vs."""
-        found = {"coulomb": self.effort, "scale": self.scale}
-        return found | {"ratio": self.ratio, "stribeck": self.stribeck}
+        made = {"coulomb": self.effort, "scale": self.scale}
+        return made | {"ratio": self.ratio, "stribeck": self.stribeck}
 
     def steady(self, speed: Array, level: float) -> Array:
         """Return the level times F tanh(v / s), or F sign(v), shape (N,) [N·m]; see `Sliding`."""
@@ -213,10 +213,10 @@ class Drive:
     @property
     def column(self) -> Array:
         """Parameters as the compiled step reads them, shape (len(ROWS),)."""
-        found = {"armature": self.armature, "ratio": 1.0, "stribeck": 1.0}
+        column = {"armature": self.armature, "ratio": 1.0, "stribeck": 1.0}
         for law in self.laws:
-            found |= law.entries()
-        return np.array([found.get(name, 0.0) for name in ROWS])
+            column |= law.entries()
+        return np.array([column.get(name, 0.0) for name in ROWS])
 
     @property
     def elastic(self) -> bool:

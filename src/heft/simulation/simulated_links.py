@@ -84,10 +84,10 @@ def compiled(file: bytes) -> Any:
         for joint in root.findall("joint"):
             for limit in joint.findall("limit"):
                 joint.remove(limit)  # nothing stops a simulated joint
-        said = ET.SubElement(root, "mujoco")
+        element = ET.SubElement(root, "mujoco")
         least = repr(NOTHING) if _massless(root) else "0"
         compiler = {"balanceinertia": "false", "fusestatic": "true"}
-        ET.SubElement(said, "compiler", compiler | {"boundmass": least, "boundinertia": least})
+        ET.SubElement(element, "compiler", compiler | {"boundmass": least, "boundinertia": least})
     try:
         return mujoco.MjModel.from_xml_string(ET.tostring(root, encoding="unicode"))
     except ValueError as problem:
@@ -132,10 +132,10 @@ class Links:
             InvalidModel: If MuJoCo cannot read it, or finds other joints.
         """
         model = compiled(urdf)
-        found = Joints.of(model)
-        if found.names != joints:
-            raise InvalidModel("MuJoCo has other joints", argument="urdf", got=found.names)
-        return Links(model, load_mujoco().MjData(model), found)
+        own = Joints.of(model)
+        if own.names != joints:
+            raise InvalidModel("MuJoCo has other joints", argument="urdf", got=own.names)
+        return Links(model, load_mujoco().MjData(model), own)
 
     def point_gravity(self, gravity: Array) -> None:
         """Set the gravity vector in the base's frame, shape (3,) [m/s²]."""
@@ -215,7 +215,7 @@ class Links:
         """
         import mujoco
 
-        whole, G = np.zeros((len(q), self.model.nv)), self.joints.matrix
+        torque, G = np.zeros((len(q), self.model.nv)), self.joints.matrix
         for k in range(len(q)):
             self._q[:], self._v[:] = q[k], v[k]
             self._place()
@@ -223,5 +223,5 @@ class Links:
             mujoco.mj_kinematics(self.model, self.data)
             mujoco.mj_comPos(self.model, self.data)
             mujoco.mj_comVel(self.model, self.data)
-            mujoco.mj_rne(self.model, self.data, 1, whole[k])
-        return whole @ G if self._follow else whole
+            mujoco.mj_rne(self.model, self.data, 1, torque[k])
+        return torque @ G if self._follow else torque

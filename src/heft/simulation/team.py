@@ -93,10 +93,10 @@ class SimulatedTeam:
         Args:
             exact: Whether sensors have no noise.
         """
-        found = {"t": self.time}
+        columns = {"t": self.time}
         for kind, values in (self.exact if exact else self.read).items():
-            found |= {f"{kind}.{frame}.{a}": values[robot][:, k] for k, a in enumerate(AXES)}
-        return found
+            columns |= {f"{kind}.{frame}.{a}": values[robot][:, k] for k, a in enumerate(AXES)}
+        return columns
 
 
 @dataclass(frozen=True)
@@ -120,12 +120,12 @@ class Team:
     planar: bool = False
 
     def __post_init__(self) -> None:
-        held = len(self.masses if self.bodies is None else self.bodies)
-        if self.robots < 1 or held != len(self.changes) + 1:
+        given = len(self.masses if self.bodies is None else self.bodies)
+        if self.robots < 1 or given != len(self.changes) + 1:
             raise InvalidSetting(
                 "a team is of one robot or more, and holds one body more than it has changes",
                 argument="robots, changes",
-                got=f"{self.robots} robots, {len(self.changes)} changes, {held} bodies",
+                got=f"{self.robots} robots, {len(self.changes)} changes, {given} bodies",
             )
         if self.points and self.robots < LEAST_POINTS:
             raise InvalidSetting(
@@ -229,8 +229,8 @@ def _sines(time: Array, size: Array, rng: np.random.Generator) -> tuple[Array, A
     share = rng.uniform(0.5, 1.0, (SINES, 3))
     share *= size * np.sqrt(2.0) / np.linalg.norm(share, axis=0)
     at = time[:, None, None] * rate + phase
-    whole = np.sum(-share / rate * np.cos(at), axis=1)
-    return np.sum(share * np.sin(at), axis=1), whole, np.sum(share * rate * np.cos(at), axis=1)
+    integral = np.sum(-share / rate * np.cos(at), axis=1)
+    return np.sum(share * np.sin(at), axis=1), integral, np.sum(share * rate * np.cos(at), axis=1)
 
 
 def _motion(
@@ -262,7 +262,7 @@ def _turned(angles: Array) -> Array:
     half = 0.5 * np.sqrt(np.sum(angles**2, axis=1, keepdims=True))
     turns = np.hstack([np.cos(half), 0.5 * np.sinc(half / np.pi) * angles])
     a, b, c, d = now = 1.0, 0.0, 0.0, 0.0
-    found = [now]
+    turned = [now]
     for w, x, y, z in turns.tolist():
         a, b, c, d = now = (
             a * w - b * x - c * y - d * z,
@@ -270,8 +270,8 @@ def _turned(angles: Array) -> Array:
             a * y - b * z + c * w + d * x,
             a * z + b * y - c * x + d * w,
         )
-        found.append(now)
-    return np.array(found)
+        turned.append(now)
+    return np.array(turned)
 
 
 class _Sites:
@@ -281,11 +281,11 @@ class _Sites:
         self._models = [self._model(b, rotations, origins) for b in bodies]
 
     def _model(self, body: Inertial, rotations: Array, origins: Array) -> Any:
-        root, held = free_body([body], np.array(GRAVITY))
+        root, first = free_body([body], np.array(GRAVITY))
         sensors = ET.SubElement(root, "sensor")
         for k, (R, o) in enumerate(zip(rotations, origins, strict=True)):
             axes = f"{text(R[:, 0])} {text(R[:, 1])}"
-            ET.SubElement(held, "site", name=f"s{k}", pos=text(o), xyaxes=axes)
+            ET.SubElement(first, "site", name=f"s{k}", pos=text(o), xyaxes=axes)
             for kind in ("gyro", "velocimeter", "accelerometer"):
                 ET.SubElement(sensors, kind, site=f"s{k}")
         return self._mujoco.MjModel.from_xml_string(ET.tostring(root, encoding="unicode"))
@@ -296,7 +296,7 @@ class _Sites:
         The wrench is moment about the body's origin, then force, in the body's frame.
         """
         count = len(motion.position)
-        found = np.empty((count, self._count, 3, 3))
+        readings = np.empty((count, self._count, 3, 3))
         total = np.empty((count, 6))
         data = [self._mujoco.MjData(m) for m in self._models]
         for k in range(count):
@@ -305,10 +305,10 @@ class _Sites:
             now.qvel[:] = (*motion.velocity[k], *motion.omega[k])
             now.qacc[:] = (*motion.acceleration[k], *motion.alpha[k])
             self._mujoco.mj_inverse(model, now)
-            found[k] = now.sensordata.reshape(self._count, 3, 3)
+            readings[k] = now.sensordata.reshape(self._count, 3, 3)
             R = now.xmat[1].reshape(3, 3)
             total[k] = (*now.qfrc_inverse[3:], *(R.T @ now.qfrc_inverse[:3]))
-        by_kind = np.moveaxis(found, (2, 1), (0, 1))
+        by_kind = np.moveaxis(readings, (2, 1), (0, 1))
         return dict(zip(KINDS, by_kind, strict=False)) | {"total": total}
 
 
