@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 from heft.errors import InvalidSetting
 
-from .bodies import Inertial, free_body, load_mujoco, text
+from .bodies import Inertial, free_body, load_mujoco, rotation, text
 
 AXES = ("x", "y", "z")
 KINDS = ("omega", "vel", "acc", "force", "torque")  # of columns, as logs of a frame name them
@@ -144,14 +144,12 @@ class Team:
             InvalidSetting: If MuJoCo is not installed.
         """
         rng = np.random.default_rng(seed)
-        ring = _level_ring if self.planar else _ring
-        rotations, origins = ring(self.robots, self.radius, rng)
+        rotations, origins = _ring(self.robots, self.radius, rng, self.planar)
         bodies = self.bodies or tuple(_drawn_body(m, self.radius, rng) for m in self.masses)
         time = np.arange(round(self.duration * self.rate)) / self.rate
         motion = _motion(time, self.motion, rng, IN_PLANE if self.planar else IN_SPACE)
         which = np.searchsorted(np.array(self.changes), time, side="right")
-        sites = _Sites(bodies, rotations, origins)
-        exact = sites.read(motion, which)
+        exact = _readings(bodies, (rotations, origins), motion, which)
         squeeze = np.stack(
             [_sines(time, np.full(3, self.motion.squeeze), rng)[0] for _ in range(self.robots)]
         )
@@ -170,26 +168,20 @@ class Team:
         return SimulatedTeam(time, rotations, origins, bodies, self.changes, ordered, read)
 
 
-def _ring(count: int, radius: float, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Return rotations and origins of contacts near a tilted ring, each turned at random."""
+def _ring(count: int, radius: float, rng: np.random.Generator, level: bool) -> tuple[Array, Array]:
+    """Return rotations and origins of contacts near a ring.
+
+    It is tilted, and each turned at random, or level, and each turned about the vertical.
+    """
     angle = 2.0 * np.pi * (np.arange(count) + 0.1 * rng.standard_normal(count)) / count
     flat = np.stack([np.cos(angle), np.sin(angle), np.zeros(count)], axis=1)
-    origins = radius * (flat @ _random_rotation(rng).T + 0.1 * rng.standard_normal((count, 3)))
-    return np.array([_random_rotation(rng) for _ in range(count)]), origins
-
-
-def _level_ring(count: int, radius: float, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Return rotations and origins of contacts near a level ring, turned about the vertical."""
-    angle = 2.0 * np.pi * (np.arange(count) + 0.1 * rng.standard_normal(count)) / count
-    flat = np.stack([np.cos(angle), np.sin(angle), np.zeros(count)], axis=1)
+    if not level:
+        origins = radius * (flat @ _random_rotation(rng).T + 0.1 * rng.standard_normal((count, 3)))
+        return np.array([_random_rotation(rng) for _ in range(count)]), origins
     off = 0.1 * rng.standard_normal((count, 3)) * [1.0, 1.0, 0.0]
-    c, s = np.moveaxis(
-        np.array([[np.cos(a), np.sin(a)] for a in rng.uniform(-np.pi, np.pi, count)]), 1, 0
-    )
-    rotations = np.zeros((count, 3, 3))
-    rotations[:, 0, 0] = rotations[:, 1, 1] = c
-    rotations[:, 1, 0], rotations[:, 0, 1], rotations[:, 2, 2] = s, -s, 1.0
-    return rotations, radius * (flat + off)
+    headings = rng.uniform(-np.pi, np.pi, count)
+    rotations = [rotation(np.array([0.0, 0.0, a])) for a in headings]
+    return np.array(rotations), radius * (flat + off)
 
 
 def _random_rotation(rng: np.random.Generator) -> Array:
@@ -207,21 +199,6 @@ def _drawn_body(mass: float, size: float, rng: np.random.Generator) -> Inertial:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Motion:
-    """Position [m], attitude, velocities and accelerations of the body's frame at samples.
-
-    Linear ones are in the world, angular ones in the body, as MuJoCo's free joints have them.
-    """
-
-    position: Array
-    quaternion: Array
-    velocity: Array
-    omega: Array
-    acceleration: Array
-    alpha: Array
-
-
 def _sines(time: Array, size: Array, rng: np.random.Generator) -> tuple[Array, Array, Array]:
     """Return three sums of sines, their integral and derivative, shapes (N, 3)."""
     rate = 2.0 * np.pi * rng.uniform(LOWEST, HIGHEST, (SINES, 3))
@@ -235,8 +212,14 @@ def _sines(time: Array, size: Array, rng: np.random.Generator) -> tuple[Array, A
 
 def _motion(
     time: Array, size: TeamMotion, rng: np.random.Generator, free: tuple[Array, Array]
-) -> _Motion:
-    """Return a motion; `free` is 1 on axes of translation and rotation that move, 0 on others."""
+) -> tuple[Array, Array, Array]:
+    """Return place, velocity and acceleration of the body's frame, (N, 7), (N, 6), (N, 6).
+
+    Linear ones are in the world, angular ones in the body, as MuJoCo's free joints have them.
+
+    Args:
+        free: 1 on axes of translation and rotation that move, 0 on others.
+    """
     moving, turning = free[0] * size.speed / np.sqrt(free[0].sum()), free[1] * size.turning
     velocity, position, acceleration = _sines(time, moving, rng)
     state = rng.bit_generator.state
@@ -247,7 +230,8 @@ def _motion(
     middle, _, _ = _sines(fine, turning, again)
     step = (time[1] - time[0]) / SUBSTEPS
     attitude = _turned(step * middle[: SUBSTEPS * (len(time) - 1)])[::SUBSTEPS]
-    return _Motion(position, attitude, velocity, omega, acceleration, alpha)
+    derivatives = np.hstack((velocity, omega)), np.hstack((acceleration, alpha))
+    return np.hstack((position, attitude)), *derivatives
 
 
 def _turned(angles: Array) -> Array:
@@ -274,42 +258,44 @@ def _turned(angles: Array) -> Array:
     return np.array(turned)
 
 
-class _Sites:
-    def __init__(self, bodies: Sequence[Inertial], rotations: Array, origins: Array) -> None:
-        self._mujoco: Any = load_mujoco()
-        self._count = len(origins)
-        self._models = [self._model(b, rotations, origins) for b in bodies]
+def _readings(
+    bodies: Sequence[Inertial], grasps: tuple[Array, Array], motion: tuple[Array, ...],
+    which: NDArray[np.intp],
+) -> dict[str, Array]:  # fmt: skip
+    """Return readings by kind, shapes (n, N, 3), and the `total` wrench, shape (N, 6).
 
-    def _model(self, body: Inertial, rotations: Array, origins: Array) -> Any:
-        root, first = free_body([body], np.array(GRAVITY))
-        sensors = ET.SubElement(root, "sensor")
-        for k, (R, o) in enumerate(zip(rotations, origins, strict=True)):
-            axes = f"{text(R[:, 0])} {text(R[:, 1])}"
-            ET.SubElement(first, "site", name=f"s{k}", pos=text(o), xyaxes=axes)
-            for kind in ("gyro", "velocimeter", "accelerometer"):
-                ET.SubElement(sensors, kind, site=f"s{k}")
-        return self._mujoco.MjModel.from_xml_string(ET.tostring(root, encoding="unicode"))
+    The wrench is moment about the body's origin, then force, in the body's frame.
 
-    def read(self, motion: _Motion, which: NDArray[np.intp]) -> dict[str, Array]:
-        """Return readings by kind, shapes (n, N, 3), and the `total` wrench, shape (N, 6).
+    Args:
+        grasps: Rotations and origins of the contacts' frames, shapes (n, 3, 3) and (n, 3).
+        motion: As of `_motion`.
+        which: The body that is held at each time, shape (N,).
+    """
+    mujoco: Any = load_mujoco()
+    models = [mujoco.MjModel.from_xml_string(_model(b, *grasps)) for b in bodies]
+    data = [mujoco.MjData(m) for m in models]
+    count, robots = len(which), len(grasps[1])
+    readings, total = np.empty((count, robots, 3, 3)), np.empty((count, 6))
+    for k in range(count):
+        model, now = models[which[k]], data[which[k]]
+        now.qpos[:], now.qvel[:], now.qacc[:] = (x[k] for x in motion)
+        mujoco.mj_inverse(model, now)
+        readings[k] = now.sensordata.reshape(robots, 3, 3)
+        R = now.xmat[1].reshape(3, 3)
+        total[k] = (*now.qfrc_inverse[3:], *(R.T @ now.qfrc_inverse[:3]))
+    by_kind = np.moveaxis(readings, (2, 1), (0, 1))
+    return dict(zip(KINDS, by_kind, strict=False)) | {"total": total}
 
-        The wrench is moment about the body's origin, then force, in the body's frame.
-        """
-        count = len(motion.position)
-        readings = np.empty((count, self._count, 3, 3))
-        total = np.empty((count, 6))
-        data = [self._mujoco.MjData(m) for m in self._models]
-        for k in range(count):
-            model, now = self._models[which[k]], data[which[k]]
-            now.qpos[:] = (*motion.position[k], *motion.quaternion[k])
-            now.qvel[:] = (*motion.velocity[k], *motion.omega[k])
-            now.qacc[:] = (*motion.acceleration[k], *motion.alpha[k])
-            self._mujoco.mj_inverse(model, now)
-            readings[k] = now.sensordata.reshape(self._count, 3, 3)
-            R = now.xmat[1].reshape(3, 3)
-            total[k] = (*now.qfrc_inverse[3:], *(R.T @ now.qfrc_inverse[:3]))
-        by_kind = np.moveaxis(readings, (2, 1), (0, 1))
-        return dict(zip(KINDS, by_kind, strict=False)) | {"total": total}
+
+def _model(body: Inertial, rotations: Array, origins: Array) -> str:
+    root, first = free_body([body], np.array(GRAVITY))
+    sensors = ET.SubElement(root, "sensor")
+    for k, (R, o) in enumerate(zip(rotations, origins, strict=True)):
+        axes = f"{text(R[:, 0])} {text(R[:, 1])}"
+        ET.SubElement(first, "site", name=f"s{k}", pos=text(o), xyaxes=axes)
+        for kind in ("gyro", "velocimeter", "accelerometer"):
+            ET.SubElement(sensors, kind, site=f"s{k}")
+    return ET.tostring(root, encoding="unicode")
 
 
 def _shared_by_grasps(
