@@ -16,9 +16,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting
+
+from .trajectories import ExcitationTrajectory, Fourier, Spline
 
 ROUNDING = 1e-12  # of the sum of all terms' sizes, by which a bound is set wider
 
@@ -160,6 +163,27 @@ class SplineMotion:
             for k in range(self.degree - order, -1, -1)
         ]
         return np.asarray(BPoly.from_power_basis(PPoly(np.array(taylor), breaks)).c)
+
+
+def bounded_motion(
+    trajectory: ExcitationTrajectory, posture: Array, moving: NDArray[np.intp]
+) -> BoundedMotion:
+    """Return a trajectory of the channels that move as one of all channels, with proven bounds.
+
+    Args:
+        posture: At which the others stand, shape (channels,) [rad or m].
+        moving: Channels that move, in the trajectory's order.
+    """
+    basis = trajectory.basis
+    coefficients = np.outer(basis.constant, posture)
+    coefficients[:, moving] = trajectory.coefficients
+    if isinstance(basis, Fourier):
+        sine, cosine = (coefficients[k::2] for k in (1, 2))
+        harmonic = np.arange(1, basis.harmonics + 1)[:, None]
+        parts = coefficients[0], cosine / harmonic, sine / harmonic
+        return HarmonicMotion(2.0 * np.pi * basis.lowest, *parts, basis.duration)
+    assert isinstance(basis, Spline)
+    return SplineMotion(basis.knots, coefficients, basis.degree)
 
 
 def _from_ends(motion: BoundedMotion, order: int, begin: Array, end: Array, curve: Array) -> Array:
