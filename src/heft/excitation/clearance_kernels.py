@@ -153,16 +153,16 @@ def _gap(pair: Any, ends: Array, radius: Array, room: Any, witness: Array) -> fl
     first, second = pair[1], pair[2]
     a, b = ends[first, 0], ends[first, 1]
     if pair[0] == CAPSULE:
-        gap = _segment_to_segment(a, b, ends[second, 0], ends[second, 1], witness) - radius[second]
+        gap = segment_to_segment(a, b, ends[second, 0], ends[second, 1], witness) - radius[second]
     elif pair[0] == SPACE:
-        gap = _segment_to_half_space(a, b, room[0][second], witness)
+        gap = segment_to_half_space(a, b, room[0][second], witness)
     else:
-        gap = _segment_to_box(a, b, room[1][second], witness)
+        gap = segment_to_box(a, b, room[1][second], witness)
     return float(gap - radius[first])
 
 
 @exact
-def _segment_to_segment(a: Array, b: Array, c: Array, d: Array, witness: Array) -> float:
+def segment_to_segment(a: Array, b: Array, c: Array, d: Array, witness: Array) -> float:
     """Return the distance of two segments [m].
 
     The closest points are those of [Ericson2005], §5.1.9.
@@ -217,7 +217,7 @@ def _segment_to_segment(a: Array, b: Array, c: Array, d: Array, witness: Array) 
 
 
 @exact
-def _segment_to_half_space(a: Array, b: Array, space: Array, witness: Array) -> float:
+def segment_to_half_space(a: Array, b: Array, space: Array, witness: Array) -> float:
     """Return the signed distance of a segment above a plane [m].
 
     Args:
@@ -238,7 +238,7 @@ def _segment_to_half_space(a: Array, b: Array, space: Array, witness: Array) -> 
 
 
 @exact
-def _segment_to_box(a: Array, b: Array, box: Array, witness: Array) -> float:
+def segment_to_box(a: Array, b: Array, box: Array, witness: Array) -> float:
     """Return the signed distance of a segment to a box, −depth where it enters it [m].
 
     Args:

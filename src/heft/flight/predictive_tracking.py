@@ -265,14 +265,6 @@ def _solved(H: Array, f: Array, low: Array, high: Array) -> Array | None:
 
     The active set begins as that of x = 0, which is the last plan's.
     """
-    daqp = _load_daqp()
-    start = np.clip(np.zeros(len(f)), low, high)
-    sense = np.zeros(len(f), dtype=np.int32)
-    x, _, flag, _ = daqp.solve(H, f, np.empty((0, len(f))), high, low, sense, primal_start=start)
-    return np.asarray(x) if flag == 1 else None
-
-
-def _load_daqp() -> Any:
     try:
         import daqp
     except ImportError as problem:
@@ -281,7 +273,10 @@ def _load_daqp() -> Any:
             argument="PredictiveTracking",
             cure=install("flight"),
         ) from problem
-    return daqp
+    start = np.clip(np.zeros(len(f)), low, high)
+    sense = np.zeros(len(f), dtype=np.int32)
+    x, _, flag, _ = daqp.solve(H, f, np.empty((0, len(f))), high, low, sense, primal_start=start)
+    return np.asarray(x) if flag == 1 else None
 
 
 def warm_up() -> None:
