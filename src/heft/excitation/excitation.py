@@ -99,6 +99,11 @@ class At:
     velocity: Array
     postures: Array
 
+    def split(self, flat: Array) -> tuple[Array, ...]:
+        """Return a number a constraint as each kind of limit makes them."""
+        pieces = np.split(flat, np.cumsum([p.size for p in self.parts])[:-1])
+        return tuple(x.reshape(p.shape) for x, p in zip(pieces, self.parts, strict=True))
+
 
 @dataclass(frozen=True, eq=False)
 class Excitation:
@@ -146,9 +151,7 @@ class Excitation:
             multipliers: λ of the flat constraints.
             worth: Weight of the criterion; 0 where only limits count.
         """
-        ends = np.cumsum([p.size for p in at.parts])[:-1]
-        split = np.split(multipliers, ends)
-        shaped = [m.reshape(p.shape) for m, p in zip(split, at.parts, strict=True)]
+        shaped = at.split(multipliers)
         total = self.bounds.pull_back(shaped[0])
         seeds = self.rows.seeds(at.blocks, -worth * self.share * at.slope)
         by_v, rest = np.zeros_like(at.velocity), 1

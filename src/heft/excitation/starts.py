@@ -290,7 +290,7 @@ def _bent(
         return kept
     least = min(ends, key=lambda e: e.violation)
     at = problem.at(least.X)
-    pushed = replace(at, parts=_split(least.multipliers, at.parts))
+    pushed = replace(at, parts=at.split(least.multipliers))
     strong = {str(b) for b in problem.broken(pushed) if b.excess > 0.0}
     broken = problem.broken(at)
     fighting = [b for b in broken if str(b) in strong] or broken[:3]
@@ -314,12 +314,6 @@ def nothing_kept(fine: Excitation, made: list[tuple[Array, Start]]) -> Infeasibl
         got=f"nearest to its limit: {shown}",
         cure="relax that limit, ask for a longer motion, or for more random motions to begin with",
     )
-
-
-def _split(flat: Array, parts: tuple[Array, ...]) -> tuple[Array, ...]:
-    ends = np.cumsum([p.size for p in parts])[:-1]
-    pieces = np.split(flat, ends)
-    return tuple(x.reshape(p.shape) for x, p in zip(pieces, parts, strict=True))
 
 
 def _unit(limits: DesignLimits) -> Array:
