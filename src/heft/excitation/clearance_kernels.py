@@ -271,31 +271,23 @@ def segment_to_box(a: Array, b: Array, box: Array, witness: Array) -> float:
         if side < 0.0:
             y, z, side = -y, -z, -side
         depth = side - box[3 + j] * abs(y) - box[3 + k] * abs(z)
-        if depth > best:
-            best = depth
-            _edge_witness(a, b, box, i, y, z, depth, witness)
+        if depth <= best:
+            continue
+        best = depth
+        # The edge's place across, and where the segment passes it.
+        ej = box[j] + math.copysign(box[3 + j], y)
+        ek = box[k] + math.copysign(box[3 + k], z)
+        dj, dk = b[j] - a[j], b[k] - a[k]
+        t = ((ej - a[j]) * dj + (ek - a[k]) * dk) / (dj * dj + dk * dk)
+        t = min(max(t, 0.0), 1.0)
+        for m in range(3):
+            witness[3 + m] = witness[6 + m] = a[m] + t * (b[m] - a[m])
+        witness[i], witness[j], witness[k] = 0.0, -y, -z
+        witness[6 + j] -= depth * y
+        witness[6 + k] -= depth * z
     if best > 0.0:
         best = float(_outside(a, b, box, witness))
     return best
-
-
-@exact
-def _edge_witness(
-    a: Array, b: Array, box: Array, i: int, y: float, z: float, depth: float, witness: Array
-) -> None:
-    """Write the witness of a segment that overlaps an edge along axis i, normal y, z across."""
-    j, k = (i + 1) % 3, (i + 2) % 3
-    # The edge's place across, and where the segment passes it.
-    ej = box[j] + math.copysign(box[3 + j], y)
-    ek = box[k] + math.copysign(box[3 + k], z)
-    dj, dk = b[j] - a[j], b[k] - a[k]
-    t = ((ej - a[j]) * dj + (ek - a[k]) * dk) / (dj * dj + dk * dk)
-    t = min(max(t, 0.0), 1.0)
-    for m in range(3):
-        witness[3 + m] = witness[6 + m] = a[m] + t * (b[m] - a[m])
-    witness[i], witness[j], witness[k] = 0.0, -y, -z
-    witness[6 + j] -= depth * y
-    witness[6 + k] -= depth * z
 
 
 @exact
