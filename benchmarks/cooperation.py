@@ -35,7 +35,7 @@ from heft.applications.cooperation import (
 from heft.applications.cooperation.pose import MotionPair
 from heft.applications.cooperation.windows import TWISTS, Windows
 from heft.information import Graph, Spectrum, chebyshev, inertia, rotation_vector_of_matrix
-from heft.simulation import SharedBody, SimulatedTeam, Team, TeamMotion, TeamNoise
+from heft.simulation import Inertial, SimulatedTeam, Team, TeamMotion, TeamNoise
 
 Array = NDArray[np.float64]
 FIRST = 1000  # seed that is scored
@@ -466,7 +466,7 @@ def coming_and_going(seed: int) -> Iterator[Row]:
 
 def a_thousand(seed: int) -> Iterator[Row]:
     """Yield how long a thousand robots take to agree by means, all on this machine, one core."""
-    body = SharedBody(400.0, np.array([0.5, -0.3, 0.2]), np.diag([3000.0, 3500.0, 5500.0]))
+    body = Inertial.of_inertia(400.0, np.array([0.5, -0.3, 0.2]), np.diag([3000.0, 3500.0, 5500.0]))
     team = Team(
         MANY,
         radius=5.0,

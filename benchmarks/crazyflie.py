@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from scipy.spatial.transform import Rotation
 
 from heft.arrays import Array
-from heft.flight.flight_log import held_for, mean_thrust
+from heft.flight.flight_log import hold_times, mean_thrust
 from heft.plants import rotor_recording
 from heft.recordings import Recording
 
@@ -124,7 +124,7 @@ class CommandedRotors:
 
 def _commanded(data: dict[str, Array], lag: float) -> Iterator[Array]:
     """Yield the rows (1, V, V²) of each rotor, shape (N, 3)."""
-    held = held_for(data["t"])
+    held = hold_times(data["t"])
     u = np.stack([data[f"m{k}_thrust"] for k in range(1, 5)], axis=1)
     followed = mean_thrust(u, held, np.full(4, lag))
     for y in followed.T:

@@ -47,9 +47,9 @@ from heft.excitation import (
     design,
     excitation_of,
 )
-from heft.excitation.augmented_lagrangian import SolverSettings, solve
+from heft.excitation.design_settings import SolverSettings
 from heft.excitation.excitation import scaled
-from heft.excitation.random_motions import draw
+from heft.excitation.starts import draw, solve
 from heft.plants import FreeBody, structural_base
 
 RANDOM = 2000

@@ -25,7 +25,7 @@ from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_least, at_most
 from heft.applications.excite.planned import RoomClearance
 from heft.arrays import Array
-from heft.excitation import Clearance, HarmonicMotion, certify_clearance, design
+from heft.excitation import BoundedMotion, Clearance, bounded_motion, certify_clearance, design
 from heft.models import Options, Robot, fit_capsules, motion_limits
 
 REQUIRED = 0.01  # [m]
@@ -69,15 +69,9 @@ class Place:
         posture = np.where(limits.held, limits.lower, 0.0)
         return Place(arm, clearance, RoomClearance(clearance, posture, moving))
 
-    def motion(self, trajectory: Any) -> HarmonicMotion:
-        """Return a Fourier series of the joints that move as one of all channels."""
-        basis = trajectory.basis
-        whole = np.outer(basis.constant, self.room.posture)
-        whole[:, self.room.moving] = trajectory.coefficients
-        harmonic = np.arange(1, basis.harmonics + 1)[:, None]
-        rate = 2.0 * np.pi * basis.lowest
-        parts = whole[2::2] / harmonic, whole[1::2] / harmonic
-        return HarmonicMotion(rate, whole[0], *parts, basis.duration)
+    def motion(self, trajectory: Any) -> BoundedMotion:
+        """Return a motion of the joints that move as one of all channels."""
+        return bounded_motion(trajectory, self.room.posture, self.room.moving)
 
     def nearest(self, trajectory: Any) -> Array:
         """Return the least clearance at each of many times, shape (N,) [m]."""

@@ -29,7 +29,7 @@ from heft.excitation import (
     certify_efforts,
     certify_joints,
 )
-from heft.excitation.effort_bounds import effort_rate
+from heft.excitation.effort_proofs import effort_rate
 from heft.models import MotionLimits, Options, Robot, fit_capsules, motion_limits
 
 from .robots import load, path_of

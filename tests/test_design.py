@@ -30,8 +30,7 @@ from heft.excitation import (
 )
 from heft.excitation.excitation import scaled
 from heft.excitation.optimal_design import base_positions, judged
-from heft.excitation.random_motions import draw, resting_posture
-from heft.excitation.starts import largest_share
+from heft.excitation.starts import draw, largest_share, resting_posture
 from heft.information import Information, triangle_of
 from heft.plants import ExcitableLoad, ExcitableRobot, FreeBody, Plant, last_frame
 from tests import robots

@@ -23,12 +23,12 @@ from heft.applications.excite import (
     open_experiment,
     text_of,
 )
-from heft.applications.excite.experiment_design import bounded_motion, certified, counting
+from heft.applications.excite.experiment_design import certified, counting
 from heft.applications.excite.report import _plots, by_link
 from heft.dynamics.drives import SIGMOID_SPEEDS
 from heft.errors import InfeasibleLimits, InvalidSetting
-from heft.excitation import DesignSettings, SolverSettings
-from heft.excitation.certificates import certify_efforts
+from heft.excitation import DesignSettings, SolverSettings, bounded_motion
+from heft.excitation.effort_proofs import certify_efforts
 from heft.information import SYMBOLS
 from heft.models import JointOptions, Options, Robot
 from heft.plants import structural_base
@@ -142,7 +142,7 @@ def test_torque_is_proven_for_every_vertex_of_what_bodies_may_be(
     loads = planned.loads()
     assert loads.deviations is not None
     some = replace(loads, deviations=loads.deviations[-2:], rotor_deviation=None)
-    motion = bounded_motion(found.trajectory, planned)
+    motion = bounded_motion(found.trajectory, planned.posture, planned.carrier.moving)
     proven = [c for c in certify_efforts(motion, some, planned.stated) if c.quantity == "effort"]
     time = np.linspace(0.0, motion.duration, 4001)
     worst = np.zeros(len(proven))
@@ -265,6 +265,6 @@ def test_a_load_is_told_by_the_robot_that_carries_it() -> None:
     heavy, light = (
         max(c.bound for c in certify_efforts(motion, p.loads(), p.stated) if c.quantity == "effort")
         for p in (planned, without)
-        for motion in [bounded_motion(found.trajectory, planned)]
+        for motion in [bounded_motion(found.trajectory, planned.posture, planned.carrier.moving)]
     )
     assert heavy > light

@@ -50,35 +50,30 @@ def _scratch():  # type: ignore[no-untyped-def]
 
 
 @exact
-def _subtract_bias(w: Array, body: Any, wrench: Array, rest: Array, by: Array) -> None:
-    """Write wrench − b(ω) and the derivative of b, shape (6, 3)."""
-    first, spin, _, _, _ = body
-    along = first[0] * w[0] + first[1] * w[1] + first[2] * w[2]
-    square = w[0] * w[0] + w[1] * w[1] + w[2] * w[2]
-    spun = (
-        spin[0, 0] * w[0] + spin[0, 1] * w[1] + spin[0, 2] * w[2],
-        spin[1, 0] * w[0] + spin[1, 1] * w[1] + spin[1, 2] * w[2],
-        spin[2, 0] * w[0] + spin[2, 1] * w[1] + spin[2, 2] * w[2],
-    )
-    for i in range(3):
-        j, k = (i + 1) % 3, (i + 2) % 3
-        rest[i] = wrench[i] - (w[i] * along - first[i] * square)
-        rest[3 + i] = wrench[3 + i] - (w[j] * spun[k] - w[k] * spun[j])
-        for m in range(3):
-            by[i, m] = w[i] * first[m] - 2.0 * first[i] * w[m] + (along if i == m else 0.0)
-            by[3 + i, m] = w[j] * spin[k, m] - w[k] * spin[j, m]
-        by[3 + i, j] += spun[k]
-        by[3 + i, k] -= spun[j]
-
-
-@exact
 def _rate(x: Array, wrench: Array, body: Any, work: Any, out: Array) -> None:
     """Write the derivative of a state."""
     rest, bent, six, turn = work
-    _, _, inverse, gravity, of_unit = body
+    first, spin, inverse, gravity, of_unit = body
     w, i, j, k = x[3], x[4], x[5], x[6]
     p, q, r = x[10], x[11], x[12]
-    _subtract_bias(x[10:13], body, wrench, rest, bent)
+    along = first[0] * p + first[1] * q + first[2] * r
+    square = p * p + q * q + r * r
+    spun = (
+        spin[0, 0] * p + spin[0, 1] * q + spin[0, 2] * r,
+        spin[1, 0] * p + spin[1, 1] * q + spin[1, 2] * r,
+        spin[2, 0] * p + spin[2, 1] * q + spin[2, 2] * r,
+    )
+    for a in range(3):  # b(ω), and its derivative by ω
+        b, c = (a + 1) % 3, (a + 2) % 3
+        y, z = x[10 + b], x[10 + c]
+        rest[a] = wrench[a] - (x[10 + a] * along - first[a] * square)
+        rest[3 + a] = wrench[3 + a] - (y * spun[c] - z * spun[b])
+        for m in range(3):
+            bent[a, m] = x[10 + a] * first[m] - 2.0 * first[a] * x[10 + m]
+            bent[3 + a, m] = y * spin[c, m] - z * spin[b, m]
+        bent[a, a] += along
+        bent[3 + a, b] += spun[c]
+        bent[3 + a, c] -= spun[b]
     for row in range(6):
         six[row] = 0.0
         for column in range(6):

@@ -10,14 +10,13 @@ if TYPE_CHECKING:
     from .criteria import Conditions, Criterion, PredictedError
     from .limits import Broken, EffortLimits, DesignLimits, JointLimits
     from .limits import link_deviations
-    from .excitation import Excitation, Grids, excitation_of, task_error
-    from .augmented_lagrangian import Progress, SolverSettings
-    from .design_settings import DesignSettings
-    from .starts import Start
+    from .design_settings import DesignSettings, Grids, SolverSettings
+    from .excitation import Excitation, excitation_of, task_error
+    from .starts import Progress, Start
     from .optimal_design import Design, base_positions, default_noise, design, noise_of
-    from .bounded_motions import BoundedMotion, HarmonicMotion, SplineMotion
-    from .certificates import Certificate, Loads, Proof, certify_clearance, certify_efforts
-    from .certificates import certify_joints
+    from .bounded_motions import BoundedMotion, HarmonicMotion, SplineMotion, bounded_motion
+    from .certificates import Certificate, Proof, certify_clearance, certify_joints
+    from .effort_proofs import Loads, certify_efforts
     from .clearance import Clearance, PairChoice
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

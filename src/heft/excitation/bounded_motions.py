@@ -16,9 +16,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting
+
+from .trajectories import ExcitationTrajectory, Fourier, Spline
 
 ROUNDING = 1e-12  # of the sum of all terms' sizes, by which a bound is set wider
 
@@ -141,11 +144,11 @@ class SplineMotion:
 
     def largest(self, order: int, begin: Array, end: Array) -> Array:
         """Return bounds of a derivative's size on n intervals [s], (n, d); see `BoundedMotion`."""
-        whole = np.abs(self.extremes(order)).max(axis=0)
+        widest = np.abs(self.extremes(order)).max(axis=0)
         if order + 2 > self.smoothness:
-            return np.tile(whole, (len(begin), 1))
+            return np.tile(widest, (len(begin), 1))
         curve = np.abs(self.extremes(order + 2)).max(axis=0)
-        return np.asarray(np.minimum(_from_ends(self, order, begin, end, curve), whole))
+        return np.asarray(np.minimum(_from_ends(self, order, begin, end, curve), widest))
 
     def _hull(self, order: int) -> Array:
         """Return Bernstein coefficients of a derivative, shape (degree + 1, pieces, d)."""
@@ -160,6 +163,27 @@ class SplineMotion:
             for k in range(self.degree - order, -1, -1)
         ]
         return np.asarray(BPoly.from_power_basis(PPoly(np.array(taylor), breaks)).c)
+
+
+def bounded_motion(
+    trajectory: ExcitationTrajectory, posture: Array, moving: NDArray[np.intp]
+) -> BoundedMotion:
+    """Return a trajectory of the channels that move as one of all channels, with proven bounds.
+
+    Args:
+        posture: At which the others stand, shape (channels,) [rad or m].
+        moving: Channels that move, in the trajectory's order.
+    """
+    basis = trajectory.basis
+    coefficients = np.outer(basis.constant, posture)
+    coefficients[:, moving] = trajectory.coefficients
+    if isinstance(basis, Fourier):
+        sine, cosine = (coefficients[k::2] for k in (1, 2))
+        harmonic = np.arange(1, basis.harmonics + 1)[:, None]
+        parts = coefficients[0], cosine / harmonic, sine / harmonic
+        return HarmonicMotion(2.0 * np.pi * basis.lowest, *parts, basis.duration)
+    assert isinstance(basis, Spline)
+    return SplineMotion(basis.knots, coefficients, basis.degree)
 
 
 def _from_ends(motion: BoundedMotion, order: int, begin: Array, end: Array, curve: Array) -> Array:

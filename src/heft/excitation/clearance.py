@@ -79,10 +79,10 @@ class Clearance:
         rng = np.random.default_rng(choice.seed)
         count = (choice.postures, len(limits.joints))
         q = limits.lower + (limits.upper - limits.lower) * rng.uniform(size=count)
-        whole = _whole(robot, capsules)
-        often = whole._close(q) >= choice.often
-        apart = whole._never_touching(often, limits)
-        parted = whole._kept(~apart)._parted(often[~apart])
+        full = _every_pair(robot, capsules)
+        often = full._close(q) >= choice.often
+        separate = full._never_touching(often, limits)
+        parted = full._kept(~separate)._parted(often[~separate])
         fine = parted._never_touching(parted._close(q) >= choice.often, limits)
         kept = parted._kept(~fine)
         return kept._without(kept._hopeless(q, choice))
@@ -147,53 +147,55 @@ class Clearance:
 
     def _parted(self, chosen: NDArray[np.bool_]) -> Clearance:
         """Return the clearance with chosen pairs of links replaced by all pairs of parts."""
-        found, origin = [], []
+        parts, origin = [], []
         for m, (pair, cut) in enumerate(zip(self.pairs, chosen, strict=True)):
             kind, i, j = (int(x) for x in pair)
             first = self.capsules.parts(i) if cut else [i]
             second = self.capsules.parts(j) if cut and kind == CAPSULE else [j]
-            found += [(kind, a, b) for a in first for b in second]
+            parts += [(kind, a, b) for a in first for b in second]
             origin += [m] * (len(first) * len(second))
-        whole = self._kept(np.array(origin, dtype=np.intp))
-        return replace(whole, pairs=np.array(found, dtype=np.int64).reshape(-1, 3))
+        parted = self._kept(np.array(origin, dtype=np.intp))
+        return replace(parted, pairs=np.array(parts, dtype=np.int64).reshape(-1, 3))
 
     def _without(self, close: NDArray[np.bool_]) -> Clearance:
         kept = self._kept(~close)
         out = tuple(sorted({n for n, k in zip(self.names, close, strict=True) if k}))
-        said = ", ".join(f"{a} and {b}{' in part' if (a, b) in kept.names else ''}" for a, b in out)
-        note = f"not kept apart, since too close at most postures: {said}"
+        listed = ", ".join(
+            f"{a} and {b}{' in part' if (a, b) in kept.names else ''}" for a, b in out
+        )
+        note = f"not kept apart, since too close at most postures: {listed}"
         return replace(kept, left_out=out, notes=(*self.notes, note) if out else self.notes)
 
     @cached_property
     def _arrays(self) -> tuple[tuple[NDArray[Any], ...], ...]:
         tree, capsules = self.tree, self.capsules
-        whole = (tree.parent, tree.kind, tree.channel)
+        integers = (tree.parent, tree.kind, tree.channel)
         real = (tree.multiplier, tree.offset, tree.rotation, tree.translation, tree.axis)
         ends = np.stack([capsules.start, capsules.end], axis=1)
         return (
-            (*(np.array(x, dtype=np.int64) for x in whole), *map(np.array, real)),
+            (*(np.array(x, dtype=np.int64) for x in integers), *map(np.array, real)),
             (np.array(capsules.body, dtype=np.int64), ends, np.array(capsules.radius)),
             (np.array(self.spaces), np.array(self.boxes), np.array(self.pairs, dtype=np.int64)),
         )
 
 
-def _whole(robot: Robot, capsules: Capsules) -> Clearance:
+def _every_pair(robot: Robot, capsules: Capsules) -> Clearance:
     """Return the clearance of all pairs but those of one body or of neighbours."""
     motion = robot.options.motion
-    known = {*capsules.links, *motion.half_space_names}
+    valid = {*capsules.links, *motion.half_space_names}
     for pair in motion.ignore:
         for name in pair:
-            if name not in known:
+            if name not in valid:
                 raise InvalidSetting(
                     f"no link with a shape is called '{name}'",
                     argument="[motion], ignore",
-                    valid=sorted(known),
-                    cure=did_you_mean(name, sorted(known)),
+                    valid=sorted(valid),
+                    cure=did_you_mean(name, sorted(valid)),
                 )
     ignored = {frozenset(pair) for pair in motion.ignore}
     between = _joints_between(robot, capsules)
     links, count = capsules.links, np.flatnonzero(capsules.whole).tolist()
-    found = [
+    entries = [
         ((CAPSULE, i, j), (links[i], links[j]))
         for i in count
         for j in count
@@ -202,8 +204,8 @@ def _whole(robot: Robot, capsules: Capsules) -> Clearance:
     others = [(SPACE, k, name) for k, name in enumerate(motion.half_space_names)]
     others += [(BOX, k, f"keep_out, box {k + 1}") for k in range(len(motion.keep_out))]
     moving = [i for i in count if capsules.body[i] >= 0]
-    found += [((kind, i, k), (links[i], name)) for kind, k, name in others for i in moving]
-    found = [(pair, names) for pair, names in found if frozenset(names) not in ignored]
+    entries += [((kind, i, k), (links[i], name)) for kind, k, name in others for i in moving]
+    entries = [(pair, names) for pair, names in entries if frozenset(names) not in ignored]
     boxes = np.array(motion.keep_out).reshape(-1, 3, 2)
     return Clearance(
         tree=robot.tree,
@@ -212,12 +214,12 @@ def _whole(robot: Robot, capsules: Capsules) -> Clearance:
             np.array([[*s.normal, s.offset] for s in motion.half_spaces]).reshape(-1, 4)
         ),
         boxes=read_only(np.hstack([boxes.mean(axis=2), np.ptp(boxes, axis=2) / 2.0])),
-        pairs=np.array([pair for pair, _ in found], dtype=np.int64).reshape(-1, 3),
-        names=tuple(names for _, names in found),
+        pairs=np.array([pair for pair, _ in entries], dtype=np.int64).reshape(-1, 3),
+        names=tuple(names for _, names in entries),
         required=np.array(
             [
                 0.0 if kind == CAPSULE and between[i, j] == 2 else motion.clearance
-                for (kind, i, j), _ in found
+                for (kind, i, j), _ in entries
             ]
         ),
         notes=capsules.notes,
@@ -227,10 +229,10 @@ def _whole(robot: Robot, capsules: Capsules) -> Clearance:
 def _joints_between(robot: Robot, capsules: Capsules) -> NDArray[np.int64]:
     """Return how many joints that move lie between the bodies of any two capsules, shape (n, n)."""
     tree = robot.tree
-    held = [robot.options.of(robot.joints[int(c)]).position is not None for c in tree.channel]
+    still = [robot.options.of(robot.joints[int(c)]).position is not None for c in tree.channel]
     carried = np.zeros((len(capsules.body), len(tree.names)), dtype=np.int64)
     for k, body in enumerate(capsules.body):
         while body >= 0:
-            carried[k, body] = not held[body]
+            carried[k, body] = not still[body]
             body = int(tree.parent[body])
     return np.asarray(np.abs(carried[:, None] - carried).sum(axis=2))

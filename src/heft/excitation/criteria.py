@@ -22,7 +22,6 @@ from typing import Protocol
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting
@@ -58,19 +57,17 @@ class Criterion(Protocol):
         return self
 
 
-def inverse(M: Array) -> Array | None:
-    """Return M⁻¹ of a positive definite matrix, None if it is singular to rounding."""
+def inverted(M: Array) -> tuple[float, Array] | None:
+    """Return log det M and M⁻¹ of a positive definite matrix, None if singular to rounding."""
+    if not len(M):
+        return 0.0, M.copy()
     factor, failed = scipy.linalg.lapack.dpotrf(M, lower=1)
-    if failed or not _regular(factor):
+    pivots = np.diag(factor)
+    if failed or not (pivots**2).min() > SINGULAR * (pivots**2).max():
         return None
-    found, failed = scipy.linalg.lapack.dpotri(factor, lower=1)
-    lower = np.tril(found)
-    return None if failed else lower + np.tril(lower, -1).T
-
-
-def _regular(factor: Array) -> bool:
-    pivots = np.diag(factor) ** 2
-    return bool(pivots.min(initial=np.inf) > SINGULAR * pivots.max(initial=0.0))
+    inverse, failed = scipy.linalg.lapack.dpotri(factor, lower=1)
+    lower = np.tril(inverse)
+    return None if failed else (2.0 * float(np.log(pivots).sum()), lower + np.tril(lower, -1).T)
 
 
 def _nothing(M: Array) -> tuple[float, Array]:
@@ -89,73 +86,61 @@ class Determinant(Criterion):
 
     def __call__(self, M: Array) -> tuple[float, Array]:
         """Return log det of the information and M⁻¹ less that of the nuisance; see `Criterion`."""
-        whole = _logdet(M)
-        if whole is None:
+        every = inverted(M)
+        if every is None:
             return _nothing(M)
         if self.chosen is None:
-            return whole
+            return every
         nuisance = np.setdiff1d(np.arange(len(M)), self.chosen)
-        part = _logdet(M[np.ix_(nuisance, nuisance)])
+        part = inverted(M[np.ix_(nuisance, nuisance)])
         if part is None:
             return _nothing(M)
-        whole[1][np.ix_(nuisance, nuisance)] -= part[1]
-        return whole[0] - part[0], whole[1]
+        every[1][np.ix_(nuisance, nuisance)] -= part[1]
+        return every[0] - part[0], every[1]
 
 
-def _logdet(M: Array) -> tuple[float, Array] | None:
-    if not len(M):
-        return 0.0, M.copy()
-    factor, failed = scipy.linalg.lapack.dpotrf(M, lower=1)
-    if failed or not _regular(factor):
-        return None
-    found, _ = scipy.linalg.lapack.dpotri(factor, lower=1)
-    lower = np.tril(found)
-    return 2.0 * float(np.log(np.diag(factor)).sum()), lower + np.tril(lower, -1).T
+class OfCovariance(Criterion, Protocol):
+    """A criterion of the chosen parameters' covariance C alone."""
 
-
-def _through_covariance(M: Array, inverted: Array, slope: Array, at: NDArray[np.intp]) -> Array:
-    """Return ∂φ/∂M from ∂φ/∂C of the chosen parameters' covariance C: −M⁻¹_:S ∂φ/∂C M⁻¹_S:."""
-    side = inverted[:, at]
-    return np.asarray(-side @ slope @ side.T)
-
-
-def _places(M: Array, chosen: tuple[int, ...] | None) -> NDArray[np.intp]:
-    return np.arange(len(M)) if chosen is None else np.array(chosen, dtype=np.intp)
-
-
-@dataclass(frozen=True)
-class Trace(Criterion):
-    """A: −log of the sum of the chosen parameters' variances, in the scaled columns' units."""
-
-    chosen: tuple[int, ...] | None = None
+    def of_covariance(self, C: Array) -> tuple[float, Array]:
+        """Return φ and ∂φ/∂C of the covariance of the chosen parameters, shape (s, s)."""
+        ...
 
     def __call__(self, M: Array) -> tuple[float, Array]:
-        """Return −log tr C; see `Criterion`."""
-        inverted = inverse(M)
-        if inverted is None:
+        """Return φ and ∂φ/∂M = −M⁻¹_:S ∂φ/∂C M⁻¹_S:; see `Criterion`."""
+        every = inverted(M)
+        if every is None:
             return _nothing(M)
-        at = _places(M, self.chosen)
-        total = float(np.trace(inverted[np.ix_(at, at)]))
-        slope = -np.eye(len(at)) / total
-        return -float(np.log(total)), _through_covariance(M, inverted, slope, at)
+        at = np.arange(len(M)) if self.chosen is None else np.array(self.chosen, dtype=np.intp)
+        side = every[1][:, at]
+        value, slope = self.of_covariance(side[at])
+        return value, np.asarray(-side @ slope @ side.T)
 
 
 @dataclass(frozen=True)
-class PredictedError(Criterion):
+class Trace(OfCovariance):
+    """A: −log of the sum of the chosen parameters' variances, in the scaled columns' units."""
+
+    chosen: tuple[int, ...] | None = None  # positions of the parameters that count
+
+    def of_covariance(self, C: Array) -> tuple[float, Array]:
+        """Return −log tr C; see `OfCovariance`."""
+        total = float(np.trace(C))
+        return -float(np.log(total)), -np.eye(len(C)) / total
+
+
+@dataclass(frozen=True)
+class PredictedError(OfCovariance):
     """Predicted torque error on a task's motion: −log tr(C G), G = Σ w² YᵀY/N of the task."""
 
     task: Array  # G, shape (k, k), of columns as the information's; see `excitation.task_error`
     chosen: tuple[int, ...] | None = None  # parameters whose errors count
 
-    def __call__(self, M: Array) -> tuple[float, Array]:
-        """Return −log of the mean squared error, in noise's units; see `Criterion`."""
-        inverted = inverse(M)
-        if inverted is None:
-            return _nothing(M)
-        at = _places(M, self.chosen)
-        weight = self.task[np.ix_(at, at)]
-        total = float(np.sum(inverted[np.ix_(at, at)] * weight))
-        return -float(np.log(total)), _through_covariance(M, inverted, -weight / total, at)
+    def of_covariance(self, C: Array) -> tuple[float, Array]:
+        """Return −log of the mean squared error, in noise's units; see `OfCovariance`."""
+        weight = self.task if self.chosen is None else self.task[np.ix_(self.chosen, self.chosen)]
+        total = float(np.sum(C * weight))
+        return -float(np.log(total)), -weight / total
 
     def in_columns(self, scale: Array) -> PredictedError:
         """Return the criterion for columns that are divided by `scale`, shape (k,)."""
@@ -163,26 +148,21 @@ class PredictedError(Criterion):
 
 
 @dataclass(frozen=True)
-class LargestVariance(Criterion):
+class LargestVariance(OfCovariance):
     """E: −log of the largest eigenvalue of the chosen parameters' covariance, softened."""
 
     chosen: tuple[int, ...] | None = None  # positions of the parameters that count
     power: float = SOFTNESS  # r of `(tr Cʳ)^(1/r)`, which stands for the largest eigenvalue
 
-    def __call__(self, M: Array) -> tuple[float, Array]:
-        """Return −log (tr Cʳ)/r; see `Criterion`."""
-        inverted = inverse(M)
-        if inverted is None:
-            return _nothing(M)
-        at = _places(M, self.chosen)
-        values, vectors = np.linalg.eigh(inverted[np.ix_(at, at)])
+    def of_covariance(self, C: Array) -> tuple[float, Array]:
+        """Return −log (tr Cʳ)/r; see `OfCovariance`."""
+        values, vectors = np.linalg.eigh(C)
         size, slope = soft_largest(values, self.power)
-        through = -(vectors * slope) @ vectors.T
-        return -size, _through_covariance(M, inverted, through, at)
+        return -size, -(vectors * slope) @ vectors.T
 
 
 @dataclass(frozen=True)
-class Condition(Criterion):
+class Condition(OfCovariance):
     """−log of the condition number of the chosen parameters' regressor, softened.
 
     It depends on the columns' units; with `scaled` they are first brought to one length.
@@ -192,24 +172,25 @@ class Condition(Criterion):
     scaled: bool = False  # whether each column is divided by its own length, whatever the motion
     power: float = SOFTNESS  # as of `LargestVariance`, of both ends of the spectrum
 
-    def __call__(self, M: Array) -> tuple[float, Array]:
-        """Return −½ log of the largest over the least eigenvalue of C; see `Criterion`."""
-        lengths = np.sqrt(np.diag(M)) if self.scaled else np.ones(len(M))
-        if not lengths.min(initial=1.0) > 0.0:
-            return _nothing(M)
-        unit = M / np.outer(lengths, lengths)
-        inverted = inverse(unit)
-        if inverted is None:
-            return _nothing(M)
-        at = _places(M, self.chosen)
-        values, vectors = np.linalg.eigh(inverted[np.ix_(at, at)])
+    def of_covariance(self, C: Array) -> tuple[float, Array]:
+        """Return −½ log of the largest over the least eigenvalue of C; see `OfCovariance`."""
+        values, vectors = np.linalg.eigh(C)
         largest, up = soft_largest(values, self.power)
         least, down = soft_largest(1.0 / values, self.power)
         slope = -0.5 * (up - down / values**2)
-        through = _through_covariance(unit, inverted, (vectors * slope) @ vectors.T, at)
-        if self.scaled:
-            through[np.diag_indices_from(through)] -= np.sum(through * unit, axis=1)
-        return -0.5 * (largest + least), through / np.outer(lengths, lengths)
+        return -0.5 * (largest + least), (vectors * slope) @ vectors.T
+
+    def __call__(self, M: Array) -> tuple[float, Array]:
+        """Return φ and ∂φ/∂M, of columns of one length where they are scaled; see `Criterion`."""
+        if not self.scaled:
+            return super().__call__(M)
+        lengths = np.sqrt(np.diag(M))
+        if not lengths.min(initial=1.0) > 0.0:
+            return _nothing(M)
+        unit = M / np.outer(lengths, lengths)
+        value, through = super().__call__(unit)
+        through[np.diag_indices_from(through)] -= np.sum(through * unit, axis=1)
+        return value, through / np.outer(lengths, lengths)
 
 
 def soft_largest(values: Array, power: float) -> tuple[float, Array]:
@@ -262,8 +243,8 @@ def in_hand(
     both = [k for k, name in enumerate(wanted.names) if name in place]
     keep = [place[wanted.names[k]] for k in both]
     away = np.setdiff1d(np.arange(len(known.labels)), keep).tolist()
-    whole = known.combined(weights)
-    rest = triangle_of(whole.factor[:, [*away, *keep]])[len(away) : len(away) + len(keep)]
+    every = known.combined(weights)
+    rest = triangle_of(every.factor[:, [*away, *keep]])[len(away) : len(away) + len(keep)]
     factor = np.zeros((len(rest), len(wanted)))
     factor[:, both] = rest[:, len(away) :]
     return factor

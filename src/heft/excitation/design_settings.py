@@ -1,4 +1,4 @@
-"""Settings of the design of excitation."""
+"""Settings of the design of excitation: the motion, its grids, random motions and the solver."""
 
 from __future__ import annotations
 
@@ -6,10 +6,49 @@ from dataclasses import dataclass
 
 from heft.errors import InvalidSetting
 
-from .augmented_lagrangian import SolverSettings
-from .excitation import Grids
-from .random_motions import RandomMotions
 from .trajectories import BASES, Family, Fourier, Rest, Spline
+
+
+@dataclass(frozen=True)
+class Grids:
+    """Numbers of times at which a motion is evaluated."""
+
+    samples: int = 320  # for information, torque and power
+    # for position, velocity, acceleration and jerk; a motion's extremes over all t exceed those of
+    # 96 points of 5 harmonics by 1.4 % at most
+    points: int = 96
+    postures: int = 64  # for clearance
+
+    def finer(self, factor: int) -> Grids:
+        """Return grids of more times, by a factor."""
+        return Grids(factor * self.samples, factor * self.points, factor * self.postures)
+
+
+@dataclass(frozen=True)
+class RandomMotions:
+    """How random motions are drawn."""
+
+    least: float = 0.6  # smallest share of each joint's own limits that it uses
+    most: float = 1.0  # largest
+
+
+@dataclass(frozen=True)
+class SolverSettings:
+    """Settings of the solver; its effort grows from round to round."""
+
+    # first ρ [nats per squared share of a limit]; on arms and limits that are not scored, 30 to
+    # 1000 were tried
+    penalty: float = 30.0
+    growth: float = 5.0  # factor of ρ where a round did not bring constraints down enough
+    fall: float = 0.3  # share of the former violation that is enough
+    rounds: int = 12  # largest number
+    iterations: int = 60  # of L-BFGS in the first round
+    more: int = 20  # further ones in each later round
+    memory: int = 30  # pairs of L-BFGS
+    feasible: float = 1e-3  # largest violation at the end, as a share of a limit
+    # share of the former violation above which limits alone cannot be met better
+    stuck: float = 0.98
+    settled: float = 0.05  # change of φ from round to round below which it has converged [nats]
 
 
 @dataclass(frozen=True)

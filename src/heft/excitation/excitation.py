@@ -19,23 +19,9 @@ from heft.arrays import Array
 from heft.plants import Excitable, Plant, structural_base
 
 from .criteria import Criterion, PredictedError
+from .design_settings import Grids
 from .limits import BoundsOnGrid, Broken, Clearance, DesignLimits, EffortBounds, Place, worst
 from .trajectories import Family
-
-
-@dataclass(frozen=True)
-class Grids:
-    """Numbers of times at which a motion is evaluated."""
-
-    samples: int = 320  # for information, torque and power
-    # for position, velocity, acceleration and jerk; a motion's extremes over all t exceed those of
-    # 96 points of 5 harmonics by 1.4 % at most
-    points: int = 96
-    postures: int = 64  # for clearance
-
-    def finer(self, factor: int) -> Grids:
-        """Return grids of more times, by a factor."""
-        return Grids(factor * self.samples, factor * self.points, factor * self.postures)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +51,9 @@ class Rows:
 
     def blocks(self, laid: Array) -> list[Array]:
         """Return each whitened channel's seen columns, scaled, shape (its columns, N) each."""
-        whole = self.whitening.ndim == 2
-        mixed = np.tensordot(self.whitening, laid, axes=1) if whole else laid
-        factors = np.ones(len(laid)) if whole else self.whitening
+        correlated = self.whitening.ndim == 2
+        mixed = np.tensordot(self.whitening, laid, axes=1) if correlated else laid
+        factors = np.ones(len(laid)) if correlated else self.whitening
         return [
             (factors[c] / self.scale[at])[:, None] * mixed[c, at] for c, at in enumerate(self.seen)
         ]
@@ -88,13 +74,13 @@ class Rows:
 
     def seeds(self, blocks: list[Array], slope: Array) -> Array:
         """Return ∂φ/∂Y of the regressor before whitening, by Φ = ∂φ/∂M, shape (c, k, N)."""
-        whole = self.whitening.ndim == 2
-        factors = np.ones(len(blocks)) if whole else self.whitening
+        correlated = self.whitening.ndim == 2
+        factors = np.ones(len(blocks)) if correlated else self.whitening
         made = np.zeros((len(blocks), len(self.columns), blocks[0].shape[1]))
         for c, (at, block) in enumerate(zip(self.seen, blocks, strict=True)):
             weight = (2.0 * factors[c] / self.scale[at])[:, None]
             made[c, at] = (weight * slope[np.ix_(at, at)]) @ block
-        if whole:
+        if correlated:
             made = np.tensordot(self.whitening.T, made, axes=1)
         return made
 
@@ -112,6 +98,11 @@ class At:
     efforts: Array
     velocity: Array
     postures: Array
+
+    def split(self, flat: Array) -> tuple[Array, ...]:
+        """Return a number a constraint as each kind of limit makes them."""
+        pieces = np.split(flat, np.cumsum([p.size for p in self.parts])[:-1])
+        return tuple(x.reshape(p.shape) for x, p in zip(pieces, self.parts, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,9 +151,7 @@ class Excitation:
             multipliers: λ of the flat constraints.
             worth: Weight of the criterion; 0 where only limits count.
         """
-        ends = np.cumsum([p.size for p in at.parts])[:-1]
-        split = np.split(multipliers, ends)
-        shaped = [m.reshape(p.shape) for m, p in zip(split, at.parts, strict=True)]
+        shaped = at.split(multipliers)
         total = self.bounds.pull_back(shaped[0])
         seeds = self.rows.seeds(at.blocks, -worth * self.share * at.slope)
         by_v, rest = np.zeros_like(at.velocity), 1
@@ -183,14 +172,14 @@ class Excitation:
 
     def broken(self, at: At) -> list[Broken]:
         """Return each limit's most broken value, worst first."""
-        found = worst(at.parts[0], self.bounds.labels())
+        excesses = worst(at.parts[0], self.bounds.labels())
         rest = 1
         if self.efforts is not None:
-            found += worst(at.parts[1], self.efforts.labels())
+            excesses += worst(at.parts[1], self.efforts.labels())
             rest = 2
         for clearance, part in zip(self.clearance, at.parts[rest:], strict=True):
-            found += worst(part, _pairs(clearance.names))
-        return sorted(found, key=lambda b: -b.excess)
+            excesses += worst(part, _pairs(clearance.names))
+        return sorted(excesses, key=lambda b: -b.excess)
 
 
 def _pairs(names: Sequence[str]) -> Iterator[Place]:

@@ -140,8 +140,8 @@ class BoundsOnGrid:
             at[0] += self.start
         below = (self.low[:, None] - at) / self._scale()
         above = (at - self.high[:, None]) / self._scale()
-        found = np.array([below, above])
-        return np.where(np.isfinite(found), found, NEVER)
+        sides = np.array([below, above])
+        return np.where(np.isfinite(sides), sides, NEVER)
 
     def pull_back(self, multipliers: Array) -> Array:
         """Return the gradient of Σ λ c by X, shape (u, d); λ of the shape of `values`."""
@@ -391,5 +391,5 @@ def worst(values: Array, labels: Iterator[Place]) -> list[Broken]:
     Args:
         values: Constraints c of one kind of bounds.
     """
-    found = [Broken(kind, name, float(np.max(values[at]))) for kind, name, at in labels]
-    return sorted(found, key=lambda b: -b.excess)
+    excesses = [Broken(kind, name, float(np.max(values[at]))) for kind, name, at in labels]
+    return sorted(excesses, key=lambda b: -b.excess)

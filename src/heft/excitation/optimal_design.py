@@ -25,12 +25,11 @@ from heft.information import BaseParameters, Directions, Information, Labels, tr
 from heft.plants import Excitable, Plant, structural_base
 
 from . import criteria
-from .augmented_lagrangian import Progress
 from .criteria import Conditions, Criterion
-from .design_settings import DesignSettings
-from .excitation import Excitation, Grids, excitation_of, scaled
+from .design_settings import DesignSettings, Grids
+from .excitation import Excitation, excitation_of, scaled
 from .limits import Broken, DesignLimits
-from .starts import Levels, Start, feasible_motions, improved, nothing_kept
+from .starts import Levels, Progress, Start, feasible_motions, improved, nothing_kept
 from .trajectories import ExcitationTrajectory
 
 NOISE_SHARE = 0.01  # of an actuator's largest effort, where nothing is known of its noise
@@ -89,9 +88,9 @@ class Design:
         time = np.linspace(0.0, trajectory.duration, self.settings.grids.samples)
         rows = replace(self.problem.rows, scale=np.ones(self.base.rank))
         blocks = rows.blocks(rows.laid(self._samples(trajectory, time)))
-        whole = np.vstack([np.sqrt(self.problem.share) * rows.stacked(blocks), self.known])
+        stacked = np.vstack([np.sqrt(self.problem.share) * rows.stacked(blocks), self.known])
         first = np.setdiff1d(np.arange(self.base.rank), last)
-        return triangle_of(whole[:, [*first, *last]])
+        return triangle_of(stacked[:, [*first, *last]])
 
     def log_determinant_of(self, trajectory: ExcitationTrajectory) -> float:
         """Return the log-determinant of a motion's information, in SI units [nats].
@@ -228,7 +227,7 @@ def design(
     base = structural_base(plant)
     about = base_positions(base.labels, settings.about)
     noise = default_noise(plant, limits) if noise is None else np.asarray(noise, dtype=float)
-    factor = _known(plant, base, noise, known)
+    factor = _in_hand(plant, base, noise, known)
     worth = criterion
     if worth is None:
         volume = settings.criterion == "D"  # which does not depend on how columns are combined
@@ -299,7 +298,7 @@ def _scaled(levels: Levels, motions: list[Array]) -> Levels:
     return Levels(coarse, like(levels.middle), like(levels.fine))
 
 
-def _known(
+def _in_hand(
     plant: Plant[Any], base: BaseParameters, noise: Array, known: Information | None
 ) -> Array:
     """Return a factor of the information in hand about base parameters, shape (any, k)."""

@@ -1,25 +1,228 @@
-"""Starts of a design: random motions that keep all limits, each improved by itself."""
+"""Starts of a design: random motions within limits, each improved by itself.
+
+By an augmented Lagrangian with L-BFGS, a maximum under many smooth inequality constraints: Powell,
+Hestenes and Rockafellar's form [Nocedal2006, section 17.4]. With penalty ρ and multipliers λ each
+round minimises
+
+    −φ(x) + Σ (max(0, λ + ρ c)² − λ²) / 2ρ,    then λ ← max(0, λ + ρ c)
+
+so a round needs one gradient with `max(0, λ + ρ c)` in the place of multipliers, and no Jacobian of
+the constraints.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 import numpy as np
+from scipy.optimize import minimize
 
 from heft.arrays import Array
 from heft.engine import side_by_side
 from heft.errors import InfeasibleLimits
 
-from .augmented_lagrangian import Progress, Solution, solve
-from .design_settings import DesignSettings
-from .excitation import Excitation
-from .limits import DesignLimits
-from .random_motions import draw, resting_posture, shrunk
+from .design_settings import DesignSettings, RandomMotions, SolverSettings
+from .excitation import At, Excitation
+from .limits import DesignLimits, JointLimits
 
+SHARES = (1.0, 0.8, 0.6, 0.45, 0.3, 0.2, 0.1, 0.05)  # to which a motion is shrunk to be feasible
 TRIALS = (1.0, 0.999, 0.996, 0.984, 0.94, 0.75, 0.5, 0.25, 0.1, 0.03)  # shares of a motion
+UNBOUNDED = 1e12  # in the place of an infinite objective, which a line search would not survive
+
+
+def draw(
+    problem: Excitation,
+    limits: JointLimits,
+    count: int,
+    rng: np.random.Generator,
+    how: RandomMotions = RandomMotions(),
+) -> Iterator[Array]:
+    """Yield unknowns X, shape (u, d), of motions whose joints each use much of their own limits.
+
+    The shape of each joint's motion is uniform over directions, its size a random share of what its
+    tightest limit allows, its middle anywhere that leaves it room.
+    """
+    bounds, family = problem.bounds, problem.family
+    still = family.null_space.T @ family.basis.constant
+    free = family.start is None
+    orders = list(bounds.orders)
+    for _ in range(count):
+        X = rng.normal(size=(family.unknowns, len(limits.lower)))
+        at = bounds.matrices @ X
+        q = problem.sampled[0] @ X
+        top, bottom = q.max(axis=0), q.min(axis=0)
+        if free:
+            middle, half = 0.5 * (top + bottom), 0.5 * (top - bottom)
+            room = limits.reach / half
+        else:
+            start = bounds.start
+            with np.errstate(divide="ignore"):
+                room = np.minimum(
+                    (limits.upper - start) / np.maximum(top, 1e-9),
+                    (start - limits.lower) / np.maximum(-bottom, 1e-9),
+                )
+            room = np.minimum(room, limits.reach / (0.5 * (top - bottom)))
+        for k, order in enumerate(orders):
+            if order:
+                room = np.minimum(room, bounds.high[k] / np.abs(at[k]).max(axis=0))
+        size = rng.uniform(how.least, how.most, len(room)) * room
+        X = X * size
+        if free:
+            rest = np.maximum(limits.reach - size * half, 0.0)
+            aim = limits.middle + rest * rng.uniform(-1.0, 1.0, len(rest))
+            X += np.outer(still, aim - size * middle)
+        yield X
+
+
+def resting_posture(
+    problem: Excitation, limits: JointLimits, rng: np.random.Generator, tries: int = 200
+) -> tuple[Array, float]:
+    """Return a posture at which rest breaks no limit, or least, (d,), and its worst c.
+
+    The middle of the ranges if that will do: motions are shrunk about it.
+
+    Args:
+        tries: Largest number of random postures that are tried.
+    """
+    family = problem.family
+    if family.start is not None:
+        posture = np.array(family.start)
+        worst = float(problem.at(family.still(posture)).constraints.max())
+        return posture, worst
+    best, least = limits.middle, np.inf
+    for k in range(tries):
+        inside = limits.middle + 0.8 * limits.reach * rng.uniform(-1.0, 1.0, len(best))
+        posture = limits.middle if k == 0 else np.clip(inside, limits.lower, limits.upper)
+        excess = float(problem.at(family.still(posture)).constraints.max())
+        if excess < least:
+            best, least = posture, excess
+        if least < 0.0:
+            break
+    return best, least
+
+
+def shrunk(problem: Excitation, X: Array, posture: Array) -> Array | None:
+    """Return a motion shrunk about a posture until it breaks no limit; None if even rest does.
+
+    Args:
+        X: Unknowns, shape (u, d).
+        posture: Shape (d,) [rad or m].
+    """
+    still = problem.family.still(posture)
+    for share in SHARES:
+        trial = still + share * (X - still)
+        if problem.at(trial).constraints.max() <= 0.0:
+            return np.asarray(trial)
+    return None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Progress of the solver from one start."""
+
+    start: int  # its number
+    round: int  # of the augmented Lagrangian
+    evaluations: int  # so far
+    value: float  # φ
+    violation: float  # largest share of a limit by which it is broken; negative if none is
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """Result of the solver from one start."""
+
+    X: Array  # unknowns, shape (u, d)
+    value: float  # φ
+    violation: float  # largest share of a limit by which it is broken; negative if none is
+    multipliers: Array  # λ of the flat constraints
+    rounds: int  # of the augmented Lagrangian
+    evaluations: int  # of value and gradient
+
+
+@dataclass
+class _Search:
+    problem: Excitation
+    unit: Array
+    worth: float
+    penalty: float
+    multipliers: Array
+    evaluations: int = 0
+
+    def unknowns(self, x: Array) -> Array:
+        return np.asarray(x.reshape(-1, len(self.unit)) * self.unit)
+
+    def total(self, x: Array) -> tuple[float, Array]:
+        self.evaluations += 1
+        at = self.problem.at(self.unknowns(x))
+        pushed = np.maximum(0.0, self.multipliers + self.penalty * at.constraints)
+        penalty = float(pushed @ pushed - self.multipliers @ self.multipliers) / 2.0 / self.penalty
+        value = penalty - self.worth * at.value if self.worth else penalty
+        if not np.isfinite(value):
+            return UNBOUNDED, np.zeros_like(x)
+        gradient = self.problem.gradient(at, pushed, self.worth) * self.unit
+        return value, gradient.ravel()
+
+    def learn(self, at: At, former: float, settings: SolverSettings) -> None:
+        self.multipliers = np.maximum(0.0, self.multipliers + self.penalty * at.constraints)
+        violation = float(at.constraints.max())
+        if violation > max(settings.fall * former, settings.feasible):
+            self.penalty *= settings.growth
+
+
+def solve(
+    problem: Excitation,
+    X: Array,
+    unit: Array,
+    settings: SolverSettings,
+    stop: threading.Event | None = None,
+    report: Callable[[int, int, float, float], None] | None = None,
+    worth: float = 1.0,
+) -> Solution:
+    """Return the motion that the solver reaches from a start, or had reached when stopped.
+
+    Args:
+        X: Unknowns to begin with, shape (u, d).
+        unit: Usual size of each coordinate's unknowns, shape (d,) [rad or m].
+        stop: Ends it after the step at hand, once set.
+        report: Called after each round with round, evaluations, value and violation.
+        worth: Weight of the criterion; 0 finds a motion that breaks limits least.
+    """
+    at = problem.at(X)
+    empty = np.zeros_like(at.constraints)
+    enough = settings.feasible if worth else 0.0
+    search = _Search(problem, unit, worth, settings.penalty, empty)
+    x, former, value = (X / unit).ravel(), np.inf, at.value
+
+    def halt(_: Array) -> None:
+        if stop is not None and stop.is_set():
+            raise StopIteration
+
+    rounds = 0
+    for rounds in range(1, settings.rounds + 1):
+        steps = settings.iterations + settings.more * (rounds - 1)
+        options = {"maxiter": steps, "maxcor": settings.memory, "maxfun": 2 * steps}
+        made = minimize(
+            search.total, x, jac=True, method="L-BFGS-B", callback=halt, options=options
+        )
+        x, before = made.x, value
+        at = problem.at(search.unknowns(x))
+        value, violation = at.value, float(at.constraints.max())
+        search.learn(at, former, settings)
+        if report is not None:
+            report(rounds, search.evaluations, value, violation)
+        settled = abs(value - before) < settings.settled or not worth
+        if violation <= enough and settled:
+            break
+        stuck = not worth and violation > settings.stuck * former
+        if stuck or (stop is not None and stop.is_set()):
+            break
+        former = violation
+    violation = float(at.constraints.max())
+    last = search.unknowns(x)
+    return Solution(last, value, violation, search.multipliers, rounds, search.evaluations)
 
 
 @dataclass(frozen=True)
@@ -62,13 +265,13 @@ def feasible_motions(
     posture, excess = resting_posture(problem, limits.joints, rng)
     drawn = draw(problem, limits.joints, settings.random, rng, settings.draws)
     first = list(islice(drawn, settings.starts))
-    found: list[Array] = []
+    feasible: list[Array] = []
     for X in chain(first, drawn) if excess <= 0.0 else ():
         kept = shrunk(problem, X, posture)
-        found += [] if kept is None else [kept]
-        if stop is not None and stop.is_set() and found:
+        feasible += [] if kept is None else [kept]
+        if stop is not None and stop.is_set() and feasible:
             break
-    return found or _bent(problem, limits, settings, first), posture
+    return feasible or _bent(problem, limits, settings, first), posture
 
 
 def _bent(
@@ -87,7 +290,7 @@ def _bent(
         return kept
     least = min(ends, key=lambda e: e.violation)
     at = problem.at(least.X)
-    pushed = replace(at, parts=_split(least.multipliers, at.parts))
+    pushed = replace(at, parts=at.split(least.multipliers))
     strong = {str(b) for b in problem.broken(pushed) if b.excess > 0.0}
     broken = problem.broken(at)
     fighting = [b for b in broken if str(b) in strong] or broken[:3]
@@ -111,12 +314,6 @@ def nothing_kept(fine: Excitation, made: list[tuple[Array, Start]]) -> Infeasibl
         got=f"nearest to its limit: {shown}",
         cure="relax that limit, ask for a longer motion, or for more random motions to begin with",
     )
-
-
-def _split(flat: Array, parts: tuple[Array, ...]) -> tuple[Array, ...]:
-    ends = np.cumsum([p.size for p in parts])[:-1]
-    pieces = np.split(flat, ends)
-    return tuple(x.reshape(p.shape) for x, p in zip(pieces, parts, strict=True))
 
 
 def _unit(limits: DesignLimits) -> Array:
@@ -149,14 +346,14 @@ def improved(
         def solved(problem: Excitation, X: Array) -> Solution:
             return solve(problem, X, _unit(limits), settings.solver, stop, report)
 
-        found = solved(levels.coarse, chosen[k])
-        X, start = _kept(levels, chosen[k], found, posture)
+        solution = solved(levels.coarse, chosen[k])
+        X, start = _kept(levels, chosen[k], solution, posture)
         stopped = stop is not None and stop.is_set()
         if start.shrunk >= settings.enough or stopped:
             return X, start
-        again = solved(levels.middle, found.X)
+        again = solved(levels.middle, solution.X)
         other, second = _kept(levels, chosen[k], again, posture)
-        rounds, spent = found.rounds + again.rounds, found.evaluations + again.evaluations
+        rounds, spent = solution.rounds + again.rounds, solution.evaluations + again.evaluations
         if second.value > start.value:
             X, start = other, second
         return X, replace(start, rounds=rounds, evaluations=spent)
@@ -164,7 +361,7 @@ def improved(
     return side_by_side(work, range(len(chosen)), settings.workers)
 
 
-def _kept(levels: Levels, first: Array, found: Solution, posture: Array) -> tuple[Array, Start]:
+def _kept(levels: Levels, first: Array, solution: Solution, posture: Array) -> tuple[Array, Start]:
     """Return the largest share of a solution that keeps all limits on the fine grid.
 
     The random motion that it began with, if that is better: a start that was stopped early.
@@ -177,11 +374,11 @@ def _kept(levels: Levels, first: Array, found: Solution, posture: Array) -> tupl
         kept = still + share * (X - still)
         return kept, share, coarse.at(kept).value if share else -np.inf
 
-    trials = [of(found.X), of(first)]
+    trials = [of(solution.X), of(first)]
     share = trials[0][1]
     X, _, worth = max(trials, key=lambda t: t[2])
-    value, spent = coarse.at(first).value, found.evaluations
-    return X, Start(value, worth, found.violation, share, found.rounds, spent)
+    value, spent = coarse.at(first).value, solution.evaluations
+    return X, Start(value, worth, solution.violation, share, solution.rounds, spent)
 
 
 def largest_share(problem: Excitation, X: Array, posture: Array, steps: int = 12) -> float:

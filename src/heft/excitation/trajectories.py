@@ -273,8 +273,8 @@ class ExcitationTrajectory:
         try:
             if table["format"] != FORMAT:
                 raise ValueError(f"format {table['format']}")
-            said = {k: v for k, v in table["basis"].items() if k not in ("kind", "law")}
-            basis = BASES[table["basis"]["kind"]](**said)
+            stated = {k: v for k, v in table["basis"].items() if k not in ("kind", "law")}
+            basis = BASES[table["basis"]["kind"]](**stated)
             names, units = (tuple(map(str, table[k])) for k in ("names", "units"))
             coefficients = np.array(table["coefficients"], dtype=float)
             if coefficients.shape != (basis.size, len(names)) or len(names) != len(units):
@@ -340,10 +340,10 @@ class Family:
 
     def coefficients(self, X: Array) -> Array:
         """Return C of unknowns X, shape (u, d) to (K, d)."""
-        found = self.null_space @ X
+        made = self.null_space @ X
         if self.start is not None:
-            found += np.outer(self.basis.constant, self.start)
-        return np.asarray(found)
+            made += np.outer(self.basis.constant, self.start)
+        return np.asarray(made)
 
     def unknowns_of(self, coefficients: Array) -> Array:
         """Return unknowns X of coefficients that obey the conditions, shape (K, d) to (u, d)."""

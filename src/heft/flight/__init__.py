@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 from heft.loading import lazy
 
 if TYPE_CHECKING:
-    from .flight_design import design_flight
+    from .flight_design import FlightReference, design_flight
     from .flyer_model import FlyerModel
-    from .flight_reference import FlightReference
     from .predictive_tracking import Plan, PredictiveTracking, TrackingSettings
     from .flight_filter import FilterSettings, FlightFilter
     from .free_flight import Flight, FlightFaults, FlightSettings, FlightTruth, fly
@@ -16,8 +15,8 @@ if TYPE_CHECKING:
     from .path import FirstPath, FlightSystem
     from .cycles import Cycles, IdentifyFromCycles
     from .energy_balance import EnergyBalance, EnergyBalanceEstimate
-    from .load import BodyEstimate, body_estimate, load_estimate
-    from .identify import FreeFlyerResult, IdentifyFreeFlyer, true_bound
+    from .identify import BodyEstimate, FreeFlyerResult, IdentifyFreeFlyer, body_estimate
+    from .identify import load_estimate, true_bound
     from .online import FollowedFlight, FollowFreeFlyer, WellEnough
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

@@ -187,9 +187,9 @@ class IdentifyFromCycles:
         time = count * cycles.period
         Y = rows_on_so3(pose, time, count * min(self.motion, (phases - 1) // 2), flyer.gravity)
         angle = 2.0 * np.pi / phases * np.arange(lines)
-        held = np.exp(-0.5j * angle) * np.sinc(0.5 * angle / np.pi)
+        hold = np.exp(-0.5j * angle) * np.sinc(0.5 * angle / np.pi)
         mean = np.fft.rfft(cycles.wrench.mean(axis=0), axis=0)[:lines]
-        wrench = mean / phases * held[:, None]
+        wrench = mean / phases * hold[:, None]
         pace = (angle / cycles.step) ** 4
         sensor = np.square([flyer.pose.position] * 3 + [flyer.pose.angle] * 3)
         thrust = flyer.actuators.wrench_noise
@@ -198,7 +198,7 @@ class IdentifyFromCycles:
         def noise(values: Array) -> Array:
             M = rigid_body.mass_matrix(values)
             moved = (M * sensor) @ M.T
-            own = np.abs(held[:, None, None]) ** 2 * thrust + pace[:, None, None] * moved
+            own = np.abs(hold[:, None, None]) ** 2 * thrust + pace[:, None, None] * moved
             # Weights only: a mean, or a body that lacks a direction, would have no noise at all.
             least = 1e-9 * np.trace(own, axis1=1, axis2=2)[:, None, None] + 1e-30
             return np.asarray((own + least * np.eye(6)) / samples)

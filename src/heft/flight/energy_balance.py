@@ -175,14 +175,18 @@ class EnergyBalance:
             )
         pose, wrench = mean_angles(cycles), cycles.wrench.mean(axis=0)
         tried = np.arange(self.least, self.most + 1)
-        found, gap = [], []
+        estimates, gap = [], []
         for n in tried:
             path = path_of_angles(pose, cycles.period, int(n))
-            found.append(least_squares(path.regressor, wrench))
-            gap.append(float(np.mean(np.abs(power_gap(path, wrench, found[-1])))))
+            estimates.append(least_squares(path.regressor, wrench))
+            gap.append(float(np.mean(np.abs(power_gap(path, wrench, estimates[-1])))))
         best = int(np.argmin(gap))
         return EnergyBalanceEstimate(
-            found[best], int(tried[best]), tried.astype(float), np.array(gap), np.array(found)
+            estimates[best],
+            int(tried[best]),
+            tried.astype(float),
+            np.array(gap),
+            np.array(estimates),
         )
 
 

@@ -1,4 +1,4 @@
-"""Excitation of a free-flying body: its bounds, its actuators and what it may carry, as a design.
+"""The motion that a free-flying body is to fly: its design within bounds, and where it is when.
 
 The motion is at rest at its start. A period's end is its start: rest stated at both ends, as in
 [Ekal2018, eq. 19], repeats three conditions on each coordinate (or, stated one sample before the
@@ -8,15 +8,25 @@ period's end, all but determines the series), so that it is stated once.
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from heft.arrays import Array
-from heft.excitation import Design, DesignLimits, DesignSettings, EffortLimits, JointLimits, design
+from heft.errors import InvalidSetting
+from heft.excitation import (
+    Design,
+    DesignLimits,
+    DesignSettings,
+    EffortLimits,
+    ExcitationTrajectory,
+    JointLimits,
+    design,
+)
+from heft.information import continuous_quaternions
 from heft.models import FlightBounds, FreeFlyer
-from heft.plants import FreeFlyerPlant
+from heft.plants import FLAT_ORDERS, FreeFlyerPlant, Turning, flat_attitude
 
 CRITERIA = {"J1": "condition", "J2": "D"}  # as [Ekal2018, section IV-A] calls them
 
@@ -104,3 +114,62 @@ def command_limits(
         if can.commands
         else tuple(f"facet {k + 1}" for k in range(len(can.reach))),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class FlightReference:
+    """A periodic motion as states to be tracked."""
+
+    # of position, roll, pitch and yaw, or of position and yaw alone [m, rad]; then the body tilts
+    # as what pushes along its own z only must
+    trajectory: ExcitationTrajectory
+    gravity: Array  # in the world, shape (3,) [m/s²]
+
+    def __post_init__(self) -> None:
+        if len(self.trajectory.names) not in (4, 6):
+            raise InvalidSetting(
+                "a flight is designed in position and attitude, or in position and yaw",
+                argument="trajectory",
+                got=", ".join(self.trajectory.names),
+                expected="x, y, z, roll, pitch, yaw, or x, y, z, yaw",
+            )
+
+    @property
+    def duration(self) -> float:
+        """Duration of one cycle [s]."""
+        return self.trajectory.duration
+
+    def states(self, time: Array) -> tuple[Array, Array]:
+        """Return desired states p, q, v, ω, shape (N, 13), and ω in the world, (N, 3) [rad/s].
+
+        Args:
+            time: Shape (N,) [s].
+        """
+        p, R, v, turning, _, _ = self._moved(time)
+        from scipy.spatial.transform import Rotation
+
+        quaternions = np.roll(Rotation.from_matrix(R).as_quat(), 1, axis=1)
+        x = np.hstack((p, continuous_quaternions(quaternions), v, turning))
+        return x, np.asarray(np.einsum("nij,nj->ni", R, turning))
+
+    def accelerations(self, time: Array) -> tuple[Array, Array]:
+        """Return p̈ in the world [m/s²] and α in the body's axes [rad/s²], shape (N, 3) each.
+
+        Args:
+            time: Shape (N,) [s].
+        """
+        *_, a, alpha = self._moved(time)
+        return a, alpha
+
+    def _moved(self, time: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
+        """Return p, R, v, ω, p̈ and α."""
+        within = np.mod(time, self.duration)
+        if len(self.trajectory.names) == 4:
+            made = [self.trajectory.derivative(within, k) for k in range(FLAT_ORDERS)]
+            R, omega, alpha = flat_attitude(made, self.gravity)
+            p, v, a = (x[:, :3] for x in made[:3])
+            return p, R, v, omega, a, alpha
+        q, v, a = self.trajectory(within)
+        turned = Turning.of(q[:, 3:], v[:, 3:], a[:, 3:])
+        moved = turned.velocity, a[:, :3], turned.acceleration
+        return q[:, :3], turned.rotation, v[:, :3], *moved

@@ -40,8 +40,8 @@ class FlightLog:
         commands, pose = flyer.actuators.signals, flyer.frame_signals
         recording.require(commands, f"is what '{flyer.name}' was told to exert")
         recording.require(pose, f"says how '{flyer.name}' moves")
-        whole = recording.whole((*pose, *commands))
-        time, values = whole.time, whole.values
+        complete = recording.whole((*pose, *commands))
+        time, values = complete.time, complete.values
         if len(time) < LEAST_SAMPLES or not np.all(np.diff(time) > 0.0):
             raise InvalidRecording(
                 "the log is too short, or its times do not increase",
@@ -73,7 +73,7 @@ class FlightLog:
         with np.errstate(invalid="ignore"):
             q /= np.linalg.norm(q, axis=1, keepdims=True)
         given = np.asarray(commands, dtype=float)
-        thrust = mean_thrust(given, held_for(time), flyer.actuators.lag)
+        thrust = mean_thrust(given, hold_times(time), flyer.actuators.lag)
         return FlightLog(time, p, q, flyer.actuators.wrench(thrust), given)
 
     def __len__(self) -> int:
@@ -89,7 +89,7 @@ class FlightLog:
         return FlightLog(*(array[rows] for array in vars(self).values()))
 
 
-def held_for(time: Array) -> Array:
+def hold_times(time: Array) -> Array:
     """Return how long each sample's command is held, the last as long as the one before, (N,) [s].
 
     Args:
@@ -112,14 +112,33 @@ def mean_thrust(commands: Array, steps: Array, lag: Array) -> Array:
     if not np.any(lag > 0.0):
         return commands
     out, slow = commands.copy(), np.flatnonzero(lag > 0.0)
-    left = np.exp(-steps[:, None] / lag[slow])
-    share = lag[slow] / steps[:, None] * (1.0 - left)
+    share, rest = _gap(steps[:, None], lag[slow])
     thrust = commands[0, slow]
     for n, command in enumerate(commands[:, slow]):
-        gap = thrust - command
-        out[n, slow] = command + gap * share[n]
-        thrust = command + gap * left[n]
+        out[n, slow] = command + (thrust - command) * share[n]
+        thrust = command + (thrust - command) * rest[n]
     return out
+
+
+def lagging(thrust: Array, command: Array, step: float, lag: Array) -> tuple[Array, Array]:
+    """Return the thrust of such actuators over one step: its mean, and what it is at the end.
+
+    Args:
+        thrust: When the step begins, shape (n,).
+        command: Held over it, shape (n,).
+        step: [s].
+        lag: Shape (n,) [s].
+    """
+    share, rest = _gap(step, lag)
+    return command + (thrust - command) * share, command + (thrust - command) * rest
+
+
+def _gap(step: Array | float, lag: Array) -> tuple[Array, Array]:
+    """Return what there is of the first gap between thrust and command: in the mean, at the end."""
+    slow = lag > 0.0
+    safe = np.where(slow, lag, 1.0)
+    rest = np.where(slow, np.exp(-step / safe), 0.0)
+    return np.where(slow, safe / step * (1.0 - rest), 0.0), rest
 
 
 def filled(flight: FlightLog, worst: float) -> tuple[Array, Array]:
@@ -135,17 +154,17 @@ def filled(flight: FlightLog, worst: float) -> tuple[Array, Array]:
     Raises:
         InvalidRecording: If there are next to no poses.
     """
-    whole = np.isfinite(np.hstack([flight.position, flight.quaternion]))
-    known: NDArray[np.bool_] = np.asarray(whole.all(axis=1))
-    if known.sum() < LEAST_SAMPLES:
+    complete = np.isfinite(np.hstack([flight.position, flight.quaternion]))
+    usable: NDArray[np.bool_] = np.asarray(complete.all(axis=1))
+    if usable.sum() < LEAST_SAMPLES:
         raise InvalidRecording(
             "there are next to no poses",
-            got=f"{int(known.sum())} of {len(known)} samples",
+            got=f"{int(usable.sum())} of {len(usable)} samples",
             expected=f"{LEAST_SAMPLES} at least",
         )
-    time = flight.time[known]
-    q = flight.quaternion[known]
-    p = flight.position[known]
+    time = flight.time[usable]
+    q = flight.quaternion[usable]
+    p = flight.position[usable]
     kept = np.ones(len(time), dtype=bool)
     # Sign by sign, an outlier turns the rest round: signs are those of what is kept.
     for _ in range(2):
@@ -163,15 +182,15 @@ def filled(flight: FlightLog, worst: float) -> tuple[Array, Array]:
     signs = np.where(np.sum(q[kept][1:] * q[kept][:-1], axis=1) < 0.0, -1.0, 1.0)
     even = q[kept] * np.concatenate([[1.0], np.cumprod(signs)])[:, None]
     both = np.hstack([p[kept], even])
-    whole = np.stack([np.interp(flight.time, time[kept], x) for x in both.T], axis=1)
-    return whole[:, :3], whole[:, 3:]
+    complete = np.stack([np.interp(flight.time, time[kept], x) for x in both.T], axis=1)
+    return complete[:, :3], complete[:, 3:]
 
 
 def _from_neighbours(values: Array) -> Array:
     """Return the median of the extrapolations from either side and the neighbours' mean."""
     back, ahead = np.roll(values, 1, axis=0), np.roll(values, -1, axis=0)
-    left = 2.0 * back - np.roll(values, 2, axis=0)
-    right = 2.0 * ahead - np.roll(values, -2, axis=0)
+    from_back = 2.0 * back - np.roll(values, 2, axis=0)
+    from_ahead = 2.0 * ahead - np.roll(values, -2, axis=0)
     middle = 0.5 * (back + ahead)
-    low, high = np.minimum(left, right), np.maximum(left, right)
+    low, high = np.minimum(from_back, from_ahead), np.maximum(from_back, from_ahead)
     return np.asarray(np.maximum(low, np.minimum(high, middle)))  # the median of three

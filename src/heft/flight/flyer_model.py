@@ -88,20 +88,14 @@ def rate_error(turning: Array, q: Array, wanted: Array) -> tuple[Array, Array]:
         q: Shape (N, 4).
         wanted: w, shape (N, 3) [rad/s].
     """
-    slope = _turned_back_slope(q, wanted)
-    # R is of second degree in q: half its derivative times q gives it back [Euler's theorem].
-    return turning - 0.5 * np.einsum("nij,nj->ni", slope, q), -slope
-
-
-def _turned_back_slope(q: Array, a: Array) -> Array:
-    """Return d(Rᵀ a)/dq, shape (N, 3, 4)."""
     w, v = q[:, :1], q[:, 1:]
-    slope = np.empty((len(q), 3, 4))
-    slope[:, :, 0] = 2.0 * (w * a - cross(v, a))
+    slope = np.empty((len(q), 3, 4))  # of Rᵀ w
+    slope[:, :, 0] = 2.0 * (w * wanted - cross(v, wanted))
     slope[:, :, 1:] = 2.0 * (
-        v[:, :, None] * a[:, None, :]
-        - a[:, :, None] * v[:, None, :]
-        + np.sum(v * a, axis=1)[:, None, None] * np.eye(3)
-        + w[:, :, None] * skew(a)
+        v[:, :, None] * wanted[:, None, :]
+        - wanted[:, :, None] * v[:, None, :]
+        + np.sum(v * wanted, axis=1)[:, None, None] * np.eye(3)
+        + w[:, :, None] * skew(wanted)
     )
-    return slope
+    # R is of second degree in q: half its derivative times q gives it back (Euler's theorem).
+    return turning - 0.5 * np.einsum("nij,nj->ni", slope, q), -slope

@@ -8,8 +8,8 @@ have. The truth is beside the log, and how well the best estimate could tell it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,11 @@ from heft.errors import InvalidSetting
 from heft.information import AXES, inertia
 from heft.models import FreeFlyer, Load
 from heft.recordings import Recording
-from heft.simulation import FlightState, FreeFlyerWorld, Inertial, Thruster
+from heft.simulation import FreeFlyerWorld, Inertial, Thruster, coloured
 
+from .flight_design import FlightReference
 from .flight_filter import Filtered, FilterSettings, FlightFilter
-from .flight_reference import FlightReference
+from .flight_log import lagging
 from .flyer_model import FlyerModel
 from .predictive_tracking import Plan, PredictiveTracking, TrackingSettings
 
@@ -112,9 +113,76 @@ def fly(
         InvalidSetting: If the step of the commands is no multiple of the samples', or MuJoCo or
             the solver is not installed.
     """
-    flown = _Flight.of(flyer, reference, loads, settings)
-    flown.run()
-    return flown.result()
+    period, faults = 1.0 / flyer.pose.rate, settings.faults
+    tracking = settings.tracking or TrackingSettings.of(flyer)
+    every = round(tracking.step / period)
+    if every < 1 or abs(every * period - tracking.step) > 1e-9:
+        raise InvalidSetting(
+            "commands change at samples of the pose",
+            argument="tracking.step",
+            got=f"{tracking.step:g} s at {flyer.pose.rate:g} Hz",
+            expected=f"a multiple of {period:g} s",
+        )
+    count = round(settings.cycles * reference.duration * flyer.pose.rate)
+    time = np.asarray(np.arange(count) * period, dtype=float)
+    noise = _Noise.of(flyer, faults, count, np.random.default_rng(settings.seed))
+    bodies = [flyer.nominal, *(load.parameters for load in loads)]
+    world = _world(flyer, bodies, period / int(np.ceil(period / settings.step)))
+    controller, wanted = PredictiveTracking(flyer, reference, tracking), reference.states(time)[0]
+    pose = flyer.pose
+    watcher = FlightFilter(FlyerModel.of(flyer), pose.position, pose.angle, settings.filter)
+    n = len(flyer.actuators)
+    shapes = {"pos": 3, "quat": 4, "p": 3, "q": 4, "v": 3, "w": 3, "u": n, "omega": 3, "acc": 3}
+    rows = {name: np.full((count, size), np.nan) for name, size in shapes.items()}
+    plan: Plan | None = None
+    seen: Filtered | None = None
+    unsolved = 0
+    command = thrust = controller.trim(wanted[:1, TURN])[0]
+    world.spin_up(command)
+    for k, now in enumerate(time.tolist()):
+        state = world.state
+        true = state.position, state.quaternion, state.velocity, state.turning
+        measured = noise.pose(k, *true[:2], rows)
+        if seen is None:  # where nothing is measured yet, at the reference
+            there = np.isfinite(measured[0]).all()
+            seen = watcher.start(*(measured if there else (wanted[0, PLACE], wanted[0, TURN])))
+        else:
+            step = now - float(time[k - 1])
+            mean, thrust = lagging(thrust, command, step, flyer.actuators.lag)
+            seen = watcher.updated(watcher.predicted(seen, mean, step), *measured)
+        if k % every == 0:
+            shown = np.concatenate(true) if faults.privileged else seen.state
+            if plan is None:
+                plan = controller.start(now, shown)
+            else:
+                plan = controller.step(plan, now, shown)
+                unsolved += not plan.solved
+            command = plan.commands[0]
+        for name, value in zip("pqvwu", (*true, command), strict=True):
+            rows[name][k] = value
+        if flyer.imu is not None:
+            rows["omega"][k] = state.turning + noise.gyroscope[k]
+            felt = world.specific_force_under(command, noise.thrust[k])
+            rows["acc"][k] = felt + noise.accelerometer[k]
+        world.advance(command, noise.thrust[k], time[1] - time[0])
+    p, q, v, w, u = (rows[name] for name in "pqvwu")
+    truth = FlightTruth(time, np.sum(bodies, axis=0), p, q, v, w, u, noise.thrust, wanted)
+    saturation = flyer.actuators.saturation(u)
+    return Flight(_log(flyer, time, rows), truth, saturation, unsolved)
+
+
+def _world(flyer: FreeFlyer, bodies: Sequence[Array], step: float) -> FreeFlyerWorld:
+    pushes = zip(flyer.mixing.T, flyer.actuators.lag.tolist(), strict=True)
+    masses = [Inertial.of_inertia(*inertia.to_body(ten)) for ten in bodies]
+    return FreeFlyerWorld(masses, [Thruster(*p) for p in pushes], flyer.gravity, step)
+
+
+def _log(flyer: FreeFlyer, time: Array, rows: Mapping[str, Array]) -> Recording:
+    signals = {"u": dict(zip(flyer.actuators.names, rows["u"].T, strict=True))}
+    for kind in ("pos", "quat", "omega", "acc")[: 2 if flyer.imu is None else 4]:
+        axes = ("w", *AXES) if kind == "quat" else AXES
+        signals[kind] = {f"{flyer.name}.{a}": rows[kind][:, k] for k, a in enumerate(axes)}
+    return Recording.from_arrays(time, f"flight of {flyer.name}", **signals)
 
 
 def information_of(flyer: FreeFlyer, truth: FlightTruth) -> Array:
@@ -154,139 +222,6 @@ def stated_errors(covariance: Array, parameters: Array) -> Array:
     return np.asarray(np.sqrt(np.array([covariance[0, 0], inertias, spread])))
 
 
-@dataclass(eq=False)
-class _Flight:
-    flyer: FreeFlyer
-    settings: FlightSettings
-    world: FreeFlyerWorld
-    tracking: PredictiveTracking
-    filter: FlightFilter
-    parameters: Array
-    time: Array
-    every: int
-    noise: _Noise
-    rows: dict[str, Array] = field(default_factory=dict)
-    unsolved: int = 0
-
-    @staticmethod
-    def of(
-        flyer: FreeFlyer,
-        reference: FlightReference,
-        loads: Sequence[Load],
-        settings: FlightSettings,
-    ) -> _Flight:
-        period = 1.0 / flyer.pose.rate
-        tracking = settings.tracking or TrackingSettings.of(flyer)
-        every = round(tracking.step / period)
-        if every < 1 or abs(every * period - tracking.step) > 1e-9:
-            raise InvalidSetting(
-                "commands change at samples of the pose",
-                argument="tracking.step",
-                got=f"{tracking.step:g} s at {flyer.pose.rate:g} Hz",
-                expected=f"a multiple of {period:g} s",
-            )
-        count = round(settings.cycles * reference.duration * flyer.pose.rate)
-        bodies = [flyer.nominal, *(load.parameters for load in loads)]
-        thrusters = [
-            Thruster(wrench, float(lag))
-            for wrench, lag in zip(flyer.mixing.T, flyer.actuators.lag, strict=True)
-        ]
-        step = period / int(np.ceil(period / settings.step))
-        world = FreeFlyerWorld([_inertial(ten) for ten in bodies], thrusters, flyer.gravity, step)
-        rng = np.random.default_rng(settings.seed)
-        model = FlyerModel.of(flyer)
-        return _Flight(
-            flyer,
-            settings,
-            world,
-            PredictiveTracking(flyer, reference, tracking),
-            FlightFilter(model, flyer.pose.position, flyer.pose.angle, settings.filter),
-            np.sum(bodies, axis=0),
-            np.asarray(np.arange(count) * period, dtype=float),
-            every,
-            _Noise.of(flyer, settings.faults, count, rng),
-        )
-
-    def run(self) -> None:
-        wanted = self.tracking.reference.states(self.time)[0]
-        self._prepare(wanted)
-        plan: Plan | None = None
-        seen: Filtered | None = None
-        command = self.tracking.trim(wanted[:1, TURN])[0]
-        self.world.spin_up(command)
-        thrust = command
-        for k, time in enumerate(self.time):
-            state = self.world.state
-            pose = self.noise.pose(k, state.position, state.quaternion, self.rows)
-            if seen is None:  # where nothing is measured yet, at the reference
-                there = pose if np.isfinite(pose[0]).all() else (wanted[0, PLACE], wanted[0, TURN])
-                seen = self.filter.start(*there)
-            else:
-                mean, thrust = self._lagging(thrust, command, float(time - self.time[k - 1]))
-                seen = self.filter.predicted(seen, mean, float(time - self.time[k - 1]))
-                seen = self.filter.updated(seen, *pose)
-            if k % self.every == 0:
-                plan = self._planned(plan, float(time), state, seen)
-                command = plan.commands[0]
-            self._record(k, state, command)
-            self.world.advance(command, self.noise.thrust[k], self.time[1] - self.time[0])
-
-    def _lagging(self, thrust: Array, command: Array, duration: float) -> tuple[Array, Array]:
-        """Return the mean thrust while a command is held, and the thrust at the end."""
-        lag = self.flyer.actuators.lag / duration
-        with np.errstate(divide="ignore"):
-            left = np.exp(-1.0 / lag)
-        rest = thrust - command
-        return command + rest * lag * (1.0 - left), command + rest * left
-
-    def _planned(self, plan: Plan | None, time: float, state: FlightState, seen: Filtered) -> Plan:
-        shown = _whole(state) if self.settings.faults.privileged else seen.state
-        if plan is None:
-            return self.tracking.start(time, shown)
-        made = self.tracking.step(plan, time, shown)
-        self.unsolved += not made.solved
-        return made
-
-    def _prepare(self, wanted: Array) -> None:
-        count, n = len(self.time), len(self.flyer.actuators)
-        shapes = {"pos": 3, "quat": 4, "p": 3, "q": 4, "v": 3, "w": 3, "u": n, "gyro": 3, "acc": 3}
-        self.rows = {name: np.full((count, size), np.nan) for name, size in shapes.items()}
-        self.rows["wanted"] = wanted
-
-    def _record(self, k: int, state: FlightState, command: Array) -> None:
-        rows = self.rows
-        rows["p"][k], rows["q"][k] = state.position, state.quaternion
-        rows["v"][k], rows["w"][k], rows["u"][k] = state.velocity, state.turning, command
-        if self.flyer.imu is not None:
-            rows["gyro"][k] = state.turning + self.noise.gyroscope[k]
-            felt = self.world.specific_force_under(command, self.noise.thrust[k])
-            rows["acc"][k] = felt + self.noise.accelerometer[k]
-
-    def result(self) -> Flight:
-        rows, name = self.rows, self.flyer.name
-        signals = {
-            "u": dict(zip(self.flyer.actuators.names, rows["u"].T, strict=True)),
-            "pos": _named(name, AXES, rows["pos"]),
-            "quat": _named(name, ("w", *AXES), rows["quat"]),
-        }
-        if self.flyer.imu is not None:
-            signals["omega"] = _named(name, AXES, rows["gyro"])
-            signals["acc"] = _named(name, AXES, rows["acc"])
-        truth = FlightTruth(
-            self.time,
-            self.parameters,
-            rows["p"],
-            rows["q"],
-            rows["v"],
-            rows["w"],
-            rows["u"],
-            self.noise.thrust,
-            rows["wanted"],
-        )
-        log = Recording.from_arrays(self.time, f"flight of {name}", **signals)
-        return Flight(log, truth, self.flyer.actuators.saturation(rows["u"]), self.unsolved)
-
-
 @dataclass(frozen=True, eq=False)
 class _Noise:
     """All random numbers of a flight, drawn before it: a fault changes no other."""
@@ -304,7 +239,7 @@ class _Noise:
     def of(flyer: FreeFlyer, faults: FlightFaults, count: int, rng: np.random.Generator) -> _Noise:
         white = rng.normal(size=(count, 18 + len(flyer.actuators)))
         chance = rng.random((count, 3))
-        pose = _coloured(white[:, :6], faults.colour)
+        pose = coloured(white[:, :6], faults.colour)
         sigma = np.repeat([flyer.pose.position, flyer.pose.angle], 3)
         far = np.repeat([faults.outlier_position, faults.outlier_angle], 3)
         out = (chance[:, 2] < faults.outliers)[:, None] * white[:, 6:12] * far
@@ -332,13 +267,6 @@ class _Noise:
         return rows["pos"][k], rows["quat"][k]
 
 
-def _coloured(white: Array, a: float) -> Array:
-    made = white.copy()
-    for k in range(1, len(white) if a else 0):
-        made[k] = a * made[k - 1] + np.sqrt(1.0 - a**2) * white[k]
-    return made
-
-
 def _turned_by(quaternion: Array, vector: Array) -> Array:
     """Return a quaternion turned about the body's axes by a rotation vector [rad]."""
     angle = float(np.linalg.norm(vector))
@@ -346,15 +274,3 @@ def _turned_by(quaternion: Array, vector: Array) -> Array:
     w, v = quaternion[0], quaternion[1:]
     x = s * vector
     return np.concatenate(([w * c - v @ x], w * x + c * v + np.cross(v, x)))
-
-
-def _inertial(ten: Array) -> Inertial:
-    return Inertial.of_inertia(*inertia.to_body(ten))
-
-
-def _whole(state: FlightState) -> Array:
-    return np.concatenate((state.position, state.quaternion, state.velocity, state.turning))
-
-
-def _named(frame: str, axes: Sequence[str], values: Array) -> dict[str, Array]:
-    return {f"{frame}.{a}": values[:, k] for k, a in enumerate(axes)}

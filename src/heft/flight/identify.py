@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,16 +10,36 @@ import scipy.special
 
 from heft.arrays import Array
 from heft.errors import FitError, InvalidSetting, TooLittleData
-from heft.estimators import HarmonicEstimate, IteratedSmoother, SmoothedLog, noise
+from heft.estimators import (
+    ConsistentEstimate,
+    HarmonicEstimate,
+    IteratedSmoother,
+    PhysicallyConsistent,
+    SmoothedLog,
+    Stated,
+    noise,
+    stated_numbers,
+)
 from heft.files import Keys, Number, check_fields
-from heft.information import PARAMETER_COUNT, Check, Triangle, triangle_of
+from heft.information import (
+    PARAMETER_COUNT,
+    SYMBOLS,
+    UNITS,
+    Check,
+    Directions,
+    Labels,
+    Parameters,
+    ParameterSpace,
+    Triangle,
+    inertia,
+    triangle_of,
+)
 from heft.models import FreeFlyer
 from heft.recordings import Recording
 
 from .cycles import Cycles, IdentifyFromCycles
 from .energy_balance import EnergyBalance, EnergyBalanceEstimate
 from .flight_log import FlightLog
-from .load import BodyEstimate, body_estimate, load_estimate
 from .path import FirstPath, FlightSystem
 
 CHECKS: Keys = {
@@ -26,6 +47,71 @@ CHECKS: Keys = {
     "mistake": Number("a probability is between 0 and 1", 0.0, 1.0),
     "coloured": Number("the autocorrelation time is no number above 1", 1.0),
 }
+LEAST_SHARE = 1e-3  # of the nominal mass: size of a load of which nothing is seen
+
+
+@dataclass(frozen=True, eq=False)
+class BodyEstimate:
+    """Ten parameters of a body with their uncertainty, unconstrained and physically consistent."""
+
+    parameters: Parameters  # by least squares alone, with their covariance; may be no possible body
+    # the nearest body that can exist, in the metric of the information
+    consistent: ConsistentEstimate
+
+    @property
+    def numbers(self) -> Mapping[str, Stated]:
+        """Mass [kg], centre [m] and inertia [kg·m²] of the physically consistent body, by name."""
+        return stated_numbers(self.consistent, 0)
+
+    @property
+    def possible(self) -> bool:
+        """Whether the measured parameters are of a body that can exist."""
+        return inertia.consistency_margin(self.parameters.values) > 0.0
+
+
+def body_estimate(name: str, triangle: Triangle, nominal: Array) -> BodyEstimate:
+    """Return a body from the information about its ten parameters.
+
+    Args:
+        triangle: Independent rows of unit variance, over the ten.
+        nominal: Physically consistent body that sets scales and is no prior, shape (10,).
+
+    Raises:
+        SolverFailure: If the solver of the cone ends without a solution.
+    """
+    labels = Labels(tuple(f"{name}.{s}" for s in SYMBOLS), UNITS, name)
+    seen = Directions.of(triangle.R, triangle.rows)
+    values = seen.shortest(triangle.z)
+    parameters = Parameters(labels, values, seen.inverse @ seen.inverse.T)
+    space = ParameterSpace.of_one_body(labels, nominal)
+    consistent = PhysicallyConsistent(unknown=(name,)).fit(triangle, space)
+    return BodyEstimate(parameters, consistent)
+
+
+def load_estimate(triangle: Triangle, nominal: Array, doubt: Array | None = None) -> BodyEstimate:
+    """Return the load: the identified parameters less the nominal body's.
+
+    Args:
+        triangle: Information about body and load together.
+        nominal: Parameters of the body alone, shape (10,).
+        doubt: Covariance of the nominal parameters, shape (10, 10); zero if None.
+
+    Raises:
+        SolverFailure: If the solver of the cone ends without a solution.
+    """
+    moved = triangle.factor.copy()
+    moved[:-1, -1] -= triangle.R @ nominal
+    if doubt is not None:
+        # Rows R (load) = z − R (nominal): noise of unit variance, and what the nominal ones lack.
+        spread = np.eye(len(nominal)) + triangle.R @ doubt @ triangle.R.T
+        white = np.linalg.solve(np.linalg.cholesky(spread), moved[:-1])
+        moved = triangle_of(np.vstack([white, moved[-1:]]))
+    about = Triangle(triangle.columns, moved, triangle.rows)
+    mass = max(Directions.of(moved[:-1, :-1], triangle.rows).shortest(moved[:-1, -1])[0], 0.0)
+    mass = max(mass, LEAST_SHARE * nominal[0])
+    body = inertia.to_body(nominal)
+    radius = float(np.sqrt(np.trace(body[2]) / (2.0 * body[0])))
+    return body_estimate("load", about, inertia.sphere(mass, radius))
 
 
 @dataclass(frozen=True)
@@ -162,16 +248,16 @@ class IdentifyFreeFlyer:
     def _colour(self, system: FlightSystem, smoothed: SmoothedLog) -> tuple[float, float]:
         """Return autocorrelation times of the residuals of position and attitude [samples]."""
         rest = system.residual(smoothed.path)
-        found = []
+        samples = []
         for cut in (slice(0, 3), slice(3, 6)):
             seen = np.isfinite(smoothed.variance[:, cut]).all(axis=1)
             if not seen.any():
-                found.append(1.0)
+                samples.append(1.0)
                 continue
             axes = noise.autocovariance([rest[seen][:, cut]])
             every = np.mean(axes, axis=1, keepdims=True)
-            found.append(float(noise.autocorrelation_time(every)[0]))
-        return found[0], found[1]
+            samples.append(float(noise.autocorrelation_time(every)[0]))
+        return samples[0], samples[1]
 
     def _limits(self, freedom: int, parameters: int) -> tuple[float, float]:
         """Return upper limits of the reduced chi-squares of residuals and of scores."""
@@ -217,7 +303,7 @@ def _checks(
     score: float, limits: tuple[float, float],
 ) -> tuple[Check, ...]:  # fmt: skip
     groups = np.isfinite(smoothed.variance).any(axis=1).sum()
-    left = smoothed.left_out / max(2 * int(groups), 1)
+    share = smoothed.left_out / max(2 * int(groups), 1)
     return (
         Check.at_most(
             "noise", smoothed.chi_square, limits[0], 4.0,
@@ -233,7 +319,7 @@ def _checks(
             "coloured poses", max(colour), coloured, 100.0,
             "samples over which errors of the pose hang together: they count as one",
         ),
-        Check.at_most("outliers", left, 0.02, 0.2, "share of poses left out as outliers"),
+        Check.at_most("outliers", share, 0.02, 0.2, "share of poses left out as outliers"),
         Check.at_most(
             "convergence", 0.0 if smoothed.settled else 1.0, 0.5, 2.0,
             f"the smoother settled in {smoothed.passes} passes, or did not",

@@ -20,7 +20,7 @@ from heft.files import Keys, Number, check_fields
 from heft.information import inertia
 from heft.models import FreeFlyer
 
-from .flight_log import FlightLog
+from .flight_log import FlightLog, lagging
 from .path import FirstPath, FlightSystem
 
 POSITIVE = Number("the number is not positive", above=0.0)
@@ -123,18 +123,18 @@ class FollowFreeFlyer:
         return FollowedFlight(np.nan, None, np.array(flyer.nominal), error, still)
 
     def step(
-        self, flight: FollowedFlight, flyer: FreeFlyer, time: float, pose: Array, held: Array
+        self, flight: FollowedFlight, flyer: FreeFlyer, time: float, pose: Array, applied: Array
     ) -> FollowedFlight:
         """Return the flight after a sample.
 
         Args:
             time: Of the sample [s].
             pose: Position and quaternion, NaN where missing, shape (7,).
-            held: Commands that were held since the last sample, shape (n,).
+            applied: Commands that were held since the last sample, shape (n,).
         """
-        after = self._sampled(flight, flyer, time, pose, held)
+        after = self._sampled(flight, flyer, time, pose, applied)
         if flight.replays < len(self.replays) and after.state is not None:
-            after = replace(after, samples=(*flight.samples, (time, pose, held)))
+            after = replace(after, samples=(*flight.samples, (time, pose, applied)))
             if time - after.samples[0][0] >= self.replays[flight.replays]:
                 after = self._replayed(after, flyer)
         if after.state is None:
@@ -147,20 +147,20 @@ class FollowFreeFlyer:
 
     def _replayed(self, flight: FollowedFlight, flyer: FreeFlyer) -> FollowedFlight:
         """Return the flight filtered anew, linearised about the parameters of its smoother."""
-        time, pose, held = (np.array(part) for part in zip(*flight.samples, strict=True))
+        time, pose, applied = (np.array(part) for part in zip(*flight.samples, strict=True))
         # What a sample says was held until then is what a log says holds from the one before.
-        commands = np.vstack([held[1:], held[-1:]])
+        commands = np.vstack([applied[1:], applied[-1:]])
         values = self.estimate(flight)
         try:
             log = FlightLog.of_arrays(time, pose[:, :3], pose[:, 3:], commands, flyer)
             system = FlightSystem.of(log, flyer, self.first.covariance)
             start = self.first.parameters(log, flyer)
             path, variance = self.first.states(log), system.variance(flyer)
-            found = self.smoother.fit(system, path, start, variance).values
+            smoothed = self.smoother.fit(system, path, start, variance).values
         except (FitError, InputError):
-            found = values
-        if inertia.consistency_margin(found) > 0.0:
-            values = found
+            smoothed = values
+        if inertia.consistency_margin(smoothed) > 0.0:
+            values = smoothed
         elif inertia.consistency_margin(values) <= 0.0:
             values = flight.values
         begin = self.start(flyer)
@@ -172,7 +172,7 @@ class FollowFreeFlyer:
         return replace(again, samples=flight.samples if done < len(self.replays) else ())
 
     def _sampled(
-        self, flight: FollowedFlight, flyer: FreeFlyer, time: float, pose: Array, held: Array
+        self, flight: FollowedFlight, flyer: FreeFlyer, time: float, pose: Array, applied: Array
     ) -> FollowedFlight:
         quaternion = pose[3:] / np.linalg.norm(pose[3:])
         if flight.state is None:
@@ -180,9 +180,9 @@ class FollowFreeFlyer:
                 return flight
             still = np.zeros(3)
             state = np.concatenate([pose[:3], quaternion, still, still])
-            return replace(flight, time=time, state=state, thrust=np.array(held))
+            return replace(flight, time=time, state=state, thrust=np.array(applied))
         length = time - flight.time
-        mean, thrust = _lagged(flight.thrust, held, length, flyer.actuators.lag)
+        mean, thrust = lagging(flight.thrust, applied, length, flyer.actuators.lag)
         t = rigid_body.transitions(
             flight.state[None], flyer.actuators.wrench(mean[None]), np.array([length]),
             flight.values, flyer.gravity,
@@ -199,9 +199,9 @@ class FollowFreeFlyer:
             shift, error = error.columns[:, -1], error.centred()
         else:
             shift = error.states
-            found = values + error.parameters
-            if inertia.consistency_margin(found) > 0.0:  # rows need a body that can exist
-                values = found
+            moved = values + error.parameters
+            if inertia.consistency_margin(moved) > 0.0:  # rows need a body that can exist
+                values = moved
             error = error.moved(values - flight.values)
         state = rigid_body.retract(t.after, shift[None])[0]
         return replace(flight, time=time, state=state, values=values, error=error, thrust=thrust)
@@ -209,13 +209,3 @@ class FollowFreeFlyer:
     def estimate(self, flight: FollowedFlight) -> Array:
         """Return the ten parameters of body and load, shape (10,)."""
         return np.asarray(flight.values + flight.error.parameters)
-
-
-def _lagged(thrust: Array, held: Array, length: float, lag: Array) -> tuple[Array, Array]:
-    """Return the thrust of first-order actuators: mean over a step, and at its end."""
-    slow = lag > 0.0
-    safe = np.where(slow, lag, 1.0)
-    left = np.where(slow, np.exp(-length / safe), 0.0)
-    share = np.where(slow, safe / length * (1.0 - left), 0.0)
-    gap = thrust - held
-    return held + gap * share, held + gap * left

@@ -18,7 +18,7 @@ from heft.information import (
 )
 from heft.models import Actuators, FreeFlyer
 
-from .flight_log import FlightLog, filled, held_for, mean_thrust
+from .flight_log import FlightLog, filled, hold_times, mean_thrust
 
 SHARE = 1e-3  # of a step, over which the wrench is differenced by the lag
 
@@ -59,16 +59,16 @@ class FirstPath:
         back = np.swapaxes(matrix_of_quaternion(q), 1, 2)
         specific = np.einsum("nij,nj->ni", back, a[:, :3] - flyer.gravity)
         Y = inertia.wrench_regressor(specific, w, alpha)
-        held = 0.5 * (flight.wrench + np.roll(flight.wrench, 1, axis=0))  # as at the samples
-        wrench = local_polynomial(held, half, step)[0]
+        midway = 0.5 * (flight.wrench + np.roll(flight.wrench, 1, axis=0))  # as at the samples
+        wrench = local_polynomial(midway, half, step)[0]
         scale = np.sqrt(np.diag(flyer.actuators.wrench_noise))
         scale = np.where(scale > 0.0, scale, np.inf)
         inner = slice(half, len(x) - half)
         rows = (Y / scale[:, None])[inner].reshape(-1, Y.shape[2])
-        found: Array = np.asarray(
+        solution: Array = np.asarray(
             np.linalg.lstsq(rows, (wrench / scale)[inner].ravel(), rcond=None)[0], dtype=np.float64
         )
-        return found if inertia.consistency_margin(found) > 0.0 else flyer.nominal
+        return solution if inertia.consistency_margin(solution) > 0.0 else flyer.nominal
 
     @property
     def covariance(self) -> Array:
@@ -124,8 +124,8 @@ class FlightSystem:
         stated = np.square([flyer.pose.position] * 3 + [flyer.pose.angle] * 3)
         parts = (self.flight.position, self.flight.quaternion)
         # The sum of what is not finite is not finite.
-        known = np.repeat(np.stack([part.sum(axis=1) for part in parts], axis=1), 3, axis=1)
-        return np.where(np.isfinite(known), stated, np.inf)
+        measured = np.repeat(np.stack([part.sum(axis=1) for part in parts], axis=1), 3, axis=1)
+        return np.where(np.isfinite(measured), stated, np.inf)
 
     def linearised(self, path: Array, values: Array, variance: Array) -> LinearisedLog:
         """Return the log linearised about a path and parameters; see `estimators.System`."""
@@ -154,10 +154,10 @@ class FlightSystem:
         """Return the wrench at a longer lag, and its derivative by the lag, (N, 6) each."""
         lag = self.actuators.lag + more
         least = np.maximum(lag, 0.0)
-        held = held_for(self.flight.time)
-        ahead = SHARE * float(np.median(held))
+        holds = hold_times(self.flight.time)
+        ahead = SHARE * float(np.median(holds))
         at, beyond = (
-            self.actuators.wrench(mean_thrust(self.flight.commands, held, x))
+            self.actuators.wrench(mean_thrust(self.flight.commands, holds, x))
             for x in (least, least + ahead)
         )
         slope = (beyond - at) / ahead

@@ -28,7 +28,7 @@ from heft.dynamics import PLACE, SPEED, SPIN, STATE, TURN, unit_turns
 from heft.errors import InvalidSetting, install
 from heft.models import FreeFlyer
 
-from .flight_reference import FlightReference
+from .flight_design import FlightReference
 from .flyer_model import FlyerModel, attitude_error, rate_error
 
 
@@ -182,47 +182,31 @@ class PredictiveTracking:
 
     def _iterated(self, plan: Plan, state: Array, wanted: tuple[Array, Array]) -> Plan:
         """Return the plan after one Gauss-Newton step: linearisation and quadratic programme."""
-        now = state.copy()
-        if now[TURN] @ plan.states[0, TURN] < 0.0:
+        now, states, commands = state.copy(), plan.states, plan.commands
+        if now[TURN] @ states[0, TURN] < 0.0:
             now[TURN] *= -1.0  # the same attitude, as the plan writes it
-        states = plan.states.copy()
-        first = now - states[0]
-        H, f, drift, moves = self._condensed(plan, first, wanted)
-        a = self.flyer.actuators
-        low = (a.lower - plan.commands).ravel()
-        high = (a.upper - plan.commands).ravel()
-        change = _solved(H, f, low, high)
-        if change is None:
-            return Plan(plan.time, states, plan.commands, False)
-        states = unit_turns(states + drift + (moves @ change))
-        commands = np.clip(plan.commands + change.reshape(plan.commands.shape), a.lower, a.upper)
-        return Plan(plan.time, states, commands)
-
-    def _condensed(
-        self, plan: Plan, first: Array, wanted: tuple[Array, Array]
-    ) -> tuple[Array, Array, Array, Array]:
-        """Return H, f of the quadratic programme; states' changes without and by commands'.
-
-        Args:
-            first: Change of the plan's first state, shape (13,).
-        """
-        states, commands = plan.states, plan.commands
         horizon, n = commands.shape
         ahead, slope = self.model.advanced_with_slope(states[:-1], commands, self.settings.step)
-        gaps = ahead - states[1:]
         errors, by_state = self.errors(states, *wanted)
         drift = np.empty((horizon + 1, STATE))
-        drift[0] = first
+        drift[0] = now - states[0]
         moves = np.zeros((horizon + 1, STATE, horizon * n))
         by_commands = np.zeros((horizon + 1, errors.shape[1], horizon * n))
-        _condense(slope, gaps, by_state, drift, (moves, by_commands))
-        left = errors + np.einsum("kij,kj->ki", by_state, drift)
+        _condense(slope, ahead - states[1:], by_state, drift, (moves, by_commands))
+        residual = errors + np.einsum("kij,kj->ki", by_state, drift)
         J = by_commands.reshape(-1, horizon * n)
         weight = np.tile(self.effort_weights**2, horizon)
         H = J.T @ J
         H[np.diag_indices_from(H)] += weight
-        held = self.trim(wanted[0][:-1, TURN])
-        return H, J.T @ left.ravel() + weight * (commands - held).ravel(), drift, moves
+        carrying = self.trim(wanted[0][:-1, TURN])
+        f = J.T @ residual.ravel() + weight * (commands - carrying).ravel()
+        a = self.flyer.actuators
+        change = _solved(H, f, (a.lower - commands).ravel(), (a.upper - commands).ravel())
+        if change is None:
+            return Plan(plan.time, states.copy(), commands, False)
+        states = unit_turns(states + drift + (moves @ change))
+        commands = np.clip(commands + change.reshape(commands.shape), a.lower, a.upper)
+        return Plan(plan.time, states, commands)
 
 
 @exact
@@ -265,14 +249,6 @@ def _solved(H: Array, f: Array, low: Array, high: Array) -> Array | None:
 
     The active set begins as that of x = 0, which is the last plan's.
     """
-    daqp = _load_daqp()
-    start = np.clip(np.zeros(len(f)), low, high)
-    sense = np.zeros(len(f), dtype=np.int32)
-    x, _, flag, _ = daqp.solve(H, f, np.empty((0, len(f))), high, low, sense, primal_start=start)
-    return np.asarray(x) if flag == 1 else None
-
-
-def _load_daqp() -> Any:
     try:
         import daqp
     except ImportError as problem:
@@ -281,7 +257,10 @@ def _load_daqp() -> Any:
             argument="PredictiveTracking",
             cure=install("flight"),
         ) from problem
-    return daqp
+    start = np.clip(np.zeros(len(f)), low, high)
+    sense = np.zeros(len(f), dtype=np.int32)
+    x, _, flag, _ = daqp.solve(H, f, np.empty((0, len(f))), high, low, sense, primal_start=start)
+    return np.asarray(x) if flag == 1 else None
 
 
 def warm_up() -> None:

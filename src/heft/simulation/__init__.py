@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING
 from heft.loading import lazy
 
 if TYPE_CHECKING:
-    from .arms import Arm, Inertial
+    from .bodies import Inertial
+    from .arms import Arm, whole_robot
     from .closed_loop import ClosedLoop, FollowedMotion
     from .simulated_robot import Numbers, SimulatedRobot
     from .motions import Knots, Limits, Motion, MotionKind, Moves, Sines, draw_motion
-    from .sensors import Calibration, Sensors
+    from .sensors import Calibration, Sensors, coloured
     from .simulated_drives import Coulomb, Dahl, Drive, DriveRanges, Load, LuGre, Offset, Ripple
     from .simulated_drives import Spring, Viscous, Warming
-    from .simulated_models import whole_robot
     from .simulator import Condition, Controller, ExactMotion, Passive
     from .simulator import SimulatedExperiment, Simulator
     from .free_flyer_world import FlightState, FreeFlyerWorld, Thruster
-    from .team import SharedBody, SimulatedTeam, Team, TeamMotion, TeamNoise
+    from .team import SimulatedTeam, Team, TeamMotion, TeamNoise
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

@@ -1,83 +1,35 @@
 """Robots to be simulated: model files, whole or cut down to a chain, and files that are wrong.
 
-Nothing here knows how heft reads a model file: inertials are read, corrected and written by code
-of their own, and limits are taken as the file states them.
+Any URDF or MJCF on a fixed base. What a simulation of masses and joints does not need is left out
+(shapes that other files hold, contacts, sensors), a floating base is held where the file has it,
+and inertias that no body can have are mended; what changes numbers is said in the robot's notes.
+Nothing here knows how heft reads a model file, and limits are taken as the file states them.
 """
 
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from heft.arrays import Array
 from heft.errors import InvalidModel, InvalidSetting
+from heft.files import read_text, xml
+
+from .bodies import Inertial, load_mujoco, read_inertial, write_inertial
+from .simulated_links import Joints, compiled
 
 SOUND = 0.02  # smallest second moment of mass of a body about its centre, over the largest
+LEAST = 1e-6  # likewise, of robots that are simulated whole
+POINT = 1e-12  # [kg·m²] of a point mass, which MuJoCo does not know
 LOST = ("visual", "collision", "safety_controller", "dynamics", "calibration", "mimic")
-
-
-@dataclass(frozen=True, eq=False)
-class Inertial:
-    """Mass properties of a link."""
-
-    mass: float  # m [kg]
-    center: Array  # c, centre of mass in the link's frame, shape (3,) [m]
-    # Σ = ∫ (x − c)(x − c)ᵀ dm, shape (3, 3) [kg·m²]; the inertia about the centre of mass is tr Σ ·
-    # 1 − Σ
-    spread: Array
-
-    @staticmethod
-    def of_inertia(mass: float, center: Array, inertia: Array) -> Inertial:
-        """Return the mass properties of a link from its inertia about the centre of mass.
-
-        Args:
-            mass: m [kg].
-            center: c, centre of mass in the link's frame, shape (3,) [m].
-            inertia: I about the centre of mass, in the link's axes, shape (3, 3) [kg·m²].
-        """
-        return Inertial(mass, center, 0.5 * np.trace(inertia) * np.eye(3) - inertia)
-
-    @property
-    def inertia(self) -> Array:
-        """Inertia about the centre of mass, shape (3, 3) [kg·m²]."""
-        return np.asarray(np.trace(self.spread) * np.eye(3) - self.spread)
-
-    @property
-    def parameters(self) -> Array:
-        """Ten parameters m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz about the link's origin.
-
-        Shape (10,) [kg, kg·m, kg·m²].
-        """
-        c = self.center
-        about = self.inertia + self.mass * (c @ c * np.eye(3) - np.outer(c, c))
-        return np.array(
-            [self.mass, *(self.mass * c), *about[[0, 0, 1, 0, 1, 2], [0, 1, 1, 2, 2, 2]]]
-        )
-
-    def sound(self) -> Inertial:
-        """Return the mass properties with eigenvalues of Σ raised to a small positive floor."""
-        values, axes = np.linalg.eigh(self.spread)
-        kept = np.maximum(values, SOUND * values.max())
-        return replace(self, spread=(axes * kept) @ axes.T)
-
-    def wrong(self, rng: np.random.Generator, share: float, shift: float) -> Inertial:
-        """Return perturbed mass properties that some body could still have.
-
-        Args:
-            share: Standard deviation of ln(mass) and of the body's stretch.
-            shift: Rms shift of the centre of mass [m], not more than half the radius of gyration.
-        """
-        factor = float(np.exp(share * rng.normal()))
-        stretch = np.eye(3) + 0.5 * share * rng.normal(size=(3, 3))
-        radius = float(np.sqrt(np.trace(self.spread) / self.mass))
-        moved = min(shift, 0.5 * radius) * rng.normal(size=3) / np.sqrt(3.0)
-        spread = factor * stretch @ self.spread @ stretch.T
-        return Inertial(factor * self.mass, self.center + moved, spread)
+OF_OTHER_FILES = ("mesh", "hfield", "texture", "skin")
+NOT_NEEDED = ("keyframe", "sensor", "contact", "deformable", "visual", "statistic", "custom")
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,9 +73,10 @@ class Arm:
         for link in root.findall("link"):
             inertial = read_inertial(link)
             if inertial is not None:
-                write_inertial(link, inertial.sound())
-        limits = [_limits(j) for j in kept]
-        lower, upper, speed, effort = np.array(limits, dtype=float).T
+                write_inertial(link, inertial.sound(SOUND))
+        lower, upper, speed, effort = np.array([_limits(j) for j in kept]).T
+        turns = upper - lower > 2.0 * np.pi
+        lower, upper = np.where(turns, -np.pi, lower), np.where(turns, np.pi, upper)
         return Arm(
             name or path.stem,
             ET.tostring(root),
@@ -137,10 +90,10 @@ class Arm:
     @cached_property
     def links(self) -> Mapping[str, Inertial]:
         """Mass properties of every link that the file gives some."""
-        found = (
+        stated = (
             (k.attrib["name"], read_inertial(k)) for k in ET.fromstring(self.urdf).findall("link")
         )
-        return {name: inertial for name, inertial in found if inertial is not None}
+        return {name: inertial for name, inertial in stated if inertial is not None}
 
     def believed(self, rng: np.random.Generator, share: float = 0.3, shift: float = 0.03) -> bytes:
         """Return a model file with perturbed mass properties of all links; see `Inertial.wrong`.
@@ -154,29 +107,21 @@ class Arm:
         """
         if share == 0.0 == shift:
             return self.urdf
-        if ET.fromstring(self.urdf).tag != "robot":
+        root = ET.fromstring(self.urdf)
+        if root.tag != "robot":
             raise InvalidSetting(
                 "only a URDF is made wrong for the controller", argument=self.name, cure="wrong = 0"
             )
-        return self._rewritten(lambda inertial: inertial.wrong(rng, share, shift))
-
-    def _rewritten(self, change: Callable[[Inertial], Inertial]) -> bytes:
-        root = ET.fromstring(self.urdf)
         for link in root.findall("link"):
             inertial = read_inertial(link)
             if inertial is not None:
-                write_inertial(link, change(inertial))
+                write_inertial(link, inertial.wrong(rng, share, shift))
         return ET.tostring(root)
 
 
-def numbers(text: str | None) -> Array:
-    """Return the numbers of an XML attribute, three zeros where there is none, shape (n,)."""
-    return np.array([float(x) for x in (text or "0 0 0").split()])
-
-
 def _child(element: ET.Element, tag: str) -> str:
-    found = element.find(tag)
-    return "" if found is None else found.attrib["link"]
+    end = element.find(tag)
+    return "" if end is None else end.attrib["link"]
 
 
 def _chain(root: ET.Element, first: str | None, last: str | None) -> list[ET.Element]:
@@ -205,8 +150,8 @@ def _cut(root: ET.Element, chain: Sequence[ET.Element]) -> list[ET.Element]:
         joints += more
         links |= {_child(j, "child") for j in more}
     for element in list(root):
-        known = element.tag == "joint" and element in joints
-        if not known and not (element.tag == "link" and element.get("name") in links):
+        kept = element.tag == "joint" and element in joints
+        if not kept and not (element.tag == "link" and element.get("name") in links):
             root.remove(element)
             continue
         for part in [p for p in element if p.tag in LOST]:
@@ -218,60 +163,120 @@ def _cut(root: ET.Element, chain: Sequence[ET.Element]) -> list[ET.Element]:
     return turning
 
 
+def whole_robot(path: Path) -> Arm:
+    """Return the robot of a model file with all of its joints.
+
+    Args:
+        path: URDF or MJCF; no other file is opened.
+
+    Raises:
+        InvalidModel: If it is neither, asks for other files, or has joints that neither turn nor
+            slide.
+        InvalidSetting: If MuJoCo is not installed.
+    """
+    data = read_text(path, "model file", InvalidModel)
+    xml.parse(data, str(path))  # refuses what is no tree of elements, with its place
+    root = ET.fromstring(data)
+    if root.tag == "robot":
+        notes = _without_shapes(root)
+        limits = {j.get("name"): _limits(j) for j in root.findall("joint")}
+    elif root.tag == "mujoco":
+        notes, limits = _grounded(root, path), {}
+    else:
+        raise InvalidModel(
+            "this is neither a URDF nor an MJCF file", argument=str(path), got=f"<{root.tag}>"
+        )
+    file = ET.tostring(root)
+    try:
+        model = compiled(file)
+        joints = Joints.of(model)
+    except InvalidModel as problem:
+        raise problem.retold(InvalidModel, f"{path}, {problem.argument or root.tag}") from problem
+    if not joints.names:
+        raise InvalidModel("the robot has no joint that could move", argument=str(path))
+    if not limits:
+        limits = dict(zip(joints.names, _limits_of(model, joints), strict=True))
+    lower, upper, speed, effort = np.array([limits[j] for j in joints.names]).T
+    return Arm(path.stem, file, joints.names, lower, upper, speed, effort, notes)
+
+
+def _without_shapes(root: ET.Element) -> tuple[str, ...]:
+    """Remove what is not simulated from a URDF and mend its inertias; return notes on these."""
+    for element in list(root):
+        if element.tag not in ("link", "joint"):
+            root.remove(element)
+        for part in [p for p in element if p.tag in LOST and p.tag not in ("mimic", "dynamics")]:
+            element.remove(part)
+    mended = []
+    for link in root.findall("link"):
+        inertial = read_inertial(link)
+        if inertial is None:
+            continue
+        values = np.linalg.eigvalsh(inertial.spread)
+        if values.min() < max(LEAST * values.max(), POINT):
+            write_inertial(link, inertial.sound(LEAST, POINT))
+            if values.min() < -LEAST * abs(values).max():
+                mended.append(link.attrib["name"])
+    if not mended:
+        return ()
+    return (f"inertias that no body has are mended: {', '.join(mended)}",)
+
+
+def _grounded(root: ET.Element, path: Path) -> tuple[str, ...]:
+    """Remove what is not simulated from an MJCF and fix its base; return notes on bodies fixed."""
+    if root.find(".//include") is not None:
+        raise InvalidModel(
+            "the file includes others, which are not opened",
+            argument=str(path),
+            cure="save it as one file: mujoco.mj_saveLastXML",
+        )
+    for tag in NOT_NEEDED:
+        for element in root.findall(tag):
+            root.remove(element)
+    for assets in root.findall("asset"):
+        for element in [e for e in assets if e.tag in OF_OTHER_FILES]:
+            assets.remove(element)
+        for material in assets.findall("material"):
+            material.attrib.pop("texture", None)
+    notes = []
+    for body in (*root.iter("body"), *root.iter("worldbody")):
+        shapes = [g for g in body.findall("geom") if "mesh" in g.attrib or "hfield" in g.attrib]
+        if shapes and body.tag == "body" and body.find("inertial") is None:
+            raise InvalidModel(
+                "the inertia of a body would be that of a mesh, which is not opened",
+                argument=f"{path}, body '{body.get('name')}'",
+                cure="give it an <inertial>",
+            )
+        for shape in shapes:
+            body.remove(shape)
+        free = [j for j in body.findall("joint") if j.get("type") == "free"]
+        for joint in (*body.findall("freejoint"), *free):
+            body.remove(joint)
+            notes.append(f"the floating body '{body.get('name')}' is held where the file has it")
+    return tuple(notes)
+
+
 def _limits(joint: ET.Element) -> tuple[float, float, float, float]:
-    """Return a joint's limits: position, lower and upper, speed, torque."""
-    found = joint.find("limit")
-    said = {} if found is None else found.attrib
-    lower, upper, speed, effort = (
-        float(said.get(k, "0")) for k in ("lower", "upper", "velocity", "effort")
-    )
-    if joint.get("type") == "continuous" or not 0.0 < upper - lower <= 2.0 * np.pi:
-        lower, upper = -np.pi, np.pi
+    """Return a URDF's limits of position, speed and torque, infinite where it has none."""
+    limit = joint.find("limit")
+    stated = {} if limit is None else limit.attrib
+    names = ("lower", "upper", "velocity", "effort")
+    lower, upper, speed, effort = (float(stated.get(k, "0")) for k in names)
+    if joint.get("type") == "continuous" or not lower < upper:
+        lower, upper = -np.inf, np.inf
     # A limit of zero is none that was thought of.
     return lower, upper, speed or np.inf, effort or np.inf
 
 
-def rotation(rpy: Array) -> Array:
-    """Return R = Rz(yaw) Ry(pitch) Rx(roll), shape (3, 3).
-
-    Args:
-        rpy: Roll, pitch and yaw, shape (3,) [rad].
-    """
-    (cr, cp, cy), (sr, sp, sy) = np.cos(rpy), np.sin(rpy)
-    x = np.array([[1, 0, 0], [0, cr, -sr], [0, sr, cr]])
-    y = np.array([[cp, 0, sp], [0, 1, 0], [-sp, 0, cp]])
-    z = np.array([[cy, -sy, 0], [sy, cy, 0], [0, 0, 1]])
-    return np.asarray(z @ y @ x)
-
-
-def read_inertial(link: ET.Element) -> Inertial | None:
-    """Return the mass properties of a URDF's link, None if it has no mass."""
-    inertial = link.find("inertial")
-    if inertial is None:
-        return None
-    mass, tensor, origin = (inertial.find(tag) for tag in ("mass", "inertia", "origin"))
-    if mass is None or tensor is None or float(mass.attrib["value"]) <= 0.0:
-        return None
-    place = {} if origin is None else origin.attrib
-    turn = rotation(numbers(place.get("rpy")))
-    xx, xy, xz, yy, yz, zz = (
-        float(tensor.attrib[k]) for k in ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")
-    )
-    inertia = turn @ np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]) @ turn.T
-    return Inertial.of_inertia(float(mass.attrib["value"]), numbers(place.get("xyz")), inertia)
-
-
-def write_inertial(link: ET.Element, found: Inertial) -> None:
-    """Put mass properties into a link, in place of those it has."""
-    old = link.find("inertial")
-    if old is not None:
-        link.remove(old)
-    inertial = ET.SubElement(link, "inertial")
-    xyz = " ".join(repr(float(x)) for x in found.center)
-    ET.SubElement(inertial, "origin", xyz=xyz, rpy="0 0 0")
-    ET.SubElement(inertial, "mass", value=repr(float(found.mass)))
-    names = ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")
-    values = found.inertia[[0, 0, 0, 1, 1, 2], [0, 1, 2, 1, 2, 2]]
-    ET.SubElement(
-        inertial, "inertia", {k: repr(float(v)) for k, v in zip(names, values, strict=True)}
-    )
+def _limits_of(model: Any, joints: Joints) -> list[tuple[float, float, float, float]]:
+    """Return such limits as MuJoCo has them, which knows none of speed."""
+    mujoco, effort = load_mujoco(), np.full(model.njnt, np.inf)
+    for k in np.flatnonzero(model.jnt_actfrclimited):
+        effort[k] = np.abs(model.jnt_actfrcrange[k]).max()
+    for k in np.flatnonzero(model.actuator_trntype == mujoco.mjtTrn.mjTRN_JOINT):
+        joint, gear = model.actuator_trnid[k, 0], abs(model.actuator_gear[k, 0])
+        if model.actuator_forcelimited[k]:
+            effort[joint] = min(effort[joint], gear * np.abs(model.actuator_forcerange[k]).max())
+    ranges = np.where(model.jnt_limited[:, None], model.jnt_range, [-np.inf, np.inf])
+    lower, upper = ranges.T.tolist()
+    return [(lower[k], upper[k], np.inf, float(effort[k])) for k in joints.own]

@@ -182,13 +182,13 @@ class ClosedLoop:
         """Yield errors of the efforts and their sensitivities to β; see `simulated`."""
         for k, recording, time, motion, (_, moved) in self._compared(problem, values):
             signals = effort_signals(self.robot, recording)
-            found = recording.whole([s for s, _, _ in signals]).values
-            measured = found * [factor for _, _, factor in signals]
+            logged = recording.whole([s for s, _, _ in signals]).values
+            measured = logged * [factor for _, _, factor in signals]
             channels = [c for _, c, _ in signals]
-            held = time - problem.delay
-            error = measured[self._late(recording)] - motion.effort_at(held)[:, channels]
+            acting = time - problem.delay
+            error = measured[self._late(recording)] - motion.effort_at(acting)[:, channels]
             middle = motion.time + 0.5 * motion.step
-            slope = _between(moved[:, channels], middle, motion.step, held)
+            slope = _between(moved[:, channels], middle, motion.step, acting)
             yield SimulatedPiece(slope, error, time, k)
 
     def _compared(
@@ -377,8 +377,8 @@ class ClosedLoop:
         early = time <= time[0] + self.begin
         if np.count_nonzero(early) < 4:
             return np.array(reference)
-        found = np.polynomial.polynomial.polyfit(time[early] - time[0], q[early], 2)
-        return np.array(found[:2])
+        parabola = np.polynomial.polynomial.polyfit(time[early] - time[0], q[early], 2)
+        return np.array(parabola[:2])
 
     def _ahead(self, q: Array, v: Array, a: Array) -> Array:
         """Return the feed-forward torque along a reference, shape (N, joints) [N·m or N]."""
@@ -388,7 +388,7 @@ class ClosedLoop:
             v, a = np.zeros_like(v), np.zeros_like(a)
         model = self.believed
         motion = kernels.motion_of(model.tree, model.gravity, q, v, a)
-        known = [self.controller.joint[j] for j in self.robot.joints]
-        rotor, viscous = np.array([[g.armature, g.viscous] for g in known]).T
+        stated = [self.controller.joint[j] for j in self.robot.joints]
+        rotor, viscous = np.array([[g.armature, g.viscous] for g in stated]).T
         bodies = kernels.inverse_dynamics(model.tree, motion, model.written_bodies()).T
         return np.asarray(bodies + rotor * a + viscous * v)

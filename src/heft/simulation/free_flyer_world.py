@@ -10,14 +10,12 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from heft.arrays import Array
 
-from .arms import Inertial
-from .simulated_links import load_mujoco
+from .bodies import Inertial, free_body, load_mujoco, text
 
 SHORTEST_LAG = 1e-4  # lags below are none: they would only make the integration stiff [s]
 
@@ -68,8 +66,20 @@ class FreeFlyerWorld:
             step: Of the integration, by Runge and Kutta's method of fourth order [s].
         """
         self._mujoco = load_mujoco("flight")
-        text = _model(bodies, thrusters, gravity, step)
-        self._model = self._mujoco.MjModel.from_xml_string(text)
+        root, body = free_body(bodies, gravity, integrator="RK4", timestep=repr(step))
+        ET.SubElement(body, "site", name="origin")
+        actuators = ET.SubElement(root, "actuator")
+        for lagging in (True, False):  # thrusts behind their lags, and what is added to them
+            for thruster in thrusters:
+                stated = {"site": "origin", "gear": text(thruster.wrench)}
+                if lagging and thruster.lag > SHORTEST_LAG:
+                    # In stages of a step the exact filter decays twice, and lags half a step more;
+                    # the plain one does not, but is unstable where the step is long.
+                    stated["dyntype"] = "filter" if thruster.lag > step else "filterexact"
+                    stated["dynprm"] = repr(float(thruster.lag))
+                ET.SubElement(actuators, "general", stated)
+        model = ET.tostring(root, encoding="unicode")
+        self._model = self._mujoco.MjModel.from_xml_string(model)
         self._data = self._mujoco.MjData(self._model)
         self._count = len(thrusters)
 
@@ -105,10 +115,10 @@ class FreeFlyerWorld:
             In the world [m/s²] and in the body's axes [rad/s²], shape (3,) each.
         """
         self._data.ctrl[:] = np.concatenate((np.zeros(self._count), thrusts))
-        held = np.array(self._data.act)
+        thrust = np.array(self._data.act)
         self._data.act[:] = 0.0
         self._mujoco.mj_forward(self._model, self._data)
-        self._data.act[:] = held
+        self._data.act[:] = thrust
         return np.array(self._data.qacc[:3]), np.array(self._data.qacc[3:6])
 
     def specific_force_under(self, commands: Array, noise: Array) -> Array:
@@ -139,47 +149,3 @@ class FreeFlyerWorld:
         self._data.ctrl[:] = np.concatenate((commands, noise))
         count = round(duration / self.step)
         self._mujoco.mj_step(self._model, self._data, nstep=max(1, count))
-
-
-def _model(
-    bodies: Sequence[Inertial], thrusters: Sequence[Thruster], gravity: Array, step: float
-) -> str:
-    root = ET.Element("mujoco")
-    # Inertias are taken as they are, light ones too.
-    ET.SubElement(root, "compiler", balanceinertia="false", boundmass="0", boundinertia="0")
-    ET.SubElement(root, "size", memory="1M")
-    option = ET.SubElement(
-        root, "option", integrator="RK4", timestep=repr(step), gravity=_text(gravity)
-    )
-    ET.SubElement(option, "flag", contact="disable", constraint="disable")
-    body = ET.SubElement(ET.SubElement(root, "worldbody"), "body", name="flyer")
-    ET.SubElement(body, "freejoint")
-    for k, inertial in enumerate(bodies):
-        place = body if k == 0 else ET.SubElement(body, "body", name=f"load{k}")
-        tensor = inertial.inertia
-        six = tensor[[0, 1, 2, 0, 0, 1], [0, 1, 2, 1, 2, 2]]
-        ET.SubElement(
-            place,
-            "inertial",
-            pos=_text(inertial.center),
-            mass=repr(float(inertial.mass)),
-            fullinertia=_text(six),
-        )
-    ET.SubElement(body, "site", name="origin")
-    actuators = ET.SubElement(root, "actuator")
-    for lagging in (True, False):  # thrusts behind their lags, and what is added to them
-        for thruster in thrusters:
-            said = {"site": "origin", "gear": _text(thruster.wrench)}
-            if lagging and thruster.lag > SHORTEST_LAG:
-                # In stages of a step the exact filter decays twice, and lags half a step more; the
-                # plain one does not, but is unstable where the step is long.
-                kind = "filter" if thruster.lag > step else "filterexact"
-                lag = {"dyntype": kind, "dynprm": repr(float(thruster.lag))}
-                ET.SubElement(actuators, "general", said | lag)
-            else:
-                ET.SubElement(actuators, "general", said)
-    return ET.tostring(root, encoding="unicode")
-
-
-def _text(numbers: Any) -> str:
-    return " ".join(repr(float(x)) for x in numbers)

@@ -90,7 +90,7 @@ class Sensors:
         return np.stack([np.interp(late, fine, x) for x in torque.T], axis=1)
 
     def seen_position(
-        self, rows: NDArray[np.int64], readings: Array, step: float, found: Calibration
+        self, rows: NDArray[np.int64], readings: Array, step: float, errors: Calibration
     ) -> Array:
         """Return the logged positions, delayed and with zero errors, shape (N, joints) [rad].
 
@@ -100,7 +100,7 @@ class Sensors:
             step: Of the simulation [s].
         """
         late = np.maximum(rows - round(self.encoder_delay / step), 0)
-        return readings[late] + found.zero if self.encoder_bias else readings[late]
+        return readings[late] + errors.zero if self.encoder_bias else readings[late]
 
     def calibration(self, size: Array, rng: np.random.Generator) -> Calibration:
         """Return calibration errors, drawn at random.
@@ -121,7 +121,7 @@ class Sensors:
         """Kind of the logged effort: torque, or the current that is taken for it."""
         return "current" if self.constants else "tau"
 
-    def calibrated(self, torque: Array, q: Array, found: Calibration) -> Array:
+    def calibrated(self, torque: Array, q: Array, errors: Calibration) -> Array:
         """Return the torque with calibration errors, shape (N, joints) [N·m].
 
         Args:
@@ -129,11 +129,11 @@ class Sensors:
             q: Positions, shape (N, joints) [rad].
         """
         if self.gain_error:
-            torque = found.gain * torque
+            torque = errors.gain * torque
         if self.current_ripple:
-            wave = np.sin(self.ripple_cycles * q + found.phase)
+            wave = np.sin(self.ripple_cycles * q + errors.phase)
             torque = torque * (1.0 + self.current_ripple * wave)
-        return torque + found.bias if self.bias else torque
+        return torque + errors.bias if self.bias else torque
 
     def kept(
         self, count: int, rng: np.random.Generator

@@ -79,8 +79,8 @@ class Coulomb:
 
     def entries(self) -> dict[str, float]:
         """Return F, s, r and vs."""
-        found = {"coulomb": self.effort, "scale": self.scale}
-        return found | {"ratio": self.ratio, "stribeck": self.stribeck}
+        made = {"coulomb": self.effort, "scale": self.scale}
+        return made | {"ratio": self.ratio, "stribeck": self.stribeck}
 
     def steady(self, speed: Array, level: float) -> Array:
         """Return the level times F tanh(v / s), or F sign(v), shape (N,) [N·m]; see `Sliding`."""
@@ -101,6 +101,18 @@ class LuGre:
     stribeck: float  # speed vs [rad/s]
     presliding: float  # Fc/σ₀ [rad]
     damping: float  # σ₁ [N·m·s/rad]
+
+    @staticmethod
+    def on_rotor(
+        effort: float, ratio: float, stribeck: float, presliding: float, armature: float
+    ) -> LuGre:
+        """Return bristles with ½ √(σ₀ J), a quarter of a rotor's critical damping on them.
+
+        Args:
+            armature: J [kg·m²].
+        """
+        damping = 0.5 * float(np.sqrt(effort / presliding * armature))
+        return LuGre(effort, ratio, stribeck, presliding, damping)
 
     def entries(self) -> dict[str, float]:
         """Return Fc, σ₀, σ₁, r and vs."""
@@ -213,10 +225,10 @@ class Drive:
     @property
     def column(self) -> Array:
         """Parameters as the compiled step reads them, shape (len(ROWS),)."""
-        found = {"armature": self.armature, "ratio": 1.0, "stribeck": 1.0}
+        column = {"armature": self.armature, "ratio": 1.0, "stribeck": 1.0}
         for law in self.laws:
-            found |= law.entries()
-        return np.array([found.get(name, 0.0) for name in ROWS])
+            column |= law.entries()
+        return np.array([column.get(name, 0.0) for name in ROWS])
 
     @property
     def elastic(self) -> bool:
@@ -337,33 +349,22 @@ class DriveRanges:
         return tuple(laws)
 
 
-def _smooth(ranges: DriveRanges, effort: float, armature: float, rng: np.random.Generator) -> Law:
-    return Coulomb(effort)
-
-
-def _hard(ranges: DriveRanges, effort: float, armature: float, rng: np.random.Generator) -> Law:
-    return Coulomb(effort, 0.0)
-
-
 def _stribeck(ranges: DriveRanges, effort: float, armature: float, rng: np.random.Generator) -> Law:
     return Coulomb(effort, 0.02, rng.uniform(*ranges.ratio), rng.uniform(*ranges.stribeck))
 
 
 def _lugre(ranges: DriveRanges, effort: float, armature: float, rng: np.random.Generator) -> Law:
     presliding = float(np.exp(rng.uniform(*np.log(ranges.presliding))))
-    damping = 0.5 * float(np.sqrt(effort / presliding * armature))
     ratio, stribeck = rng.uniform(*ranges.ratio), rng.uniform(*ranges.stribeck)
-    return LuGre(effort, ratio, stribeck, presliding, damping)
-
-
-def _dahl(ranges: DriveRanges, effort: float, armature: float, rng: np.random.Generator) -> Law:
-    return Dahl(effort, float(np.exp(rng.uniform(*np.log(ranges.presliding)))))
+    return LuGre.on_rotor(effort, ratio, stribeck, presliding, armature)
 
 
 SLIDES: Mapping[FrictionKind, Callable[[DriveRanges, float, float, np.random.Generator], Law]] = {
-    "smooth": _smooth,
-    "hard": _hard,
+    "smooth": lambda ranges, effort, armature, rng: Coulomb(effort),
+    "hard": lambda ranges, effort, armature, rng: Coulomb(effort, 0.0),
     "stribeck": _stribeck,
     "lugre": _lugre,
-    "dahl": _dahl,
+    "dahl": lambda ranges, effort, armature, rng: Dahl(
+        effort, float(np.exp(rng.uniform(*np.log(ranges.presliding))))
+    ),
 }

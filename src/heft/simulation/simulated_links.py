@@ -1,7 +1,6 @@
 """The links of a simulated robot: mass matrix, Coriolis and gravity torque, as MuJoCo has them.
 
-MuJoCo reads the model file by a parser of its own. The only file that asks for MuJoCo, and only
-when a simulation begins.
+MuJoCo reads the model file by a parser of its own.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from heft.arrays import Array
-from heft.errors import InvalidModel, InvalidSetting, install
+from heft.errors import InvalidModel
 
-from .arms import read_inertial, rotation
+from .bodies import load_mujoco, read_inertial, rotation
 
 MOVING = ("mjJNT_HINGE", "mjJNT_SLIDE")
 NOTHING = 1e-9  # mass [kg] and inertia [kg·m²] of moving links that the file gives none
@@ -73,26 +72,6 @@ class Joints:
         return Joints(tuple(names[k] for k in own), own, matrix[:, own], offset, sliding)
 
 
-def load_mujoco(extra: str = "simulation") -> Any:
-    """Return the module `mujoco`.
-
-    Args:
-        extra: Optional dependencies that the error's message advises to install.
-
-    Raises:
-        InvalidSetting: If it is not installed.
-    """
-    try:
-        import mujoco
-    except ImportError as problem:
-        raise InvalidSetting(
-            "simulated experiments need MuJoCo",
-            argument="Simulator",
-            cure=install(extra),
-        ) from problem
-    return mujoco
-
-
 def compiled(file: bytes) -> Any:
     """Return MuJoCo's model of a URDF or MJCF.
 
@@ -105,10 +84,10 @@ def compiled(file: bytes) -> Any:
         for joint in root.findall("joint"):
             for limit in joint.findall("limit"):
                 joint.remove(limit)  # nothing stops a simulated joint
-        said = ET.SubElement(root, "mujoco")
+        element = ET.SubElement(root, "mujoco")
         least = repr(NOTHING) if _massless(root) else "0"
         compiler = {"balanceinertia": "false", "fusestatic": "true"}
-        ET.SubElement(said, "compiler", compiler | {"boundmass": least, "boundinertia": least})
+        ET.SubElement(element, "compiler", compiler | {"boundmass": least, "boundinertia": least})
     try:
         return mujoco.MjModel.from_xml_string(ET.tostring(root, encoding="unicode"))
     except ValueError as problem:
@@ -153,10 +132,10 @@ class Links:
             InvalidModel: If MuJoCo cannot read it, or finds other joints.
         """
         model = compiled(urdf)
-        found = Joints.of(model)
-        if found.names != joints:
-            raise InvalidModel("MuJoCo has other joints", argument="urdf", got=found.names)
-        return Links(model, load_mujoco().MjData(model), found)
+        own = Joints.of(model)
+        if own.names != joints:
+            raise InvalidModel("MuJoCo has other joints", argument="urdf", got=own.names)
+        return Links(model, load_mujoco().MjData(model), own)
 
     def point_gravity(self, gravity: Array) -> None:
         """Set the gravity vector in the base's frame, shape (3,) [m/s²]."""
@@ -236,7 +215,7 @@ class Links:
         """
         import mujoco
 
-        whole, G = np.zeros((len(q), self.model.nv)), self.joints.matrix
+        torque, G = np.zeros((len(q), self.model.nv)), self.joints.matrix
         for k in range(len(q)):
             self._q[:], self._v[:] = q[k], v[k]
             self._place()
@@ -244,5 +223,5 @@ class Links:
             mujoco.mj_kinematics(self.model, self.data)
             mujoco.mj_comPos(self.model, self.data)
             mujoco.mj_comVel(self.model, self.data)
-            mujoco.mj_rne(self.model, self.data, 1, whole[k])
-        return whole @ G if self._follow else whole
+            mujoco.mj_rne(self.model, self.data, 1, torque[k])
+        return torque @ G if self._follow else torque

@@ -215,9 +215,9 @@ class SimulatedRobot:
     @cached_property
     def _scales(self) -> Array:
         """Speeds of each drive's sigmoids, Coulomb friction's first, shape (drives, most)."""
-        found: list[list[float]] = [[self._speed(d)] for d in range(len(self.robot.drives))]
+        speeds: list[list[float]] = [[self._speed(d)] for d in range(len(self.robot.drives))]
         for d, term in self.robot.drive_columns:
-            if isinstance(term, Sigmoid) and term.scale not in found[d]:
-                found[d].append(term.scale)
-        most = max(map(len, found))
-        return np.array([(*s, *[1.0] * (most - len(s))) for s in found])
+            if isinstance(term, Sigmoid) and term.scale not in speeds[d]:
+                speeds[d].append(term.scale)
+        most = max(map(len, speeds))
+        return np.array([(*s, *[1.0] * (most - len(s))) for s in speeds])

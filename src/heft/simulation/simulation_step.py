@@ -55,8 +55,8 @@ def controlled(late, state, gains, weight, ahead):  # type: ignore[no-untyped-de
 
     Args:
         late: Error of the velocity, feedback of the position included, (n,).
-        state: As of `advance`; the integral is read.
-        gains: As of `advance`.
+        state: As in `advance`; the integral is read.
+        gains: As in `advance`.
         weight: Mass matrix that feedback acts through, (n, n); none if (0, 0).
         ahead: Feed-forward torque, (n,).
     """
@@ -80,10 +80,10 @@ def followed(k, h, state, gains, wanted, noise):  # type: ignore[no-untyped-def]
     Args:
         k: Number of the step.
         h: Its length [s].
-        state: As of `advance`; readings, filter and integral move on.
-        gains: As of `advance`.
-        wanted: As of `advance`.
-        noise: As of `advance`.
+        state: As in `advance`; readings, filter and integral move on.
+        gains: As in `advance`.
+        wanted: As in `advance`.
+        noise: As in `advance`.
     """
     n = state.shape[1]
     late = np.empty(n)
@@ -101,22 +101,22 @@ def followed(k, h, state, gains, wanted, noise):  # type: ignore[no-untyped-def]
 
 
 @exact
-def known_friction(k, h, time, state, drive, beside):  # type: ignore[no-untyped-def]
+def other_friction(k, h, time, state, drive, beside):  # type: ignore[no-untyped-def]
     """Return the friction that is known before the motion, and the largest Coulomb friction.
 
     Args:
         k: Number of the step.
         h: Its length [s].
         time: Now [s].
-        state: As of `advance`; bristles and positions a step ago move on.
-        drive: As of `advance`.
+        state: As in `advance`; bristles and positions a step ago move on.
+        drive: As in `advance`.
         beside: Torque that acts beside the motors', (n,).
 
     Returns:
         All friction but Coulomb's, less what acts beside the motors, (n,); Coulomb's, (n,).
     """
     n = state.shape[1]
-    known, efforts = np.empty(n), np.zeros(n)
+    other, efforts = np.empty(n), np.zeros(n)
     for j in range(n):
         (
             _armature,
@@ -160,10 +160,10 @@ def known_friction(k, h, time, state, drive, beside):  # type: ignore[no-untyped
             level = coulomb * (1.0 + (ratio - 1.0) * np.exp(-((v / stribeck) ** 2)))
             efforts[j] = heat * (level + load * abs(state[8, j]))
         curve = viscous * v if bend == 0.0 else viscous / bend * np.arcsinh(bend * v)
-        known[j] = heat * (curve + force + offset) + ripple * np.sin(cycles * place + phase)
-        known[j] -= beside[j]
+        other[j] = heat * (curve + force + offset) + ripple * np.sin(cycles * place + phase)
+        other[j] -= beside[j]
         state[9, j] = place
-    return known, efforts
+    return other, efforts
 
 
 @exact
@@ -192,8 +192,8 @@ def rubbed(h, free, inverse, efforts, state, drive):  # type: ignore[no-untyped-
         free: Acceleration without Coulomb friction, (n,).
         inverse: Of the mass matrix, (n, n).
         efforts: Largest Coulomb friction, (n,).
-        state: As of `advance`.
-        drive: As of `advance`.
+        state: As in `advance`.
+        drive: As in `advance`.
     """
     n = free.shape[0]
     rubbing = np.zeros(n)
@@ -209,61 +209,58 @@ def rubbed(h, free, inverse, efforts, state, drive):  # type: ignore[no-untyped-
             # What sticks is to stand still after the step, or it would swing from step to step.
             part = 0.5 * h if drive[4, j] > 0.0 else h
             start = state[1, j] + part * (free[j] - others)
-            found = coulomb_at(start, part * inverse[j, j], efforts[j], drive[4, j])
-            change = max(change, abs(found - rubbing[j]))
-            size = max(size, abs(found))
-            rubbing[j] = found
+            friction = coulomb_at(start, part * inverse[j, j], efforts[j], drive[4, j])
+            change = max(change, abs(friction - rubbing[j]))
+            size = max(size, abs(friction))
+            rubbing[j] = friction
         if change <= SETTLED * size:
             break
     return rubbing
 
 
 @exact
-def advance(  # type: ignore[no-untyped-def]
-    k, h, time, mass, bias, now, speed, state, drive, gains, weight, wanted, noise, log, elastic
-):
+def advance(clock, links, state, drive, control, log, elastic):  # type: ignore[no-untyped-def]
     """Move an arm on by one step.
 
     Args:
-        k: Number of the step.
-        h: Its length [s].
-        time: Now [s].
-        mass: Mass matrix, with rotors where gears are rigid, (n, n).
-        bias: Coriolis, centrifugal and gravity torque at `now` and `speed`, (n,).
-        now: q, moved on in place.
-        speed: v predicted for now; written: that predicted for the next step.
+        clock: Number k of the step, its length h [s] and the time now [s].
+        links: Mass matrix, with rotors where gears are rigid, (n, n); Coriolis, centrifugal and
+            gravity torque, (n,); q, moved on in place; v predicted for now, in whose place that
+            predicted for the next step is written.
         state: Rows: velocity half a step ago of links and of rotors, position of rotors,
             predicted speed of rotors, bristle, filtered velocity, integral, last reading, torque
             passed on, position a step ago.
         drive: Rows as `simulated_drives.ROWS`.
-        gains: Rows: position, velocity, integral, encoder step, weight of a new sample in the
-            filter of the velocity, largest torque.
-        weight: Mass matrix through which feedback acts, (n, n); each joint by itself if (0, 0).
-        wanted: Rows q, v and feed-forward torque.
-        noise: Rows: of the encoders, and torque that acts beside the motors', (2, n).
+        control: Gains, rows of position, velocity, integral, encoder step, weight of a new sample
+            in the filter of the velocity, largest torque; the mass matrix through which feedback
+            acts, (n, n), each joint by itself if (0, 0); what is wanted, rows q, v and feed-forward
+            torque; noise, rows of the encoders, and torque that acts beside the motors', (2, n).
         log: Rows as `LOGGED`, then the reading, each (steps, n).
         elastic: Whether gears yield.
     """
+    k, h, time = clock
+    mass, bias, now, speed = links
+    gains, weight, wanted, noise = control
     n = now.shape[0]
     late = followed(k, h, state, gains, wanted, noise)
     tau = controlled(late, state, gains, weight, wanted[2])
-    known, efforts = known_friction(k, h, time, state, drive, noise[1])
+    other, efforts = other_friction(k, h, time, state, drive, noise[1])
     passed = np.zeros(n)
     if elastic:
         inverse = np.zeros((n, n))
         for j in range(n):
             inverse[j, j] = 1.0 / drive[0, j]
         passed = through_gears(now, speed, state, drive)
-        free = inverse @ (tau - known - passed)
+        free = inverse @ (tau - other - passed)
     else:
         inverse = np.ascontiguousarray(np.linalg.inv(mass))
-        free = inverse @ (tau - known - bias)
+        free = inverse @ (tau - other - bias)
     rubbing = rubbed(h, free, inverse, efforts, state, drive)
     turning = free - inverse @ rubbing
     moving = np.linalg.solve(mass, passed - bias) if elastic else turning
     for j in range(n):
         if not elastic:
-            passed[j] = tau[j] - known[j] - rubbing[j] - drive[0, j] * turning[j]
+            passed[j] = tau[j] - other[j] - rubbing[j] - drive[0, j] * turning[j]
         state[8, j] = passed[j]
         log[0, k, j] = now[j]
         log[1, k, j] = state[0, j] + 0.5 * h * moving[j]
@@ -272,7 +269,7 @@ def advance(  # type: ignore[no-untyped-def]
         log[4, k, j] = state[1, j] + 0.5 * h * turning[j]
         log[5, k, j] = turning[j]
         log[6, k, j] = tau[j]
-        log[7, k, j] = known[j] + rubbing[j]
+        log[7, k, j] = other[j] + rubbing[j]
         log[8, k, j] = passed[j]
         log[9, k, j] = state[7, j]
         state[0, j] += h * moving[j]
@@ -287,12 +284,10 @@ def warm_up() -> None:
     """Compile `advance` by a step of one joint."""
     drive = np.zeros((len(ROWS), 1))
     drive[0] = 1.0
-    one, state = np.ones((1, 1)), np.zeros((10, 1))
-    rest = [np.zeros(1) for _ in range(3)]
-    gains, wanted, log = np.zeros((6, 1)), np.zeros((3, 1)), np.zeros((10, 1, 1))
-    weight, noise = np.zeros((0, 0)), np.zeros((2, 1))
-    args: Any = (0, 1e-3, 0.0, one, *rest, state, drive, gains, weight, wanted, noise, log)
-    advance(*args, False)
+    links: Any = np.ones((1, 1)), np.zeros(1), np.zeros(1), np.zeros(1)
+    control: Any = np.zeros((6, 1)), np.zeros((0, 0)), np.zeros((3, 1)), np.zeros((2, 1))
+    state, log = np.zeros((10, 1)), np.zeros((10, 1, 1))
+    advance((0, 1e-3, 0.0), links, state, drive, control, log, False)
 
 
 KERNELS = Kernels((advance,), warm_up)

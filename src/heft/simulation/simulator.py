@@ -235,13 +235,13 @@ class Simulator:
         condition, sensors = self.condition, self.condition.sensors
         of_torque = self._random(seed, "torque", number)
         of_clock = self._random(seed, "clock", number)
-        whole, readings = self._moved(seed, condition.motion, number, condition.duration, watch)
+        motion, readings = self._moved(seed, condition.motion, number, condition.duration, watch)
         rows = self._rows(condition.duration, sensors.rate)
-        exact = whole.part(rows)
-        effort = whole.tau if torque is None else torque(whole)
+        exact = motion.part(rows)
+        effort = motion.tau if torque is None else torque(motion)
         size = np.sqrt(np.mean(effort[rows] ** 2, axis=0))
         calibration = sensors.calibration(size, self._random(seed, "calibration"))
-        seen = sensors.seen_torque(exact.time, whole.time, effort)
+        seen = sensors.seen_torque(exact.time, motion.time, effort)
         seen = sensors.calibrated(seen, exact.q, calibration)
         columns = {
             "q": sensors.seen_position(rows, readings, condition.step, calibration),
@@ -253,8 +253,8 @@ class Simulator:
             stamps[kept],
             f"{self.arm.name} {seed}" + (f" {number}" if number else ""),
             **{
-                kind: {j: found[source, k] for k, j in enumerate(self.arm.joints)}
-                for kind, found in columns.items()
+                kind: {j: values[source, k] for k, j in enumerate(self.arm.joints)}
+                for kind, values in columns.items()
             },
         )
         prior = self.believed(seed)
@@ -304,8 +304,8 @@ class Simulator:
             SolverFailure: If the simulated arm does not stay finite.
         """
         duration = self.condition.other_duration
-        whole, _ = self._moved(seed, kind, number, duration)
-        return whole.part(self._rows(duration, min(self.condition.sensors.rate, 250.0)))
+        motion, _ = self._moved(seed, kind, number, duration)
+        return motion.part(self._rows(duration, min(self.condition.sensors.rate, 250.0)))
 
     def _links(self, file: bytes) -> Links:
         links = Links.of(file, self.arm.joints)
@@ -343,12 +343,12 @@ class Simulator:
         links.tilt(condition.tilt, self._random(seed, "tilt").uniform(0.0, 2.0 * np.pi))
         disturbed = np.stack([noise, pushes], axis=1)
         log = self._integrated(links, self.believed(seed), drives, time, wanted, disturbed, watch)
-        found = dict(zip((*LOGGED, "reading"), log, strict=True))
-        link = [found[k] for k in ("q", "v", "a")]
-        rotor = [found[k] for k in ("rotor", "rotor_speed", "rotor_acceleration")]
-        rest = [found[k] for k in ("tau", "friction", "passed")]
+        logged = dict(zip((*LOGGED, "reading"), log, strict=True))
+        link = [logged[k] for k in ("q", "v", "a")]
+        rotor = [logged[k] for k in ("rotor", "rotor_speed", "rotor_acceleration")]
+        rest = [logged[k] for k in ("tau", "friction", "passed")]
         if not sensors.link_side:
-            return ExactMotion(time, *rotor, *rest, *link), found["reading"]
+            return ExactMotion(time, *rotor, *rest, *link), logged["reading"]
         return ExactMotion(time, *link, *rest, *link), sensors.stepped(link[0] + noise)
 
     def _wanted(
@@ -446,15 +446,16 @@ class Simulator:
                 bias = bias + passive(q[:, None], v[:, None])[:, 0]
             if model is not None:
                 modelled[0][:], modelled[1][:] = state[7], state[5]
-                weight, known = model.equation()
-                wanted[k, 2] = weight @ wanted[k, 2] + known + rubs(wanted[k, 1])
+                weight, torque = model.equation()
+                wanted[k, 2] = weight @ wanted[k, 2] + torque + rubs(wanted[k, 1])
                 wanted[k, 2] += helped[k]
             if k % LOOKS == 0:
                 self._refuse_runaway(float(time[k]), q, v)
                 watch(float(time[k]))
-            now, shares = (k, self.condition.step, time[k], mass, bias), (gains, weight)
+            clock, moving = (k, self.condition.step, time[k]), (mass, bias, q, v)
+            control = gains, weight, wanted[k], noise[k]
             try:
-                advance(*now, q, v, state, drive, *shares, wanted[k], noise[k], log, elastic)
+                advance(clock, moving, state, drive, control, log, elastic)
             except np.linalg.LinAlgError:  # the mass matrix is not finite, since the state is not
                 self._refuse_runaway(float(time[k]), np.full(n, np.nan), v)
         self._refuse_runaway(float(time[k]), q, v)
@@ -469,8 +470,8 @@ class Simulator:
 
     def _compensation(self, drive: Array) -> Callable[[Array], Array]:
         """Return a function from wanted speeds to the friction [N·m] that a controller knows."""
-        known = self.condition.controller.known
-        viscous, sliding = known * drive[1], known * (drive[3] + drive[6])
+        share = self.condition.controller.known
+        viscous, sliding = share * drive[1], share * (drive[3] + drive[6])
         return lambda speed: viscous * speed + sliding * np.tanh(speed / CREEPING)
 
     def _refuse_runaway(self, time: float, q: Array, v: Array) -> None:

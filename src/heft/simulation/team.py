@@ -7,6 +7,7 @@ wrench, and squeeze the body beside. Nothing here knows heft's equations of moti
 
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 from heft.errors import InvalidSetting
 
-from .simulated_links import load_mujoco
+from .bodies import Inertial, free_body, load_mujoco, rotation, text
 
 AXES = ("x", "y", "z")
 KINDS = ("omega", "vel", "acc", "force", "torque")  # of columns, as logs of a frame name them
@@ -28,25 +29,6 @@ LEAST_POINTS = 3
 IN_SPACE = (np.ones(3), np.ones(3))  # what is free to move, and to turn
 IN_PLANE = (np.array([1.0, 1.0, 0.0]), np.array([0.0, 0.0, 1.0]))
 SUBSTEPS = 8  # of the attitude's integration, a sample
-
-
-@dataclass(frozen=True, eq=False)
-class SharedBody:
-    """A rigid body in its own frame, in which contacts are stated, too."""
-
-    mass: float  # [kg]
-    com: Array  # centre of mass, shape (3,) [m]
-    inertia: Array  # about it, shape (3, 3) [kg·m²]
-
-    def seen_from(self, rotation: Array, origin: Array) -> tuple[float, Array, Array]:
-        """Return mass, centre of mass and inertia about it in a contact's frame.
-
-        Args:
-            rotation: Of the frame in the body's, shape (3, 3).
-            origin: Of the frame in the body's, shape (3,) [m].
-        """
-        com = rotation.T @ (self.com - origin)
-        return self.mass, com, rotation.T @ self.inertia @ rotation
 
 
 @dataclass(frozen=True)
@@ -81,7 +63,7 @@ class SimulatedTeam:
     time: Array  # shape (N,) [s]
     rotations: Array  # of the contacts' frames in the body's, shape (n, 3, 3)
     origins: Array  # of the contacts' frames in the body's, shape (n, 3) [m]
-    bodies: tuple[SharedBody, ...]  # held bodies in order
+    bodies: tuple[Inertial, ...]  # held ones in order, in a frame in which contacts are, too
     changes: tuple[float, ...]  # times at which the next body is held [s], one less than bodies
     # readings without noise by kind, each of shape (n, N, 3), in the contacts' frames
     exact: Mapping[str, Array]
@@ -111,10 +93,10 @@ class SimulatedTeam:
         Args:
             exact: Whether sensors have no noise.
         """
-        found = {"t": self.time}
+        columns = {"t": self.time}
         for kind, values in (self.exact if exact else self.read).items():
-            found |= {f"{kind}.{frame}.{a}": values[robot][:, k] for k, a in enumerate(AXES)}
-        return found
+            columns |= {f"{kind}.{frame}.{a}": values[robot][:, k] for k, a in enumerate(AXES)}
+        return columns
 
 
 @dataclass(frozen=True)
@@ -129,7 +111,7 @@ class Team:
     changes: tuple[float, ...] = (35.0,)
     motion: TeamMotion = TeamMotion()  # its size
     noise: TeamNoise = TeamNoise()  # of sensors
-    bodies: tuple[SharedBody, ...] | None = None  # the bodies held; drawn by the seed if not given
+    bodies: tuple[Inertial, ...] | None = None  # the bodies held; drawn by the seed if not given
     masses: tuple[float, ...] = (2.0, 1.2)  # of the bodies that are drawn [kg]
     # whether contacts are points, through which robots apply forces and no torques
     points: bool = False
@@ -138,12 +120,12 @@ class Team:
     planar: bool = False
 
     def __post_init__(self) -> None:
-        held = len(self.masses if self.bodies is None else self.bodies)
-        if self.robots < 1 or held != len(self.changes) + 1:
+        given = len(self.masses if self.bodies is None else self.bodies)
+        if self.robots < 1 or given != len(self.changes) + 1:
             raise InvalidSetting(
                 "a team is of one robot or more, and holds one body more than it has changes",
                 argument="robots, changes",
-                got=f"{self.robots} robots, {len(self.changes)} changes, {held} bodies",
+                got=f"{self.robots} robots, {len(self.changes)} changes, {given} bodies",
             )
         if self.points and self.robots < LEAST_POINTS:
             raise InvalidSetting(
@@ -162,14 +144,12 @@ class Team:
             InvalidSetting: If MuJoCo is not installed.
         """
         rng = np.random.default_rng(seed)
-        ring = _level_ring if self.planar else _ring
-        rotations, origins = ring(self.robots, self.radius, rng)
+        rotations, origins = _ring(self.robots, self.radius, rng, self.planar)
         bodies = self.bodies or tuple(_drawn_body(m, self.radius, rng) for m in self.masses)
         time = np.arange(round(self.duration * self.rate)) / self.rate
         motion = _motion(time, self.motion, rng, IN_PLANE if self.planar else IN_SPACE)
         which = np.searchsorted(np.array(self.changes), time, side="right")
-        sites = _Sites(bodies, rotations, origins)
-        exact = sites.read(motion, which)
+        exact = _readings(bodies, (rotations, origins), motion, which)
         squeeze = np.stack(
             [_sines(time, np.full(3, self.motion.squeeze), rng)[0] for _ in range(self.robots)]
         )
@@ -188,26 +168,20 @@ class Team:
         return SimulatedTeam(time, rotations, origins, bodies, self.changes, ordered, read)
 
 
-def _ring(count: int, radius: float, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Return rotations and origins of contacts near a tilted ring, each turned at random."""
+def _ring(count: int, radius: float, rng: np.random.Generator, level: bool) -> tuple[Array, Array]:
+    """Return rotations and origins of contacts near a ring.
+
+    It is tilted, and each turned at random, or level, and each turned about the vertical.
+    """
     angle = 2.0 * np.pi * (np.arange(count) + 0.1 * rng.standard_normal(count)) / count
     flat = np.stack([np.cos(angle), np.sin(angle), np.zeros(count)], axis=1)
-    origins = radius * (flat @ _random_rotation(rng).T + 0.1 * rng.standard_normal((count, 3)))
-    return np.array([_random_rotation(rng) for _ in range(count)]), origins
-
-
-def _level_ring(count: int, radius: float, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Return rotations and origins of contacts near a level ring, turned about the vertical."""
-    angle = 2.0 * np.pi * (np.arange(count) + 0.1 * rng.standard_normal(count)) / count
-    flat = np.stack([np.cos(angle), np.sin(angle), np.zeros(count)], axis=1)
+    if not level:
+        origins = radius * (flat @ _random_rotation(rng).T + 0.1 * rng.standard_normal((count, 3)))
+        return np.array([_random_rotation(rng) for _ in range(count)]), origins
     off = 0.1 * rng.standard_normal((count, 3)) * [1.0, 1.0, 0.0]
-    c, s = np.moveaxis(
-        np.array([[np.cos(a), np.sin(a)] for a in rng.uniform(-np.pi, np.pi, count)]), 1, 0
-    )
-    rotations = np.zeros((count, 3, 3))
-    rotations[:, 0, 0] = rotations[:, 1, 1] = c
-    rotations[:, 1, 0], rotations[:, 0, 1], rotations[:, 2, 2] = s, -s, 1.0
-    return rotations, radius * (flat + off)
+    headings = rng.uniform(-np.pi, np.pi, count)
+    rotations = [rotation(np.array([0.0, 0.0, a])) for a in headings]
+    return np.array(rotations), radius * (flat + off)
 
 
 def _random_rotation(rng: np.random.Generator) -> Array:
@@ -216,28 +190,13 @@ def _random_rotation(rng: np.random.Generator) -> Array:
     return np.asarray(q * np.linalg.det(q))
 
 
-def _drawn_body(mass: float, size: float, rng: np.random.Generator) -> SharedBody:
+def _drawn_body(mass: float, size: float, rng: np.random.Generator) -> Inertial:
     """Return a body of about 1 kg·m², whatever its mass, somewhere within the ring."""
     moments = rng.uniform(0.85, 1.15, 3)
     axes = _random_rotation(rng)
-    return SharedBody(
+    return Inertial.of_inertia(
         mass, 0.4 * size * rng.uniform(-1.0, 1.0, 3), axes @ np.diag(moments) @ axes.T
     )
-
-
-@dataclass(frozen=True, eq=False)
-class _Motion:
-    """Position [m], attitude, velocities and accelerations of the body's frame at samples.
-
-    Linear ones are in the world, angular ones in the body, as MuJoCo's free joints have them.
-    """
-
-    position: Array
-    quaternion: Array
-    velocity: Array
-    omega: Array
-    acceleration: Array
-    alpha: Array
 
 
 def _sines(time: Array, size: Array, rng: np.random.Generator) -> tuple[Array, Array, Array]:
@@ -247,14 +206,20 @@ def _sines(time: Array, size: Array, rng: np.random.Generator) -> tuple[Array, A
     share = rng.uniform(0.5, 1.0, (SINES, 3))
     share *= size * np.sqrt(2.0) / np.linalg.norm(share, axis=0)
     at = time[:, None, None] * rate + phase
-    whole = np.sum(-share / rate * np.cos(at), axis=1)
-    return np.sum(share * np.sin(at), axis=1), whole, np.sum(share * rate * np.cos(at), axis=1)
+    integral = np.sum(-share / rate * np.cos(at), axis=1)
+    return np.sum(share * np.sin(at), axis=1), integral, np.sum(share * rate * np.cos(at), axis=1)
 
 
 def _motion(
     time: Array, size: TeamMotion, rng: np.random.Generator, free: tuple[Array, Array]
-) -> _Motion:
-    """Return a motion; `free` is 1 on axes of translation and rotation that move, 0 on others."""
+) -> tuple[Array, Array, Array]:
+    """Return place, velocity and acceleration of the body's frame, (N, 7), (N, 6), (N, 6).
+
+    Linear ones are in the world, angular ones in the body, as MuJoCo's free joints have them.
+
+    Args:
+        free: 1 on axes of translation and rotation that move, 0 on others.
+    """
     moving, turning = free[0] * size.speed / np.sqrt(free[0].sum()), free[1] * size.turning
     velocity, position, acceleration = _sines(time, moving, rng)
     state = rng.bit_generator.state
@@ -265,7 +230,8 @@ def _motion(
     middle, _, _ = _sines(fine, turning, again)
     step = (time[1] - time[0]) / SUBSTEPS
     attitude = _turned(step * middle[: SUBSTEPS * (len(time) - 1)])[::SUBSTEPS]
-    return _Motion(position, attitude, velocity, omega, acceleration, alpha)
+    derivatives = np.hstack((velocity, omega)), np.hstack((acceleration, alpha))
+    return np.hstack((position, attitude)), *derivatives
 
 
 def _turned(angles: Array) -> Array:
@@ -280,7 +246,7 @@ def _turned(angles: Array) -> Array:
     half = 0.5 * np.sqrt(np.sum(angles**2, axis=1, keepdims=True))
     turns = np.hstack([np.cos(half), 0.5 * np.sinc(half / np.pi) * angles])
     a, b, c, d = now = 1.0, 0.0, 0.0, 0.0
-    found = [now]
+    turned = [now]
     for w, x, y, z in turns.tolist():
         a, b, c, d = now = (
             a * w - b * x - c * y - d * z,
@@ -288,56 +254,48 @@ def _turned(angles: Array) -> Array:
             a * y - b * z + c * w + d * x,
             a * z + b * y - c * x + d * w,
         )
-        found.append(now)
-    return np.array(found)
+        turned.append(now)
+    return np.array(turned)
 
 
-class _Sites:
-    def __init__(self, bodies: Sequence[SharedBody], rotations: Array, origins: Array) -> None:
-        self._mujoco: Any = load_mujoco()
-        self._count = len(origins)
-        self._models = [self._model(b, rotations, origins) for b in bodies]
+def _readings(
+    bodies: Sequence[Inertial], grasps: tuple[Array, Array], motion: tuple[Array, ...],
+    which: NDArray[np.intp],
+) -> dict[str, Array]:  # fmt: skip
+    """Return readings by kind, shapes (n, N, 3), and the `total` wrench, shape (N, 6).
 
-    def _model(self, body: SharedBody, rotations: Array, origins: Array) -> Any:
-        def text(values: Array) -> str:
-            return " ".join(repr(float(v)) for v in np.ravel(values))
+    The wrench is moment about the body's origin, then force, in the body's frame.
 
-        inertia = body.inertia[[0, 1, 2, 0, 0, 1], [0, 1, 2, 1, 2, 2]]
-        sites = "".join(
-            f'<site name="s{k}" pos="{text(o)}" xyaxes="{text(R[:, 0])} {text(R[:, 1])}"/>'
-            for k, (R, o) in enumerate(zip(rotations, origins, strict=True))
-        )
-        sensors = "".join(
-            f'<gyro site="s{k}"/><velocimeter site="s{k}"/><accelerometer site="s{k}"/>'
-            for k in range(self._count)
-        )
-        return self._mujoco.MjModel.from_xml_string(
-            f'<mujoco><compiler boundmass="0" boundinertia="0" balanceinertia="false"/>'
-            f'<option gravity="{text(np.array(GRAVITY))}"/><worldbody><body><freejoint/>'
-            f'<inertial mass="{body.mass!r}" pos="{text(body.com)}" fullinertia="{text(inertia)}"/>'
-            f"{sites}</body></worldbody><sensor>{sensors}</sensor></mujoco>"
-        )
+    Args:
+        grasps: Rotations and origins of the contacts' frames, shapes (n, 3, 3) and (n, 3).
+        motion: As of `_motion`.
+        which: The body that is held at each time, shape (N,).
+    """
+    mujoco: Any = load_mujoco()
+    models = [mujoco.MjModel.from_xml_string(_model(b, *grasps)) for b in bodies]
+    data = [mujoco.MjData(m) for m in models]
+    count, robots = len(which), len(grasps[1])
+    readings, total = np.empty((count, robots, 3, 3)), np.empty((count, 6))
+    for k in range(count):
+        model, now = models[which[k]], data[which[k]]
+        now.qpos[:], now.qvel[:], now.qacc[:] = (x[k] for x in motion)
+        mujoco.mj_inverse(model, now)
+        readings[k] = now.sensordata.reshape(robots, 3, 3)
+        R = now.xmat[1].reshape(3, 3)
+        total[k] = (*now.qfrc_inverse[3:], *(R.T @ now.qfrc_inverse[:3]))
+    by_kind = np.moveaxis(readings, (2, 1), (0, 1))
+    return dict(zip(KINDS, by_kind, strict=False)) | {"total": total}
 
-    def read(self, motion: _Motion, which: NDArray[np.intp]) -> dict[str, Array]:
-        """Return readings by kind, shapes (n, N, 3), and the `total` wrench, shape (N, 6).
 
-        The wrench is moment about the body's origin, then force, in the body's frame.
-        """
-        count = len(motion.position)
-        found = np.empty((count, self._count, 3, 3))
-        total = np.empty((count, 6))
-        data = [self._mujoco.MjData(m) for m in self._models]
-        for k in range(count):
-            model, now = self._models[which[k]], data[which[k]]
-            now.qpos[:] = (*motion.position[k], *motion.quaternion[k])
-            now.qvel[:] = (*motion.velocity[k], *motion.omega[k])
-            now.qacc[:] = (*motion.acceleration[k], *motion.alpha[k])
-            self._mujoco.mj_inverse(model, now)
-            found[k] = now.sensordata.reshape(self._count, 3, 3)
-            R = now.xmat[1].reshape(3, 3)
-            total[k] = (*now.qfrc_inverse[3:], *(R.T @ now.qfrc_inverse[:3]))
-        by_kind = np.moveaxis(found, (2, 1), (0, 1))
-        return dict(zip(KINDS, by_kind, strict=False)) | {"total": total}
+def _model(body: Inertial, rotations: Array, origins: Array) -> str:
+    root, first = free_body([body], np.array(GRAVITY))
+    sensors = ET.SubElement(root, "sensor")
+    for k, (R, o) in enumerate(zip(rotations, origins, strict=True)):
+        axes = f"{text(R[:, 0])} {text(R[:, 1])}"
+        ET.SubElement(first, "site", name=f"s{k}", pos=text(o), xyaxes=axes)
+        for kind in ("gyro", "velocimeter", "accelerometer"):
+            ET.SubElement(sensors, kind, site=f"s{k}")
+    return ET.tostring(root, encoding="unicode")
 
 
 def _shared_by_grasps(

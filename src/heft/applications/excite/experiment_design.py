@@ -15,17 +15,13 @@ from heft.applications.identification import Inputs
 from heft.arrays import Array
 from heft.errors import InfeasibleLimits, InvalidSetting, did_you_mean
 from heft.excitation import (
-    BoundedMotion,
     Certificate,
     Design,
     DesignSettings,
     ExcitationTrajectory,
-    Fourier,
-    HarmonicMotion,
     PredictedError,
     Progress,
-    Spline,
-    SplineMotion,
+    bounded_motion,
     certify_clearance,
     certify_efforts,
     certify_joints,
@@ -115,10 +111,10 @@ class Excited:
     @cached_property
     def predictions(self) -> tuple[Prediction, ...]:
         """Predictions of the base parameters that are `listed`."""
-        found, base = self.design, self.base
-        counts = range(base.rank) if found.about is None else found.about
+        made, base = self.design, self.base
+        counts = range(base.rank) if made.about is None else made.about
         expressions, units = base.expressions(), base.labels.units
-        before, after = found.known_std.tolist(), found.std.tolist()
+        before, after = made.known_std.tolist(), made.std.tolist()
         return tuple(
             Prediction(expressions[k], units[k], before[k], after[k], k in counts)
             for k in self.listed
@@ -128,8 +124,8 @@ class Excited:
     def listed(self) -> tuple[int, ...]:
         """Indices of base parameters, less the friction dictionary's: only their sum is known."""
         plant, base = self.planned.plant, self.base
-        apart = set(plant.independent) if len(plant.redundant) else set()
-        return tuple(k for k in range(base.rank) if base.kept[k] not in apart)
+        independent = set(plant.independent) if len(plant.redundant) else set()
+        return tuple(k for k in range(base.rank) if base.kept[k] not in independent)
 
     @property
     def time_factor(self) -> float:
@@ -140,26 +136,26 @@ class Excited:
     @property
     def tightest(self) -> tuple[Certificate, ...]:
         """The certificate with the least margin of each quantity that is limited."""
-        found: dict[str, Certificate] = {}
+        least: dict[str, Certificate] = {}
         for proof in self.certificates:
             kind = proof.quantity.removeprefix("least ")
             if math.isfinite(proof.limit) and (
-                kind not in found or proof.margin < found[kind].margin
+                kind not in least or proof.margin < least[kind].margin
             ):
-                found[kind] = proof
-        return tuple(found.values())
+                least[kind] = proof
+        return tuple(least.values())
 
     def joint_trajectory(self, rate: float) -> JointTrajectory:
         """Return the motion of all joints, all periods, at a rate [Hz]."""
         planned, moving = self.planned, self.planned.carrier.moving
         time = self.trajectory.times(rate)
         parts = [self.trajectory.derivative(time, k) for k in range(3)]
-        whole = np.zeros((3, len(time), len(planned.robot.joints)))
-        whole[0] = planned.posture
-        whole[:, :, moving] = parts
+        motion = np.zeros((3, len(time), len(planned.robot.joints)))
+        motion[0] = planned.posture
+        motion[:, :, moving] = parts
         again = self.settings.periods - 1
         laps = [time, *(time[1:] + k * self.trajectory.duration for k in range(1, again + 1))]
-        rows = np.concatenate([whole, *([whole[:, 1:]] * again)], axis=1)
+        rows = np.concatenate([motion, *([motion[:, 1:]] * again)], axis=1)
         return JointTrajectory(planned.robot.joints, np.concatenate(laps), *rows)
 
     def cost(self) -> str:
@@ -224,20 +220,20 @@ def excite(
         )
 
     progress("drawing random motions that break no limit")
-    found = designed(asked, settings.task is not None)
+    made = designed(asked, settings.task is not None)
     better = "nats more" if is_information(settings) else "(natural logarithm) better"
-    progress(f"{found.gain:.3g} {better} than the best of {len(found.random)} random motions")
+    progress(f"{made.gain:.3g} {better} than the best of {len(made.random)} random motions")
     other = None
-    if settings.compared and not found.interrupted:
+    if settings.compared and not made.interrupted:
         criterion = OTHER.get(asked.criterion, "D") if settings.task is None else "D"
         progress(f"designing by criterion {criterion}, to tell what the choice costs")
         other = designed(replace(asked, criterion=criterion, starts=1), False)
     progress("proving that it keeps all limits at all times")
-    posture = found.trajectory.basis.constant @ found.trajectory.coefficients
-    posture = posture / float(np.sum(found.trajectory.basis.constant))
-    trajectory, proofs = certified(found.trajectory, planned, posture)
-    found = found.with_trajectory(trajectory)
-    return Excited(planned, settings, found, trajectory, proofs, other, untold)
+    posture = made.trajectory.basis.constant @ made.trajectory.coefficients
+    posture = posture / float(np.sum(made.trajectory.basis.constant))
+    trajectory, proofs = certified(made.trajectory, planned, posture)
+    made = made.with_trajectory(trajectory)
+    return Excited(planned, settings, made, trajectory, proofs, other, untold)
 
 
 def is_information(settings: ExciteSettings) -> bool:
@@ -345,28 +341,10 @@ def _certificates(
     Args:
         trajectory: Of the joints that move.
     """
-    motion = bounded_motion(trajectory, planned)
-    found = certify_joints(motion, planned.stated)
+    motion = bounded_motion(trajectory, planned.posture, planned.carrier.moving)
+    joints = certify_joints(motion, planned.stated)
     efforts = certify_efforts(motion, planned.loads(), planned.stated)
     clearance = planned.clearance
     if clearance is None or not len(clearance.pairs):
-        return (*found, *efforts)
-    return (*found, *efforts, *certify_clearance(motion, clearance))
-
-
-def bounded_motion(trajectory: ExcitationTrajectory, planned: PlannedExperiment) -> BoundedMotion:
-    """Return a trajectory of the joints that move as one of all joints, with proven bounds.
-
-    Args:
-        trajectory: Of the joints that move.
-    """
-    basis, moving = trajectory.basis, planned.carrier.moving
-    whole = np.outer(basis.constant, planned.posture)
-    whole[:, moving] = trajectory.coefficients
-    if isinstance(basis, Fourier):
-        harmonic = np.arange(1, basis.harmonics + 1)[:, None]
-        sine, cosine = whole[1::2] / harmonic, whole[2::2] / harmonic
-        rate = 2.0 * np.pi * basis.lowest
-        return HarmonicMotion(rate, whole[0], cosine, sine, basis.duration)
-    assert isinstance(basis, Spline)
-    return SplineMotion(basis.knots, whole, basis.degree)
+        return (*joints, *efforts)
+    return (*joints, *efforts, *certify_clearance(motion, clearance))

@@ -60,9 +60,9 @@ class RoomClearance:
         return tuple(" and ".join(pair) for pair in self.whole.names)
 
     def _postures(self, q: Array) -> Array:
-        found = np.tile(self.posture, (len(q), 1))
-        found[:, self.moving] = q
-        return found
+        postures = np.tile(self.posture, (len(q), 1))
+        postures[:, self.moving] = q
+        return postures
 
     def values(self, q: Array) -> Array:
         """Return distances less the required clearance, shape (N, m) [m].
@@ -97,8 +97,8 @@ class Rubbing:
         speeds = (ends.min(axis=0).sum(axis=1), ends.max(axis=0).sum(axis=1))
         torque = np.stack([self.value * steady([self.term], w)[0] for w in speeds])
         more = self.doubt * np.abs(torque).max(axis=0)
-        found = [(torque.min(axis=0) - more), (torque.max(axis=0) + more)]
-        passed = np.stack([np.outer(f, self.ratio) for f in found])
+        bounds = [(torque.min(axis=0) - more), (torque.max(axis=0) + more)]
+        passed = np.stack([np.outer(f, self.ratio) for f in bounds])
         return passed.min(axis=0), passed.max(axis=0)
 
 
@@ -119,12 +119,12 @@ class CarriedLoad:
             its centre being elsewhere adds, axis by axis.
         """
         body, stated = carrying(robot, self.frame)
-        whole = np.zeros((4, PARAMETER_COUNT * len(robot.tree.names)))
+        tens = np.zeros((4, PARAMETER_COUNT * len(robot.tree.names)))
         own = np.zeros((4, PARAMETER_COUNT))
         own[0] = inertia.sphere(self.heaviest, self.reach)
         own[1:, 1:4] = self.heaviest * self.reach * np.eye(3)
-        whole[:, body] = own @ stated.T
-        return whole[0], whole[1:]
+        tens[:, body] = own @ stated.T
+        return tens[0], tens[1:]
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,12 +170,12 @@ class PlannedExperiment:
         Args:
             labels: Of the p columns, the bodies' first; unknown friction is 0.
         """
-        found = np.zeros(len(labels))
+        made = np.zeros(len(labels))
         bodies = self.robot.written_bodies()
-        found[: len(bodies)] = bodies
+        made[: len(bodies)] = bodies
         for k in range(len(bodies), len(labels)):
-            found[k] = self.believed.get(labels.names[k], 0.0)
-        return found
+            made[k] = self.believed.get(labels.names[k], 0.0)
+        return made
 
     def deviations(self, values: Array) -> Array:
         """Return the possible errors of values that torque is predicted with, shape (p, K)."""
@@ -319,7 +319,7 @@ def open_experiment(
     plant = ExcitableRobot.of(robot)
     effort = dict(zip(robot.joints, limits.effort.tolist(), strict=True))
     noise = noise_of(np.array([effort.get(c.name, math.inf) for c in plant.channels]))
-    found = PlannedExperiment(
+    experiment = PlannedExperiment(
         robot,
         limits,
         clearance,
@@ -332,10 +332,10 @@ def open_experiment(
         remarks,
     )
     if earlier is None:
-        found = _with_stated_columns(found, doubt)
+        experiment = _with_stated_columns(experiment, doubt)
     else:
-        found = _with_results(found, earlier, doubt)
-    return found if load is None else replace(found, load=load, known=None)
+        experiment = _with_results(experiment, earlier, doubt)
+    return experiment if load is None else replace(experiment, load=load, known=None)
 
 
 def _with_stated_columns(experiment: PlannedExperiment, doubt: Doubt) -> PlannedExperiment:
@@ -362,9 +362,9 @@ def _with_results(
             got=", ".join(identified.robot.joints),
             expected=", ".join(robot.joints),
         )
-    known = Earlier.load(folder / "information.npz")
-    if isinstance(known, Earlier):  # which may tell other base parameters, of other channels
-        known = known.about(structural_base(experiment.plant))
+    information = Earlier.load(folder / "information.npz")
+    if isinstance(information, Earlier):  # which may tell other base parameters, of other channels
+        information = information.about(structural_base(experiment.plant))
     entries = {e["name"]: e for e in identified.estimate["information"]["channels"]}
     seconds = sum(i["duration_s"] for i in identified.estimate["inputs"] if "duration_s" in i)
     noise, rates = experiment.noise.copy(), []
@@ -381,7 +381,7 @@ def _with_results(
         robot=replace(identified.robot, options=robot.options),
         noise=noise,
         rate=float(np.median(rates)) if rates else experiment.rate,
-        known=known,
+        known=information,
         doubt=doubt.identified,
         believed=believed,
         own=doubt.identified,

@@ -19,19 +19,19 @@ DRAWN_RATE = 50.0  # of the curves [Hz]
 CURVES = (("position", "rad or m"), ("velocity", "rad/s or m/s"))
 
 
-def text_of(found: Excited, out: str) -> str:
+def text_of(excited: Excited, out: str) -> str:
     """Return the summary for the terminal."""
-    made = found.design
+    made = excited.design
     lines = [
         "Limits, proven to be kept at all times:",
-        table(list(LIMIT_HEAD), [_row(c) for c in found.tightest]),
+        table(list(LIMIT_HEAD), [_row(c) for c in excited.tightest]),
         "",
     ]
-    lines += [*_sentences(found), ""]
-    lines += [_predictions_head(found), _predictions(_worst(found.predictions)), ""]
-    if found.untold:
+    lines += [*_sentences(excited), ""]
+    lines += [_predictions_head(excited), _predictions(_worst(excited.predictions)), ""]
+    if excited.untold:
         lines += [
-            f"No motion of these joints tells {by_link(found.untold)}: nothing that is measured "
+            f"No motion of these joints tells {by_link(excited.untold)}: nothing that is measured "
             "depends on them.",
             "",
         ]
@@ -52,14 +52,14 @@ def _row(proof: Certificate) -> list[str]:
     return [kind, proof.of, *numbers, proof.unit]
 
 
-def _sentences(found: Excited) -> Iterator[str]:
-    made, planned = found.design, found.planned
+def _sentences(excited: Excited) -> Iterator[str]:
+    made, planned = excited.design, excited.planned
     count = len(made.random)
     yield (
         f"It carries {made.gain:.0f} nats more information than the best of {count} random motions "
-        f"within the same limits, as if that ran {found.time_factor:.1f} times as long; "
+        f"within the same limits, as if that ran {excited.time_factor:.1f} times as long; "
         f"{made.gain_over_median:.0f} more than the usual one."
-        if is_information(found.settings)
+        if is_information(excited.settings)
         else f"Its criterion is {made.gain:.2f} above that of the best of {count} random motions, "
         f"{made.gain_over_median:.2f} above the usual one (natural logarithms)."
     )
@@ -68,8 +68,8 @@ def _sentences(found: Excited) -> Iterator[str]:
         f"columns of one length, {made.conditions.raw:.3g} in SI units. It depends on units, and "
         "alone says little."
     )
-    if found.cost():
-        yield found.cost()
+    if excited.cost():
+        yield excited.cost()
     source = "those of the results given" if planned.known is not None else "assumed"
     yield (
         f"Deviations below are for {planned.rate:.0f} independent rows a second with noise of "
@@ -94,13 +94,13 @@ def _worst(predictions: Sequence[Prediction]) -> list[Prediction]:
     return sorted(counted, key=lambda p: -p.falls_to)[:WORST]
 
 
-def _predictions_head(found: Excited) -> str:
-    counted = sum(p.counts for p in found.predictions)
-    if found.planned.known is None:
+def _predictions_head(excited: Excited) -> str:
+    counted = sum(p.counts for p in excited.predictions)
+    if excited.planned.known is None:
         return f"Predicted standard deviations, {min(WORST, counted)} of {counted}:"
-    falls = [p.falls_to for p in found.predictions if p.counts and math.isfinite(p.before)]
+    falls = [p.falls_to for p in excited.predictions if p.counts and math.isfinite(p.before)]
     middle = float(np.median(falls)) if falls else math.nan
-    new = sum(not math.isfinite(p.before) for p in found.predictions if p.counts)
+    new = sum(not math.isfinite(p.before) for p in excited.predictions if p.counts)
     more = f", {new} become known" if new else ""
     return (
         f"Predicted standard deviations fall to {middle:.0%} of what they are (median of "
@@ -122,46 +122,48 @@ def _shortened(row: list[str]) -> list[str]:
     return [first if len(first) <= 60 else f"{first[:57]}…", *rest]
 
 
-def page_of(found: Excited) -> str:
+def page_of(excited: Excited) -> str:
     """Return the report's page."""
-    made = found.design
+    made = excited.design
     limits = Table(
         "What is proven, for all times",
         LIMIT_HEAD,
         [
             _row(c)
-            for c in sorted(found.certificates, key=lambda c: c.margin)
+            for c in sorted(excited.certificates, key=lambda c: c.margin)
             if math.isfinite(c.limit)
         ],
     )
     predictions = Table(
         "Predicted standard deviations of the base parameters",
         ("base parameter", "before", "after", "unit"),
-        [[p.expression, *_cells(p), p.unit] for p in found.predictions],
-        marked=[k for k, p in enumerate(found.predictions) if p.counts and found.settings.about],
+        [[p.expression, *_cells(p), p.unit] for p in excited.predictions],
+        marked=[
+            k for k, p in enumerate(excited.predictions) if p.counts and excited.settings.about
+        ],
         sums=True,
     )
     return page.page(
         "applications/excite/report.html.jinja",
-        title=f"Excitation of {found.planned.robot.name}",
-        sentences=list(_sentences(found)),
-        tightest=Table("", LIMIT_HEAD, [_row(c) for c in found.tightest]),
+        title=f"Excitation of {excited.planned.robot.name}",
+        sentences=list(_sentences(excited)),
+        tightest=Table("", LIMIT_HEAD, [_row(c) for c in excited.tightest]),
         limits=limits,
         predictions=predictions,
-        plots=list(_plots(found)),
-        untold=by_link(found.untold),
-        remarks=found.planned.remarks,
+        plots=list(_plots(excited)),
+        untold=by_link(excited.untold),
+        remarks=excited.planned.remarks,
         interrupted=made.interrupted,
-        settings=_settings(found),
+        settings=_settings(excited),
         version=__version__,
     )
 
 
-def _plots(found: Excited) -> Iterator[Plot]:
-    time = found.trajectory.times(DRAWN_RATE)
-    planned = found.planned
+def _plots(excited: Excited) -> Iterator[Plot]:
+    time = excited.trajectory.times(DRAWN_RATE)
+    planned = excited.planned
     for order, (name, unit) in enumerate(CURVES):
-        values = found.trajectory.derivative(time, order)
+        values = excited.trajectory.derivative(time, order)
         for k, channel in enumerate(planned.carrier.moving):
             limits = (
                 (planned.stated.lower[channel], planned.stated.upper[channel])
@@ -177,15 +179,17 @@ def _plots(found: Excited) -> Iterator[Plot]:
             yield Plot(f"{joint}, {name}", "time [s]", (*edges, curve), "time", f"[{unit}]")
 
 
-def _settings(found: Excited) -> str:
-    asked = found.settings.design
+def _settings(excited: Excited) -> str:
+    asked = excited.settings.design
     basis = (
         f"Fourier series of {asked.harmonics} harmonics"
         if asked.basis == "fourier"
         else f"spline of {asked.intervals} intervals"
     )
-    what = f"a task's torque ({found.settings.task})" if found.settings.task else asked.criterion
-    counts = ", ".join(found.settings.about) or "all"
+    what = (
+        f"a task's torque ({excited.settings.task})" if excited.settings.task else asked.criterion
+    )
+    counts = ", ".join(excited.settings.about) or "all"
     return (
         f"Criterion: {what}; parameters that count: {counts}; {basis}, {asked.duration:g} s, at "
         f"rest: {asked.rest}; best of {asked.starts} starts, seed {asked.seed}."

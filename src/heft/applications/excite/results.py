@@ -69,52 +69,52 @@ def excite_files(
     )
     for remark in planned.remarks:
         progress(remark)
-    found = excite(planned, settings, progress, stop)
-    found = replace(found, inputs={k: f.sha256 for k, f in opened.files.items()})
+    excited = excite(planned, settings, progress, stop)
+    excited = replace(excited, inputs={k: f.sha256 for k, f in opened.files.items()})
     opened.refuse_changed()
     with workshop(out) as folder:
         new = folder / out.name
         new.mkdir()
-        motion = found.joint_trajectory(settings.rate)
+        motion = excited.joint_trajectory(settings.rate)
         for name in FILES[:2]:
             write_table(Table.of_columns(motion.columns(), new / name), new / name)
-        points = found.joint_trajectory(POINT_RATE)
+        points = excited.joint_trajectory(POINT_RATE)
         (new / "trajectory.json").write_text(points.to_json(), encoding="utf-8")
         if ros:
             points.write_mcap(new / "trajectory.mcap")
-        series = json.dumps(found.trajectory.to_dict(), indent=1)
+        series = json.dumps(excited.trajectory.to_dict(), indent=1)
         (new / "series.json").write_text(series + "\n", encoding="utf-8")
-        content = json.dumps(to_json(found), indent=1, ensure_ascii=False)
+        content = json.dumps(to_json(excited), indent=1, ensure_ascii=False)
         (new / "design.json").write_text(content + "\n", encoding="utf-8")
-        (new / "report.html").write_text(page_of(found), encoding="utf-8")
+        (new / "report.html").write_text(page_of(excited), encoding="utf-8")
         put(new, out)
-    return found
+    return excited
 
 
-def to_json(found: Excited) -> dict[str, Any]:
+def to_json(excited: Excited) -> dict[str, Any]:
     """Return the content of `design.json`: settings, certificates and predictions."""
-    made, asked = found.design, found.settings.design
+    made, asked = excited.design, excited.settings.design
 
     def finite(value: float) -> float | None:
         return value if math.isfinite(value) else None
 
     return {
         "heft": __version__,
-        "inputs": found.inputs,
+        "inputs": excited.inputs,
         "settings": {
-            "criterion": "task" if found.settings.task else asked.criterion,
+            "criterion": "task" if excited.settings.task else asked.criterion,
             "duration_s": asked.duration,
             "basis": asked.basis,
             "harmonics": asked.harmonics,
             "rest": asked.rest,
-            "about": list(found.settings.about),
+            "about": list(excited.settings.about),
             "seed": asked.seed,
         },
         "noise": {
             c.name: float(s)
-            for c, s in zip(found.planned.plant.channels, found.planned.noise, strict=True)
+            for c, s in zip(excited.planned.plant.channels, excited.planned.noise, strict=True)
         },
-        "independent_rows_hz": found.planned.rate,
+        "independent_rows_hz": excited.planned.rate,
         "information": {
             "nats_over_best_random": finite(made.gain),
             "nats_over_median_random": finite(made.gain_over_median),
@@ -123,7 +123,7 @@ def to_json(found: Excited) -> dict[str, Any]:
             "condition_scaled": finite(made.conditions.scaled),
         },
         "interrupted": made.interrupted,
-        "untold": list(found.untold),
+        "untold": list(excited.untold),
         "base_parameters": [
             {
                 "expression": p.expression,
@@ -132,7 +132,7 @@ def to_json(found: Excited) -> dict[str, Any]:
                 "std": finite(p.after),
                 "counts": p.counts,
             }
-            for p in found.predictions
+            for p in excited.predictions
         ],
         "certificates": [
             {
@@ -143,7 +143,7 @@ def to_json(found: Excited) -> dict[str, Any]:
                 "seen": finite(c.seen),
                 "time_s": c.time,
             }
-            for c in found.certificates
+            for c in excited.certificates
         ],
-        "remarks": list(found.planned.remarks),
+        "remarks": list(excited.planned.remarks),
     }

@@ -246,31 +246,31 @@ def track_files(
         )
     reference = FlightReference(trajectory, flyer.gravity)
     flight = fly(flyer, reference, loads, FlightSettings(count, seed, faults=faults))
-    found = TrackedFlight(flyer, tuple(loads), flight=flight)
+    tracked = TrackedFlight(flyer, tuple(loads), flight=flight)
     with workshop(out) as folder:
         write_table(flight.log.canonical(), folder / out.name)
         new = folder / beside.name
         new.mkdir()
-        (new / TRUTH[0]).write_text(json.dumps(_truth(found), indent=1) + "\n", encoding="utf-8")
+        (new / TRUTH[0]).write_text(json.dumps(_truth(tracked), indent=1) + "\n", encoding="utf-8")
         put(new, beside)
         put(folder / out.name, out)
-    return found
+    return tracked
 
 
-def _truth(found: TrackedFlight) -> dict[str, Any]:
-    truth = found.flight.truth
+def _truth(tracked: TrackedFlight) -> dict[str, Any]:
+    truth = tracked.flight.truth
 
     def listed(values: Array) -> Any:
         return values.tolist()
 
     return {
         "heft": __version__,
-        "body": found.flyer.name,
+        "body": tracked.flyer.name,
         "parameters_with_load": listed(truth.parameters),
         "loads": [
-            {"mass_kg": k.mass, "position_m": k.position, "size_m": k.size} for k in found.loads
+            {"mass_kg": k.mass, "position_m": k.position, "size_m": k.size} for k in tracked.loads
         ],
-        "saturation": found.flight.saturation,
+        "saturation": tracked.flight.saturation,
         "time": listed(truth.time),
         "position": listed(truth.position),
         "quaternion": listed(truth.quaternion),

@@ -31,7 +31,7 @@ FRAMES_PER_SECOND = 20.0
 COLOURS = ("#e5484d", "#30a46c", "#3b82f6")  # of the axes
 NAMES = ("mass", "com.x", "com.y", "com.z")  # whose convergence is shown
 TIMES = 120  # at which the estimate is looked at
-KNOWN = 0.25  # of the mass: its deviation below which there is something to show
+SURE = 0.25  # of the mass: its deviation below which there is something to show
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,30 +46,30 @@ class IdentifiedFlyer:
 
     def text(self) -> str:
         """Return the summary for the terminal."""
-        found = self.result
+        result = self.result
         lines = [
             "What it grasped:",
-            table(["", "value", "±", ""], _numbers(found.load)),
+            table(["", "value", "±", ""], _numbers(result.load)),
             "",
             "Body and load:",
-            table(["", "value", "±", ""], _numbers(found.body)),
+            table(["", "value", "±", ""], _numbers(result.body)),
             "",
         ]
         if self.lag:
             lines.append(self._lag_text())
-        if found.published is not None:
+        if result.published is not None:
             lines.append(
-                f"By the published method, {found.published.harmonics} harmonics by the energy "
-                f"balance: {found.published.values[0]:.4g} kg."
+                f"By the published method, {result.published.harmonics} harmonics by the energy "
+                f"balance: {result.published.values[0]:.4g} kg."
             )
         lines += [
-            f"{c.name}: {c.message} ({c.value:.3g})" for c in found.checks if c.status != "pass"
+            f"{c.name}: {c.message} ({c.value:.3g})" for c in result.checks if c.status != "pass"
         ]
         return "\n".join(lines)
 
     def _lag_text(self) -> str:
-        found, stated = self.result.lag, self.flyer.actuators.lag
-        text = f"Commands act {rounded(found.value, found.std)} ± {found.std:.2g} s later than "
+        lag, stated = self.result.lag, self.flyer.actuators.lag
+        text = f"Commands act {rounded(lag.value, lag.std)} ± {lag.std:.2g} s later than "
         if np.ptp(stated) > 0.0:
             return text + "the body's TOML says of each actuator."
         return text + f"the {stated[0]:g} s that the body's TOML says."
@@ -122,21 +122,21 @@ def identify_files(
     progress(f"reading {log}")
     flight = FlightLog.of(recording, flyer)
     method = IdentifyFreeFlyer(period, lag=lag)
-    found = IdentifiedFlyer(flyer, recording, flight, method.fit(flight, flyer), lag)
+    identified = IdentifiedFlyer(flyer, recording, flight, method.fit(flight, flyer), lag)
     if out is not None:
         with workshop(out) as folder:
             new = folder / out.name
             new.mkdir()
-            content = json.dumps(to_json(found), indent=1, ensure_ascii=False)
+            content = json.dumps(to_json(identified), indent=1, ensure_ascii=False)
             (new / RESULTS[0]).write_text(content + "\n", encoding="utf-8")
-            (new / RESULTS[1]).write_text(page_of(found), encoding="utf-8")
+            (new / RESULTS[1]).write_text(page_of(identified), encoding="utf-8")
             put(new, out)
-    return found
+    return identified
 
 
-def to_json(found: IdentifiedFlyer) -> dict[str, Any]:
+def to_json(identified: IdentifiedFlyer) -> dict[str, Any]:
     """Return the content of `free-flyer.json`."""
-    result = found.result
+    result = identified.result
 
     def of(body: BodyEstimate) -> dict[str, Any]:
         return {
@@ -154,7 +154,7 @@ def to_json(found: IdentifiedFlyer) -> dict[str, Any]:
         "body": of(result.body),
         "load": of(result.load),
         "inflation": result.inflation,
-        "lag": {"value": result.lag.value, "std": result.lag.std, "found": found.lag},
+        "lag": {"value": result.lag.value, "std": result.lag.std, "found": identified.lag},
         "published": None
         if published is None
         else {
@@ -174,21 +174,21 @@ def _listed(values: Array | None) -> Any:
     return None if values is None else np.asarray(values).tolist()
 
 
-def page_of(found: IdentifiedFlyer) -> str:
+def page_of(identified: IdentifiedFlyer) -> str:
     """Return the report's page."""
-    result = found.result
+    result = identified.result
     head = ("", "value", "±", "unit")
     checks = list(result.checks)
     return page.page(
         "applications/free_flyer/report.html.jinja",
-        title=f"What {found.flyer.name} grasped",
+        title=f"What {identified.flyer.name} grasped",
         load=Table("What it grasped, in the body's frame", head, _numbers(result.load)),
         body=Table("Body and load", head, _numbers(result.body)),
         methods=_methods(result),
-        plots=list(_plots(found)),
-        convergence=list(_convergence(found)),
-        flight=_sticks(found).shown(),
-        saturated=f"{found.flyer.actuators.saturation(found.flight.commands):.1%}",
+        plots=list(_plots(identified)),
+        convergence=list(_convergence(identified)),
+        flight=_sticks(identified).shown(),
+        saturated=f"{identified.flyer.actuators.saturation(identified.flight.commands):.1%}",
         checks=[c for c in checks if c.status != "pass"],
         passed=[c for c in checks if c.status == "pass"],
         words=verdict.WORDS,
@@ -210,16 +210,16 @@ def _methods(result: FreeFlyerResult) -> Table:
     return Table("Ten parameters of body and load about the frame, by method", ("", *names), rows)
 
 
-def _plots(found: IdentifiedFlyer) -> Iterator[Plot]:
-    published = found.result.published
+def _plots(identified: IdentifiedFlyer) -> Iterator[Plot]:
+    published = identified.result.published
     if published is not None:
         curve = Series("mean |P − Ṫ|", "measured", published.tried, published.gap)
         ends = np.array([published.gap.min(), published.gap.max()])
         best = Series("n*", "residual", np.full(2, published.harmonics), ends, kind="dashed")
         title = f"Energy balance, mean |P − Ṫ|, least at n* = {published.harmonics}"
         yield Plot(title, "harmonics n", (curve, best), "harmonics", "[W]")
-    time = found.flight.time - found.flight.time[0]
-    effort = found.flyer.actuators.effort(found.flight.commands)
+    time = identified.flight.time - identified.flight.time[0]
+    effort = identified.flyer.actuators.effort(identified.flight.commands)
     step = max(len(time) // MOST_POINTS, 1)
     # Of each stretch its largest: no saturation is lost.
     most = np.maximum.reduceat(effort, np.arange(0, len(effort), step))
@@ -228,7 +228,7 @@ def _plots(found: IdentifiedFlyer) -> Iterator[Plot]:
         Series("limit", "residual", time[[0, -1]], np.full(2, 100.0), kind="dashed"),
     )
     yield Plot("Commands, of what the actuators can do", "time [s]", curves, "time", "[%]")
-    path = np.asarray(found.result.smoothed.path)
+    path = np.asarray(identified.result.smoothed.path)
     for k, axis in enumerate("xyz"):
         curve = Series(axis, "measured", time[::step], path[::step, k])
         yield Plot(f"Position {axis}, smoothed", "time [s]", (curve,), "time", "[m]")
@@ -259,15 +259,15 @@ class Convergence:
             result: Of the whole flight.
         """
         smoothed, size = result.smoothed, len(flyer.nominal)
-        known = np.zeros(smoothed.rows.shape[2])
-        known[:size] = flyer.nominal
+        nominal = np.zeros(smoothed.rows.shape[2])
+        nominal[:size] = flyer.nominal
         # Innovations are what was measured less what the parameters explain of it.
-        right = smoothed.white + smoothed.rows @ (smoothed.values - known)
+        right = smoothed.white + smoothed.rows @ (smoothed.values - nominal)
         # What is found beside the ten goes first, so that rows behind it are without it.
         more = smoothed.rows[:, :, size:]
         rows = np.concatenate([more, smoothed.rows[:, :, :size], right[:, :, None]], axis=2)
         factor, wider = np.empty((0, rows.shape[2])), np.sqrt(result.inflation)
-        found = []
+        estimates = []
         cuts = np.linspace(0, len(rows), min(TIMES, len(rows)) + 1).astype(int)
         for begin, end in pairwise(cuts):
             flat = rows[begin:end].reshape(-1, rows.shape[2])
@@ -279,20 +279,20 @@ class Convergence:
             load = seen.shortest(ten[:, -1])
             numbers, jacobian = inertia.stated_body(load)
             spread = wider * np.linalg.norm(jacobian[:4] @ seen.inverse, axis=1)
-            if spread[0] <= KNOWN * numbers[0]:
-                found.append((flight.time[end - 1] - flight.time[0], numbers[:4], spread))
-        if not found:
+            if spread[0] <= SURE * numbers[0]:
+                estimates.append((flight.time[end - 1] - flight.time[0], numbers[:4], spread))
+        if not estimates:
             return Convergence(np.empty(0), np.empty((0, 4)), np.empty((0, 4)))
-        time, values, std = (np.array(x) for x in zip(*found, strict=True))
+        time, values, std = (np.array(x) for x in zip(*estimates, strict=True))
         return Convergence(time, values, std)
 
 
-def _convergence(found: IdentifiedFlyer) -> Iterator[Plot]:
-    made = Convergence.of(found.result, found.flight, found.flyer)
+def _convergence(identified: IdentifiedFlyer) -> Iterator[Plot]:
+    made = Convergence.of(identified.result, identified.flight, identified.flyer)
     if len(made.time) < 2:  # nothing is known well enough to be shown
         return
     for name, (values, std) in made.numbers.items():
-        final = found.result.load.numbers[name].value
+        final = identified.result.load.numbers[name].value
         curves = (
             Series(
                 "± 2 σ",
@@ -322,17 +322,17 @@ def _deviation(made: Convergence, what: str, unit: str, rows: slice) -> Plot:
     return Plot(title, "time [s]", curves, "time", f"[{unit}]", log_y=True)
 
 
-def _sticks(found: IdentifiedFlyer) -> animation.Sticks:
+def _sticks(identified: IdentifiedFlyer) -> animation.Sticks:
     """Return the flight as an animation, its path marked where commands are saturated."""
-    flyer, flight = found.flyer, found.flight
+    flyer, flight = identified.flyer, identified.flight
     time = flight.time - flight.time[0]
     end = min(time[-1], SHOWN)
-    states = np.asarray(found.result.smoothed.path)
+    states = np.asarray(identified.result.smoothed.path)
     frames = np.linspace(0.0, end, round(FRAMES_PER_SECOND * end) + 1)
     at = np.clip(np.searchsorted(time, frames), 0, len(time) - 1)
     tips = 0.75 * max(flyer.size) * np.eye(3)
     arms = np.empty((0, 3)) if flyer.actuators.position is None else flyer.actuators.position
-    numbers = found.result.load.numbers
+    numbers = identified.result.load.numbers
     load = np.array([[numbers[f"com.{a}"].value for a in "xyz"]])
     own = np.vstack([np.zeros((1, 3)), tips, arms, load])
     turned = matrix_of_quaternion(states[at, 3:7])

@@ -106,7 +106,7 @@ class Study:
     def text(self) -> str:
         """Return the summary for the terminal: medians over motions."""
         rows = []
-        for load, held in enumerate(self.loads):
+        for load, carried in enumerate(self.loads):
             for criterion in CRITERIA:
                 for method in METHODS:
                     errors = [
@@ -114,7 +114,7 @@ class Study:
                     ]
                     if errors:
                         medians = np.median(errors, axis=0)
-                        rows.append([f"{held.mass:g} kg", criterion, method, *_shown(medians)])
+                        rows.append([f"{carried.mass:g} kg", criterion, method, *_shown(medians)])
         head = ["load", "criterion", "method", "mass [%]", "inertia [kg·m²]", "centre [mm]"]
         return "Medians of the errors over the motions:\n" + table(head, rows)
 
@@ -130,10 +130,10 @@ def loads_of(path: Path) -> tuple[Load, ...]:
     Raises:
         InvalidSetting: If it is malformed or states none.
     """
-    found = LOADS(read_toml(path), str(path))["load"]
-    if not found:
+    loads = LOADS(read_toml(path), str(path))["load"]
+    if not loads:
         raise InvalidSetting("no load is stated", argument=str(path), cure="[[load]] tables")
-    return tuple(found)
+    return tuple(loads)
 
 
 def _load(
@@ -178,28 +178,32 @@ def study_files(
     Raises:
         InvalidSetting: If a file is malformed.
     """
-    flyer, held = open_flyer(body), loads_of(loads)
+    flyer, carried = open_flyer(body), loads_of(loads)
     room = flight_bounds_from_toml(bounds) if bounds is not None else FlightBounds()
     require_writable(out)
     out.mkdir(parents=True, exist_ok=True)
-    plan: dict[str, Any] = {"heft": __version__, "body": body, "loads": [asdict(k) for k in held]}
+    plan: dict[str, Any] = {
+        "heft": __version__,
+        "body": body,
+        "loads": [asdict(k) for k in carried],
+    }
     plan |= {"settings": asdict(settings), "bounds": str(bounds)}
     done = {r.key: r for r in _stored(out / RUNS, plan)}
-    total = 2 * settings.trajectories * len(held)
+    total = 2 * settings.trajectories * len(carried)
     # What a run that was stopped had half written is left out.
     kept = [json.dumps(plan), *(json.dumps(asdict(r)) for r in done.values())]
     _write(out / RUNS, "\n".join(kept) + "\n")
     with (out / RUNS).open("a", encoding="utf-8") as file:
-        for run in _runs(flyer, held, room, settings, set(done)):
+        for run in _runs(flyer, carried, room, settings, set(done)):
             done[run.key] = run
             file.write(json.dumps(asdict(run)) + "\n")
             file.flush()
-            what = f"{run.criterion} × {run.scale:.2g}, {held[run.load].mass:g} kg"
+            what = f"{run.criterion} × {run.scale:.2g}, {carried[run.load].mass:g} kg"
             progress(f"{len(done)}/{total}: {what}, saturated {run.saturation:.0%}")
-    found = Study(flyer.name, held, tuple(sorted(done.values(), key=lambda r: r.saturation)))
-    _write(out / TABLE, _csv(found))
-    _write(out / REPORT, _page(found))
-    return found
+    study = Study(flyer.name, carried, tuple(sorted(done.values(), key=lambda r: r.saturation)))
+    _write(out / TABLE, _csv(study))
+    _write(out / REPORT, _page(study))
+    return study
 
 
 def _stored(path: Path, plan: Mapping[str, Any]) -> Iterator[StudyRun]:
@@ -240,13 +244,13 @@ def _runs(
     scales = [round(float(s), 6) for s in np.linspace(SLOWEST, FASTEST, settings.trajectories)]
     for criterion in CRITERIA:
         for scale in scales:
-            left = [k for k in range(len(loads)) if (criterion, scale, k) not in done]
-            if not left:
+            remaining = [k for k in range(len(loads)) if (criterion, scale, k) not in done]
+            if not remaining:
                 continue
             chosen = DesignSettings(random=settings.random, starts=1, seed=settings.seed)
             made = design_flight(flyer, bounds.faster(scale), criterion, chosen)
             reference = FlightReference(made.trajectory, flyer.gravity)
-            for k in left:
+            for k in remaining:
                 flown = FlightSettings(settings.cycles, settings.seed)
                 flight = fly(flyer, reference, [loads[k]], flown)
                 result = IdentifyFreeFlyer(bounds.period).fit(flight.log, flyer)
@@ -316,7 +320,7 @@ def _page(study: Study) -> str:
 
 def _plots(study: Study) -> Iterator[Plot]:
     roles = dict(zip(METHODS, ("residual", "predicted", "measured"), strict=True))
-    for load, held in enumerate(study.loads):
+    for load, carried in enumerate(study.loads):
         for criterion in CRITERIA:
             runs = study.of(criterion, load)
             for k, measure in enumerate(MEASURES):
@@ -324,15 +328,15 @@ def _plots(study: Study) -> Iterator[Plot]:
                     Series(method, roles[method], *_over(runs, method, k), kind="points")
                     for method in METHODS
                 )
-                title = f"{measure}, {criterion}, {held.mass:g} kg"
+                title = f"{measure}, {criterion}, {carried.mass:g} kg"
                 yield Plot(title, "flight in order of saturation", series, "order",
                            f"[{UNITS[measure]}]", log_y=True)  # fmt: skip
 
 
 def _over(runs: Sequence[StudyRun], method: str, measure: int) -> tuple[Array, Array]:
     points = [(n, r.errors[method][measure]) for n, r in enumerate(runs, 1) if method in r.errors]
-    found = np.array(points, dtype=float).reshape(-1, 2)
-    return found[:, 0], np.asarray(np.maximum(found[:, 1], 1e-12))
+    pairs = np.array(points, dtype=float).reshape(-1, 2)
+    return pairs[:, 0], np.asarray(np.maximum(pairs[:, 1], 1e-12))
 
 
 def _gaps(study: Study) -> Iterator[Plot]:

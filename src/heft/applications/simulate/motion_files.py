@@ -77,12 +77,12 @@ class Demanded:
             self._refuse_unlike(arm.joints, time, q, v)
         return Knots.through(time, q, v, None if v is None else a, (arm.lower, arm.upper))
 
-    def _stacked(self, found: Mapping[str, Array], joints: Sequence[str]) -> Array | None:
+    def _stacked(self, given: Mapping[str, Array], joints: Sequence[str]) -> Array | None:
         """Return derivatives of all joints, shape (N, joints); None if one is not stated."""
-        if not found or any(j in self.q and j not in found for j in joints):
+        if not given or any(j in self.q and j not in given for j in joints):
             return None
         zero = np.zeros(len(self.time))
-        return np.stack([found.get(j, zero) for j in joints], 1)
+        return np.stack([given.get(j, zero) for j in joints], 1)
 
     def _refuse_other_joints(self, joints: Sequence[str], still: Mapping[str, float]) -> None:
         unknown = [j for j in self.q if j not in joints]
@@ -150,9 +150,9 @@ def read_motion(path: Path, column_map: Path | None = None, joints: Sequence[str
             got=", ".join(recording.signals[:8]) or None,
             expected="q.<joint>",
         )
-    whole = recording.whole(signals)
-    found = dict(zip(signals, whole.values.T, strict=True))
-    return _checked(Demanded(path, whole.time, *_by_kind(found)))
+    rows = recording.whole(signals)
+    columns = dict(zip(signals, rows.values.T, strict=True))
+    return _checked(Demanded(path, rows.time, *_by_kind(columns)))
 
 
 def _commanded(path: Path) -> JointTrajectory | None:
@@ -186,8 +186,8 @@ def _checked(motion: Demanded) -> Demanded:
             argument=where,
             got=f"{motion.time[row]:g} s, then {motion.time[row + 1]:g} s, in row {row + 2}",
         )
-    for kind, found in (("q", motion.q), ("v", motion.v), ("a", motion.a)):
-        for joint, values in found.items():
+    for kind, given in (("q", motion.q), ("v", motion.v), ("a", motion.a)):
+        for joint, values in given.items():
             if not np.isfinite(values).all():
                 raise InvalidRecording(
                     "the motion holds numbers that are not finite",

@@ -90,8 +90,8 @@ class SimulationSettings:
             return SimulationSettings()
         table = read_toml(path)
         options = Options.from_dict(table, str(path))
-        found = SIMULATION(table.get("simulation", {}), f"{path}, [simulation]")
-        return replace(found, options=options)
+        settings = SIMULATION(table.get("simulation", {}), f"{path}, [simulation]")
+        return replace(settings, options=options)
 
     def exact(self) -> SimulationSettings:
         """Return the settings without friction, ripple, elasticity and sensor errors."""
@@ -121,25 +121,18 @@ def _drive(
         "smooth": (Coulomb(coulomb),),
         "hard": (Coulomb(coulomb, 0.0),),
         "stribeck": (Coulomb(coulomb, 0.02, ratio, stribeck),),
-        "lugre": (
-            LuGre(coulomb, ratio, stribeck, presliding, _damping(coulomb, presliding, armature)),
-        ),
+        "lugre": (LuGre.on_rotor(coulomb, ratio, stribeck, presliding, armature),),
         "dahl": (Dahl(coulomb, presliding),),
     }
     slides = laws[friction] if coulomb else ()
     return Drive(armature, (Viscous(viscous), Offset(offset), *slides))
 
 
-def _damping(coulomb: float, presliding: float, armature: float) -> float:
-    """Return ½ √(σ₀ J), a quarter of a rotor's critical damping on its bristles [N·m·s/rad]."""
-    return 0.5 * math.sqrt(coulomb / presliding * armature)
-
-
 def _range(value: object, where: str) -> tuple[float, float]:
-    found = interval(value, where)
-    if found[0] < 0.0:
-        raise InvalidSetting("a range begins at 0 or above", argument=where, got=list(found))
-    return found
+    bounds = interval(value, where)
+    if bounds[0] < 0.0:
+        raise InvalidSetting("a range begins at 0 or above", argument=where, got=list(bounds))
+    return bounds
 
 
 SHARE = Number("a share is from 0 to 1", least=0.0, most=1.0)

@@ -157,14 +157,14 @@ def simulate_files(
     condition = replace(_condition(settings, arm, knots, demanded.duration), passive=springs)
     files = {role: file.sha256 for role, file in opened.items()}
     begin = time.perf_counter()
-    watch = _told(progress, demanded.duration)
-    found = Simulator(arm, condition).run(settings.seed, watch=watch)
+    watch = _reporting(progress, demanded.duration)
+    experiment = Simulator(arm, condition).run(settings.seed, watch=watch)
     wall = time.perf_counter() - begin
     losses: dict[str, None] = {}
-    made = Simulated(found, knots, settings, files, (), wall)
-    with ExitStack() as held:
-        (log, folder) = (held.enter_context(workshop(p.resolve())) for p in (out, truth))
-        table = found.recording.canonical()
+    made = Simulated(experiment, knots, settings, files, (), wall)
+    with ExitStack() as stack:
+        (log, folder) = (stack.enter_context(workshop(p.resolve())) for p in (out, truth))
+        table = experiment.recording.canonical()
         write_table(table, log / out.name, lambda loss: losses.update({loss: None}))
         (folder / truth.name).mkdir()
         _write_truth(made, folder / truth.name)
@@ -278,7 +278,7 @@ def _require_fixed(robot: Robot) -> None:
         )
 
 
-def _told(progress: Callable[[str], None], duration: float) -> Callable[[float], None]:
+def _reporting(progress: Callable[[str], None], duration: float) -> Callable[[float], None]:
     """Return a callback for the simulated time, which reports progress at intervals."""
     last = time.perf_counter()
 
@@ -291,31 +291,31 @@ def _told(progress: Callable[[str], None], duration: float) -> Callable[[float],
     return watch
 
 
-def _write_truth(found: Simulated, folder: Path) -> None:
-    exact, told = TRUTH
-    columns = _exact_columns(found.experiment)
+def _write_truth(simulated: Simulated, folder: Path) -> None:
+    exact, described = TRUTH
+    columns = _exact_columns(simulated.experiment)
     write_table(Table.of_columns(columns, exact), folder / exact)
-    text = json.dumps(_described(found), indent=1, ensure_ascii=False, allow_nan=False)
-    (folder / told).write_text(text + "\n", encoding="utf-8")
+    text = json.dumps(_described(simulated), indent=1, ensure_ascii=False, allow_nan=False)
+    (folder / described).write_text(text + "\n", encoding="utf-8")
 
 
-def _exact_columns(found: SimulatedExperiment) -> dict[str, Array]:
-    exact: ExactMotion = found.exact
+def _exact_columns(experiment: SimulatedExperiment) -> dict[str, Array]:
+    exact: ExactMotion = experiment.exact
     logged = np.full(len(exact.time), np.nan)
-    logged[found.kept] = found.source
+    logged[experiment.kept] = experiment.source
     columns = {"t": exact.time, "logged_row": logged}
     for kind in ("q", "v", "a", "tau", "friction", "passed", "link"):
-        for k, joint in enumerate(found.arm.joints):
+        for k, joint in enumerate(experiment.arm.joints):
             columns[f"{kind}.{joint}"] = getattr(exact, kind)[:, k]
-    passive = found.simulator.condition.passive
+    passive = experiment.simulator.condition.passive
     if passive is not None:
         torque = passive(exact.link.T, exact.link_velocity.T)
-        columns |= {f"own.{j}": torque[k] for k, j in enumerate(found.arm.joints)}
+        columns |= {f"own.{j}": torque[k] for k, j in enumerate(experiment.arm.joints)}
     return columns
 
 
-def _described(found: Simulated) -> dict[str, Any]:
-    experiment, settings = found.experiment, found.settings
+def _described(simulated: Simulated) -> dict[str, Any]:
+    experiment, settings = simulated.experiment, simulated.settings
     joints, calibration = experiment.arm.joints, experiment.calibration
     sensors = settings.sensors
     stated = {"controller", "drives", "sensors", "tilt", "run_in", "limits"}
@@ -324,7 +324,7 @@ def _described(found: Simulated) -> dict[str, Any]:
     return {
         "version": 1,
         "seed": settings.seed,
-        "sha256": dict(found.files),
+        "sha256": dict(simulated.files),
         "joints": list(joints),
         "step_s": experiment.simulator.condition.step,
         "settings": {k: v for k, v in _plain(asdict(settings)).items() if k in stated},
