@@ -115,10 +115,10 @@ def _nothing(logs: str, damage: Sequence[str]) -> InvalidRecording:
 
 
 def _unused_columns(recordings: Sequence[Recording]) -> list[str]:
-    left = [c for r in recordings for c in _unused(r)]
-    more = f" and {len(left) - 8} more" if len(left) > 8 else ""
-    named = "columns without a meaning are left out: " + ", ".join(left[:8]) + more
-    return [named] if left else []
+    unused = [c for r in recordings for c in _unused(r)]
+    more = f" and {len(unused) - 8} more" if len(unused) > 8 else ""
+    named = "columns without a meaning are left out: " + ", ".join(unused[:8]) + more
+    return [named] if unused else []
 
 
 def _unused(recording: Recording) -> list[str]:

@@ -15,11 +15,11 @@ from heft.estimators import DelayFound, DelaySearch
 from heft.information import DataRank, Finding
 from heft.models import Robot
 from heft.plants import Problem, RobotPlant
-from heft.recordings import UNITS, Recording, SignalMap, quoted
+from heft.recordings import UNITS, Recording, SignalMap, quoted, toml_list
 from heft.signals import Smoothing
 
 from .clock_and_signals import LogFacts
-from .corrections import Context, Correction, toml_list
+from .corrections import Context, Correction
 from .evidence import Evidence
 from .hypotheses import (
     Explained,

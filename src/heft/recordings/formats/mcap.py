@@ -292,7 +292,7 @@ def _messages(
 
     `chosen` says which of the file's channels are wanted, and by which number.
     """
-    found: dict[int, tuple[list[int], list[bytes]]] = {}
+    by_channel: dict[int, tuple[list[int], list[bytes]]] = {}
     total = 0
     at, end, since = 0, len(records), 0
     head = struct.Struct("<BQHIQ").unpack_from
@@ -312,17 +312,17 @@ def _messages(
         total += 1
         k = chosen.get(channel)
         if k is not None:
-            both = found.get(k)
+            both = by_channel.get(k)
             if both is None:
-                both = found[k] = ([], [])
+                both = by_channel[k] = ([], [])
             both[0].append(logged)
             both[1].append(records[at + 31 : behind])
         at = behind
         if at - since > BATCH_BYTES:
-            for number, (stamps, messages) in found.items():
+            for number, (stamps, messages) in by_channel.items():
                 yield number, stamps, messages
-            found, since = {}, at
-    for number, (stamps, messages) in found.items():
+            by_channel, since = {}, at
+    for number, (stamps, messages) in by_channel.items():
         yield number, stamps, messages
     if at != end:
         damaged(damage(path, f"a message runs out of its chunk, at byte {at} of {end}"))

@@ -72,11 +72,11 @@ def _indexed(path: Path, damaged: Damaged) -> dict[int, Channel]:
             damaged(damage(path, "it has no index: the recorder did not close it"))
         at = index or size
         while at < size:
-            found = _record(file, path, size, at)
-            if found is None:
+            record = _record(file, path, size, at)
+            if record is None:
                 damaged(damage(path, f"its index is cut off at byte {at}"))
                 break
-            header, data, at = found
+            header, data, at = record
             if _number(header, "op") == CONNECTION:
                 _connect(header, data, connections, path)
             elif _number(header, "op") == CHUNK_INFO:
@@ -86,26 +86,26 @@ def _indexed(path: Path, damaged: Damaged) -> dict[int, Channel]:
 
 
 def _batches(path: Path, places: Mapping[int, int], damaged: Damaged) -> Iterator[Batch]:
-    held: dict[int, tuple[list[int], list[bytes]]] = {}
-    held_bytes = 0
+    waiting: dict[int, tuple[list[int], list[bytes]]] = {}
+    size = 0
     for _, header, data in _records(path, damaged):
         if _number(header, "op") != MESSAGE:
             continue
         k = places.get(_number(header, "conn"))
         if k is None:
             continue
-        both = held.setdefault(k, ([], []))
+        both = waiting.setdefault(k, ([], []))
         seconds, rest = struct.unpack("<II", header.get("time", bytes(8))[:8].ljust(8, b"\0"))
         both[0].append(seconds * 1_000_000_000 + rest)
         both[1].append(data)
-        held_bytes += len(data)
+        size += len(data)
         if len(both[0]) >= BATCH:
-            yield k, *held.pop(k)
-        elif held_bytes > BATCH_BYTES:
-            for number, (stamps, messages) in held.items():
+            yield k, *waiting.pop(k)
+        elif size > BATCH_BYTES:
+            for number, (stamps, messages) in waiting.items():
                 yield number, stamps, messages
-            held, held_bytes = {}, 0
-    for k, (logged, messages) in held.items():
+            waiting, size = {}, 0
+    for k, (logged, messages) in waiting.items():
         yield k, logged, messages
 
 
@@ -158,15 +158,15 @@ def _records(path: Path, damaged: Damaged) -> Iterator[tuple[int, Header, bytes]
         at, unpacked = len(MAGIC), 0
         while at < size:
             try:
-                found = _record(file, path, size, at)
+                record = _record(file, path, size, at)
             except InvalidRecording as problem:
-                found = None
+                record = None
                 damaged(problem)
-            if found is None:
+            if record is None:
                 rest = f"cut off at byte {at}: the last {size - at} bytes are no record"
                 damaged(damage(path, rest))
                 return
-            header, data, behind = found
+            header, data, behind = record
             if _number(header, "op") != CHUNK:
                 yield at, header, data
             else:

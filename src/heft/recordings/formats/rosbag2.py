@@ -146,7 +146,7 @@ def described(text: str) -> tuple[dict[str, str], list[str]]:
 
 def _entries(text: str) -> list[tuple[str, str]]:
     """Return the entries as (name, value) pairs; a list gives one pair for each of its texts."""
-    found = []
+    entries = []
     inside, depth, name = False, 0, ""
     for line in text.splitlines():
         content = line.strip()
@@ -160,10 +160,10 @@ def _entries(text: str) -> list[tuple[str, str]]:
             entry = ENTRY.fullmatch(content)
             if indent == depth and entry:
                 name = entry[1]
-                found.append((name, entry[2] or ""))
+                entries.append((name, entry[2] or ""))
             elif name == FILES and content.startswith("- "):
-                found.append((name, content[2:].strip()))
-    return found
+                entries.append((name, content[2:].strip()))
+    return entries
 
 
 def _listed(value: str) -> list[str]:
@@ -203,11 +203,11 @@ def sqlite_log(path: Path, damaged: Damaged) -> Log:
 
 def _refuse_unclosed(path: Path) -> None:
     """Raise `InvalidRecording` if messages wait in a write-ahead log beside the file."""
-    left = path.with_name(path.name + "-wal")
-    if left.is_file() and left.stat().st_size:
+    log = path.with_name(path.name + "-wal")
+    if log.is_file() and log.stat().st_size:
         raise InvalidRecording(
             "the recorder did not close the log: messages wait in a second file",
-            argument=str(left),
+            argument=str(log),
             cure=f"keep both files together and run: sqlite3 {path.name} 'PRAGMA wal_checkpoint'",
         )
 
@@ -254,7 +254,7 @@ def _batches(path: Path, places: Mapping[int, int], last: int, damaged: Damaged)
     behind, failures = -1, 0
     with closing(SqliteFile(path)) as base:
         while behind < last and failures < MOST_FAILURES:
-            held: dict[int, tuple[list[int], list[bytes]]] = {}
+            by_channel: dict[int, tuple[list[int], list[bytes]]] = {}
             before = behind
             try:
                 for number, topic, logged, data in base.rows(query, (behind, *places)):
@@ -264,19 +264,19 @@ def _batches(path: Path, places: Mapping[int, int], last: int, damaged: Damaged)
                     if not isinstance(logged, int) or not isinstance(data, bytes):
                         damaged(damage(path, f"a message near {behind} is none"))
                         continue
-                    both = held.setdefault(places[topic], ([], []))
+                    both = by_channel.setdefault(places[topic], ([], []))
                     both[0].append(logged)
                     both[1].append(data)
             except UNREADABLE as problem:
                 damaged(damage(path, f"{problem}, behind message {behind}"))
                 if base.is_spent:
                     return
-                held, behind = {}, before + BATCH
+                by_channel, behind = {}, before + BATCH
                 failures += 1
                 continue
             if behind == before:
                 return
-            for k, (stamps, messages) in held.items():
+            for k, (stamps, messages) in by_channel.items():
                 yield k, stamps, messages
 
 
@@ -350,16 +350,16 @@ class SqliteFile:
         """
         kinds = {kind for table, kind in self._objects() if table == name}
         if kinds != {PLAIN}:
-            found = ", ".join(sorted(kinds)) or "missing"
-            raise sqlite3.DatabaseError(f"'{name}' is no plain table: {found}")
-        found_columns = {
+            others = ", ".join(sorted(kinds)) or "missing"
+            raise sqlite3.DatabaseError(f"'{name}' is no plain table: {others}")
+        stored = {
             row[1]: (str(row[2]), row[5], row[6])
             for row in self.rows(f"PRAGMA main.table_xinfo({name})")
         }
         for column, kind in columns.items():
-            if column not in found_columns or found_columns[column][2]:
+            if column not in stored or stored[column][2]:
                 raise sqlite3.DatabaseError(f"'{name}' stores no column '{column}'")
-            declared, key, _ = found_columns[column]
+            declared, key, _ = stored[column]
             if kind and (declared.upper() != kind or key != 1):
                 raise sqlite3.DatabaseError(f"'{name}' is not numbered by its column '{column}'")
 
