@@ -40,6 +40,7 @@ JOINTS = "sensor_msgs/msg/JointState"
 JOINT_FIELDS = (("position", "q"), ("velocity", "v"), ("effort", "tau"))
 KINDS = (JOINTS, *FRAMED)
 EPOCH = "heft.epoch_ns"  # of a channel's metadata in MCAP: the stamp at which time is 0
+Gathered = dict[int, tuple[list[int], list[bytes]]]  # stamps and messages by channel
 MOST_BYTES = 64 << 20  # of one record, packed or not: writers make chunks of a few MB
 BATCH_BYTES = 4 << 20  # of messages that are handed on at once
 MOST_WAITING = 64 << 20  # [bytes] of messages that wait for their readers
@@ -135,6 +136,12 @@ def full_name(kind: str) -> str:
     """Return the type's name as ROS 2 writes it: `sensor_msgs/msg/Imu` for `sensor_msgs/Imu`."""
     package, _, name = kind.partition("/")
     return f"{package}/msg/{name}" if name and "/" not in name else kind
+
+
+def batches_of(gathered: Gathered) -> Iterator[Batch]:
+    """Yield what was gathered, channel by channel."""
+    for channel, (stamps, messages) in gathered.items():
+        yield channel, stamps, messages
 
 
 def unpacked(

@@ -19,7 +19,7 @@ from typing import Any
 from heft.errors import InvalidRecording
 from heft.files import read_text
 
-from .message_log import Batch, Channel, Log, following, full_name, log_of
+from .message_log import Batch, Channel, Gathered, Log, batches_of, following, full_name, log_of
 from .table import Damaged, damaged_file
 
 Opener = Callable[[Path, Damaged], Log]
@@ -50,8 +50,6 @@ STEPS = 20_000  # of SQLite's machine between two looks at the budget, some mill
 # five times over within these.
 STEPS_A_BYTE, FEWEST_STEPS = 10, 5_000_000
 LARGEST_VALUE = 256 << 20  # [bytes], of one message
-PLAIN = "table"  # as `PRAGMA table_list` calls what is no view, virtual or shadow table
-INTERRUPTED = 9  # SQLITE_INTERRUPT
 
 
 def rosbag2_log(openers: Mapping[str, Opener], path: Path, damaged: Damaged) -> Log:
@@ -254,7 +252,7 @@ def _batches(path: Path, places: Mapping[int, int], last: int, damaged: Damaged)
     behind, failures = -1, 0
     with closing(SqliteFile(path)) as base:
         while behind < last and failures < MOST_FAILURES:
-            by_channel: dict[int, tuple[list[int], list[bytes]]] = {}
+            by_channel: Gathered = {}
             before = behind
             try:
                 for number, topic, logged, data in base.rows(query, (behind, *places)):
@@ -276,8 +274,7 @@ def _batches(path: Path, places: Mapping[int, int], last: int, damaged: Damaged)
                 continue
             if behind == before:
                 return
-            for k, (stamps, messages) in by_channel.items():
-                yield k, stamps, messages
+            yield from batches_of(by_channel)
 
 
 def _short(path: Path) -> str | None:
@@ -349,7 +346,7 @@ class SqliteFile:
             sqlite3.Error: If it is missing, a view or virtual, or computes a column.
         """
         kinds = {kind for table, kind in self._objects() if table == name}
-        if kinds != {PLAIN}:
+        if kinds != {"table"}:  # else it is a view, a virtual or a shadow table
             others = ", ".join(sorted(kinds)) or "missing"
             raise sqlite3.DatabaseError(f"'{name}' is no plain table: {others}")
         stored = {
@@ -389,7 +386,7 @@ class SqliteFile:
                     raise sqlite3.DatabaseError(f"it holds more than its {self._size} bytes")
                 yield row
         except sqlite3.OperationalError as problem:
-            if problem.sqlite_errorcode != INTERRUPTED:
+            if problem.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
                 raise
             if self._steps_left >= 0:  # it was not this budget that ended the query
                 raise KeyboardInterrupt from problem
