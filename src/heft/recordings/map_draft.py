@@ -35,7 +35,6 @@ FRAME_WORDS: dict[str, tuple[str, ...]] = {
     "pos": ("pos", "position", "translation", "tcp", "p"),
 }
 FRAME = "tool0"
-FAR = 20.0  # positions that go further are more likely millimetres
 TIMES = ("t", "time", "stamp", "timestamp", "clock", "secs", "seconds")
 # Words of what was asked for, not of what was.
 WISHED = ("target", "desired", "des", "cmd", "command", "commanded", "ref", "reference", "goal",
@@ -68,7 +67,6 @@ SPELLINGS = {
     "rev": "turn",
     "turns": "turn",
 }
-FULL_TURN_IN_RADIANS = 4.0 * np.pi  # positions that go further are more likely degrees
 MOST_ROWS = 20_000  # that a draft looks at
 
 
@@ -214,7 +212,8 @@ def _frame_lines(table: Table, kind: str, columns: Sequence[str]) -> list[str]:
         unit, why = named[0], "the names say so"
     elif kind == "pos":
         widest = _widest(table, columns)
-        unit, why = "mm" if widest > FAR else "m", f"CHECK: values reach {widest:.4g}"
+        # Positions that go further are more likely millimetres.
+        unit, why = "mm" if widest > 20.0 else "m", f"CHECK: values reach {widest:.4g}"
     return [*lines, f'unit = "{unit}"  # {why}']
 
 
@@ -271,7 +270,7 @@ def _signal_lines(table: Table, kind: str, guessed: Mapping[str, _Guess], why: s
     unit, reason = UNITS[kind][0], "CHECK: nothing in the names says so"
     if kind == "q":
         widest = _widest(table, columns)
-        if widest > FULL_TURN_IN_RADIANS:
+        if widest > 4.0 * np.pi:
             unit = "deg"
             reason = f"CHECK: values reach {widest:.4g}, far for radians"
         else:

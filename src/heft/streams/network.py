@@ -46,15 +46,12 @@ KEY = Text(
 PATTERN = Text(
     "this is no key", shape=re.compile(r"(?!.{1025})[^/?#\s]+(/[^/?#\s]+)*"), expected=STEPS
 )
-MODE = Text("this is no mode", shape=re.compile("client|peer"), expected="client or peer")
 TOPIC = Text("this is no topic", shape=re.compile(r"(?!.{1025})(/[^/?#$*\s]+)+"))
-MOST_DOMAINS = 232  # of ROS 2, by its ports
 SAMPLES = "heft/samples/**"  # JSON and CBOR
 MOST_WAITING = 4096  # messages that wait to be taken, a subscription
 PATIENCE = 5000  # [ms] for connections to be made
 # [ms] between attempts to be connected again; Zenoh's own wait up to 4 s.
 RETRY = {"period_init_ms": 250, "period_max_ms": 1000, "period_increase_factor": 2.0}
-EVENTS = 64  # of links, which wait to be looked at
 
 
 @dataclass(frozen=True)
@@ -214,16 +211,19 @@ def _link_section(folder: Path) -> Section[Link]:
 
     texts = named(Text("a text is expected"), "a table of texts is expected")
     files = ("ca", "certificate", "key")
+    mode = Text("this is no mode", shape=re.compile("client|peer"), expected="client or peer")
     tls = Section(Certificates, dict.fromkeys(files, file), required=files)
     return Section(
         _link,
         {
             "connect": _names_of(ADDRESS),
             "listen": _names_of(ADDRESS),
-            "mode": MODE,
+            "mode": Text(
+                "this is no mode", shape=re.compile("client|peer"), expected="client or peer"
+            ),
             "subscribe": _names_of(PATTERN),
             "publish": KEY,
-            "domain": Number("this is no ROS domain", 0, MOST_DOMAINS, whole=True),
+            "domain": Number("this is no ROS domain", 0, 232, whole=True),  # by its ports
             "topics": texts,
             "frames": texts,
             "tls": tls,
@@ -388,7 +388,7 @@ def connected(link: Link, insecure: bool = False) -> Iterator[Connection]:
             mode = "peer"
             session = _opened(zenoh, link, mode)
         stack.callback(session.close)
-        changes = session.info.declare_link_events_listener(zenoh.handlers.RingChannel(EVENTS))
+        changes = session.info.declare_link_events_listener(zenoh.handlers.RingChannel(64))
         stack.callback(changes.undeclare)
         subscribers = []
         for key in link.keys:

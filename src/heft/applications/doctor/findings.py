@@ -34,8 +34,6 @@ from .settings import DoctorSettings
 
 CONDITION = Limits().condition  # of the motion, as an identification judges it
 DESIGN = "heft excite MODEL designs such a motion, and says what it will tell"
-NAMED_RIVALS = 3  # other steps that a finding's sentence names
-LEAST_PIECE = 250  # rows between two stalls that are looked at
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ class Physics:
 
     def _of_a_step(self, found: StepEvidence) -> Finding:
         log, described = self.context, found.step.describe(self.context)
-        rivals = [step.describe(log).what for step, _ in found.others[:NAMED_RIVALS]]
+        rivals = [step.describe(log).what for step, _ in found.others[:3]]
         like = f"; as well explained by: {', '.join(rivals)}" if rivals else ""
         number = {"value": found.step.number} if found.step.number else {}
         return Finding(
@@ -274,7 +272,7 @@ def readable(recording: Recording, facts: LogFacts, findings: Sequence[Finding])
         return [made]
     pieces, first = [], 0
     for begin, end in (*facts.stalls, (facts.rows, facts.rows)):
-        if begin - first > LEAST_PIECE:
+        if begin - first > 250:  # fewer rows between two stalls are not looked at
             pieces.append(made.window(first, begin))
         first = max(first, end)
     return pieces or [made]

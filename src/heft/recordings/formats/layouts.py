@@ -43,7 +43,6 @@ ENCODINGS = ("cdr", "ros1", "json")
 MOST_LAYOUTS = 64  # of messages of one size
 MOST_FIXED = 16_384  # bytes of lengths and strings of a layout that is kept
 MOST_KEPT = 4 * 1024 * 1024  # bytes of all kept layouts
-FIELD_BYTES = 256  # of a field in a layout, about
 BATCH_BYTES = 4 * 1024 * 1024  # of messages that are compared with layouts at once
 
 
@@ -69,7 +68,7 @@ class Layout:
     def memory(self) -> int:
         """Approximate memory of the layout [bytes]."""
         fields = len(self.numbers) + sum(map(len, self.strings.values()))
-        return 2 * self.fixed.nbytes + FIELD_BYTES * fields
+        return 2 * self.fixed.nbytes + 256 * fields
 
 
 @dataclass

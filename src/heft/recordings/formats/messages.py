@@ -35,7 +35,6 @@ from .message_log import (
 )
 from .table import Damaged, Table, Topics, damaged_file, join, library, refuse_many
 
-LATENESS = 1.0  # [s] between stamps and logging, above which it is said
 LATEST = 2**32  # [s], and [ns] beside it, of a stamp
 MOST_TOPICS = 256  # that are read of a log: it is walked once for each
 LARGEST_DEFINITION = 64 << 10  # [bytes] of text, of all topics together: it parses at 50 kB/s
@@ -156,7 +155,7 @@ def _nothing(log: Log) -> InvalidRecording:
 def _notes(channel: Channel, stream: _Stream, topics: Topics) -> Iterator[str]:
     if not stream.header:
         yield f"'{channel.topic}' has no stamps of its own: the time of logging is used"
-    if abs(stream.late) > LATENESS:
+    if abs(stream.late) > 1.0:
         yield (
             f"'{channel.topic}' was logged {stream.late:.6g} s behind its own stamps, which "
             "are used"

@@ -27,20 +27,17 @@ NAME = "SQLite file of the bag"
 damage = partial(damaged_file, NAME)
 
 METADATA = "metadata.yaml"
-MOST_METADATA = 1 << 20
 TABLE = "rosbag2_bagfile_information:"
 TEXTS = ("storage_identifier", "compression_mode", "compression_format")
 FILES = "relative_file_paths"
 ENTRY = re.compile(r"(\w+)\s*:(?:\s+(.*))?")
 COMMENT = re.compile(r"(?:^|\s)#.*")
-NULL = ("", "~", "null")
 # What is read of a SQLite file's tables.
 TOPIC = ("id", "name", "type", "serialization_format")
 MESSAGE = ("topic_id", "timestamp", "data")
 DEFINITION = ("topic_type", "encoding", "encoded_message_definition")
 BATCH = 2048
 MOST_FAILURES = 250  # pieces of a damaged file that cannot be read, before it is given up
-NOTE = "SQLite files carry no checksums: a changed byte cannot be seen"
 
 # The last where SQLite's own message about a damaged file is no text.
 UNREADABLE = (sqlite3.Error, OverflowError, UnicodeDecodeError)
@@ -49,7 +46,6 @@ STEPS = 20_000  # of SQLite's machine between two looks at the budget, some mill
 # A row takes ten bytes at least, and some twenty steps to be read, so that an honest file is read
 # five times over within these.
 STEPS_A_BYTE, FEWEST_STEPS = 10, 5_000_000
-LARGEST_VALUE = 256 << 20  # [bytes], of one message
 
 
 def rosbag2_log(openers: Mapping[str, Opener], path: Path, damaged: Damaged) -> Log:
@@ -104,7 +100,7 @@ def _metadata(path: Path) -> tuple[dict[str, str], list[str]]:
             cure="ros2 bag reindex writes it; or give the .mcap or .db3 file in it",
         )
     try:
-        return described(read_text(file, METADATA, InvalidRecording, MOST_METADATA).decode())
+        return described(read_text(file, METADATA, InvalidRecording, 1 << 20).decode())
     except ValueError as problem:
         raise InvalidRecording(
             f"{METADATA} cannot be read",
@@ -186,7 +182,7 @@ def _scalar(value: str) -> str:
     value = COMMENT.sub("", value).strip()
     if value[:1] in tuple("&*!|>%@`{[") or value.startswith("- "):
         raise ValueError(f"this is no plain text: {value[:40]}")
-    return "" if value in NULL else value
+    return "" if value in ("", "~", "null") else value
 
 
 def sqlite_log(path: Path, damaged: Damaged) -> Log:
@@ -196,7 +192,8 @@ def sqlite_log(path: Path, damaged: Damaged) -> Log:
     if short:
         damaged(damage(path, short))
     channels, last = _topics(path)
-    return log_of(path, channels, lambda p: _batches(path, p, last, damaged), (NOTE,), NAME)
+    notes = ("SQLite files carry no checksums: a changed byte cannot be seen",)
+    return log_of(path, channels, lambda p: _batches(path, p, last, damaged), notes, NAME)
 
 
 def _refuse_unclosed(path: Path) -> None:
@@ -310,8 +307,8 @@ class SqliteFile:
         address = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
         self._base = sqlite3.connect(address, uri=True, cached_statements=0)
         self._base.text_factory = lambda data: data.decode("utf-8", "replace")
-        # Nothing in a file is longer than the file.
-        longest = min(LARGEST_VALUE, self._size + 1024)
+        # Nothing in a file is longer than the file, and no message than 256 MB.
+        longest = min(256 << 20, self._size + 1024)
         self._base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, longest)
         self._base.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         self._base.set_progress_handler(self._count, STEPS)

@@ -41,13 +41,10 @@ HEAD = 16  # bytes of the file's head
 KINDS = frozenset(b"BFIMPQARSOLCD")  # of messages
 MOST_FIELDS = 200_000  # of all subscriptions together: each is an object of the library
 DEEPEST = 16  # types inside one another
-APPENDED = slice(19, 43)  # in the message of flags: where data were appended
 
 FRAME = "vehicle"  # of the body, where the map gives it no other name
 NED, FRD, BODY = 1, 2, 3  # `pose_frame` and `velocity_frame`
-FIRST_MOTOR = 101  # `actuator_function` of motor 1
 MOTORS = 12
-RPM = 2.0 * np.pi / 60.0
 SWAP = np.sqrt(0.5)
 AXES, TURN = "xyz", "wxyz"
 
@@ -116,7 +113,7 @@ class _Walk:
         ends = []
         flagged = self.data[HEAD + 2 : HEAD + 3] == b"B" and len(self.data) >= HEAD + 43
         if flagged and self.data[HEAD + 11] & 1:
-            stated = struct.unpack_from("<3Q", self.data, HEAD + APPENDED.start)
+            stated = struct.unpack_from("<3Q", self.data, HEAD + 19)
             ends = [at for at in stated if at]
         places = [HEAD, *ends, len(self.data)]
         if any(b <= a for a, b in pairwise(places)):
@@ -286,11 +283,11 @@ def _motors(topic: Topic) -> Signals:
 def _escs(topic: Topic) -> Signals:
     speeds = {}
     for k in range(sum(f"esc[{k}].esc_rpm" in topic.fields for k in range(MOTORS))):
-        speed = RPM * topic.number(f"esc[{k}].esc_rpm")
+        speed = 2.0 * np.pi / 60.0 * topic.number(f"esc[{k}].esc_rpm")
         if not speed.any():
             continue
         function = topic.fields.get(f"esc[{k}].actuator_function")
-        number = k + 1 if function is None else int(function[0]) - FIRST_MOTOR + 1
+        number = k + 1 if function is None else int(function[0]) - 100  # 101 is motor 1
         number = number if 1 <= number <= MOTORS else k + 1
         speeds[f"u.motor{number}.speed"] = speed
     return speeds
