@@ -218,9 +218,7 @@ def _link_section(folder: Path) -> Section[Link]:
         {
             "connect": _names_of(ADDRESS),
             "listen": _names_of(ADDRESS),
-            "mode": Text(
-                "this is no mode", shape=re.compile("client|peer"), expected="client or peer"
-            ),
+            "mode": mode,
             "subscribe": _names_of(PATTERN),
             "publish": KEY,
             "domain": Number("this is no ROS domain", 0, 232, whole=True),  # by its ports

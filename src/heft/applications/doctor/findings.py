@@ -71,28 +71,28 @@ class Physics:
         odds += sum(math.exp(-max(excess, 0.0) / 2.0) for excess in others)
         return min(1.0 / (1.0 + odds), thresholds.most_sure) * (1.0 - min(self.explained.total, 1))
 
-    def _of_a_step(self, found: StepEvidence) -> Finding:
-        log, described = self.context, found.step.describe(self.context)
-        rivals = [step.describe(log).what for step, _ in found.others[:3]]
+    def _of_a_step(self, proof: StepEvidence) -> Finding:
+        log, described = self.context, proof.step.describe(self.context)
+        rivals = [step.describe(log).what for step, _ in proof.others[:3]]
         like = f"; as well explained by: {', '.join(rivals)}" if rivals else ""
-        number = {"value": found.step.number} if found.step.number else {}
+        number = {"value": proof.step.number} if proof.step.number else {}
         return Finding(
             described.name,
-            f"{described.what}: with that {found.after:.1%} instead of {found.before:.1%} of the "
-            f"torque of '{found.channel}' is not explained{like}",
-            about=log.about(found.step.joints),
+            f"{described.what}: with that {proof.after:.1%} instead of {proof.before:.1%} of the "
+            f"torque of '{proof.channel}' is not explained{like}",
+            about=log.about(proof.step.joints),
             severity="spoils",
             evidence={
-                "evidence": found.evidence,
-                "unexplained_before": found.before,
-                "unexplained_after": found.after,
+                "evidence": proof.evidence,
+                "unexplained_before": proof.before,
+                "unexplained_after": proof.after,
                 **number,
             },
-            sure=self._sure(found.evidence, [excess for _, excess in found.others]),
+            sure=self._sure(proof.evidence, [excess for _, excess in proof.others]),
             cure=described.cure,
             lines=described.lines,
             others=tuple(
-                f"{step.describe(log).name}, {log.about(step.joints)}" for step, _ in found.others
+                f"{step.describe(log).name}, {log.about(step.joints)}" for step, _ in proof.others
             ),
         )
 

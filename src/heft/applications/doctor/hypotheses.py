@@ -293,7 +293,7 @@ class Timings:
     hypotheses: Hypotheses  # fits that are compared
     settings: TimingSearch  # candidates
 
-    def found(self, correction: Correction) -> TimingFound:
+    def fitted(self, correction: Correction) -> TimingFound:
         """Return the fits of the timings that explain a corrected log best."""
         plain = replace(correction, timing=IN_TIME)
         best = self._searched(self.hypotheses.settle(plain, common=False))

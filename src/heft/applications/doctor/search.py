@@ -516,7 +516,7 @@ def at_best_bandwidth(
         correction: Applied before bandwidths are compared.
     """
     timings = Timings(Hypotheses(evidence), settings)
-    timing = timings.found(correction)
+    timing = timings.fitted(correction)
     if timings.hides(timing):
         correction = timing.best.correction
     initial = Hypotheses(evidence).settle(correction, common=False).sigma
@@ -551,7 +551,7 @@ def explain(
     search = Search(evidence, settings, pace)
     timings = Timings(search.hypotheses, settings.timing)
     start = Correction.none(evidence.robot)
-    timing = timings.found(start)
+    timing = timings.fitted(start)
     if timings.hides(timing):
         start = timing.best.correction
     load = tool(search.hypotheses, search.hypotheses.settle(start, common=False), loads)
@@ -559,7 +559,7 @@ def explain(
         start = replace(start, carrying=load.body)
     best = _searched(search, start)
     if best.steps:
-        timing = timings.found(best.correction)
+        timing = timings.fitted(best.correction)
     return best, timing
 
 
