@@ -285,8 +285,6 @@ def diagnose_files(
     Args:
         options: TOML file with what the model file cannot state.
         columns: TOML file that maps the logs' columns to signals.
-        settings: Thresholds; the defaults if not given.
-        stop: Event that ends the search early, with what was found so far.
         own_columns: Python file of the user's own columns of the regressor, which is run.
 
     Raises:

@@ -510,10 +510,6 @@ def at_best_bandwidth(
     A fault that makes up most of the residual hides what bandwidth is best, so ask again with it
     corrected. How the torque lies to the motion in time is taken along: a torque without upper
     frequencies would ask for a motion without them.
-
-    Args:
-        evidence: At the bandwidth of the motion.
-        correction: Applied before bandwidths are compared.
     """
     timings = Timings(Hypotheses(evidence), settings)
     timing = timings.fitted(correction)
