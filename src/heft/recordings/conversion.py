@@ -37,11 +37,10 @@ def convert(
     joints: Sequence[str] = (),
     recover: bool = False,
 ) -> Converted:
-    """Write logs, joined by time if several, as one canonical log.
+    """Write logs, joined at the times of the first if several, as one canonical log.
 
     Args:
-        logs: The input files; the first one's times are those of the output (see `join`).
-        out: The output file; its ending determines the format.
+        out: Its ending determines the format.
         columns: Column map of the logs; by default their columns' names are canonical.
         joints: The robot's joints, for logs that number their joints instead of naming them.
         recover: Whether to salvage what can be read of damaged logs.
