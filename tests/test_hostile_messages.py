@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from heft.errors import visible
-from heft.recordings.formats.layouts import MOST_HELD, Decoder, Malformed
+from heft.recordings.formats.layouts import MOST_KEPT, Decoder, Malformed
 from heft.recordings.formats.message_log import Channel
 from heft.recordings.formats.messages import read_group, types_of
 from heft.streams import messages as messages_module
@@ -121,8 +121,8 @@ def test_layouts_are_kept_within_bounds(size: int) -> None:
     finally:
         tracemalloc.stop()
     assert rows == count
-    assert decoder.held < 1.1 * MOST_HELD
-    assert held < 2 * MOST_HELD and peak < 10 * MOST_HELD
+    assert decoder.memory < 1.1 * MOST_KEPT
+    assert held < 2 * MOST_KEPT and peak < 10 * MOST_KEPT
 
 
 def test_wrenches_of_endless_frames_are_garbage_and_leave_no_trace() -> None:
@@ -132,7 +132,7 @@ def test_wrenches_of_endless_frames_are_garbage_and_leave_no_trace() -> None:
     try:
         for _ in range(3):
             assert reader.read(hostile) == ([], 200)
-        assert tracemalloc.get_traced_memory()[0] < 2 * MOST_HELD
+        assert tracemalloc.get_traced_memory()[0] < 2 * MOST_KEPT
     finally:
         tracemalloc.stop()
     pieces, garbage = reader.read([(key_of(WRENCH), wrench())])

@@ -16,7 +16,7 @@ from heft.errors import InvalidRecording, MissingSignal, install
 from heft.flight import FlightLog, IdentifyFreeFlyer
 from heft.models import load_of, shipped_free_flyer
 from heft.recordings import ColumnMap, Recording, convert
-from heft.recordings.formats.ulog import held_means
+from heft.recordings.formats.ulog import means_of_steps
 from tests.free_flights import fly
 from tests.ulog_files import message, sample, ulog, write_ulog
 
@@ -120,8 +120,8 @@ def test_means_are_integrals_of_what_is_held() -> None:
     fine = np.linspace(0.2, 0.85, 650_001)
     held = values[np.searchsorted(time, fine, side="right") - 1]
     mean = [held[(fine >= a) & (fine < a + 0.05)].mean() for a in at]
-    assert np.allclose(held_means(time, {"u": values}, at)["u"], mean, atol=1e-3)
-    early = held_means(time, {"u": values}, np.array([time[0] - 1.0, 0.5, 0.6]))["u"]
+    assert np.allclose(means_of_steps(time, {"u": values}, at)["u"], mean, atol=1e-3)
+    early = means_of_steps(time, {"u": values}, np.array([time[0] - 1.0, 0.5, 0.6]))["u"]
     assert np.isnan(early[0]) and np.isfinite(early[1])
 
 

@@ -96,14 +96,14 @@ def peaks(curves: Array, points: int) -> NDArray[np.intp]:
     every = -(-2 * count * rows // points)
     edges = np.arange(0, rows, every)
     kept = [np.array([0, rows - 1]), np.flatnonzero(np.isnan(curves).any(axis=0))]
-    whole = (rows // every) * every
+    full = (rows // every) * every
     for values in curves:
         for pick, void in ((np.argmin, np.inf), (np.argmax, -np.inf)):
             filled = np.where(np.isnan(values), void, values)
-            blocks = filled[:whole].reshape(-1, every)
+            blocks = filled[:full].reshape(-1, every)
             kept.append(edges[: len(blocks)] + pick(blocks, axis=1))
-            if whole < rows:
-                kept.append(np.array([whole + pick(filled[whole:])]))
+            if full < rows:
+                kept.append(np.array([full + pick(filled[full:])]))
     return np.unique(np.concatenate(kept))
 
 

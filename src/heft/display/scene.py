@@ -18,14 +18,14 @@ def ends(robot: Robot) -> list[tuple[int, Array]]:
     That is at their links' origins; where all of these are at the joint itself, at the mass.
     """
     tree, tens = robot.tree, robot.written_bodies().reshape(-1, inertia.PARAMETER_COUNT)
-    found = []
+    points = []
     for b in sorted(set(range(len(tree.names))) - set(tree.parent.tolist())):
         places = [k.translation for k in robot.links if k.body == b]
         away = [p for p in places if np.linalg.norm(p) > SHORTEST]
         if not away and tens[b, 0] > 0.0:
             away = [tens[b, 1:4] / tens[b, 0]]
-        found += [(b, place) for place in away]
-    return found
+        points += [(b, place) for place in away]
+    return points
 
 
 def bones(robot: Robot, position: Array) -> Array:

@@ -105,9 +105,9 @@ def policy_of(page: str) -> str:
     Args:
         page: HTML that `render` made.
     """
-    found = POLICY.search(page)
-    assert found is not None  # base.html.jinja has one
-    return found[1]
+    policy = POLICY.search(page)
+    assert policy is not None  # base.html.jinja has one
+    return policy[1]
 
 
 def _hashes(texts: Iterable[str]) -> str:

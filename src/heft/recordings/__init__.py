@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .formats.messages import read_group, stamps_of, types_of
     from .columns import JOINT_KINDS, UNITS, ColumnMap, SignalMap
     from .recording import Recording
-    from .map_draft import draft_map, quoted
+    from .map_draft import draft_map, quoted, toml_list
     from .commanded import CommandedFlight, JointTrajectory, messages_can_be_written
     from .conversion import convert
 else:

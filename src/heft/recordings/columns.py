@@ -47,11 +47,10 @@ FRAME_KINDS = {
 # Kinds of signals of neither, and what they are of.
 OWNERS = {"u": "actuators", "contact": "contacts"}
 KINDS = (*JOINT_KINDS, *FRAME_KINDS, *OWNERS)
+POSITIONS = {"rad": 1.0, "deg": np.pi / 180.0, "turn": 2.0 * np.pi, "m": 1.0, "mm": 1e-3}
 UNITS: dict[str, dict[str, float]] = {
     "t": {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9},
-    "q": {"rad": 1.0, "deg": np.pi / 180.0, "turn": 2.0 * np.pi, "m": 1.0, "mm": 1e-3},
-    "q_ref": {"rad": 1.0, "deg": np.pi / 180.0, "turn": 2.0 * np.pi, "m": 1.0, "mm": 1e-3},
-    "q_motor": {"rad": 1.0, "deg": np.pi / 180.0, "turn": 2.0 * np.pi, "m": 1.0, "mm": 1e-3},
+    **dict.fromkeys(("q", "q_ref", "q_motor"), POSITIONS),
     "v": {
         "rad/s": 1.0,
         "deg/s": np.pi / 180.0,
@@ -168,14 +167,7 @@ class ColumnMap:
 
     @staticmethod
     def from_dict(table: Mapping[str, Any], where: str = "map") -> ColumnMap:
-        """Return the map of a parsed TOML table; see `from_toml`.
-
-        Args:
-            where: Name of the table in error messages.
-
-        Raises:
-            InvalidSetting: If it is malformed, or has unknown keys.
-        """
+        """Return the map of a parsed TOML table; errors as of `from_toml`."""
         return COLUMN_MAP({"time": {"column": "t"}, **table}, where)
 
 
@@ -201,10 +193,10 @@ def _time(
 
 
 def _signal_map(
-    kind: str, columns: tuple[str, ...] | None = None, array: str | None = None, **said: Any
+    kind: str, columns: tuple[str, ...] | None = None, array: str | None = None, **given: Any
 ) -> SignalMap:
     of = _owners(kind)
-    names = said[of]
+    names = given[of]
     count = len(names)
     if (columns is None) == (array is None):
         raise InvalidSetting("either columns or array is needed", valid=("columns", "array"))
@@ -215,15 +207,15 @@ def _signal_map(
         raise InvalidSetting(
             f"columns and {parts} differ in number", got=f"{len(columns)} columns, {count} {parts}"
         )
-    if "matrix" in said and "inverse" in said:
+    if "matrix" in given and "inverse" in given:
         raise InvalidSetting("either matrix or inverse, not both")
-    matrix = said.get("matrix", said.get("inverse", np.eye(count)))
+    matrix = given.get("matrix", given.get("inverse", np.eye(count)))
     ones = (1.0,) * count
-    sign, scale, ratio = (np.array(said.get(key, ones)) for key in ("sign", "scale", "ratio"))
+    sign, scale, ratio = (np.array(given.get(key, ones)) for key in ("sign", "scale", "ratio"))
     gains = sign * scale * (ratio if kind in ("tau", "current") else 1.0 / ratio)
-    offset = np.array(said.get("offset", np.zeros(count)))
-    unit = said.get("unit", next(iter(UNITS[kind])))
-    return SignalMap(kind, columns, names, unit, matrix * gains, offset, said.get("held", False))
+    offset = np.array(given.get("offset", np.zeros(count)))
+    unit = given.get("unit", next(iter(UNITS[kind])))
+    return SignalMap(kind, columns, names, unit, matrix * gains, offset, given.get("held", False))
 
 
 def _owners(kind: str) -> str:
@@ -362,12 +354,12 @@ class KnownLog:
             notes.append(f"time is taken to be in {unit}, from its steps")
         signals = []
         for kind, pattern in self.signals:
-            found = tuple(pattern.format(k) for k in range(len(names)))
-            if set(found) <= set(table.columns):
+            of_joints = tuple(pattern.format(k) for k in range(len(names)))
+            if set(of_joints) <= set(table.columns):
                 count = len(names)
                 si = next(iter(UNITS[kind]))
                 signals.append(
-                    SignalMap(kind, found, tuple(names), si, np.eye(count), np.zeros(count))
+                    SignalMap(kind, of_joints, tuple(names), si, np.eye(count), np.zeros(count))
                 )
         return ColumnMap(self.time, unit, None, tuple(signals)), tuple(notes)
 

@@ -49,7 +49,6 @@ ASTROBEE_MESSAGES = {
     "geometry_msgs/Twist accel\n",
     SEGMENT: "ff_msgs/ControlState[] segment\n",
 }
-ASTROBEE_TOPIC = "/gnc/ctl/segment"
 
 
 def messages_can_be_written() -> bool:
@@ -280,7 +279,7 @@ class CommandedFlight:
             )
         ]
         segment = [(0, {"segment": made})]
-        write_messages(path, SEGMENT, ASTROBEE_TOPIC, segment, ASTROBEE_MESSAGES)
+        write_messages(path, SEGMENT, "/gnc/ctl/segment", segment, ASTROBEE_MESSAGES)
 
 
 def _stamp(nanoseconds: int) -> dict[str, int]:

@@ -37,11 +37,10 @@ def convert(
     joints: Sequence[str] = (),
     recover: bool = False,
 ) -> Converted:
-    """Write logs, joined by time if several, as one canonical log.
+    """Write logs, joined at the times of the first if several, as one canonical log.
 
     Args:
-        logs: The input files; the first one's times are those of the output (see `join`).
-        out: The output file; its ending determines the format.
+        out: Its ending determines the format.
         columns: Column map of the logs; by default their columns' names are canonical.
         joints: The robot's joints, for logs that number their joints instead of naming them.
         recover: Whether to salvage what can be read of damaged logs.
@@ -115,10 +114,10 @@ def _nothing(logs: str, damage: Sequence[str]) -> InvalidRecording:
 
 
 def _unused_columns(recordings: Sequence[Recording]) -> list[str]:
-    left = [c for r in recordings for c in _unused(r)]
-    more = f" and {len(left) - 8} more" if len(left) > 8 else ""
-    named = "columns without a meaning are left out: " + ", ".join(left[:8]) + more
-    return [named] if left else []
+    unused = [c for r in recordings for c in _unused(r)]
+    more = f" and {len(unused) - 8} more" if len(unused) > 8 else ""
+    named = "columns without a meaning are left out: " + ", ".join(unused[:8]) + more
+    return [named] if unused else []
 
 
 def _unused(recording: Recording) -> list[str]:

@@ -35,7 +35,6 @@ FRAME_WORDS: dict[str, tuple[str, ...]] = {
     "pos": ("pos", "position", "translation", "tcp", "p"),
 }
 FRAME = "tool0"
-FAR = 20.0  # positions that go further are more likely millimetres
 TIMES = ("t", "time", "stamp", "timestamp", "clock", "secs", "seconds")
 # Words of what was asked for, not of what was.
 WISHED = ("target", "desired", "des", "cmd", "command", "commanded", "ref", "reference", "goal",
@@ -68,7 +67,6 @@ SPELLINGS = {
     "rev": "turn",
     "turns": "turn",
 }
-FULL_TURN_IN_RADIANS = 4.0 * np.pi  # positions that go further are more likely degrees
 MOST_ROWS = 20_000  # that a draft looks at
 
 
@@ -105,14 +103,14 @@ def draft_map(table: Table, joints: Sequence[str]) -> str:
     ]
     used = {time}
     for kind in ("q", "tau", "current", "v") if joints else ():
-        found, why = _by_joint([g for g in guesses if g.kind == kind], joints)
+        guessed, why = _by_joint([g for g in guesses if g.kind == kind], joints)
         lines.append("")
-        if not found:
+        if not guessed:
             lines += _nothing(kind, joints)
             continue
-        used |= {g.column for g in found.values()}
-        lines += _signal_lines(table, kind, found, why)
-        lost = [j for j in joints if j not in found]
+        used |= {g.column for g in guessed.values()}
+        lines += _signal_lines(table, kind, guessed, why)
+        lost = [j for j in joints if j not in guessed]
         if lost:
             lines.append("# CHECK: no column is named like that of " + ", ".join(map(quoted, lost)))
     for kind, named in _by_frame([c for c in columns if c not in used]).items():
@@ -139,7 +137,7 @@ def _is_time(column: str, word: str) -> bool:
 
 def _guess(column: str) -> _Guess | None:
     words = _words(column)
-    kind, found = next(
+    kind, telling = next(
         ((k, w) for k, names in WORDS.items() for w in words if w in names), (None, None)
     )
     plain = [SPELLINGS.get(w, w) for w in words]
@@ -150,7 +148,7 @@ def _guess(column: str) -> _Guess | None:
         return None
     numbers = [int(w) for w in words if w.isdecimal()]
     unit = next((u for u in UNITS[kind] if u.partition("/")[0].lower() in plain), None)
-    rest = tuple(w for w in words if w != found and w not in WISHED and not w.isdecimal())
+    rest = tuple(w for w in words if w != telling and w not in WISHED and not w.isdecimal())
     wished = any(w in WISHED for w in words)
     return _Guess(column, kind, rest, numbers[-1] if numbers else None, unit, wished)
 
@@ -182,7 +180,7 @@ def _by_joint(guesses: Sequence[_Guess], joints: Sequence[str]) -> tuple[Mapping
 
 def _by_frame(columns: Sequence[str]) -> Mapping[str, Sequence[str]]:
     """Return the columns of those kinds of a frame's signals that have one for each axis."""
-    found: dict[str, dict[str, str]] = {kind: {} for kind in FRAME_WORDS}
+    by_kind: dict[str, dict[str, str]] = {kind: {} for kind in FRAME_WORDS}
     for column in columns:
         words = _words(column)
         at = next((k for k, w in enumerate(words) if re.fullmatch("[a-z]?[wxyz]", w)), None)
@@ -191,10 +189,10 @@ def _by_frame(columns: Sequence[str]) -> Mapping[str, Sequence[str]]:
         axis, words[at] = words[at][-1], words[at][:-1]
         kind = next((k for k, names in FRAME_WORDS.items() if any(w in names for w in words)), None)
         if kind is not None and axis in FRAME_KINDS[kind]:
-            found[kind].setdefault(axis, column)
+            by_kind[kind].setdefault(axis, column)
     return {
         kind: [named[axis] for axis in FRAME_KINDS[kind]]
-        for kind, named in found.items()
+        for kind, named in by_kind.items()
         if len(named) == len(FRAME_KINDS[kind])
     }
 
@@ -203,32 +201,36 @@ def _frame_lines(table: Table, kind: str, columns: Sequence[str]) -> list[str]:
     lines = [
         f"[{kind}]",
         f'frame = "{FRAME}"  # CHECK: the name that the file of --sensor gives it',
-        "columns = [" + ", ".join(map(quoted, columns)) + "]"
-        + ("  # CHECK: it takes the frame to the world" if kind == "quat" else ""),
-    ]  # fmt: skip
+        f"columns = {toml_list(columns)}",
+    ]
     if kind == "quat":
-        return lines
+        return [*lines[:-1], lines[-1] + "  # CHECK: it takes the frame to the world"]
     words = {w for c in columns for w in _words(c)}
     named = [u for u in ALL_UNITS[kind] if u.lower() in words and len(u) > 1]
     unit, why = next(iter(ALL_UNITS[kind])), "CHECK: nothing in the names says so"
     if named:
         unit, why = named[0], "the names say so"
     elif kind == "pos":
-        values = _head(table, columns)
-        widest = float(np.nanmax(np.abs(values), initial=0.0)) if np.isfinite(values).any() else 0.0
-        unit, why = "mm" if widest > FAR else "m", f"CHECK: values reach {widest:.4g}"
+        widest = _widest(table, columns)
+        # Positions that go further are more likely millimetres.
+        unit, why = "mm" if widest > 20.0 else "m", f"CHECK: values reach {widest:.4g}"
     return [*lines, f'unit = "{unit}"  # {why}']
 
 
 def _names(column: str, joint: str) -> bool:
-    whole, part = _words(column), _words(joint)
-    starts = range(len(whole) - len(part) + 1)
-    return bool(part) and any(whole[k : k + len(part)] == part for k in starts)
+    words, part = _words(column), _words(joint)
+    starts = range(len(words) - len(part) + 1)
+    return bool(part) and any(words[k : k + len(part)] == part for k in starts)
 
 
 def _head(table: Table, columns: Iterable[str]) -> Array:
     block = next(iter(table.read(list(columns))), None)
     return np.empty((0, len(list(columns)))) if block is None else block[:MOST_ROWS]
+
+
+def _widest(table: Table, columns: Iterable[str]) -> float:
+    values = _head(table, columns)
+    return float(np.nanmax(np.abs(values), initial=0.0)) if np.isfinite(values).any() else 0.0
 
 
 def _time_lines(table: Table, time: str | None) -> list[str]:
@@ -252,24 +254,23 @@ def _time_lines(table: Table, time: str | None) -> list[str]:
     return ["[time]", f"column = {quoted(time)}", f'unit = "{unit}"  # {why}']
 
 
-def _signal_lines(table: Table, kind: str, found: Mapping[str, _Guess], why: str) -> list[str]:
-    columns = [g.column for g in found.values()]
-    units = {g.unit for g in found.values()}
+def _signal_lines(table: Table, kind: str, guessed: Mapping[str, _Guess], why: str) -> list[str]:
+    columns = [g.column for g in guessed.values()]
+    units = {g.unit for g in guessed.values()}
     lines = [f"[{kind}]  # {why}"]
-    if any(g.wished for g in found.values()):
+    if any(g.wished for g in guessed.values()):
         lines.append("# CHECK: these names speak of what was asked for, not of what was measured")
     lines += [
-        "columns = [" + ", ".join(map(quoted, columns)) + "]",
-        "joints = [" + ", ".join(map(quoted, found)) + "]",
+        f"columns = {toml_list(columns)}",
+        f"joints = {toml_list(guessed)}",
     ]
     if len(units) == 1 and (unit := next(iter(units))) is not None:
         lines.append(f'unit = "{unit}"  # the names say so')
         return lines
     unit, reason = UNITS[kind][0], "CHECK: nothing in the names says so"
     if kind == "q":
-        values = _head(table, columns)
-        widest = float(np.nanmax(np.abs(values), initial=0.0)) if np.isfinite(values).any() else 0.0
-        if widest > FULL_TURN_IN_RADIANS:
+        widest = _widest(table, columns)
+        if widest > 4.0 * np.pi:
             unit = "deg"
             reason = f"CHECK: values reach {widest:.4g}, far for radians"
         else:
@@ -286,8 +287,13 @@ def _nothing(kind: str, joints: Sequence[str]) -> list[str]:
         f"# No columns are named like {what} of these joints.",
         f"# [{kind}]",
         "# columns = [" + ", ".join('"…"' for _ in joints) + "]",
-        "# joints = [" + ", ".join(map(quoted, joints)) + "]",
+        f"# joints = {toml_list(joints)}",
     ]
+
+
+def toml_list(names: Iterable[str]) -> str:
+    """Return names as a TOML list of strings."""
+    return "[" + ", ".join(map(quoted, names)) + "]"
 
 
 def quoted(text: str) -> str:

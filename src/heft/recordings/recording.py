@@ -140,11 +140,11 @@ class Recording:
             joints: The robot's joints, for logs that number their joints instead of naming them.
         """
         notes = table.notes
-        known = None
+        tool = None
         if columns is None and "t" not in table.columns:
-            known = recognise(table.columns)
-        if known is not None:
-            columns, more = known.columns(table, joints)
+            tool = recognise(table.columns)
+        if tool is not None:
+            columns, more = tool.columns(table, joints)
             notes = (*notes, *more)
         if columns is None or columns.canonical:
             return _canonical(table, notes)
@@ -194,13 +194,8 @@ class Recording:
         """Return this recording with some of its signals read once and kept.
 
         For short ones that are walked often, such as a window's.
-
-        Args:
-            names: Canonical names.
         """
-        columns = list(dict.fromkeys(c for n in names for c in self.sources[n][0].columns))
-        wanted = columns if self.time is None else [self.time, *columns]
-        wanted = list(dict.fromkeys(wanted)) or list(self.table.columns[:1])
+        wanted = self._columns_of(names)
         kept: list[Array] = []
         rows = 0
         for raw in self.table.read(wanted):
@@ -208,23 +203,19 @@ class Recording:
             rows += len(raw)
             if self.stop is not None and rows >= self.stop:
                 break
-        whole = np.concatenate([np.empty((0, len(wanted))), *kept])
+        rows_kept = np.concatenate([np.empty((0, len(wanted))), *kept])
         place = {column: k for k, column in enumerate(wanted)}
 
         def read(chosen: Sequence[str]) -> Iterator[Array]:
             if place.keys() >= set(chosen):
-                yield whole[:, [place[c] for c in chosen]]
+                yield rows_kept[:, [place[c] for c in chosen]]
             else:
                 yield from self.table.read(chosen)
 
         return replace(self, table=replace(self.table, read=read))
 
     def selecting(self, selection: Callable[[NDArray[np.int64]], NDArray[np.bool_]]) -> Recording:
-        """Return this recording with only some of its rows fitted or scored.
-
-        Args:
-            selection: Takes row positions, shape (n,), and returns which are used, shape (n,).
-        """
+        """Return this recording with only some of its rows fitted or scored; see `selection`."""
         return replace(self, selection=selection)
 
     def selecting_all(self) -> Recording:
@@ -238,10 +229,9 @@ class Recording:
         known: Collection[str] = (),
         cure: str = "",
     ) -> None:
-        """Check that signals are present.
+        """Check that signals are present, by their canonical names.
 
         Args:
-            names: Canonical names.
             purpose: What they are needed for, as the end of a sentence in the error message.
             known: Signals that are not suggested as misspellings, since their meaning is known.
 
@@ -284,24 +274,26 @@ class Recording:
             own = [n for n in names if n != "t"]
             at = {n: k for k, n in enumerate(["t", *own])}
             for block in self.blocks(own):
-                whole = np.column_stack([block.time, block.values])
-                yield whole[:, [at[n] for n in names]]
+                timed = np.column_stack([block.time, block.values])
+                yield timed[:, [at[n] for n in names]]
 
         rows = self.table.rows if self.stop is None and not self.start else None
         epoch = self.table.epoch if self.time == "t" else None
         return Table(self.name, ("t", *self.signals), rows, read, (), epoch, self.notes)
 
     def whole(self, names: Sequence[str]) -> Block:
-        """Return all rows of signals at once, in memory; see `blocks`.
-
-        Args:
-            names: Canonical names, all of which must be in `signals`; see `require`.
-        """
-        found = list(self.blocks(names))
-        if not found:
+        """Return all rows of signals at once, in memory; see `blocks`."""
+        blocks = list(self.blocks(names))
+        if not blocks:
             return Block(np.empty(0), np.empty((0, len(names))))
-        time = np.concatenate([b.time for b in found])
-        return Block(time, np.concatenate([b.values for b in found]))
+        time = np.concatenate([b.time for b in blocks])
+        return Block(time, np.concatenate([b.values for b in blocks]))
+
+    def _columns_of(self, names: Sequence[str]) -> list[str]:
+        """Return the columns of time and signals; the first of all to count rows by if none."""
+        columns = [c for n in names for c in self.sources[n][0].columns]
+        timed = columns if self.time is None else [self.time, *columns]
+        return list(dict.fromkeys(timed)) or list(self.table.columns[:1])
 
     def blocks(self, names: Sequence[str]) -> Iterator[Block]:
         """Yield signals in blocks of rows as logged, converted to SI units.
@@ -310,11 +302,10 @@ class Recording:
             names: Canonical names, all of which must be in `signals`; see `require`.
         """
         maps = list({id(self.sources[n][0]): self.sources[n][0] for n in names}.values())
-        columns = list(dict.fromkeys(c for m in maps for c in m.columns))
-        wanted = columns if self.time is None else [self.time, *columns]
-        wanted = wanted or list(self.table.columns[:1])  # to count the rows of a constant step
+        wanted = self._columns_of(names)
+        at = {c: k for k, c in enumerate(wanted)}
         position = 0
-        for raw in self.table.read(list(dict.fromkeys(wanted))):
+        for raw in self.table.read(wanted):
             first, last = position, position + len(raw)
             position = last
             lower = max(self.start - first, 0)
@@ -323,7 +314,6 @@ class Recording:
                 if self.stop is not None and first >= self.stop:
                     return
                 continue
-            at = {c: k for k, c in enumerate(dict.fromkeys(wanted))}
             if self.time is None:
                 assert self.step is not None
                 time = self.step * np.arange(first + lower, first + upper)

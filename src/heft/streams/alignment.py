@@ -332,8 +332,8 @@ class Alignment:
     ) -> tuple[Buffer, NDArray[np.bool_]]:
         """Return the buffer without samples now found frozen, and which new ones are not frozen."""
         if device.quaternion:  # its sign says nothing, and would be a jump
-            told = [] if buffer.newest is None else [buffer.newest.values[None]]
-            values = _continuous(np.concatenate([*told, values]), device.quaternion)[len(told) :]
+            last = [] if buffer.newest is None else [buffer.newest.values[None]]
+            values = _continuous(np.concatenate([*last, values]), device.quaternion)[len(last) :]
         repetition = Repetition(self.frozen * SECOND, None if device.noisy else self.standstill)
         bad, since, newest = repetition.step(stamps, values, device.kinds, buffer.newest)
         # Samples that repeat themselves have waited, see `Buffer.confirmed`.

@@ -187,23 +187,23 @@ class Reader:
             self._decoders[kind] = Decoder(kind, types_of(channel, topic), "cdr")
         decoder = self._decoders[kind]
 
-        def said(some: list[bytes]) -> list[Piece]:
-            made, left = [], len(some)
+        def decoded(some: list[bytes]) -> list[Piece]:
+            made, remaining = [], len(some)
             for group in decoder.groups(some):
                 made.append((group.rows, _piece(channel, group, self.frames)))
-                left -= len(group.rows)
-                if left and time.thread_time() > until:
-                    self.unread += left
+                remaining -= len(group.rows)
+                if remaining and time.thread_time() > until:
+                    self.unread += remaining
                     break
             made.sort(key=lambda one: int(one[0][0]))
             return [piece for _, piece in made]
 
         try:
-            yield from said(messages)
+            yield from decoded(messages)
         except Malformed:
             for message in self._paced(messages, until):  # without the bad ones
                 try:
-                    yield from said([message])
+                    yield from decoded([message])
                 except Malformed:
                     continue
 
@@ -251,17 +251,17 @@ def _read_map(message: bytes) -> tuple[tuple[str, ...], int, list[float]] | None
         message: A map in JSON, or in CBOR (RFC 8949) without tags.
     """
     try:
-        held = json.loads(message) if message[:1] == b"{" else cbor_map(message)
-        stamp = held.pop("t")
-        if type(stamp) not in NUMBERS or not math.isfinite(stamp) or len(held) > MOST_SIGNALS:
+        signals = json.loads(message) if message[:1] == b"{" else cbor_map(message)
+        stamp = signals.pop("t")
+        if type(stamp) not in NUMBERS or not math.isfinite(stamp) or len(signals) > MOST_SIGNALS:
             return None
         nanoseconds = round(stamp * 1e9)
-        if abs(nanoseconds) >= LATEST or not NUMBERS.issuperset(map(type, held.values())):
+        if abs(nanoseconds) >= LATEST or not NUMBERS.issuperset(map(type, signals.values())):
             return None
-        names = tuple(held)
+        names = tuple(signals)
         if not _are_names(names):
             return None
-        return names, nanoseconds, list(map(float, held.values()))
+        return names, nanoseconds, list(map(float, signals.values()))
     except (ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError):
         return None
     except struct.error:  # the message ends before its numbers do
@@ -296,14 +296,14 @@ def cbor_map(message: bytes) -> dict[str, Any]:
         raise ValueError("it is no map")
     made: dict[str, Any] = {}
     at = 1
-    left = -1
+    remaining = -1
     if short != ENDLESS:
-        left, at = _count(message, short, at)
-        if left > MOST_SIGNALS + 1:
+        remaining, at = _count(message, short, at)
+        if remaining > MOST_SIGNALS + 1:
             raise ValueError("it has too many signals")
-    while left != 0:
+    while remaining != 0:
         head = message[at]
-        if left < 0 and head == BREAK:
+        if remaining < 0 and head == BREAK:
             at += 1
             break
         if head >> 5 != TEXT:
@@ -314,7 +314,7 @@ def cbor_map(message: bytes) -> dict[str, Any]:
         if name in made or len(made) > MOST_SIGNALS:
             raise ValueError("a signal is there twice, or there are too many")
         made[name], at = _number(message, at)
-        left -= 1
+        remaining -= 1
     if at != len(message):
         raise ValueError("it ends too early, or more follows it")
     return made

@@ -46,15 +46,12 @@ KEY = Text(
 PATTERN = Text(
     "this is no key", shape=re.compile(r"(?!.{1025})[^/?#\s]+(/[^/?#\s]+)*"), expected=STEPS
 )
-MODE = Text("this is no mode", shape=re.compile("client|peer"), expected="client or peer")
 TOPIC = Text("this is no topic", shape=re.compile(r"(?!.{1025})(/[^/?#$*\s]+)+"))
-MOST_DOMAINS = 232  # of ROS 2, by its ports
 SAMPLES = "heft/samples/**"  # JSON and CBOR
-HELD = 4096  # messages that wait to be taken, a subscription
+MOST_WAITING = 4096  # messages that wait to be taken, a subscription
 PATIENCE = 5000  # [ms] for connections to be made
 # [ms] between attempts to be connected again; Zenoh's own wait up to 4 s.
 RETRY = {"period_init_ms": 250, "period_max_ms": 1000, "period_increase_factor": 2.0}
-EVENTS = 64  # of links, which wait to be looked at
 
 
 @dataclass(frozen=True)
@@ -185,7 +182,7 @@ def _link(
     topics: Mapping[str, str] | None = None,
     frames: Mapping[str, str] | None = None,
     tls: Certificates | None = None,
-    **said: Any,
+    **others: Any,
 ) -> Link:
     if connect is None:
         connect = () if listen else (HERE,)
@@ -200,7 +197,7 @@ def _link(
     for topic in types:
         TOPIC(topic, "[topics]")
     named_by = {"/" + topic.strip("/"): frame for topic, frame in (frames or {}).items()}
-    return Link(connect, listen, mode, topics=types, frames=named_by, certificates=tls, **said)
+    return Link(connect, listen, mode, topics=types, frames=named_by, certificates=tls, **others)
 
 
 def _names_of(each: Text) -> Reader[tuple[str, ...]]:
@@ -214,16 +211,17 @@ def _link_section(folder: Path) -> Section[Link]:
 
     texts = named(Text("a text is expected"), "a table of texts is expected")
     files = ("ca", "certificate", "key")
+    mode = Text("this is no mode", shape=re.compile("client|peer"), expected="client or peer")
     tls = Section(Certificates, dict.fromkeys(files, file), required=files)
     return Section(
         _link,
         {
             "connect": _names_of(ADDRESS),
             "listen": _names_of(ADDRESS),
-            "mode": MODE,
+            "mode": mode,
             "subscribe": _names_of(PATTERN),
             "publish": KEY,
-            "domain": Number("this is no ROS domain", 0, MOST_DOMAINS, whole=True),
+            "domain": Number("this is no ROS domain", 0, 232, whole=True),  # by its ports
             "topics": texts,
             "frames": texts,
             "tls": tls,
@@ -297,24 +295,15 @@ class Connection:
     def receive(self) -> list[tuple[str, bytes]]:
         """Return the messages that came since the last call, by key.
 
-        Of each subscription at most `HELD`, and no more once they hold `MOST_BYTES`: whoever sends
-        faster than this is called keeps nobody from being called again.
+        Of each subscription at most `MOST_WAITING`, and no more once they hold `MOST_BYTES`:
+        whoever sends faster than this is called keeps nobody from being called again.
 
         Raises:
             InvalidSetting: If gossip led to another machine, and that was not asked for.
         """
         while (event := self._links.try_recv()) is not None:
             self.refuse_strangers([event.link])
-        messages = []
-        for subscriber in self._subscribers:
-            size = 0
-            for _ in range(HELD):
-                if size > MOST_BYTES or (sample := subscriber.try_recv()) is None:
-                    break
-                data = bytes(sample.payload)
-                size += len(data)
-                messages.append((str(sample.key_expr), data))
-        return messages
+        return [one for s in self._subscribers for one in taken(s, MOST_BYTES)]
 
     def refuse_strangers(self, links: Iterable[Any]) -> None:
         """Raise `InvalidSetting` if an unencrypted link leads to another machine.
@@ -397,11 +386,11 @@ def connected(link: Link, insecure: bool = False) -> Iterator[Connection]:
             mode = "peer"
             session = _opened(zenoh, link, mode)
         stack.callback(session.close)
-        changes = session.info.declare_link_events_listener(zenoh.handlers.RingChannel(EVENTS))
+        changes = session.info.declare_link_events_listener(zenoh.handlers.RingChannel(64))
         stack.callback(changes.undeclare)
         subscribers = []
         for key in link.keys:
-            subscriber = session.declare_subscriber(key, zenoh.handlers.FifoChannel(HELD))
+            subscriber = session.declare_subscriber(key, zenoh.handlers.FifoChannel(MOST_WAITING))
             stack.callback(subscriber.undeclare)
             subscribers.append(subscriber)
         for token in _tokens(link, str(session.zid())):
@@ -409,6 +398,17 @@ def connected(link: Link, insecure: bool = False) -> Iterator[Connection]:
         made = Connection(link, mode, zenoh, session, subscribers, changes, insecure)
         made.refuse_strangers(session.info.links())
         yield made
+
+
+def taken(subscriber: Any, most: int) -> Iterator[tuple[str, bytes]]:
+    """Yield keys and messages that wait, until they hold more than `most` bytes."""
+    size = 0
+    for _ in range(MOST_WAITING):
+        if size > most or (sample := subscriber.try_recv()) is None:
+            return
+        data = bytes(sample.payload)
+        size += len(data)
+        yield str(sample.key_expr), data
 
 
 def _tokens(link: Link, session: str) -> tuple[str, ...]:
@@ -446,32 +446,45 @@ def configured(zenoh: ModuleType, settings: Mapping[str, object]) -> Any:
     for key, value in settings.items():
         config.insert_json5(key, json.dumps(value))
     for key, value in settings.items():
-        held = json.loads(config.get_json(key))
-        if not _holds(held, value):
-            raise InvalidSetting("Zenoh does not take a setting", argument=key, got=held)
+        given = json.loads(config.get_json(key))
+        if not _holds(given, value):
+            raise InvalidSetting("Zenoh does not take a setting", argument=key, got=given)
     return config
 
 
 def _opened(zenoh: ModuleType, link: Link, mode: str) -> Any:
-    config = configured(zenoh, settings_of(link, mode))
+    return opened(
+        zenoh,
+        settings_of(link, mode),
+        "no connection could be made",
+        argument=", ".join((*link.connect, *link.listen)),
+        expected="a router or a robot that listens there",
+        cure="start it first; with TLS, see that both certificates are of the same "
+        "authority, in date, and name the host: Zenoh calls all of that a timeout",
+    )
+
+
+def opened(zenoh: ModuleType, settings: Mapping[str, object], message: str, **failure: str) -> Any:
+    """Return an open session.
+
+    Args:
+        message: What is wrong if there is none, beside other parts of the error.
+
+    Raises:
+        NoConnection: If none can be opened.
+    """
+    config = configured(zenoh, settings)
     try:
         return zenoh.open(config)
     except zenoh.ZError as problem:
-        raise NoConnection(
-            "no connection could be made",
-            argument=", ".join((*link.connect, *link.listen)),
-            got=str(problem)[:200],
-            expected="a router or a robot that listens there",
-            cure="start it first; with TLS, see that both certificates are of the same "
-            "authority, in date, and name the host: Zenoh calls all of that a timeout",
-        ) from problem
+        raise NoConnection(message, got=str(problem)[:200], **failure) from problem
 
 
-def _holds(held: object, wanted: object) -> bool:
+def _holds(given: object, wanted: object) -> bool:
     """Return whether a setting is as wanted; in a table, Zenoh adds defaults."""
     if isinstance(wanted, dict):
-        return isinstance(held, dict) and all(_holds(held.get(k), v) for k, v in wanted.items())
+        return isinstance(given, dict) and all(_holds(given.get(k), v) for k, v in wanted.items())
     if isinstance(wanted, list) and wanted and isinstance(wanted[0], dict):
-        same = isinstance(held, list) and len(held) == len(wanted)
-        return same and all(_holds(h, w) for h, w in zip(held, wanted, strict=True))  # type: ignore[call-overload]
-    return held == wanted
+        same = isinstance(given, list) and len(given) == len(wanted)
+        return same and all(_holds(h, w) for h, w in zip(given, wanted, strict=True))  # type: ignore[call-overload]
+    return given == wanted

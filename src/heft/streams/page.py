@@ -25,7 +25,6 @@ WAIT = 5.0  # [s] between signs of life to a browser
 MOST_READERS = 16
 MOST_CONNECTIONS = 32  # at once; what readers leave is for requests
 DEADLINE = 5.0  # [s] from a connection to the end of its request, and of a write of the answer
-NO_HANDLE = 0.1  # [s] to wait where the system has no file handle for a connection
 
 
 @dataclass
@@ -93,7 +92,7 @@ class Server(ThreadingHTTPServer):
         try:
             return super().get_request()
         except OSError:
-            time.sleep(NO_HANDLE)
+            time.sleep(0.1)
             raise
 
     def verify_request(self, request: Any, client_address: Any) -> bool:

@@ -13,21 +13,19 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from types import ModuleType
 from typing import Any
 
-from heft.errors import InvalidSetting, NoConnection
+from heft.errors import InvalidSetting
 
 from .messages import LARGEST
-from .network import Certificates, Link, configured, settings_of, zenoh_library
+from .network import Certificates, Link, opened, settings_of, taken, zenoh_library
 
 KEY = "heft/coop"
 TO, STATE = "to", "state"  # last parts of keys: to a neighbour, and what a page shows
 WATCH = "watch"  # common name of whoever watches
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
-HELD = 256  # messages of a neighbour that wait to be taken
+MOST_WAITING = 256  # messages of a neighbour that wait to be taken
 MOST_BYTES = 4 * 1024 * 1024  # of a neighbour that are taken at once
-RETRY = {"period_init_ms": 250, "period_max_ms": 1000, "period_increase_factor": 2.0}
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,6 @@ class TeamLink:
         made = settings_of(self.link, "peer") | {
             "connect/timeout_ms": -1,  # neighbours come and go
             "connect/exit_on_failure": False,
-            "connect/retry": RETRY,
             "scouting/gossip/enabled": False,
         }
         if self.certificates is not None:
@@ -160,14 +157,8 @@ class TeamConnection:
 
     def receive(self) -> list[tuple[str, bytes]]:
         """Return what came since the last call, with the name of the robot it came from."""
-        messages = []
-        for name, subscriber in self._subscribers.items():
-            size = 0
-            while size <= MOST_BYTES and (sample := subscriber.try_recv()) is not None:
-                data = bytes(sample.payload)
-                size += len(data)
-                messages.append((name, data))
-        return messages
+        each = self._subscribers.items()
+        return [(name, data) for name, s in each for _, data in taken(s, MOST_BYTES)]
 
 
 @contextmanager
@@ -181,7 +172,13 @@ def joined(link: TeamLink) -> Iterator[TeamConnection]:
     link.refuse_open()
     zenoh = zenoh_library("heft coop node")
     with ExitStack() as stack:
-        session = _opened(zenoh, link)
+        session = opened(
+            zenoh,
+            link.settings(),
+            "the robot's own address cannot be listened at",
+            argument=link.address or ", ".join(link.connect),
+            cure="see that no other node has it, and that certificate and key are of this robot",
+        )
         stack.callback(session.close)
         drop = {"congestion_control": zenoh.CongestionControl.DROP}
         keys = {}
@@ -195,20 +192,7 @@ def joined(link: TeamLink) -> Iterator[TeamConnection]:
         subscribers = {}
         for name in link.neighbours:
             key = link.key(name, STATE) if link.own is None else link.key(name, TO, link.own)
-            subscriber = session.declare_subscriber(key, zenoh.handlers.RingChannel(HELD))
+            subscriber = session.declare_subscriber(key, zenoh.handlers.RingChannel(MOST_WAITING))
             stack.callback(subscriber.undeclare)
             subscribers[name] = subscriber
         yield TeamConnection(link, session, publishers, subscribers)
-
-
-def _opened(zenoh: ModuleType, link: TeamLink) -> Any:
-    config = configured(zenoh, link.settings())
-    try:
-        return zenoh.open(config)
-    except zenoh.ZError as problem:
-        raise NoConnection(
-            "the robot's own address cannot be listened at",
-            argument=link.address or ", ".join(link.connect),
-            got=str(problem)[:200],
-            cure="see that no other node has it, and that certificate and key are of this robot",
-        ) from problem

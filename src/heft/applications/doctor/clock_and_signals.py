@@ -64,17 +64,16 @@ def look(
     counts = counts_of(recording, names, sizes, signals)
     stalls = tuple(sorted(set(counts.stalls)))
     facts = LogFacts(sizes.rows, sizes.step, counts.duration, counts.active, names, stalls)
-    findings = [f for of in OF_THE_LOG for f in of(facts, counts, clock)]
+    findings = [*_of_the_clock(facts, counts, clock), *_of_the_rows(facts, counts, clock)]
     for k, name in enumerate(names):
         findings += _Signal(k, name, sizes.rows, sizes, counts, signals).findings()
     findings += _of_the_velocities(names, counts, signals)
     return facts, tuple(findings)
 
 
-# The clock
-
-
-def _clock_unit(facts: LogFacts, counts: Counts, clock: ClockThresholds) -> Iterator[Finding]:
+def _of_the_clock(facts: LogFacts, counts: Counts, clock: ClockThresholds) -> Iterator[Finding]:
+    bad = counts.backwards + counts.same_time + counts.broken_time
+    is_lossy = bad / facts.rows > clock.lost_share
     step = facts.step
     if step > clock.slow_step_s:
         likely = [
@@ -99,16 +98,8 @@ def _clock_unit(facts: LogFacts, counts: Counts, clock: ClockThresholds) -> Iter
             evidence={"step_s": step},
             cure="look at the unit of the time: [time] unit in the column map",
         )
-
-
-def _is_lossy(facts: LogFacts, counts: Counts, clock: ClockThresholds) -> bool:
-    bad = counts.backwards + counts.same_time + counts.broken_time
-    return bad / facts.rows > clock.lost_share
-
-
-def _clock_set_back(facts: LogFacts, counts: Counts, clock: ClockThresholds) -> Iterator[Finding]:
     if counts.backwards:
-        spoils = _is_lossy(facts, counts, clock) or counts.jumped_back
+        spoils = is_lossy or counts.jumped_back
         yield Finding(
             "clock set back",
             f"time goes back {_times(counts.backwards)}, {_times(counts.jumped_back)} of them by "
@@ -119,21 +110,15 @@ def _clock_set_back(facts: LogFacts, counts: Counts, clock: ClockThresholds) -> 
             cure="rows out of order: sort the log by its time; a clock that was set: log a steady "
             "clock, or cut the log there",
         )
-
-
-def _repeated_times(facts: LogFacts, counts: Counts, clock: ClockThresholds) -> Iterator[Finding]:
     if counts.same_time:
         yield Finding(
             "repeated times",
             f"{_many(counts.same_time, 'row')} with the time of the row before",
             about="t",
-            severity="spoils" if _is_lossy(facts, counts, clock) else "warns",
+            severity="spoils" if is_lossy else "warns",
             evidence={"rows": counts.same_time, "share": counts.same_time / facts.rows},
             cure="log each message once; heft leaves such rows out",
         )
-
-
-def _broken_times(facts: LogFacts, counts: Counts, clock: ClockThresholds) -> Iterator[Finding]:
     if counts.broken_time:
         yield Finding(
             "time not finite",
@@ -142,9 +127,6 @@ def _broken_times(facts: LogFacts, counts: Counts, clock: ClockThresholds) -> It
             evidence={"rows": counts.broken_time},
             cure="heft leaves such rows out",
         )
-
-
-def _gaps(facts: LogFacts, counts: Counts, clock: ClockThresholds) -> Iterator[Finding]:
     if counts.gaps:
         yield Finding(
             "gaps",
@@ -155,9 +137,6 @@ def _gaps(facts: LogFacts, counts: Counts, clock: ClockThresholds) -> Iterator[F
             cure="nothing is interpolated across them, and half a second is cut at each side; "
             "record without pauses",
         )
-
-
-def _missing_rows(facts: LogFacts, counts: Counts, clock: ClockThresholds) -> Iterator[Finding]:
     share = counts.missing / max(counts.steps, 1)
     if share > clock.missing_share:
         yield Finding(
@@ -167,9 +146,6 @@ def _missing_rows(facts: LogFacts, counts: Counts, clock: ClockThresholds) -> It
             evidence={"share": share},
             cure="log to memory or at a lower rate",
         )
-
-
-def _jitter(facts: LogFacts, counts: Counts, clock: ClockThresholds) -> Iterator[Finding]:
     jitter = float(np.median(counts.jitter)) if counts.jitter else 0.0
     if jitter > clock.jitter_steps:
         yield Finding(
@@ -182,10 +158,7 @@ def _jitter(facts: LogFacts, counts: Counts, clock: ClockThresholds) -> Iterator
         )
 
 
-# The rows
-
-
-def _repeated_rows(facts: LogFacts, counts: Counts, clock: ClockThresholds) -> Iterator[Finding]:
+def _of_the_rows(facts: LogFacts, counts: Counts, clock: ClockThresholds) -> Iterator[Finding]:
     share = counts.repeated / max(counts.moving, 1)
     if share > clock.repeated_share:
         yield Finding(
@@ -196,9 +169,6 @@ def _repeated_rows(facts: LogFacts, counts: Counts, clock: ClockThresholds) -> I
             evidence={"share": share},
             cure="the source is slower than the log, or holds its last message: log at its rate",
         )
-
-
-def _no_effort(facts: LogFacts, counts: Counts, clock: ClockThresholds) -> Iterator[Finding]:
     kinds = {n.partition(".")[0] for n in facts.signals}
     if "q" in kinds and not kinds & EFFORTS:
         yield Finding(
@@ -209,11 +179,7 @@ def _no_effort(facts: LogFacts, counts: Counts, clock: ClockThresholds) -> Itera
             cure="record tau.<joint>, or current.<joint> and give gains (of a Universal Robot, "
             "actual_current); heft predict needs none",
         )
-
-
-def _little_motion(facts: LogFacts, counts: Counts, clock: ClockThresholds) -> Iterator[Finding]:
-    has_positions = any(n.partition(".")[0] == "q" for n in facts.signals)
-    if has_positions and counts.active < clock.shortest_motion_s:
+    if "q" in kinds and counts.active < clock.shortest_motion_s:
         yield Finding(
             "little motion",
             f"something moves for {counts.active:.3g} s only",
@@ -222,22 +188,6 @@ def _little_motion(facts: LogFacts, counts: Counts, clock: ClockThresholds) -> I
             evidence={"moving_s": counts.active},
             cure="record 20 s or more of all joints moving",
         )
-
-
-OF_THE_LOG = (
-    _clock_unit,
-    _clock_set_back,
-    _repeated_times,
-    _broken_times,
-    _gaps,
-    _missing_rows,
-    _jitter,
-    _repeated_rows,
-    _no_effort,
-    _little_motion,
-)
-
-# Single signals
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ described to the user.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from heft.arrays import Array
 from heft.models import Robot
-from heft.recordings import quoted
+from heft.recordings import toml_list
 
 from .settings import DEGREE, TURN, StepAcceptance
 
@@ -221,11 +221,6 @@ def combined(start: Correction, steps: Sequence[CorrectionStep]) -> Correction:
     for step in steps:
         start = step.apply(start)
     return start
-
-
-def toml_list(names: Iterable[str]) -> str:
-    """Return names as a TOML list of strings."""
-    return "[" + ", ".join(quoted(n) for n in names) + "]"
 
 
 def _scaled(step: CorrectionStep, of: Columns, factor: float, to: Correction) -> Correction:

@@ -286,8 +286,6 @@ def diagnose_files(
     Args:
         options: TOML file with what the model file cannot state.
         columns: TOML file that maps the logs' columns to signals.
-        settings: Thresholds; the defaults if not given.
-        stop: Event that ends the search early, with what was found so far.
         own_columns: Python file of the user's own columns of the regressor, which is run.
 
     Raises:
@@ -383,16 +381,16 @@ def to_json(diagnosis: Diagnosis) -> dict[str, Any]:
     return {k: _finite(v) for k, v in table.items()}
 
 
-def write_json(path: Path, found: Diagnosis) -> None:
+def write_json(path: Path, diagnosis: Diagnosis) -> None:
     """Write the diagnosis as JSON, atomically."""
     write_text(
-        path, json.dumps(to_json(found), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        path, json.dumps(to_json(diagnosis), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     )
 
 
 def write_mended(
     path: Path,
-    found: Diagnosis,
+    diagnosis: Diagnosis,
     log: Path,
     robot: Path,
     options: Path | None,
@@ -412,7 +410,7 @@ def write_mended(
     inputs = Inputs.open(robot, options, columns).with_logs(log=[log])
     (recording,), plant = inputs.logs["log"], inputs.robot
     assert plant is not None
-    correction = found.correction or Correction.none(plant)
+    correction = diagnosis.correction or Correction.none(plant)
     write_text(path, mended_map(recording, plant, correction))
 
 

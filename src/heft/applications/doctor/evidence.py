@@ -82,13 +82,7 @@ class Unknowns:
         return slice(first, first + len(self.robot.own_names))
 
     def own_columns(self, q: Array, v: Array, a: Array) -> Array:
-        """Return the user's own columns at the instants compared, shape (joints, columns, n).
-
-        Args:
-            q: Corrected positions at the instants, shape (n, joints) [rad or m].
-            v: Velocities likewise.
-            a: Accelerations likewise.
-        """
+        """Return the user's own columns of a corrected motion, shape (joints, columns, n)."""
         own = self.robot.own_columns
         if own is None:
             return np.zeros((len(self.robot.joints), 0, len(q)))
@@ -122,9 +116,6 @@ class Unknowns:
         """Return which unknowns are constrained to be nonnegative, shape (p,).
 
         Friction dissipates; only where a drive compensates it, what slides may push.
-
-        Args:
-            driven: Indices of the drives that may push.
         """
         own = [
             t.nonnegative and not (d in driven and isinstance(t, Sigmoid))
@@ -166,7 +157,6 @@ class Unknowns:
         """Return each drive's friction columns at the instants compared, shape (drives, terms, n).
 
         Args:
-            stretches: Segments of the logs, as logged.
             v: Corrected velocities at the instants, shape (n, joints) [rad/s or m/s].
             a: Corrected accelerations, shape (n, joints) [rad/s² or m/s²].
         """
@@ -237,10 +227,6 @@ class Rows:
 
     def side(self, channel: int, joint: int, factor: float) -> tuple[Array, Array, float]:
         """Return R, z and the unexplained energy of least squares on a joint's scaled torque.
-
-        Args:
-            channel: Index of the measured channel whose regressor is used.
-            joint: Index of the joint whose torque column is used.
 
         Returns:
             R, shape (k, k), z, shape (k,), and the residual energy that no unknowns reduce.
@@ -321,11 +307,7 @@ class Evidence:
         return Unknowns(self.robot, self.settings)
 
     def motion(self, correction: Correction) -> tuple[Array, Array, Array]:
-        """Return positions, velocities and accelerations at the instants, corrected.
-
-        Returns:
-            Three arrays of shape (n, joints) [rad or m, and per s, s²].
-        """
+        """Return corrected position, velocity, acceleration, (n, joints) [rad or m, per s, s²]."""
         source, scale = list(correction.q_source), np.array(correction.q_scale)
         q, v, a = (
             np.concatenate([getattr(s, k)[s.chosen] for s in self.stretches])[:, source] * scale

@@ -15,11 +15,11 @@ from heft.fit import Limits, Settings, about_first_fit
 from heft.information import DataRank, Finding
 from heft.models import Robot
 from heft.plants import Problem, RobotPlant
-from heft.recordings import UNITS, Recording, SignalMap, quoted
+from heft.recordings import UNITS, Recording, SignalMap, quoted, toml_list
 from heft.signals import Smoothing
 
 from .clock_and_signals import LogFacts
-from .corrections import Context, Correction, toml_list
+from .corrections import Context, Correction
 from .evidence import Evidence
 from .hypotheses import (
     Explained,
@@ -34,8 +34,6 @@ from .settings import DoctorSettings
 
 CONDITION = Limits().condition  # of the motion, as an identification judges it
 DESIGN = "heft excite MODEL designs such a motion, and says what it will tell"
-NAMED_RIVALS = 3  # other steps that a finding's sentence names
-LEAST_PIECE = 250  # rows between two stalls that are looked at
 
 
 @dataclass(frozen=True)
@@ -73,28 +71,28 @@ class Physics:
         odds += sum(math.exp(-max(excess, 0.0) / 2.0) for excess in others)
         return min(1.0 / (1.0 + odds), thresholds.most_sure) * (1.0 - min(self.explained.total, 1))
 
-    def _of_a_step(self, found: StepEvidence) -> Finding:
-        log, described = self.context, found.step.describe(self.context)
-        rivals = [step.describe(log).what for step, _ in found.others[:NAMED_RIVALS]]
+    def _of_a_step(self, proof: StepEvidence) -> Finding:
+        log, described = self.context, proof.step.describe(self.context)
+        rivals = [step.describe(log).what for step, _ in proof.others[:3]]
         like = f"; as well explained by: {', '.join(rivals)}" if rivals else ""
-        number = {"value": found.step.number} if found.step.number else {}
+        number = {"value": proof.step.number} if proof.step.number else {}
         return Finding(
             described.name,
-            f"{described.what}: with that {found.after:.1%} instead of {found.before:.1%} of the "
-            f"torque of '{found.channel}' is not explained{like}",
-            about=log.about(found.step.joints),
+            f"{described.what}: with that {proof.after:.1%} instead of {proof.before:.1%} of the "
+            f"torque of '{proof.channel}' is not explained{like}",
+            about=log.about(proof.step.joints),
             severity="spoils",
             evidence={
-                "evidence": found.evidence,
-                "unexplained_before": found.before,
-                "unexplained_after": found.after,
+                "evidence": proof.evidence,
+                "unexplained_before": proof.before,
+                "unexplained_after": proof.after,
                 **number,
             },
-            sure=self._sure(found.evidence, [excess for _, excess in found.others]),
+            sure=self._sure(proof.evidence, [excess for _, excess in proof.others]),
             cure=described.cure,
             lines=described.lines,
             others=tuple(
-                f"{step.describe(log).name}, {log.about(step.joints)}" for step, _ in found.others
+                f"{step.describe(log).name}, {log.about(step.joints)}" for step, _ in proof.others
             ),
         )
 
@@ -274,7 +272,7 @@ def readable(recording: Recording, facts: LogFacts, findings: Sequence[Finding])
         return [made]
     pieces, first = [], 0
     for begin, end in (*facts.stalls, (facts.rows, facts.rows)):
-        if begin - first > LEAST_PIECE:
+        if begin - first > 250:  # fewer rows between two stalls are not looked at
             pieces.append(made.window(first, begin))
         first = max(first, end)
     return pieces or [made]

@@ -176,7 +176,6 @@ class Hypotheses:
         """Precisions of the Gaussian prior with the Student prior's gradient, shape (p,).
 
         Args:
-            rows: Regressor rows, which hold the nominal precisions.
             values: Unknowns u at which the gradients agree, shape (p,).
         """
         tail = self.settings.tail
@@ -293,7 +292,7 @@ class Timings:
     hypotheses: Hypotheses  # fits that are compared
     settings: TimingSearch  # candidates
 
-    def found(self, correction: Correction) -> TimingFound:
+    def fitted(self, correction: Correction) -> TimingFound:
         """Return the fits of the timings that explain a corrected log best."""
         plain = replace(correction, timing=IN_TIME)
         best = self._searched(self.hypotheses.settle(plain, common=False))
@@ -438,9 +437,6 @@ def tool(hypotheses: Hypotheses, fit: Fit, thresholds: LoadThresholds) -> ToolFo
 
     The other bodies say how far off such a file is. A tool shows in the last one alone, which is
     far heavier than that.
-
-    Args:
-        fit: Fit of the corrected log.
     """
     last = last_body(hypotheses, thresholds)
     if last is None:
@@ -546,7 +542,6 @@ class Pace:
         """Start the clock.
 
         Args:
-            longest_s: Time after which no more hypotheses are tried [s].
             every_s: Time between two lines of progress [s].
             stop: Event that ends the search early, with what was found so far.
         """

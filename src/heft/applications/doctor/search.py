@@ -510,13 +510,9 @@ def at_best_bandwidth(
     A fault that makes up most of the residual hides what bandwidth is best, so ask again with it
     corrected. How the torque lies to the motion in time is taken along: a torque without upper
     frequencies would ask for a motion without them.
-
-    Args:
-        evidence: At the bandwidth of the motion.
-        correction: Applied before bandwidths are compared.
     """
     timings = Timings(Hypotheses(evidence), settings)
-    timing = timings.found(correction)
+    timing = timings.fitted(correction)
     if timings.hides(timing):
         correction = timing.best.correction
     initial = Hypotheses(evidence).settle(correction, common=False).sigma
@@ -551,7 +547,7 @@ def explain(
     search = Search(evidence, settings, pace)
     timings = Timings(search.hypotheses, settings.timing)
     start = Correction.none(evidence.robot)
-    timing = timings.found(start)
+    timing = timings.fitted(start)
     if timings.hides(timing):
         start = timing.best.correction
     load = tool(search.hypotheses, search.hypotheses.settle(start, common=False), loads)
@@ -559,7 +555,7 @@ def explain(
         start = replace(start, carrying=load.body)
     best = _searched(search, start)
     if best.steps:
-        timing = timings.found(best.correction)
+        timing = timings.fitted(best.correction)
     return best, timing
 
 

@@ -42,8 +42,7 @@ ENCODINGS = ("cdr", "ros1", "json")
 # Layouts are kept for messages that come again, within bounds that hold whoever sends.
 MOST_LAYOUTS = 64  # of messages of one size
 MOST_FIXED = 16_384  # bytes of lengths and strings of a layout that is kept
-MOST_HELD = 4 * 1024 * 1024  # bytes of all kept layouts
-FIELD_BYTES = 256  # of a field in a layout, about
+MOST_KEPT = 4 * 1024 * 1024  # bytes of all kept layouts
 BATCH_BYTES = 4 * 1024 * 1024  # of messages that are compared with layouts at once
 
 
@@ -66,10 +65,10 @@ class Layout:
     strings: Mapping[str, tuple[str, ...]]  # every field of strings, by its path
 
     @property
-    def held(self) -> int:
+    def memory(self) -> int:
         """Approximate memory of the layout [bytes]."""
         fields = len(self.numbers) + sum(map(len, self.strings.values()))
-        return 2 * self.fixed.nbytes + FIELD_BYTES * fields
+        return 2 * self.fixed.nbytes + 256 * fields
 
 
 @dataclass
@@ -158,9 +157,7 @@ def layout_of(data: bytes, kind: str, types: Mapping[str, Any], encoding: str) -
     """Return the layout of a message.
 
     Args:
-        kind: Message type, such as `sensor_msgs/msg/JointState`.
         types: Definitions by name, as rosbags' parser returns them.
-        encoding: `cdr` or `ros1`.
 
     Raises:
         Malformed: If the bytes contradict the definition.
@@ -194,12 +191,12 @@ class Decoder:
     def __init__(self, kind: str, types: Mapping[str, Any], encoding: str) -> None:
         self.kind, self.types, self.encoding = kind, types, encoding
         self._layouts: dict[int, list[Layout]] = {}
-        self._held = 0
+        self._memory = 0
 
     @property
-    def held(self) -> int:
+    def memory(self) -> int:
         """Approximate memory of the kept layouts [bytes]."""
-        return self._held
+        return self._memory
 
     def groups(self, messages: Sequence[bytes]) -> Iterator[Group]:
         """Yield the messages' numbers, grouped by layout.
@@ -211,11 +208,11 @@ class Decoder:
             yield from (_from_json(m, k) for k, m in enumerate(messages))
             return
         sizes = np.fromiter(map(len, messages), dtype=np.int64, count=len(messages))
-        left = np.arange(len(messages))
-        while len(left):
-            size = int(sizes[left[0]])
-            same = left[sizes[left] == size]
-            left = left[sizes[left] != size]
+        remaining = np.arange(len(messages))
+        while len(remaining):
+            size = int(sizes[remaining[0]])
+            same = remaining[sizes[remaining] == size]
+            remaining = remaining[sizes[remaining] != size]
             batch = max(BATCH_BYTES // max(size, 1), 1)
             for begin in range(0, len(same), batch):
                 yield from self._of_one_size(messages, same[begin : begin + batch], size)
@@ -225,18 +222,18 @@ class Decoder:
     ) -> Iterator[Group]:
         raw = np.frombuffer(b"".join([messages[k] for k in same]), np.uint8)
         raw = raw.reshape(len(same), size)
-        known = self._layouts.get(size, [])
+        layouts = self._layouts.get(size, [])
         begin = 0
         while len(same):
-            if begin == len(known):
+            if begin == len(layouts):
                 data = messages[same[0]]
                 layout = layout_of(data, self.kind, self.types, self.encoding)
                 if not self._keep(size, layout):
                     yield _group(same[:1], raw[:1], layout)
                     same, raw = same[1:], raw[1:]
                     continue
-                known = self._layouts[size]
-            layout = known[begin]
+                layouts = self._layouts[size]
+            layout = layouts[begin]
             begin += 1
             fits = (raw[:, layout.fixed] == layout.bytes).all(axis=1)
             if fits.all():
@@ -245,16 +242,20 @@ class Decoder:
             if fits.any():
                 yield _group(same[fits], raw[fits], layout)
                 same, raw = same[~fits], raw[~fits]
-        if len(known) == MOST_LAYOUTS or self._held > MOST_HELD:  # strings that change
+        if len(layouts) == MOST_LAYOUTS or self._memory > MOST_KEPT:  # strings that change
             self._layouts.clear()
-            self._held = 0
+            self._memory = 0
 
     def _keep(self, size: int, layout: Layout) -> bool:
-        known = self._layouts.get(size, [])
-        if len(known) == MOST_LAYOUTS or len(layout.fixed) > MOST_FIXED or self._held > MOST_HELD:
+        layouts = self._layouts.get(size, [])
+        if (
+            len(layouts) == MOST_LAYOUTS
+            or len(layout.fixed) > MOST_FIXED
+            or self._memory > MOST_KEPT
+        ):
             return False
-        self._layouts[size] = [*known, layout]
-        self._held += layout.held
+        self._layouts[size] = [*layouts, layout]
+        self._memory += layout.memory
         return True
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Collection, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
@@ -23,8 +23,10 @@ from .message_log import (
     MOST_BYTES,
     Batch,
     Channel,
+    Gathered,
     Log,
     Unpack,
+    batches_of,
     full_name,
     log_of,
     stepwise,
@@ -120,7 +122,8 @@ def _index(file: BinaryIO, path: Path) -> _Index:
         if opcode in (SCHEMA, CHANNEL):
             _note(opcode, content, schemas, channels, path)
         elif opcode == STATISTICS:
-            total, counts = _statistics(content, path)
+            statistics = _read("Statistics", content, path)
+            total, counts = statistics.message_count, statistics.channel_message_counts
     return _Index(_channels(schemas, channels, counts, total), total, end)
 
 
@@ -131,8 +134,12 @@ def _scanned(path: Path, damaged: Damaged, index: _Index | None) -> _Index:
     end = index.end if index else path.stat().st_size
     for opcode, content in _data(path, end, damaged):
         if opcode == CHUNK:
-            for inner, part in _chunk(content, path, damaged, only=(SCHEMA, CHANNEL)):
-                _note(inner, part, schemas, channels, path)
+            try:
+                for inner, part in _split(_unpacked(content, path), path):
+                    if inner in (SCHEMA, CHANNEL):
+                        _note(inner, part, schemas, channels, path)
+            except InvalidRecording as problem:
+                damaged(problem)
         elif opcode in (SCHEMA, CHANNEL):
             _note(opcode, content, schemas, channels, path)
     return _Index(_channels(schemas, channels, {}, None), None, end)
@@ -152,11 +159,6 @@ def _note(
 ) -> None:
     record = _read("Schema" if opcode == SCHEMA else "Channel", content, path)
     (schemas if opcode == SCHEMA else channels)[record.id] = record
-
-
-def _statistics(content: bytes, path: Path) -> tuple[int, dict[int, int]]:
-    record = _read("Statistics", content, path)
-    return record.message_count, dict(record.channel_message_counts)
 
 
 def _channels(
@@ -274,17 +276,6 @@ def _zstd(path: Path, data: bytes, most: int) -> bytes:
     return bytes(zstandard.ZstdDecompressor().decompress(data, max_output_size=max(most - 1, 1)))
 
 
-def _chunk(
-    content: bytes, path: Path, damaged: Damaged, only: Collection[int]
-) -> Iterator[tuple[int, bytes]]:
-    try:
-        for opcode, part in _split(_unpacked(content, path), path):
-            if opcode in only:
-                yield opcode, part
-    except InvalidRecording as problem:
-        damaged(problem)
-
-
 def _messages(
     records: bytes, chosen: Mapping[int, int], path: Path, damaged: Damaged
 ) -> Generator[Batch, None, int]:
@@ -292,7 +283,7 @@ def _messages(
 
     `chosen` says which of the file's channels are wanted, and by which number.
     """
-    found: dict[int, tuple[list[int], list[bytes]]] = {}
+    by_channel: Gathered = {}
     total = 0
     at, end, since = 0, len(records), 0
     head = struct.Struct("<BQHIQ").unpack_from
@@ -312,18 +303,16 @@ def _messages(
         total += 1
         k = chosen.get(channel)
         if k is not None:
-            both = found.get(k)
+            both = by_channel.get(k)
             if both is None:
-                both = found[k] = ([], [])
+                both = by_channel[k] = ([], [])
             both[0].append(logged)
             both[1].append(records[at + 31 : behind])
         at = behind
         if at - since > BATCH_BYTES:
-            for number, (stamps, messages) in found.items():
-                yield number, stamps, messages
-            found, since = {}, at
-    for number, (stamps, messages) in found.items():
-        yield number, stamps, messages
+            yield from batches_of(by_channel)
+            by_channel, since = {}, at
+    yield from batches_of(by_channel)
     if at != end:
         damaged(damage(path, f"a message runs out of its chunk, at byte {at} of {end}"))
     return total

@@ -25,9 +25,7 @@ from .table import SHIFT, Say, Table, Write, library
 
 FRAME_KINDS = {kind for fields in FRAMED.values() for _, kind, _ in fields}
 NOTHING: Mapping[str, str] = MappingProxyType({})
-ODOMETRY = {"pos", "quat", "vel", "omega"}
 MESSAGE, ARRAY = 2, 3  # as in rosbags.interfaces.Nodetype
-UNKNOWN = np.array([-1.0, *np.zeros(8)])  # covariance of no orientation, by the definition
 
 
 @dataclass(frozen=True)
@@ -274,9 +272,10 @@ def _kinds_of_messages(
     if kinds & {"force", "torque"}:
         yield "wrench", "geometry_msgs/msg/WrenchStamped", frame, {"force", "torque"}, {}
     if moved:
-        fixed = {"child_frame_id": frame}
-        yield "odometry", "nav_msgs/msg/Odometry", "world", ODOMETRY, fixed
+        written, fixed = {"pos", "quat", "vel", "omega"}, {"child_frame_id": frame}
+        yield "odometry", "nav_msgs/msg/Odometry", "world", written, fixed
     if "acc" in kinds or (not moved and kinds & {"omega", "quat"}):
         written = {"acc"} if moved else {"acc", "omega", "quat"}
-        fields = {} if "quat" in kinds & written else {"orientation_covariance": UNKNOWN}
+        unknown = {"orientation_covariance": np.array([-1.0, *np.zeros(8)])}  # by the definition
+        fields = {} if "quat" in kinds & written else unknown
         yield "imu", "sensor_msgs/msg/Imu", frame, written, fields

@@ -40,6 +40,7 @@ JOINTS = "sensor_msgs/msg/JointState"
 JOINT_FIELDS = (("position", "q"), ("velocity", "v"), ("effort", "tau"))
 KINDS = (JOINTS, *FRAMED)
 EPOCH = "heft.epoch_ns"  # of a channel's metadata in MCAP: the stamp at which time is 0
+Gathered = dict[int, tuple[list[int], list[bytes]]]  # stamps and messages by channel
 MOST_BYTES = 64 << 20  # of one record, packed or not: writers make chunks of a few MB
 BATCH_BYTES = 4 << 20  # of messages that are handed on at once
 MOST_WAITING = 64 << 20  # [bytes] of messages that wait for their readers
@@ -126,15 +127,21 @@ def seconds(nanoseconds: NDArray[np.int64]) -> Array:
 
     Rounded once, to the nearest double, for times below 2⁵³ ns (104 days).
     """
-    whole, rest = np.divmod(nanoseconds, 1_000_000_000)
+    full, rest = np.divmod(nanoseconds, 1_000_000_000)
     short = np.abs(nanoseconds) < 2**53
-    return np.asarray(np.where(short, nanoseconds / 1e9, whole + rest / 1e9), dtype=np.float64)
+    return np.asarray(np.where(short, nanoseconds / 1e9, full + rest / 1e9), dtype=np.float64)
 
 
 def full_name(kind: str) -> str:
     """Return the type's name as ROS 2 writes it: `sensor_msgs/msg/Imu` for `sensor_msgs/Imu`."""
     package, _, name = kind.partition("/")
     return f"{package}/msg/{name}" if name and "/" not in name else kind
+
+
+def batches_of(gathered: Gathered) -> Iterator[Batch]:
+    """Yield what was gathered, channel by channel."""
+    for channel, (stamps, messages) in gathered.items():
+        yield channel, stamps, messages
 
 
 def unpacked(
@@ -147,9 +154,7 @@ def unpacked(
     """Return what a chunk of a file holds, which takes no more memory than it may.
 
     Args:
-        packing: How it is packed.
         size: What it says that it unpacks to [bytes].
-        unpackers: By way of packing.
         damage: Returns the error for a chunk, of what is wrong with it.
     """
     if size > MOST_BYTES:
@@ -221,11 +226,11 @@ class SharedWalk:
                 yield batch
             elif not self._advance():
                 return
-        left = self._had[reader]  # to be passed over
+        passed = self._had[reader]  # to be passed over
         for channel, logged, messages in self._batches([self._channels[reader]]):
-            if len(logged) > left:
-                yield channel, logged[left:], messages[left:]
-            left = max(left - len(logged), 0)
+            if len(logged) > passed:
+                yield channel, logged[passed:], messages[passed:]
+            passed = max(passed - len(logged), 0)
 
     def _advance(self) -> bool:
         batch = next(self._walk, None)

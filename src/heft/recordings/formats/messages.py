@@ -35,7 +35,6 @@ from .message_log import (
 )
 from .table import Damaged, Table, Topics, damaged_file, join, library, refuse_many
 
-LATENESS = 1.0  # [s] between stamps and logging, above which it is said
 LATEST = 2**32  # [s], and [ns] beside it, of a stamp
 MOST_TOPICS = 256  # that are read of a log: it is walked once for each
 LARGEST_DEFINITION = 64 << 10  # [bytes] of text, of all topics together: it parses at 50 kB/s
@@ -55,10 +54,10 @@ def types_of(channel: Channel, path: str) -> Mapping[str, Any]:
     typesys = library("rosbags.typesys", path)
     ros1 = channel.encoding == "ros1"
     store = typesys.Stores.ROS1_NOETIC if ros1 else typesys.Stores.ROS2_HUMBLE
-    known: dict[str, Any] = dict(typesys.get_typestore(store).fielddefs)
+    shipped: dict[str, Any] = dict(typesys.get_typestore(store).fielddefs)
     own: dict[str, Any] = {}
     if not channel.definition:
-        return known
+        return shipped
     text = _without_comments(channel.definition, "//" if channel.idl else "#")
     try:
         if len(text) > LARGEST_DEFINITION:
@@ -75,7 +74,7 @@ def types_of(channel: Channel, path: str) -> Mapping[str, Any]:
         ) from problem
     if not ros1:  # ROS 1 logs define a header's stamp by the built-in type alone
         own = {n: d for n, d in own.items() if n != "builtin_interfaces/msg/Time"}
-    return known | own
+    return shipped | own
 
 
 def _without_comments(text: str, mark: str) -> str:
@@ -156,7 +155,7 @@ def _nothing(log: Log) -> InvalidRecording:
 def _notes(channel: Channel, stream: _Stream, topics: Topics) -> Iterator[str]:
     if not stream.header:
         yield f"'{channel.topic}' has no stamps of its own: the time of logging is used"
-    if abs(stream.late) > LATENESS:
+    if abs(stream.late) > 1.0:
         yield (
             f"'{channel.topic}' was logged {stream.late:.6g} s behind its own stamps, which "
             "are used"
@@ -427,7 +426,7 @@ def stamps_of(group: Group) -> NDArray[np.int64] | None:
         return None
     if not (seconds.shape[1] and rest.shape[1]):  # by a definition of the file's own
         raise Malformed("its stamp is empty")
-    whole, part = seconds[:, 0], rest[:, 0]
-    if not all(((x >= -LATEST) & (x <= LATEST)).all() for x in (whole, part)):
+    full, part = seconds[:, 0], rest[:, 0]
+    if not all(((x >= -LATEST) & (x <= LATEST)).all() for x in (full, part)):
         raise Malformed("its stamp is none")  # it would begin again at the far end of the numbers
-    return np.asarray(whole.astype(np.int64) * 1_000_000_000 + part.astype(np.int64))
+    return np.asarray(full.astype(np.int64) * 1_000_000_000 + part.astype(np.int64))

@@ -36,10 +36,10 @@ damage = partial(damaged_file, "NPZ file")
 def _arrays(path: Path, damaged: Damaged) -> dict[str, NDArray[Any]]:
     if damaged is refuse:
         return read_arrays(path)
-    found = read_arrays(path, lambda name, why: damaged(damage(path, f"array '{name}': {why}")))
-    if not found:
+    arrays = read_arrays(path, lambda name, why: damaged(damage(path, f"array '{name}': {why}")))
+    if not arrays:
         raise ValueError("none of its arrays can be read")
-    return found
+    return arrays
 
 
 def npz_table(path: Path, damaged: Damaged) -> Table:

@@ -127,9 +127,9 @@ def _blocks(
                 for batch in file.iter_batches(
                     most, row_groups=[group], columns=list(names), use_threads=False
                 ):
-                    found = {n: batch.column(batch.schema.get_field_index(n)) for n in names}
+                    columns = {n: batch.column(batch.schema.get_field_index(n)) for n in names}
                     yield np.stack(
-                        [found[n].to_numpy(zero_copy_only=False).astype(float) for n in names], 1
+                        [columns[n].to_numpy(zero_copy_only=False).astype(float) for n in names], 1
                     )
             except (OSError, ValueError, IndexError, pyarrow.ArrowException) as problem:
                 where = f"among rows {position} to {position + rows}: {str(problem)[:160]}"
@@ -216,22 +216,22 @@ class _Walk:
         self.data, self.at = data, 0
 
     def byte(self) -> int:
-        found = self.data[self.at]
+        value = self.data[self.at]
         self.at += 1
-        return found
+        return value
 
     def varint(self) -> int:
-        found = shift = 0
+        value = shift = 0
         while (byte := self.byte()) >= 0x80:
-            found |= (byte & 0x7F) << shift
+            value |= (byte & 0x7F) << shift
             shift += 7
             if shift > 63:
                 raise ValueError("a number without end")
-        return found | byte << shift
+        return value | byte << shift
 
     def integer(self) -> int:
-        found = self.varint()
-        return (found >> 1) ^ -(found & 1)
+        value = self.varint()
+        return (value >> 1) ^ -(value & 1)
 
     def bytes(self, count: int) -> bytes:
         if count > len(self.data) - self.at:

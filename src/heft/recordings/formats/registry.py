@@ -97,8 +97,8 @@ def writable() -> dict[str, Format]:
 def is_log(path: str | Path) -> bool:
     """Whether a path's ending is used by logs only."""
     ending = Path(path).suffix.lower()
-    found = by_ending().get(ending)
-    return found is not None and ending not in found.shared
+    log_format = by_ending().get(ending)
+    return log_format is not None and ending not in log_format.shared
 
 
 def format_of(path: Path) -> Format | None:
@@ -126,13 +126,13 @@ def read_table(path: str | Path, topics: Topics | None = None, damaged: Damaged 
 
 
 def _read(path: Path, topics: Topics, damaged: Damaged) -> Table:
-    found = format_of(path)
-    if found is not None and found.marker is not None and os.path.isdir(path):
-        return found.read(path, topics, damaged)
+    log_format = format_of(path)
+    if log_format is not None and log_format.marker is not None and os.path.isdir(path):
+        return log_format.read(path, topics, damaged)
     require_regular(path)
     if path.stat().st_size == 0:
         raise InvalidRecording("the log is empty", argument=str(path))
-    if found is None:
+    if log_format is None:
         *most, last = [f.name.removesuffix(" file") for f in writable().values()]
         raise InvalidRecording(
             f"files ending in '{path.suffix}' are not logs that heft reads",
@@ -141,7 +141,7 @@ def _read(path: Path, topics: Topics, damaged: Damaged) -> Table:
             cure=f"save the log as {', '.join(most)} or {last}",
         )
     try:
-        return found.read(path, topics, damaged)
+        return log_format.read(path, topics, damaged)
     except OSError as problem:
         raise InvalidRecording(
             "the log cannot be read", argument=str(path), got=problem.strerror or str(problem)

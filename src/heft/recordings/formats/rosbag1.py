@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,8 +22,10 @@ from .message_log import (
     MOST_BYTES,
     Batch,
     Channel,
+    Gathered,
     Log,
     Unpack,
+    batches_of,
     full_name,
     log_of,
     stepwise,
@@ -44,7 +47,7 @@ def rosbag1_log(path: Path, damaged: Damaged) -> Log:
     """Return a ROS 1 bag as a log of messages."""
     connections = _indexed(path, damaged)
     if not connections:
-        for _, header, data in _records(path, damaged):
+        for header, data in _records(path, damaged):
             if _number(header, "op") == CONNECTION:
                 _connect(header, data, connections, path)
     notes = ("ROS 1 bags carry no checksums: a changed byte cannot be seen",)
@@ -72,11 +75,11 @@ def _indexed(path: Path, damaged: Damaged) -> dict[int, Channel]:
             damaged(damage(path, "it has no index: the recorder did not close it"))
         at = index or size
         while at < size:
-            found = _record(file, path, size, at)
-            if found is None:
+            record = _record(file, path, size, at)
+            if record is None:
                 damaged(damage(path, f"its index is cut off at byte {at}"))
                 break
-            header, data, at = found
+            header, data, at = record
             if _number(header, "op") == CONNECTION:
                 _connect(header, data, connections, path)
             elif _number(header, "op") == CHUNK_INFO:
@@ -86,27 +89,25 @@ def _indexed(path: Path, damaged: Damaged) -> dict[int, Channel]:
 
 
 def _batches(path: Path, places: Mapping[int, int], damaged: Damaged) -> Iterator[Batch]:
-    held: dict[int, tuple[list[int], list[bytes]]] = {}
-    held_bytes = 0
-    for _, header, data in _records(path, damaged):
+    waiting: Gathered = {}
+    size = 0
+    for header, data in _records(path, damaged):
         if _number(header, "op") != MESSAGE:
             continue
         k = places.get(_number(header, "conn"))
         if k is None:
             continue
-        both = held.setdefault(k, ([], []))
+        both = waiting.setdefault(k, ([], []))
         seconds, rest = struct.unpack("<II", header.get("time", bytes(8))[:8].ljust(8, b"\0"))
         both[0].append(seconds * 1_000_000_000 + rest)
         both[1].append(data)
-        held_bytes += len(data)
+        size += len(data)
         if len(both[0]) >= BATCH:
-            yield k, *held.pop(k)
-        elif held_bytes > BATCH_BYTES:
-            for number, (stamps, messages) in held.items():
-                yield number, stamps, messages
-            held, held_bytes = {}, 0
-    for k, (logged, messages) in held.items():
-        yield k, logged, messages
+            yield k, *waiting.pop(k)
+        elif size > BATCH_BYTES:
+            yield from batches_of(waiting)
+            waiting, size = {}, 0
+    yield from batches_of(waiting)
 
 
 def _connect(header: Header, data: bytes, connections: dict[int, Channel], path: Path) -> None:
@@ -152,28 +153,28 @@ def _record(file: BinaryIO, path: Path, size: int, at: int) -> tuple[Header, byt
     return _fields(parts[0], path), parts[1], at
 
 
-def _records(path: Path, damaged: Damaged) -> Iterator[tuple[int, Header, bytes]]:
+def _records(path: Path, damaged: Damaged) -> Iterator[tuple[Header, bytes]]:
     with path.open("rb", buffering=1 << 20) as file:
         size = file.seek(0, 2)
-        at, unpacked = len(MAGIC), 0
+        at, claimed = len(MAGIC), 0
         while at < size:
             try:
-                found = _record(file, path, size, at)
+                record = _record(file, path, size, at)
             except InvalidRecording as problem:
-                found = None
+                record = None
                 damaged(problem)
-            if found is None:
+            if record is None:
                 rest = f"cut off at byte {at}: the last {size - at} bytes are no record"
                 damaged(damage(path, rest))
                 return
-            header, data, behind = found
+            header, data, behind = record
             if _number(header, "op") != CHUNK:
-                yield at, header, data
+                yield header, data
             else:
-                claimed = _number(header, "size")
-                unpacked += claimed if claimed <= MOST_BYTES else 0  # else it is not unpacked
-                if is_bomb(size, unpacked):
-                    damaged(damage(path, f"{size} bytes that claim to hold {unpacked}"))
+                own = _number(header, "size")
+                claimed += own if own <= MOST_BYTES else 0  # else it is not unpacked
+                if is_bomb(size, claimed):
+                    damaged(damage(path, f"{size} bytes that claim to hold {claimed}"))
                     return
                 try:
                     yield from _inside(header, data, at, path)
@@ -182,9 +183,7 @@ def _records(path: Path, damaged: Damaged) -> Iterator[tuple[int, Header, bytes]
             at = behind
 
 
-def _inside(
-    header: Header, data: bytes, at: int, path: Path
-) -> Iterator[tuple[int, Header, bytes]]:
+def _inside(header: Header, data: bytes, at: int, path: Path) -> Iterator[tuple[Header, bytes]]:
     size, where = _number(header, "size"), f"the chunk at byte {at}"
     unpackers: dict[str, Unpack] = {
         "none": lambda data, _: data,
@@ -193,15 +192,10 @@ def _inside(
     }
     packing = header.get("compression", b"none").decode("ascii", "replace")
     data = unpacked(packing, data, size, unpackers, lambda why: damage(path, f"{where} {why}"))
-    inner = 0
+    chunk, inner = BytesIO(data), 0
     while inner < size:
-        parts = []
-        for _ in range(2):
-            if inner + 4 > size:
-                raise damage(path, f"a record runs out of {where}")
-            (length,) = struct.unpack_from("<I", data, inner)
-            if inner + 4 + length > size:
-                raise damage(path, f"a record runs out of {where}")
-            parts.append(data[inner + 4 : inner + 4 + length])
-            inner += 4 + length
-        yield at, _fields(parts[0], path), parts[1]
+        record = _record(chunk, path, size, inner)
+        if record is None:
+            raise damage(path, f"a record runs out of {where}")
+        header, content, inner = record
+        yield header, content

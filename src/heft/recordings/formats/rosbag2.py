@@ -19,7 +19,7 @@ from typing import Any
 from heft.errors import InvalidRecording
 from heft.files import read_text
 
-from .message_log import Batch, Channel, Log, following, full_name, log_of
+from .message_log import Batch, Channel, Gathered, Log, batches_of, following, full_name, log_of
 from .table import Damaged, damaged_file
 
 Opener = Callable[[Path, Damaged], Log]
@@ -27,20 +27,17 @@ NAME = "SQLite file of the bag"
 damage = partial(damaged_file, NAME)
 
 METADATA = "metadata.yaml"
-MOST_METADATA = 1 << 20
 TABLE = "rosbag2_bagfile_information:"
 TEXTS = ("storage_identifier", "compression_mode", "compression_format")
 FILES = "relative_file_paths"
 ENTRY = re.compile(r"(\w+)\s*:(?:\s+(.*))?")
 COMMENT = re.compile(r"(?:^|\s)#.*")
-NULL = ("", "~", "null")
 # What is read of a SQLite file's tables.
 TOPIC = ("id", "name", "type", "serialization_format")
 MESSAGE = ("topic_id", "timestamp", "data")
 DEFINITION = ("topic_type", "encoding", "encoded_message_definition")
 BATCH = 2048
 MOST_FAILURES = 250  # pieces of a damaged file that cannot be read, before it is given up
-NOTE = "SQLite files carry no checksums: a changed byte cannot be seen"
 
 # The last where SQLite's own message about a damaged file is no text.
 UNREADABLE = (sqlite3.Error, OverflowError, UnicodeDecodeError)
@@ -49,9 +46,6 @@ STEPS = 20_000  # of SQLite's machine between two looks at the budget, some mill
 # A row takes ten bytes at least, and some twenty steps to be read, so that an honest file is read
 # five times over within these.
 STEPS_A_BYTE, FEWEST_STEPS = 10, 5_000_000
-LARGEST_VALUE = 256 << 20  # [bytes], of one message
-PLAIN = "table"  # as `PRAGMA table_list` calls what is no view, virtual or shadow table
-INTERRUPTED = 9  # SQLITE_INTERRUPT
 
 
 def rosbag2_log(openers: Mapping[str, Opener], path: Path, damaged: Damaged) -> Log:
@@ -106,7 +100,7 @@ def _metadata(path: Path) -> tuple[dict[str, str], list[str]]:
             cure="ros2 bag reindex writes it; or give the .mcap or .db3 file in it",
         )
     try:
-        return described(read_text(file, METADATA, InvalidRecording, MOST_METADATA).decode())
+        return described(read_text(file, METADATA, InvalidRecording, 1 << 20).decode())
     except ValueError as problem:
         raise InvalidRecording(
             f"{METADATA} cannot be read",
@@ -146,7 +140,7 @@ def described(text: str) -> tuple[dict[str, str], list[str]]:
 
 def _entries(text: str) -> list[tuple[str, str]]:
     """Return the entries as (name, value) pairs; a list gives one pair for each of its texts."""
-    found = []
+    entries = []
     inside, depth, name = False, 0, ""
     for line in text.splitlines():
         content = line.strip()
@@ -160,10 +154,10 @@ def _entries(text: str) -> list[tuple[str, str]]:
             entry = ENTRY.fullmatch(content)
             if indent == depth and entry:
                 name = entry[1]
-                found.append((name, entry[2] or ""))
+                entries.append((name, entry[2] or ""))
             elif name == FILES and content.startswith("- "):
-                found.append((name, content[2:].strip()))
-    return found
+                entries.append((name, content[2:].strip()))
+    return entries
 
 
 def _listed(value: str) -> list[str]:
@@ -188,7 +182,7 @@ def _scalar(value: str) -> str:
     value = COMMENT.sub("", value).strip()
     if value[:1] in tuple("&*!|>%@`{[") or value.startswith("- "):
         raise ValueError(f"this is no plain text: {value[:40]}")
-    return "" if value in NULL else value
+    return "" if value in ("", "~", "null") else value
 
 
 def sqlite_log(path: Path, damaged: Damaged) -> Log:
@@ -198,16 +192,17 @@ def sqlite_log(path: Path, damaged: Damaged) -> Log:
     if short:
         damaged(damage(path, short))
     channels, last = _topics(path)
-    return log_of(path, channels, lambda p: _batches(path, p, last, damaged), (NOTE,), NAME)
+    notes = ("SQLite files carry no checksums: a changed byte cannot be seen",)
+    return log_of(path, channels, lambda p: _batches(path, p, last, damaged), notes, NAME)
 
 
 def _refuse_unclosed(path: Path) -> None:
     """Raise `InvalidRecording` if messages wait in a write-ahead log beside the file."""
-    left = path.with_name(path.name + "-wal")
-    if left.is_file() and left.stat().st_size:
+    log = path.with_name(path.name + "-wal")
+    if log.is_file() and log.stat().st_size:
         raise InvalidRecording(
             "the recorder did not close the log: messages wait in a second file",
-            argument=str(left),
+            argument=str(log),
             cure=f"keep both files together and run: sqlite3 {path.name} 'PRAGMA wal_checkpoint'",
         )
 
@@ -254,7 +249,7 @@ def _batches(path: Path, places: Mapping[int, int], last: int, damaged: Damaged)
     behind, failures = -1, 0
     with closing(SqliteFile(path)) as base:
         while behind < last and failures < MOST_FAILURES:
-            held: dict[int, tuple[list[int], list[bytes]]] = {}
+            by_channel: Gathered = {}
             before = behind
             try:
                 for number, topic, logged, data in base.rows(query, (behind, *places)):
@@ -264,20 +259,19 @@ def _batches(path: Path, places: Mapping[int, int], last: int, damaged: Damaged)
                     if not isinstance(logged, int) or not isinstance(data, bytes):
                         damaged(damage(path, f"a message near {behind} is none"))
                         continue
-                    both = held.setdefault(places[topic], ([], []))
+                    both = by_channel.setdefault(places[topic], ([], []))
                     both[0].append(logged)
                     both[1].append(data)
             except UNREADABLE as problem:
                 damaged(damage(path, f"{problem}, behind message {behind}"))
                 if base.is_spent:
                     return
-                held, behind = {}, before + BATCH
+                by_channel, behind = {}, before + BATCH
                 failures += 1
                 continue
             if behind == before:
                 return
-            for k, (stamps, messages) in held.items():
-                yield k, stamps, messages
+            yield from batches_of(by_channel)
 
 
 def _short(path: Path) -> str | None:
@@ -313,8 +307,8 @@ class SqliteFile:
         address = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
         self._base = sqlite3.connect(address, uri=True, cached_statements=0)
         self._base.text_factory = lambda data: data.decode("utf-8", "replace")
-        # Nothing in a file is longer than the file.
-        longest = min(LARGEST_VALUE, self._size + 1024)
+        # Nothing in a file is longer than the file, and no message than 256 MB.
+        longest = min(256 << 20, self._size + 1024)
         self._base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, longest)
         self._base.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         self._base.set_progress_handler(self._count, STEPS)
@@ -349,17 +343,17 @@ class SqliteFile:
             sqlite3.Error: If it is missing, a view or virtual, or computes a column.
         """
         kinds = {kind for table, kind in self._objects() if table == name}
-        if kinds != {PLAIN}:
-            found = ", ".join(sorted(kinds)) or "missing"
-            raise sqlite3.DatabaseError(f"'{name}' is no plain table: {found}")
-        found_columns = {
+        if kinds != {"table"}:  # else it is a view, a virtual or a shadow table
+            others = ", ".join(sorted(kinds)) or "missing"
+            raise sqlite3.DatabaseError(f"'{name}' is no plain table: {others}")
+        stored = {
             row[1]: (str(row[2]), row[5], row[6])
             for row in self.rows(f"PRAGMA main.table_xinfo({name})")
         }
         for column, kind in columns.items():
-            if column not in found_columns or found_columns[column][2]:
+            if column not in stored or stored[column][2]:
                 raise sqlite3.DatabaseError(f"'{name}' stores no column '{column}'")
-            declared, key, _ = found_columns[column]
+            declared, key, _ = stored[column]
             if kind and (declared.upper() != kind or key != 1):
                 raise sqlite3.DatabaseError(f"'{name}' is not numbered by its column '{column}'")
 
@@ -389,7 +383,7 @@ class SqliteFile:
                     raise sqlite3.DatabaseError(f"it holds more than its {self._size} bytes")
                 yield row
         except sqlite3.OperationalError as problem:
-            if problem.sqlite_errorcode != INTERRUPTED:
+            if problem.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
                 raise
             if self._steps_left >= 0:  # it was not this budget that ended the query
                 raise KeyboardInterrupt from problem

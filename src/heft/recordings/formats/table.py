@@ -209,10 +209,10 @@ def join(
         followers = [_Follower(parts[k], asked[k], shifts[k]) for k in sorted(asked)]
         for block in clock.read(["t", *own]):
             time = block[:, 0] + shifts[0] if shifts[0] else block[:, 0]
-            found: dict[str, Array] = {n: block[:, k] for n, k in at.items()} | {"t": time}
+            values: dict[str, Array] = {n: block[:, k] for n, k in at.items()} | {"t": time}
             for follower in followers:
-                found |= follower.at(time)
-            yield np.stack([found[n] for n in names], 1)
+                values |= follower.at(time)
+            yield np.stack([values[n] for n in names], 1)
         for follower in followers:
             follower.refuse_unaligned(path)
 

@@ -29,8 +29,6 @@ ENDS = ("\n", "\r")
 # What is left out of a damaged file.
 MISSHAPEN = "lines with another number of columns"
 UNREAD = "with something else than numbers"
-LOOKED_AT = 65_536  # [bytes] in which decimal commas are looked for
-DECIMALS = "decimal commas are read for points"
 
 
 @dataclass(frozen=True)
@@ -98,7 +96,7 @@ def _has_decimal_commas(path: Path, above: int) -> bool:
     with path.open("rb") as file:  # whatever text other columns hold
         for _ in range(above):
             file.readline(LONGEST_LINE)
-        start = file.read(LOOKED_AT)
+        start = file.read(65_536)
     return bool(re.search(rb"\d,\d", start)) and not re.search(rb"\d\.\d", start)
 
 
@@ -137,7 +135,7 @@ def text_table(path: Path, damaged: Damaged) -> Table:
 
     notes = ["text carries no checksum: a changed digit cannot be seen"]
     notes += [CUT] if cut else []
-    notes += [DECIMALS] if layout.decimal == "," else []
+    notes += ["decimal commas are read for points"] if layout.decimal == "," else []
     return Table(str(path), layout.names, None, read, notes=tuple(notes))
 
 

@@ -41,13 +41,10 @@ HEAD = 16  # bytes of the file's head
 KINDS = frozenset(b"BFIMPQARSOLCD")  # of messages
 MOST_FIELDS = 200_000  # of all subscriptions together: each is an object of the library
 DEEPEST = 16  # types inside one another
-APPENDED = slice(19, 43)  # in the message of flags: where data were appended
 
 FRAME = "vehicle"  # of the body, where the map gives it no other name
 NED, FRD, BODY = 1, 2, 3  # `pose_frame` and `velocity_frame`
-FIRST_MOTOR = 101  # `actuator_function` of motor 1
 MOTORS = 12
-RPM = 2.0 * np.pi / 60.0
 SWAP = np.sqrt(0.5)
 AXES, TURN = "xyz", "wxyz"
 
@@ -71,12 +68,12 @@ def ulog_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
         seen.walk()
     except ValueError as problem:
         damaged(damage(path, str(problem)))
-    found = _decoded(core, path, bytes(data[: seen.end]), seen, damaged)
+    decoded = _decoded(core, path, bytes(data[: seen.end]), seen, damaged)
     notes = []
     if seen.dropped:
         lost = f"{len(seen.dropped)} times, {1e-3 * sum(seen.dropped):.3g} s in all"
         notes.append(f"the logger could not write for a while {lost}")
-    return topics_table(str(path), found, topics, notes)
+    return topics_table(str(path), decoded, topics, notes)
 
 
 @dataclass
@@ -116,7 +113,7 @@ class _Walk:
         ends = []
         flagged = self.data[HEAD + 2 : HEAD + 3] == b"B" and len(self.data) >= HEAD + 43
         if flagged and self.data[HEAD + 11] & 1:
-            stated = struct.unpack_from("<3Q", self.data, HEAD + APPENDED.start)
+            stated = struct.unpack_from("<3Q", self.data, HEAD + 19)
             ends = [at for at in stated if at]
         places = [HEAD, *ends, len(self.data)]
         if any(b <= a for a, b in pairwise(places)):
@@ -190,13 +187,13 @@ def _decoded(core: Any, path: Path, data: bytes, seen: _Walk, damaged: Damaged) 
             argument=str(path),
             got=f"{type(problem).__name__}: {str(problem)[:80]}",
         ) from problem
-    held = {(d.name, d.multi_id): len(d.data.get("timestamp", ())) for d in log.data_list}
+    lengths = {(d.name, d.multi_id): len(d.data.get("timestamp", ())) for d in log.data_list}
     logged: Counter[tuple[str, int]] = Counter()
     for number, key in seen.names.items():
         logged[key] += seen.samples[number] if key[0] in wanted else 0
     for key, count in logged.items():
-        if held.get(key, 0) != count:
-            what = f"{held.get(key, 0)} of {count} samples of '{key[0]}' can be decoded"
+        if lengths.get(key, 0) != count:
+            what = f"{lengths.get(key, 0)} of {count} samples of '{key[0]}' can be decoded"
             damaged(damage(path, what))
     return [
         Topic(d.name + (f"[{d.multi_id}]" if d.multi_id else ""), _time(d.name, d.data), d.data)
@@ -208,7 +205,7 @@ def _decoded(core: Any, path: Path, data: bytes, seen: _Walk, damaged: Damaged) 
 def _time(name: str, fields: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
     """Return when samples were taken; of commands, when they were given [µs]."""
     sampled = fields.get("timestamp_sample")
-    if name != HELD and sampled is not None and len(sampled) and np.all(sampled > 0):
+    if name != COMMANDS and sampled is not None and len(sampled) and np.all(sampled > 0):
         return np.asarray(sampled, dtype=np.int64)
     return np.asarray(fields["timestamp"], dtype=np.int64)
 
@@ -284,16 +281,16 @@ def _motors(topic: Topic) -> Signals:
 
 
 def _escs(topic: Topic) -> Signals:
-    found = {}
+    speeds = {}
     for k in range(sum(f"esc[{k}].esc_rpm" in topic.fields for k in range(MOTORS))):
-        speed = RPM * topic.number(f"esc[{k}].esc_rpm")
+        speed = 2.0 * np.pi / 60.0 * topic.number(f"esc[{k}].esc_rpm")
         if not speed.any():
             continue
         function = topic.fields.get(f"esc[{k}].actuator_function")
-        number = k + 1 if function is None else int(function[0]) - FIRST_MOTOR + 1
+        number = k + 1 if function is None else int(function[0]) - 100  # 101 is motor 1
         number = number if 1 <= number <= MOTORS else k + 1
-        found[f"u.motor{number}.speed"] = speed
-    return found
+        speeds[f"u.motor{number}.speed"] = speed
+    return speeds
 
 
 # In the order in which one is preferred that says the same as another.
@@ -308,7 +305,7 @@ TOPICS: dict[str, Callable[[Topic], Signals]] = {
     "vehicle_visual_odometry": _odometry,
 }
 ASKED = ("vehicle_mocap_odometry", "vehicle_visual_odometry")  # read if the map names them
-HELD = "actuator_motors"
+COMMANDS = "actuator_motors"
 
 
 def _named(kind: str, letters: str, values: Array) -> Signals:
@@ -346,7 +343,9 @@ def _in_body(v: Array, q: Array, frame: Array, world: Array) -> Array:
     return forward_right_down(own)
 
 
-def topics_table(path: str, found: Sequence[Topic], topics: Topics, notes: Sequence[str]) -> Table:
+def topics_table(
+    path: str, decoded: Sequence[Topic], topics: Topics, notes: Sequence[str]
+) -> Table:
     """Return topics as one table, at the times of the pose.
 
     What several topics say is taken from the first of them, in the order of `TOPICS` or of the
@@ -359,7 +358,7 @@ def topics_table(path: str, found: Sequence[Topic], topics: Topics, notes: Seque
         InvalidRecording: If no topic says anything, or one is not as PX4 has it.
         MissingSignal: If a chosen topic is not there.
     """
-    there = {t.name: t for t in found}
+    there = {t.name: t for t in decoded}
     for name in (*topics.names, *topics.frames):
         if name not in there:
             raise MissingSignal(
@@ -369,14 +368,14 @@ def topics_table(path: str, found: Sequence[Topic], topics: Topics, notes: Seque
             )
     order = topics.names or [n for n in TOPICS if n not in ASKED]
     parts: dict[str, Signals] = {}
-    said: list[str] = []
+    remarks: list[str] = []
     owner: dict[str, str] = {}
     for name in order:
         if name not in there or not len(there[name].time):
             continue
         signals = _signals(path, there[name], topics.frames.get(name, FRAME))
         twice = {n.partition(".")[0]: owner[n] for n in signals if n in owner}
-        said += [f"'{kind}' is that of {first}, not of {name}" for kind, first in twice.items()]
+        remarks += [f"'{kind}' is that of {first}, not of {name}" for kind, first in twice.items()]
         parts[name] = {n: x for n, x in signals.items() if n not in owner}
         owner |= dict.fromkeys(parts[name], name)
     parts = {n: signals for n, signals in parts.items() if signals}
@@ -388,7 +387,7 @@ def topics_table(path: str, found: Sequence[Topic], topics: Topics, notes: Seque
             expected=", ".join(TOPICS),
         )
     refuse_many(sum(map(len, parts.values())), path)
-    return _joined(path, {n: there[n].time for n in parts}, parts, (*notes, *said))
+    return _joined(path, {n: there[n].time for n in parts}, parts, (*notes, *remarks))
 
 
 def _signals(path: str, topic: Topic, frame: str) -> Signals:
@@ -418,16 +417,16 @@ def _joined(
     clock = max(parts, key=says)
     first = int(stamps[clock][0])
     time = {n: (x - first) / 1e6 for n, x in stamps.items()}
-    held = [n for n in parts if n.partition("[")[0] == HELD and n != clock]
+    commands = [n for n in parts if n.partition("[")[0] == COMMANDS and n != clock]
     own = dict(parts[clock])
-    for name in held:
-        own |= held_means(time[name], parts[name], time[clock])
-    others = [n for n in parts if n != clock and n not in held]
-    said = [(clock, own), *((n, parts[n]) for n in others)]
-    return join([Table.of_columns({"t": time[n], **x}, path) for n, x in said], path, notes)
+    for name in commands:
+        own |= means_of_steps(time[name], parts[name], time[clock])
+    others = [n for n in parts if n != clock and n not in commands]
+    tables = [(clock, own), *((n, parts[n]) for n in others)]
+    return join([Table.of_columns({"t": time[n], **x}, path) for n, x in tables], path, notes)
 
 
-def held_means(time: Array, signals: Signals, at: Array) -> Signals:
+def means_of_steps(time: Array, signals: Signals, at: Array) -> Signals:
     """Return means of zero-order-held signals from each time to the next; NaN where unknown.
 
     Args:
@@ -440,13 +439,13 @@ def held_means(time: Array, signals: Signals, at: Array) -> Signals:
     usual = float(np.median(np.diff(time))) if len(time) > 1 else 0.0
     begin = at
     end = np.append(at[1:], 2.0 * at[-1] - at[-2]) if len(at) > 1 else at + usual
-    known = (begin >= time[0]) & (end <= time[-1] + GAP * usual) & (end > begin)
-    length = np.where(known, end - begin, 1.0)
+    inside = (begin >= time[0]) & (end <= time[-1] + GAP * usual) & (end > begin)
+    length = np.where(inside, end - begin, 1.0)
     beyond = time[-1] + GAP * usual
     out = {}
     for name, values in signals.items():
-        held = values[ahead]
-        pushed = np.concatenate([[0.0], np.cumsum(held * np.diff(time, append=beyond))])
+        steps = values[ahead]
+        pushed = np.concatenate([[0.0], np.cumsum(steps * np.diff(time, append=beyond))])
         upto = np.interp(np.stack([begin, end]), np.append(time, beyond), pushed)
-        out[name] = np.where(known, (upto[1] - upto[0]) / length, np.nan)
+        out[name] = np.where(inside, (upto[1] - upto[0]) / length, np.nan)
     return out
