@@ -38,13 +38,13 @@ from heft.plants import (
 from heft.plants.elastic_robot import ElasticRobotPlant
 from heft.plants.floating_robot import FloatingRobotPlant
 from heft.plants.free_body import FreeBody
-from heft.plants.repeated_motion import RepeatedMotion
+from heft.plants.payload_on_robot import RepeatedMotion
 from heft.plants.robot import RobotPlant
-from heft.plants.rotor_body import RotorBody
 from heft.plants.sensed_robot import SensedRobotPlant
 from heft.recordings.recording import Recording
 from heft.signals.filters import Smoothed
 from tests import robots
+from tests.rotorcraft import RotorBody
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Signals = dict[str, dict[str, Array]]

@@ -9,8 +9,8 @@ from heft.experiments import FlightState, FlyerModel, FreeFlyerWorld, Inertial, 
 from heft.experiments.flyer_model import attitude_error, rate_error, unit_turns
 from heft.information import inertia, matrix_of_quaternion, skew
 from heft.models import SHIPPED, FreeFlyer, load_of, shipped_free_flyer
+from heft.plants import FLAT_ORDERS as ORDERS
 from heft.plants import FreeFlyerPlant, flat_attitude
-from heft.plants.flatness import ORDERS
 
 pytest.importorskip("mujoco")
 LOAD = load_of("1.2kg@0.20,0.06,-0.10")

@@ -27,9 +27,7 @@ from heft.information import AXES
 from heft.models import Actuators, FreeFlyer
 from heft.recordings import Recording
 
-from .attitude import times
-from .flatness import ORDERS as FLAT_ORDERS
-from .flatness import flat_attitude, flat_jacobian
+from .attitude import FLAT_ORDERS, flat_attitude, flat_jacobian, times
 from .free_body import BodyMotion, FreeBody
 from .plant import Channel, Coordinate, Inputs, Measured, Rows, Samples, Sides
 

@@ -24,9 +24,17 @@ from heft.information import AXES, PARAMETER_COUNT, Labels, ParameterSpace, iner
 from heft.recordings import Recording
 from heft.signals import Smoothed
 
-from .held_signals import CHANNEL_UNITS, CHANNELS, GraspingPoint, Held, noise_covariance
 from .plant import Channel, Inputs, Measured, MotionSignal, Plant, Rows, Samples, Sides
-from .wrench_sensor import Point, Unknowns, linearised
+from .wrench_sensor import (
+    CHANNEL_UNITS,
+    CHANNELS,
+    GraspingPoint,
+    Held,
+    Point,
+    Unknowns,
+    linearised,
+    noise_covariance,
+)
 
 FRAME = "sensor"
 WRENCH = tuple(f"{kind}.{FRAME}.{a}" for kind in ("force", "torque") for a in AXES)

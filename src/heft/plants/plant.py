@@ -96,6 +96,11 @@ class Inputs:
         measured = (name for m in self.measured for name, _ in m.terms)
         return tuple(dict.fromkeys((*(s.name for s in self.motion), *measured)))
 
+    @property
+    def smoothed(self) -> tuple[str, ...]:
+        """Names of the signals whose derivatives are needed."""
+        return tuple(s.name for s in self.motion if s.derivatives)
+
 
 @dataclass(frozen=True)
 class Samples(Generic[M]):

@@ -34,9 +34,9 @@ from heft.information import ChannelRows, Labels, ParameterSpace, Triangle, tria
 from heft.models import Robot
 from heft.recordings import Recording
 
-from .elimination import Elimination
 from .floating_robot import SIX, FloatingRobotPlant
 from .plant import ChannelSides, Inputs, Rows, Samples, Sides
+from .rows import Elimination
 
 GAIN = "gain"  # of a column's name, behind that of the joint
 UNIT = "1"

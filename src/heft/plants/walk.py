@@ -22,7 +22,6 @@ from heft.information import ChannelRows
 from heft.recordings import BLOCK_ROWS
 from heft.signals import Weak, WhiteWeak, weak_form
 
-from .elimination import Elimination
 from .plant import (
     ChannelSides,
     Integrable,
@@ -33,7 +32,7 @@ from .plant import (
     Sides,
     WithUnknowns,
 )
-from .rows import Equations
+from .rows import Elimination, Equations
 from .sampling import Sampler, averaged
 
 SHARED_ROWS = 8_192  # rows that one thread reduces at a time, without spelling them out
@@ -231,7 +230,7 @@ class Walk:
             step = self.sampler.survey.timelines[s.recording].step
             made = self.equations_of(s, columns)
             both = np.concatenate([made.regressor, made.effort[:, :, None]], axis=2)
-            smooth = signals.low_pass(both, step, sampler.cutoff, smoothing.order)[s.chosen]
+            smooth = signals.low_pass(both, step, sampler.survey.cutoff, smoothing.order)[s.chosen]
             rest = None if made.elimination is None else made.elimination.part(s.chosen)
             time = s.time[s.chosen]
             return Equations.of(smooth[:, :, :-1], smooth[:, :, -1], time, s.recording, rest)
@@ -283,7 +282,7 @@ class Walk:
             time = np.concatenate([time[:1] + ends[:1], time, time[-1:] + ends[1:]]) - by
             effort = np.concatenate([effort[:1], effort, effort[-1:]])
             none = np.zeros((len(time), 1, 0))
-            windows = weak.windows(sampler.cutoff, step)
+            windows = weak.windows(sampler.survey.cutoff, step)
             samples = weak_form.Samples(time, none, none, effort)
             seen[k] = weak_form.integrate(windows, samples)
         found = []
@@ -313,7 +312,7 @@ class Walk:
             last = float(piece.time[-1]) if sides is not None else -np.inf
             if sides is None:
                 continue
-            windows = self.weak.windows(self.sampler.cutoff, step)
+            windows = self.weak.windows(self.sampler.survey.cutoff, step)
             measured = piece.measured
             if out is not None:
                 measured = out(measured)
