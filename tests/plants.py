@@ -39,8 +39,7 @@ from heft.plants.elastic_robot import ElasticRobotPlant
 from heft.plants.floating_robot import FloatingRobotPlant
 from heft.plants.free_body import FreeBody
 from heft.plants.payload_on_robot import RepeatedMotion
-from heft.plants.robot import RobotPlant
-from heft.plants.sensed_robot import SensedRobotPlant
+from heft.plants.robot import RobotPlant, SensedRobotPlant
 from heft.recordings.recording import Recording
 from heft.signals.filters import Smoothed
 from tests import robots

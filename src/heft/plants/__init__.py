@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from .plant import Predicting, Rows, Samples, Sides, WithUnknowns
     from .rows import Elimination, Equations, Residuals
     from .base import extended_base, structural_base
-    from .robot import RobotMotion, RobotPlant
-    from .robot_rows import both_sides, random_drive_state, random_states, rows_of, standard_rows
+    from .parts import WrenchSensor, both_sides
+    from .robot import RobotMotion, RobotPlant, SensedRobotPlant
+    from .robot_rows import random_drive_state, random_states, rows_of, standard_rows
     from .robot_signals import effort_signals, position_signals
-    from .sensed_robot import SensedRobotPlant, WrenchSensor
     from .attitude import FLAT_ORDERS, Turning, flat_attitude
     from .free_body import FreeBody
     from .free_flyer import Combinations, FlatFlyerPlant, FreeFlyerPlant

@@ -24,6 +24,7 @@ from heft.information import (
     PARAMETER_COUNT,
     SYMBOLS,
     UNITS,
+    BaseParameters,
     Labels,
     ParameterSpace,
     column_order,
@@ -34,7 +35,6 @@ from heft.recordings import Recording
 from heft.signals import Smoothed
 
 from .plant import Channel, Inputs, Plant, Rows, Samples
-from .problem import Problem
 from .robot import RobotMotion, RobotPlant
 from .robot_signals import effort_signals
 
@@ -49,12 +49,11 @@ def last_frame(robot: Robot) -> str:
     return [k.name for k in moving if k.body == last][-1]
 
 
-def currents(problem: Problem[RobotPlant]) -> dict[str, float]:
+def currents(robot: Robot, recording: Recording) -> dict[str, float]:
     """Return the gain in use of each joint whose torque is measured as a current [N·m/A]."""
-    robot = problem.plant.robot
     return {
         robot.channels[channel]: gain
-        for signal, channel, gain in effort_signals(robot, problem.recordings[0])
+        for signal, channel, gain in effort_signals(robot, recording)
         if signal.startswith("current.")
     }
 
@@ -79,14 +78,14 @@ def carrying(robot: Robot, frame: str) -> tuple[slice, Array]:
     return body, inertia.frame_change(link.rotation, link.translation)
 
 
-def load_columns(problem: Problem[RobotPlant], frame: str) -> Array:
+def load_columns(robot: Robot, base: BaseParameters, frame: str) -> Array:
     """Return K with `β = β_empty + K p`, shape (b, 10), of a load p; see `carrying`.
 
     Args:
-        problem: The robot without the load.
+        base: Base parameters β of the robot without the load.
     """
-    body, stated = carrying(problem.plant.robot, frame)
-    return problem.base.matrix[:, body] @ stated
+    body, stated = carrying(robot, frame)
+    return base.matrix[:, body] @ stated
 
 
 def with_load(space: ParameterSpace) -> ParameterSpace:

@@ -10,8 +10,7 @@ from heft.recordings import Recording
 
 from .elastic_robot import ElasticRobotPlant, refuse_elastic
 from .floating_robot import FloatingRobotPlant
-from .robot import RobotPlant
-from .sensed_robot import SensedRobotPlant
+from .robot import RobotPlant, SensedRobotPlant
 
 
 def plant_of(robot: Robot, recording: Recording | None = None) -> RobotPlant:
