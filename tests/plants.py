@@ -329,7 +329,7 @@ def _repeated_motion() -> Case:
         tau += offset + coulomb * np.tanh(v / 0.02) + viscous * v
         return _of_joints(robot, q, tau), Smoothed(q, v, a)
 
-    plant = RepeatedMotion(robot, robot.bodies_links[-1].name)
+    plant = RepeatedMotion(RobotPlant(robot), robot.bodies_links[-1].name)
     return Case(plant, np.concatenate([load, changes]), experiment)
 
 

@@ -6,7 +6,7 @@ from heft.loading import lazy
 
 if TYPE_CHECKING:
     from .plant import Channel, ChannelSides, Coordinate, Excitable, Fused, Inputs, Integrable
-    from .plant import Limbed, LimbedIntegrable, Measured, MotionSignal, Plant, PointSensitive
+    from .plant import Limbed, Measured, MotionSignal, Plant, PointSensitive
     from .plant import Predicting, Rows, Samples, Sides, WithUnknowns
     from .rows import Elimination, Equations, Residuals
     from .base import extended_base, structural_base

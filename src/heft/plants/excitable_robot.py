@@ -21,13 +21,10 @@ from heft.dynamics import (
     drive_columns,
     kernels,
 )
-from heft.information import SYMBOLS, UNITS, Labels, ParameterSpace, inertia
 from heft.models import Robot
-from heft.recordings import Recording
-from heft.signals import Smoothed
 
-from .payload_on_robot import GUESS, NAME, carrying
-from .plant import Channel, Coordinate, Inputs, Plant, Rows, Samples
+from .payload_on_robot import LoadOnRobot, carrying
+from .plant import Coordinate, Rows, Samples
 from .robot import RobotMotion, RobotPlant
 
 COULOMB_SPEED = 0.031  # [rad/s], one of the dictionary's: wide enough to be differentiated
@@ -174,34 +171,18 @@ def _moving(samples: Samples[RobotMotion]) -> tuple[Array, Array, Array]:
 
 
 @dataclass(frozen=True, eq=False)
-class ExcitableLoad(Plant[RobotMotion]):
+class ExcitableLoad(LoadOnRobot):
     """A load on a known robot as a plant: the same motion, the load's ten columns alone.
 
     Use it to design what tells a payload; see `payload_on_robot` for its estimation.
     """
 
     carrier: ExcitableRobot  # the robot that moves it
-    frame: str  # link that the load is fixed to, in whose frame it is stated
 
     @cached_property
     def _body(self) -> tuple[list[int], Array]:
         body, stated = carrying(self.carrier.robot, self.frame)
         return list(range(body.start, body.stop)), stated
-
-    @cached_property
-    def labels(self) -> Labels:
-        """Labels of the load's ten inertial parameters."""
-        return Labels(tuple(f"{NAME}.{s}" for s in SYMBOLS), UNITS, self.frame)
-
-    @cached_property
-    def space(self) -> ParameterSpace:
-        """The load's ten inertial parameters, physically consistent, without prior knowledge."""
-        return ParameterSpace.of_one_body(self.labels, inertia.sphere(*GUESS))
-
-    @property
-    def channels(self) -> tuple[Channel, ...]:
-        """The joints whose torque is measured."""
-        return self.carrier.channels
 
     @property
     def rounding(self) -> float:
@@ -212,18 +193,6 @@ class ExcitableLoad(Plant[RobotMotion]):
     def coordinates(self) -> tuple[Coordinate, ...]:
         """The joints that move."""
         return self.carrier.coordinates
-
-    def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
-        """Return joint positions, and torques or currents; see `RobotPlant.inputs`."""
-        return self.carrier.inputs(recording, measured)
-
-    def motion(self, smoothed: Smoothed) -> RobotMotion:
-        """Return the robot's motion."""
-        return self.carrier.motion(smoothed)
-
-    def random_samples(self, count: int, rng: np.random.Generator) -> Samples[RobotMotion]:
-        """Return random states of the robot."""
-        return self.carrier.random_samples(count, rng)
 
     def samples_at(self, q: Array, v: Array, a: Array) -> Samples[RobotMotion]:
         """Return samples of a motion of the coordinates; arguments as of `Excitable`."""

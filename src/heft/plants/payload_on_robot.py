@@ -40,6 +40,8 @@ from .robot_signals import effort_signals
 
 NAME = "payload"
 GUESS = (1.0, 0.1)  # mass [kg] and radius of gyration [m] that the cone's metric is measured at
+# What of friction changes with the load; the scale is a speed [rad/s or m/s].
+CHANGES: tuple[Term, ...] = (Offset(), Sigmoid(0.02), Viscous())
 
 
 def last_frame(robot: Robot) -> str:
@@ -94,50 +96,66 @@ def with_load(space: ParameterSpace) -> ParameterSpace:
     labels = space.labels
     names = (*labels.names[:first], *(f"{NAME}.{s}" for s in SYMBOLS), *labels.names[first:])
     units = (*labels.units[:first], *UNITS, *labels.units[first:])
-    rows = len(space.matrix)
-    links, drives = space.matrix[:, :first], space.matrix[:, first:]
-    none = np.zeros((rows, PARAMETER_COUNT))
-    matrix = np.vstack(
-        [
-            np.hstack([links, none, drives]),
-            np.hstack(
-                [
-                    np.zeros((PARAMETER_COUNT, first)),
-                    np.eye(PARAMETER_COUNT),
-                    np.zeros((PARAMETER_COUNT, drives.shape[1])),
-                ]
-            ),
-        ]
-    )
+    others = np.insert(space.matrix, [first] * PARAMETER_COUNT, 0.0, axis=1)
+    load = np.eye(PARAMETER_COUNT, others.shape[1], first)
     nominal = np.concatenate([space.nominal[:first], inertia.sphere(*GUESS), space.nominal[first:]])
     return ParameterSpace(
         Labels(names, units, labels.frame),
-        matrix,
+        np.vstack([others, load]),
         nominal,
         (*space.groups, first),
         tuple(k + PARAMETER_COUNT for k in space.nonnegative),
     )
 
 
-# What of friction changes with the load; the scale is a speed [rad/s or m/s].
-CHANGES: tuple[Term, ...] = (Offset(), Sigmoid(0.02), Viscous())
+@dataclass(frozen=True, eq=False)
+class LoadOnRobot(Plant[RobotMotion]):
+    """A load fixed to a robot's link, whose ten parameters in the link's frame are columns.
+
+    Signals, motion and channels are the robot's.
+    """
+
+    carrier: RobotPlant  # the robot, without the load
+    frame: str  # the link that the load is fixed to, in whose frame it is stated
+
+    @cached_property
+    def labels(self) -> Labels:
+        """Labels of the load's ten inertial parameters."""
+        return Labels(tuple(f"{NAME}.{s}" for s in SYMBOLS), UNITS, self.frame)
+
+    @cached_property
+    def space(self) -> ParameterSpace:
+        """The load's ten parameters, physically consistent, others of either sign; no prior."""
+        others = np.zeros(len(self.labels) - PARAMETER_COUNT)
+        nominal = np.concatenate([inertia.sphere(*GUESS), others])
+        return ParameterSpace.of_one_body(self.labels, nominal)
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """The joints whose torque is measured."""
+        return self.carrier.channels
+
+    def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
+        """Return joint positions, and torques or currents; see `RobotPlant.inputs`."""
+        return self.carrier.inputs(recording, measured)
+
+    def motion(self, smoothed: Smoothed) -> RobotMotion:
+        """Return the robot's motion; see `RobotPlant.motion`."""
+        return self.carrier.motion(smoothed)
+
+    def random_samples(self, count: int, rng: np.random.Generator) -> Samples[RobotMotion]:
+        """Return random states of the robot; see `RobotPlant.random_samples`."""
+        return self.carrier.random_samples(count, rng)
 
 
 @dataclass(frozen=True, eq=False)
-class RepeatedMotion(Plant[RobotMotion]):
+class RepeatedMotion(LoadOnRobot):
     """A load fixed to a robot's link, seen in the difference of torques of one motion run twice.
 
-    Columns: the load's ten parameters in the link's frame, then for each measured joint the
-    change of its friction: offset, Coulomb (smoothed) and viscous. Channels: the joints.
+    A recording is both runs as one log: the motion, and the torques' differences. Columns: the
+    load's ten, then for each measured joint the change of its friction: offset, Coulomb (smoothed)
+    and viscous.
     """
-
-    robot: Robot  # for its kinematics
-    frame: str  # the link that the load is fixed to
-
-    @cached_property
-    def empty(self) -> RobotPlant:
-        """The robot without load, whose signals, motion and joints the difference shares."""
-        return RobotPlant(self.robot)
 
     @cached_property
     def labels(self) -> Labels:
@@ -149,18 +167,6 @@ class RepeatedMotion(Plant[RobotMotion]):
             units += [t.unit(channel.unit == "N") for t in CHANGES]
         return Labels(tuple(names), tuple(units), self.frame)
 
-    @cached_property
-    def space(self) -> ParameterSpace:
-        """The load's ten parameters, physically consistent; changes of friction of either sign."""
-        changes = np.zeros(len(self.labels) - PARAMETER_COUNT)
-        nominal = np.concatenate([inertia.sphere(*GUESS), changes])
-        return ParameterSpace.of_one_body(self.labels, nominal)
-
-    @property
-    def channels(self) -> tuple[Channel, ...]:
-        """The joints whose torque is measured."""
-        return self.empty.channels
-
     @property
     def order(self) -> Sequence[int]:
         """The load's mass last of its ten, as for a robot's bodies; then friction."""
@@ -169,26 +175,7 @@ class RepeatedMotion(Plant[RobotMotion]):
     @property
     def notes(self) -> tuple[str, ...]:
         """What a user should know of the model file."""
-        return self.robot.notes
-
-    def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
-        """Return joint positions, and differences of torques.
-
-        Args:
-            recording: Both runs as one log: the motion, and the torques' differences.
-
-        Raises:
-            MissingSignal: If one is not there.
-        """
-        return self.empty.inputs(recording, measured)
-
-    def motion(self, smoothed: Smoothed) -> RobotMotion:
-        """Return the motion of the loaded run.
-
-        Raises:
-            FitError: If smoothing left numbers that are not finite.
-        """
-        return self.empty.motion(smoothed)
+        return self.carrier.notes
 
     def rows(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Rows:
         """Return rows of the measured joints.
@@ -196,23 +183,19 @@ class RepeatedMotion(Plant[RobotMotion]):
         Returns:
             Y, shape (N, c, columns) [N·m or N, per unit of the column].
         """
-        robot, motion = self.robot, samples.motion
+        robot, motion = self.carrier.robot, samples.motion
         body, stated = carrying(robot, self.frame)
         own = PARAMETER_COUNT * len(robot.tree.names)
         bodies = np.zeros((robot.tree.channels, own, len(samples.time)))
         kernels.regressor(robot.tree, motion.bodies, bodies)
         carried = np.moveaxis(bodies[robot.measured, body], 2, 0) @ stated
-        whole = np.concatenate([carried, self._changes(motion.velocity)], axis=2)
-        return Rows(whole[:, :, list(columns)])
+        every = np.concatenate([carried, self._changes(motion.velocity)], axis=2)
+        return Rows(every[:, :, list(columns)])
 
     def _changes(self, velocity: Array) -> Array:
         """Return friction's columns, shape (N, m, 3 m): each joint has its own."""
-        measured, width = self.robot.measured, len(CHANGES)
-        found = np.zeros((velocity.shape[1], len(measured), width * len(measured)))
+        measured, width = self.carrier.robot.measured, len(CHANGES)
+        changes = np.zeros((velocity.shape[1], len(measured), width * len(measured)))
         for k, c in enumerate(measured):
-            found[:, k, width * k : width * (k + 1)] = steady(CHANGES, velocity[c]).T
-        return found
-
-    def random_samples(self, count: int, rng: np.random.Generator) -> Samples[RobotMotion]:
-        """Return random states; see `RobotPlant.random_samples`."""
-        return self.empty.random_samples(count, rng)
+            changes[:, k, width * k : width * (k + 1)] = steady(CHANGES, velocity[c]).T
+        return changes

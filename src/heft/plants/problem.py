@@ -29,7 +29,7 @@ from heft.recordings import Recording
 from heft.signals import Smoothing, Timeline, Weak
 
 from .base import extended_base, structural_base
-from .plant import Fused, LimbedIntegrable, Plant, PointSensitive, Predicting, Samples
+from .plant import Fused, Limbed, Plant, PointSensitive, Predicting, Samples
 from .rows import Equations, Residuals
 from .sampling import Counted, Sampler, Survey, sliding_rows
 from .walk import Walk, cuts
@@ -383,7 +383,7 @@ class Problem(Generic[P]):
         room = KEPT_BYTES / (8.0 * max(self.window_count, 1.0))
         if len(self.channels) * len(kept) <= room:
             return True
-        if self.has_unknowns or not isinstance(plant, LimbedIntegrable):
+        if self.has_unknowns or not isinstance(plant, Limbed):
             return False
         one = plant.random_samples(1, np.random.default_rng(0))
         return plant.channel_sides(one, kept).momentum.shape[1] <= room

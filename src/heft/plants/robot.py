@@ -390,7 +390,7 @@ class RobotPlant(Plant[RobotMotion]):
     def channel_sides(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> ChannelSides:
         """Return W₂ and F of joints on what they move and their own drives, and of parts.
 
-        Arguments are as of `LimbedIntegrable`.
+        Arguments are as of `Limbed`.
         """
         state, motion = self.drive_state(samples), samples.motion.bodies
         made = joint_sides(self.robot, motion, state, columns, self.robot.measured)

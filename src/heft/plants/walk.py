@@ -26,7 +26,6 @@ from .plant import (
     ChannelSides,
     Integrable,
     Limbed,
-    LimbedIntegrable,
     Plant,
     Samples,
     Sides,
@@ -355,7 +354,7 @@ class Walk:
         if self.mixes:
             sides, out = self._without_unknowns(piece, plant.sides(piece, columns))
             return piece, ChannelSides.of_each(sides), out
-        if isinstance(plant, LimbedIntegrable):
+        if isinstance(plant, Limbed):
             return piece, plant.channel_sides(piece, columns), None
         return piece, ChannelSides.of_each(plant.sides(piece, columns)), None
 
