@@ -185,7 +185,7 @@ def flat_jacobian(
         flat: As of `flat_attitude`.
         gravity: Shape (3,) [m/s²].
     """
-    found = np.zeros((3, FLAT_ORDERS, 4, len(flat[0]), 3))
+    slopes = np.zeros((3, FLAT_ORDERS, 4, len(flat[0]), 3))
     for order in range(FLAT_ORDERS):
         for k in range(4):
             if (k == 3 and order > 2) or (k < 3 and order < 2):
@@ -195,5 +195,5 @@ def flat_jacobian(
             R, omega, alpha = flat_attitude(moved, gravity)
             felt = np.einsum("nij,ni->nj", R, moved[2][:, :3] - gravity)
             for place, value in enumerate((felt, omega, alpha)):
-                found[place, order, k] = np.imag(value) / STEP
-    return found[0], found[1], found[2]
+                slopes[place, order, k] = np.imag(value) / STEP
+    return slopes[0], slopes[1], slopes[2]

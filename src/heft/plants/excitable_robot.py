@@ -91,12 +91,12 @@ class ExcitableRobot(RobotPlant):
     def samples_at(self, q: Array, v: Array, a: Array) -> Samples[RobotMotion]:
         """Return samples of a motion of the coordinates; arguments as of `Excitable`."""
         robot = self.robot
-        whole = np.zeros((3, len(q), len(robot.joints)))
+        states = np.zeros((3, len(q), len(robot.joints)))
         for k, joint in enumerate(robot.joints):
-            whole[0, :, k] = robot.options.of(joint).position or 0.0
-        whole[:, :, self.moving] = q, v, a
-        bodies = kernels.motion_of(robot.tree, robot.gravity, *whole)
-        motion = RobotMotion(np.ascontiguousarray(whole[0].T), bodies.velocity, bodies)
+            states[0, :, k] = robot.options.of(joint).position or 0.0
+        states[:, :, self.moving] = q, v, a
+        bodies = kernels.motion_of(robot.tree, robot.gravity, *states)
+        motion = RobotMotion(np.ascontiguousarray(states[0].T), bodies.velocity, bodies)
         return Samples.of_motion(motion, len(q), len(self.channels))
 
     def rows(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Rows:
@@ -119,8 +119,8 @@ class ExcitableRobot(RobotPlant):
         if robot.own_columns is not None and mine:
             made = robot.own_columns.rows(*_moving(samples))
             out[:, list(mine)] = made[:, list(mine.values())]
-        whole = len(robot.measured) == len(out)
-        return Rows(np.moveaxis(out if whole else out[robot.measured], 2, 0))
+        all_measured = len(robot.measured) == len(out)
+        return Rows(np.moveaxis(out if all_measured else out[robot.measured], 2, 0))
 
     def pull_back(
         self, samples: Samples[RobotMotion], columns: Sequence[int], seeds: Array
@@ -133,13 +133,13 @@ class ExcitableRobot(RobotPlant):
             laid[robot.measured] = np.moveaxis(seeds, 0, 2)
         bodies = samples.motion.bodies
         slots = _slots(robot, tuple(columns))
-        found = adjoint.pull_back(robot.tree, bodies, np.moveaxis(laid, 2, 0), slots)
+        gradients = adjoint.pull_back(robot.tree, bodies, np.moveaxis(laid, 2, 0), slots)
         mine = self._own_places(columns)
         if robot.own_columns is not None and mine:
             pushed = np.zeros((len(laid), len(robot.own_names), laid.shape[2]))
             pushed[:, list(mine.values())] = laid[:, list(mine)]
             for gradient, more in zip(
-                found, robot.own_columns.pull_back(*_moving(samples), pushed), strict=True
+                gradients, robot.own_columns.pull_back(*_moving(samples), pushed), strict=True
             ):
                 gradient += more
         for k, column in enumerate(columns):
@@ -150,11 +150,11 @@ class ExcitableRobot(RobotPlant):
             moved = np.flatnonzero(ratio)
             pulled = ratio[moved] @ laid[moved, k]
             if term.inertial:
-                found[2][moved] += np.outer(ratio[moved], pulled)
+                gradients[2][moved] += np.outer(ratio[moved], pulled)
                 continue
             slope = term.speed_slope(ratio[moved] @ bodies.velocity[moved])
-            found[1][moved] += np.outer(ratio[moved], pulled * slope)
-        q, v, a = (part[self.moving].T for part in found)
+            gradients[1][moved] += np.outer(ratio[moved], pulled * slope)
+        q, v, a = (part[self.moving].T for part in gradients)
         return q, v, a
 
     def _own_places(self, columns: Sequence[int]) -> dict[int, int]:

@@ -117,13 +117,13 @@ class FloatingRobotPlant(RobotPlant):
         return Inputs(motion, (*nothing, *joints.measured, *self.part_inputs(recording)))
 
     def _flags(self, recording: Recording) -> tuple[MotionSignal, ...]:
-        found = []
+        flags = []
         for name, contact in self.contacts.items():
             if contact.wrench == "unknown" and contact.closed == "logged":
                 signal = f"contact.{name}"
                 recording.require(signal, f"says when contact '{name}' is closed")
-                found.append(MotionSignal(signal, 0))
-        return tuple(found)
+                flags.append(MotionSignal(signal, 0))
+        return tuple(flags)
 
     def motion(self, smoothed: Smoothed) -> FloatingMotion:
         """Return motion of base and joints, and which contacts may act.
@@ -240,10 +240,10 @@ class FloatingRobotPlant(RobotPlant):
         motion, measured = samples.motion, self.robot.measured
         out = np.zeros((len(samples.time), len(self.channels), self.unknowns))
         out[:, : len(measured)] = self.held(motion)[:, measured]
-        told = dict(zip(self.contacts, self.components, strict=True))
+        unknowns = dict(zip(self.contacts, self.components, strict=True))
         for part, rows in self.spans:
             if isinstance(part, ContactSensor):
-                out[:, rows, told[part.name][1]] = -np.eye(part.components)
+                out[:, rows, unknowns[part.name][1]] = -np.eye(part.components)
             elif isinstance(part, WrenchSensor):
                 for k, (contact, own) in enumerate(self.components):
                     inside = self._acting_inside(motion, contact, part)
@@ -274,11 +274,11 @@ class FloatingRobotPlant(RobotPlant):
     @property
     def components(self) -> tuple[tuple[ContactOptions, slice], ...]:
         """Contacts, each with the slice of the unknowns that holds its wrench."""
-        found, first = [], 0
+        slices, first = [], 0
         for contact in self.contacts.values():
-            found.append((contact, slice(first, first + contact.components)))
+            slices.append((contact, slice(first, first + contact.components)))
             first += contact.components
-        return tuple(found)
+        return tuple(slices)
 
     def held(self, motion: FloatingMotion) -> Array:
         """Return the map from wrenches of closed contacts to efforts of the robot's channels.
@@ -302,12 +302,12 @@ class FloatingRobotPlant(RobotPlant):
         """
         if not self.unknowns or not any(t.loaded for _, t in self.robot.drive_columns):
             return rigid
-        J, told = self._told_wrenches(samples)
+        J, inverse = self._wrench_map(samples)
         measured = self.robot.measured
-        rest = np.zeros((len(samples.time), told.shape[2]))
+        rest = np.zeros((len(samples.time), inverse.shape[2]))
         rest[:, : len(measured)] = rigid[measured].T
         rest -= samples.measured[:, self._outer]
-        wrench = np.einsum("nkc,nc->nk", told, rest)
+        wrench = np.einsum("nkc,nc->nk", inverse, rest)
         return np.asarray(rigid - np.einsum("nck,nk->cn", J, wrench))
 
     @property
@@ -318,7 +318,7 @@ class FloatingRobotPlant(RobotPlant):
             outer[own] = not isinstance(part, WrenchSensor)
         return np.flatnonzero(outer)
 
-    def _told_wrenches(self, samples: Samples[Any]) -> tuple[Array, Array]:
+    def _wrench_map(self, samples: Samples[Any]) -> tuple[Array, Array]:
         """Return Jᵀ on all of the robot's channels, and T with λ = T (Y x − measured).
 
         The base's equations and sensors at contacts tell λ first, in which no friction is; joints'
@@ -333,10 +333,10 @@ class FloatingRobotPlant(RobotPlant):
     def _load_rows(self, samples: Samples[Any], columns: Sequence[int]) -> tuple[ChannelRows, ...]:
         if not self.unknowns:
             return RobotPlant._load_rows(self, samples, columns)
-        J, told = self._told_wrenches(samples)
+        J, inverse = self._wrench_map(samples)
         rows = self.whole_rows(samples, columns)
         measured = self.robot.measured
-        wrench = told[:, :, : len(measured)] @ rows[:, measured]
+        wrench = inverse[:, :, : len(measured)] @ rows[:, measured]
         return ChannelRows.of_each(rows - J @ wrench)
 
     def random_samples(self, count: int, rng: np.random.Generator) -> Samples[Any]:
@@ -384,10 +384,10 @@ class ContactEfforts:
             held: Whether nothing but the stated contacts acts on the base, so that its equations
                 tell what is unknown of them.
         """
-        N, told = plant.held(samples.motion), plant.told
-        first = len(plant.channels) - int(told.sum())
-        measured = np.einsum("nck,nk->nc", N[:, :, told], samples.measured[:, first:])
-        unknown = N[:, :, ~told]
+        N, sensed = plant.held(samples.motion), plant.told
+        first = len(plant.channels) - int(sensed.sum())
+        measured = np.einsum("nck,nk->nc", N[:, :, sensed], samples.measured[:, first:])
+        unknown = N[:, :, ~sensed]
         through = np.tile(np.eye(N.shape[1]), (len(N), 1, 1))
         if unknown.shape[2]:
             base = unknown[:, :SIX] if held else 0.0 * unknown[:, :SIX]

@@ -120,10 +120,9 @@ class Problem(Generic[P]):
         return self.known_base or structural_base(self.plant)
 
     def telling(self, matrix: Array) -> Self:
-        """Return the problem with base parameters that also determine these combinations.
+        """Return the problem with base parameters that also determine combinations of columns.
 
-        Args:
-            matrix: Combinations of standard columns, a row each, shape (k, p).
+        They are rows of the matrix, shape (k, p).
         """
         return replace(self, known_base=extended_base(self.plant, self.base, matrix))
 
@@ -189,19 +188,11 @@ class Problem(Generic[P]):
         return self.with_recordings([recording], smoothing=smoothing)
 
     def with_noise(self, noise: Sequence[float]) -> Self:
-        """Return the problem with unknowns of each sample eliminated by other standard deviations.
-
-        Args:
-            noise: Standard deviation of each channel, shape (channels,) [channel's unit].
-        """
+        """Return the problem with unknowns eliminated by other noise of each channel [its unit]."""
         return self.with_settings(noise=tuple(float(s) for s in noise))
 
     def about(self, values: Array) -> Self:
-        """Return the problem with rows taken about values.
-
-        Args:
-            values: Stated parameters x of the plant's `space`, shape (n,).
-        """
+        """Return the problem with rows taken about stated parameters x of `space`, shape (n,)."""
         return self.with_settings(plant=self.plant.about(self.plant.space.matrix @ values))
 
     def delayed(self, delay: float) -> Self:
@@ -479,11 +470,7 @@ class Problem(Generic[P]):
         return Information(self.labels, self.channels, tuple(triangles))
 
     def residuals(self, values: Array) -> Iterator[Residuals]:
-        """Yield τ − Y β by pieces without gaps.
-
-        Args:
-            values: β, shape (b,).
-        """
+        """Yield τ − Y β by pieces without gaps, with β the values, shape (b,)."""
         if self.has_explicit_rows:
             for r in self.rows():
                 remaining = r.residuals(values)
@@ -528,24 +515,17 @@ class Problem(Generic[P]):
         return in_order(work, parts, self.threads)
 
     def completed(self, samples: Samples[Any], predicted: Array) -> Array:
-        """Return predictions with the part that each sample's unknowns explain, shape (N, c).
-
-        Args:
-            predicted: `Y x`, shape (N, c) [channel's unit].
-        """
+        """Return `Y x` with the part that each sample's unknowns explain, shape (N, c)."""
         elimination = self.walk.elimination(samples)
         if elimination is None:
             return predicted
         return predicted + elimination.taken_up(samples.measured - predicted)
 
     def residual_energy(self, values: Array) -> Array:
-        """Return the energy of τ − Y β in the motion's band, shape (c,).
+        """Return the energy of τ − Y β in the motion's band, shape (c,), of β, shape (b,).
 
         Rows that do not count have no residual: what friction does there is not to be passed on by
         the filter.
-
-        Args:
-            values: β, shape (b,).
         """
         total = np.zeros(len(self.channels))
         for piece in self.residuals(values):

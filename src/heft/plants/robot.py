@@ -229,9 +229,9 @@ class RobotPlant(Plant[RobotMotion]):
         v[:, moving] = smoothed.velocity
         a[:, moving] = smoothed.acceleration
         for k, joint in enumerate(robot.joints):
-            held = robot.options.of(joint).position
-            if held is not None:
-                q[:, k] = held
+            fixed = robot.options.of(joint).position
+            if fixed is not None:
+                q[:, k] = fixed
         return q, v, a
 
     def remember(

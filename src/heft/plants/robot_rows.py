@@ -33,9 +33,9 @@ def random_states(robot: Robot, count: int, rng: np.random.Generator) -> tuple[A
     if tree.free_base:
         q[:, 3:7] = rng.normal(size=(count, 4))
     for k, joint in enumerate(robot.joints):
-        held = robot.options.of(joint).position
-        if held is not None:
-            q[:, first + shift + k] = held
+        fixed = robot.options.of(joint).position
+        if fixed is not None:
+            q[:, first + shift + k] = fixed
             v[:, first + k] = a[:, first + k] = 0.0
     return q, v, a
 

@@ -58,9 +58,9 @@ class Elimination:
         least = np.abs(np.prod(np.diagonal(triangle, axis1=1, axis2=2), axis=1))
         columns = white.shape[2]
         unclear = least <= RANK * columns ** (0.5 * columns)
-        left, size, _ = np.linalg.svd(white[unclear], full_matrices=False)
+        directions, size, _ = np.linalg.svd(white[unclear], full_matrices=False)
         spans = size > RANK * np.maximum(size[:, :1], 1e-300)
-        basis[unclear] = left * spans[:, None]
+        basis[unclear] = directions * spans[:, None]
         return Elimination(basis, noise)
 
     def part(self, rows: slice | NDArray[np.intp] | NDArray[np.bool_]) -> Elimination:
@@ -73,15 +73,15 @@ class Elimination:
         Channels that only tell λ have rows of zeros, not of rounding.
         """
         counts = self.redundancy > 0.0
-        left = values - self.taken_up(values)
-        return np.where(counts.reshape(counts.shape + (1,) * (values.ndim - 2)), left, 0.0)
+        rest = values - self.taken_up(values)
+        return np.where(counts.reshape(counts.shape + (1,) * (values.ndim - 2)), rest, 0.0)
 
     def taken_up(self, values: Array) -> Array:
         """Return (1 − P) times rows or measurements: the part that λ explains, same shape."""
         plain = values.ndim == 2
         white = (values[:, :, None] if plain else values) / self.noise[:, None]
-        found = self.noise[:, None] * (self.basis @ (np.swapaxes(self.basis, 1, 2) @ white))
-        return np.asarray(found[:, :, 0] if plain else found)
+        explained = self.noise[:, None] * (self.basis @ (np.swapaxes(self.basis, 1, 2) @ white))
+        return np.asarray(explained[:, :, 0] if plain else explained)
 
     def change(self, unknowns: Array, rates: Array) -> Array:
         """Return Ṗ, shape (N, c, c) [per unit of time].
@@ -96,14 +96,14 @@ class Elimination:
         B, dB = B / scale, dB / scale
         free = dB - self.basis @ (np.swapaxes(self.basis, 1, 2) @ dB)
         D = free @ np.linalg.pinv(B, rcond=RANK)
-        whole = D + np.swapaxes(D, 1, 2)
-        return np.asarray(-self.noise[:, None] * whole / self.noise)
+        both = D + np.swapaxes(D, 1, 2)
+        return np.asarray(-self.noise[:, None] * both / self.noise)
 
     @property
     def redundancy(self) -> Array:
         """Redundancy M_cc, shape (N, c), 0 where a channel determines nothing but λ."""
-        left = 1.0 - np.sum(self.basis**2, axis=2)
-        return np.where(left > SPENT, left, 0.0)
+        share = 1.0 - np.sum(self.basis**2, axis=2)
+        return np.where(share > SPENT, share, 0.0)
 
     def squares(self) -> Array:
         """Return Σ M_cd² over the samples, shape (c, c): how noise of d shows in channel c."""

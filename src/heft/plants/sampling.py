@@ -154,14 +154,14 @@ class Sampler:
         """
         inputs = self.survey.inputs[k]
         places = {name: j for j, name in enumerate(inputs.names)}
-        found = np.zeros((len(values), len(self.plant.channels)))
+        efforts = np.zeros((len(values), len(self.plant.channels)))
         for m in inputs.measured:
             first, *others = m.terms
             total = first[1] * values[:, places[first[0]]]
             for name, factor in others:
                 total = total + factor * values[:, places[name]]
-            found[:, m.channel] = total
-        return found
+            efforts[:, m.channel] = total
+        return efforts
 
     def chosen(
         self, k: int, window: Window, time: Array, index: NDArray[np.int64]

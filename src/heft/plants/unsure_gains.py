@@ -146,9 +146,9 @@ class UnsureGainsPlant(FloatingRobotPlant):
             Shape (N, channels) [N·m or N].
         """
         point = np.append(self.gains.point, np.zeros(len(self.gains.factors)))
-        said = FloatingRobotPlant.predict(self, samples, point)
+        predicted = FloatingRobotPlant.predict(self, samples, point)
         out = Elimination.of(self.acting(samples), np.array(self.gains.noise))
-        return said + out.taken_up(samples.measured - said)
+        return predicted + out.taken_up(samples.measured - predicted)
 
     def channel_rows(
         self, samples: Samples[Any], columns: Sequence[int], channels: Sequence[int] | None = None

@@ -284,17 +284,17 @@ class Walk:
             windows = weak.windows(sampler.survey.cutoff, step)
             samples = weak_form.Samples(time, none, none, effort)
             seen[k] = weak_form.integrate(windows, samples)
-        found = []
+        delayed = []
         for rows in kept:
             every = seen[rows.recording]
             place = np.searchsorted(every.time, rows.time).clip(max=len(every.time) - 1)
-            found.append(replace(rows, effort=every.effort[place]))
-        return tuple(found)
+            delayed.append(replace(rows, effort=every.effort[place]))
+        return tuple(delayed)
 
     def _windows(self, columns: Sequence[int]) -> Iterator[tuple[bool, Equations]]:
         """Yield whether a run of windows begins, and rows of windows as the logs complete them."""
         assert self.weak is not None
-        held: weak_form.Held | None = None
+        state: weak_form.Held | None = None
         white: weak_form.Whitening | None = None
         recording, last, begins = -1, -np.inf, True
         past = Past()
@@ -306,7 +306,7 @@ class Walk:
                 or not 0.0 < piece.time[0] - last <= self._gap_steps * step
                 or not past.goes_on(self._acts(piece))
             ):
-                held, white, past, begins = None, None, Past(), True
+                state, white, past, begins = None, None, Past(), True
             recording = piece.recording
             last = float(piece.time[-1]) if sides is not None else -np.inf
             if sides is None:
@@ -319,16 +319,14 @@ class Walk:
             # One channel stands for all: windows weigh the columns alike.
             momentum, remainder = sides.momentum[:, None], sides.remainder[:, None]
             both = weak_form.Samples(piece.time, momentum, remainder, measured)
-            held, found = weak_form.advance(windows, held, both)
+            state, integrals = weak_form.advance(windows, state, both)
             if isinstance(self.weak, WhiteWeak) and self.weak.whitened:
                 shared = weak_form.shared_noise(windows, step)
-                found, white = weak_form.whitened(shared, found, white)
-            if len(found.time):
-                rows, middle = sides.rows(found.regressor[:, 0]), past.at(found.time)
-                yield (
-                    begins,
-                    Equations(rows, len(columns), found.effort, found.time, recording, middle),
-                )
+                integrals, white = weak_form.whitened(shared, integrals, white)
+            if len(integrals.time):
+                rows, time = sides.rows(integrals.regressor[:, 0]), integrals.time
+                effort, middle = integrals.effort, past.at(time)
+                yield begins, Equations(rows, len(columns), effort, time, recording, middle)
                 begins = False
 
     def _sides(
@@ -390,8 +388,8 @@ class Walk:
             gap = self._gap_steps * self.sampler.survey.timelines[s.recording].step
             for first in range(0, len(s.time), most):
                 part = s.part(slice(first, first + most))
-                apart = np.diff(part.time)
-                breaks = (apart <= 0.0) | (apart > gap) | np.diff(part.chosen)
+                steps = np.diff(part.time)
+                breaks = (steps <= 0.0) | (steps > gap) | np.diff(part.chosen)
                 breaks |= np.diff(self._acts(part), axis=0).any(axis=1)
                 cuts = (np.flatnonzero(breaks) + 1).tolist()
                 for begin, end in zip([0, *cuts], [*cuts, len(part.time)], strict=True):

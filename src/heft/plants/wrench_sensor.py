@@ -351,17 +351,17 @@ class Point:
         Args:
             values: Solution of the last Gauss-Newton step, shape (p,); see `moved`.
         """
-        found = values.copy()
+        solution = values.copy()
         if unknowns.tilt:
             tilt = rotation_vector_between(self.stated, self.gravity)
-            found[unknowns.columns("tilt")] = level(self.stated) @ tilt
+            solution[unknowns.columns("tilt")] = level(self.stated) @ tilt
         if unknowns.mounting:
-            found[unknowns.columns("mounting")] = rotation_vector_of_matrix(self.rotation)
+            solution[unknowns.columns("mounting")] = rotation_vector_of_matrix(self.rotation)
         if unknowns.gains:
-            found[unknowns.columns("gain")] = self.gains
+            solution[unknowns.columns("gain")] = self.gains
         if unknowns.delay:
-            found[-1] = self.delay
-        return found
+            solution[-1] = self.delay
+        return solution
 
 
 def sides(held: Held, unknowns: Unknowns, turning_noise: float = 0.0) -> Samples:
@@ -428,8 +428,8 @@ def linearised(held: Held, unknowns: Unknowns, point: Point, turning_noise: floa
         for kind in (ten, unknowns.columns("tilt"), mounting):
             part[:, :, kind] = point.gains[:, None] * (back @ part[:, :, kind])
         if unknowns.gains:
-            told = carried @ back.T
-            part[:, :, unknowns.columns("gain")] = told[:, :, None] * np.eye(6)
+            turned_back = carried @ back.T
+            part[:, :, unknowns.columns("gain")] = turned_back[:, :, None] * np.eye(6)
     return made
 
 
