@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 from scipy.spatial.transform import Rotation
+from tests.rotorcraft import rotor_recording
 
 from heft.arrays import Array
 from heft.flight.flight_log import hold_times, mean_thrust
-from heft.plants import rotor_recording
 from heft.recordings import Recording
 
 AIRBORNE = 0.3  # height above which it flies [m]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from tests.rotorcraft import RotorBody
 
 from benchmarks import crazyflie
 from benchmarks.freeflyer_flights import MASSES, MOTIONS, Flown, all_flights, cobot, flown
@@ -32,7 +33,6 @@ from heft.flight import (
     true_bound,
 )
 from heft.information import inertia
-from heft.plants import RotorBody
 from heft.signals import Smoothing
 
 PERIOD = 10.0

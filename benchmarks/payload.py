@@ -24,8 +24,7 @@ from heft.applications.payload.online import Event, Online
 from heft.information import matrix_of_quaternion
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
-from heft.plants.held_signals import Held
-from heft.plants.wrench_sensor import Unknowns, at_rest
+from heft.plants.wrench_sensor import Held, Unknowns, at_rest
 from heft.recordings.recording import Recording
 
 Array = NDArray[np.float64]

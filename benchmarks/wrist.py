@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.information import inertia
-from heft.plants.held_signals import Held
+from heft.plants.wrench_sensor import Held
 
 Array = NDArray[np.float64]
 

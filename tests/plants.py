@@ -38,13 +38,12 @@ from heft.plants import (
 from heft.plants.elastic_robot import ElasticRobotPlant
 from heft.plants.floating_robot import FloatingRobotPlant
 from heft.plants.free_body import FreeBody
-from heft.plants.repeated_motion import RepeatedMotion
-from heft.plants.robot import RobotPlant
-from heft.plants.rotor_body import RotorBody
-from heft.plants.sensed_robot import SensedRobotPlant
+from heft.plants.payload_on_robot import RepeatedMotion
+from heft.plants.robot import RobotPlant, SensedRobotPlant
 from heft.recordings.recording import Recording
 from heft.signals.filters import Smoothed
 from tests import robots
+from tests.rotorcraft import RotorBody
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Signals = dict[str, dict[str, Array]]
@@ -330,7 +329,7 @@ def _repeated_motion() -> Case:
         tau += offset + coulomb * np.tanh(v / 0.02) + viscous * v
         return _of_joints(robot, q, tau), Smoothed(q, v, a)
 
-    plant = RepeatedMotion(robot, robot.bodies_links[-1].name)
+    plant = RepeatedMotion(RobotPlant(robot), robot.bodies_links[-1].name)
     return Case(plant, np.concatenate([load, changes]), experiment)
 
 

@@ -169,7 +169,8 @@ def test_load_columns_are_what_the_load_adds_to_base_parameters() -> None:
     heavier = carrying(Truth(robot, {}), frame, LOAD).robot
     base = problem.base.matrix
     added = base @ (heavier.nominal() - robot.nominal())
-    np.testing.assert_allclose(load_columns(problem, frame) @ LOAD, added, rtol=0, atol=1e-9)
+    columns = load_columns(robot, problem.base, frame)
+    np.testing.assert_allclose(columns @ LOAD, added, rtol=0, atol=1e-9)
 
 
 def test_a_known_mass_gives_the_gains_and_they_weigh_it() -> None:
@@ -226,11 +227,11 @@ def test_runs_of_other_motions_are_refused() -> None:
 
 def test_the_last_frame_is_the_default_and_others_are_refused() -> None:
     robot, _, empty, _ = experiment(0)
-    problem = Problem(RobotPlant(robot), (empty,), SETTINGS.smoothing)
+    base = Problem(RobotPlant(robot), (empty,), SETTINGS.smoothing).base
     assert any(k.name == last_frame(robot) for k in robot.links)
     for wrong, words in (("nowhere", "no link 'nowhere'"), ("base_link", "nothing can be carried")):
         with pytest.raises(InvalidSetting, match=words):
-            load_columns(problem, wrong)
+            load_columns(robot, base, wrong)
 
 
 def test_runs_begin_at_zero_and_know_when_that_was() -> None:

@@ -111,7 +111,7 @@ def test_windows_that_a_contact_closes_in_are_left_out() -> None:
     flags = np.concatenate([s.motion.closed[1] for s in problem.walk.all_samples()])
     time = np.concatenate([s.time for s in problem.walk.all_samples()])
     switches = time[1:][np.diff(flags)]
-    length = problem.weak.windows(problem.walk.sampler.cutoff, 0.005).length  # type: ignore[union-attr]
+    length = problem.weak.windows(problem.corner, 0.005).length  # type: ignore[union-attr]
     middles = np.concatenate([r.time for r in problem.rows()])
     assert len(switches) > 3
     assert np.abs(middles[:, None] - switches).min() >= 0.5 * length - 0.006

@@ -10,8 +10,8 @@ from heft.flight import FlyerModel
 from heft.flight.flyer_model import attitude_error, rate_error
 from heft.information import inertia, matrix_of_quaternion, skew
 from heft.models import SHIPPED, FreeFlyer, load_of, shipped_free_flyer
+from heft.plants import FLAT_ORDERS as ORDERS
 from heft.plants import FreeFlyerPlant, flat_attitude
-from heft.plants.flatness import ORDERS
 from heft.simulation import FlightState, FreeFlyerWorld, Inertial, Thruster
 
 pytest.importorskip("mujoco")

@@ -12,7 +12,7 @@ from heft.applications.payload.online import Event, Online, OnlineState, without
 from heft.applications.payload.wrench_fit import Found, solve
 from heft.errors import InvalidSetting
 from heft.information import inertia
-from heft.plants.held_signals import Held
+from heft.plants.wrench_sensor import Held
 from heft.signals import WhiteWeak
 from tests.wrists import BIAS, BODY, sensed
 

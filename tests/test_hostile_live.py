@@ -23,7 +23,7 @@ from heft.applications.payload import checkpoint
 from heft.applications.payload.live import PAGE, Update, weigh
 from heft.applications.payload.node import Node, NodeState, load_estimate
 from heft.display.templates import policy_of, render
-from heft.plants.held_signals import Held
+from heft.plants.wrench_sensor import Held
 from heft.streams import Link, sources
 from heft.streams.page import MOST_CONNECTIONS, Page, served
 from heft.streams.sources import Arrival

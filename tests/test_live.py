@@ -19,7 +19,7 @@ from heft.applications.payload.sensors import Sensors
 from heft.dynamics.kinematics import frame_motion
 from heft.errors import InvalidSetting
 from heft.information import inertia
-from heft.plants.held_signals import Held
+from heft.plants.wrench_sensor import Held
 from heft.signals import weak_form
 from heft.streams import Arrival
 from heft.streams.messages import Piece

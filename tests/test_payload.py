@@ -18,7 +18,7 @@ from heft.applications.payload.sensors import Sensors
 from heft.errors import HeftError, InvalidSetting, MissingSignal
 from heft.information.rotation import matrix_of_rpy
 from heft.models.options import Options
-from heft.plants.held_signals import Held, at_first
+from heft.plants.wrench_sensor import Held, at_first
 from heft.recordings.recording import Recording
 from tests.robots import FloatArray, load
 from tests.wrists import BIAS, BODY, GRAVITY, moving, posed, poses, sensed, truth

@@ -22,7 +22,7 @@ from heft.plants import (
     Elimination,
     Fused,
     Integrable,
-    LimbedIntegrable,
+    Limbed,
     Plant,
     PointSensitive,
     Predicting,
@@ -259,7 +259,7 @@ def test_the_rate_of_momentum_less_the_remainder_is_the_row(name: str) -> None:
 @every_experiment
 def test_what_a_channel_is_not_given_of_both_sides_is_zero(name: str) -> None:
     plant = plant_of(name)
-    if not isinstance(plant, LimbedIntegrable) or not isinstance(plant, Integrable):
+    if not isinstance(plant, Limbed) or not isinstance(plant, Integrable):
         pytest.skip("gives both sides of all channels on all columns")
     samples, size = samples_of(name), len(plant.labels)
     some = sorted(np.random.default_rng(3).permutation(size)[: size // 2].tolist())

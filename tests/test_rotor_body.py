@@ -10,8 +10,8 @@ import pytest
 
 from heft import identify_plant
 from heft.information import inertia
-from heft.plants import RotorBody, rotor_recording
 from heft.recordings import Recording
+from tests.rotorcraft import RotorBody, rotor_recording
 
 THRUST, LEVER, DRAG = 3.7e-8, 0.035, 7.7e-12  # [N·s²], [m], [N·m·s²]
 MASS, INFLOW = 0.045, 3e-6  # [kg], [N·s²/(m·rad)]

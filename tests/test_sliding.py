@@ -10,7 +10,7 @@ import pytest
 from heft.certainty import BandwidthSearch, DelayFound, DelaySearch
 from heft.dynamics import LINEAR_SCALE
 from heft.plants import Problem, RobotPlant
-from heft.plants.sliding import sliding_rows
+from heft.plants.sampling import sliding_rows
 from heft.recordings import Recording
 from heft.signals import Smoothing, Weak
 from tests import plants

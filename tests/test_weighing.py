@@ -15,7 +15,7 @@ from heft.applications.payload.wrench_fit import Found
 from heft.errors import InvalidRecording, InvalidSetting, TooLittleData
 from heft.information import inertia
 from heft.information.rotation import matrix_of_rpy
-from heft.plants.held_signals import GraspingPoint, Held, at_first
+from heft.plants.wrench_sensor import GraspingPoint, Held, at_first
 from tests.robots import FloatArray
 from tests.wrists import BIAS, BODY, GRAVITY, carried, posed, poses, sensed
 

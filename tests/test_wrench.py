@@ -13,14 +13,16 @@ from heft.applications.payload.wrench_fit import Known
 from heft.information import inertia
 from heft.information.rotation import matrix_of_rpy
 from heft.plants import GraspingPoint, HeldBody, HeldMotion, Point, Problem, Samples, recording_of
-from heft.plants.held_signals import (
+from heft.plants.wrench_sensor import (
     Held,
+    Unknowns,
     at_first,
+    at_rest,
     noise_covariance,
+    sides,
     whitened,
     wrench_change,
 )
-from heft.plants.wrench_sensor import Unknowns, at_rest, sides
 from heft.signals.settings import Smoothing
 from heft.signals.weak_form import Windows, integrate
 from tests.robots import FloatArray

@@ -6,7 +6,7 @@ import numpy as np
 
 from heft.information import inertia
 from heft.information.rotation import matrix_of_rpy
-from heft.plants.held_signals import Held
+from heft.plants.wrench_sensor import Held
 from tests.robots import FloatArray
 
 BODY = inertia.from_body(

@@ -6,34 +6,28 @@ from heft.loading import lazy
 
 if TYPE_CHECKING:
     from .plant import Channel, ChannelSides, Coordinate, Excitable, Fused, Inputs, Integrable
-    from .plant import Limbed, LimbedIntegrable, Measured, MotionSignal, Plant, PointSensitive
+    from .plant import Limbed, Measured, MotionSignal, Plant, PointSensitive
     from .plant import Predicting, Rows, Samples, Sides, WithUnknowns
-    from .elimination import Elimination
-    from .rows import Equations, Residuals
+    from .rows import Elimination, Equations, Residuals
     from .base import extended_base, structural_base
-    from .robot import RobotMotion, RobotPlant
-    from .robot_rows import both_sides, random_drive_state, random_states, rows_of, standard_rows
+    from .parts import WrenchSensor, both_sides
+    from .robot import RobotMotion, RobotPlant, SensedRobotPlant
+    from .robot_rows import random_drive_state, random_states, rows_of, standard_rows
     from .robot_signals import effort_signals, position_signals
-    from .sensed_robot import SensedRobotPlant, WrenchSensor
-    from .attitude import Turning
-    from .flatness import ORDERS as FLAT_ORDERS, flat_attitude
+    from .attitude import FLAT_ORDERS, Turning, flat_attitude
     from .free_body import FreeBody
     from .free_flyer import Combinations, FlatFlyerPlant, FreeFlyerPlant
-    from .floating_robot import FloatingMotion, FloatingRobotPlant
+    from .floating_robot import ContactEfforts, FloatingMotion, FloatingRobotPlant
     from .unsure_gains import GAIN, UnsureGains, UnsureGainsPlant, without_gains
-    from .contact_efforts import ContactEfforts
     from .elastic_robot import GEAR, ElasticMotion, ElasticRobotPlant
     from .plant_of_robot import plant_of, with_logged_gears
-    from .rotor_body import RotorBody, rotor_recording
     from .problem import Problem, point_moments
     from .payload_on_robot import GUESS, NAME, carrying, currents, last_frame, load_columns
-    from .payload_on_robot import with_load
+    from .payload_on_robot import RepeatedMotion, with_load
     from .excitable_robot import ExcitableLoad, ExcitableRobot, with_smooth_friction
-    from .repeated_motion import RepeatedMotion
     from .segments import Segments
-    from .held_signals import CHANNEL_UNITS, CHANNELS, GAP_STEPS, GraspingPoint, Held, at_first
-    from .held_signals import noise_covariance, whitened
-    from .wrench_sensor import Point, Unknowns, linearised, sides
+    from .wrench_sensor import CHANNEL_UNITS, CHANNELS, GAP_STEPS, GraspingPoint, Held, Point
+    from .wrench_sensor import Unknowns, at_first, linearised, noise_covariance, sides, whitened
     from .held_body import HeldBody, HeldMotion, recording_of
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

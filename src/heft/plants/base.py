@@ -15,7 +15,7 @@ from .plant import Limbed, Plant
 SEED = 20_260  # any will do: the base parameters do not depend on the draw
 FEWEST_SAMPLES = 32
 ROUNDING = 1e-8  # of a combination of standard columns
-_known: WeakKeyDictionary[Any, BaseParameters] = WeakKeyDictionary()
+_bases: WeakKeyDictionary[Any, BaseParameters] = WeakKeyDictionary()
 
 
 def structural_base(plant: Plant[Any]) -> BaseParameters:
@@ -28,12 +28,12 @@ def structural_base(plant: Plant[Any]) -> BaseParameters:
     """
     structure = plant.structure
     try:
-        found = _known.get(structure)
+        base = _bases.get(structure)
     except TypeError:  # a plant of arrays, which has no hash
         return _base(plant)
-    if found is None:
-        found = _known[structure] = _base(plant)
-    return found
+    if base is None:
+        base = _bases[structure] = _base(plant)
+    return base
 
 
 def _base(plant: Plant[Any]) -> BaseParameters:
@@ -48,25 +48,25 @@ def _base(plant: Plant[Any]) -> BaseParameters:
         rows = plant.channel_rows(samples, everything)
         names = tuple(c.name for c in channels)
         nothing = np.zeros((count, len(channels)))
-        found = Information.from_channel_rows(labels, names, rows, nothing)
-        return _of_information(plant, found)
+        every = Information.from_channel_rows(labels, names, rows, nothing)
+        return _of_information(plant, every)
     return _of_rows(plant, plant.rows(samples, everything).regressor.reshape(-1, len(labels)))
 
 
-def extended_base(plant: Plant[Any], known: BaseParameters, matrix: Array) -> BaseParameters:
+def extended_base(plant: Plant[Any], base: BaseParameters, matrix: Array) -> BaseParameters:
     """Return base parameters of a plant together with combinations that other data tell.
 
     Args:
-        known: Base parameters of the plant.
+        base: Base parameters of the plant.
         matrix: Combinations of standard columns, a row each, shape (k, p).
 
     Returns:
         Base parameters of which all rows of the plant and all combinations are functions; those
-        known where they are that already.
+        these where they are that already.
     """
-    if spans(known, matrix, plant.rounding):
-        return known
-    return _of_rows(plant, np.vstack([known.matrix, matrix]))
+    if spans(base, matrix, plant.rounding):
+        return base
+    return _of_rows(plant, np.vstack([base.matrix, matrix]))
 
 
 def spans(base: BaseParameters, matrix: Array, rounding: float = 0.0) -> bool:
@@ -77,9 +77,9 @@ def spans(base: BaseParameters, matrix: Array, rounding: float = 0.0) -> bool:
         matrix: Combinations, a row each, shape (k, p).
         rounding: Relative size that rounding of the description leaves; see `Plant.rounding`.
     """
-    left = np.abs(matrix - matrix[:, base.kept] @ base.matrix)
+    rest = np.abs(matrix - matrix[:, base.kept] @ base.matrix)
     size = np.abs(matrix).max(axis=1, keepdims=True, initial=0.0)
-    return bool((left <= max(ROUNDING, 10.0 * rounding) * size).all())
+    return bool((rest <= max(ROUNDING, 10.0 * rounding) * size).all())
 
 
 def _of_rows(plant: Plant[Any], rows: Array) -> BaseParameters:
@@ -94,17 +94,17 @@ def _of_information(plant: Plant[Any], every: Information) -> BaseParameters:
     labels = plant.labels
     # Columns that nearly depend on one another, but are parameters of their own whatever rounding
     # says, are kept apart; those of a tree of bodies never depend on them.
-    apart = list(plant.independent)
-    plain = sorted(set(range(len(labels))) - set(apart))
+    independent = list(plant.independent)
+    plain = sorted(set(range(len(labels))) - set(independent))
     rows = every.only(plain).combined().R
     base = base_parameters(rows, labels.select(plain), plant.order, plant.rounding)
     shown = set(np.concatenate([t.columns for t in every.triangles]).tolist())
-    seen = [k for k in apart if k in shown]
+    seen = [k for k in independent if k in shown]
     kept = sorted([plain[k] for k in base.kept] + seen)
     matrix = np.zeros((len(kept), len(labels)))
     for row, position in zip(base.matrix, base.kept, strict=True):
         matrix[kept.index(plain[position]), plain] = row
     for position in seen:
         matrix[kept.index(position), position] = 1.0
-    unseen = sorted([plain[k] for k in base.unseen] + [k for k in apart if k not in seen])
+    unseen = sorted([plain[k] for k in base.unseen] + [k for k in independent if k not in seen])
     return BaseParameters(labels, tuple(kept), matrix, tuple(unseen), base.gap)

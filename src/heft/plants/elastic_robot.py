@@ -34,14 +34,15 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 from heft.dynamics import DriveState, drive_columns, kernels
 from heft.errors import InvalidSetting
-from heft.information import ChannelRows, Labels, ParameterSpace, Triangle
+from heft.information import PARAMETER_COUNT, ChannelRows, Labels, ParameterSpace, Triangle
 from heft.models import Robot
 from heft.recordings import Recording
 from heft.signals import Smoothed
 
-from .plant import Channel, ChannelSides, Inputs, Measured, MotionSignal, Rows, Samples, Sides
+from .parts import Part, TreeRows
+from .plant import Channel, ChannelSides, Inputs, Measured, MotionSignal, Samples
 from .robot import RobotMotion, RobotPlant
-from .robot_rows import both_sides, rows_of
+from .robot_rows import own_slice
 from .robot_signals import motor_signals
 
 GEAR = ("stiffness", "damping", "preload", "lag")  # of an elastic gear, in its columns' order
@@ -64,6 +65,81 @@ class ElasticMotion(RobotMotion):
         plain = RobotMotion.part(self, rows)
         deflection = np.asarray(self.deflection[:, :, rows])
         return ElasticMotion(plain.position, plain.velocity, plain.bodies, deflection)
+
+
+@dataclass(frozen=True, eq=False)
+class Links(Part):
+    """Links beyond elastic gears, each moved by what its gear passes on."""
+
+    robot: Robot
+    joints: tuple[int, ...]  # channels of the joints
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """Links' equations, which measure zero."""
+        robot = self.robot
+        return tuple(
+            Channel(f"{name}.{LINK}", "N" if drive.linear else "N·m", name, sensed=False)
+            for name, drive in ((robot.joints[c], robot.drives[c]) for c in self.joints)
+        )
+
+    def inputs(self, recording: Recording, first: int) -> tuple[Measured, ...]:
+        """Return what is measured in links' equations: nothing."""
+        zero = ((f"q_motor.{self.robot.joints[self.joints[0]]}", 0.0),)
+        return tuple(Measured(k, zero) for k in range(first, first + len(self.joints)))
+
+    def _seen(self, samples: Samples[Any], columns: Sequence[int]) -> TreeRows:
+        robot, motion = self.robot, samples.motion
+        acts = _acts(robot, self.joints)
+        gears = self._gears(motion).transpose(1, 2, 0).reshape(-1, len(samples.time))
+        values = [gears]
+        if robot.own_columns is not None:
+            own, of_own = self._own_rows(motion), acts[: len(acts) - len(gears)]
+            values.insert(0, own[of_own[:, 0], of_own[:, 1] - len(robot.drive_columns)])
+        others = kernels.DriveColumns(np.vstack(values), acts, np.ones(len(acts)))
+        plan = _plan(robot, self.joints, tuple(columns))
+        return TreeRows(robot.tree, plan, motion.bodies, others)
+
+    def _gears(self, motion: ElasticMotion) -> Array:
+        """Return −δ, −δ̇, −1 and q̇ of each gear with δ = θ − q, shape (N, joints, 4)."""
+        chosen = list(self.joints)
+        position, velocity, _ = motion.deflection[:, chosen]
+        parts = (-position, -velocity, -np.ones_like(position), motion.velocity[chosen])
+        return np.stack(parts, axis=-1).swapaxes(0, 1)
+
+    def _own_rows(self, motion: ElasticMotion) -> Array:
+        assert self.robot.own_columns is not None
+        moving = (motion.position, motion.velocity, motion.bodies.acceleration)
+        return self.robot.own_columns.rows(*moving)
+
+    def rows(self, samples: Samples[Any], columns: Sequence[int]) -> tuple[ChannelRows, ...]:
+        """Return rows of the bodies, the user's own columns and the gears."""
+        return self._seen(samples, columns).rows()
+
+    def sides(self, samples: Samples[Any], columns: Sequence[int]) -> ChannelSides:
+        """Return both sides of links."""
+        return self._seen(samples, columns).sides()
+
+    def reduce(
+        self,
+        samples: Samples[Any],
+        columns: Sequence[int],
+        measured: Array,
+        counted: NDArray[np.bool_] | None,
+    ) -> tuple[Triangle, ...]:
+        """Return a triangle for each link."""
+        return self._seen(samples, columns).reduce(measured, counted)
+
+    def predict(self, samples: Samples[Any], values: Array) -> Array:
+        """Return what moves the links less what the gears pass on, shape (N, joints)."""
+        robot, motion = self.robot, samples.motion
+        bodies = values[: PARAMETER_COUNT * len(robot.tree.names)]
+        link = kernels.inverse_dynamics(robot.tree, motion.bodies, bodies)
+        if robot.own_columns is not None:
+            link = link + np.einsum("ckn,k->cn", self._own_rows(motion), values[own_slice(robot)])
+        gears = values[len(robot.labels) :].reshape(len(self.joints), len(GEAR))
+        passed = np.einsum("nek,ek->ne", self._gears(motion), gears)
+        return np.asarray(link[list(self.joints)].T + passed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,24 +195,14 @@ class ElasticRobotPlant(RobotPlant):
         return replace(beside, nonnegative=(*plain.nonnegative, *passive))
 
     @cached_property
-    def channels(self) -> tuple[Channel, ...]:
-        """The joints whose torque is measured, then links' equations, which measure zero."""
-        robot = self.robot
-        units = {c: "N" if robot.drives[c].linear else "N·m" for c in self.linked}
-        links = (
-            Channel(f"{robot.joints[c]}.{LINK}", unit, robot.joints[c], sensed=False)
-            for c, unit in units.items()
-        )
-        return (*RobotPlant(robot).channels, *links)
+    def parts(self) -> tuple[Part, ...]:
+        """Links beyond elastic gears."""
+        return (Links(self.robot, self.linked),) if self.linked else ()
 
     @property
     def structure(self) -> object:
         """Key of the base parameters: this plant about no point; the robot has other columns."""
         return _about_nothing(self.robot, self.links)
-
-    @property
-    def _own(self) -> int:
-        return len(self.robot.measured)
 
     def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
         """Return positions of links and motors, and torques or currents.
@@ -146,12 +212,7 @@ class ElasticRobotPlant(RobotPlant):
         """
         plain = RobotPlant.inputs(self, recording, measured)
         motors = motor_signals(self.robot, recording, self.elastic)
-        motion = (*plain.motion, *(MotionSignal(name) for name in motors))
-        if not measured:
-            return Inputs(motion)
-        zero = ((motors[0], 0.0),)
-        nothing = (Measured(self._own + k, zero) for k in range(len(self.linked)))
-        return Inputs(motion, (*plain.measured, *nothing))
+        return replace(plain, motion=(*plain.motion, *(MotionSignal(name) for name in motors)))
 
     def motion(self, smoothed: Smoothed) -> ElasticMotion:
         """Return the motion of links and motors.
@@ -185,136 +246,11 @@ class ElasticRobotPlant(RobotPlant):
         plain = RobotPlant.drive_state(self, samples, *args, **kwargs)
         return replace(plain, deflection=samples.motion.deflection)
 
-    def as_measured(self, effort: Array) -> Array:
-        """Return efforts of the robot's channels, zero for links' equations; see `RobotPlant`."""
-        return self._beside(RobotPlant.as_measured(self, effort))
-
-    def _beside(self, values: Array) -> Array:
-        """Append zeros for link equations to values of measured joints, shape (N, joints, …)."""
-        zeros = np.zeros((len(values), len(self.linked), *values.shape[2:]))
-        return np.concatenate([values, zeros], axis=1)
-
-    def rows(self, samples: Samples[Any], columns: Sequence[int]) -> Rows:
-        """Return the regressor Y; arguments as of `Plant.rows`."""
-        plain = rows_of(self.robot, samples.motion.bodies, self.drive_state(samples))
-        made = self._with_links(plain, self._gears(samples.motion))
-        return Rows(made[:, :, list(columns)])
-
-    def channel_rows(
-        self, samples: Samples[Any], columns: Sequence[int], channels: Sequence[int] | None = None
-    ) -> tuple[ChannelRows, ...]:
-        """Return rows of joints and links, on all columns that are asked for; see `Limbed`."""
-        found = ChannelRows.of_each(self.rows(samples, columns).regressor)
-        return found if channels is None else tuple(found[c] for c in channels)
-
-    def _with_links(self, plain: Array, gears: Array) -> Array:
-        """Assemble the columns of joint and link channels, shape (N, channels, p).
-
-        Args:
-            plain: The robot's columns on its channels, shape (N, robot's channels, plain).
-            gears: Elastic gears' columns in their link equations, shape (N, elastic, 4).
-        """
-        links = plain[:, list(self.linked)].copy()
-        drives = slice(self.bodies_size, self.bodies_size + len(self.robot.drive_columns))
-        links[:, :, drives] = 0.0  # friction and rotors are the motors'
-        joints = plain[:, self.robot.measured]
-        own = np.zeros((len(plain), self._own + len(self.linked), len(GEAR) * len(self.linked)))
-        for k in range(len(self.linked)):
-            own[:, self._own + k, len(GEAR) * k : len(GEAR) * (k + 1)] = gears[:, k]
-        return np.concatenate([np.concatenate([joints, links], axis=1), own], axis=2)
-
-    def _gears(self, motion: ElasticMotion) -> Array:
-        """Return −δ, −δ̇, −1 and q̇ of each elastic gear with δ = θ − q, shape (N, elastic, 4)."""
-        chosen = list(self.linked)
-        position, velocity, _ = motion.deflection[:, chosen]
-        parts = (-position, -velocity, -np.ones_like(position), motion.velocity[chosen])
-        return np.stack(parts, axis=-1).swapaxes(0, 1)
-
-    def channel_sides(self, samples: Samples[Any], columns: Sequence[int]) -> ChannelSides:
-        """Return both sides of joints and links, on all columns that are asked for."""
-        state, chosen = self.drive_state(samples), list(columns)
-        momentum, remainder = both_sides(self.robot, samples.motion.bodies, state)
-        gears = -self._gears(samples.motion)
-        sides = Sides(
-            self._with_links(momentum, np.zeros_like(gears))[:, :, chosen],
-            self._with_links(remainder, gears)[:, :, chosen],
-        )
-        return ChannelSides.of_each(sides)
-
-    def reduce(
-        self,
-        samples: Samples[Any],
-        columns: Sequence[int],
-        channels: Sequence[int] | None = None,
-        counted: NDArray[np.bool_] | None = None,
-    ) -> tuple[Triangle, ...]:
-        """Return an information triangle per channel, without rows; see `RobotPlant.reduce`."""
-        own = self._own
-        chosen = range(len(self.channels)) if channels is None else channels
-        torques = replace(samples, measured=samples.measured[:, :own])
-        plain = [c for c in columns if c < self.plain]
-        of_joints = RobotPlant.reduce(self, torques, plain, [c for c in chosen if c < own], counted)
-        links = tuple(self.linked[c - own] for c in chosen if c >= own)
-        made = iter((*of_joints, *self._reduced_links(samples, tuple(columns), links, counted)))
-        return tuple(next(made) for _ in sorted(chosen))
-
-    def _reduced_links(
-        self,
-        samples: Samples[Any],
-        columns: tuple[int, ...],
-        links: tuple[int, ...],
-        counted: NDArray[np.bool_] | None,
-    ) -> tuple[Triangle, ...]:
-        if not links:
-            return ()
-        robot, motion, count = self.robot, samples.motion, len(samples.time)
-        acts = _link_acts(robot, self.linked)
-        plan = _link_plan(robot, self.linked, columns, links)
-        gears = self._gears(motion).transpose(1, 2, 0).reshape(-1, count)
-        values = [gears]
-        if robot.own_columns is not None:
-            moving = (motion.position, motion.velocity, motion.bodies.acceleration)
-            own, first = robot.own_columns.rows(*moving), len(robot.drive_columns)
-            of_own = acts[: len(acts) - len(gears)]
-            values.insert(0, own[of_own[:, 0], of_own[:, 1] - first])
-        scatter = kernels.DriveColumns(np.vstack(values), acts, np.ones(len(acts)))
-        effort = np.zeros((robot.tree.channels, count))
-        effort[list(self.linked)] = samples.measured[:, self._own :].T
-        counts = np.ones(effort.shape, dtype=bool)
-        if counted is not None:
-            counts[list(self.linked)] = counted[:, self._own :].T
-        factors = kernels.reduce(plan, motion.bodies, scatter, effort, counts)
-        rows = counts.sum(axis=1).tolist()
-        return tuple(Triangle(plan.columns[c], factors[c], rows[c]) for c in links)
-
     def sliding(self, samples: Samples[Any], speed: float) -> NDArray[np.int64]:
-        """Return sliding directions of motors, 1 for link equations; see `RobotPlant.sliding`."""
+        """Return sliding directions of motors, 1 for links; see `RobotPlant.sliding`."""
         motion = samples.motion
         motors = replace(motion, velocity=motion.velocity + motion.deflection[1])
-        found = RobotPlant.sliding(self, replace(samples, motion=motors), speed)
-        return np.hstack([found, np.ones((len(found), len(self.linked)), dtype=np.int64)])
-
-    def predict(self, samples: Samples[Any], values: Array) -> Array:
-        """Return Y π of standard parameters, shape (N, channels) [N·m or N].
-
-        Args:
-            values: π, shape (p,), in the order and units of `labels`.
-        """
-        torque = RobotPlant.predict(self, samples, values)[:, : self._own]
-        motion, first = samples.motion, self.bodies_size + len(self.robot.drive_columns)
-        link = self.rigid(motion, values)
-        if self.robot.own_columns is not None:
-            moving = (motion.position, motion.velocity, motion.bodies.acceleration)
-            made = self.robot.own_columns.rows(*moving)
-            link = link + np.einsum("ckn,k->cn", made, values[first : self.plain])
-        gears = values[self.plain :].reshape(len(self.linked), len(GEAR))
-        passed = np.einsum("nek,ek->ne", self._gears(motion), gears)
-        return np.hstack([torque, link[list(self.linked)].T + passed])
-
-    def sensitivity(self, samples: Samples[Any], values: Array) -> tuple[ChannelRows, ...]:
-        """Return derivatives by the point, none for links; see `RobotPlant.sensitivity`."""
-        links = [ChannelRows.nothing(len(samples.time))] * len(self.linked)
-        return (*RobotPlant.sensitivity(self, samples, values), *links)
+        return RobotPlant.sliding(self, replace(samples, motion=motors), speed)
 
     def random_samples(self, count: int, rng: np.random.Generator) -> Samples[Any]:
         """Return N = `count` random states of links and motors; see `RobotPlant`."""
@@ -361,7 +297,7 @@ def refuse_elastic(robot: Robot) -> None:
             )
 
 
-def _link_acts(robot: Robot, elastic: tuple[int, ...]) -> NDArray[np.int64]:
+def _acts(robot: Robot, joints: tuple[int, ...]) -> NDArray[np.int64]:
     """Return channel and column of each column that acts on a link: own columns, then gears.
 
     Positions of columns are counted from the drives' first.
@@ -370,19 +306,16 @@ def _link_acts(robot: Robot, elastic: tuple[int, ...]) -> NDArray[np.int64]:
     own = np.zeros((0, 2), dtype=np.int64)
     if robot.own_columns is not None:
         acts = robot.own_columns.acts
-        own = acts[np.isin(acts[:, 0], elastic)] + np.array([0, first])
+        own = acts[np.isin(acts[:, 0], joints)] + np.array([0, first])
     beyond = first + len(robot.own_names)
     gears = [
-        (c, beyond + len(GEAR) * e + k) for e, c in enumerate(elastic) for k in range(len(GEAR))
+        (c, beyond + len(GEAR) * e + k) for e, c in enumerate(joints) for k in range(len(GEAR))
     ]
     return np.vstack([own, np.array(gears, dtype=np.int64).reshape(-1, 2)])
 
 
 @lru_cache(maxsize=32)
-def _link_plan(
-    robot: Robot, elastic: tuple[int, ...], columns: tuple[int, ...], links: tuple[int, ...]
-) -> kernels.Plan:
-    acts = _link_acts(robot, elastic)
-    measured = np.array(links, dtype=np.intp)
-    rows = np.arange(len(acts))
-    return kernels.plan(robot.tree, np.array(columns, dtype=np.intp), acts, measured, rows)
+def _plan(robot: Robot, joints: tuple[int, ...], columns: tuple[int, ...]) -> kernels.Plan:
+    acts, chosen = _acts(robot, joints), np.array(columns, dtype=np.intp)
+    channels = np.array(joints, dtype=np.intp)
+    return kernels.plan(robot.tree, chosen, acts, channels, np.arange(len(acts)))

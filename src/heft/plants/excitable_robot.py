@@ -21,13 +21,10 @@ from heft.dynamics import (
     drive_columns,
     kernels,
 )
-from heft.information import SYMBOLS, UNITS, Labels, ParameterSpace, inertia
 from heft.models import Robot
-from heft.recordings import Recording
-from heft.signals import Smoothed
 
-from .payload_on_robot import GUESS, NAME, carrying
-from .plant import Channel, Coordinate, Inputs, Plant, Rows, Samples
+from .payload_on_robot import LoadOnRobot, carrying
+from .plant import Coordinate, Rows, Samples
 from .robot import RobotMotion, RobotPlant
 
 COULOMB_SPEED = 0.031  # [rad/s], one of the dictionary's: wide enough to be differentiated
@@ -94,12 +91,12 @@ class ExcitableRobot(RobotPlant):
     def samples_at(self, q: Array, v: Array, a: Array) -> Samples[RobotMotion]:
         """Return samples of a motion of the coordinates; arguments as of `Excitable`."""
         robot = self.robot
-        whole = np.zeros((3, len(q), len(robot.joints)))
+        states = np.zeros((3, len(q), len(robot.joints)))
         for k, joint in enumerate(robot.joints):
-            whole[0, :, k] = robot.options.of(joint).position or 0.0
-        whole[:, :, self.moving] = q, v, a
-        bodies = kernels.motion_of(robot.tree, robot.gravity, *whole)
-        motion = RobotMotion(np.ascontiguousarray(whole[0].T), bodies.velocity, bodies)
+            states[0, :, k] = robot.options.of(joint).position or 0.0
+        states[:, :, self.moving] = q, v, a
+        bodies = kernels.motion_of(robot.tree, robot.gravity, *states)
+        motion = RobotMotion(np.ascontiguousarray(states[0].T), bodies.velocity, bodies)
         return Samples.of_motion(motion, len(q), len(self.channels))
 
     def rows(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Rows:
@@ -122,8 +119,8 @@ class ExcitableRobot(RobotPlant):
         if robot.own_columns is not None and mine:
             made = robot.own_columns.rows(*_moving(samples))
             out[:, list(mine)] = made[:, list(mine.values())]
-        whole = len(robot.measured) == len(out)
-        return Rows(np.moveaxis(out if whole else out[robot.measured], 2, 0))
+        all_measured = len(robot.measured) == len(out)
+        return Rows(np.moveaxis(out if all_measured else out[robot.measured], 2, 0))
 
     def pull_back(
         self, samples: Samples[RobotMotion], columns: Sequence[int], seeds: Array
@@ -136,13 +133,13 @@ class ExcitableRobot(RobotPlant):
             laid[robot.measured] = np.moveaxis(seeds, 0, 2)
         bodies = samples.motion.bodies
         slots = _slots(robot, tuple(columns))
-        found = adjoint.pull_back(robot.tree, bodies, np.moveaxis(laid, 2, 0), slots)
+        gradients = adjoint.pull_back(robot.tree, bodies, np.moveaxis(laid, 2, 0), slots)
         mine = self._own_places(columns)
         if robot.own_columns is not None and mine:
             pushed = np.zeros((len(laid), len(robot.own_names), laid.shape[2]))
             pushed[:, list(mine.values())] = laid[:, list(mine)]
             for gradient, more in zip(
-                found, robot.own_columns.pull_back(*_moving(samples), pushed), strict=True
+                gradients, robot.own_columns.pull_back(*_moving(samples), pushed), strict=True
             ):
                 gradient += more
         for k, column in enumerate(columns):
@@ -153,11 +150,11 @@ class ExcitableRobot(RobotPlant):
             moved = np.flatnonzero(ratio)
             pulled = ratio[moved] @ laid[moved, k]
             if term.inertial:
-                found[2][moved] += np.outer(ratio[moved], pulled)
+                gradients[2][moved] += np.outer(ratio[moved], pulled)
                 continue
             slope = term.speed_slope(ratio[moved] @ bodies.velocity[moved])
-            found[1][moved] += np.outer(ratio[moved], pulled * slope)
-        q, v, a = (part[self.moving].T for part in found)
+            gradients[1][moved] += np.outer(ratio[moved], pulled * slope)
+        q, v, a = (part[self.moving].T for part in gradients)
         return q, v, a
 
     def _own_places(self, columns: Sequence[int]) -> dict[int, int]:
@@ -174,34 +171,18 @@ def _moving(samples: Samples[RobotMotion]) -> tuple[Array, Array, Array]:
 
 
 @dataclass(frozen=True, eq=False)
-class ExcitableLoad(Plant[RobotMotion]):
+class ExcitableLoad(LoadOnRobot):
     """A load on a known robot as a plant: the same motion, the load's ten columns alone.
 
     Use it to design what tells a payload; see `payload_on_robot` for its estimation.
     """
 
     carrier: ExcitableRobot  # the robot that moves it
-    frame: str  # link that the load is fixed to, in whose frame it is stated
 
     @cached_property
     def _body(self) -> tuple[list[int], Array]:
         body, stated = carrying(self.carrier.robot, self.frame)
         return list(range(body.start, body.stop)), stated
-
-    @cached_property
-    def labels(self) -> Labels:
-        """Labels of the load's ten inertial parameters."""
-        return Labels(tuple(f"{NAME}.{s}" for s in SYMBOLS), UNITS, self.frame)
-
-    @cached_property
-    def space(self) -> ParameterSpace:
-        """The load's ten inertial parameters, physically consistent, without prior knowledge."""
-        return ParameterSpace.of_one_body(self.labels, inertia.sphere(*GUESS))
-
-    @property
-    def channels(self) -> tuple[Channel, ...]:
-        """The joints whose torque is measured."""
-        return self.carrier.channels
 
     @property
     def rounding(self) -> float:
@@ -212,18 +193,6 @@ class ExcitableLoad(Plant[RobotMotion]):
     def coordinates(self) -> tuple[Coordinate, ...]:
         """The joints that move."""
         return self.carrier.coordinates
-
-    def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
-        """Return joint positions, and torques or currents; see `RobotPlant.inputs`."""
-        return self.carrier.inputs(recording, measured)
-
-    def motion(self, smoothed: Smoothed) -> RobotMotion:
-        """Return the robot's motion."""
-        return self.carrier.motion(smoothed)
-
-    def random_samples(self, count: int, rng: np.random.Generator) -> Samples[RobotMotion]:
-        """Return random states of the robot."""
-        return self.carrier.random_samples(count, rng)
 
     def samples_at(self, q: Array, v: Array, a: Array) -> Samples[RobotMotion]:
         """Return samples of a motion of the coordinates; arguments as of `Excitable`."""

@@ -26,23 +26,24 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 from heft.dynamics import contact_map, contact_place, kernels
 from heft.errors import InvalidSetting
-from heft.information import AXES, ChannelRows, Triangle, matrix_of_quaternion
+from heft.information import ChannelRows, matrix_of_quaternion
 from heft.models import ContactOptions, Robot
 from heft.recordings import Recording
 from heft.signals import Smoothed
 
 from .free_body import BodyMotion, FreeBody
-from .plant import Channel, ChannelSides, Inputs, Measured, MotionSignal, Rows, Samples
+from .parts import SIX, ContactSensor, Part, WrenchSensor, sensors_of
+from .plant import Channel, Inputs, Measured, MotionSignal, Samples
 from .robot import RobotMotion, RobotPlant
 from .robot_signals import joint_inputs
-from .sensed_robot import KINDS, SensedRobotPlant
 
 BASE_UNITS = ("N", "N", "N", "N·m", "N·m", "N·m")
 POSE_SIGNALS, INERTIAL_SIGNALS = 7, 6
-SIX = 6  # equations of the base
 AFTERWARDS = 1e-3  # weight of joints' equations where those of the base tell a wrench
 RATE_STEP = 1e-5  # [s] of the contacts' rate of change
 TELLS = 1e-8  # of singular values, as a share of the largest, that tell a wrench
+RANK = 1e-9  # of those of the base's equations that are none
+SHARED = 1e-6  # share of a joint's row that the base does not tell: its torque is not known
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +60,7 @@ class FloatingMotion(RobotMotion):
 
 
 @dataclass(frozen=True, eq=False)
-class FloatingRobotPlant(SensedRobotPlant):
+class FloatingRobotPlant(RobotPlant):
     """A robot whose base floats, with contacts; see the module.
 
     Channels are those of the robot whose equations are used (`Options.equations`), then those of
@@ -81,17 +82,14 @@ class FloatingRobotPlant(SensedRobotPlant):
         return dict(self.robot.options.contact or {})
 
     @cached_property
-    def channels(self) -> tuple[Channel, ...]:
-        """Base and joints, as far as their equations are used, then the sensors."""
-        own = [*self.joint_channels, *self.sensor_channels]
-        for name, contact in self.contacts.items():
-            if contact.wrench == "measured":
-                own += [
-                    Channel(f"{name}.{kind}.{axis}", unit, f"{name}.{kind}")
-                    for kind, unit in KINDS[: contact.components // 3]
-                    for axis in AXES
-                ]
-        return tuple(own)
+    def parts(self) -> tuple[Part, ...]:
+        """Wrench sensors inside, then those at contacts."""
+        at_contacts = (
+            ContactSensor(name, contact.components)
+            for name, contact in self.contacts.items()
+            if contact.wrench == "measured"
+        )
+        return (*sensors_of(self.robot), *at_contacts)
 
     @property
     def joint_channels(self) -> tuple[Channel, ...]:
@@ -100,11 +98,6 @@ class FloatingRobotPlant(SensedRobotPlant):
         for name, unit in zip(self.robot.channels[:6], BASE_UNITS, strict=True):
             named[name] = Channel(name, unit, name.rpartition(".")[0])
         return tuple(named[self.robot.channels[c]] for c in self.robot.measured)
-
-    @property
-    def _sensed(self) -> int:
-        """Number of channels of sensors at contacts."""
-        return len(self.channels) - int(self._own.stop)
 
     def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
         """Return the base's motion, joint positions, flags of contacts, torques and wrenches.
@@ -121,23 +114,16 @@ class FloatingRobotPlant(SensedRobotPlant):
         nothing = [
             Measured(k, ((base[0].name, 0.0),)) for k, c in enumerate(self.robot.measured) if c < 6
         ]
-        first = self._own.stop
-        sensed = list(self.sensor_inputs(recording))
-        for k, channel in enumerate(self.channels[first:], first):
-            contact, kind, axis = channel.name.rsplit(".", 2)
-            signal = f"{kind}.{contact}.{axis}"
-            recording.require(signal, f"is what acts on the robot at contact '{contact}'")
-            sensed.append(Measured(k, ((signal, 1.0),)))
-        return Inputs(motion, (*nothing, *joints.measured, *sensed))
+        return Inputs(motion, (*nothing, *joints.measured, *self.part_inputs(recording)))
 
     def _flags(self, recording: Recording) -> tuple[MotionSignal, ...]:
-        found = []
+        flags = []
         for name, contact in self.contacts.items():
             if contact.wrench == "unknown" and contact.closed == "logged":
                 signal = f"contact.{name}"
                 recording.require(signal, f"says when contact '{name}' is closed")
-                found.append(MotionSignal(signal, 0))
-        return tuple(found)
+                flags.append(MotionSignal(signal, 0))
+        return tuple(flags)
 
     def motion(self, smoothed: Smoothed) -> FloatingMotion:
         """Return motion of base and joints, and which contacts may act.
@@ -251,17 +237,28 @@ class FloatingRobotPlant(SensedRobotPlant):
         Returns:
             Shape (N, channels, unknowns).
         """
-        motion, robot, sensors = samples.motion, self.robot.measured, self._own
+        motion, measured = samples.motion, self.robot.measured
         out = np.zeros((len(samples.time), len(self.channels), self.unknowns))
-        out[:, : sensors.start] = self.held(motion)[:, robot]
-        row = sensors.stop
-        for k, (contact, own) in enumerate(self.components):
-            inside = self.acting_inside(motion, contact)[:, :, : contact.components]
-            out[:, sensors, own] = inside * motion.closed[k][:, None, None]
-            if contact.wrench == "measured":
-                out[:, row : row + contact.components, own] = -np.eye(contact.components)
-                row += contact.components
+        out[:, : len(measured)] = self.held(motion)[:, measured]
+        unknowns = dict(zip(self.contacts, self.components, strict=True))
+        for part, rows in self.spans:
+            if isinstance(part, ContactSensor):
+                out[:, rows, unknowns[part.name][1]] = -np.eye(part.components)
+            elif isinstance(part, WrenchSensor):
+                for k, (contact, own) in enumerate(self.components):
+                    inside = self._acting_inside(motion, contact, part)
+                    out[:, rows, own] = inside * motion.closed[k][:, None, None]
         return out
+
+    def _acting_inside(
+        self, motion: RobotMotion, contact: ContactOptions, sensor: WrenchSensor
+    ) -> Array:
+        """Return the map from a contact's wrench to a sensor inside, shape (N, 6, components)."""
+        link, point = self.robot.link(contact.link), np.array(contact.point)
+        if not sensor.cut.holds(link):  # it is before the sensor, which does not feel it
+            return np.zeros((motion.position.shape[1], SIX, contact.components))
+        made = sensor.cut.contact_map(link, point, motion.position.T)
+        return made[:, :, : contact.components]
 
     def acting_rate(self, samples: Samples[Any]) -> Array:
         """Return the time derivative of `acting` along the motion, same shape; see `WithUnknowns`.
@@ -277,11 +274,11 @@ class FloatingRobotPlant(SensedRobotPlant):
     @property
     def components(self) -> tuple[tuple[ContactOptions, slice], ...]:
         """Contacts, each with the slice of the unknowns that holds its wrench."""
-        found, first = [], 0
+        slices, first = [], 0
         for contact in self.contacts.values():
-            found.append((contact, slice(first, first + contact.components)))
+            slices.append((contact, slice(first, first + contact.components)))
             first += contact.components
-        return tuple(found)
+        return tuple(slices)
 
     def held(self, motion: FloatingMotion) -> Array:
         """Return the map from wrenches of closed contacts to efforts of the robot's channels.
@@ -305,21 +302,23 @@ class FloatingRobotPlant(SensedRobotPlant):
         """
         if not self.unknowns or not any(t.loaded for _, t in self.robot.drive_columns):
             return rigid
-        J, told = self._told_wrenches(samples)
+        J, inverse = self._wrench_map(samples)
         measured = self.robot.measured
-        rest = np.zeros((len(samples.time), told.shape[2]))
+        rest = np.zeros((len(samples.time), inverse.shape[2]))
         rest[:, : len(measured)] = rigid[measured].T
         rest -= samples.measured[:, self._outer]
-        wrench = np.einsum("nkc,nc->nk", told, rest)
+        wrench = np.einsum("nkc,nc->nk", inverse, rest)
         return np.asarray(rigid - np.einsum("nck,nk->cn", J, wrench))
 
     @property
     def _outer(self) -> NDArray[np.intp]:
         """Channels of base, joints and sensors at contacts, without those of sensors inside."""
-        own = self._own
-        return np.delete(np.arange(len(self.channels)), np.arange(own.start, own.stop))
+        outer = np.ones(len(self.channels), dtype=bool)
+        for part, own in self.spans:
+            outer[own] = not isinstance(part, WrenchSensor)
+        return np.flatnonzero(outer)
 
-    def _told_wrenches(self, samples: Samples[Any]) -> tuple[Array, Array]:
+    def _wrench_map(self, samples: Samples[Any]) -> tuple[Array, Array]:
         """Return Jᵀ on all of the robot's channels, and T with λ = T (Y x − measured).
 
         The base's equations and sensors at contacts tell λ first, in which no friction is; joints'
@@ -333,71 +332,12 @@ class FloatingRobotPlant(SensedRobotPlant):
 
     def _load_rows(self, samples: Samples[Any], columns: Sequence[int]) -> tuple[ChannelRows, ...]:
         if not self.unknowns:
-            return SensedRobotPlant._load_rows(self, samples, columns)
-        J, told = self._told_wrenches(samples)
+            return RobotPlant._load_rows(self, samples, columns)
+        J, inverse = self._wrench_map(samples)
         rows = self.whole_rows(samples, columns)
         measured = self.robot.measured
-        wrench = told[:, :, : len(measured)] @ rows[:, measured]
+        wrench = inverse[:, :, : len(measured)] @ rows[:, measured]
         return ChannelRows.of_each(rows - J @ wrench)
-
-    def rows(self, samples: Samples[Any], columns: Sequence[int]) -> Rows:
-        """Return the regressor Y, zero for sensors at contacts; arguments as of `Plant.rows`."""
-        return Rows(self._beside(SensedRobotPlant.rows(self, samples, columns).regressor))
-
-    def channel_rows(
-        self, samples: Samples[Any], columns: Sequence[int], channels: Sequence[int] | None = None
-    ) -> tuple[ChannelRows, ...]:
-        """Return rows of base, joints and sensors inside, none for those at contacts."""
-        own = self._own.stop
-        chosen = range(len(self.channels)) if channels is None else channels
-        of_robot = [c for c in chosen if c < own]
-        made = iter(SensedRobotPlant.channel_rows(self, samples, columns, of_robot))
-        nothing = ChannelRows.nothing(len(samples.time))
-        return tuple(next(made) if c < own else nothing for c in chosen)
-
-    def _beside(self, rows: Array) -> Array:
-        """Append zeros for sensors at contacts to values of base, joints and sensors inside."""
-        if not self._sensed:
-            return rows
-        return np.concatenate([rows, np.zeros((len(rows), self._sensed, *rows.shape[2:]))], axis=1)
-
-    def as_measured(self, effort: Array) -> Array:
-        """Return efforts of the robot's channels, zero for sensors; see `RobotPlant`."""
-        return self._beside(SensedRobotPlant.as_measured(self, effort))
-
-    def channel_sides(self, samples: Samples[Any], columns: Sequence[int]) -> ChannelSides:
-        """Return W₂ and F, none for sensors at contacts; see `RobotPlant.channel_sides`."""
-        made = SensedRobotPlant.channel_sides(self, samples, columns)
-        return made.beside(ChannelSides.nothing(len(samples.time), self._sensed))
-
-    def reduce(
-        self,
-        samples: Samples[Any],
-        columns: Sequence[int],
-        channels: Sequence[int] | None = None,
-        counted: NDArray[np.bool_] | None = None,
-    ) -> tuple[Triangle, ...]:
-        """Return each channel's triangle, contacts not eliminated; see `RobotPlant.reduce`."""
-        own = self._own.stop
-        chosen = range(len(self.channels)) if channels is None else channels
-        of_robot = [c for c in chosen if c < own]
-        plain = replace(samples, measured=samples.measured[:, :own])
-        made = iter(SensedRobotPlant.reduce(self, plain, columns, of_robot, counted))
-        seen = np.ones(samples.measured.shape, dtype=bool) if counted is None else counted
-        return tuple(
-            next(made) if c < own else _sensor(samples.measured[seen[:, c], c]) for c in chosen
-        )
-
-    def sliding(self, samples: Samples[Any], speed: float) -> NDArray[np.int64]:
-        """Return sliding directions of drives, 1 for sensors; see `RobotPlant.sliding`."""
-        found = SensedRobotPlant.sliding(self, samples, speed)
-        return np.hstack([found, np.ones((len(found), self._sensed), dtype=np.int64)])
-
-    def sensitivity(self, samples: Samples[Any], values: Array) -> tuple[ChannelRows, ...]:
-        """Return derivatives by the point, none for sensors; see `RobotPlant.sensitivity`."""
-        nothing = ChannelRows.nothing(len(samples.time))
-        made = SensedRobotPlant.sensitivity(self, samples, values)
-        return (*made, *[nothing] * self._sensed)
 
     def random_samples(self, count: int, rng: np.random.Generator) -> Samples[Any]:
         """Return random states without contacts of unknown wrench; see `RobotPlant`."""
@@ -419,7 +359,49 @@ def _signals(smoothed: Smoothed, cut: slice) -> Smoothed:
     return Smoothed(*(p[:, cut] for p in parts))
 
 
-def _sensor(measured: Array) -> Triangle:
-    """Return the information triangle of a sensor whose rows are zero."""
-    energy = np.array([[np.linalg.norm(measured)]])
-    return Triangle(np.empty(0, dtype=np.intp), energy, len(measured))
+@dataclass(frozen=True, eq=False)
+class ContactEfforts:
+    """Effect of contact wrenches on the efforts of N samples: `Y π = τ + N λ`, τ = 0 at the base.
+
+    Where the log has a contact's wrench, that is it. What is left of the base's equations tells the
+    others: all of one foot's, nothing of how two feet share the load. So the torque of an arm is
+    known always, and that of a leg as long as no other leg, nor anything else, holds the robot with
+    it.
+    """
+
+    measured: Array  # efforts of the wrenches that are measured, shape (N, channels) [N or N·m]
+    # T, with `T (Y π − measured)` the efforts that are left for the joints, and at the base what
+    # nothing explains, shape (N, channels, channels); NaN in the rows of joints whose torque
+    # depends on how contacts share the load
+    through: Array
+
+    @staticmethod
+    def of(plant: FloatingRobotPlant, samples: Samples[Any], held: bool = True) -> ContactEfforts:
+        """Return the effect of the closed contacts.
+
+        Args:
+            samples: With the wrenches that the plant's last channels measure.
+            held: Whether nothing but the stated contacts acts on the base, so that its equations
+                tell what is unknown of them.
+        """
+        N, sensed = plant.held(samples.motion), plant.told
+        first = len(plant.channels) - int(sensed.sum())
+        measured = np.einsum("nck,nk->nc", N[:, :, sensed], samples.measured[:, first:])
+        unknown = N[:, :, ~sensed]
+        through = np.tile(np.eye(N.shape[1]), (len(N), 1, 1))
+        if unknown.shape[2]:
+            base = unknown[:, :SIX] if held else 0.0 * unknown[:, :SIX]
+            inverse = np.linalg.pinv(base, rcond=RANK)
+            through[:, :, :SIX] -= unknown @ inverse
+            free = unknown - unknown @ inverse @ base
+            size = np.linalg.norm(unknown, axis=2)
+            through[np.linalg.norm(free, axis=2) > SHARED * size] = np.nan
+        return ContactEfforts(measured, through)
+
+    def left(self, effort: Array) -> Array:
+        """Return efforts left for the joints and unexplained at the base, shape (N, channels).
+
+        Args:
+            effort: Y π of all of the robot's channels, shape (channels, N) [N or N·m].
+        """
+        return np.asarray(np.einsum("ncd,nd->nc", self.through, effort.T - self.measured))

@@ -125,13 +125,13 @@ class FreeBody(Plant[BodyMotion]):
                 name = f"{kind}.{self.frame}.{axis}"
                 recording.require(name, f"says how '{self.frame}' moves")
                 motion.append(MotionSignal(name, derivatives))  # type: ignore[arg-type]
-        found = []
+        wrench = []
         for k, channel in enumerate((*AXIS_FORCES, *AXIS_MOMENTS) if measured else ()):
             kind, _, axis = channel.partition(".")
             name = f"{kind}.{self.frame}.{axis}"
             recording.require(name, f"is what is applied to '{self.frame}'")
-            found.append(Measured(k, ((name, 1.0),)))
-        return Inputs(tuple(motion), tuple(found))
+            wrench.append(Measured(k, ((name, 1.0),)))
+        return Inputs(tuple(motion), tuple(wrench))
 
     def motion(self, smoothed: Smoothed) -> BodyMotion:
         """Return the motion in the body's frame."""
@@ -161,8 +161,8 @@ class FreeBody(Plant[BodyMotion]):
             column].
         """
         m = samples.motion
-        whole = inertia.wrench_regressor(m.specific, m.angular_velocity, m.angular_acceleration)
-        return Rows(whole[:, :, list(columns)])
+        every = inertia.wrench_regressor(m.specific, m.angular_velocity, m.angular_acceleration)
+        return Rows(every[:, :, list(columns)])
 
     def sides(self, samples: Samples[BodyMotion], columns: Sequence[int]) -> Sides:
         """Return momentum and remainder of the equations of motion; see `Sides`.
@@ -208,9 +208,9 @@ class FreeBody(Plant[BodyMotion]):
         m = samples.motion
         specific, velocity, rise = self.pulled_to_motion(m, columns, seeds)
         angles = m.turning.pull_back(np.cross(specific, m.specific), velocity, rise)
-        push = times(m.turning.rotation, specific)
-        nothing = np.zeros_like(push)
-        by_q, by_v, by_a = zip((nothing, nothing, push), angles, strict=True)
+        force = times(m.turning.rotation, specific)
+        nothing = np.zeros_like(force)
+        by_q, by_v, by_a = zip((nothing, nothing, force), angles, strict=True)
         return np.hstack(by_q), np.hstack(by_v), np.hstack(by_a)
 
     @staticmethod

@@ -27,9 +27,7 @@ from heft.information import AXES
 from heft.models import Actuators, FreeFlyer
 from heft.recordings import Recording
 
-from .attitude import times
-from .flatness import ORDERS as FLAT_ORDERS
-from .flatness import flat_attitude, flat_jacobian
+from .attitude import FLAT_ORDERS, flat_attitude, flat_jacobian, times
 from .free_body import BodyMotion, FreeBody
 from .plant import Channel, Coordinate, Inputs, Measured, Rows, Samples, Sides
 
@@ -48,9 +46,9 @@ class Combinations:
     def of(actuators: Actuators) -> Combinations:
         """Return the combinations of actuators' equations."""
         A, count = actuators.mixing, len(actuators)
-        left, size, _ = np.linalg.svd(A)
+        directions, size, _ = np.linalg.svd(A)
         rank = int(np.sum(size > RANK * size[0]))
-        still = left[:, rank:].T
+        still = directions[:, rank:].T
         if rank == count:
             pushed = np.linalg.pinv(A)
             channels = [Channel(name, "N") for name in actuators.names]
@@ -111,12 +109,12 @@ class FreeFlyerPlant(FreeBody):
             return Inputs(motion)
         for name in self.actuators.signals:
             recording.require(name, f"is a command to what pushes '{self.frame}'")
-        found = []
+        commands = []
         for k, factors in enumerate(self.combinations.measured):
             terms = zip(self.actuators.signals, factors.tolist(), strict=True)
             kept = tuple((name, factor) for name, factor in terms if factor != 0.0)
-            found.append(Measured(k, kept or ((self.actuators.signals[0], 0.0),)))
-        return Inputs(motion, tuple(found))
+            commands.append(Measured(k, kept or ((self.actuators.signals[0], 0.0),)))
+        return Inputs(motion, tuple(commands))
 
     def rows(self, samples: Samples[BodyMotion], columns: Sequence[int]) -> Rows:
         """Return rows `T Y`.

@@ -24,9 +24,17 @@ from heft.information import AXES, PARAMETER_COUNT, Labels, ParameterSpace, iner
 from heft.recordings import Recording
 from heft.signals import Smoothed
 
-from .held_signals import CHANNEL_UNITS, CHANNELS, GraspingPoint, Held, noise_covariance
 from .plant import Channel, Inputs, Measured, MotionSignal, Plant, Rows, Samples, Sides
-from .wrench_sensor import Point, Unknowns, linearised
+from .wrench_sensor import (
+    CHANNEL_UNITS,
+    CHANNELS,
+    GraspingPoint,
+    Held,
+    Point,
+    Unknowns,
+    linearised,
+    noise_covariance,
+)
 
 FRAME = "sensor"
 WRENCH = tuple(f"{kind}.{FRAME}.{a}" for kind in ("force", "torque") for a in AXES)
@@ -123,8 +131,8 @@ class HeldBody(Plant[HeldMotion]):
         """Columns of the body and of tilt, mounting and gains, if any of these is estimated."""
         kinds = [self.unknowns.columns(k) for k in ("tilt", "mounting", "gain")]
         places = range(len(self.labels))
-        found = [k for kind in kinds for k in places[kind]]
-        return (*range(PARAMETER_COUNT), *found) if found else ()
+        own = [k for kind in kinds for k in places[kind]]
+        return (*range(PARAMETER_COUNT), *own) if own else ()
 
     def about(self, values: Array) -> HeldBody:
         """Return the plant linearised about the values of a solution of these rows."""
@@ -161,11 +169,11 @@ class HeldBody(Plant[HeldMotion]):
 
     def motion(self, smoothed: Smoothed) -> HeldMotion:
         """Return the sensor's signals, and their derivatives if they are known."""
-        at, rate = (self._held(x) for x in (smoothed.position, smoothed.velocity))
-        known = np.isfinite(smoothed.velocity).all()
-        return HeldMotion(at, rate if known and not self.resting else None)
+        at, rate = (self._signals(x) for x in (smoothed.position, smoothed.velocity))
+        finite = np.isfinite(smoothed.velocity).all()
+        return HeldMotion(at, rate if finite and not self.resting else None)
 
-    def _held(self, values: Array) -> Held:
+    def _signals(self, values: Array) -> Held:
         count, parts = len(values), np.split(values, (6, 9, 12, 15), axis=1)
         wrench, specific, velocity, turning, world = parts
         turning = np.zeros_like(turning) if self.resting else turning

@@ -96,6 +96,11 @@ class Inputs:
         measured = (name for m in self.measured for name, _ in m.terms)
         return tuple(dict.fromkeys((*(s.name for s in self.motion), *measured)))
 
+    @property
+    def smoothed(self) -> tuple[str, ...]:
+        """Names of the signals whose derivatives are needed."""
+        return tuple(s.name for s in self.motion if s.derivatives)
+
 
 @dataclass(frozen=True)
 class Samples(Generic[M]):
@@ -121,17 +126,11 @@ class Samples(Generic[M]):
 
     def part(self, rows: slice | NDArray[np.intp]) -> Samples[M]:
         """Return some of the samples."""
-        # Memory is laid out by its columns, which are what rows are made of.
-        memory = self.memory.T[:, rows].T
-        return Samples(
-            self.recording,
-            self.time[rows],
-            self.motion.part(rows),
-            memory,
-            self.measured[rows],
-            self.index[rows],
-            self.chosen[rows],
-        )
+        memory = self.memory.T[:, rows].T  # laid out by its columns, which rows are made of
+        time, measured = self.time[rows], self.measured[rows]
+        index, chosen = self.index[rows], self.chosen[rows]
+        motion = self.motion.part(rows)
+        return Samples(self.recording, time, motion, memory, measured, index, chosen)
 
 
 @dataclass(frozen=True)
@@ -201,11 +200,6 @@ class Plant(Protocol[M]):
     """Anything that turns signals into linear equations for its parameters.
 
     Laws that every plant obeys are in `tests/test_plants.py`.
-
-    Attributes:
-        labels: The p standard columns.
-        space: What is stated of them, and what it can be; its matrix maps to the p columns.
-        channels: What measures, c of them.
     """
 
     @property
@@ -357,17 +351,19 @@ class Fused(Protocol):
 
 @runtime_checkable
 class Limbed(Protocol):
-    """A plant each of whose channels sees a few columns only, such as those of its own limb."""
+    """A plant each of whose channels sees a few columns only, such as those of its own limb.
+
+    Columns that are asked for are ascending.
+    """
 
     def channel_rows(
         self, samples: Any, columns: Sequence[int], channels: Sequence[int] | None = None
     ) -> tuple[ChannelRows, ...]:
-        """Return what `Plant.rows` returns, channel by channel, without columns that are zero.
+        """Return what `Plant.rows` returns, of some or all channels, without zero columns."""
+        ...
 
-        Args:
-            columns: Positions of columns of `labels`, ascending.
-            channels: Positions of the channels that are asked for; all if not given.
-        """
+    def channel_sides(self, samples: Any, columns: Sequence[int]) -> ChannelSides:
+        """Return both sides of the equations, without columns that a channel never sees."""
         ...
 
 
@@ -381,28 +377,11 @@ class Integrable(Protocol):
 
 
 @runtime_checkable
-class LimbedIntegrable(Protocol):
-    """A plant with a weak form each of whose channels sees a few columns only."""
-
-    def channel_sides(self, samples: Any, columns: Sequence[int]) -> ChannelSides:
-        """Return what `Integrable.sides` returns, without columns that a channel never sees.
-
-        Args:
-            columns: Positions of columns of `labels`, ascending.
-        """
-        ...
-
-
-@runtime_checkable
 class Predicting(Protocol):
     """A plant that computes `Y x` without forming Y."""
 
     def predict(self, samples: Any, values: Array) -> Array:
-        """Return `Y x`, shape (N, c) [channel's unit].
-
-        Args:
-            values: x of the standard columns, shape (p,).
-        """
+        """Return `Y x` of the standard columns, shape (N, c) [channel's unit]."""
         ...
 
 
@@ -411,11 +390,7 @@ class PointSensitive(Protocol):
     """A plant whose rows depend on the point that they are taken about."""
 
     def sensitivity(self, samples: Any, values: Array) -> tuple[ChannelRows, ...]:
-        """Return d(Y x)/d point, rows of each channel on the standard columns.
-
-        Args:
-            values: x, of the standard columns, shape (p,).
-        """
+        """Return d(Y x)/d point, rows of each channel on the standard columns, x in `values`."""
         ...
 
 
@@ -429,11 +404,7 @@ class WithUnknowns(Protocol):
         ...
 
     def acting(self, samples: Any) -> Array:
-        """Return N, shape (N, c, k), zero in the columns of what does not act at a sample.
-
-        Args:
-            samples: Their measurements are not used.
-        """
+        """Return N, shape (N, c, k), zero in the columns of what does not act at a sample."""
         ...
 
     def acting_rate(self, samples: Any) -> Array:
@@ -463,25 +434,15 @@ class Excitable(Protocol):
         ...
 
     def samples_at(self, q: Array, v: Array, a: Array) -> Samples[Any]:
-        """Return samples of a motion; what they measured is zero.
+        """Return samples of a motion by q, v, a, shape (N, d) each; what they measured is zero.
 
         A plant whose `derivatives` are more than two takes these as further arguments, and
         `pull_back` returns a gradient by each.
-
-        Args:
-            q: Positions of the coordinates, shape (N, d) [rad or m].
-            v: Their derivatives, shape (N, d) [rad/s or m/s].
-            a: Their second derivatives, shape (N, d) [rad/s² or m/s²].
         """
         ...
 
     def pull_back(
         self, samples: Any, columns: Sequence[int], seeds: Array
     ) -> tuple[Array, Array, Array]:
-        """Return the gradients of Σ S·Y by q, v and a, each of shape (N, d).
-
-        Args:
-            samples: As `samples_at` returned them.
-            seeds: S, of the shape of `rows(samples, columns).regressor`.
-        """
+        """Return the gradients of Σ S·Y by q, v and a, shape (N, d); `seeds` is S, of Y's shape."""
         ...

@@ -10,8 +10,7 @@ from heft.recordings import Recording
 
 from .elastic_robot import ElasticRobotPlant, refuse_elastic
 from .floating_robot import FloatingRobotPlant
-from .robot import RobotPlant
-from .sensed_robot import SensedRobotPlant
+from .robot import RobotPlant, SensedRobotPlant
 
 
 def plant_of(robot: Robot, recording: Recording | None = None) -> RobotPlant:
@@ -32,8 +31,8 @@ def plant_of(robot: Robot, recording: Recording | None = None) -> RobotPlant:
             return ElasticRobotPlant(robot)
         return SensedRobotPlant(robot) if robot.options.sensor else RobotPlant(robot)
     frame = robot.tree.names[0]
-    told = recording.sources if recording is not None else ()
-    inertial = f"acc.{frame}.x" in told and f"quat.{frame}.w" not in told
+    sources = recording.sources if recording is not None else ()
+    inertial = f"acc.{frame}.x" in sources and f"quat.{frame}.w" not in sources
     return FloatingRobotPlant(robot, motion_from="imu" if inertial else "pose")
 
 

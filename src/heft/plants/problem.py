@@ -7,15 +7,15 @@ A problem can be walked as often as a method needs, each time in bounded memory:
     problem.information()  the sum of all rows, fused where the plant can
 
 Smoothing, delay, selection, decimation, gaps, open windows of the weak form and low-passes of rows
-are here, once for all plants. Problems know nothing of estimators.
+are done once for all plants, in `sampling` and `walk`. Problems know nothing of estimators.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Generic, Literal, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,34 +24,332 @@ from heft import signals
 from heft.arrays import Array
 from heft.engine import in_order
 from heft.errors import InvalidSetting, TooLittleData
-from heft.information import ChannelRows, Information
+from heft.information import BaseParameters, ChannelRows, Information, Labels, ParameterSpace
+from heft.recordings import Recording
+from heft.signals import Smoothing, Timeline, Weak
 
-from .plant import Fused, LimbedIntegrable, Plant, PointSensitive, Predicting, Samples
+from .base import extended_base, structural_base
+from .plant import Fused, Limbed, Plant, PointSensitive, Predicting, Samples
 from .rows import Equations, Residuals
-from .setup import Setup
-from .sliding import information_of
-from .walk import cuts
-
-SHORTEST_FILTERED = 32  # rows of a piece that can be filtered
-KEPT_BYTES = 256 << 20  # of the weak form's rows, without known zeros
+from .sampling import Counted, Sampler, Survey, sliding_rows
+from .walk import Walk, cuts
 
 P = TypeVar("P", bound="Plant[Any]")
-
-
-def _some(equations: Equations, chosen: NDArray[np.intp]) -> Array:
-    return equations.regressor[chosen]
-
-
-def _some_each(equations: Equations, chosen: NDArray[np.intp]) -> tuple[ChannelRows, ...]:
-    return tuple(ChannelRows(r.columns, r.values[chosen]) for r in equations.by_channel)
+ENOUGH_ROWS = 10.0  # that quick looks leave for each column
+LOG_BYTES = 64 << 20  # of a recording's signals that stay in memory
+KEPT_BYTES = 256 << 20  # of the weak form's rows, without known zeros
+DENSE_SAMPLES = 6_000  # that a quick look takes of logs whose rows mix all channels
+AVERAGED_SHARE = 12.0  # of a period of the cutoff, over which quick looks average
+SHORTEST_FILTERED = 32  # rows of a piece that can be filtered
 
 
 @dataclass(frozen=True)
-class Problem(Setup[P]):
+class Problem(Generic[P]):
     """A plant and the logs of an experiment with it, ready to be walked.
 
-    Its attributes are those of `Setup`.
+    Make one to use an estimator by itself; `identify` and `identify_plant` make their own.
     """
+
+    plant: P  # what makes the rows
+    recordings: tuple[Recording, ...]  # logs that can be read again
+    smoothing: Smoothing = Smoothing()  # how motion is made smooth
+    threads: int = 2  # how many threads share the work; the result does not depend on it
+    # `fit` needs what channels measure; `predict` does without
+    purpose: Literal["fit", "predict"] = "fit"
+    band_hz: float | None = None  # upper end of the motion's band [Hz], where it is not the cutoff
+    # windows of the weak form, whose rows need no acceleration; rows are differentiated if not
+    # given
+    weak: Weak | None = None
+    # how many samples' measurements are averaged into one row, odd; motion is that of the middle
+    # one
+    decimation: int = 1
+    # whether smooth motion stays in memory between one walk and the next, as that of short logs may
+    keep_samples: bool = False
+    # which instantaneous rows count, for each recording by index of the sample, shape (samples,
+    # channels); all if not given
+    counted: Counted | None = field(default=None, repr=False, compare=False)
+    # what is known of the recordings already; looked for if not given
+    known_survey: Survey | None = field(default=None, repr=False, compare=False)
+    # standard deviation of each channel's noise [channel's unit], by which unknowns of each sample
+    # (`WithUnknowns`) are eliminated; one if not given
+    noise: tuple[float, ...] | None = None
+    # base parameters where they are not those of the plant alone; see `telling`
+    known_base: BaseParameters | None = field(default=None, repr=False, compare=False)
+
+    # --- what is walked
+
+    @cached_property
+    def survey(self) -> Survey:
+        """Signals, clocks and smoothing of the recordings."""
+        measured = self.purpose == "fit"
+        return self.known_survey or Survey.of(self.plant, self.recordings, self.smoothing, measured)
+
+    @property
+    def timelines(self) -> tuple[Timeline, ...]:
+        """Timeline of each recording: its sampling rate and gaps."""
+        return self.survey.timelines
+
+    @property
+    def resolved(self) -> Smoothing:
+        """The smoothing with its cutoff chosen."""
+        return self.survey.smoothing
+
+    @property
+    def delay(self) -> float:
+        """Delay of the measurements behind the motion [s]."""
+        return self.resolved.delay or 0.0
+
+    @property
+    def corner(self) -> float:
+        """Cutoff of the low-pass [Hz]."""
+        return self.survey.cutoff
+
+    @property
+    def highest_corner(self) -> float:
+        """Highest cutoff that the sampling rates allow [Hz]."""
+        return signals.LARGEST_CORNER / max(t.step for t in self.timelines)
+
+    @property
+    def band_corner(self) -> float:
+        """Upper end of the motion's band [Hz]."""
+        return self.band_hz or self.corner
+
+    @cached_property
+    def base(self) -> BaseParameters:
+        """The plant's base parameters, extended by the combinations of `telling`."""
+        return self.known_base or structural_base(self.plant)
+
+    def telling(self, matrix: Array) -> Self:
+        """Return the problem with base parameters that also determine combinations of columns.
+
+        They are rows of the matrix, shape (k, p).
+        """
+        return replace(self, known_base=extended_base(self.plant, self.base, matrix))
+
+    @property
+    def labels(self) -> Labels:
+        """Labels of the base parameters."""
+        return self.base.labels
+
+    @cached_property
+    def space(self) -> ParameterSpace:
+        """Reported parameters x and their map to the base parameters β."""
+        return self.plant.space.seen_through(self.base.matrix)
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """Names of the channels."""
+        return tuple(c.name for c in self.plant.channels)
+
+    @property
+    def noise_names(self) -> tuple[str, ...]:
+        """Name of each channel's standard deviation; channels of one name share it."""
+        return tuple(c.noise_name for c in self.plant.channels)
+
+    @property
+    def has_unknowns(self) -> bool:
+        """Whether unmeasured actions, such as contact wrenches, are eliminated from each sample."""
+        return self.walk.mixes
+
+    @property
+    def known_noise(self) -> dict[str, float]:
+        """Standard deviation of each channel by its name, where unknowns are eliminated by it.
+
+        Rows are then what is to be weighed by these and no others.
+        """
+        if not self.has_unknowns:
+            return {}
+        noise = self.noise or (1.0,) * len(self.channels)
+        return dict(zip(self.channels, noise, strict=True))
+
+    # --- the same otherwise
+
+    def with_settings(self, **changes: Any) -> Self:
+        """Return a problem with the same recordings, which need not be looked at again."""
+        smoothing = changes.pop("smoothing", self.resolved)
+        inputs = self.survey.inputs
+        if "plant" in changes:  # which may take signals otherwise, by other gains
+            measured = self.purpose == "fit"
+            inputs = tuple(changes["plant"].inputs(r, measured) for r in self.recordings)
+        survey = replace(self.survey, inputs=inputs, smoothing=smoothing)
+        return replace(self, smoothing=smoothing, known_survey=survey, **changes)
+
+    def with_recordings(self, recordings: Sequence[Recording], **changes: Any) -> Self:
+        """Return a problem with other recordings, at the cutoff chosen here."""
+        changes = {"smoothing": self.resolved, "known_survey": None, "counted": None, **changes}
+        return replace(self, recordings=tuple(recordings), **changes)
+
+    def held_out(self, recording: Recording) -> Self:
+        """Return a problem with one other recording, at the cutoff chosen here.
+
+        The cutoff is lower if the recording's sampling rate does not allow it.
+        """
+        smoothing = signals.limited(self.resolved, recording)
+        return self.with_recordings([recording], smoothing=smoothing)
+
+    def with_noise(self, noise: Sequence[float]) -> Self:
+        """Return the problem with unknowns eliminated by other noise of each channel [its unit]."""
+        return self.with_settings(noise=tuple(float(s) for s in noise))
+
+    def about(self, values: Array) -> Self:
+        """Return the problem with rows taken about stated parameters x of `space`, shape (n,)."""
+        return self.with_settings(plant=self.plant.about(self.plant.space.matrix @ values))
+
+    def delayed(self, delay: float) -> Self:
+        """Return the problem with measurements delayed behind the motion by `delay` [s]."""
+        return self.with_settings(smoothing=replace(self.resolved, delay=delay))
+
+    def later(self, by: float) -> Self | None:
+        """Return the problem with measurements delayed further, its regressors unchanged.
+
+        For a look at another delay that costs no rows. Motion is as smooth as it was, and windows
+        stay where they are in it.
+
+        Args:
+            by: Increase of the delay [s].
+
+        Returns:
+            None where rows are not kept, or mix samples otherwise than by windows alone.
+        """
+        rows = self.walk.later(self._kept_rows, by) if self._keeps_rows else None
+        if rows is None:
+            return None
+        later = self.delayed(self.delay + by)
+        vars(later)["_kept_rows"] = rows  # in place of those of a walk
+        return later
+
+    def sharpened(self, factor: float) -> Self | None:
+        """Return the problem with the cutoff times a factor, None if the sampling leaves no room.
+
+        Residuals are still compared in the band of the cutoff chosen before.
+        """
+        corner = factor * self.corner
+        if corner > self.highest_corner:
+            return None
+        smoothing = replace(self.resolved, corner=corner)
+        return self.with_settings(smoothing=smoothing, band_hz=self.band_corner)
+
+    def holding_windows(self) -> Self:
+        """Return the problem with the weak form's windows as they are, whatever the cutoff.
+
+        What another cutoff does to the motion can then be told from what another window does to
+        the noise.
+        """
+        if self.weak is None:
+            return self
+        step = self.decimation * min(t.step for t in self.timelines)
+        length = self.weak.windows(self.corner, step).length
+        return self.with_settings(weak=replace(self.weak, length=length))
+
+    def blurred(self, factor: float) -> Self:
+        """Return the problem with instantaneous rows at the cutoff times a factor of at most 1.
+
+        Residuals are compared in the band of that cutoff.
+        """
+        smoothing = replace(
+            self.resolved,
+            corner=factor * self.corner,
+            corners=None,
+            torque="raw",
+            method="butterworth",
+            period=None,
+        )
+        return self.with_settings(smoothing=smoothing, weak=None, band_hz=None)
+
+    def in_memory(self) -> Self:
+        """Return the problem with small recordings held in memory.
+
+        Each walk reads a recording anew otherwise.
+        """
+        kept = []
+        for recording, inputs, line in zip(
+            self.recordings, self.survey.inputs, self.timelines, strict=True
+        ):
+            small = 8 * line.rows * len(inputs.names) <= LOG_BYTES
+            kept.append(recording.in_memory(inputs.names) if small else recording)
+        return self.with_settings(recordings=tuple(kept))
+
+    def sliding(self, speed: float, settle: float) -> Self:
+        """Return the problem that counts only rows in which friction slides.
+
+        Which they are is found at the delay of this problem, and stays when that changes.
+
+        Args:
+            speed: Speed above which a revolute drive slides [rad/s]; see `Plant.sliding`.
+            settle: How long before and after a row it must slide the same way [s].
+        """
+        gaps = [signals.GAP_STEPS * self.decimation * t.step for t in self.timelines]
+        return replace(self, counted=sliding_rows(self.samples(), self.plant, speed, settle, gaps))
+
+    def thinned(self) -> Self:
+        """Return the problem with as few rows as the motion needs, where rows are costly.
+
+        Rows that mix channels are dense, and made many times. Measurements averaged over a twelfth
+        of a period of the cutoff lose 1 % there and nothing in the motion's band, a twentieth of
+        it.
+        """
+        if not self.has_unknowns:
+            return self
+        return self.with_settings(decimation=max(self.decimation, self._averaged))
+
+    @property
+    def _averaged(self) -> int:
+        """Odd number of samples in a share of a period of the cutoff, at least 1."""
+        step = max(t.step for t in self.timelines)
+        return 2 * int(0.5 / (AVERAGED_SHARE * max(self.corner, self.band_corner) * step)) + 1
+
+    @property
+    def _quick_decimation(self) -> int:
+        """Odd number of samples that a quick look averages into one row."""
+        rows = len(self.channels) * sum(t.used for t in self.timelines)
+        most = int(rows / (ENOUGH_ROWS * max(len(self.labels), 1)))
+        return min(self._averaged, max(1, most - 1 + most % 2))
+
+    def _share(self, rows: int) -> int:
+        """Return how many samples of each recording a quick look at some takes."""
+        return (min(rows, DENSE_SAMPLES) if self.has_unknowns else rows) // len(self.recordings)
+
+    def is_short(self, rows: int) -> bool:
+        """Return whether `shortened` to this number of rows would leave all as they are."""
+        # Windows of the weak form weigh every sample.
+        alike = self.weak is not None or self._quick_decimation == self.decimation
+        entire = all(t.rows <= self._share(rows) for t in self.timelines)
+        return entire and alike and self.counted is None
+
+    def shortened(self, rows: int) -> Self:
+        """Return the problem on the beginnings of the logs, for a quick look.
+
+        Motion and friction hardly change within a twelfth of a period of the cutoff, nor do
+        residuals in the band; see `thinned`.
+
+        Args:
+            rows: Approximate limit on the number of samples.
+        """
+        decimation = self._quick_decimation
+        shorter = [
+            recording.window(0, self._share(rows)).in_memory(inputs.names)
+            for recording, inputs in zip(self.recordings, self.survey.inputs, strict=True)
+        ]
+        return self.with_recordings(shorter, keep_samples=True, decimation=decimation)
+
+    # --- samples and rows
+
+    @cached_property
+    def walk(self) -> Walk:
+        """Walk through the samples and rows of the recordings."""
+        sampler = Sampler(self.plant, self.recordings, self.survey)
+        return Walk(
+            sampler, self.threads, self.weak, self.decimation, self.keep_samples, self.noise
+        )
+
+    @property
+    def has_explicit_rows(self) -> bool:
+        """Whether rows combine many samples each and must be formed explicitly."""
+        return self.walk.has_explicit_rows
+
+    def samples(self) -> Iterator[Samples[Any]]:
+        """Yield motion and what was measured, window by window, at the log's own times."""
+        return self.walk.samples()
 
     def rows(self) -> Iterator[Equations]:
         """Yield the rows of each window, on the base parameters."""
@@ -76,7 +374,7 @@ class Problem(Setup[P]):
         room = KEPT_BYTES / (8.0 * max(self.window_count, 1.0))
         if len(self.channels) * len(kept) <= room:
             return True
-        if self.has_unknowns or not isinstance(plant, LimbedIntegrable):
+        if self.has_unknowns or not isinstance(plant, Limbed):
             return False
         one = plant.random_samples(1, np.random.default_rng(0))
         return plant.channel_sides(one, kept).momentum.shape[1] <= room
@@ -84,25 +382,6 @@ class Problem(Setup[P]):
     @cached_property
     def _kept_rows(self) -> tuple[Equations, ...]:
         return tuple(self.walk.equations(self.base.kept))
-
-    def later(self, by: float) -> Self | None:
-        """Return the problem with measurements delayed further, its regressors unchanged.
-
-        For a look at another delay that costs no rows. Motion is as smooth as it was, and windows
-        stay where they are in it.
-
-        Args:
-            by: Increase of the delay [s].
-
-        Returns:
-            None where rows are not kept, or mix samples otherwise than by windows alone.
-        """
-        rows = self.walk.later(self._kept_rows, by) if self._keeps_rows else None
-        if rows is None:
-            return None
-        found = self.delayed(self.delay + by)
-        vars(found)["_kept_rows"] = rows  # in place of those of a walk
-        return found
 
     # --- what rows say
 
@@ -116,7 +395,7 @@ class Problem(Setup[P]):
         for part in self._reduced(self.walk.shared_rows):
             total = total + part
         if total.rows == 0 and self.counted is None:
-            raise _no_rows(self)
+            raise self._no_rows()
         return total
 
     def information_blocks(self, count: int, rows: int) -> tuple[Information, ...]:
@@ -143,46 +422,59 @@ class Problem(Setup[P]):
             blocks[-1] = blocks[-1] + part
             room -= taken
         if not blocks:
-            raise _no_rows(self)
+            raise self._no_rows()
         return tuple(blocks)
 
-    def _reduced(self, most: int, block: int | None = None) -> Iterator[Information]:
-        """Yield information, part by part.
+    def _no_rows(self) -> TooLittleData:
+        lines = self.timelines
+        return TooLittleData(
+            "no rows are left of these logs",
+            argument=", ".join(r.name for r in self.recordings),
+            got=f"{sum(t.used for t in lines)} usable rows in {sum(t.segments for t in lines)} "
+            f"pieces, {self.resolved.trim:g} s cut at each end of a piece",
+            cure="give longer logs, or cut less (--trim)",
+        )
 
-        Args:
-            most: Samples in a part at most.
-            block: Parts end at multiples of this number of samples; anywhere if None.
+    def _reduced(self, most: int, block: int | None = None) -> Iterator[Information]:
+        """Yield information, of parts of at most `most` samples that end at multiples of `block`.
+
+        They end anywhere if it is None, or if only some rows count.
         """
-        plant, labels, channels = self.plant, self.labels, self.channels
-        if self.counted is not None:
-            columns, counted = self.base.kept, self.counted
-            yield from information_of(self.walk, labels, channels, columns, counted)
-            return
-        if isinstance(plant, Fused) and not self.has_explicit_rows and not self.has_unknowns:
-            columns = self.base.kept
+        plant, walk, kept, counted = self.plant, self.walk, self.base.kept, self.counted
+        if isinstance(plant, Fused) and not walk.mixes and (counted or not walk.has_explicit_rows):
             reduce = plant.reduce
-            yield from in_order(
-                lambda s: Information(labels, channels, reduce(s, columns)),
-                self.walk.parts(most, block),
-                self.threads,
-            )
-            return
-        done = 0
-        for r in self.rows():
-            for cut in cuts(len(r.time), most if block else len(r.time), block, done):
-                yield r.information(labels, channels, cut)
-            done += len(r.time)
+
+            def fused(s: Samples[Any]) -> Information:
+                rows = counted[s.recording][s.index] if counted else None
+                return Information(self.labels, self.channels, reduce(s, kept, counted=rows))
+
+            parts = walk.parts(walk.shared_rows) if counted else walk.parts(most, block)
+            yield from in_order(fused, parts, self.threads)
+        elif counted:
+            parts = walk.parts(walk.dense_rows)
+            yield from in_order(lambda s: self._of_counted(s, counted), parts, self.threads)
+        else:
+            done = 0
+            for r in self.rows():
+                for cut in cuts(len(r.time), most if block else len(r.time), block, done):
+                    yield r.information(self.labels, self.channels, cut)
+                done += len(r.time)
+
+    def _of_counted(self, s: Samples[Any], counted: Counted) -> Information:
+        triangles = []
+        for c, rows in enumerate(counted[s.recording][s.index].T):
+            made = self.walk.equations_of(s.part(np.flatnonzero(rows)), self.base.kept)
+            one = made.regressor[:, [c]], made.effort[:, [c]]
+            own = Information.from_rows(self.labels, (self.channels[c],), *one)
+            triangles.append(own.triangles[0])
+        return Information(self.labels, self.channels, tuple(triangles))
 
     def residuals(self, values: Array) -> Iterator[Residuals]:
-        """Yield τ − Y β by pieces without gaps.
-
-        Args:
-            values: β, shape (b,).
-        """
+        """Yield τ − Y β by pieces without gaps, with β the values, shape (b,)."""
         if self.has_explicit_rows:
             for r in self.rows():
-                left, made, seen = r.residuals(values), partial(_some, r), partial(_some_each, r)
-                yield Residuals(left, made, r.recording, None, r.elimination, seen)
+                remaining = r.residuals(values)
+                yield Residuals(remaining, r.at, r.recording, None, r.elimination, r.channels_at)
             return
         walk, kept = self.walk, self.base.kept
 
@@ -195,12 +487,12 @@ class Problem(Setup[P]):
             return walk.channel_rows(s.part(piece[rows]), kept)
 
         for s, predicted in self.predictions(self.base.spread(values)):
-            left, elimination = s.measured - predicted, walk.elimination(s)
-            cuts = np.flatnonzero(np.diff(s.index) > 1) + 1
-            for rows in np.split(np.arange(len(left)), cuts):
+            remaining, elimination = s.measured - predicted, walk.elimination(s)
+            gaps = np.flatnonzero(np.diff(s.index) > 1) + 1
+            for rows in np.split(np.arange(len(remaining)), gaps):
                 part = None if elimination is None else elimination.part(rows)
                 made, seen = partial(regressor, s, rows), partial(by_channel, s, rows)
-                yield Residuals(left[rows], made, s.recording, s.index[rows], part, seen)
+                yield Residuals(remaining[rows], made, s.recording, s.index[rows], part, seen)
 
     def predictions(self, values: Array) -> Iterator[tuple[Samples[Any], Array]]:
         """Yield samples with what is predicted of their measurements, shape (N, c).
@@ -215,43 +507,35 @@ class Problem(Setup[P]):
         def work(s: Samples[Any]) -> tuple[Samples[Any], Array]:
             if isinstance(plant, Predicting):
                 return s, self.completed(s, plant.predict(s, values))
-            columns = range(len(values))
-            rows = cast("Plant[Any]", plant).rows(s, columns).regressor
+            rows = cast("Plant[Any]", plant).rows(s, range(len(values))).regressor
             return s, self.completed(s, np.asarray(rows @ values))
 
-        whole = isinstance(plant, Predicting) and not self.has_unknowns
-        parts = self.samples() if whole else self.walk.parts(self.walk.dense_rows)
+        at_once = isinstance(plant, Predicting) and not self.has_unknowns
+        parts = self.samples() if at_once else self.walk.parts(self.walk.dense_rows)
         return in_order(work, parts, self.threads)
 
     def completed(self, samples: Samples[Any], predicted: Array) -> Array:
-        """Return predictions with the part that each sample's unknowns explain, shape (N, c).
-
-        Args:
-            predicted: `Y x`, shape (N, c) [channel's unit].
-        """
+        """Return `Y x` with the part that each sample's unknowns explain, shape (N, c)."""
         elimination = self.walk.elimination(samples)
         if elimination is None:
             return predicted
         return predicted + elimination.taken_up(samples.measured - predicted)
 
     def residual_energy(self, values: Array) -> Array:
-        """Return the energy of τ − Y β in the motion's band, shape (c,).
+        """Return the energy of τ − Y β in the motion's band, shape (c,), of β, shape (b,).
 
         Rows that do not count have no residual: what friction does there is not to be passed on by
         the filter.
-
-        Args:
-            values: β, shape (b,).
         """
-        total, counted = np.zeros(len(self.channels)), self.counted
+        total = np.zeros(len(self.channels))
         for piece in self.residuals(values):
             if self.has_explicit_rows:  # rows that hold nothing above the band
                 total += np.sum(piece.values**2, axis=0)
             elif len(piece.values) > SHORTEST_FILTERED:
                 step = self.decimation * self.timelines[piece.recording].step
-                counts = True if counted is None else counted[piece.recording][piece.index]
-                left = np.where(counts, piece.values, 0.0)
-                smooth = np.where(counts, signals.low_pass(left, step, self.band_corner), 0.0)
+                counts = self.counted[piece.recording][piece.index] if self.counted else True
+                counting = np.where(counts, piece.values, 0.0)
+                smooth = np.where(counts, signals.low_pass(counting, step, self.band_corner), 0.0)
                 total += np.sum(smooth**2, axis=0)
         return total
 
@@ -270,23 +554,12 @@ class Problem(Setup[P]):
             return None
         period = self.smoothing.period
         if period is None:
-            names = [s.name for s in self.survey.inputs[0].motion if s.derivatives]
             try:
+                names = self.survey.inputs[0].smoothed
                 period = signals.period_of(self.recordings[0], names, line.step)
             except InvalidSetting:
                 return None
         return period / line.step
-
-
-def _no_rows(problem: Problem[Any]) -> TooLittleData:
-    lines = problem.timelines
-    return TooLittleData(
-        "no rows are left of these logs",
-        argument=", ".join(r.name for r in problem.recordings),
-        got=f"{sum(t.used for t in lines)} usable rows in {sum(t.segments for t in lines)} "
-        f"pieces, {problem.resolved.trim:g} s cut at each end of a piece",
-        cure="give longer logs, or cut less (--trim)",
-    )
 
 
 def point_moments(problem: Problem[Any], values: Array, errors: Array) -> tuple[ChannelRows, ...]:
@@ -306,7 +579,7 @@ def point_moments(problem: Problem[Any], values: Array, errors: Array) -> tuple[
     plant, kept = problem.plant, problem.base.kept
     assert isinstance(plant, PointSensitive)
     standard = problem.base.spread(values)
-    found: list[list[ChannelRows]] = [[] for _ in problem.channels]
+    moments: list[list[ChannelRows]] = [[] for _ in problem.channels]
     rows = 0
     for s in problem.samples():
         every = max(1, int(1.0 / (8.0 * problem.corner * problem.timelines[s.recording].step)))
@@ -314,8 +587,8 @@ def point_moments(problem: Problem[Any], values: Array, errors: Array) -> tuple[
         moved = plant.sensitivity(part, standard)
         for c, seen in enumerate(problem.walk.channel_rows(part, kept)):
             own = moved[c].values.T @ seen.values
-            found[c].append(ChannelRows(seen.columns, errors[moved[c].columns].T @ own))
+            moments[c].append(ChannelRows(seen.columns, errors[moved[c].columns].T @ own))
         rows += len(part.time)
     nothing = ChannelRows.nothing(errors.shape[1])
-    totals = (ChannelRows.total([nothing, *parts]) for parts in found)
+    totals = (ChannelRows.total([nothing, *parts]) for parts in moments)
     return tuple(ChannelRows(t.columns, t.values / max(rows, 1)) for t in totals)

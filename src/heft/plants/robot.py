@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from itertools import pairwise
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import scipy.linalg
@@ -28,17 +29,11 @@ from heft.recordings import Recording
 from heft.signals import Smoothed
 
 from . import robot_signals
-from .plant import Channel, ChannelSides, Inputs, Plant, Rows, Samples, Sides
-from .robot_rows import (
-    beside_own,
-    kernel_plan,
-    of_channels,
-    own_slice,
-    random_drive_state,
-    random_states,
-    sides_of_channels,
-)
+from .parts import Part, TreeRows, WrenchSensor, joint_rows, joint_sides, sensors_of
+from .plant import Channel, ChannelSides, Inputs, Measured, Plant, Rows, Samples, Sides
+from .robot_rows import of_channels, own_slice, random_drive_state, random_states
 
+T = TypeVar("T")
 # Rounding of angles leaves at most this of a dependent column (`benchmarks/rounding.py`).
 SHARE_PER_RADIAN = 4.0
 
@@ -99,9 +94,26 @@ class RobotPlant(Plant[RobotMotion]):
         )
 
     @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """What has channels of its own beside the joints."""
+        return ()
+
+    @property
+    def sensors(self) -> tuple[WrenchSensor, ...]:
+        """Wrench sensors inside among the parts."""
+        return tuple(part for part in self.parts if isinstance(part, WrenchSensor))
+
+    @cached_property
+    def spans(self) -> tuple[tuple[Part, slice], ...]:
+        """Parts, each with the channels that are its own."""
+        ends = np.cumsum([len(self.robot.measured), *(len(p.channels) for p in self.parts)])
+        cuts = (slice(a, b) for a, b in pairwise(ends.tolist()))
+        return tuple(zip(self.parts, cuts, strict=True))
+
+    @cached_property
     def channels(self) -> tuple[Channel, ...]:
-        """The joints whose torque is measured."""
-        return self.joint_channels
+        """The joints whose torque is measured, then those of parts."""
+        return (*self.joint_channels, *(c for part in self.parts for c in part.channels))
 
     @property
     def joint_channels(self) -> tuple[Channel, ...]:
@@ -152,8 +164,8 @@ class RobotPlant(Plant[RobotMotion]):
 
     @property
     def structure(self) -> object:
-        """Key of the base parameters: the robot, since they do not depend on the point."""
-        return self.robot
+        """Key of the base parameters, about any point: a sensor inside if there is one."""
+        return next(iter(self.sensors), self.robot)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -173,13 +185,24 @@ class RobotPlant(Plant[RobotMotion]):
         return replace(self, point=values)
 
     def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
-        """Return joint positions, and torques or currents.
+        """Return joint positions, torques or currents, and what parts measure.
 
         Raises:
             MissingSignal: If one is not there.
             InvalidSetting: If the base floats.
         """
-        return robot_signals.inputs(self.robot, recording, measured)
+        joints = robot_signals.inputs(self.robot, recording, measured)
+        if not measured:
+            return joints
+        return replace(joints, measured=(*joints.measured, *self.part_inputs(recording)))
+
+    def part_inputs(self, recording: Recording) -> tuple[Measured, ...]:
+        """Return what channels of parts measure.
+
+        Raises:
+            MissingSignal: If one is not there.
+        """
+        return tuple(m for part, own in self.spans for m in part.inputs(recording, own.start))
 
     def motion(self, smoothed: Smoothed) -> RobotMotion:
         """Return positions, velocities and what the kernels read; joints held still are at rest.
@@ -206,9 +229,9 @@ class RobotPlant(Plant[RobotMotion]):
         v[:, moving] = smoothed.velocity
         a[:, moving] = smoothed.acceleration
         for k, joint in enumerate(robot.joints):
-            held = robot.options.of(joint).position
-            if held is not None:
-                q[:, k] = held
+            fixed = robot.options.of(joint).position
+            if fixed is not None:
+                q[:, k] = fixed
         return q, v, a
 
     def remember(
@@ -224,12 +247,17 @@ class RobotPlant(Plant[RobotMotion]):
         return replace(self, robot=robot, point=None)
 
     def as_measured(self, effort: Array) -> Array:
-        """Return efforts of the robot's channels on those of the plant, shape (N, c).
+        """Return efforts of the robot's channels on those of the plant, zero for parts, (N, c).
 
         Args:
             effort: Shape (channels of the robot, N) [N·m or N].
         """
-        return np.asarray(effort[self.robot.measured].T)
+        return self._beside(effort[self.robot.measured].T, 0)
+
+    def _beside(self, joints: NDArray[Any], value: int) -> NDArray[Any]:
+        """Append a value for each channel of parts to those of joints, shape (N, joints)."""
+        more = len(self.channels) - joints.shape[1]
+        return np.pad(joints, ((0, 0), (0, more)), constant_values=value) if more else joints
 
     def sensed(self, motion: RobotMotion, values: Array) -> Array:
         """Return what wrench sensors of the plant measure, zero for all other channels.
@@ -240,8 +268,11 @@ class RobotPlant(Plant[RobotMotion]):
         Returns:
             Shape (N, channels) [N or N·m].
         """
-        del values
-        return np.zeros((motion.position.shape[1], len(self.channels)))
+        out = np.zeros((motion.position.shape[1], len(self.channels)))
+        for part, own in self.spans:
+            if isinstance(part, WrenchSensor):
+                out[:, own] = part.wrench(motion.bodies, values)
+        return out
 
     def loads(self, samples: Samples[RobotMotion]) -> Array:
         """Return the torque at the point that loads the gears: of bodies and own columns.
@@ -301,14 +332,14 @@ class RobotPlant(Plant[RobotMotion]):
         return replace(state, rigid=load + own_effort(self.robot.own_columns, own, state))
 
     def rows(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Rows:
-        """Return the regressor Y of the measured joints; arguments as of `Plant.rows`."""
+        """Return the regressor Y of all channels; arguments as of `Plant.rows`."""
         ascending, places = np.unique(list(columns), return_inverse=True)
-        found = RobotPlant.channel_rows(self, samples, ascending.tolist())
-        out = np.zeros((len(samples.time), len(found), len(ascending)))
-        for c, rows in enumerate(found):
+        made = self.channel_rows(samples, ascending.tolist())
+        out = np.zeros((len(samples.time), len(made), len(ascending)))
+        for c, rows in enumerate(made):
             out[:, c, rows.columns] = rows.values
-        whole = np.array_equal(places, np.arange(len(ascending)))
-        return Rows(out if whole else out[:, :, places])
+        alike = np.array_equal(places, np.arange(len(ascending)))
+        return Rows(out if alike else out[:, :, places])
 
     def channel_rows(
         self,
@@ -316,33 +347,39 @@ class RobotPlant(Plant[RobotMotion]):
         columns: Sequence[int],
         channels: Sequence[int] | None = None,
     ) -> tuple[ChannelRows, ...]:
-        """Return each joint's rows on bodies that it moves and its own drives; see `Limbed`."""
-        measured = self.robot.measured
-        return self._channel_rows(
-            samples, columns, measured if channels is None else measured[list(channels)]
+        """Return each joint's rows on bodies that it moves and its own drives, and parts' rows.
+
+        Arguments are as of `Limbed`.
+        """
+        return self._lined_up(
+            channels,
+            lambda chosen: self._joints(samples, columns, chosen).rows(),
+            lambda part, _: part.rows(samples, columns),
         )
 
-    def _channel_rows(
-        self, samples: Samples[RobotMotion], columns: Sequence[int], chosen: NDArray[np.intp]
-    ) -> tuple[ChannelRows, ...]:
-        """Return rows of some of the robot's channels, measured or not."""
-        robot, count = self.robot, len(samples.time)
-        end = own_slice(robot).stop
-        known = tuple(c for c in columns if c < end)  # joints see no bias
-        plan = kernel_plan(robot, known, tuple(chosen.tolist()))
-        scatter = self._scatter(samples, chosen)
-        out = np.zeros((robot.tree.channels, int(plan.widths[chosen].max(initial=0)), count))
-        kernels.regressor(robot.tree, samples.motion.bodies, out, slots=plan.slots)
-        for (channel, row, slot), k in zip(plan.acts, plan.picked, strict=True):
-            out[channel, slot] += scatter.weights[k] * scatter.values[row]
-        return tuple(ChannelRows(plan.columns[c], out[c, : plan.widths[c]].T) for c in chosen)
+    def _lined_up(
+        self,
+        channels: Sequence[int] | None,
+        of_joints: Callable[[NDArray[np.intp]], Sequence[T]],
+        of_part: Callable[[Part, slice], Sequence[T]],
+    ) -> tuple[T, ...]:
+        """Return what is made of each channel that is asked for: of joints, then of parts."""
+        measured = self.robot.measured
+        asked = range(len(self.channels)) if channels is None else channels
+        joints = [c for c in asked if c < len(measured)]
+        made = dict(zip(joints, of_joints(measured[joints]), strict=True))
+        for part, own in self.spans:
+            places = range(own.start, own.stop)
+            if any(c in places for c in asked):
+                made |= zip(places, of_part(part, own), strict=True)
+        return tuple(made[c] for c in asked)
 
-    def _scatter(
-        self, samples: Samples[RobotMotion], chosen: NDArray[np.intp]
-    ) -> kernels.DriveColumns:
-        robot, state = self.robot, self.drive_state(samples)
-        made = drive_columns.columns(robot.drives, robot.drive_columns, state, chosen)
-        return made if robot.own_columns is None else beside_own(robot.own_columns, made, state)
+    def _joints(
+        self, samples: Samples[RobotMotion], columns: Sequence[int], chosen: NDArray[np.intp]
+    ) -> TreeRows:
+        """Return what some of the robot's channels see, measured or not."""
+        state = self.drive_state(samples)
+        return joint_rows(self.robot, samples.motion.bodies, state, columns, chosen)
 
     def sides(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Sides:
         """Return W₂ and F of the channels; see `both_sides`, arguments as of `rows`."""
@@ -351,14 +388,15 @@ class RobotPlant(Plant[RobotMotion]):
         return Sides(made.momentum[:, :, places], made.remainder[:, :, places])
 
     def channel_sides(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> ChannelSides:
-        """Return W₂ and F of joints on what they move and their own drives.
+        """Return W₂ and F of joints on what they move and their own drives, and of parts.
 
-        Arguments are as of `LimbedIntegrable`.
+        Arguments are as of `Limbed`.
         """
-        robot, motion = self.robot, samples.motion.bodies
-        end = own_slice(robot).stop
-        known = [c for c in columns if c < end]  # joints see no bias
-        return sides_of_channels(robot, motion, self.drive_state(samples), known, robot.measured)
+        state, motion = self.drive_state(samples), samples.motion.bodies
+        made = joint_sides(self.robot, motion, state, columns, self.robot.measured)
+        for part in self.parts:
+            made = made.beside(part.sides(samples, columns))
+        return made
 
     def reduce(
         self,
@@ -367,31 +405,28 @@ class RobotPlant(Plant[RobotMotion]):
         channels: Sequence[int] | None = None,
         counted: NDArray[np.bool_] | None = None,
     ) -> tuple[Triangle, ...]:
-        """Return one triangle `[R z; 0 ρ]` per joint, formed in cache without storing rows.
+        """Return one triangle `[R z; 0 ρ]` per channel, formed in cache without storing rows.
 
         Args:
             columns: Positions of columns of `labels`, ascending.
-            channels: Positions among the measured joints; all of them if not given.
-            counted: Which rows of each measured joint count, shape (N, c); all if not given.
+            channels: Positions of the channels that are asked for; all of them if not given.
+            counted: Which rows of each channel count, shape (N, c); all if not given.
         """
-        robot = self.robot
-        chosen = robot.measured if channels is None else robot.measured[list(channels)]
-        plan = kernel_plan(robot, tuple(columns), tuple(chosen.tolist()))
-        scatter = self._scatter(samples, chosen)
-        effort = np.zeros((robot.tree.channels, len(samples.time)))
-        effort[robot.measured] = samples.measured.T
-        counts = np.ones(effort.shape, dtype=bool)
-        if counted is not None:
-            counts[robot.measured] = counted[:, : len(robot.measured)].T
-        every = counted is None
-        factors = kernels.reduce(
-            plan, samples.motion.bodies, scatter, effort, None if every else counts
+        place = {c: k for k, c in enumerate(self.robot.measured.tolist())}
+
+        def seen(own: slice | list[int]) -> tuple[Array, NDArray[np.bool_] | None]:
+            return samples.measured[:, own], None if counted is None else counted[:, own]
+
+        return self._lined_up(
+            channels,
+            lambda chosen: self._joints(samples, columns, chosen).reduce(
+                *seen([place[c] for c in chosen.tolist()])
+            ),
+            lambda part, own: part.reduce(samples, columns, *seen(own)),
         )
-        rows = counts.sum(axis=1).tolist()
-        return tuple(Triangle(plan.columns[c], factors[c], rows[c]) for c in chosen)
 
     def sliding(self, samples: Samples[RobotMotion], speed: float) -> NDArray[np.int64]:
-        """Return a code of the sliding directions of a joint's drives, shape (N, measured joints).
+        """Return a code of the sliding directions of a joint's drives, 1 for parts, shape (N, c).
 
         Args:
             speed: Speed above which a revolute drive slides [rad/s]; `LINEAR_SCALE` times that for
@@ -411,10 +446,10 @@ class RobotPlant(Plant[RobotMotion]):
             for c in np.flatnonzero(drive.ratio):
                 ways[c] = 2 * ways[c] + (w > 0.0)  # a bit for each
                 sticks[c] |= np.abs(w) <= slow
-        return np.where(sticks, 0, ways)[robot.measured].T
+        return self._beside(np.where(sticks, 0, ways)[robot.measured].T, 1)
 
     def predict(self, samples: Samples[RobotMotion], values: Array) -> Array:
-        """Return the torque Y π of standard parameters, shape (N, measured joints) [N·m or N].
+        """Return Y π of standard parameters, of joints and parts, shape (N, c) [N·m or N].
 
         Args:
             values: π, shape (p,), in the order and units of `labels`.
@@ -424,7 +459,10 @@ class RobotPlant(Plant[RobotMotion]):
         rigid, state = self.rigid(samples.motion, values), self.drive_state(samples)
         rest = drive_columns.effort(self.robot.drives, drives, state)
         own = own_effort(self.robot.own_columns, drives, state)
-        return self.as_measured(rigid + rest + own)
+        made = self.as_measured(rigid + rest + own)
+        for part, own_channels in self.spans:
+            made[:, own_channels] = part.predict(samples, values)
+        return made
 
     def sensitivity(self, samples: Samples[RobotMotion], values: Array) -> tuple[ChannelRows, ...]:
         """Return the derivative of load-dependent friction torque by the point's parameters.
@@ -435,12 +473,12 @@ class RobotPlant(Plant[RobotMotion]):
             values: π, shape (p,).
 
         Returns:
-            For each measured joint its rows on the standard columns of the point.
+            For each channel its rows on the standard columns of the point; none for parts.
         """
         robot, own, loading = self.robot, self.bodies_size, np.array(self.point_columns)
         state, every = self.drive_state(samples), np.arange(robot.tree.channels)
         rows = self._load_rows(samples, loading.tolist())
-        found: list[list[ChannelRows]] = [[] for _ in every]
+        pressing: list[list[ChannelRows]] = [[] for _ in every]
         for k, (d, term) in enumerate(robot.drive_columns):
             if not term.loaded or values[own + k] == 0.0:
                 continue
@@ -450,9 +488,10 @@ class RobotPlant(Plant[RobotMotion]):
             for c in acted:
                 for e in acted:
                     pressed = (ratio[c] * ratio[e] * slope)[:, None] * rows[e].values
-                    found[c].append(ChannelRows(loading[rows[e].columns], pressed))
+                    pressing[c].append(ChannelRows(loading[rows[e].columns], pressed))
         nothing = ChannelRows.nothing(len(samples.time))
-        return tuple(ChannelRows.total([nothing, *found[c]]) for c in robot.measured)
+        joints = (ChannelRows.total([nothing, *pressing[c]]) for c in robot.measured)
+        return (*joints, *[nothing] * (len(self.channels) - len(robot.measured)))
 
     def whole_rows(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Array:
         """Return the regressor of all of the robot's channels, measured or not.
@@ -464,14 +503,15 @@ class RobotPlant(Plant[RobotMotion]):
             Shape (N, channels of the robot, columns).
         """
         every = np.arange(self.robot.tree.channels)
-        rows = self._channel_rows(samples, columns, every)
+        rows = self._joints(samples, columns, every).rows()
         return np.stack([r.spread(len(columns)) for r in rows], axis=1)
 
     def _load_rows(
         self, samples: Samples[RobotMotion], columns: Sequence[int]
     ) -> tuple[ChannelRows, ...]:
         """Return rows of the torque that loads the gears, for all of the robot's channels."""
-        return self._channel_rows(samples, columns, np.arange(self.robot.tree.channels))
+        every = np.arange(self.robot.tree.channels)
+        return self._joints(samples, columns, every).rows()
 
     def random_samples(self, count: int, rng: np.random.Generator) -> Samples[RobotMotion]:
         """Return N = `count` random states; see `random_states` and `random_drive_state`."""
@@ -489,3 +529,16 @@ class RobotPlant(Plant[RobotMotion]):
             np.arange(count),
             np.ones(count, dtype=bool),
         )
+
+
+@dataclass(frozen=True, eq=False)
+class SensedRobotPlant(RobotPlant):
+    """A robot with a fixed base and wrench sensors between its links; see `parts`.
+
+    Channels are those of the joints whose torque is measured, then six a sensor.
+    """
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """The wrench sensors inside that the logs hold."""
+        return sensors_of(self.robot)

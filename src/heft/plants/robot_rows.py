@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.dynamics import PRISMATIC, DriveState, drive_columns, kernels
 from heft.errors import InvalidSetting
 from heft.information import PARAMETER_COUNT
 from heft.models import OwnColumns, Robot
-
-from .plant import ChannelSides
 
 
 def random_states(robot: Robot, count: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
@@ -37,9 +33,9 @@ def random_states(robot: Robot, count: int, rng: np.random.Generator) -> tuple[A
     if tree.free_base:
         q[:, 3:7] = rng.normal(size=(count, 4))
     for k, joint in enumerate(robot.joints):
-        held = robot.options.of(joint).position
-        if held is not None:
-            q[:, first + shift + k] = held
+        fixed = robot.options.of(joint).position
+        if fixed is not None:
+            q[:, first + shift + k] = fixed
             v[:, first + k] = a[:, first + k] = 0.0
     return q, v, a
 
@@ -99,52 +95,6 @@ def rows_of(
         moving = (state.position, state.velocity, state.acceleration)
         out[:, own_slice(robot)] = robot.own_columns.rows(*moving)
     return np.moveaxis(out, 2, 0)
-
-
-def both_sides(robot: Robot, motion: kernels.Motion, state: DriveState) -> tuple[Array, Array]:
-    """Return W₂ and F of the weak form `∫(−φ̇ W₂ − φ F) π dt = ∫φ τ dt`, each (N, channels, p).
-
-    W₂ π is the generalised momentum [N·m·s or N·s], rotors' included; F π = W₁ π less friction
-    [N·m or N], with W₁ as of `dynamics.kernels.momentum`.
-
-    Args:
-        motion: Its acceleration is not used.
-    """
-    every = range(own_slice(robot).stop)
-    made = sides_of_channels(robot, motion, state, every, np.arange(robot.tree.channels))
-    sides = made.spread(standard_size(robot))
-    return sides.momentum, sides.remainder
-
-
-def sides_of_channels(
-    robot: Robot,
-    motion: kernels.Motion,
-    state: DriveState,
-    columns: Sequence[int],
-    chosen: NDArray[np.intp],
-) -> ChannelSides:
-    """Return both sides of some of the tree's channels on some columns; see `both_sides`."""
-    plan = kernel_plan(robot, tuple(columns), tuple(chosen.tolist()))
-    widths = np.zeros(robot.tree.channels, dtype=np.int64)
-    widths[chosen] = plan.widths[chosen]
-    first = np.cumsum(widths) - widths
-    slots = np.where(plan.slots >= 0, first[:, None] + plan.slots, -1)
-    momentum, remainder = np.zeros((2, int(widths.sum()), motion.sin.shape[1]))
-    kernels.momentum_into(robot.tree, motion, slots, (momentum, remainder))
-    # A rotor's momentum is its armature times its speed, which takes the place of ẇ.
-    moving, terms = state.accelerating_by_velocity(), robot.drive_columns
-    scatter = drive_columns.columns(robot.drives, terms, moving, chosen)
-    if robot.own_columns is not None:
-        refuse_accelerated(robot)
-        still = replace(state, acceleration=np.zeros_like(state.velocity))
-        scatter = beside_own(robot.own_columns, scatter, still)
-    for (channel, row, slot), k in zip(plan.acts, plan.picked, strict=True):
-        acting = scatter.weights[k] * scatter.values[row]
-        if row < len(terms) and terms[row][1].inertial:
-            momentum[first[channel] + slot] = acting
-        else:
-            remainder[first[channel] + slot] = -acting
-    return ChannelSides(tuple(plan.columns[c] for c in chosen), momentum.T, remainder.T)
 
 
 def standard_size(robot: Robot) -> int:

@@ -33,7 +33,7 @@ def effort_signals(robot: Robot, recording: Recording) -> tuple[tuple[str, int, 
         MissingSignal: If neither torque nor a current with a gain is there.
     """
     first = len(robot.channels) - len(robot.joints)
-    found: list[tuple[str, int, float]] = []
+    efforts: list[tuple[str, int, float]] = []
     without_gain: list[str] = []
     missing: list[str] = []
     for channel in robot.measured:
@@ -42,9 +42,9 @@ def effort_signals(robot: Robot, recording: Recording) -> tuple[tuple[str, int, 
         joint = robot.joints[channel - first]
         gain = robot.options.of(joint).gain
         if f"tau.{joint}" in recording.sources:
-            found.append((f"tau.{joint}", int(channel), 1.0))
+            efforts.append((f"tau.{joint}", int(channel), 1.0))
         elif f"current.{joint}" in recording.sources and gain is not None:
-            found.append((f"current.{joint}", int(channel), gain))
+            efforts.append((f"current.{joint}", int(channel), gain))
         elif f"current.{joint}" in recording.sources:
             without_gain.append(joint)
         else:
@@ -71,7 +71,7 @@ def effort_signals(robot: Robot, recording: Recording) -> tuple[tuple[str, int, 
             cure="give the gain of each in N·m/A in the file of --with, such as\n"
             + joint_lines(without_gain, "gain = 10.6"),
         )
-    return tuple(found)
+    return tuple(efforts)
 
 
 def motor_signals(robot: Robot, recording: Recording, joints: Sequence[int]) -> tuple[str, ...]:

@@ -1,12 +1,13 @@
 """Recordings as samples of a plant: signals aligned, made smooth, cut and chosen.
 
-What smoothing, delays, selections and gaps do to samples is here, once for all plants.
+What smoothing, delays, selections and gaps do to samples is here, once for all plants; and which
+rows are of what slides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +21,9 @@ from heft.signals import Smoothed, Smoothing, Timeline, Window
 
 from .plant import Inputs, Plant, Samples
 
+# Which rows count, for each recording by index of the sample, shape (samples, c).
+Counted = tuple[NDArray[np.bool_], ...]
+
 
 @dataclass(frozen=True)
 class Survey:
@@ -29,28 +33,35 @@ class Survey:
     timelines: tuple[Timeline, ...]  # what the clock of each shows
     smoothing: Smoothing  # with its cutoff chosen
 
+    @property
+    def cutoff(self) -> float:
+        """Cutoff of the low-pass [Hz]."""
+        assert self.smoothing.corner is not None
+        return self.smoothing.corner
 
-def surveyed(
-    plant: Plant[Any], recordings: Sequence[Recording], smoothing: Smoothing, measured: bool
-) -> Survey:
-    """Survey recordings: signals that are there, clocks, and the cutoff for their motion.
+    @staticmethod
+    def of(
+        plant: Plant[Any], recordings: Sequence[Recording], smoothing: Smoothing, measured: bool
+    ) -> Survey:
+        """Survey recordings: signals that are there, clocks, and the cutoff for their motion.
 
-    Args:
-        smoothing: As asked for; its cutoff may be open.
-        measured: Whether what the channels measure is needed.
+        Args:
+            smoothing: As asked for; its cutoff may be open.
+            measured: Whether what the channels measure is needed.
 
-    Raises:
-        MissingSignal: If one is not there.
-        InvalidRecording: If a clock is none, or nothing moves.
-    """
-    inputs = tuple(plant.inputs(r, measured) for r in recordings)
-    timelines = tuple(signals.survey(r, i.names) for r, i in zip(recordings, inputs, strict=True))
-    smoothed = [s.name for s in inputs[0].motion if s.derivatives] if inputs else []
-    if smoothed:
-        smoothing = signals.resolve(smoothing, recordings, smoothed)
-    elif timelines:  # nothing is smoothed, and nothing filtered
-        smoothing = signals.unsmoothed(smoothing, min(t.rate for t in timelines))
-    return Survey(inputs, timelines, smoothing)
+        Raises:
+            MissingSignal: If one is not there.
+            InvalidRecording: If a clock is none, or nothing moves.
+        """
+        inputs = tuple(plant.inputs(r, measured) for r in recordings)
+        both = zip(recordings, inputs, strict=True)
+        timelines = tuple(signals.survey(r, i.names) for r, i in both)
+        smoothed = inputs[0].smoothed if inputs else ()
+        if smoothed:
+            smoothing = signals.resolve(smoothing, recordings, smoothed)
+        elif timelines:  # nothing is smoothed, and nothing filtered
+            smoothing = signals.unsmoothed(smoothing, min(t.rate for t in timelines))
+        return Survey(inputs, timelines, smoothing)
 
 
 @dataclass(frozen=True)
@@ -61,22 +72,15 @@ class Sampler:
     recordings: tuple[Recording, ...]  # the logs
     survey: Survey  # what they are like
 
-    @property
-    def cutoff(self) -> float:
-        """Cutoff of the low-pass [Hz]."""
-        assert self.survey.smoothing.corner is not None
-        return self.survey.smoothing.corner
-
     @cached_property
     def smoothers(self) -> tuple[signals.Smoother | None, ...]:
         """Smoother of each recording's motion; None where nothing is smoothed."""
-        found: list[signals.Smoother | None] = []
+        made: list[signals.Smoother | None] = []
         for k, recording in enumerate(self.recordings):
-            names = [s.name for s in self.survey.inputs[k].motion if s.derivatives]
-            step = self.survey.timelines[k].step
+            names, step = self.survey.inputs[k].smoothed, self.survey.timelines[k].step
             smoothing = self.survey.smoothing
-            found.append(signals.smoother(smoothing, recording, names, step) if names else None)
-        return tuple(found)
+            made.append(signals.smoother(smoothing, recording, names, step) if names else None)
+        return tuple(made)
 
     def windows(
         self, core_rows: int = BLOCK_ROWS // 2, filtered: bool = False
@@ -91,7 +95,7 @@ class Sampler:
             step, smoother = self.survey.timelines[k].step, self.smoothers[k]
             margin = smoother.margin if smoother else abs(self.survey.smoothing.delay or 0.0)
             if filtered:
-                margin += signals.settling(self.cutoff, step, self.survey.smoothing.order)
+                margin += signals.settling(self.survey.cutoff, step, self.survey.smoothing.order)
             names = self.survey.inputs[k].names
             for window in signals.windows(recording, names, step, margin, core_rows):
                 yield k, window
@@ -150,14 +154,14 @@ class Sampler:
         """
         inputs = self.survey.inputs[k]
         places = {name: j for j, name in enumerate(inputs.names)}
-        found = np.zeros((len(values), len(self.plant.channels)))
+        efforts = np.zeros((len(values), len(self.plant.channels)))
         for m in inputs.measured:
             first, *others = m.terms
             total = first[1] * values[:, places[first[0]]]
             for name, factor in others:
                 total = total + factor * values[:, places[name]]
-            found[:, m.channel] = total
-        return found
+            efforts[:, m.channel] = total
+        return efforts
 
     def chosen(
         self, k: int, window: Window, time: Array, index: NDArray[np.int64]
@@ -216,7 +220,7 @@ class Sampler:
         after = time[window.core.stop] if window.core.stop < len(time) else np.inf
         index = window.index[np.searchsorted(time, grid - 0.5 * step)]
         chosen = (grid >= core[0]) & (grid < after) & self.chosen(k, window, grid, index)
-        thin = max(1, int(1.0 / (4.0 * self.cutoff * step)))
+        thin = max(1, int(1.0 / (4.0 * self.survey.cutoff * step)))
         chosen &= np.round(grid / step) % thin == 0
         return Samples(k, grid, motion, np.empty((count, 0)), measured, index, chosen)
 
@@ -247,12 +251,54 @@ def averaged(samples: Samples[Any], decimation: int) -> Samples[Any]:
     first = first[count == decimation]
     means = samples.measured[first[:, None] + np.arange(decimation)].mean(axis=1)
     middle = samples.part(first + decimation // 2)
-    return Samples(
-        middle.recording,
-        middle.time,
-        middle.motion,
-        middle.memory,
-        means,
-        block[count == decimation],
-        middle.chosen,
-    )
+    return replace(middle, measured=means, index=block[count == decimation])
+
+
+def sliding_rows(
+    samples: Iterable[Samples[Any]],
+    plant: Plant[Any],
+    speed: float,
+    settle: float,
+    gaps: Sequence[float],
+) -> Counted:
+    """Return which rows of each channel lie within sustained sliding in one direction.
+
+    Near standstill friction is not what simple terms say; use this to leave such rows out.
+
+    Args:
+        samples: Of all recordings, in order.
+        speed: Speed above which a revolute drive slides [rad/s]; see `Plant.sliding`.
+        settle: How long before and after a row it must slide the same way [s].
+        gaps: Longest time between samples that is no gap, for each recording [s].
+
+    Returns:
+        For each recording, by index of the sample, shape (samples, c).
+    """
+    by_recording: list[list[tuple[Samples[Any], NDArray[np.int64]]]] = [[] for _ in gaps]
+    for s in samples:
+        by_recording[s.recording].append((s, plant.sliding(s, speed)))
+    counted = []
+    for parts, gap in zip(by_recording, gaps, strict=True):
+        index = np.concatenate([s.index for s, _ in parts] or [np.empty(0, dtype=np.int64)])
+        rows = np.zeros((int(index.max(initial=-1)) + 1, len(plant.channels)), dtype=bool)
+        if len(index):
+            time = np.concatenate([s.time for s, _ in parts])
+            ways = np.concatenate([way for _, way in parts])
+            for c, way in enumerate(ways.T):
+                rows[index, c] = _lasting(time, way, settle, gap)
+        counted.append(rows)
+    return tuple(counted)
+
+
+def _lasting(time: Array, way: NDArray[np.int64], settle: float, gap: float) -> NDArray[np.bool_]:
+    """Return samples whose `way` is not 0 and stays the same for `settle` to either side [s]."""
+    cuts = (np.flatnonzero((np.diff(way) != 0) | (np.diff(time) > gap)) + 1).tolist()
+    lasting = np.zeros(len(time), dtype=bool)
+    for begin, end in zip([0, *cuts], [*cuts, len(time)], strict=True):
+        if way[begin] == 0:
+            continue
+        # A recording's ends are no reversals.
+        since = time[begin] + settle if begin else -np.inf
+        until = time[end - 1] - settle if end < len(time) else np.inf
+        lasting[begin:end] = (time[begin:end] >= since) & (time[begin:end] <= until)
+    return lasting

@@ -17,7 +17,7 @@ from heft.information import triangle_of
 from .plant import Samples
 from .problem import Problem
 
-WHOLE = 0.75  # share of its rows that a segment has at least, or it is at an end or a gap
+ENTIRE = 0.75  # share of its rows that a segment has at least, or it is at an end or a gap
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,17 +44,17 @@ class Segments:
             TooLittleData: If no recording holds a whole segment.
         """
         made: list[_Piece] = []
-        left = 0
+        excluded = 0
         for piece in _pieces(problem, weights, length):
             full = length / problem.timelines[piece.recording].step
-            if len(piece.time) < max(WHOLE * full, 1.0):
-                left += len(piece.time)
+            if len(piece.time) < max(ENTIRE * full, 1.0):
+                excluded += len(piece.time)
                 continue
             made.append(piece)
         if not made:
             raise TooLittleData(
                 "no segment is whole",
-                got=f"{left} samples, none of them {length:g} s without a gap",
+                got=f"{excluded} samples, none of them {length:g} s without a gap",
                 cure="choose shorter segments (--segment)",
             )
         return Segments(
@@ -63,7 +63,7 @@ class Segments:
             np.array([(k.index[0], k.index[-1] + 1) for k in made]),
             np.array([(k.time[0], k.time[-1]) for k in made]),
             np.array([len(k.time) for k in made]),
-            left,
+            excluded,
         )
 
 
@@ -110,15 +110,15 @@ def _pieces(problem: Problem[Any], weights: Mapping[str, float], length: float) 
         for s in problem.walk.parts(problem.walk.dense_rows):
             yield s, begins.setdefault(s.recording, float(s.time[0]))
 
-    held: _Piece | None = None
-    for found in in_order(work, items(), problem.threads):
-        for piece in found:
-            if held is None:
-                held = piece
-            elif (held.recording, held.number) == (piece.recording, piece.number):
-                held = held.with_more(piece)
+    last: _Piece | None = None
+    for pieces in in_order(work, items(), problem.threads):
+        for piece in pieces:
+            if last is None:
+                last = piece
+            elif (last.recording, last.number) == (piece.recording, piece.number):
+                last = last.with_more(piece)
             else:
-                yield held
-                held = piece
-    if held is not None:
-        yield held
+                yield last
+                last = piece
+    if last is not None:
+        yield last

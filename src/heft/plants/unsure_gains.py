@@ -34,9 +34,10 @@ from heft.information import ChannelRows, Labels, ParameterSpace, Triangle, tria
 from heft.models import Robot
 from heft.recordings import Recording
 
-from .elimination import Elimination
-from .floating_robot import SIX, FloatingRobotPlant
-from .plant import ChannelSides, Inputs, Rows, Samples, Sides
+from .floating_robot import FloatingRobotPlant
+from .parts import SIX
+from .plant import ChannelSides, Inputs, Samples, Sides
+from .rows import Elimination
 
 GAIN = "gain"  # of a column's name, behind that of the joint
 UNIT = "1"
@@ -145,15 +146,19 @@ class UnsureGainsPlant(FloatingRobotPlant):
             Shape (N, channels) [N·m or N].
         """
         point = np.append(self.gains.point, np.zeros(len(self.gains.factors)))
-        said = FloatingRobotPlant.predict(self, samples, point)
+        predicted = FloatingRobotPlant.predict(self, samples, point)
         out = Elimination.of(self.acting(samples), np.array(self.gains.noise))
-        return said + out.taken_up(samples.measured - said)
+        return predicted + out.taken_up(samples.measured - predicted)
 
-    def rows(self, samples: Samples[Any], columns: Sequence[int]) -> Rows:
-        """Return the regressor Y, gains included; arguments as of `Plant.rows`."""
-        made = FloatingRobotPlant.rows(self, samples, columns).regressor
+    def channel_rows(
+        self, samples: Samples[Any], columns: Sequence[int], channels: Sequence[int] | None = None
+    ) -> tuple[ChannelRows, ...]:
+        """Return rows of all channels, gains included, on all columns; see `Limbed`."""
+        plain = FloatingRobotPlant.channel_rows(self, samples, columns)
+        made = np.stack([rows.spread(len(columns)) for rows in plain], axis=1)
         self._add(made, samples, columns, 1.0)
-        return Rows(made)
+        rows = ChannelRows.of_each(made)
+        return rows if channels is None else tuple(rows[c] for c in channels)
 
     def _add(
         self, made: Array, samples: Samples[Any], columns: Sequence[int], factor: float
@@ -167,13 +172,6 @@ class UnsureGainsPlant(FloatingRobotPlant):
             for k, channel, by in asked:
                 made[:, :base, k] = scale / by
                 made[:, channel, k] = factor * given[:, channel] / by
-
-    def channel_rows(
-        self, samples: Samples[Any], columns: Sequence[int], channels: Sequence[int] | None = None
-    ) -> tuple[ChannelRows, ...]:
-        """Return rows of all channels, on all columns that are asked for; see `Limbed`."""
-        found = ChannelRows.of_each(self.rows(samples, columns).regressor)
-        return found if channels is None else tuple(found[c] for c in channels)
 
     def channel_sides(self, samples: Samples[Any], columns: Sequence[int]) -> ChannelSides:
         """Return both sides, on all columns that are asked for: a gain has no momentum."""
@@ -192,11 +190,11 @@ class UnsureGainsPlant(FloatingRobotPlant):
         """Return each channel's triangle, contacts not eliminated; see `RobotPlant.reduce`."""
         rows = self.rows(samples, columns).regressor
         seen = np.ones(samples.measured.shape, dtype=bool) if counted is None else counted
-        found = []
+        triangles = []
         for c in range(len(self.channels)) if channels is None else channels:
             own = np.column_stack([rows[seen[:, c], c], samples.measured[seen[:, c], c]])
-            found.append(Triangle(np.arange(len(columns)), triangle_of(own), len(own)))
-        return tuple(found)
+            triangles.append(Triangle(np.arange(len(columns)), triangle_of(own), len(own)))
+        return tuple(triangles)
 
     def predict(self, samples: Samples[Any], values: Array) -> Array:
         """Return Y π, gains included, shape (N, channels); see `RobotPlant.predict`."""

@@ -22,18 +22,16 @@ from heft.information import ChannelRows
 from heft.recordings import BLOCK_ROWS
 from heft.signals import Weak, WhiteWeak, weak_form
 
-from .elimination import Elimination
 from .plant import (
     ChannelSides,
     Integrable,
     Limbed,
-    LimbedIntegrable,
     Plant,
     Samples,
     Sides,
     WithUnknowns,
 )
-from .rows import Equations
+from .rows import Elimination, Equations
 from .sampling import Sampler, averaged
 
 SHARED_ROWS = 8_192  # rows that one thread reduces at a time, without spelling them out
@@ -231,7 +229,7 @@ class Walk:
             step = self.sampler.survey.timelines[s.recording].step
             made = self.equations_of(s, columns)
             both = np.concatenate([made.regressor, made.effort[:, :, None]], axis=2)
-            smooth = signals.low_pass(both, step, sampler.cutoff, smoothing.order)[s.chosen]
+            smooth = signals.low_pass(both, step, sampler.survey.cutoff, smoothing.order)[s.chosen]
             rest = None if made.elimination is None else made.elimination.part(s.chosen)
             time = s.time[s.chosen]
             return Equations.of(smooth[:, :, :-1], smooth[:, :, -1], time, s.recording, rest)
@@ -283,20 +281,20 @@ class Walk:
             time = np.concatenate([time[:1] + ends[:1], time, time[-1:] + ends[1:]]) - by
             effort = np.concatenate([effort[:1], effort, effort[-1:]])
             none = np.zeros((len(time), 1, 0))
-            windows = weak.windows(sampler.cutoff, step)
+            windows = weak.windows(sampler.survey.cutoff, step)
             samples = weak_form.Samples(time, none, none, effort)
             seen[k] = weak_form.integrate(windows, samples)
-        found = []
+        delayed = []
         for rows in kept:
             every = seen[rows.recording]
             place = np.searchsorted(every.time, rows.time).clip(max=len(every.time) - 1)
-            found.append(replace(rows, effort=every.effort[place]))
-        return tuple(found)
+            delayed.append(replace(rows, effort=every.effort[place]))
+        return tuple(delayed)
 
     def _windows(self, columns: Sequence[int]) -> Iterator[tuple[bool, Equations]]:
         """Yield whether a run of windows begins, and rows of windows as the logs complete them."""
         assert self.weak is not None
-        held: weak_form.Held | None = None
+        state: weak_form.Held | None = None
         white: weak_form.Whitening | None = None
         recording, last, begins = -1, -np.inf, True
         past = Past()
@@ -308,12 +306,12 @@ class Walk:
                 or not 0.0 < piece.time[0] - last <= self._gap_steps * step
                 or not past.goes_on(self._acts(piece))
             ):
-                held, white, past, begins = None, None, Past(), True
+                state, white, past, begins = None, None, Past(), True
             recording = piece.recording
             last = float(piece.time[-1]) if sides is not None else -np.inf
             if sides is None:
                 continue
-            windows = self.weak.windows(self.sampler.cutoff, step)
+            windows = self.weak.windows(self.sampler.survey.cutoff, step)
             measured = piece.measured
             if out is not None:
                 measured = out(measured)
@@ -321,16 +319,14 @@ class Walk:
             # One channel stands for all: windows weigh the columns alike.
             momentum, remainder = sides.momentum[:, None], sides.remainder[:, None]
             both = weak_form.Samples(piece.time, momentum, remainder, measured)
-            held, found = weak_form.advance(windows, held, both)
+            state, integrals = weak_form.advance(windows, state, both)
             if isinstance(self.weak, WhiteWeak) and self.weak.whitened:
                 shared = weak_form.shared_noise(windows, step)
-                found, white = weak_form.whitened(shared, found, white)
-            if len(found.time):
-                rows, middle = sides.rows(found.regressor[:, 0]), past.at(found.time)
-                yield (
-                    begins,
-                    Equations(rows, len(columns), found.effort, found.time, recording, middle),
-                )
+                integrals, white = weak_form.whitened(shared, integrals, white)
+            if len(integrals.time):
+                rows, time = sides.rows(integrals.regressor[:, 0]), integrals.time
+                effort, middle = integrals.effort, past.at(time)
+                yield begins, Equations(rows, len(columns), effort, time, recording, middle)
                 begins = False
 
     def _sides(
@@ -356,7 +352,7 @@ class Walk:
         if self.mixes:
             sides, out = self._without_unknowns(piece, plant.sides(piece, columns))
             return piece, ChannelSides.of_each(sides), out
-        if isinstance(plant, LimbedIntegrable):
+        if isinstance(plant, Limbed):
             return piece, plant.channel_sides(piece, columns), None
         return piece, ChannelSides.of_each(plant.sides(piece, columns)), None
 
@@ -392,8 +388,8 @@ class Walk:
             gap = self._gap_steps * self.sampler.survey.timelines[s.recording].step
             for first in range(0, len(s.time), most):
                 part = s.part(slice(first, first + most))
-                apart = np.diff(part.time)
-                breaks = (apart <= 0.0) | (apart > gap) | np.diff(part.chosen)
+                steps = np.diff(part.time)
+                breaks = (steps <= 0.0) | (steps > gap) | np.diff(part.chosen)
                 breaks |= np.diff(self._acts(part), axis=0).any(axis=1)
                 cuts = (np.flatnonzero(breaks) + 1).tolist()
                 for begin, end in zip([0, *cuts], [*cuts, len(part.time)], strict=True):

@@ -25,7 +25,6 @@ from heft.plants import (
     Problem,
     RobotPlant,
     Samples,
-    SensedRobotPlant,
     plant_of,
 )
 from heft.recordings import Recording
@@ -194,7 +193,6 @@ class _Seen:
     @staticmethod
     def of(problem: Problem[RobotPlant], thresholds: WrenchThresholds) -> _Seen:
         plant = problem.plant
-        assert isinstance(plant, SensedRobotPlant)
         rows = sum(t.used for t in problem.timelines) // problem.decimation
         every = 1 + rows // thresholds.samples
         parts = [s.part(slice(None, None, every)) for s in problem.samples()]

@@ -114,7 +114,7 @@ class MatchedMotions:
             pairs.append(difference(carrying.plant, recording, bare, lag - run.begin))
             lags.append(lag)
             misses.append(miss)
-        problem = Problem(RepeatedMotion(robot, frame), tuple(pairs), carrying.resolved)
+        problem = Problem(RepeatedMotion(RobotPlant(robot), frame), tuple(pairs), carrying.resolved)
         mismatch = float(np.sqrt(np.mean(np.square(misses))))
         return self._solve(problem, tuple(lags), mismatch)
 

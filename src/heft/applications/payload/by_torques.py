@@ -144,7 +144,8 @@ class WeighCarried:
     ) -> Carried:
         problem = empty.problem
         size = len(problem.labels)
-        lifted = load_columns(problem, frame)
+        robot, log = problem.plant.robot, problem.recordings[0]
+        lifted = load_columns(robot, problem.base, frame)
         changes = [
             np.hstack([np.eye(size), np.zeros_like(lifted)]),
             np.hstack([np.eye(size), lifted]),
@@ -153,7 +154,7 @@ class WeighCarried:
         solver = replace(settings.consistent, unknown=(NAME,), strength=self.strength)
         spread, known = gain_spread(problem), None
         if self.known_mass is not None:
-            spread = dict.fromkeys(currents(problem), UNSURE)
+            spread = dict.fromkeys(currents(robot, log), UNSURE)
             known = np.zeros((1, size + PARAMETER_COUNT + 1))
             known[0, [size, -1]] = np.array([1.0, self.known_mass]) / (EXACT * self.known_mass)
         found = DriveGains(solver, rounds=20).fit(
@@ -164,7 +165,7 @@ class WeighCarried:
         covariance = found.consistent.parameters.covariance
         assert covariance is not None
         free = solver.unconstrained(found.total, found.space)
-        nominal = currents(problem)
+        nominal = currents(robot, log)
         gains = {j: nominal[j] / found.gains[j] for j in spread}
         return Carried(
             frame,

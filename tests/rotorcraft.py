@@ -32,11 +32,10 @@ from heft.information import (
     inertia,
     matrix_of_quaternion,
 )
+from heft.plants import Channel, FreeBody, Inputs, Measured, MotionSignal, Plant, Rows, Samples
+from heft.plants.free_body import AXIS_FORCES, AXIS_MOMENTS, NOMINAL, BodyMotion
 from heft.recordings import Recording
 from heft.signals import Smoothed
-
-from .free_body import AXIS_FORCES, AXIS_MOMENTS, NOMINAL, BodyMotion, FreeBody
-from .plant import Channel, Inputs, Measured, MotionSignal, Plant, Rows, Samples
 
 EQUATIONS = (2, 3, 4, 5)  # of the body's six: force along z, and moments
 MEASURED = (AXIS_FORCES[2], *AXIS_MOMENTS)

@@ -1,0 +1,353 @@
+"""Parts of a robot beside its joints: sensors, whose channels follow those of the joints.
+
+What a channel of a tree of bodies sees is columns of bodies, and others that act on it by given
+values: terms of drives, own columns, constants of gears, biases. `TreeRows` makes rows, both sides
+and triangles of them, for joints and for parts.
+
+Of a wrench sensor inside a robot,
+
+    Σ Xᵀ Y_k(a − g, ω, α) π_k + b = w − ε + Σ N λ
+
+over the bodies k beyond it, X from its frame to theirs, w what it measures and b its bias: the
+wrench that moves all that hangs on it. Nothing of the joints is in it, neither torque nor friction,
+nor what is before the sensor; so a robot whose motors measure nothing is identified piece by piece,
+each from its own sensor [Traversaro2016]. Where torques are measured, too, both are rows of the
+same parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.dynamics import Cut, DriveState, Tree, drive_columns, kernels
+from heft.information import AXES, PARAMETER_COUNT, ChannelRows, Triangle
+from heft.models import Robot, SensorOptions
+from heft.recordings import Recording
+
+from .plant import Channel, ChannelSides, Measured, Samples
+from .robot_rows import beside_own, kernel_plan, own_slice, refuse_accelerated, standard_size
+
+KINDS = (("force", "N"), ("torque", "N·m"))  # of a wrench, and their units
+SIX = 2 * len(AXES)
+
+
+def wrench_channels(name: str, components: int = SIX) -> tuple[Channel, ...]:
+    """Return axes of a wrench; forces share one standard deviation, torques another."""
+    return tuple(
+        Channel(f"{name}.{kind}.{axis}", unit, f"{name}.{kind}")
+        for kind, unit in KINDS[: components // len(AXES)]
+        for axis in AXES
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class TreeRows:
+    """What some channels of a tree see at N samples: columns of its bodies, and others."""
+
+    tree: Tree
+    plan: kernels.Plan  # which channels, and which columns of each
+    motion: kernels.Motion  # of the tree
+    others: kernels.DriveColumns  # values of columns that are of no body, and on what they act
+    # positions that columns of the plan have among those asked for; their own if not given
+    places: NDArray[np.intp] | None = None
+
+    @property
+    def columns(self) -> tuple[NDArray[np.intp], ...]:
+        """Positions of the columns of each channel, ascending."""
+        own = [self.plan.columns[c] for c in self.plan.measured]
+        return tuple(own if self.places is None else (self.places[k] for k in own))
+
+    def rows(self) -> tuple[ChannelRows, ...]:
+        """Return the rows of each channel."""
+        plan, others, chosen = self.plan, self.others, self.plan.measured
+        widths = plan.widths[chosen]
+        count = self.motion.sin.shape[1]
+        out = np.zeros((len(plan.widths), int(widths.max(initial=0)), count))
+        kernels.regressor(self.tree, self.motion, out, slots=plan.slots)
+        for (channel, row, slot), k in zip(plan.acts, plan.picked, strict=True):
+            out[channel, slot] += others.weights[k] * others.values[row]
+        each = zip(self.columns, chosen, widths, strict=True)
+        return tuple(ChannelRows(columns, out[c, :width].T) for columns, c, width in each)
+
+    def sides(self, inertial: Sequence[int] = ()) -> ChannelSides:
+        """Return momentum and remainder of each channel.
+
+        Args:
+            inertial: Rows of the other columns' values that are momentum; see `momentum_state`.
+        """
+        plan, others, chosen = self.plan, self.others, self.plan.measured
+        widths = np.zeros(len(plan.widths), dtype=np.int64)
+        widths[chosen] = plan.widths[chosen]
+        first = np.cumsum(widths) - widths
+        slots = np.where(plan.slots >= 0, first[:, None] + plan.slots, -1)
+        momentum, remainder = np.zeros((2, int(widths.sum()), self.motion.sin.shape[1]))
+        kernels.momentum_into(self.tree, self.motion, slots, (momentum, remainder))
+        for (channel, row, slot), k in zip(plan.acts, plan.picked, strict=True):
+            acting = others.weights[k] * others.values[row]
+            if row in inertial:
+                momentum[first[channel] + slot] = acting
+            else:
+                remainder[first[channel] + slot] = -acting
+        return ChannelSides(self.columns, momentum.T, remainder.T)
+
+    def reduce(
+        self, measured: Array, counted: NDArray[np.bool_] | None = None
+    ) -> tuple[Triangle, ...]:
+        """Return one triangle `[R z; 0 ρ]` per channel, formed in cache without storing rows.
+
+        Args:
+            measured: Shape (N, channels) [channel's unit].
+            counted: Which rows count, same shape; all if not given.
+        """
+        plan, chosen = self.plan, self.plan.measured
+        effort = np.zeros((len(plan.widths), len(measured)))
+        effort[chosen] = measured.T
+        counts = None
+        rows = [len(measured)] * len(chosen)
+        if counted is not None:
+            counts = np.ones(effort.shape, dtype=bool)
+            counts[chosen] = counted.T
+            rows = counts[chosen].sum(axis=1).tolist()
+        factors = kernels.reduce(plan, self.motion, self.others, effort, counts)
+        each = zip(self.columns, chosen, rows, strict=True)
+        return tuple(Triangle(columns, factors[c], n) for columns, c, n in each)
+
+
+def joint_rows(
+    robot: Robot,
+    motion: kernels.Motion,
+    state: DriveState,
+    columns: Sequence[int],
+    chosen: NDArray[np.intp],
+) -> TreeRows:
+    """Return what some channels of a robot see of some of its columns; joints see no bias.
+
+    Args:
+        columns: Positions of standard columns, ascending.
+        chosen: Positions of the robot's channels.
+    """
+    end = own_slice(robot).stop
+    plan = kernel_plan(robot, tuple(c for c in columns if c < end), tuple(chosen.tolist()))
+    others = drive_columns.columns(robot.drives, robot.drive_columns, state, chosen)
+    if robot.own_columns is not None:
+        others = beside_own(robot.own_columns, others, state)
+    return TreeRows(robot.tree, plan, motion, others)
+
+
+def joint_sides(
+    robot: Robot,
+    motion: kernels.Motion,
+    state: DriveState,
+    columns: Sequence[int],
+    chosen: NDArray[np.intp],
+) -> ChannelSides:
+    """Return both sides of some channels of a robot; see `both_sides`, arguments as above.
+
+    A rotor's momentum is its armature times its speed, which takes the place of ẇ.
+    """
+    refuse_accelerated(robot)
+    made = joint_rows(robot, motion, state.accelerating_by_velocity(), columns, chosen)
+    return made.sides([k for k, (_, t) in enumerate(robot.drive_columns) if t.inertial])
+
+
+def both_sides(robot: Robot, motion: kernels.Motion, state: DriveState) -> tuple[Array, Array]:
+    """Return W₂ and F of the weak form `∫(−φ̇ W₂ − φ F) π dt = ∫φ τ dt`, each (N, channels, p).
+
+    W₂ π is the generalised momentum [N·m·s or N·s], rotors' included; F π = W₁ π less friction
+    [N·m or N], with W₁ as of `dynamics.kernels.momentum`.
+
+    Args:
+        motion: Its acceleration is not used.
+    """
+    every = range(own_slice(robot).stop)
+    made = joint_sides(robot, motion, state, every, np.arange(robot.tree.channels))
+    sides = made.spread(standard_size(robot))
+    return sides.momentum, sides.remainder
+
+
+class Part:
+    """A part of a robot with channels of its own, which see nothing but what it says.
+
+    Channels follow those of the joints, part by part.
+    """
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """What it measures."""
+        raise NotImplementedError
+
+    def inputs(self, recording: Recording, first: int) -> tuple[Measured, ...]:
+        """Return what its channels measure, the first of which is channel `first` of the plant.
+
+        Raises:
+            MissingSignal: If a signal is not there.
+        """
+        raise NotImplementedError
+
+    def rows(self, samples: Samples[Any], columns: Sequence[int]) -> tuple[ChannelRows, ...]:
+        """Return rows of its channels; see `Limbed`."""
+        return (ChannelRows.nothing(len(samples.time)),) * len(self.channels)
+
+    def sides(self, samples: Samples[Any], columns: Sequence[int]) -> ChannelSides:
+        """Return both sides of its channels; see `Limbed`."""
+        return ChannelSides.nothing(len(samples.time), len(self.channels))
+
+    def reduce(
+        self,
+        samples: Samples[Any],
+        columns: Sequence[int],
+        measured: Array,
+        counted: NDArray[np.bool_] | None,
+    ) -> tuple[Triangle, ...]:
+        """Return a triangle for each of its channels; see `Fused`.
+
+        Args:
+            measured: What they measured, shape (N, own channels).
+            counted: Which rows count, same shape; all if not given.
+        """
+        none, rows = np.empty(0, dtype=np.intp), [measured[:, k] for k in range(len(self.channels))]
+        if counted is not None:
+            rows = [values[counted[:, k]] for k, values in enumerate(rows)]
+        return tuple(Triangle(none, np.array([[np.linalg.norm(r)]]), len(r)) for r in rows)
+
+    def predict(self, samples: Samples[Any], values: Array) -> Array:
+        """Return Y π of its channels, shape (N, own channels); see `Predicting`."""
+        return np.zeros((len(samples.time), len(self.channels)))
+
+
+@dataclass(frozen=True, eq=False)
+class WrenchSensor(Part):
+    """A wrench sensor inside a robot; see the module."""
+
+    name: str  # its own
+    stated: SensorOptions  # what is said of it
+    cut: Cut  # what is beyond it
+    bias: int | None  # column of its bias along x, of six; None if it has none
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """The six axes."""
+        return wrench_channels(self.name)
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """Names of the six logged signals, in the order of `channels`."""
+        frame = self.stated.frame or self.name
+        return tuple(f"{kind}.{frame}.{axis}" for kind, _ in KINDS for axis in AXES)
+
+    @property
+    def sign(self) -> float:
+        """Factor from the reported wrench to that on what is beyond the sensor, 1 or −1."""
+        return 1.0 if self.stated.reports == "on_load" else -1.0
+
+    def inputs(self, recording: Recording, first: int) -> tuple[Measured, ...]:
+        """Return what its axes measure.
+
+        Raises:
+            MissingSignal: If one is not there.
+        """
+        recording.require(self.signals, f"is what wrench sensor '{self.name}' measures")
+        return tuple(Measured(k, ((s, self.sign),)) for k, s in enumerate(self.signals, first))
+
+    def _seen(self, motion: kernels.Motion, columns: Sequence[int]) -> TreeRows:
+        plan, places = _plan(self, tuple(columns))
+        ones = np.ones((1, motion.sin.shape[1]))
+        biases = kernels.DriveColumns(ones, plan.acts[:, :2], np.ones(SIX))
+        return TreeRows(self.cut.tree, plan, self.cut.motion(motion), biases, places)
+
+    def rows(self, samples: Samples[Any], columns: Sequence[int]) -> tuple[ChannelRows, ...]:
+        """Return rows of what is beyond it, and of its bias."""
+        return self._seen(samples.motion.bodies, columns).rows()
+
+    def sides(self, samples: Samples[Any], columns: Sequence[int]) -> ChannelSides:
+        """Return both sides of what is beyond it, and its bias."""
+        return self._seen(samples.motion.bodies, columns).sides()
+
+    def reduce(
+        self,
+        samples: Samples[Any],
+        columns: Sequence[int],
+        measured: Array,
+        counted: NDArray[np.bool_] | None,
+    ) -> tuple[Triangle, ...]:
+        """Return a triangle for each axis."""
+        return self._seen(samples.motion.bodies, columns).reduce(measured, counted)
+
+    def predict(self, samples: Samples[Any], values: Array) -> Array:
+        """Return the wrench of standard parameters, shape (N, 6) [N or N·m]."""
+        return self.wrench(samples.motion.bodies, values)
+
+    def wrench(self, motion: kernels.Motion, values: Array) -> Array:
+        """Return the predicted wrench of standard parameters, shape (N, 6) [N or N·m].
+
+        Args:
+            values: π, shape (p,).
+        """
+        bodies = np.concatenate([np.zeros(PARAMETER_COUNT), values[self.cut.columns]])
+        made = kernels.inverse_dynamics(self.cut.tree, self.cut.motion(motion), bodies)[:SIX].T
+        return made if self.bias is None else made + values[self.bias : self.bias + SIX]
+
+
+@lru_cache(maxsize=64)
+def _plan(sensor: WrenchSensor, columns: tuple[int, ...]) -> tuple[kernels.Plan, NDArray[np.intp]]:
+    """Return the layout of a sensor's columns, and their places among those asked for.
+
+    A bias acts on its own axis as one, as a drive's term would.
+    """
+    tree, ten = sensor.cut.tree, PARAMETER_COUNT
+    own = [*sensor.cut.columns, *(() if sensor.bias is None else sensor.bias + np.arange(SIX))]
+    place = {c: k for k, c in enumerate(columns)}
+    here = [k for k, c in enumerate(own) if int(c) in place]
+    acts = np.array([(k, k) for k in range(SIX)], dtype=np.int64)
+    chosen = np.array([ten + k for k in here], dtype=np.intp)
+    rows = np.zeros(SIX, dtype=np.intp)
+    plan = kernels.plan(tree, chosen, acts, np.arange(SIX, dtype=np.intp), rows)
+    return plan, np.array([place[int(own[k])] for k in here], dtype=np.intp)
+
+
+@lru_cache(maxsize=16)
+def sensors_of(robot: Robot) -> tuple[WrenchSensor, ...]:
+    """Return the wrench sensors inside a robot whose wrench the logs hold, by its options."""
+    sensors = []
+    first = len(robot.labels) - len(robot.bias_names)
+    for name, stated in (robot.options.sensor or {}).items():
+        turn, position = np.array(stated.rotation), np.array(stated.position)
+        cut = Cut.before(robot.tree, robot.link(stated.link), turn, position)
+        biased = name in robot.biased
+        if stated.measured:
+            sensors.append(WrenchSensor(name, stated, cut, first if biased else None))
+        first += SIX * biased
+    return tuple(sensors)
+
+
+@dataclass(frozen=True, eq=False)
+class ContactSensor(Part):
+    """A sensor at a contact: its wrench is an unknown of the sample, and no column's."""
+
+    name: str  # of the contact
+    components: int  # of the wrench: 3 of a point, 6 of a surface
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """The axes of force, and of torque where a surface touches."""
+        return wrench_channels(self.name, self.components)
+
+    def inputs(self, recording: Recording, first: int) -> tuple[Measured, ...]:
+        """Return what its axes measure.
+
+        Raises:
+            MissingSignal: If one is not there.
+        """
+        signals = []
+        for channel in self.channels:
+            contact, kind, axis = channel.name.rsplit(".", 2)
+            signals.append(f"{kind}.{contact}.{axis}")
+            recording.require(signals[-1], f"is what acts on the robot at contact '{contact}'")
+        return tuple(Measured(k, ((signal, 1.0),)) for k, signal in enumerate(signals, first))
