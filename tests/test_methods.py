@@ -15,8 +15,7 @@ from heft.applications.identification.earlier import Earlier
 from heft.applications.identification.results import schema, write
 from heft.errors import InvalidSetting, MissingSignal
 from heft.estimators import ESTIMATORS, Limits, PhysicallyConsistent
-from heft.models import JointOptions, Robot
-from heft.models.controller_options import ControllerOptions, JointGains
+from heft.models import ControllerOptions, JointGains, JointOptions, Robot
 from tests.test_identification import STILL, arm_log, noisy, off, planar
 
 METHODS = {
