@@ -35,7 +35,7 @@ def section(
     A field of `Annotated[type, reader]` is read by that reader. Without one its type says what is
     read: numbers, truths, texts, `Literal`s, names, other such dataclasses, tuples of them, or
     mappings from any name; of `Annotated[type, text]` the text is what is expected, for messages.
-    Fields without a default are required.
+    Fields without a default are required; those of `Annotated[type, None]` are no keys.
 
     Args:
         make: Constructs the result; the dataclass itself by default.
@@ -43,10 +43,14 @@ def section(
         others: Readers of keys that are no fields, for `make`.
     """
     hints = get_type_hints(made, include_extras=True)
-    own = [f for f in fields(made) if f.name in hints and f.init]  # type: ignore[arg-type]
+    own = [f for f in fields(made) if _is_key(hints[f.name])]  # type: ignore[arg-type]
     readers = {f.name: _reader(hints[f.name]) for f in own}
     required = [f.name for f in own if f.default is MISSING and f.default_factory is MISSING]
     return Section(make or made, readers | others, required, says)
+
+
+def _is_key(hint: Any) -> bool:
+    return get_origin(hint) is not Annotated or get_args(hint)[1] is not None
 
 
 def _reader(hint: Any) -> Reader[Any]:

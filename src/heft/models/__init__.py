@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from .link_shapes import LinkShape, cannot_touch, carried_reach
     from .extents import bounding_extent, with_shapes
     from .capsules import CapsuleFitting, Capsules, fit_capsules
-    from .free_flyer import Actuators, FreeFlyer, InertialSensor, Load, PoseSensor, load_of
-    from .flight_bounds import FlightBounds, PayloadRange, flight_bounds_from_toml
-    from .free_flyer_files import SHIPPED, free_flyer_from_toml, shipped_free_flyer
+    from .actuators import Actuators
+    from .free_flyer import FreeFlyer, InertialSensor, Load, PoseSensor, load_of
+    from .free_flyer import FlightBounds, PayloadRange, flight_bounds_from_toml
+    from .free_flyer import SHIPPED, free_flyer_from_toml, shipped_free_flyer
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)
