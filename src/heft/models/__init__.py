@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .motion_options import Box, HalfSpace, JointMotionOptions, Margins, MotionOptions
     from .motion_options import ToolCapsule
     from .denavit_hartenberg import Body, Outline, Row, outline
-    from .expressions import expression, load_sympy, require_sensible, right_angle
+    from .denavit_hartenberg import expression, load_sympy, require_sensible, right_angle
     from .own_columns import OwnColumns, RegressorColumn, own_effort
     from .robot import Robot
     from .limits import LimitDefaults, MotionLimits, motion_limits

@@ -14,8 +14,8 @@ from heft.errors import FitError
 from heft.files import Edit, Element, apply, format_number, insert_child, set_attributes, xml
 from heft.information import inertia, quaternion_of_matrix
 
-from . import denavit_hartenberg, mjcf, urdf
-from .mjcf_defaults import FULL_INDEX, ORIENTATIONS
+from . import denavit_hartenberg, mjcf, urdf, urdf_check
+from .mjcf_values import FULL_INDEX, ORIENTATIONS
 from .robot import Robot
 
 INERTIA_KEYS = ("ixx", "ixy", "iyy", "ixz", "iyz", "izz")
@@ -158,7 +158,7 @@ def write_urdf(
             edits += insert_child(data, element, "joint", [line])
     written = apply(data, edits)
     again = xml.parse(urdf.held_still(written, "the written model"), "the written model")
-    urdf.check(again, "the written model")
+    urdf_check.check(again, "the written model")
     found_again = {e.attributes["name"]: urdf.inertial(e) for e in again.all("link")}
     for name in links:
         said = found_again[name]

@@ -14,10 +14,10 @@ from heft.errors import InvalidSetting, did_you_mean
 from heft.files import Element, numbers, xml
 
 from . import mjcf
-from .joint_names import mimics
-from .mjcf_defaults import Compiler, Defaults, defaults_of, vector
+from .mjcf_values import Compiler, Defaults, defaults_of, vector
 from .motion_options import Margins, MotionOptions
 from .robot import Robot
+from .robot_parts import mimics
 
 QUANTITIES = ("velocity", "acceleration", "jerk", "effort", "power")
 WORLD_CLASS = "main"  # of an MJCF

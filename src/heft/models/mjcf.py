@@ -19,11 +19,12 @@ from heft.errors import InvalidModel, did_you_mean
 from heft.files import Element, numbers, walk
 from heft.information import inertia, matrix_of_axis_angle
 
-from . import mjcf_shapes, urdf
-from .mjcf_defaults import (
+from . import urdf
+from .mjcf_values import (
     ORIENTATIONS,
     Compiler,
     Defaults,
+    Geom,
     compiler_of,
     defaults_of,
     inertial_parameters,
@@ -33,8 +34,12 @@ from .mjcf_defaults import (
     vector,
 )
 from .options import joint_lines
+from .urdf_check import refuse_xacro
 
 WORLD = "world"
+MASSLESS = ("plane", "hfield")
+LEAST_MASS = 1e-15  # [kg], below which MuJoCo leaves a geom out
+DENSITY = 1000.0  # [kg/m³], MuJoCo's
 GRAVITY = (0.0, 0.0, -9.81)
 USUAL_GRAVITY = (9.7, 9.9)  # [m/s²], anywhere on Earth
 INSIDE_A_BODY = (
@@ -76,7 +81,7 @@ class Body:
     parameters: Array | None
     by_geoms: bool  # whether they are computed from its geoms
     of_meshes: bool  # whether they would depend on meshes, which are not opened
-    geoms: tuple[mjcf_shapes.Geom, ...] = ()
+    geoms: tuple[Geom, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -89,7 +94,7 @@ class Model:
     mimics: Mapping[str, tuple[str, float, float]]
     gravity: tuple[float, float, float]  # vector [m/s²]
     notes: tuple[str, ...]  # messages to the user on the file
-    scene: tuple[mjcf_shapes.Geom, ...]  # geoms of the world
+    scene: tuple[Geom, ...]  # geoms of the world
     compiler: Compiler  # what the file's numbers mean
 
 
@@ -274,30 +279,28 @@ class _Reader:
         said, where, kind = geom.said, geom.where, geom.kind
         group = number(said, "group", where, 0.0)
         mass = number(said, "mass", where, math.nan)
-        density = number(said, "density", where, mjcf_shapes.DENSITY)
+        density = number(said, "density", where, DENSITY)
         low, high = self.compiler.groups
         if mass < 0.0 or density < 0.0:
             raise InvalidModel(
                 "a geom's mass is negative", argument=where, got=mass if mass < 0.0 else density
             )
         weightless = mass == 0.0 or (math.isnan(mass) and density == 0.0)
-        if kind in mjcf_shapes.MASSLESS or weightless or not low <= group <= high:
+        if kind in MASSLESS or weightless or not low <= group <= high:
             return np.zeros(10)
-        if kind not in mjcf_shapes.SIZES or "mesh" in said or said.get("shellinertia") == "true":
+        if kind not in urdf.SIZES or "mesh" in said or said.get("shellinertia") == "true":
             return None
         shape, turn, move = geom.solid(self.compiler)
         if math.isnan(mass):
-            mass = density * mjcf_shapes.volume(kind, shape)
-        if mass < mjcf_shapes.LEAST_MASS:
+            mass = density * urdf.volume(kind, shape)
+        if mass < LEAST_MASS:
             return np.zeros(10)
         change = inertia.frame_change(turn, move)
-        return np.asarray(change @ mjcf_shapes.solid(kind, shape, mass))
+        return np.asarray(change @ urdf.uniform_solid(kind, shape, mass))
 
-    def geom(
-        self, element: Element, inherited: str, rotation: Array, translation: Array
-    ) -> mjcf_shapes.Geom:
+    def geom(self, element: Element, inherited: str, rotation: Array, translation: Array) -> Geom:
         said = self.attributes(element, inherited)
-        return mjcf_shapes.Geom(said, self.where(element), rotation, translation)
+        return Geom(said, self.where(element), rotation, translation)
 
 
 def _generated(element: Element, path: str) -> InvalidModel:
@@ -369,13 +372,13 @@ def read(root: Element, path: str) -> Model:
     Raises:
         InvalidModel: Naming the element and its line.
     """
-    urdf.refuse_xacro(root, path)
+    refuse_xacro(root, path)
     for element in walk(root):
         if element.tag in GENERATED:
             raise _generated(element, path)
     compiler = compiler_of(root, path)
     reader = _Reader(path, compiler, defaults_of(root, path))
-    scene: list[mjcf_shapes.Geom] = []
+    scene: list[Geom] = []
     for world in root.all("worldbody"):
         inherited = world.attributes.get("childclass", "main")
         for child, within, rotation, translation in reader.children(

@@ -31,12 +31,20 @@ from heft.files import read_text, xml
 from heft.information import Labels, inertia
 from heft.recordings import is_log
 
-from . import denavit_hartenberg, mjcf, mjcf_defaults, urdf
-from .joint_names import mimics, refuse_astray, refuse_unknown
-from .moving_bodies import places_of, refuse_immobile, tree_of
+from . import denavit_hartenberg, mjcf, mjcf_values, urdf, urdf_check
 from .options import STANDARD_GRAVITY, JointOptions, Options
 from .own_columns import OwnColumns
-from .robot_parts import cut_joints, drives_of, links_of
+from .robot_parts import (
+    cut_joints,
+    drives_of,
+    links_of,
+    mimics,
+    places_of,
+    refuse_astray,
+    refuse_immobile,
+    refuse_unknown,
+    tree_of,
+)
 
 SILENT_ROUNDING = 1e-8  # [rad] of angles; no base parameter depends on less
 BIAS_AXES = tuple(f"{kind}.{axis}" for kind in ("force", "torque") for axis in inertia.AXES)
@@ -103,7 +111,7 @@ class Robot:
         root = xml.parse(data, path)
         if root.tag == "mujoco":
             model = mjcf.read(root, path)
-            error = mjcf_defaults.angle_error(root, mjcf_defaults.compiler_of(root, path))
+            error = mjcf_values.angle_error(root, mjcf_values.compiler_of(root, path))
             still = options.still
             translation = mjcf.translate(model, free, path, still)
             translation = replace(translation, angle_error=error)
@@ -328,7 +336,7 @@ def _build(
 ) -> Robot:
     """Return the robot of a translated URDF; `data` are the bytes of the original file."""
     root = xml.parse(said.text, path)
-    urdf.check(root, path)
+    urdf_check.check(root, path)
     free = options.base == "free"
     options = replace(options, gravity=options.gravity or said.gravity or STANDARD_GRAVITY)
     cuts = cut_joints(root, options)

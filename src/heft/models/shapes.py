@@ -23,8 +23,8 @@ from heft.information import matrix_of_rpy
 
 from . import mjcf
 from .link_shapes import load_coal
-from .mjcf_defaults import Compiler, orientation, vector
-from .mjcf_shapes import MASSLESS, Geom
+from .mjcf import MASSLESS
+from .mjcf_values import Compiler, Geom, orientation, vector
 from .robot import Robot
 
 ROUND = 48  # corners of the polygon about a circle, 0.2 % larger

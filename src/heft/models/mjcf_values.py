@@ -1,4 +1,8 @@
-"""Semantics of the numbers of an MJCF file: units, orientations, inertials, classes of defaults."""
+"""What the numbers of an MJCF file mean: units, orientations, inertials, defaults, geoms.
+
+The inertial of a body without `<inertial>` is the sum of its solid geoms. Solids of uniform density
+have moments in closed form. Meshes do not: their files are never opened.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from heft.errors import InvalidModel
 from heft.files import Element, numbers, walk
 from heft.information import inertia, matrix_of_axis_angle, matrix_of_quaternion
 
-from . import rounding
+from .urdf import SIZES, printed_angle_error, printed_direction_error
 
 ORIENTATIONS = {"quat": 4, "axisangle": 4, "euler": 3, "xyaxes": 6, "zaxis": 3}
 # Where the six numbers of `fullinertia` stand in the matrix.
@@ -75,10 +79,10 @@ def angle_error(root: Element, compiler: Compiler) -> float:
     for element in walk(root):
         given = element.attributes
         if element.tag == "body" and "euler" in given and not compiler.degrees:
-            errors.append(rounding.angle_error(numbers(given["euler"], 3, "euler", "")))
+            errors.append(printed_angle_error(numbers(given["euler"], 3, "euler", "")))
         for key, count in (("quat", 4), ("axis", 3)):
             if element.tag in ("body", "joint") and key in given:
-                errors.append(rounding.direction_error(numbers(given[key], count, key, "")))
+                errors.append(printed_direction_error(numbers(given[key], count, key, "")))
     return max(errors)
 
 
@@ -253,3 +257,49 @@ def inertial_parameters(element: Element, compiler: Compiler, where: str) -> Arr
         for (i, j), value in zip(FULL_INDEX, full, strict=True):
             tensor[i, j] = tensor[j, i] = value
     return inertia.from_body(mass, com, turn @ tensor @ turn.T)
+
+
+@dataclass(frozen=True)
+class Geom:
+    """A geom as the file states it."""
+
+    said: Mapping[str, str]  # its attributes, those of its class included
+    where: str  # its place in the file, for messages
+    rotation: Array  # of the frame that it stands in, in its body's frame, shape (3, 3)
+    translation: Array  # likewise, shape (3,) [m]
+
+    @property
+    def kind(self) -> str:
+        """Its type, such as `box`."""
+        return self.said.get("type", "mesh" if "mesh" in self.said else "sphere")
+
+    @property
+    def collides(self) -> bool:
+        """Whether it takes part in collisions; else it is only visual."""
+        return any(self.said.get(k, "1").strip() != "0" for k in ("contype", "conaffinity"))
+
+    def solid(self, compiler: Compiler) -> tuple[tuple[float, ...], Array, Array]:
+        """Return size [m], rotation and translation [m] of a solid in its body's frame.
+
+        Raises:
+            InvalidModel: If it has no size, or its place is malformed.
+        """
+        said, where, kind = self.said, self.where, self.kind
+        written = said.get("size")
+        size = numbers(written, max(1, min(len((written or "").split()), 3)), "size", where)
+        turn = orientation(said, compiler, where)
+        move = vector(said, "pos", 3, where, (0.0, 0.0, 0.0))
+        if "fromto" in said:
+            ends = vector(said, "fromto", 6, where, ())
+            along = ends[:3] - ends[3:]  # MuJoCo's z axis points to the first end
+            turn = orientation({"zaxis": " ".join(map(repr, along.tolist()))}, compiler, where)
+            move = 0.5 * (ends[:3] + ends[3:])
+            half = 0.5 * float(np.linalg.norm(along))
+            across = 1 if kind in ("capsule", "cylinder") else 2
+            size = [*(size[0],) * across, half]
+        count = SIZES[kind]
+        if len(size) < count or min(size[:count], default=0.0) <= 0.0:
+            raise InvalidModel(
+                f"a {kind} has no size", argument=where, got=said.get("size"), cure="give it one"
+            )
+        return tuple(size[:count]), self.rotation @ turn, self.translation + self.rotation @ move
