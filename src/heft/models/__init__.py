@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from .denavit_hartenberg import expression, load_sympy, require_sensible, right_angle
     from .own_columns import OwnColumns, RegressorColumn, own_effort
     from .robot import Robot
-    from .limits import LimitDefaults, MotionLimits, motion_limits
+    from .motion_options import MotionLimits
+    from .limits import LimitDefaults, motion_limits, with_shapes
     from .friction_code import c_source, python_source
     from .link_shapes import LinkShape, cannot_touch, carried_reach
-    from .extents import bounding_extent, with_shapes
+    from .shapes import bounding_extent
     from .capsules import CapsuleFitting, Capsules, fit_capsules
     from .actuators import Actuators
     from .free_flyer import FreeFlyer, InertialSensor, Load, PoseSensor, load_of

@@ -89,7 +89,7 @@ def fit_capsules(
         InvalidSetting: If a tool is to be at a link that does not exist.
     """
     motion = robot.options.motion
-    found, notes = shapes_of(robot, folder, motion.packages)
+    found, notes = shapes_of(robot.form, robot.source, folder, motion.packages)
     entries: list[_Entry] = []
     for link in robot.links:
         surfaces = found.get(link.name, [])

@@ -1,13 +1,14 @@
-"""Limits of joints' motion: the model file's, the `[motion]` table's, and stated defaults."""
+"""Limits: of joints' motion by model file, [motion] and defaults; of links by their shapes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from heft.arrays import Array, read_only
 from heft.errors import InvalidSetting, did_you_mean
@@ -15,12 +16,18 @@ from heft.files import Element, numbers, xml
 
 from . import mjcf
 from .mjcf_values import Compiler, Defaults, defaults_of, vector
-from .motion_options import Margins, MotionOptions
+from .motion_options import Margins, MotionLimits, MotionOptions
+from .options import SHAPE, LinkOptions
 from .robot import Robot
 from .robot_parts import mimics
+from .shapes import Surface, bounding_extent, hull_planes, shapes_of
 
 QUANTITIES = ("velocity", "acceleration", "jerk", "effort", "power")
 WORLD_CLASS = "main"  # of an MJCF
+CURES = {
+    "ellipsoid": "state its extent: [[least, most] of x, of y, of z] in metres",
+    "hull": "state planes [[x, y, z, most], …] about it, in metres",
+}
 
 
 @dataclass(frozen=True)
@@ -30,27 +37,6 @@ class LimitDefaults:
     turn: float = math.pi  # positions of a joint that turns without end, from −turn to turn [rad]
     rise: float = 0.25  # time from rest to the largest speed: an acceleration limit [s]
     onset: float = 0.05  # time from no acceleration to the largest: a jerk limit [s]
-
-
-@dataclass(frozen=True, eq=False)
-class MotionLimits:
-    """Limits of joints' motion, margins taken off; made by `motion_limits`.
-
-    All arrays have the shape (joints,), in the order of `Robot.joints`.
-    """
-
-    joints: tuple[str, ...]  # names of the joints
-    # lower, upper: least and largest position [rad or m]; the same where a joint is held still
-    lower: Array
-    upper: Array
-    velocity: Array  # largest speed [rad/s or m/s]
-    acceleration: Array  # largest acceleration [rad/s² or m/s²]
-    jerk: Array  # largest jerk [rad/s³ or m/s³]
-    effort: Array  # largest torque or force [N·m or N]; infinite where nothing limits it
-    power: Array  # largest mechanical power of the drive [W]; infinite where nothing limits it
-    frequency: float  # highest frequency of motion [Hz]; infinite where nothing limits it
-    held: NDArray[np.bool_]  # whether a joint is held still
-    notes: tuple[str, ...] = ()  # which limits are defaults, for the user
 
 
 @dataclass
@@ -275,3 +261,59 @@ def _notes(lacking: Mapping[str, list[str]], standard: LimitDefaults) -> tuple[s
             which = "all joints" if len(names) == len(lacking) else ", ".join(names)
             notes.append(f"no {key} limit of {which}: {consequence}; [motion.joint.NAME] states it")
     return tuple(notes)
+
+
+def with_shapes(robot: Robot, folder: Path) -> Robot:
+    """Return the robot with limits that say `shape` replaced by those of its collision shapes.
+
+    Where `com_in_hull` is said, links without a shape are left alone, and noted.
+
+    Args:
+        robot: Its model file; `[motion]` of its options says where packages lie.
+        folder: That of the model file, in which meshes are looked for.
+
+    Raises:
+        InvalidSetting: If a link's collision shapes are asked for and not known.
+    """
+    limits = dict(robot.options.limits or {})
+    asked = [n for n, entry in limits.items() if SHAPE in (entry.ellipsoid, entry.hull)]
+    if not asked and not robot.options.com_in_hull:
+        return robot
+    shapes, notes = shapes_of(robot.form, robot.source, folder, robot.options.motion.packages)
+    for name in asked:
+        if not shapes.get(name):
+            key = "ellipsoid" if limits[name].ellipsoid == SHAPE else "hull"
+            raise InvalidSetting(
+                f"no collision shape of link '{name}' is known",
+                argument=f"[limits.{name}], {key}",
+                got="; ".join(notes) or None,
+                cure=CURES[key],
+            )
+        limits[name] = _resolved(limits[name], reduce(Surface.with_that, shapes[name]))
+    told: tuple[str, ...] = ()
+    if robot.options.com_in_hull:
+        moving = [k.name for k in robot.bodies_links]
+        for name in (n for n in moving if shapes.get(n)):
+            entry = limits.get(name, LinkOptions())
+            if entry.hull is None:
+                hull = hull_planes(reduce(Surface.with_that, shapes[name]))
+                limits[name] = replace(entry, hull=hull)
+        bare = [n for n in moving if limits.get(n, LinkOptions()).hull is None]
+        told = (*_without_shapes(bare), *notes)
+    options = replace(robot.options, limits=limits)
+    return replace(robot, options=options, notes=(*robot.notes, *told))
+
+
+def _resolved(entry: LinkOptions, surface: Surface) -> LinkOptions:
+    if entry.ellipsoid == SHAPE:
+        entry = replace(entry, ellipsoid=bounding_extent(surface))
+    if entry.hull == SHAPE:
+        entry = replace(entry, hull=hull_planes(surface))
+    return entry
+
+
+def _without_shapes(links: Sequence[str]) -> tuple[str, ...]:
+    if not links:
+        return ()
+    several = f"{', '.join(links[:4])}{f' and {len(links) - 4} more' if len(links) > 4 else ''}"
+    return (f"centres of mass are not bounded where no collision shape is known: {several}",)

@@ -20,7 +20,7 @@ from heft.arrays import Array
 from heft.dynamics import PRISMATIC, REVOLUTE, Tree, body_poses
 from heft.errors import InvalidSetting, install
 
-from .limits import MotionLimits
+from .motion_options import MotionLimits
 
 PROOF = "the proof that two links never touch"
 SHELLS = (0.25, 0.5)  # shares of a link's reach at which its surface is parted

@@ -34,7 +34,6 @@ from .mjcf_values import (
     vector,
 )
 from .options import joint_lines
-from .urdf_check import refuse_xacro
 
 WORLD = "world"
 MASSLESS = ("plane", "hfield")
@@ -372,7 +371,7 @@ def read(root: Element, path: str) -> Model:
     Raises:
         InvalidModel: Naming the element and its line.
     """
-    refuse_xacro(root, path)
+    urdf.refuse_xacro(root, path)
     for element in walk(root):
         if element.tag in GENERATED:
             raise _generated(element, path)

@@ -1,4 +1,4 @@
-"""Options of motions that are designed: the table `[motion]` of the TOML of `--with`.
+"""Options and limits of motions that are designed: the table `[motion]` of the TOML of `--with`.
 
 What is not stated is taken from the model file; see `motion_limits`.
 """
@@ -10,6 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array
 from heft.errors import InvalidSetting, shown
 from heft.files import (
     Number,
@@ -173,3 +177,24 @@ class MotionOptions:
     def of(self, joint: str) -> JointMotionOptions:
         """Return the limits of a joint; all are None where none are given."""
         return self.joint.get(joint, JointMotionOptions())
+
+
+@dataclass(frozen=True, eq=False)
+class MotionLimits:
+    """Limits of joints' motion, margins taken off; made by `motion_limits`.
+
+    All arrays have the shape (joints,), in the order of `Robot.joints`.
+    """
+
+    joints: tuple[str, ...]  # names of the joints
+    # lower, upper: least and largest position [rad or m]; the same where a joint is held still
+    lower: Array
+    upper: Array
+    velocity: Array  # largest speed [rad/s or m/s]
+    acceleration: Array  # largest acceleration [rad/s² or m/s²]
+    jerk: Array  # largest jerk [rad/s³ or m/s³]
+    effort: Array  # largest torque or force [N·m or N]; infinite where nothing limits it
+    power: Array  # largest mechanical power of the drive [W]; infinite where nothing limits it
+    frequency: float  # highest frequency of motion [Hz]; infinite where nothing limits it
+    held: NDArray[np.bool_]  # whether a joint is held still
+    notes: tuple[str, ...] = ()  # which limits are defaults, for the user

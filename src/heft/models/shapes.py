@@ -25,12 +25,16 @@ from . import mjcf
 from .link_shapes import load_coal
 from .mjcf import MASSLESS
 from .mjcf_values import Compiler, Geom, orientation, vector
-from .robot import Robot
 
 ROUND = 48  # corners of the polygon about a circle, 0.2 % larger
 MESHES = (".stl", ".dae", ".obj", ".ply")
 STL = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("attribute", "<u2")])  # binary
 SCHEMES = ("package://", "model://")
+LEAST = 1e-3  # half an axis of what is flat [m]
+MOST_PLANES = 64  # a link; conic problems take an unknown for each
+SAME_NORMAL = 1e-9  # 1 − cos of the angle below which two triangles are of one plane
+
+Plane = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,22 +119,24 @@ def _clipped(triangles: Array, sides: Array) -> Array:
 
 
 def shapes_of(
-    robot: Robot, folder: Path | None, packages: Iterable[str]
+    form: str, source: bytes, folder: Path | None, packages: Iterable[str]
 ) -> tuple[dict[str, list[Surface]], list[str]]:
     """Return the collision shapes of links by name, in the links' frames, and notes to the user.
 
     Args:
-        folder: Folder of the model file; None for the working folder.
+        form: Format of the model file, as of a `Robot`.
+        source: Its bytes.
+        folder: Its folder; None for the working folder.
         packages: Folders to look for packages in, relative to `folder`.
     """
     search = _Search(folder, tuple(packages))
-    if robot.form == "mjcf":
-        return mjcf_surfaces(robot, search)
-    if robot.form != "urdf":
+    if form == "mjcf":
+        return mjcf_surfaces(source, search)
+    if form != "urdf":
         return {}, []
     found: dict[str, list[Surface]] = {}
     lost: list[str] = []
-    for link in xml.parse(robot.source, "URDF").all("link"):
+    for link in xml.parse(source, "URDF").all("link"):
         name = link.attributes["name"]
         for element in link.all("collision"):
             geometry = element.find("geometry")
@@ -152,10 +158,10 @@ def _lost(shapes: list[str], cure: str) -> list[str]:
     return [said] if shapes else []
 
 
-def mjcf_surfaces(robot: Robot, search: _Search) -> tuple[dict[str, list[Surface]], list[str]]:
+def mjcf_surfaces(source: bytes, search: _Search) -> tuple[dict[str, list[Surface]], list[str]]:
     """Return the geoms of an MJCF file that can touch others, by body, and notes to the user."""
-    root = xml.parse(robot.source, "MJCF")
-    model = mjcf.read(root, robot.name)
+    root = xml.parse(source, "MJCF")
+    model = mjcf.read(root, "MJCF")
     meshes = {
         m.attributes.get("name", Path(m.attributes.get("file", "")).stem): m.attributes
         for group in root.all("asset")
@@ -308,3 +314,71 @@ class _Search:
             yield place / package / rest
             if place.name == package or place in named:
                 yield place / rest
+
+
+def bounding_extent(surface: Surface) -> tuple[tuple[float, float], ...]:
+    """Return least and largest x, y and z of an ellipsoid that contains a surface [m].
+
+    The box about it, as many times as wide as it takes: √3 for a box, √2 for an upright cylinder, 1
+    for a ball.
+
+    Args:
+        surface: In the link's frame.
+    """
+    points, radii = surface.corners()
+    low, high = (points - radii[:, None]).min(axis=0), (points + radii[:, None]).max(axis=0)
+    centre, half = 0.5 * (low + high), np.maximum(0.5 * (high - low), LEAST)
+    reach = np.linalg.norm((points - centre) / half, axis=1) + radii / half.min()
+    half = half * reach.max()
+    ends = zip((centre - half).tolist(), (centre + half).tolist(), strict=True)
+    return tuple(ends)
+
+
+def hull_planes(surface: Surface, most: int = MOST_PLANES) -> tuple[Plane, ...]:
+    """Return planes `[x, y, z, most]` about a surface: `x, y, z` outward, `(x, y, z)·p ≤ most`.
+
+    They are those of its convex hull where these are few, else a choice among them that is spread
+    over all directions; round shapes get planes that touch them. So the body between them contains
+    the hull: a centre of mass that is inside the shapes is never cut off.
+
+    Args:
+        surface: In the link's frame.
+        most: How many planes at most, 6 or more.
+    """
+    points, radii = surface.corners()
+    normals = np.concatenate([np.eye(3), -np.eye(3), _facets(points)])
+    if radii.any():
+        normals = np.concatenate([normals, _everywhere(most)])
+    chosen = _spread(normals, most)
+    reach = (points @ chosen.T + radii[:, None]).max(axis=0)
+    return tuple((*n, h) for n, h in zip(chosen.tolist(), reach.tolist(), strict=True))
+
+
+def _facets(points: Array) -> Array:
+    """Return the normals of the convex hull's planes, shape (n, 3); none if points are flat."""
+    from scipy.spatial import ConvexHull, QhullError
+
+    with suppress(QhullError, ValueError):
+        return np.asarray(ConvexHull(points).equations[:, :3])
+    return np.zeros((0, 3))
+
+
+def _everywhere(count: int) -> Array:
+    """Return directions spread evenly, shape (count, 3): Fibonacci's lattice on the sphere."""
+    k = np.arange(count) + 0.5
+    z, turn = 1.0 - 2.0 * k / count, np.pi * (1.0 + np.sqrt(5.0)) * k
+    across = np.sqrt(1.0 - z**2)
+    return np.column_stack([across * np.cos(turn), across * np.sin(turn), z])
+
+
+def _spread(normals: Array, most: int) -> Array:
+    """Return at most `most` normals by farthest-point sampling, the first six always kept."""
+    chosen = list(range(6))
+    nearest = (normals @ normals[:6].T).max(axis=1)
+    while len(chosen) < min(most, len(normals)):
+        k = int(np.argmin(nearest))
+        if nearest[k] > 1.0 - SAME_NORMAL:
+            break
+        chosen.append(k)
+        nearest = np.maximum(nearest, normals @ normals[k])
+    return np.asarray(normals[chosen])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import math
+import shlex
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import combinations
@@ -16,7 +17,8 @@ from itertools import combinations
 import numpy as np
 
 from heft.arrays import Array
-from heft.files import Edit, Element, apply, numbers, xml
+from heft.errors import InvalidModel
+from heft.files import Edit, Element, apply, numbers, walk, xml
 from heft.information import frame_change, inertia, matrix_of_rpy, rpy_of_matrix
 
 LARGEST_GYRATION = 30.0  # [m], of a body with a mass; more is in another unit
@@ -314,3 +316,18 @@ def uniform_solid(kind: str, size: tuple[float, ...], mass: float) -> Array:
         along = 0.5 * middle * radius**2 + 0.4 * round_ends * radius**2
         moments = np.array([across, across, along])
     return inertia.from_body(mass, np.zeros(3), np.diag(moments))
+
+
+def refuse_xacro(root: Element, path: str) -> None:
+    """Raise `InvalidModel` if a file still holds macros of xacro."""
+    for element in walk(root):
+        macro = element.tag.startswith("xacro:")
+        inside = [v for v in element.attributes.values() if "${" in v or "$(" in v]
+        if macro or inside:
+            raise InvalidModel(
+                "this is a xacro file, not yet a URDF",
+                argument=f"{path}, line {element.line}",
+                got=f"<{element.tag}>" if macro else repr(inside[0]),
+                cure=f"expand it: `xacro {shlex.quote(path)} > arm.urdf`, "
+                f"or `ros2 run xacro xacro {shlex.quote(path)} > arm.urdf`",
+            )

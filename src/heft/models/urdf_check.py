@@ -14,7 +14,7 @@ from heft.errors import InvalidModel, did_you_mean
 from heft.files import Element, numbers, walk
 
 from .options import joint_lines
-from .urdf import FREE_TYPES, LARGEST_GYRATION, ends
+from .urdf import FREE_TYPES, LARGEST_GYRATION, ends, refuse_xacro
 
 MOST_LINKS = 1000
 SOLID = 1e-3  # [kg]; lighter links stand for frames, and their inertia for nothing
@@ -204,21 +204,6 @@ def _check_tree(links: dict[str, Element], joints: dict[str, Element], path: str
             seen.add(name)
             name = parents[name]
         rooted |= seen
-
-
-def refuse_xacro(root: Element, path: str) -> None:
-    """Raise `InvalidModel` if a file still holds macros of xacro."""
-    for element in walk(root):
-        macro = element.tag.startswith("xacro:")
-        inside = [v for v in element.attributes.values() if "${" in v or "$(" in v]
-        if macro or inside:
-            raise InvalidModel(
-                "this is a xacro file, not yet a URDF",
-                argument=f"{path}, line {element.line}",
-                got=f"<{element.tag}>" if macro else repr(inside[0]),
-                cure=f"expand it: `xacro {shlex.quote(path)} > arm.urdf`, "
-                f"or `ros2 run xacro xacro {shlex.quote(path)} > arm.urdf`",
-            )
 
 
 def _check_format(root: Element, path: str) -> None:
