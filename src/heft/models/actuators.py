@@ -197,9 +197,9 @@ class Attainable:
 
 def _zonotope(mixing: Array, lower: Array, upper: Array) -> Attainable:
     """Return the facets of {A u}, each of whose normals is orthogonal to rank − 1 columns of A."""
-    left, size, _ = np.linalg.svd(mixing)
+    basis, size, _ = np.linalg.svd(mixing)
     rank = int(np.sum(size > RANK * size[0]))
-    inside = left[:, :rank].T @ mixing
+    inside = basis[:, :rank].T @ mixing
     count = mixing.shape[1]
     if count == rank:
         normals = np.linalg.inv(inside)
@@ -215,7 +215,7 @@ def _zonotope(mixing: Array, lower: Array, upper: Array) -> Attainable:
     pushed = normals @ inside
     half, middle = 0.5 * (upper - lower), 0.5 * (upper + lower)
     return Attainable(
-        normals @ left[:, :rank].T, pushed @ middle, np.abs(pushed) @ half, count == rank
+        normals @ basis[:, :rank].T, pushed @ middle, np.abs(pushed) @ half, count == rank
     )
 
 
@@ -227,8 +227,8 @@ def _most_inside(free: Array, lower: Array, upper: Array) -> Array | None:
     sides = np.vstack((np.column_stack((free, size)), np.column_stack((-free, size))))
     cost = np.append(np.zeros(free.shape[1]), -1.0)
     ends = [(None, None)] * free.shape[1] + [(0.0, None)]
-    found = linprog(cost, A_ub=sides, b_ub=np.concatenate((upper, -lower)), bounds=ends)
-    return np.asarray(found.x[:-1]) if found.success and found.x[-1] > 0.0 else None
+    solution = linprog(cost, A_ub=sides, b_ub=np.concatenate((upper, -lower)), bounds=ends)
+    return np.asarray(solution.x[:-1]) if solution.success and solution.x[-1] > 0.0 else None
 
 
 def _ball_in_image(sides: Array, room: Array, middle: Array, forces: Array) -> float:

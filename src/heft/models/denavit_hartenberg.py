@@ -102,7 +102,7 @@ class Outline(Generic[Scalar]):
 class Table:
     """Robot of Denavit-Hartenberg rows with numeric parameters."""
 
-    said: Outline[float]  # content of the file
+    content: Outline[float]  # content of the file
     # ten inertial parameters by link, in the link's frame, shape (10,)
     nominal: Mapping[str, Array]
 
@@ -124,18 +124,18 @@ class Table:
                 argument=path,
                 cure="describe the robot in a URDF",
             )
-        said = self.said
+        content = self.content
         links = [urdf.link_text(BASE)]
         joints, aids = [], []
         above = BASE
-        for row, joint, link in zip(said.rows, said.joints, said.links, strict=True):
+        for row, joint, link in zip(content.rows, content.joints, content.links, strict=True):
             about_z = matrix_of_rpy(0.0, 0.0, row.theta)
             about_x = matrix_of_rpy(row.alpha, 0.0, 0.0)
             along_x, along_z = np.array([row.a, 0.0, 0.0]), np.array([0.0, 0.0, row.d])
             kind = "prismatic" if row.prismatic else "continuous"
             z = np.array([0.0, 0.0, 1.0])
             links.append(urdf.link_text(link, self.nominal.get(link)))
-            if said.modified:
+            if content.modified:
                 place = along_x + about_x @ along_z
                 joints.append(urdf.Joint(joint, kind, above, link, about_x @ about_z, place, z))
             else:
@@ -147,10 +147,10 @@ class Table:
                     urdf.Joint(f"{link}@{aid}", "fixed", aid, link, about_x, along_x),
                 ]
             above = link
-        text = urdf.robot_text(said.name, links, joints)
-        printed = [angle for row in said.rows for angle in (row.alpha, row.theta)]
+        text = urdf.robot_text(content.name, links, joints)
+        printed = [angle for row in content.rows for angle in (row.alpha, row.theta)]
         error = urdf.printed_angle_error(printed)
-        return urdf.Translation(text, frozenset(aids), gravity=said.gravity, angle_error=error)
+        return urdf.Translation(text, frozenset(aids), gravity=content.gravity, angle_error=error)
 
 
 def read(data: bytes, path: str) -> Table:
@@ -159,12 +159,12 @@ def read(data: bytes, path: str) -> Table:
     Raises:
         InvalidModel: If it is no TOML, or no such table; naming the key and the row.
     """
-    said = outline(data, path, number, require_possible)
+    content = outline(data, path, number, require_possible)
     nominal = {
         name: inertia.from_body(body.mass, np.array(body.com), np.array(body.inertia))
-        for name, body in said.bodies.items()
+        for name, body in content.bodies.items()
     }
-    return Table(said, nominal)
+    return Table(content, nominal)
 
 
 def outline(
@@ -324,13 +324,13 @@ def _row(
     return row
 
 
-def _body(require: Callable[[Body[Any]], None], **said: Any) -> Body[Any]:
+def _body(require: Callable[[Body[Any]], None], **stated: Any) -> Body[Any]:
     for key in ("mass", "com", "inertia"):
-        if key not in said:
+        if key not in stated:
             raise InvalidSetting(f"{key} is missing", valid=("mass", "com", "inertia"))
-    if [len(row) for row in said["inertia"]] != [3, 3, 3]:
-        raise InvalidSetting(NOT_A_TENSOR, argument="inertia", got=shown(said["inertia"]))
-    body = Body(**said)
+    if [len(row) for row in stated["inertia"]] != [3, 3, 3]:
+        raise InvalidSetting(NOT_A_TENSOR, argument="inertia", got=shown(stated["inertia"]))
+    body = Body(**stated)
     require(body)
     return body
 
@@ -447,15 +447,15 @@ class _Expression:
             case ast.Name(id=name):
                 return self.symbol(name), 1
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                found, growth = self.read(operand)
-                return -found, growth
+                value, growth = self.read(operand)
+                return -value, growth
             case ast.UnaryOp(op=ast.UAdd(), operand=operand):
                 return self.read(operand)
             case ast.Call(func=ast.Name(id="sin" | "cos" | "sqrt" as name), args=[argument]):
                 if node.keywords:
                     raise self.refuse("a part of the expression is not known")
-                found, growth = self.read(argument)
-                return getattr(sympy, name)(right_angle(found)), growth
+                value, growth = self.read(argument)
+                return getattr(sympy, name)(right_angle(value)), growth
             case ast.BinOp(left=left, op=ast.Pow(), right=right):
                 (base, growth), (exponent, _) = self.read(left), self.read(right)
                 if not exponent.is_Rational or exponent.q > 2 or not 0 < abs(exponent) <= GROWTH:

@@ -191,9 +191,9 @@ def load_of(text: str, size: Point = (0.1, 0.1, 0.1)) -> Load:
     Raises:
         InvalidSetting: If the text is none such, or the mass not positive.
     """
-    found = LOAD.fullmatch(text)
+    match = LOAD.fullmatch(text)
     try:
-        mass, x, y, z = (float(part) for part in (found.groups() if found else ()))
+        mass, x, y, z = (float(part) for part in (match.groups() if match else ()))
     except ValueError:
         mass = x = y = z = np.nan
     if not (mass > 0.0 and np.isfinite([mass, x, y, z]).all()):

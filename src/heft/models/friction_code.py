@@ -144,12 +144,12 @@ def _drives(
 
 
 def _terms(where: str, full: list[Mapping[str, Any]]) -> Iterator[tuple[Term, float]]:
-    known = [kind.kind for kind in _exported()]
+    kinds = [kind.kind for kind in _exported()]
     for entry in full:
         kind, scale = entry["term"], entry["scale"]
-        if kind not in known:
+        if kind not in kinds:
             raise InputError(
-                "the friction term is not known", argument=where, got=kind, valid=known
+                "the friction term is not known", argument=where, got=kind, valid=kinds
             )
         try:
             term = make_term(kind, None if scale is None else _number(where, scale))

@@ -108,24 +108,24 @@ class JointOptions:
     elastic: bool | None = None
 
 
-def _joint_options(fixed: bool | None = None, **said: Any) -> JointOptions:
+def _joint_options(fixed: bool | None = None, **stated: Any) -> JointOptions:
     if fixed:
-        said = {"position": 0.0, **said}
-    elif fixed is not None and said.get("position") is not None:
+        stated = {"position": 0.0, **stated}
+    elif fixed is not None and stated.get("position") is not None:
         raise InvalidSetting(
             "a joint that has a constant position is fixed",
             argument="fixed",
             got="fixed = false",
             cure="leave one of the two out",
         )
-    spread, gain = said.get("gain_std"), said.get("gain")
+    spread, gain = stated.get("gain_std"), stated.get("gain")
     if spread is not None and (gain is None or not 0.0 <= spread < gain):
         raise InvalidSetting(
             "gain_std says how sure a gain is: a gain, and 0 or more but less than it are expected",
             argument="gain_std",
             got=spread,
         )
-    return JointOptions(**said)
+    return JointOptions(**stated)
 
 
 @dataclass(frozen=True)
@@ -410,12 +410,12 @@ class Options:
         Raises:
             InvalidSetting: If it is malformed, or holds unknown keys.
         """
-        found = Options.from_dict(read_toml(path), str(path))
-        controller = found.controller
+        options = Options.from_dict(read_toml(path), str(path))
+        controller = options.controller
         if controller is None or controller.model is None:
-            return found
+            return options
         beside = replace(controller, model=str(path.parent / controller.model))
-        return replace(found, controller=beside)
+        return replace(options, controller=beside)
 
     @staticmethod
     def from_dict(table: Mapping[str, Any], where: str = "options") -> Options:

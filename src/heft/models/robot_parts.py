@@ -180,16 +180,15 @@ def places_of(
             move = place.translation + _product(place.rotation, move[:, None])[:, 0]
             turn = _product(place.rotation, turn)
             fixed = joint.attributes["type"] == "fixed" and joint.attributes["name"] not in cuts
-            held = place.link if fixed else None
-            ahead.append((Place(child, joint, place.body, turn, move, held), not fixed))
+            carrier = place.link if fixed else None
+            ahead.append((Place(child, joint, place.body, turn, move, carrier), not fixed))
     return moving, links
 
 
 def _origin(joint: Element) -> tuple[Array, Array]:
     """Return rotation (3, 3) and translation (3,) [m] of a joint in its parent link."""
-    origin = joint.find("origin")
-    said = origin.attributes if origin is not None else {}
-    half = [x / 2.0 for x in numbers(said.get("rpy", "0 0 0"), 3, "origin rpy", "joint")]
+    xyz, rpy = urdf.pose(joint)
+    half = [x / 2.0 for x in rpy]
     (sr, sp, sy), (cr, cp, cy) = map(math.sin, half), map(math.cos, half)
     quaternion = np.array(
         [
@@ -199,13 +198,12 @@ def _origin(joint: Element) -> tuple[Array, Array]:
             cr * cp * sy - sr * sp * cy,
         ]
     )
-    move = np.array(numbers(said.get("xyz", "0 0 0"), 3, "origin xyz", "joint"))
-    return matrix_of_quaternion(quaternion), move
+    return matrix_of_quaternion(quaternion), np.array(xyz)
 
 
-def _product(left: Array, right: Array) -> Array:
+def _product(first: Array, right: Array) -> Array:
     """Return the product of (3, 3) and (3, n), summed in the order in which Eigen does."""
-    terms = left[:, :, None] * right
+    terms = first[:, :, None] * right
     total = (terms[:, 0] + terms[:, 1]) + terms[:, 2]
     total[2] = terms[2, 0] + (terms[2, 1] + terms[2, 2])
     return np.asarray(total)
@@ -213,9 +211,9 @@ def _product(left: Array, right: Array) -> Array:
 
 def _axis(joint: Element) -> Array:
     """Return the unit vector along a joint's axis, shape (3,); x if the file says none."""
-    found = joint.find("axis")
-    said = found.attributes["xyz"] if found is not None else "1 0 0"
-    axis = np.array(numbers(said, 3, "axis xyz", "joint"))
+    axis_element = joint.find("axis")
+    written = axis_element.attributes["xyz"] if axis_element is not None else "1 0 0"
+    axis = np.array(numbers(written, 3, "axis xyz", "joint"))
     near = [unit for unit in np.eye(3) if np.linalg.norm(axis - unit) <= SAME_AXIS]
     return near[0] if near else np.asarray(axis / np.linalg.norm(axis))
 
@@ -283,7 +281,7 @@ def cut_joints(root: Element, options: Options) -> frozenset[str]:
     """
     above = {urdf.ends(j)[1]: j for j in root.all("joint")}
     links = [k.attributes["name"] for k in root.all("link")]
-    found = set()
+    joints = set()
     for name, sensor in (options.sensor or {}).items():
         if sensor.link not in links:
             raise InvalidSetting(
@@ -302,19 +300,19 @@ def cut_joints(root: Element, options: Options) -> frozenset[str]:
             )
         joint = above[sensor.link]
         if joint.attributes["type"] == "fixed":
-            found.add(joint.attributes["name"])
-    return frozenset(found)
+            joints.add(joint.attributes["name"])
+    return frozenset(joints)
 
 
 def links_of(
     root: Element,
     moving: Sequence[Place],
     places: Mapping[str, Place],
-    said: urdf.Translation,
+    translation: urdf.Translation,
     cuts: frozenset[str],
 ) -> tuple[tuple[Link, ...], list[str]]:
     """Return the links that the file itself has, with priors, and notes to the user."""
-    own = [k for k in root.all("link") if k.attributes["name"] not in said.aids]
+    own = [k for k in root.all("link") if k.attributes["name"] not in translation.aids]
     elements = {k.attributes["name"]: k for k in own}
     tens = {name: _written(k) for name, k in elements.items()}
     beyond = {b: place.body for b, place in enumerate(moving) if place.joint_name in cuts}
@@ -322,11 +320,11 @@ def links_of(
     links, notes = [], []
     for name, ten in tens.items():
         place = places[name]
-        fixed = place.fixed_to is not None and place.fixed_to not in said.aids
+        fixed = place.fixed_to is not None and place.fixed_to not in translation.aids
         # A link without mass is only a frame if it is fixed to another, or another to it.
         carried = fixed or not masses.is_negligible(masses.by_body.get(place.body, 0.0))
         massless = ten is None or masses.is_negligible(float(ten[0]))
-        frame_only = place.body >= 0 and carried and massless and name not in said.solid
+        frame_only = place.body >= 0 and carried and massless and name not in translation.solid
         link = Link(
             name=name,
             body=place.body,
@@ -401,14 +399,14 @@ def _prior(link: Link, stand_in: Array, is_shape: bool) -> tuple[Array, str | No
 
 def _written(link: Element) -> Array | None:
     """Return the ten parameters that a link's `<inertial>` states, in the link's frame."""
-    found = urdf.inertial(link)
-    if found is None:
+    inertial = urdf.inertial(link)
+    if inertial is None:
         return None
-    axes = matrix_of_rpy(*found.rpy)
+    axes = matrix_of_rpy(*inertial.rpy)
     tensor = np.zeros((3, 3))
-    for (i, j), value in zip(inertia.INERTIA_INDEX, found.moments, strict=True):
+    for (i, j), value in zip(inertia.INERTIA_INDEX, inertial.moments, strict=True):
         tensor[i, j] = tensor[j, i] = value
-    return inertia.from_body(found.mass, np.array(found.xyz), axes @ tensor @ axes.T)
+    return inertia.from_body(inertial.mass, np.array(inertial.xyz), axes @ tensor @ axes.T)
 
 
 def drives_of(joints: tuple[str, ...], tree: Tree, options: Options, first: int) -> Drives:
@@ -425,11 +423,11 @@ def drives_of(joints: tuple[str, ...], tree: Tree, options: Options, first: int)
     drives = []
     for i, name in enumerate(joints):
         option = options.of(name)
-        held = option.position is not None  # a joint held still shows nothing of its drive
+        is_still = option.position is not None  # a joint held still shows nothing of its drive
         slides = first + i in linear
-        friction = "none" if held else option.friction or DEFAULT_FRICTION
+        friction = "none" if is_still else option.friction or DEFAULT_FRICTION
         terms = friction_terms(friction, slides)
-        if option.armature and not held:
+        if option.armature and not is_still:
             terms = (Armature(), *terms)
         drives.append(Drive(name, read_only(unit[first + i]), terms, slides))
     coupling = options.coupling

@@ -21,7 +21,7 @@ from heft.errors import InvalidModel
 from heft.files import Element, numbers, require_regular, xml
 from heft.information import matrix_of_rpy
 
-from . import mjcf
+from . import mjcf, urdf
 from .link_shapes import load_coal
 from .mjcf import MASSLESS
 from .mjcf_values import Compiler, Geom, orientation, vector
@@ -134,7 +134,7 @@ def shapes_of(
         return mjcf_surfaces(source, search)
     if form != "urdf":
         return {}, []
-    found: dict[str, list[Surface]] = {}
+    surfaces: dict[str, list[Surface]] = {}
     lost: list[str] = []
     for link in xml.parse(source, "URDF").all("link"):
         name = link.attributes["name"]
@@ -146,16 +146,18 @@ def shapes_of(
                 except (InvalidModel, KeyError, ValueError, RuntimeError, OSError):
                     lost.append(f"{name} ({shape.attributes.get('filename', shape.tag)})")
                     continue
-                found.setdefault(name, []).append(surface.placed(*_origin(element)))
-    return found, _lost(
+                xyz, rpy = urdf.pose(element)
+                placed = surface.placed(matrix_of_rpy(*rpy), np.array(xyz))
+                surfaces.setdefault(name, []).append(placed)
+    return surfaces, _lost(
         lost, '; say in [motion] of --with where packages lie: packages = ["FOLDER"]'
     )
 
 
 def _lost(shapes: list[str], cure: str) -> list[str]:
     more = f" and {len(shapes) - 4} more" if len(shapes) > 4 else ""
-    said = f"collision shapes are not found or not readable: {', '.join(shapes[:4])}{more}{cure}"
-    return [said] if shapes else []
+    message = f"collision shapes are not found or not readable: {', '.join(shapes[:4])}{more}{cure}"
+    return [message] if shapes else []
 
 
 def mjcf_surfaces(source: bytes, search: _Search) -> tuple[dict[str, list[Surface]], list[str]]:
@@ -167,7 +169,7 @@ def mjcf_surfaces(source: bytes, search: _Search) -> tuple[dict[str, list[Surfac
         for group in root.all("asset")
         for m in group.all("mesh")
     }
-    found: dict[str, list[Surface]] = {}
+    surfaces: dict[str, list[Surface]] = {}
     lost, flat = [], []
     for name, geoms in ((mjcf.WORLD, model.scene), *((b.name, b.geoms) for b in model.bodies)):
         for geom in (g for g in geoms if g.collides):
@@ -177,16 +179,16 @@ def mjcf_surfaces(source: bytes, search: _Search) -> tuple[dict[str, list[Surfac
             try:
                 surface = _of_geom(geom, model.compiler, meshes, search)
             except (InvalidModel, KeyError, ValueError, RuntimeError, OSError):
-                lost.append(f"{name} ({geom.said.get('mesh', geom.kind)})")
+                lost.append(f"{name} ({geom.given.get('mesh', geom.kind)})")
                 continue
-            found.setdefault(name, []).append(surface)
+            surfaces.setdefault(name, []).append(surface)
     notes = _lost(lost, "")
     if flat:
         notes.append(
             f"planes and height fields of {', '.join(dict.fromkeys(flat))} are not looked at: say "
             "floor or keep_out in [motion] of --with"
         )
-    return found, notes
+    return surfaces, notes
 
 
 def _of_geom(
@@ -199,13 +201,13 @@ def _of_geom(
         KeyError: If it is of no known kind, or its mesh is not named.
     """
     if geom.kind == "mesh":
-        asset = meshes[geom.said["mesh"]]
+        asset = meshes[geom.given["mesh"]]
         if {"refpos", "refquat", "vertex"} & set(asset):
             raise KeyError("refpos")
         scale = vector(asset, "scale", 3, geom.where, (1.0, 1.0, 1.0))
         surface = _mesh(search.file(str(Path(compiler.meshes) / asset["file"])), scale)
-        turn = orientation(geom.said, compiler, geom.where)
-        move = vector(geom.said, "pos", 3, geom.where, (0.0, 0.0, 0.0))
+        turn = orientation(geom.given, compiler, geom.where)
+        move = vector(geom.given, "pos", 3, geom.where, (0.0, 0.0, 0.0))
         return surface.placed(geom.rotation @ turn, geom.translation + geom.rotation @ move)
     size, rotation, translation = geom.solid(compiler)
     return _solid(geom.kind, np.array(size)).placed(rotation, translation)
@@ -236,14 +238,6 @@ def _cylinder(radius: float, ends: Array) -> Surface:
     return Surface.around(np.vstack([rim.T + end for end in ends]))
 
 
-def _origin(element: Element) -> tuple[Array, Array]:
-    origin = element.find("origin")
-    place = origin.attributes if origin is not None else {}
-    xyz = numbers(place.get("xyz", "0 0 0"), 3, "origin xyz", "collision")
-    rpy = numbers(place.get("rpy", "0 0 0"), 3, "origin rpy", "collision")
-    return matrix_of_rpy(*rpy), np.array(xyz)
-
-
 def _surface(shape: Element, search: _Search) -> Surface:
     """Return the surface of a shape in its own frame.
 
@@ -251,16 +245,16 @@ def _surface(shape: Element, search: _Search) -> Surface:
         HeftError: If a number is none, or a mesh is not found.
         KeyError: If the shape is of no known kind or lacks an attribute.
     """
-    said = shape.attributes
+    given = shape.attributes
     if shape.tag == "mesh":
-        scale = numbers(said.get("scale", "1 1 1"), 3, "scale", "mesh")
-        return _mesh(search.file(said["filename"]), np.array(scale))
+        scale = numbers(given.get("scale", "1 1 1"), 3, "scale", "mesh")
+        return _mesh(search.file(given["filename"]), np.array(scale))
     if shape.tag == "box":
-        return _solid("box", np.array(numbers(said["size"], 3, "size", "box")) / 2.0)
-    (radius,) = numbers(said["radius"], 1, "radius", shape.tag)
+        return _solid("box", np.array(numbers(given["size"], 3, "size", "box")) / 2.0)
+    (radius,) = numbers(given["radius"], 1, "radius", shape.tag)
     if shape.tag == "sphere":
         return _solid("sphere", np.array([radius]))
-    (length,) = numbers(said["length"], 1, "length", shape.tag)
+    (length,) = numbers(given["length"], 1, "length", shape.tag)
     if shape.tag not in ("capsule", "cylinder"):
         raise KeyError(shape.tag)
     return _solid(shape.tag, np.array([radius, length / 2.0]))

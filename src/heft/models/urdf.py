@@ -23,6 +23,7 @@ from heft.information import frame_change, inertia, matrix_of_rpy, rpy_of_matrix
 
 LARGEST_GYRATION = 30.0  # [m], of a body with a mass; more is in another unit
 FREE_TYPES = ("floating", "planar")
+MOMENTS = ("ixx", "ixy", "iyy", "ixz", "iyz", "izz")  # attributes of `<inertia>`
 SIZES = {"sphere": 1, "capsule": 2, "cylinder": 2, "ellipsoid": 3, "box": 3}  # numbers, by solid
 NICE = math.pi / 12.0  # [rad]: multiples of it are what angles of drawings are
 FEWEST_DECIMALS = 2
@@ -48,10 +49,21 @@ def held_still(data: bytes, path: str, joints: Collection[str] | None = None) ->
     """
     edits = []
     for joint in xml.parse(data, path).all("joint"):
-        said = joint.attributes
-        if said.get("type") in FREE_TYPES and (joints is None or said.get("name") in joints):
+        given = joint.attributes
+        if given.get("type") in FREE_TYPES and (joints is None or given.get("name") in joints):
             edits.append(Edit(*joint.spans(data)["type"], "fixed"))
     return apply(data, edits)
+
+
+def pose(element: Element, where: str = "") -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return xyz [m] and rpy [rad] of an element's `<origin>`; zeros where it states none."""
+    origin = element.find("origin")
+    stated = origin.attributes if origin is not None else {}
+    xyz, rpy = (
+        numbers(stated.get(key, "0 0 0"), 3, f"origin {key}", where or element.tag)
+        for key in ("xyz", "rpy")
+    )
+    return tuple(xyz), tuple(rpy)
 
 
 @dataclass(frozen=True)
@@ -59,27 +71,20 @@ class Inertial:
     """A link's `<inertial>`: mass [kg], pose of the inertial frame, inertia in it [kg·m²]."""
 
     mass: float
-    xyz: tuple[float, float, float]
-    rpy: tuple[float, float, float]
-    moments: tuple[float, float, float, float, float, float]
+    xyz: tuple[float, ...]
+    rpy: tuple[float, ...]
+    moments: tuple[float, ...]
 
 
 def inertial(link: Element) -> Inertial | None:
     """Return the `<inertial>` of a link that `check` has passed, moments `xx xy yy xz yz zz`."""
-    found = link.find("inertial")
-    if found is None:
+    element = link.find("inertial")
+    if element is None:
         return None
-    origin, mass, tensor = found.find("origin"), found.find("mass"), found.find("inertia")
+    mass, tensor = element.find("mass"), element.find("inertia")
     assert mass is not None and tensor is not None
-    place = origin.attributes if origin is not None else {}
-    x, y, z = numbers(place.get("xyz", "0 0 0"), 3, "origin xyz", "inertial")
-    roll, pitch, yaw = numbers(place.get("rpy", "0 0 0"), 3, "origin rpy", "inertial")
-    xx, xy, yy, xz, yz, zz = (
-        float(tensor.attributes[k]) for k in ("ixx", "ixy", "iyy", "ixz", "iyz", "izz")
-    )
-    return Inertial(
-        float(mass.attributes["value"]), (x, y, z), (roll, pitch, yaw), (xx, xy, yy, xz, yz, zz)
-    )
+    moments = tuple(float(tensor.attributes[k]) for k in MOMENTS)
+    return Inertial(float(mass.attributes["value"]), *pose(element), moments)
 
 
 def solid(link: Element, mass: float) -> Array | None:
@@ -93,14 +98,12 @@ def solid(link: Element, mass: float) -> Array | None:
         Shape (10,) [kg, kg·m, kg·m²], in the link's frame; None if it has no such shape.
     """
     for element in (*link.all("collision"), *link.all("visual")):
-        geometry, origin = element.find("geometry"), element.find("origin")
+        geometry = element.find("geometry")
         for shape in geometry.children if geometry is not None else ():
             size = _size(shape)
             if size is None:
                 continue
-            place = origin.attributes if origin is not None else {}
-            xyz = numbers(place.get("xyz", "0 0 0"), 3, "origin xyz", "geometry")
-            rpy = numbers(place.get("rpy", "0 0 0"), 3, "origin rpy", "geometry")
+            xyz, rpy = pose(element, "geometry")
             own = uniform_solid(shape.tag, size, mass)
             return np.asarray(frame_change(matrix_of_rpy(*rpy), np.array(xyz)) @ own)
     return None
@@ -110,13 +113,13 @@ def _size(shape: Element) -> tuple[float, ...] | None:
     """Return radii and half lengths of a shape [m]; None if it is none of positive size."""
     keys = {"box": ("size",), "cylinder": ("radius", "length"), "sphere": ("radius",)}
     try:
-        said = [float(x) for k in keys[shape.tag] for x in shape.attributes[k].split()]
+        given = [float(x) for k in keys[shape.tag] for x in shape.attributes[k].split()]
     except (KeyError, ValueError):
         return None
-    if len(said) != {"box": 3, "cylinder": 2, "sphere": 1}[shape.tag]:
+    if len(given) != {"box": 3, "cylinder": 2, "sphere": 1}[shape.tag]:
         return None
     half = {"box": (0.5, 0.5, 0.5), "cylinder": (1.0, 0.5), "sphere": (1.0,)}[shape.tag]
-    size = tuple(x * h for x, h in zip(said, half, strict=True))
+    size = tuple(x * h for x, h in zip(given, half, strict=True))
     return size if all(0.0 < x < LARGEST_GYRATION for x in size) else None
 
 
@@ -163,10 +166,9 @@ def link_text(name: str, parameters: Array | None = None) -> str:
     if parameters is None:
         return f"  <link name={_quoted(name)}/>\n"
     mass, com, tensor = inertia.to_body(parameters)
-    keys = ("ixx", "ixy", "iyy", "ixz", "iyz", "izz")
     moments = " ".join(
         f'{k}="{float(tensor[i, j])!r}"'
-        for k, (i, j) in zip(keys, inertia.INERTIA_INDEX, strict=True)
+        for k, (i, j) in zip(MOMENTS, inertia.INERTIA_INDEX, strict=True)
     )
     return (
         f"  <link name={_quoted(name)}>\n    <inertial>\n"
@@ -259,8 +261,8 @@ def _angle_error(angle: float) -> float:
     meant, unit = NICE * round(angle / NICE), 10.0**-decimals
     printed = (unit * round(meant / unit), unit * math.trunc(meant / unit))  # rounded, or cut off
     same = any(abs(angle - p) < 1e-3 * unit for p in printed)
-    apart = abs(angle - meant)
-    return apart if same or apart < SINGLE_PRECISION else 0.0
+    error = abs(angle - meant)
+    return error if same or error < SINGLE_PRECISION else 0.0
 
 
 def _decimals(number: float) -> int:

@@ -23,19 +23,19 @@ JOINT_TYPES = ("revolute", "continuous", "prismatic", "fixed")
 
 
 def _named(root: Element, tag: str, path: str) -> dict[str, Element]:
-    found: dict[str, Element] = {}
+    elements: dict[str, Element] = {}
     for element in root.all(tag):
         name = element.attributes.get("name", "")
         if not name.strip():
             raise InvalidModel(f"a {tag} has no name", argument=f"{path}, line {element.line}")
-        if name in found:
+        if name in elements:
             raise InvalidModel(
                 f"two {tag}s are called '{name}'",
-                argument=f"{path}, lines {found[name].line} and {element.line}",
+                argument=f"{path}, lines {elements[name].line} and {element.line}",
                 cure="give each its own name",
             )
-        found[name] = element
-    return found
+        elements[name] = element
+    return elements
 
 
 def _check_origin(element: Element, where: str) -> None:
@@ -61,11 +61,11 @@ def _check_inertial(link: Element, where: str) -> None:
         ("mass", ("value",)),
         ("inertia", ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")),
     ):
-        found = inertial.find(tag)
-        if found is None:
+        element = inertial.find(tag)
+        if element is None:
             raise InvalidModel(f"<inertial> has no <{tag}>", argument=where)
         for key in keys:
-            read[key] = numbers(found.attributes.get(key), 1, f"{tag} {key}", where)[0]
+            read[key] = numbers(element.attributes.get(key), 1, f"{tag} {key}", where)[0]
     mass = read.pop("value")
     if mass < 0.0:
         raise InvalidModel(
