@@ -44,7 +44,7 @@ effort = 0.9                        # share of the actuators' ranges
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import resources
@@ -288,6 +288,19 @@ class _Mixing:
     lag: Lag = 0.0
     noise: Noise = 0.0
 
+    @property
+    def actuators_of_matrix(self) -> Actuators:
+        if len(self.limit) != len(self.actuators):
+            raise InvalidSetting(
+                "limits are one [least, largest] an actuator",
+                argument="mixing.limit",
+                got=f"{len(self.limit)} for {len(self.actuators)} actuators",
+            )
+        lower, upper = np.array(self.limit).T
+        every = np.ones(len(self.actuators))
+        lag, noise = self.lag * every, self.noise * every
+        return Actuators(self.actuators, np.array(self.matrix), lower, upper, lag, noise)
+
 
 def _inertia(value: object, where: str) -> tuple[float, ...]:
     if not isinstance(value, list) or len(value) not in (3, 6):
@@ -338,80 +351,68 @@ TRACKING: dict[str, Reader[float]] = {
 }
 
 
-def _flyer(
-    body: _Body,
-    name: str = "body",
-    gravity: Sequence[float] = (0.0, 0.0, 0.0),
-    actuator: Mapping[str, _Actuator] | None = None,
-    mixing: _Mixing | None = None,
-    sensor: Mapping[str, Any] | None = None,
-    load: Mapping[str, Any] | None = None,
-    tracking: Mapping[str, float] | None = None,
-) -> FreeFlyer:
-    if bool(actuator) == (mixing is not None):
-        raise InvalidSetting(
-            "either [actuator.NAME] tables or [mixing] say what pushes the body",
-            got="both" if actuator else "neither",
-            cure="[actuator.1]\nposition = [0.16, 0.0, 0.0]\ndirection = [0.0, 0.0, 1.0]\n"
-            "limit = [0.0, 5.0]",
-        )
-    sensors = sensor or {}
-    return FreeFlyer(
-        name,
-        _by_geometry(actuator) if actuator else _by_matrix(mixing),  # type: ignore[arg-type]
-        body.parameters,
-        read_only(np.array(gravity)),
-        sensors.get("pose", PoseSensor()),
-        sensors.get("imu"),
-        body.size,
-        **({} if load is None else {"load_size": load["size"]}),
-        tracking={} if tracking is None else tracking,
-    )
+@dataclass(frozen=True)
+class _Sensors:
+    pose: PoseSensor = PoseSensor()
+    imu: InertialSensor | None = None
 
 
-def _by_geometry(tables: Mapping[str, _Actuator]) -> Actuators:
-    stated = list(tables.values())
-    return Actuators.of_geometry(
-        list(tables),
-        np.array([a.position for a in stated]),
-        np.array([a.direction for a in stated]),
-        np.array([a.drag_ratio for a in stated]),
-        np.array([a.limit for a in stated]),
-        np.array([a.lag for a in stated]),
-        np.array([a.noise for a in stated]),
-    )
+@dataclass(frozen=True)
+class _LoadBox:
+    size: Sides
 
 
-def _by_matrix(table: _Mixing) -> Actuators:
-    if len(table.limit) != len(table.actuators):
-        raise InvalidSetting(
-            "limits are one [least, largest] an actuator",
-            argument="mixing.limit",
-            got=f"{len(table.limit)} for {len(table.actuators)} actuators",
-        )
-    lower, upper = np.array(table.limit).T
-    every = np.ones(len(table.actuators))
-    matrix = np.array(table.matrix)
-    return Actuators(table.actuators, matrix, lower, upper, table.lag * every, table.noise * every)
-
-
-FLYER = Section(
-    _flyer,
-    {
-        "name": NAME,
-        "gravity": list_of(number, 3),
-        "body": section(_Body),
-        "actuator": named(
+@dataclass(frozen=True)
+class _File:
+    body: _Body
+    name: Annotated[str, NAME] = "body"
+    gravity: Point = (0.0, 0.0, 0.0)
+    actuator: Annotated[
+        Mapping[str, _Actuator],
+        named(
             section(_Actuator, says="an [actuator.NAME] table is expected"),
             "[actuator.NAME] tables are expected",
         ),
-        "mixing": section(_Mixing),
-        "sensor": Section(dict, {"pose": section(PoseSensor), "imu": section(InertialSensor)}),
-        "tracking": Section(dict, TRACKING),
-        "load": Section(dict, {"size": SIDES}, required=("size",)),
-    },
-    required=("body",),
-)
+    ] = field(default_factory=dict)
+    mixing: _Mixing | None = None
+    sensor: _Sensors = _Sensors()
+    load: _LoadBox = _LoadBox((0.1, 0.1, 0.1))
+    tracking: Annotated[Mapping[str, float], Section(dict, TRACKING)] = field(default_factory=dict)
+
+    @property
+    def actuators(self) -> Actuators:
+        if self.mixing is not None and not self.actuator:
+            return self.mixing.actuators_of_matrix
+        if self.mixing is not None or not self.actuator:
+            raise InvalidSetting(
+                "either [actuator.NAME] tables or [mixing] say what pushes the body",
+                got="both" if self.actuator else "neither",
+                cure="[actuator.1]\nposition = [0.16, 0.0, 0.0]\ndirection = [0.0, 0.0, 1.0]\n"
+                "limit = [0.0, 5.0]",
+            )
+        keys = ("position", "direction", "drag_ratio", "limit", "lag", "noise")
+        tables = self.actuator.values()
+        return Actuators.of_geometry(
+            list(self.actuator), *(np.array([getattr(a, key) for a in tables]) for key in keys)
+        )
+
+
+def _flyer(**tables: Any) -> FreeFlyer:
+    file = _File(**tables)
+    return FreeFlyer(
+        file.name,
+        file.actuators,
+        file.body.parameters,
+        read_only(np.array(file.gravity)),
+        file.sensor.pose,
+        file.sensor.imu,
+        file.body.size,
+        file.load.size,
+        file.tracking,
+    )
+
+
+FLYER = section(_File, _flyer)
 
 
 def _bounds(motion: FlightBounds, payload: PayloadRange | None = None) -> FlightBounds:
