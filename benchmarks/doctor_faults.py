@@ -18,7 +18,7 @@ from heft.models import Robot
 from heft.recordings import Recording
 
 if TYPE_CHECKING:
-    from heft.applications.doctor import Diagnosis
+    from heft.applications.doctor.doctor import Diagnosis
 
 Strings = tuple[str, ...]
 

@@ -53,7 +53,7 @@ from heft.display import animation, page, templates, text
 from heft.errors import HeftError
 from heft.files import require_schema
 from heft.models import Options, Robot
-from heft.models.expressions import expression
+from heft.models.denavit_hartenberg import expression
 from heft.recordings import ColumnMap, Recording
 from heft.recordings.formats.rosbag2 import described
 from heft.recordings.map_draft import draft_map

@@ -16,7 +16,7 @@ from heft.information import inertia
 from heft.information.parameter_space import ParameterSpace
 from heft.information.parameters import Labels
 from heft.models import ContactOptions, SensorOptions
-from heft.models.free_flyer_files import shipped_free_flyer
+from heft.models.free_flyer import shipped_free_flyer
 from heft.models.own_columns import JointValues, OwnColumns, RegressorColumn
 from heft.models.robot import Robot
 from heft.plants import (

@@ -33,8 +33,7 @@ from heft.cli import app, main
 from heft.dynamics import FRICTION, TERMS
 from heft.errors import DISTRIBUTION, install
 from heft.fit.settings import Limit, Limits
-from heft.models.flight_bounds import BOUNDS
-from heft.models.free_flyer_files import FLYER
+from heft.models.free_flyer import BOUNDS, FLYER
 from heft.models.options import Options
 from heft.models.robot import Robot
 from heft.recordings.columns import KINDS, ColumnMap

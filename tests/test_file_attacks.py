@@ -30,7 +30,7 @@ from mcap.writer import Writer as McapWriter
 from heft import cli
 from heft.display import table, templates
 from heft.errors import HeftError, InvalidRecording, InvalidSetting, visible
-from heft.models.expressions import expression
+from heft.models.denavit_hartenberg import expression
 from heft.recordings.columns import ColumnMap
 from heft.recordings.formats import parquet
 from heft.recordings.formats.message_log import Channel

@@ -16,8 +16,7 @@ from heft.estimators.feasible_set import HalfSpaces
 from heft.fit import limits_of
 from heft.information import inertia
 from heft.models import Options, Robot, with_shapes
-from heft.models.extents import MOST_PLANES, hull_planes
-from heft.models.shapes import Surface
+from heft.models.shapes import MOST_PLANES, Surface, hull_planes
 from tests.test_bounds import LINK
 from tests.test_consistency import case
 from tests.test_ellipsoid import BAR, cloud

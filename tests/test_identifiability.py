@@ -28,7 +28,7 @@ from heft.information.identifiability import (
 from heft.information.parameters import Labels
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
-from heft.models.rounding import angle_error, direction_error
+from heft.models.urdf import printed_angle_error, printed_direction_error
 from heft.plants import RobotPlant, random_drive_state, random_states, standard_rows
 from heft.plants.base import spans, structural_base
 from tests import robots
@@ -245,13 +245,15 @@ def test_rounded_angles_are_what_they_were_meant_to_be(file: str, digits: int) -
 
 def test_an_angle_that_is_no_rounded_one_is_taken_as_written() -> None:
     """A calibration of 1e-3 rad is as sure as its digits say: it may tell columns apart."""
-    assert angle_error([1.5719, 0.001, -0.25, 0.0, 3.0]) == 0.0
-    assert angle_error([1.57]) == pytest.approx(np.pi / 2 - 1.57)
-    assert angle_error([-3.14159, 1.5707]) == pytest.approx(np.pi / 2 - 1.5707)
-    assert angle_error([1.572, 3.143]) == 0.0
-    assert direction_error([0.0, 0.7071, 0.7071]) < 1e-12
-    assert direction_error([0.5, 0.866, 0.0]) == pytest.approx(np.pi / 3 - np.atan2(0.866, 0.5))
-    assert direction_error([0.01, 0.0, 0.9999]) == 0.0
+    assert printed_angle_error([1.5719, 0.001, -0.25, 0.0, 3.0]) == 0.0
+    assert printed_angle_error([1.57]) == pytest.approx(np.pi / 2 - 1.57)
+    assert printed_angle_error([-3.14159, 1.5707]) == pytest.approx(np.pi / 2 - 1.5707)
+    assert printed_angle_error([1.572, 3.143]) == 0.0
+    assert printed_direction_error([0.0, 0.7071, 0.7071]) < 1e-12
+    assert printed_direction_error([0.5, 0.866, 0.0]) == pytest.approx(
+        np.pi / 3 - np.atan2(0.866, 0.5)
+    )
+    assert printed_direction_error([0.01, 0.0, 0.9999]) == 0.0
 
 
 @pytest.mark.parametrize("file", ARMS[:2])

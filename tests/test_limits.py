@@ -15,8 +15,7 @@ from heft.applications import demo
 from heft.cli import app
 from heft.dynamics.drives import TERMS, DriveMotion, Viscous
 from heft.errors import HeftError
-from heft.models import Options, Robot
-from heft.models.contact_options import ContactOptions
+from heft.models import ContactOptions, Options, Robot
 from heft.models.options import JointOptions
 from heft.plants import RobotPlant
 from heft.recordings.columns import KINDS

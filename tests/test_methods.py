@@ -16,8 +16,7 @@ from heft.errors import InvalidSetting, MissingSignal
 from heft.estimators import ESTIMATORS, Limits, PhysicallyConsistent
 from heft.fit import Settings
 from heft.fit.earlier import Earlier
-from heft.models import JointOptions, Robot
-from heft.models.controller_options import ControllerOptions, JointGains
+from heft.models import ControllerOptions, JointGains, JointOptions, Robot
 from heft_methods import LogCholesky
 from tests.test_identification import STILL, arm_log, noisy, off, planar
 

@@ -162,7 +162,7 @@ def test_limits_of_an_mjcf_are_those_of_mujoco() -> None:
 def test_geoms_that_can_touch_reach_as_far_as_those_of_mujoco() -> None:
     model = mujoco.MjModel.from_xml_string(MJCF)
     robot = Robot.from_text(MJCF.encode())
-    found, notes = shapes_of(robot, None, ())
+    found, notes = shapes_of(robot.form, robot.source, None, ())
     assert any("plane" in n for n in notes)
     ways = np.random.default_rng(0).normal(size=(50, 3))
     ways /= np.linalg.norm(ways, axis=1)[:, None]

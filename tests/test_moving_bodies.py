@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from heft.dynamics import FREE, PRISMATIC
 from heft.errors import InvalidModel
+from heft.models import SensorOptions
 from heft.models.options import Options
 from heft.models.robot import Robot
-from heft.models.sensor_options import SensorOptions
 
 from . import robots
 

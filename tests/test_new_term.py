@@ -60,8 +60,8 @@ class OneSided(Term):
 
     @classmethod
     def unit(cls, linear: bool) -> str:
-        """Return the unit of viscous friction."""
-        return Viscous.unit(linear)
+        """Return the unit of viscous friction, squares in it, which no ASCII has."""
+        return "N·s²/(m·s)" if linear else "N·m·s²/(rad·s)"
 
     def column(self, motion: DriveMotion) -> Array:
         """Return |w|."""

@@ -27,7 +27,7 @@ from heft.errors import InputError, InvalidModel, InvalidSetting
 from heft.information.identifiability import base_parameters, column_order
 from heft.information.inertia import frame_change, from_body
 from heft.information.parameters import Labels
-from heft.models.expressions import GROWTH, expression
+from heft.models.denavit_hartenberg import GROWTH, expression
 from heft.models.robot import Robot
 from heft.plants import random_states
 from tests.robots import FloatArray

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from .writing import put, require_own, require_writable, workshop, write_arrays, write_text
     from .toml import LARGEST_NUMBER, Keys, Number, Reader, Scalar, Section, Text, box, check_fields
     from .toml import interval, list_of, located, name_list, named, number, read_toml
-    from .toml import planes, rotation_rows, rows_of, solid_box, truth
+    from .declared import plain, section, stated
+    from .toml import planes, positive, rotation_rows, rows_of, solid_box, truth
     from .xml import Element, numbers, walk
     from .edits import Edit, apply, format_number, insert_child, set_attributes
 else:

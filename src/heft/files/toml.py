@@ -110,6 +110,11 @@ class Number:
 number = Number()
 
 
+def positive(what: str, unit: str, most: float = LARGEST_NUMBER) -> Number:
+    """Return the reader of a positive number, such as that of `a rate` [Hz]."""
+    return Number(f"{what} is positive", above=0.0, most=most, unit=unit)
+
+
 @dataclass(frozen=True)
 class Text:
     """Reader of a string: any, one of a list, or one that matches a pattern."""

@@ -7,22 +7,22 @@ from heft.loading import lazy
 if TYPE_CHECKING:
     from . import export, load_settings
     from .options import STANDARD_GRAVITY, JointOptions, Coupling, LinkOptions, Options, joint_lines
-    from .contact_options import ContactOptions
-    from .sensor_options import SensorOptions
-    from .controller_options import ControllerOptions, JointGains
+    from .options import ContactOptions, ControllerOptions, JointGains, SensorOptions
     from .motion_options import Box, HalfSpace, JointMotionOptions, Margins, MotionOptions
     from .motion_options import ToolCapsule
     from .denavit_hartenberg import Body, Outline, Row, outline
-    from .expressions import expression, load_sympy, require_sensible, right_angle
+    from .denavit_hartenberg import expression, load_sympy, require_sensible, right_angle
     from .own_columns import OwnColumns, RegressorColumn, own_effort
     from .robot import Robot
-    from .limits import LimitDefaults, MotionLimits, motion_limits
+    from .motion_options import MotionLimits
+    from .limits import LimitDefaults, motion_limits, with_shapes
     from .friction_code import c_source, python_source
     from .link_shapes import LinkShape, cannot_touch, carried_reach
-    from .extents import bounding_extent, with_shapes
+    from .shapes import bounding_extent
     from .capsules import CapsuleFitting, Capsules, fit_capsules
-    from .free_flyer import Actuators, FreeFlyer, InertialSensor, Load, PoseSensor, load_of
-    from .flight_bounds import FlightBounds, PayloadRange, flight_bounds_from_toml
-    from .free_flyer_files import SHIPPED, free_flyer_from_toml, shipped_free_flyer
+    from .actuators import Actuators
+    from .free_flyer import FreeFlyer, InertialSensor, Load, PoseSensor, load_of
+    from .free_flyer import FlightBounds, PayloadRange, flight_bounds_from_toml
+    from .free_flyer import SHIPPED, free_flyer_from_toml, shipped_free_flyer
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

@@ -89,15 +89,15 @@ def fit_capsules(
         InvalidSetting: If a tool is to be at a link that does not exist.
     """
     motion = robot.options.motion
-    found, notes = shapes_of(robot, folder, motion.packages)
+    surfaces_of, notes = shapes_of(robot.form, robot.source, folder, motion.packages)
     entries: list[_Entry] = []
     for link in robot.links:
-        surfaces = found.get(link.name, [])
+        surfaces = surfaces_of.get(link.name, [])
         if surfaces:
-            whole = _Fit.of(reduce(Surface.with_that, surfaces), fitting)
-            parts = whole.parts(fitting, fitting.depth)
-            for fit in [whole, *(parts if len(parts) > 1 else [])]:
-                entries.append(_Entry.of(link, fit, fit is whole, fitting.slack))
+            fit_of_all = _Fit.of(reduce(Surface.with_that, surfaces), fitting)
+            parts = fit_of_all.parts(fitting, fitting.depth)
+            for fit in [fit_of_all, *(parts if len(parts) > 1 else [])]:
+                entries.append(_Entry.of(link, fit, fit is fit_of_all, fitting.slack))
     bare = sorted(set(range(len(robot.tree.names))) - {e.body for e in entries})
     for body in bare:
         for ends in _segments(robot, body):
@@ -141,8 +141,8 @@ class _Entry:
         surface = fit.surface.placed(link.rotation, link.translation)
         points, radii = surface.corners()
         # What is thicker everywhere than its thickest ball has no surface of triangles.
-        known = surface.triangles if radii.max() == 0.0 else surface.triangles[:0]
-        shape = LinkShape(link.body, points, known, float(radii.max()))
+        surfaced = surface.triangles if radii.max() == 0.0 else surface.triangles[:0]
+        shape = LinkShape(link.body, points, surfaced, float(radii.max()))
         return _Entry(link.name, whole, link.body, ends, fit.radius + slack, shape)
 
     @staticmethod
@@ -219,15 +219,15 @@ def _axes(points: Array) -> Array:
 def _along_axis(points: Array, radii: Array) -> tuple[float, Array]:
     """Return volume [m³] and ends [m] of the least capsule along a principal axis of points."""
     middle = (points.max(axis=0) + points.min(axis=0)) / 2.0
-    found = []
+    candidates = []
     for axis in _axes(points):
         reach = (points - middle) @ axis
         across = points - middle - np.outer(reach, axis)
         thick = float(np.max(np.linalg.norm(across, axis=1) + radii))
         room = np.array([min(reach.min() + thick, 0.0), max(reach.max() - thick, 0.0)])
         ends = middle + np.outer(room, axis)
-        found.append((_volume(ends, _radius(ends, points, radii)), ends))
-    return min(found, key=lambda pair: pair[0])
+        candidates.append((_volume(ends, _radius(ends, points, radii)), ends))
+    return min(candidates, key=lambda pair: pair[0])
 
 
 def _volume(ends: Array, radius: float) -> float:

@@ -6,21 +6,31 @@ convention [Craig1986; Khalil1986] row i goes from frame i−1 to frame i by
 [Denavit1955; Paul1981] by `Rz(theta) Tz(d) Tx(a) Rx(alpha)` and joint i turns about z
 of frame i−1. A revolute joint's position is added to theta, a prismatic one's to d. Link i is
 what frame i is fixed to, and its inertial is stated in frame i.
+
+Numbers may be symbols where a table is derived from: expressions such as `"m1*L1**2/3"`, `"-pi/2"`
+hold numbers, names, `+ - * / **`, parentheses, `pi` and `sin cos sqrt`. They are parsed by
+Python's own parser and built from the syntax tree: nothing in them is executed, and expressions
+that would grow without bound are refused. Numbers are exact decimals as written, and angles within
+1e-9 of a multiple of a right angle are that multiple.
 """
 
 from __future__ import annotations
 
+import ast
+import keyword
 import math
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import ModuleType
 from typing import Any, Generic
 
 import numpy as np
 
 from heft.arrays import Array
-from heft.errors import InvalidModel, InvalidSetting, did_you_mean, shown
+from heft.errors import InvalidModel, InvalidSetting, did_you_mean, install, shown
 from heft.files import (
     LARGEST_NUMBER,
     Keys,
@@ -38,13 +48,21 @@ from heft.files import (
 )
 from heft.information import inertia, matrix_of_rpy
 
-from . import rounding, urdf
+from . import urdf
 
 CONVENTIONS = ("modified", "standard")
 KINDS = ("revolute", "prismatic")
 BASE = "base"
 NOT_A_TENSOR = "the inertia is not a symmetric 3×3 matrix"
 LARGEST_ANGLE = 6.5  # [rad]: more is a table in degrees
+LONGEST = 200  # characters of an expression
+GROWTH = 48  # factors of its longest product, written out; keeps powers of powers small
+RIGHT_ANGLE = 1e-9  # [rad] from which a decimal may be off
+# Python also takes 1_0 and 0x10; an exponent of more digits would be a number of millions.
+DECIMAL = re.compile(r"(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,2})?", re.ASCII)
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
+# What the derivation itself writes: joints' positions, speeds, accelerations, and its code.
+RESERVED = re.compile(r"(q|dq|ddq)\d*|p|out|pi|sin|cos|sqrt|sign|nan|inf|numpy")
 
 
 @dataclass(frozen=True)
@@ -84,7 +102,7 @@ class Outline(Generic[Scalar]):
 class Table:
     """Robot of Denavit-Hartenberg rows with numeric parameters."""
 
-    said: Outline[float]  # content of the file
+    content: Outline[float]  # content of the file
     # ten inertial parameters by link, in the link's frame, shape (10,)
     nominal: Mapping[str, Array]
 
@@ -106,18 +124,18 @@ class Table:
                 argument=path,
                 cure="describe the robot in a URDF",
             )
-        said = self.said
+        content = self.content
         links = [urdf.link_text(BASE)]
         joints, aids = [], []
         above = BASE
-        for row, joint, link in zip(said.rows, said.joints, said.links, strict=True):
+        for row, joint, link in zip(content.rows, content.joints, content.links, strict=True):
             about_z = matrix_of_rpy(0.0, 0.0, row.theta)
             about_x = matrix_of_rpy(row.alpha, 0.0, 0.0)
             along_x, along_z = np.array([row.a, 0.0, 0.0]), np.array([0.0, 0.0, row.d])
             kind = "prismatic" if row.prismatic else "continuous"
             z = np.array([0.0, 0.0, 1.0])
             links.append(urdf.link_text(link, self.nominal.get(link)))
-            if said.modified:
+            if content.modified:
                 place = along_x + about_x @ along_z
                 joints.append(urdf.Joint(joint, kind, above, link, about_x @ about_z, place, z))
             else:
@@ -129,10 +147,10 @@ class Table:
                     urdf.Joint(f"{link}@{aid}", "fixed", aid, link, about_x, along_x),
                 ]
             above = link
-        text = urdf.robot_text(said.name, links, joints)
-        printed = [angle for row in said.rows for angle in (row.alpha, row.theta)]
-        error = rounding.angle_error(printed)
-        return urdf.Translation(text, frozenset(aids), gravity=said.gravity, angle_error=error)
+        text = urdf.robot_text(content.name, links, joints)
+        printed = [angle for row in content.rows for angle in (row.alpha, row.theta)]
+        error = urdf.printed_angle_error(printed)
+        return urdf.Translation(text, frozenset(aids), gravity=content.gravity, angle_error=error)
 
 
 def read(data: bytes, path: str) -> Table:
@@ -141,12 +159,12 @@ def read(data: bytes, path: str) -> Table:
     Raises:
         InvalidModel: If it is no TOML, or no such table; naming the key and the row.
     """
-    said = outline(data, path, number, require_possible)
+    content = outline(data, path, number, require_possible)
     nominal = {
         name: inertia.from_body(body.mass, np.array(body.com), np.array(body.inertia))
-        for name, body in said.bodies.items()
+        for name, body in content.bodies.items()
     }
-    return Table(said, nominal)
+    return Table(content, nominal)
 
 
 def outline(
@@ -306,12 +324,168 @@ def _row(
     return row
 
 
-def _body(require: Callable[[Body[Any]], None], **said: Any) -> Body[Any]:
+def _body(require: Callable[[Body[Any]], None], **stated: Any) -> Body[Any]:
     for key in ("mass", "com", "inertia"):
-        if key not in said:
+        if key not in stated:
             raise InvalidSetting(f"{key} is missing", valid=("mass", "com", "inertia"))
-    if [len(row) for row in said["inertia"]] != [3, 3, 3]:
-        raise InvalidSetting(NOT_A_TENSOR, argument="inertia", got=shown(said["inertia"]))
-    body = Body(**said)
+    if [len(row) for row in stated["inertia"]] != [3, 3, 3]:
+        raise InvalidSetting(NOT_A_TENSOR, argument="inertia", got=shown(stated["inertia"]))
+    body = Body(**stated)
     require(body)
     return body
+
+
+def load_sympy() -> ModuleType:
+    """Return the module SymPy, which is an optional dependency.
+
+    Raises:
+        InvalidSetting: If it is not installed.
+    """
+    try:
+        import sympy
+    except ImportError as problem:
+        raise InvalidSetting(
+            "a derivation needs the library 'sympy', which is not installed",
+            cure=install("symbolic"),
+        ) from problem
+    return sympy  # type: ignore[no-any-return]
+
+
+def expression(value: object, where: str) -> Any:
+    """Return a number or the text of an expression as a SymPy expression.
+
+    Raises:
+        InvalidSetting: If it is neither, naming the part that is not understood.
+    """
+    sympy = load_sympy()
+    if not isinstance(value, str):
+        return sympy.Rational(str(number(value, where)))
+    if len(value) > LONGEST:
+        raise InvalidSetting(
+            "the expression is too long", argument=where, expected=f"at most {LONGEST} characters"
+        )
+    try:
+        value.encode("ascii")  # Python would take other scripts' letters and digits for these
+        parsed = ast.parse(value.strip(), mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        raise InvalidSetting(
+            "this is neither a number nor an expression", argument=where, got=shown(value)
+        ) from None
+    return _Expression(sympy, value.strip(), where).read(parsed)[0]
+
+
+def right_angle(angle: Any) -> Any:
+    """Return k·π/2 for a decimal angle [rad] that equals it but for rounding; else the angle."""
+    sympy = load_sympy()
+    if not angle.is_Rational:
+        return angle
+    turns = round(float(angle) / (math.pi / 2))
+    return sympy.pi * turns / 2 if abs(float(angle) - turns * math.pi / 2) < RIGHT_ANGLE else angle
+
+
+def require_sensible(part: Row[Any] | Body[Any]) -> None:
+    """Raise `InvalidSetting` if a symbolic row or inertial is implausible, where it has numbers.
+
+    Raises:
+        InvalidSetting: As `require_possible`, or if an inertia is symbolically asymmetric.
+    """
+
+    def size(x: Any) -> float:
+        return float(x) if x.is_number else 0.0
+
+    if isinstance(part, Row):
+        a, alpha, d, theta = map(size, (part.a, part.alpha, part.d, part.theta))
+        require_possible(Row(a, alpha, d, theta, part.prismatic))
+        return
+    for i in range(3):
+        for j in range(i):
+            if not (part.inertia[i][j] - part.inertia[j][i]).expand().is_number:
+                raise InvalidSetting(
+                    NOT_A_TENSOR,
+                    argument="inertia",
+                    got=f"{part.inertia[i][j]} and {part.inertia[j][i]}",
+                )
+    x, y, z = map(size, part.com)
+    tensor = tuple(tuple(map(size, row)) for row in part.inertia)
+    require_possible(Body(size(part.mass), (x, y, z), tensor))
+
+
+class _Expression:
+    """Builds a SymPy expression from Python's syntax tree."""
+
+    def __init__(self, sympy: ModuleType, text: str, where: str) -> None:
+        self.sympy, self.text, self.where = sympy, text, where
+
+    def refuse(self, message: str, got: str | None = None) -> InvalidSetting:
+        return InvalidSetting(
+            message,
+            argument=self.where,
+            got=shown(self.text) if got is None else got,
+            expected="numbers, names, + - * / **, pi, sin, cos, sqrt",
+        )
+
+    def read(self, node: ast.expr) -> tuple[Any, int]:
+        """Return the expression of a node, and how many factors it can grow to."""
+        found, growth = self.combine(node)
+        if growth > GROWTH:
+            raise self.refuse("the expression grows too large")
+        if found.is_number and not (found.is_real and abs(found) <= LARGEST_NUMBER):
+            raise self.refuse("a part of the expression is no finite number")
+        return found, growth
+
+    def combine(self, node: ast.expr) -> tuple[Any, int]:
+        sympy = self.sympy
+        match node:
+            case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
+                number(value, self.where)  # in size
+                written = ast.get_source_segment(self.text, node) or ""
+                if not DECIMAL.fullmatch(written):
+                    raise self.refuse("this is no decimal number", written)
+                return sympy.Rational(written), 1
+            case ast.Name(id="pi"):
+                return sympy.pi, 1
+            case ast.Name(id=name):
+                return self.symbol(name), 1
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                value, growth = self.read(operand)
+                return -value, growth
+            case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+                return self.read(operand)
+            case ast.Call(func=ast.Name(id="sin" | "cos" | "sqrt" as name), args=[argument]):
+                if node.keywords:
+                    raise self.refuse("a part of the expression is not known")
+                value, growth = self.read(argument)
+                return getattr(sympy, name)(right_angle(value)), growth
+            case ast.BinOp(left=left, op=ast.Pow(), right=right):
+                (base, growth), (exponent, _) = self.read(left), self.read(right)
+                if not exponent.is_Rational or exponent.q > 2 or not 0 < abs(exponent) <= GROWTH:
+                    raise self.refuse("an exponent is not a small whole or half number")
+                if base.is_zero and exponent < 0:
+                    raise self.refuse("a division by zero")
+                if base.is_negative and exponent.q == 2:
+                    raise self.refuse("a root of a negative number")
+                growth *= math.ceil(abs(exponent))
+                if growth > GROWTH:  # before it is worked out
+                    raise self.refuse("the expression grows too large")
+                return base**exponent, growth
+            case ast.BinOp(left=left, op=op, right=right):
+                (first, one), (second, other) = self.read(left), self.read(right)
+                match op:
+                    case ast.Add():
+                        return first + second, one + other
+                    case ast.Sub():
+                        return first - second, one + other
+                    case ast.Mult():
+                        return first * second, one + other
+                    case ast.Div() if second.is_zero:
+                        raise self.refuse("a division by zero")
+                    case ast.Div():
+                        return first / second, one + other
+        raise self.refuse("a part of the expression is not known", ast.unparse(node))
+
+    def symbol(self, name: str) -> Any:
+        if not NAME.fullmatch(name) or keyword.iskeyword(name):
+            raise self.refuse("this is no name of a symbol", name)
+        if RESERVED.fullmatch(name):
+            raise self.refuse("this name means something else in a derivation", name)
+        return self.sympy.Symbol(name, real=True)

@@ -14,11 +14,10 @@ from heft.errors import FitError
 from heft.files import Edit, Element, apply, format_number, insert_child, set_attributes, xml
 from heft.information import inertia, quaternion_of_matrix
 
-from . import denavit_hartenberg, mjcf, urdf
-from .mjcf_defaults import FULL_INDEX, ORIENTATIONS
+from . import denavit_hartenberg, mjcf, urdf, urdf_check
+from .mjcf_values import FULL_INDEX, ORIENTATIONS
 from .robot import Robot
 
-INERTIA_KEYS = ("ixx", "ixy", "iyy", "ixz", "iyz", "izz")
 SAME = 1e-9  # of its size: numbers no further apart are the same, as they are written
 
 
@@ -91,10 +90,10 @@ def _urdf_inertial(data: bytes, link: Element, parameters: Array) -> list[Edit]:
     place = {"xyz": " ".join(map(format_number, com)), "rpy": "0 0 0"}
     moments = {
         k: format_number(tensor[i, j])
-        for k, (i, j) in zip(INERTIA_KEYS, inertia.INERTIA_INDEX, strict=True)
+        for k, (i, j) in zip(urdf.MOMENTS, inertia.INERTIA_INDEX, strict=True)
     }
-    found = link.find("inertial")
-    if found is None:
+    inertial = link.find("inertial")
+    if inertial is None:
         written = " ".join(f'{k}="{v}"' for k, v in moments.items())
         return insert_child(
             data,
@@ -109,14 +108,14 @@ def _urdf_inertial(data: bytes, link: Element, parameters: Array) -> list[Edit]:
             ],
         )
     edits: list[Edit] = []
-    origin = found.find("origin")
+    origin = inertial.find("origin")
     if origin is None:
         line = f'<origin xyz="{place["xyz"]}" rpy="{place["rpy"]}"/>'
-        edits += insert_child(data, found, "inertial", [line])
+        edits += insert_child(data, inertial, "inertial", [line])
     else:
         edits += set_attributes(data, origin, place)
     for tag, values in (("mass", {"value": format_number(mass)}), ("inertia", moments)):
-        element = found.find(tag)
+        element = inertial.find(tag)
         assert element is not None  # urdf.check has seen to it
         edits += set_attributes(data, element, values)
     return edits
@@ -150,21 +149,21 @@ def write_urdf(
             continue
         damping, dry = friction[name]
         values = {"damping": format_number(damping), "friction": format_number(dry)}
-        found = element.find("dynamics")
-        if found is not None:
-            edits += set_attributes(data, found, values)
+        dynamics = element.find("dynamics")
+        if dynamics is not None:
+            edits += set_attributes(data, dynamics, values)
         else:
             line = " ".join(["<dynamics", *(f'{k}="{v}"' for k, v in values.items())]) + "/>"
             edits += insert_child(data, element, "joint", [line])
     written = apply(data, edits)
     again = xml.parse(urdf.held_still(written, "the written model"), "the written model")
-    urdf.check(again, "the written model")
-    found_again = {e.attributes["name"]: urdf.inertial(e) for e in again.all("link")}
+    urdf_check.check(again, "the written model")
+    inertials = {e.attributes["name"]: urdf.inertial(e) for e in again.all("link")}
     for name in links:
-        said = found_again[name]
-        assert said is not None
-        tensor = inertia.inertia_matrix(np.array([0.0, 0.0, 0.0, 0.0, *said.moments]))
-        _require_written(name, said.mass, tensor)
+        inertial = inertials[name]
+        assert inertial is not None
+        tensor = inertia.inertia_matrix(np.array([0.0, 0.0, 0.0, 0.0, *inertial.moments]))
+        _require_written(name, inertial.mass, tensor)
     return written
 
 
@@ -176,26 +175,26 @@ def _mjcf_inertial(data: bytes, body: mjcf.Body, parameters: Array) -> list[Edit
     mass, com, tensor = _body(parameters)
     full = _text(np.array([tensor[i, j] for i, j in FULL_INDEX]))
     values = {"pos": _text(com), "mass": format_number(mass)}
-    found = body.inertial
-    if found is None:
+    inertial = body.inertial
+    if inertial is None:
         line = f'<inertial pos="{values["pos"]}" mass="{values["mass"]}" fullinertia="{full}"/>'
         return insert_child(data, body.element, "body", [line])
     assert body.parameters is not None
     if _says(body.parameters, mass, com, tensor):
         return []
-    if "fullinertia" in found.attributes:
-        return set_attributes(data, found, values | {"fullinertia": full})
+    if "fullinertia" in inertial.attributes:
+        return set_attributes(data, inertial, values | {"fullinertia": full})
     moments, axes = _principal(tensor, body.principal)
     values["diaginertia"] = _text(moments)
     quaternion = _text(quaternion_of_matrix(axes))
-    stated = [k for k in ORIENTATIONS if k in found.attributes and k != "quat"]
+    stated = [k for k in ORIENTATIONS if k in inertial.attributes and k != "quat"]
     if not stated:
-        if "quat" in found.attributes or quaternion != "1 0 0 0":
+        if "quat" in inertial.attributes or quaternion != "1 0 0 0":
             values["quat"] = quaternion
-        return set_attributes(data, found, values)
+        return set_attributes(data, inertial, values)
     # Other ways to say an orientation give way to a quaternion.
-    place = Edit(*found.whole_spans(data)[stated[0]], f'quat="{quaternion}"')
-    return [place, *set_attributes(data, found, values)]
+    place = Edit(*inertial.whole_spans(data)[stated[0]], f'quat="{quaternion}"')
+    return [place, *set_attributes(data, inertial, values)]
 
 
 def _says(parameters: Array, mass: float, com: Array, tensor: Array) -> bool:
@@ -296,10 +295,10 @@ def write_toml(data: bytes, links: Mapping[str, Array]) -> bytes:
         entry["mass"] = float(format_number(mass))
         entry["com"] = [float(format_number(x)) for x in com]
         entry["inertia"] = [[float(format_number(x)) for x in row] for row in tensor]
-    said = mark + tomlkit.dumps(document)
+    dumped = mark + tomlkit.dumps(document)
     if "\r\n" in text:
-        said = said.replace("\r\n", "\n").replace("\n", "\r\n")
-    written = said.encode()
+        dumped = dumped.replace("\r\n", "\n").replace("\n", "\r\n")
+    written = dumped.encode()
     again = denavit_hartenberg.read(written, "the written model")
     for name in links:
         mass, _, tensor = inertia.to_body(again.nominal[name])

@@ -1,268 +1,131 @@
-"""Free-flying bodies: actuators, nominal mass properties, sensors; and what they can lift.
-
-    [F; M] = A u,        column i of A:  [n_i;  r_i × n_i + κ_i n_i]
-
-with the actuators' positions r, directions n and signed drag ratios κ (torque of reaction per
-thrust), about the origin of the body's frame and in its axes [Ekal2018, eq. 1]. The drag of a
-rotor that turns against its direction of thrust is negative.
+"""Free-flying bodies: nominal mass properties, sensors, what they lift; and files of them.
 
 A log of one carries `u.<actuator>`, the command that holds from its time until the next sample's
 [N, or what the mixing matrix takes]; the pose `pos.<body>.x`, `quat.<body>.w` of the body's frame
 in the world at that time, before that command acts; and where there is an inertial sensor at the
 frame's origin, `omega.<body>.x` and `acc.<body>.x` (specific force).
+
+```toml
+name = "cobot"                       # of its frame in a log
+gravity = [0.0, 0.0, 0.0]
+[body]
+mass = 6.047                         # kg, without a load
+inertia = [0.0453, 0.0417, 0.0519]   # kg·m², about the centre of mass; com = [0, 0, 0]
+[actuator.rotor1]                    # or [mixing]: actuators, matrix, limit
+position = [0.16, 0.0, 0.0]
+direction = [0.0, -0.819, 0.574]
+drag_ratio = 0.01                    # m, signed
+limit = [-5.7, 5.7]                  # N; lag [s], noise [N]
+[sensor.pose]
+position = 0.003                     # m; angle [rad], rate [Hz]
+[load]
+size = [0.1, 0.1, 0.1]               # m: the box that a load is taken for
+[tracking]                           # settings of the controller: step [s], horizon, ...
+```
+
+Room, speed and time of flights that are designed are the TOML of `--bounds`:
+
+```toml
+[motion]
+period = 10.0                       # s; harmonics = 3, cycles = 10
+position = 0.8                      # m, either way: one number, or one an axis
+angle = 1.05                        # rad, of roll, pitch and yaw
+velocity = 1.0                      # m/s
+angle_rate = 1.2                    # rad/s, of roll, pitch and yaw, not of the body
+acceleration = 1.2                  # m/s²
+angle_acceleration = 2.5            # rad/s²
+[payload]                           # what may have been grasped: keeps commands within limits
+mass = 1.5                          # kg, at most
+position = [[-0.2, 0.2], [-0.1, 0.1], [-0.15, 0.0]]
+effort = 0.9                        # share of the actuators' ranges
+```
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import combinations
+from importlib import resources
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from heft.arrays import Array, read_only
-from heft.errors import InvalidSetting
+from heft.errors import InvalidSetting, did_you_mean, shown
+from heft.files import (
+    Number,
+    Reader,
+    Section,
+    Text,
+    box,
+    interval,
+    list_of,
+    named,
+    number,
+    positive,
+    read_toml,
+    rows_of,
+    section,
+)
 from heft.information import AXES, inertia
 
-AT_LIMIT = 2e-3  # share of what can be done within which its end counts as reached
+from .actuators import Actuators
+
+SHIPPED = ("space_cobot", "astrobee", "quadrotor")  # bodies that come with the package
 LOAD = re.compile(r"\s*([0-9.eE+-]+)\s*kg\s*@\s*([^,]+),([^,]+),([^,]+?)\s*")
-RANK = 1e-9  # share of the largest singular value below which a direction cannot be pushed
+Point = tuple[float, float, float]
 
 
-@dataclass(frozen=True, eq=False)
-class Actuators:
-    """What pushes a body: n actuators, whose commands u add up to a wrench A u.
-
-    Raises:
-        InvalidSetting: If shapes disagree or a range of commands is empty.
-    """
-
-    names: tuple[str, ...]  # as in the log's `u.<name>`
-    mixing: Array  # A, shape (6, n) [N and N·m, per unit of u]
-    lower: Array  # least command, shape (n,) [unit of u: N]
-    upper: Array  # largest command, shape (n,)
-    lag: Array  # time constant of the first-order lag from command to thrust, shape (n,) [s]
-    noise: Array  # standard deviation of thrust about it, white from sample to sample, shape (n,)
-    position: Array | None = None  # r, shape (n, 3) [m]; None where a mixing matrix is given
-    direction: Array | None = None  # unit vectors n, shape (n, 3); None likewise
-
-    def __post_init__(self) -> None:
-        count = len(self.names)
-        if self.mixing.shape != (6, count):
-            raise InvalidSetting(
-                "a mixing matrix has six rows (force, moment) and a column an actuator",
-                argument="mixing",
-                got=f"{' x '.join(map(str, self.mixing.shape))} for {count} actuators",
-            )
-        for name in ("lower", "upper", "lag", "noise"):
-            if getattr(self, name).shape != (count,):
-                raise InvalidSetting(f"{name} has one number an actuator", argument=name)
-        if not np.all(self.lower < self.upper):
-            empty = [
-                n for n, a, b in zip(self.names, self.lower, self.upper, strict=True) if a >= b
-            ]
-            raise InvalidSetting("a range of commands is empty", argument="limit", got=empty)
-
-    @staticmethod
-    def of_geometry(
-        names: Sequence[str],
-        position: Array,
-        direction: Array,
-        drag_ratio: Array,
-        limits: Array,
-        lag: Array | float = 0.0,
-        noise: Array | float = 0.0,
-    ) -> Actuators:
-        """Return actuators of given positions and directions; see the module's equation.
-
-        Args:
-            position: r, shape (n, 3) [m].
-            direction: n, of any length but zero, shape (n, 3).
-            drag_ratio: κ, signed, shape (n,) [m].
-            limits: Least and largest thrust, shape (n, 2) [N].
-            lag: Time constant of each actuator, or of all [s].
-            noise: Standard deviation of the thrust of each actuator, or of all [N].
-
-        Raises:
-            InvalidSetting: If a direction is zero.
-        """
-        r, n = np.asarray(position, dtype=float), np.asarray(direction, dtype=float)
-        length = np.linalg.norm(n, axis=1, keepdims=True)
-        if not np.all(length > 0.0):
-            zero = [name for name, size in zip(names, length[:, 0], strict=True) if size == 0.0]
-            raise InvalidSetting("an actuator has no direction", argument="direction", got=zero)
-        n = n / length
-        moment = np.cross(r, n) + np.asarray(drag_ratio, dtype=float)[:, None] * n
-        lower, upper = np.asarray(limits, dtype=float).T
-        every = np.ones(len(names))
-        return Actuators(
-            tuple(names),
-            read_only(np.hstack((n, moment)).T),
-            read_only(lower),
-            read_only(upper),
-            read_only(every * lag),
-            read_only(every * noise),
-            read_only(r),
-            read_only(n),
-        )
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    @property
-    def signals(self) -> tuple[str, ...]:
-        """Names of the commands in a log, `u.<name>`."""
-        return tuple(f"u.{name}" for name in self.names)
-
-    @property
-    def wrench_noise(self) -> Array:
-        """Covariance A S Aᵀ of the wrench from the actuators' noise, shape (6, 6) [N², N²·m …]."""
-        return np.asarray(self.mixing * self.noise**2 @ self.mixing.T)
-
-    @property
-    def pushes_all_ways(self) -> bool:
-        """Whether force and moment can be chosen independently: A has rank 6."""
-        return int(np.linalg.matrix_rank(self.mixing)) == 6
-
-    def wrench(self, commands: Array) -> Array:
-        """Return the wrench A u about the frame's origin, shape (N, 6) [N, N·m].
-
-        Args:
-            commands: u, shape (N, n).
-        """
-        return np.asarray(commands @ self.mixing.T)
-
-    def saturated(self, commands: Array) -> NDArray[np.bool_]:
-        """Return which samples' wrenches are at the boundary of what is attainable, shape (N,).
-
-        Of independent actuators that is where one command or more is at its limit; of nozzles that
-        only push, and rest where their counterparts push, it is not.
-
-        Args:
-            commands: u, shape (N, n).
-        """
-        return np.asarray(self.effort(commands) >= 1.0 - AT_LIMIT)
-
-    def effort(self, commands: Array) -> Array:
-        """Return the share of its attainable range that the wrench uses, shape (N,); 1 at its end.
-
-        Args:
-            commands: u, shape (N, n).
-        """
-        can = self.attainable
-        away = np.abs(self.wrench(commands) @ can.normals.T - can.middle)
-        return np.asarray((away / can.reach).max(axis=1))
-
-    def saturation(self, commands: Array) -> float:
-        """Return the share of samples that are `saturated`.
-
-        Args:
-            commands: u, shape (N, n).
-        """
-        return float(np.mean(self.saturated(commands)))
-
-    @cached_property
-    def attainable(self) -> Attainable:
-        """The wrenches `{A u : lower ≤ u ≤ upper}`, by their facets."""
-        return _zonotope(self.mixing, self.lower, self.upper)
-
-    def guaranteed_force(self) -> float:
-        """Return the largest force attainable in every direction without a moment [N].
-
-        It is the radius of the largest ball about zero in the polytope of forces
-        `{A_F u : A_M u = 0, lower ≤ u ≤ upper}`, found from the polytope's facets: exact but for
-        rounding. Zero where some direction cannot be pushed at all.
-        """
-        from scipy.linalg import null_space
-
-        free = null_space(self.mixing[3:], rcond=RANK)  # of commands without a moment
-        forces = self.mixing[:3] @ free
-        size = np.linalg.svd(forces, compute_uv=False) if free.size else np.zeros(0)
-        if len(size) < 3 or size[2] <= RANK * size[0]:
-            return 0.0
-        middle = _most_inside(free, self.lower, self.upper)
-        if middle is None:
-            return 0.0
-        sides = np.vstack((free, -free))
-        room = np.concatenate((self.upper, -self.lower))
-        kept = np.linalg.norm(sides, axis=1) > RANK
-        return _ball_in_image(sides[kept], room[kept], middle, forces)
+def _not_negative(says: str, unit: str) -> Number:
+    return Number(says, least=0.0, unit=unit)
 
 
-@dataclass(frozen=True, eq=False)
-class Attainable:
-    """A polytope of wrenches w: `|n · w − middle| ≤ reach` for each of its pairs of facets."""
+def _either_way(unit: str) -> Reader[Point]:
+    one = Number("a limit is positive, either way", above=0.0, unit=unit)
+    three = list_of(one, 3)
 
-    normals: Array  # n, shape (m, 6), in the span of what can be pushed at
-    middle: Array  # shape (m,)
-    reach: Array  # shape (m,)
-    # whether `n · w` is the command of an actuator each, as where they are independent
-    commands: bool
+    def read(value: object, where: str) -> Point:
+        x, y, z = three(value, where) if isinstance(value, list) else (one(value, where),) * 3
+        return x, y, z
 
-
-def _zonotope(mixing: Array, lower: Array, upper: Array) -> Attainable:
-    """Return the facets of {A u}, each of whose normals is orthogonal to rank − 1 columns of A."""
-    left, size, _ = np.linalg.svd(mixing)
-    rank = int(np.sum(size > RANK * size[0]))
-    inside = left[:, :rank].T @ mixing
-    count = mixing.shape[1]
-    if count == rank:
-        normals = np.linalg.inv(inside)
-    else:
-        chosen = np.array(list(combinations(range(count), rank - 1)))
-        planes = np.moveaxis(inside[:, chosen], 0, 1)  # rank × (rank - 1) each
-        across, sizes, _ = np.linalg.svd(planes)
-        flat = sizes[:, -1] > RANK * size[0]
-        normals = across[flat, :, -1]
-        along = np.argmax(np.abs(normals) > 1e-6, axis=1)
-        normals *= np.sign(np.take_along_axis(normals, along[:, None], axis=1))
-        normals = np.unique(np.round(normals, 9), axis=0)
-    pushed = normals @ inside
-    half, middle = 0.5 * (upper - lower), 0.5 * (upper + lower)
-    return Attainable(
-        normals @ left[:, :rank].T, pushed @ middle, np.abs(pushed) @ half, count == rank
-    )
+    return read
 
 
-def _most_inside(free: Array, lower: Array, upper: Array) -> Array | None:
-    """Return the Chebyshev centre y of lower ≤ Z y ≤ upper, None where nothing is inside."""
-    from scipy.optimize import linprog
-
-    size = np.linalg.norm(free, axis=1)
-    sides = np.vstack((np.column_stack((free, size)), np.column_stack((-free, size))))
-    cost = np.append(np.zeros(free.shape[1]), -1.0)
-    ends = [(None, None)] * free.shape[1] + [(0.0, None)]
-    found = linprog(cost, A_ub=sides, b_ub=np.concatenate((upper, -lower)), bounds=ends)
-    return np.asarray(found.x[:-1]) if found.success and found.x[-1] > 0.0 else None
+def _deviation(unit: str) -> Number:
+    return _not_negative("noise is a standard deviation", unit)
 
 
-def _ball_in_image(sides: Array, room: Array, middle: Array, forces: Array) -> float:
-    """Return the radius of the ball about zero in the image `forces @ {y : sides @ y ≤ room}`."""
-    from scipy.spatial import ConvexHull, HalfspaceIntersection
-
-    corners = HalfspaceIntersection(np.column_stack((sides, -room)), middle).intersections
-    hull = ConvexHull(corners @ forces.T)
-    return max(0.0, float(-hull.equations[:, 3].max()))
+NAME = Text(
+    "a name is letters, digits, _ and -",
+    shape=re.compile(r"[A-Za-z0-9_-]+"),
+    expected="such as cobot",
+)
+Lag = Annotated[float, _not_negative("a lag is a time constant", "s")]
+Noise = Annotated[float, _deviation("N")]
+SIDES = list_of(Number("a side is a positive length", above=0.0, unit="m"), 3)
+Sides = Annotated[Point, SIDES]
 
 
 @dataclass(frozen=True)
 class PoseSensor:
     """Sensor of the pose of the body's frame, such as motion capture."""
 
-    position: float = 0.003  # standard deviation, an axis [m]
-    angle: float = 0.005  # standard deviation of the attitude, about each of the body's axes [rad]
-    rate: float = 50.0  # of samples, which is that of the log [Hz]
+    position: Annotated[float, _deviation("m")] = 0.003  # standard deviation, an axis
+    # standard deviation of the attitude, about each of the body's axes
+    angle: Annotated[float, _deviation("rad")] = 0.005
+    rate: Annotated[float, positive("a rate", "Hz")] = 50.0  # of samples, which is that of the log
 
 
 @dataclass(frozen=True)
 class InertialSensor:
     """A gyroscope and an accelerometer at the frame's origin, in its axes."""
 
-    gyroscope: float  # standard deviation of a sample [rad/s]
-    accelerometer: float  # standard deviation of a sample [m/s²]
+    gyroscope: Annotated[float, _deviation("rad/s")]  # standard deviation of a sample
+    accelerometer: Annotated[float, _deviation("m/s²")]  # likewise
 
 
 @dataclass(frozen=True)
@@ -270,8 +133,8 @@ class Load:
     """A homogeneous box fixed rigidly to a body, its sides along the body's axes."""
 
     mass: float  # [kg]
-    position: tuple[float, float, float]  # of its centre, in the body's frame [m]
-    size: tuple[float, float, float] = (0.1, 0.1, 0.1)  # of its sides [m]
+    position: Point  # of its centre, in the body's frame [m]
+    size: Point = (0.1, 0.1, 0.1)  # of its sides [m]
 
     @property
     def parameters(self) -> Array:
@@ -292,9 +155,9 @@ class FreeFlyer:
     gravity: Array = field(default_factory=lambda: read_only(np.zeros(3)))
     pose: PoseSensor = PoseSensor()  # what measures its pose
     imu: InertialSensor | None = None  # its inertial sensor, if it has one
-    size: tuple[float, float, float] = (0.3, 0.3, 0.3)  # of its box, for drawing [m]
+    size: Point = (0.3, 0.3, 0.3)  # of its box, for drawing [m]
     # of the box that a load is taken for where nothing else is said [m]
-    load_size: tuple[float, float, float] = (0.1, 0.1, 0.1)
+    load_size: Point = (0.1, 0.1, 0.1)
     # settings of its controller that differ from those by default, by name
     tracking: Mapping[str, float] = field(default_factory=dict)
 
@@ -318,7 +181,7 @@ class FreeFlyer:
         return np.asarray(self.nominal + load.parameters)
 
 
-def load_of(text: str, size: tuple[float, float, float] = (0.1, 0.1, 0.1)) -> Load:
+def load_of(text: str, size: Point = (0.1, 0.1, 0.1)) -> Load:
     """Return the load that a text such as `1.2kg@0.20,0.06,-0.10` states.
 
     Args:
@@ -328,9 +191,9 @@ def load_of(text: str, size: tuple[float, float, float] = (0.1, 0.1, 0.1)) -> Lo
     Raises:
         InvalidSetting: If the text is none such, or the mass not positive.
     """
-    found = LOAD.fullmatch(text)
+    match = LOAD.fullmatch(text)
     try:
-        mass, x, y, z = (float(part) for part in (found.groups() if found else ()))
+        mass, x, y, z = (float(part) for part in (match.groups() if match else ()))
     except ValueError:
         mass = x = y = z = np.nan
     if not (mass > 0.0 and np.isfinite([mass, x, y, z]).all()):
@@ -342,3 +205,262 @@ def load_of(text: str, size: tuple[float, float, float] = (0.1, 0.1, 0.1)) -> Lo
             cure="such as 1.2kg@0.20,0.06,-0.10",
         )
     return Load(mass, (x, y, z), size)
+
+
+@dataclass(frozen=True)
+class PayloadRange:
+    """Bounds on the mass and position of what a body may have grasped."""
+
+    mass: Annotated[float, positive("a mass", "kg")]  # at most
+    # least and largest x, y and z of its centre, in the body's frame [m]
+    position: Annotated[tuple[tuple[float, float], ...], box]
+    size: Sides = (0.1, 0.1, 0.1)  # of its box
+    # share of the actuators' ranges that a motion may need with it
+    effort: Annotated[float, Number("a share of the actuators' ranges", above=0.0, most=1.0)] = 0.9
+
+    @property
+    def vertices(self) -> tuple[Load, ...]:
+        """The heaviest load at each corner of `position`; no load, also a vertex, is left out.
+
+        Wrenches are linear in the mass, so that lighter loads need no more; between corners they
+        are not linear in the position, since second moments are its squares.
+        """
+        corners = dict.fromkeys(product(*self.position))
+        return tuple(Load(self.mass, (x, y, z), self.size) for x, y, z in corners)
+
+
+@dataclass(frozen=True)
+class FlightBounds:
+    """Symmetric limits of a designed flight in x, y, z, roll, pitch and yaw."""
+
+    position: Annotated[Point, _either_way("m")] = (0.8, 0.8, 0.8)
+    # of a body that cannot push in all directions only yaw counts
+    angle: Annotated[Point, _either_way("rad")] = (np.pi / 3.0, np.pi / 3.0, np.pi / 3.0)
+    velocity: Annotated[Point, _either_way("m/s")] = (1.0, 1.0, 1.0)
+    # derivatives of the angles, which are not the body's rates
+    angle_rate: Annotated[Point, _either_way("rad/s")] = (1.2, 1.2, 1.2)
+    acceleration: Annotated[Point, _either_way("m/s²")] = (1.2, 1.2, 1.2)
+    angle_acceleration: Annotated[Point, _either_way("rad/s²")] = (2.5, 2.5, 2.5)
+    period: Annotated[float, positive("a period", "s")] = 10.0  # of the motion
+    # of its Fourier series
+    harmonics: Annotated[int, Number("harmonics are counted", least=1, most=50, whole=True)] = 3
+    # how often it is flown
+    cycles: Annotated[int, Number("cycles are counted", least=1, most=10_000, whole=True)] = 10
+    # what may have been grasped; commands are not limited by the design if None
+    payload: Annotated[PayloadRange | None, None] = None
+
+    def faster(self, factor: float) -> FlightBounds:
+        """Return the bounds with velocity and acceleration limits multiplied by a factor."""
+        made = {
+            name: tuple(factor * x for x in getattr(self, name))
+            for name in ("velocity", "angle_rate", "acceleration", "angle_acceleration")
+        }
+        return FlightBounds(**(vars(self) | made))
+
+    def limits(self, order: int) -> Array:
+        """Return the limits of positions (0), velocities (1) or accelerations (2), shape (6,)."""
+        names = (
+            ("position", "angle"),
+            ("velocity", "angle_rate"),
+            ("acceleration", "angle_acceleration"),
+        )
+        return np.array([x for name in names[order] for x in getattr(self, name)])
+
+
+@dataclass(frozen=True)
+class _Actuator:
+    position: Point
+    direction: Point
+    limit: Annotated[tuple[float, float], interval]
+    drag_ratio: float = 0.0
+    lag: Lag = 0.0
+    noise: Noise = 0.0
+
+
+@dataclass(frozen=True)
+class _Mixing:
+    actuators: Annotated[tuple[str, ...], list_of(NAME, of="names of actuators")]
+    matrix: Annotated[tuple[tuple[float, ...], ...], rows_of(number)]
+    limit: Annotated[
+        tuple[tuple[float, float], ...],
+        list_of(interval, of="[least, largest] commands, one an actuator"),
+    ]
+    lag: Lag = 0.0
+    noise: Noise = 0.0
+
+    @property
+    def actuators_of_matrix(self) -> Actuators:
+        if len(self.limit) != len(self.actuators):
+            raise InvalidSetting(
+                "limits are one [least, largest] an actuator",
+                argument="mixing.limit",
+                got=f"{len(self.limit)} for {len(self.actuators)} actuators",
+            )
+        lower, upper = np.array(self.limit).T
+        every = np.ones(len(self.actuators))
+        lag, noise = self.lag * every, self.noise * every
+        return Actuators(self.actuators, np.array(self.matrix), lower, upper, lag, noise)
+
+
+def _inertia(value: object, where: str) -> tuple[float, ...]:
+    if not isinstance(value, list) or len(value) not in (3, 6):
+        raise InvalidSetting(
+            "an inertia is ixx, iyy, izz, or ixx, ixy, ixz, iyy, iyz, izz",
+            argument=where,
+            got=shown(value),
+        )
+    return list_of(number)(value, where)
+
+
+@dataclass(frozen=True)
+class _Body:
+    mass: Annotated[float, positive("a mass", "kg")]
+    inertia: Annotated[tuple[float, ...], _inertia]
+    com: Point = (0.0, 0.0, 0.0)
+    size: Sides = (0.3, 0.3, 0.3)
+
+    @property
+    def parameters(self) -> Array:
+        xx, xy, xz, yy, yz, zz = (
+            self.inertia
+            if len(self.inertia) == 6
+            else (self.inertia[0], 0.0, 0.0, self.inertia[1], 0.0, self.inertia[2])
+        )
+        central = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+        ten = inertia.from_body(self.mass, np.array(self.com), central)
+        if inertia.consistency_margin(ten) <= 0.0:
+            moments = np.linalg.eigvalsh(central)
+            raise InvalidSetting(
+                "no body has this inertia: a principal moment is at most the sum of the others",
+                argument="inertia",
+                got=f"principal moments {', '.join(f'{m:.4g}' for m in moments)} kg·m²",
+                cure="state the inertia about the centre of mass, as ixx, iyy, izz or as "
+                "ixx, ixy, ixz, iyy, iyz, izz",
+            )
+        return read_only(ten)
+
+
+TRACKING: dict[str, Reader[float]] = {
+    "horizon": Number("steps are counted", least=1, most=1000, whole=True),
+    "step": positive("a step", "s"),
+    "position": positive("the size of an error", "m"),
+    "attitude": positive("the size of an error", "rad"),
+    "velocity": positive("the size of an error", "m/s"),
+    "rate": positive("the size of an error", "rad/s"),
+    "effort": positive("the size of a command", "of half its range"),
+}
+
+
+@dataclass(frozen=True)
+class _Sensors:
+    pose: PoseSensor = PoseSensor()
+    imu: InertialSensor | None = None
+
+
+@dataclass(frozen=True)
+class _LoadBox:
+    size: Sides
+
+
+@dataclass(frozen=True)
+class _File:
+    body: _Body
+    name: Annotated[str, NAME] = "body"
+    gravity: Point = (0.0, 0.0, 0.0)
+    actuator: Annotated[
+        Mapping[str, _Actuator],
+        named(
+            section(_Actuator, says="an [actuator.NAME] table is expected"),
+            "[actuator.NAME] tables are expected",
+        ),
+    ] = field(default_factory=dict)
+    mixing: _Mixing | None = None
+    sensor: _Sensors = _Sensors()
+    load: _LoadBox = _LoadBox((0.1, 0.1, 0.1))
+    tracking: Annotated[Mapping[str, float], Section(dict, TRACKING)] = field(default_factory=dict)
+
+    @property
+    def actuators(self) -> Actuators:
+        if self.mixing is not None and not self.actuator:
+            return self.mixing.actuators_of_matrix
+        if self.mixing is not None or not self.actuator:
+            raise InvalidSetting(
+                "either [actuator.NAME] tables or [mixing] say what pushes the body",
+                got="both" if self.actuator else "neither",
+                cure="[actuator.1]\nposition = [0.16, 0.0, 0.0]\ndirection = [0.0, 0.0, 1.0]\n"
+                "limit = [0.0, 5.0]",
+            )
+        keys = ("position", "direction", "drag_ratio", "limit", "lag", "noise")
+        tables = self.actuator.values()
+        return Actuators.of_geometry(
+            list(self.actuator), *(np.array([getattr(a, key) for a in tables]) for key in keys)
+        )
+
+
+def _flyer(**tables: Any) -> FreeFlyer:
+    file = _File(**tables)
+    return FreeFlyer(
+        file.name,
+        file.actuators,
+        file.body.parameters,
+        read_only(np.array(file.gravity)),
+        file.sensor.pose,
+        file.sensor.imu,
+        file.body.size,
+        file.load.size,
+        file.tracking,
+    )
+
+
+FLYER = section(_File, _flyer)
+
+
+def _bounds(motion: FlightBounds, payload: PayloadRange | None = None) -> FlightBounds:
+    return replace(motion, payload=payload)
+
+
+BOUNDS = Section(
+    _bounds,
+    {"motion": section(FlightBounds), "payload": section(PayloadRange)},
+    required=("motion",),
+)
+
+
+def free_flyer_from_toml(path: Path | str) -> FreeFlyer:
+    """Return the free-flying body that a TOML file describes; [plants](plants.md) shows one.
+
+    Raises:
+        InvalidSetting: If it cannot be read, or a number in it cannot be; with the place.
+    """
+    return FLYER(read_toml(Path(path)), str(path))
+
+
+def shipped_free_flyer(name: str) -> FreeFlyer:
+    """Return a body that comes with the package.
+
+    Args:
+        name: One of `SHIPPED`: `space_cobot` [Roque2016], `astrobee` (a cube of its mass
+            [Bualat2015] with twelve nozzles that only push), `quadrotor` (which pushes up only).
+
+    Raises:
+        InvalidSetting: If there is none of that name.
+    """
+    if name not in SHIPPED:
+        raise InvalidSetting(
+            "no body of this name comes with heft",
+            argument="body",
+            got=name,
+            valid=SHIPPED,
+            cure=did_you_mean(name, SHIPPED),
+        )
+    with resources.as_file(resources.files(__package__) / "bodies" / f"{name}.toml") as path:
+        return free_flyer_from_toml(path)
+
+
+def flight_bounds_from_toml(path: Path | str) -> FlightBounds:
+    """Return the bounds that a TOML file states.
+
+    Raises:
+        InvalidSetting: If it cannot be read, or a number in it cannot be; with the place.
+    """
+    return BOUNDS(read_toml(Path(path)), str(path))

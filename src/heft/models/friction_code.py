@@ -16,6 +16,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib import resources
 from string import Template
 from typing import Any
 
@@ -51,7 +52,7 @@ def python_source(
         InputError: If a term is unknown, or its numbers are not those of such a term.
     """
     drives = _drives(joints, motors)
-    return PYTHON.substitute(
+    return _template("friction.py").substitute(
         robot=_comment(robot_name),
         version=__version__,
         joints=_tuple(_literal(name) for name in joints),
@@ -100,7 +101,12 @@ def c_source(
     }
     # The same file may be included twice; another robot's beside it is refused by the compiler.
     mark = hashlib.sha256(repr(numbers).encode()).hexdigest()[:12].upper()
-    return C.substitute(numbers, mark=mark)
+    return _template("friction.h").substitute(numbers, mark=mark)
+
+
+def _template(name: str) -> Template:
+    file = resources.files(__package__) / f"{name}.template"
+    return Template(file.read_text(encoding="utf-8"))
 
 
 def _drives(
@@ -138,12 +144,12 @@ def _drives(
 
 
 def _terms(where: str, full: list[Mapping[str, Any]]) -> Iterator[tuple[Term, float]]:
-    known = [kind.kind for kind in _exported()]
+    kinds = [kind.kind for kind in _exported()]
     for entry in full:
         kind, scale = entry["term"], entry["scale"]
-        if kind not in known:
+        if kind not in kinds:
             raise InputError(
-                "the friction term is not known", argument=where, got=kind, valid=known
+                "the friction term is not known", argument=where, got=kind, valid=kinds
             )
         try:
             term = make_term(kind, None if scale is None else _number(where, scale))
@@ -205,10 +211,14 @@ def _table(start: str) -> str:
     name, law = (max(map(len, x)) for x in zip(*((k.kind, k.law) for k in kinds), strict=True))
     lines = []
     for kind in kinds:
-        scale = f", scale [{kind.scale_unit}]" if kind.scale_unit else ""
-        unit = kind.unit(linear=False).replace("·", " ")
+        scale = f", scale [{_ascii(kind.scale_unit)}]" if kind.scale_unit else ""
+        unit = _ascii(kind.unit(linear=False))
         lines.append(f"{start}{kind.kind:{name}}   {kind.law:{law}}   value [{unit}]{scale}")
     return "\n".join(lines)
+
+
+def _ascii(unit: str) -> str:
+    return ascii(unit.replace("·", " ").replace("²", "^2").replace("³", "^3"))[1:-1]
 
 
 def _width(kind: type[Term]) -> str:
@@ -253,206 +263,3 @@ def _c_case(kind: type[Term]) -> str:
             f"{indent}    ++stop;\n"
         )
     return f"{text}{indent}    f = {kind.c};\n{indent}    break;\n"
-
-
-PYTHON = Template('''\
-# Friction of the robot $robot, identified by heft $version.
-#
-# The effort that the drives spend on friction, added to the rigid body's:
-#
-#     tau = inverse_dynamics(q, v, a) + armature * a + friction
-#
-# A drive is a joint, or a motor that moves several joints. With x its position and w its
-# speed (each the sum of ratio times the joint's, over the joints that it moves), it takes the
-# sum of value times
-#
-$table
-#
-# and acts on each joint by ratio times that. z is the presliding memory: it follows x, held
-# between -width and +width, and begins at 0. For a prismatic joint read N for N m and m for rad.
-
-import math
-
-# The order of all arguments and results.
-JOINTS = $joints
-
-# Each drive: (joint, ratio) of what it moves, and (term, scale, value) of what it takes.
-DRIVES = $drives
-
-
-class Friction:
-    """Friction of a robot along one motion, sample by sample.
-
-    With pinocchio, and with the joints' armature from estimate.json as an array:
-
-        friction = Friction()
-        for q, v, a in motion:
-            tau_rigid = pinocchio.rnea(model, data, q, v, a)
-            tau = tau_rigid + armature * a + friction.torque(q, v, tau_rigid)
-    """
-
-    def __init__(self):
-        self.reset()
-
-    def reset(self):
-        """Forget the motion so far: the next call is a first one."""
-        self._stops = {}
-
-    def torque(self, q, v, tau_rigid) -> list[float]:
-        """Return the friction of each joint [N m; N for a prismatic joint].
-
-        The memory follows the motion from call to call, so samples are given in their order.
-        All arguments are of the joints alone, in the order of JOINTS.
-
-        Args:
-            q: Positions [rad; m for a prismatic joint]; angles that do not jump by a turn.
-            v: Velocities [rad/s; m/s].
-            tau_rigid: Efforts of the rigid bodies, without friction and armature [N m; N].
-        """
-        if not len(q) == len(v) == len(tau_rigid) == len(JOINTS):
-            raise ValueError(f"q, v and tau_rigid have one number for each of {JOINTS}")
-        torque = [0.0] * len(JOINTS)
-        stop = 0
-        for moves, terms in DRIVES:
-            x = w = effort = 0.0
-            for joint, ratio in moves:
-                x += ratio * float(q[joint])
-                w += ratio * float(v[joint])
-            for term, scale, value in terms:
-$cases
-                effort += value * f
-            for joint, ratio in moves:
-                torque[joint] += ratio * effort
-        return torque
-''')
-
-C = Template("""\
-/* Friction of the robot $robot, identified by heft $version.
-
-   The effort that the drives spend on friction, added to the rigid body's:
-
-       tau = inverse_dynamics(q, v, a) + armature * a + friction
-
-   A drive is a joint, or a motor that moves several joints. With x its position and w its
-   speed (each the sum of ratio times the joint's, over the joints that it moves), it takes the
-   sum of value times
-
-$table
-
-   and acts on each joint by ratio times that. z is the presliding memory: it follows x, held
-   between -width and +width, and begins at 0. For a prismatic joint read N for N m and m for rad.
-
-   C99 or C++, to be included:
-
-       heft_friction_state state;
-       heft_friction_reset(&state);
-       for each sample, in order of time:
-           heft_friction_torque(&state, q, v, tau_rigid, torque);
-
-   The joints, in the order of all arrays:
-
-$names
-*/
-
-#ifndef HEFT_FRICTION_$mark
-#define HEFT_FRICTION_$mark
-
-#include <math.h>
-
-#define HEFT_FRICTION_JOINTS $joints
-#define HEFT_FRICTION_STOPS $stops /* at least 1: C has no empty arrays */
-
-/* The presliding memory; one for each motion that is followed. */
-typedef struct {
-    int started;
-    double position[HEFT_FRICTION_STOPS]; /* x at the last call */
-    double memory[HEFT_FRICTION_STOPS];   /* z */
-} heft_friction_state;
-
-enum heft_friction_kind {
-$kinds
-};
-
-typedef struct {
-    int moves, terms; /* how many of the rows below are this drive's */
-} heft_friction_drive;
-
-typedef struct {
-    int joint;
-    double ratio;
-} heft_friction_move;
-
-typedef struct {
-    enum heft_friction_kind kind;
-    double scale, value;
-} heft_friction_term;
-
-/* Each table ends with a row that is not read as one. */
-static const heft_friction_drive heft_friction_drives[] = {
-$drives    {0, 0}
-};
-
-static const heft_friction_move heft_friction_moves[] = {
-$moves    {0, 0.0}
-};
-
-static const heft_friction_term heft_friction_terms[] = {
-$terms    {$last, 0.0, 0.0}
-};
-
-/* Forget the motion so far: the next call is a first one. Must be called before the first. */
-static inline void heft_friction_reset(heft_friction_state *state)
-{
-    int stop;
-
-    state->started = 0;
-    for (stop = 0; stop < HEFT_FRICTION_STOPS; ++stop) {
-        state->position[stop] = 0.0;
-        state->memory[stop] = 0.0;
-    }
-}
-
-/* Friction of each joint [N m; N for a prismatic joint].
-
-   q          positions [rad; m], angles that do not jump by a turn
-   v          velocities [rad/s; m/s]
-   tau_rigid  efforts of the rigid bodies, without friction and armature [N m; N]
-   torque     the result, in a place of its own */
-static inline void heft_friction_torque(
-    heft_friction_state *state,
-    const double q[HEFT_FRICTION_JOINTS],
-    const double v[HEFT_FRICTION_JOINTS],
-    const double tau_rigid[HEFT_FRICTION_JOINTS],
-    double torque[HEFT_FRICTION_JOINTS])
-{
-    const heft_friction_drive *drive = heft_friction_drives;
-    const heft_friction_move *move = heft_friction_moves;
-    const heft_friction_term *term = heft_friction_terms;
-    int k, stop = 0;
-
-    for (k = 0; k < HEFT_FRICTION_JOINTS; ++k) {
-        torque[k] = 0.0;
-    }
-    for (; drive->moves > 0; ++drive) {
-        double x = 0.0, w = 0.0, effort = 0.0;
-        for (k = 0; k < drive->moves; ++k) {
-            x += move[k].ratio * q[move[k].joint];
-            w += move[k].ratio * v[move[k].joint];
-        }
-        for (k = 0; k < drive->terms; ++k, ++term) {
-            const double scale = term->scale;
-            double rigid, width, z, f = 0.0;
-            switch (term->kind) {
-$cases            }
-            effort += term->value * f;
-        }
-        for (k = 0; k < drive->moves; ++k) {
-            torque[move[k].joint] += move[k].ratio * effort;
-        }
-        move += drive->moves;
-    }
-    state->started = 1;
-}
-
-#endif
-""")

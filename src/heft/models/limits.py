@@ -1,26 +1,33 @@
-"""Limits of joints' motion: the model file's, the `[motion]` table's, and stated defaults."""
+"""Limits: of joints' motion by model file, [motion] and defaults; of links by their shapes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from heft.arrays import Array, read_only
 from heft.errors import InvalidSetting, did_you_mean
 from heft.files import Element, numbers, xml
 
 from . import mjcf
-from .joint_names import mimics
-from .mjcf_defaults import Compiler, Defaults, defaults_of, vector
-from .motion_options import Margins, MotionOptions
+from .mjcf_values import Compiler, Defaults, defaults_of, vector
+from .motion_options import Margins, MotionLimits, MotionOptions
+from .options import SHAPE, LinkOptions
 from .robot import Robot
+from .robot_parts import mimics
+from .shapes import Surface, bounding_extent, hull_planes, shapes_of
 
 QUANTITIES = ("velocity", "acceleration", "jerk", "effort", "power")
 WORLD_CLASS = "main"  # of an MJCF
+CURES = {
+    "ellipsoid": "state its extent: [[least, most] of x, of y, of z] in metres",
+    "hull": "state planes [[x, y, z, most], …] about it, in metres",
+}
 
 
 @dataclass(frozen=True)
@@ -32,29 +39,8 @@ class LimitDefaults:
     onset: float = 0.05  # time from no acceleration to the largest: a jerk limit [s]
 
 
-@dataclass(frozen=True, eq=False)
-class MotionLimits:
-    """Limits of joints' motion, margins taken off; made by `motion_limits`.
-
-    All arrays have the shape (joints,), in the order of `Robot.joints`.
-    """
-
-    joints: tuple[str, ...]  # names of the joints
-    # lower, upper: least and largest position [rad or m]; the same where a joint is held still
-    lower: Array
-    upper: Array
-    velocity: Array  # largest speed [rad/s or m/s]
-    acceleration: Array  # largest acceleration [rad/s² or m/s²]
-    jerk: Array  # largest jerk [rad/s³ or m/s³]
-    effort: Array  # largest torque or force [N·m or N]; infinite where nothing limits it
-    power: Array  # largest mechanical power of the drive [W]; infinite where nothing limits it
-    frequency: float  # highest frequency of motion [Hz]; infinite where nothing limits it
-    held: NDArray[np.bool_]  # whether a joint is held still
-    notes: tuple[str, ...] = ()  # which limits are defaults, for the user
-
-
 @dataclass
-class _Said:
+class _Stated:
     """Stated limits of one joint; where nobody states any, positions are infinite, others NaN."""
 
     lower: float = -math.inf
@@ -86,19 +72,21 @@ def motion_limits(
     motion = options or robot.options.motion
     _refuse_unknown(motion, robot.joints)
     written = _WRITTEN[robot.form](robot) if robot.form in _WRITTEN else {}
-    found = []
+    limits = []
     for name in robot.joints:
-        said = written.get(name, _Said())
+        own = written.get(name, _Stated())
         for key, value in vars(motion.of(name)).items():
             if key == "position" and value is not None:
-                said.lower, said.upper = value
+                own.lower, own.upper = value
             elif value is not None:
-                setattr(said, key, value)
-        held = robot.options.of(name).position
-        found.append(_held(held) if held is not None else _completed(said, name, defaults))
-    columns = {k: np.array([getattr(s, k) for s in found]) for k in QUANTITIES}
+                setattr(own, key, value)
+        position = robot.options.of(name).position
+        limits.append(
+            _at_rest(position) if position is not None else _completed(own, name, defaults)
+        )
+    columns = {k: np.array([getattr(s, k) for s in limits]) for k in QUANTITIES}
     margin = vars(motion.margin)
-    lower, upper = _inside(np.array([[s.lower, s.upper] for s in found]), motion.margin)
+    lower, upper = _inside(np.array([[s.lower, s.upper] for s in limits]), motion.margin)
     return MotionLimits(
         joints=robot.joints,
         lower=lower,
@@ -106,7 +94,7 @@ def motion_limits(
         **{k: read_only(v * (1.0 - margin[k])) for k, v in columns.items()},
         frequency=math.inf if motion.frequency is None else motion.frequency,
         held=np.array([robot.options.of(j).position is not None for j in robot.joints]),
-        notes=_notes({j: s.defaults for j, s in zip(robot.joints, found, strict=True)}, defaults),
+        notes=_notes({j: s.defaults for j, s in zip(robot.joints, limits, strict=True)}, defaults),
     )
 
 
@@ -121,13 +109,13 @@ def _refuse_unknown(motion: MotionOptions, joints: tuple[str, ...]) -> None:
             )
 
 
-def _of_urdf(robot: Robot) -> dict[str, _Said]:
+def _of_urdf(robot: Robot) -> dict[str, _Stated]:
     root = xml.parse(robot.source, "URDF")
-    found = {j.attributes["name"]: _of_element(j) for j in root.all("joint")}
-    return _folded(found, mimics(root, "URDF"))
+    limits = {j.attributes["name"]: _of_element(j) for j in root.all("joint")}
+    return _folded(limits, mimics(root, "URDF"))
 
 
-def _of_mjcf(robot: Robot) -> dict[str, _Said]:
+def _of_mjcf(robot: Robot) -> dict[str, _Stated]:
     """Return the joint limits that an MJCF file states; the format has none of velocity.
 
     A joint's force is limited by `actuatorfrcrange`, and by what its actuators can do together.
@@ -139,79 +127,81 @@ def _of_mjcf(robot: Robot) -> dict[str, _Said]:
     model = mjcf.read(root, path)
     compiler = model.compiler
     driven = _driven(root, compiler, defaults_of(root, path), path)
-    found = {}
+    limits = {}
     for joint in (j for b in model.bodies for j in b.joints):
         where = f"{path}, joint '{joint.name}'"
-        low, high = _range(joint.said, "range", "limited", compiler, where)
+        low, high = _range(joint.given, "range", "limited", compiler, where)
         if not joint.slides:
             low, high = compiler.angle(low), compiler.angle(high)
-        least, most = _range(joint.said, "actuatorfrcrange", "actuatorfrclimited", compiler, where)
+        least, most = _range(joint.given, "actuatorfrcrange", "actuatorfrclimited", compiler, where)
         effort = min(-least, most, driven.get(joint.name, math.inf))
         effort = effort if 0.0 < effort < math.inf else math.nan
-        found[joint.name] = _Said(low, high, effort=effort)
-    return _folded(found, model.mimics)
+        limits[joint.name] = _Stated(low, high, effort=effort)
+    return _folded(limits, model.mimics)
 
 
-_WRITTEN: Mapping[str, Callable[[Robot], dict[str, _Said]]] = {"urdf": _of_urdf, "mjcf": _of_mjcf}
+_WRITTEN: Mapping[str, Callable[[Robot], dict[str, _Stated]]] = {"urdf": _of_urdf, "mjcf": _of_mjcf}
 
 
 def _folded(
-    found: dict[str, _Said], mimicking: Mapping[str, tuple[str, float, float]]
-) -> dict[str, _Said]:
+    limits: dict[str, _Stated], mimicking: Mapping[str, tuple[str, float, float]]
+) -> dict[str, _Stated]:
     """Return the limits, each master's narrowed to those of the joints that mimic it."""
     for name, (master, multiplier, offset) in mimicking.items():
-        own, follower = found[master], found[name]
+        own, follower = limits[master], limits[name]
         if multiplier == 0.0:
             continue
         ends = sorted((x - offset) / multiplier for x in (follower.lower, follower.upper))
         own.lower, own.upper = max(own.lower, ends[0]), min(own.upper, ends[1])
         own.velocity = float(np.fmin(own.velocity, follower.velocity / abs(multiplier)))
-    return found
+    return limits
 
 
-def _of_element(joint: Element) -> _Said:
+def _of_element(joint: Element) -> _Stated:
     limit = joint.find("limit")
     if limit is None:
-        return _Said()
-    said = _Said()
+        return _Stated()
+    limits = _Stated()
     if joint.attributes["type"] != "continuous":
-        said.lower, said.upper = (float(limit.attributes.get(k, "0")) for k in ("lower", "upper"))
+        limits.lower, limits.upper = (
+            float(limit.attributes.get(k, "0")) for k in ("lower", "upper")
+        )
     for key in ("velocity", "effort"):
         value = float(limit.attributes.get(key, "0"))
         if 0.0 < value < math.inf:
-            setattr(said, key, value)
-    return said
+            setattr(limits, key, value)
+    return limits
 
 
 def _range(
-    said: Mapping[str, str], key: str, switch: str, compiler: Compiler, where: str
+    given: Mapping[str, str], key: str, switch: str, compiler: Compiler, where: str
 ) -> tuple[float, float]:
     """Return the two ends of an MJCF's range where it is in force, else −∞ and ∞."""
-    on = said.get(switch, "auto")
-    if key not in said or on == "false" or (on == "auto" and not compiler.limits_by_range):
+    on = given.get(switch, "auto")
+    if key not in given or on == "false" or (on == "auto" and not compiler.limits_by_range):
         return -math.inf, math.inf
-    low, high = vector(said, key, 2, where, ())
+    low, high = vector(given, key, 2, where, ())
     return float(low), float(high)
 
 
 def _driven(root: Element, compiler: Compiler, defaults: Defaults, path: str) -> dict[str, float]:
     """Return the largest effort of each joint's actuators together; infinite without a limit."""
-    found: dict[str, float] = {}
+    efforts: dict[str, float] = {}
     for element in _actuators(root):
         joint = element.attributes.get("joint")
         if joint is None:
             continue
         chosen = defaults.get(element.attributes.get("class", WORLD_CLASS), {})
-        said = {**chosen.get("general", {}), **chosen.get(element.tag, {}), **element.attributes}
+        given = {**chosen.get("general", {}), **chosen.get(element.tag, {}), **element.attributes}
         where = f"{path}, <{element.tag}>, line {element.line}"
-        low, high = _range(said, "forcerange", "forcelimited", compiler, where)
+        low, high = _range(given, "forcerange", "forcelimited", compiler, where)
         if element.tag == "motor":  # whose force is its control
-            least, most = _range(said, "ctrlrange", "ctrllimited", compiler, where)
+            least, most = _range(given, "ctrlrange", "ctrllimited", compiler, where)
             low, high = max(low, least), min(high, most)
-        gear = said.get("gear", "1").split()
+        gear = given.get("gear", "1").split()
         ratio = abs(numbers(" ".join(gear), max(1, min(len(gear), 6)), "gear", where)[0])
-        found[joint] = found.get(joint, 0.0) + (ratio * min(-low, high) if ratio else 0.0)
-    return found
+        efforts[joint] = efforts.get(joint, 0.0) + (ratio * min(-low, high) if ratio else 0.0)
+    return efforts
 
 
 def _actuators(root: Element) -> Iterator[Element]:
@@ -219,41 +209,41 @@ def _actuators(root: Element) -> Iterator[Element]:
         yield from group.children
 
 
-def _held(position: float) -> _Said:
-    return _Said(position, position, 0.0, 0.0, 0.0, math.inf, math.inf)
+def _at_rest(position: float) -> _Stated:
+    return _Stated(position, position, 0.0, 0.0, 0.0, math.inf, math.inf)
 
 
-def _completed(said: _Said, name: str, defaults: LimitDefaults) -> _Said:
+def _completed(limits: _Stated, name: str, defaults: LimitDefaults) -> _Stated:
     """Return the limits completed by defaults, which the field `defaults` then names."""
-    if math.isnan(said.velocity):
+    if math.isnan(limits.velocity):
         raise InvalidSetting(
             f"joint '{name}' has no velocity limit",
             argument=f"[motion.joint.{name}], velocity",
             cure=f"state it in the file of --with:\n[motion.joint.{name}]\nvelocity = 1.0",
         )
-    if math.isinf(said.lower) or math.isinf(said.upper):
-        said.lower = max(said.lower, -defaults.turn)
-        said.upper = min(said.upper, defaults.turn)
-        said.defaults.append("position")
-    if said.lower >= said.upper:
+    if math.isinf(limits.lower) or math.isinf(limits.upper):
+        limits.lower = max(limits.lower, -defaults.turn)
+        limits.upper = min(limits.upper, defaults.turn)
+        limits.defaults.append("position")
+    if limits.lower >= limits.upper:
         raise InvalidSetting(
             f"joint '{name}' has no room to move in",
             argument=f"[motion.joint.{name}], position",
-            got=[said.lower, said.upper],
+            got=[limits.lower, limits.upper],
             cure=f"hold it still in the file of --with:\n[joint.{name}]\nfixed = true",
         )
-    if math.isnan(said.acceleration):
-        said.acceleration = said.velocity / defaults.rise
-        said.defaults.append("acceleration")
-    if math.isnan(said.jerk):
-        said.jerk = said.acceleration / defaults.onset
-        said.defaults.append("jerk")
+    if math.isnan(limits.acceleration):
+        limits.acceleration = limits.velocity / defaults.rise
+        limits.defaults.append("acceleration")
+    if math.isnan(limits.jerk):
+        limits.jerk = limits.acceleration / defaults.onset
+        limits.defaults.append("jerk")
     for key in ("effort", "power"):
-        if math.isnan(getattr(said, key)):
-            setattr(said, key, math.inf)
+        if math.isnan(getattr(limits, key)):
+            setattr(limits, key, math.inf)
             if key == "effort":
-                said.defaults.append(key)
-    return said
+                limits.defaults.append(key)
+    return limits
 
 
 def _inside(ends: Array, margin: Margins) -> tuple[Array, Array]:
@@ -275,3 +265,59 @@ def _notes(lacking: Mapping[str, list[str]], standard: LimitDefaults) -> tuple[s
             which = "all joints" if len(names) == len(lacking) else ", ".join(names)
             notes.append(f"no {key} limit of {which}: {consequence}; [motion.joint.NAME] states it")
     return tuple(notes)
+
+
+def with_shapes(robot: Robot, folder: Path) -> Robot:
+    """Return the robot with limits that say `shape` replaced by those of its collision shapes.
+
+    Where `com_in_hull` is said, links without a shape are left alone, and noted.
+
+    Args:
+        robot: Its model file; `[motion]` of its options says where packages lie.
+        folder: That of the model file, in which meshes are looked for.
+
+    Raises:
+        InvalidSetting: If a link's collision shapes are asked for and not known.
+    """
+    limits = dict(robot.options.limits or {})
+    asked = [n for n, entry in limits.items() if SHAPE in (entry.ellipsoid, entry.hull)]
+    if not asked and not robot.options.com_in_hull:
+        return robot
+    shapes, notes = shapes_of(robot.form, robot.source, folder, robot.options.motion.packages)
+    for name in asked:
+        if not shapes.get(name):
+            key = "ellipsoid" if limits[name].ellipsoid == SHAPE else "hull"
+            raise InvalidSetting(
+                f"no collision shape of link '{name}' is known",
+                argument=f"[limits.{name}], {key}",
+                got="; ".join(notes) or None,
+                cure=CURES[key],
+            )
+        limits[name] = _resolved(limits[name], reduce(Surface.with_that, shapes[name]))
+    notes_on_hulls: tuple[str, ...] = ()
+    if robot.options.com_in_hull:
+        moving = [k.name for k in robot.bodies_links]
+        for name in (n for n in moving if shapes.get(n)):
+            entry = limits.get(name, LinkOptions())
+            if entry.hull is None:
+                hull = hull_planes(reduce(Surface.with_that, shapes[name]))
+                limits[name] = replace(entry, hull=hull)
+        bare = [n for n in moving if limits.get(n, LinkOptions()).hull is None]
+        notes_on_hulls = (*_without_shapes(bare), *notes)
+    options = replace(robot.options, limits=limits)
+    return replace(robot, options=options, notes=(*robot.notes, *notes_on_hulls))
+
+
+def _resolved(entry: LinkOptions, surface: Surface) -> LinkOptions:
+    if entry.ellipsoid == SHAPE:
+        entry = replace(entry, ellipsoid=bounding_extent(surface))
+    if entry.hull == SHAPE:
+        entry = replace(entry, hull=hull_planes(surface))
+    return entry
+
+
+def _without_shapes(links: Sequence[str]) -> tuple[str, ...]:
+    if not links:
+        return ()
+    several = f"{', '.join(links[:4])}{f' and {len(links) - 4} more' if len(links) > 4 else ''}"
+    return (f"centres of mass are not bounded where no collision shape is known: {several}",)

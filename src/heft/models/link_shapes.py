@@ -20,7 +20,7 @@ from heft.arrays import Array
 from heft.dynamics import PRISMATIC, REVOLUTE, Tree, body_poses
 from heft.errors import InvalidSetting, install
 
-from .limits import MotionLimits
+from .motion_options import MotionLimits
 
 PROOF = "the proof that two links never touch"
 SHELLS = (0.25, 0.5)  # shares of a link's reach at which its surface is parted
@@ -110,20 +110,22 @@ def cannot_touch(
         if np.count_nonzero(tree.channel == c) == 1:  # more than a turn shows nothing new
             half[c] = min(half[c], math.pi)
 
-    def apart(a: LinkShape, b: LinkShape, make: Callable[[LinkShape], object], most: int) -> bool:
+    def separate(
+        a: LinkShape, b: LinkShape, make: Callable[[LinkShape], object], most: int
+    ) -> bool:
         reach, gap = _reach(tree, a, b, limits), _Gap(a, b, make(a), make(b))
-        return _apart(gap, tree, middle, half, reach, search.gap, most)
+        return _proven_separate(gap, tree, middle, half, reach, search.gap, most)
 
-    if apart(first, second, _convex, search.boxes):
+    if separate(first, second, _convex, search.boxes):
         return True
     pairs = [(a, b) for a in first.shells() for b in second.shells()]
     return bool(pairs) and all(
-        apart(a, b, _convex, search.boxes) or apart(a, b, _surface, search.fine_boxes)
+        separate(a, b, _convex, search.boxes) or separate(a, b, _surface, search.fine_boxes)
         for a, b in pairs
     )
 
 
-def _apart(
+def _proven_separate(
     gap: _Gap, tree: Tree, middle: Array, half: Array, reach: Array, least: float, most: int
 ) -> bool:
     """Return whether two shapes are proven apart in a box of postures, cut into `most` at most."""
@@ -156,11 +158,11 @@ def _reach(tree: Tree, first: LinkShape, second: LinkShape, limits: MotionLimits
     """Return a bound on the links' relative speed per speed of each channel [m/rad or 1]."""
     largest = np.maximum(np.abs(limits.lower), np.abs(limits.upper))
     own = [carried_reach(tree, h.body, h.extent, largest) for h in (first, second)]
-    found = np.zeros(tree.channels)
+    reach = np.zeros(tree.channels)
     for body in own[0].keys() ^ own[1].keys():  # what carries both moves both alike
         speed = abs(float(tree.multiplier[body])) * {**own[0], **own[1]}[body]
-        found[int(tree.channel[body])] += speed
-    return found
+        reach[int(tree.channel[body])] += speed
+    return reach
 
 
 def carried_reach(tree: Tree, body: int, extent: float, largest: Array) -> dict[int, float]:
@@ -174,17 +176,17 @@ def carried_reach(tree: Tree, body: int, extent: float, largest: Array) -> dict[
         extent: Largest distance of the shape's points from the body's origin [m].
         largest: Largest size of each channel's position, shape (d,) [rad or m].
     """
-    found: dict[int, float] = {}
+    reach: dict[int, float] = {}
     far = extent
     while body >= 0:
         slides = tree.kind[body] == PRISMATIC
-        found[body] = 1.0 if slides else far
+        reach[body] = 1.0 if slides else far
         far += float(np.linalg.norm(tree.translation[body]))
         if slides:
             stroke = abs(float(tree.multiplier[body])) * float(largest[int(tree.channel[body])])
             far += stroke + abs(float(tree.offset[body]))
         body = int(tree.parent[body])
-    return found
+    return reach
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,14 +206,14 @@ class _Gap:
         )  # the last is the world's
         request, result = coal.DistanceRequest(), coal.DistanceResult()
         places = coal.Transform3s(), coal.Transform3s()
-        found = np.empty(len(q))
+        distances = np.empty(len(q))
         for n in range(len(q)):
             for place, body in zip(places, (self.first.body, self.second.body), strict=True):
                 place.setRotation(poses[n, body, :3, :3])
                 place.setTranslation(poses[n, body, :3, 3])
             result.clear()
-            found[n] = coal.distance(self.one, places[0], self.two, places[1], request, result)
-        return found - self.first.radius - self.second.radius
+            distances[n] = coal.distance(self.one, places[0], self.two, places[1], request, result)
+        return distances - self.first.radius - self.second.radius
 
 
 def _convex(shape: LinkShape) -> object:

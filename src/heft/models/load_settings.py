@@ -181,10 +181,10 @@ def franka_desk(load: Load, transformation: Array | None = None) -> str:
     def column_major(matrix: Array) -> list[float]:
         return [float(format_number(x)) for x in np.asarray(matrix).ravel(order="F")]
 
-    said = {
+    content = {
         "mass": float(format_number(load.mass)),
         "centerOfMass": column_major(np.asarray(load.com)),
         "inertia": column_major(load.inertia),
         "transformation": column_major(place),
     }
-    return json.dumps(said, indent=2)
+    return json.dumps(content, indent=2)

@@ -19,11 +19,12 @@ from heft.errors import InvalidModel, did_you_mean
 from heft.files import Element, numbers, walk
 from heft.information import inertia, matrix_of_axis_angle
 
-from . import mjcf_shapes, urdf
-from .mjcf_defaults import (
+from . import urdf
+from .mjcf_values import (
     ORIENTATIONS,
     Compiler,
     Defaults,
+    Geom,
     compiler_of,
     defaults_of,
     inertial_parameters,
@@ -35,6 +36,9 @@ from .mjcf_defaults import (
 from .options import joint_lines
 
 WORLD = "world"
+MASSLESS = ("plane", "hfield")
+LEAST_MASS = 1e-15  # [kg], below which MuJoCo leaves a geom out
+DENSITY = 1000.0  # [kg/m³], MuJoCo's
 GRAVITY = (0.0, 0.0, -9.81)
 USUAL_GRAVITY = (9.7, 9.9)  # [m/s²], anywhere on Earth
 INSIDE_A_BODY = (
@@ -55,7 +59,7 @@ class Joint:
     position: Array  # of its anchor in the body's frame, shape (3,) [m]
     axis: Array  # unit vector in the body's frame, shape (3,)
     reference: float  # its position in the file's configuration [rad or m]
-    said: Mapping[str, str]  # its attributes, those of its class included
+    given: Mapping[str, str]  # its attributes, those of its class included
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ class Body:
     parameters: Array | None
     by_geoms: bool  # whether they are computed from its geoms
     of_meshes: bool  # whether they would depend on meshes, which are not opened
-    geoms: tuple[mjcf_shapes.Geom, ...] = ()
+    geoms: tuple[Geom, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,7 @@ class Model:
     mimics: Mapping[str, tuple[str, float, float]]
     gravity: tuple[float, float, float]  # vector [m/s²]
     notes: tuple[str, ...]  # messages to the user on the file
-    scene: tuple[mjcf_shapes.Geom, ...]  # geoms of the world
+    scene: tuple[Geom, ...]  # geoms of the world
     compiler: Compiler  # what the file's numbers mean
 
 
@@ -118,16 +122,16 @@ class _Reader:
                 valid=self.defaults,
                 cure=did_you_mean(chosen, self.defaults),
             )
-        said = dict(self.defaults[chosen].get(element.tag, {}))
+        given = dict(self.defaults[chosen].get(element.tag, {}))
         if any(k in element.attributes for k in (*ORIENTATIONS, "fromto")):
-            said = {k: v for k, v in said.items() if k not in (*ORIENTATIONS, "fromto")}
-        return said | element.attributes
+            given = {k: v for k, v in given.items() if k not in (*ORIENTATIONS, "fromto")}
+        return given | element.attributes
 
     def children(
         self, element: Element, inherited: str, rotation: Array, translation: Array
     ) -> list[tuple[Element, str, Array, Array]]:
         """Return a body's children, each with its class and frame's pose, `<frame>`s resolved."""
-        found = []
+        children = []
         for child in element.children:
             if child.tag not in INSIDE_A_BODY:
                 self.refuse(child)
@@ -136,12 +140,12 @@ class _Reader:
                 turn = orientation(child.attributes, self.compiler, where)
                 move = vector(child.attributes, "pos", 3, where, (0.0, 0.0, 0.0))
                 within = child.attributes.get("childclass", inherited)
-                found += self.children(
+                children += self.children(
                     child, within, rotation @ turn, translation + rotation @ move
                 )
             else:
-                found.append((child, inherited, rotation, translation))
-        return found
+                children.append((child, inherited, rotation, translation))
+        return children
 
     def refuse(self, element: Element) -> None:
         if element.tag in GENERATED:
@@ -209,16 +213,16 @@ class _Reader:
         if parent != WORLD:
             raise InvalidModel("a free joint is not at the top of the tree", argument=where)
 
-    def inertial(self, body: Element, found: Sequence[Element], where: str) -> Element | None:
-        if len(found) > 1:
+    def inertial(self, body: Element, inertials: Sequence[Element], where: str) -> Element | None:
+        if len(inertials) > 1:
             raise InvalidModel("a body has two <inertial> elements", argument=where)
-        if found and found[0] not in body.children:
+        if inertials and inertials[0] not in body.children:
             raise InvalidModel(
                 "an <inertial> stands in a <frame>",
                 argument=where,
                 cure="state it in the body's own frame, outside",
             )
-        return found[0] if found else None
+        return inertials[0] if inertials else None
 
     def solids(
         self, geoms: Sequence[tuple[Element, str, Array, Array]]
@@ -226,18 +230,18 @@ class _Reader:
         """Return the geoms' summed ten parameters, None if unknown; and whether meshes are why."""
         solids = [self.solid(*geom) for geom in geoms]
         meshes = any(s is None for s in solids)
-        known = [s for s in solids if s is not None and s[0] > 0.0]
-        return None if meshes or not known else np.sum(known, axis=0), meshes
+        massive = [s for s in solids if s is not None and s[0] > 0.0]
+        return None if meshes or not massive else np.sum(massive, axis=0), meshes
 
     def joint(
         self, element: Element, inherited: str, rotation: Array, translation: Array, body: str
     ) -> Joint | None:
         """Return a hinge or slide, None for a free joint."""
-        said = self.attributes(element, inherited)
+        given = self.attributes(element, inherited)
         self.joints += 1
         name = element.attributes.get("name") or f"joint_{self.joints}"
         where = self.where(element, name)
-        kind = said.get("type", "hinge")
+        kind = given.get("type", "hinge")
         if kind == "free":
             return None
         if kind not in ("hinge", "slide"):
@@ -248,22 +252,22 @@ class _Reader:
                 cure="put three hinges in its place" if kind == "ball" else None,
             )
         for key in ("armature", "frictionloss"):
-            if number(said, key, where, 0.0) < 0.0:
-                raise InvalidModel(f"{key} is negative", argument=where, got=said[key])
+            if number(given, key, where, 0.0) < 0.0:
+                raise InvalidModel(f"{key} is negative", argument=where, got=given[key])
         for key in ("damping", "stiffness"):  # MuJoCo takes up to three coefficients
-            parts = said.get(key, "0").split()
-            values = numbers(said.get(key, "0"), max(1, min(len(parts), 3)), key, where)
+            parts = given.get(key, "0").split()
+            values = numbers(given.get(key, "0"), max(1, min(len(parts), 3)), key, where)
             if key == "stiffness" and any(values):
                 self.springs.append(name)
-        reference = number(said, "ref", where, 0.0)
+        reference = number(given, "ref", where, 0.0)
         return Joint(
             name,
             element,
             kind == "slide",
-            translation + rotation @ vector(said, "pos", 3, where, (0.0, 0.0, 0.0)),
-            rotation @ unit(vector(said, "axis", 3, where, (0.0, 0.0, 1.0)), "an axis", where),
+            translation + rotation @ vector(given, "pos", 3, where, (0.0, 0.0, 0.0)),
+            rotation @ unit(vector(given, "axis", 3, where, (0.0, 0.0, 1.0)), "an axis", where),
             reference if kind == "slide" else self.compiler.angle(reference),
-            said,
+            given,
         )
 
     def solid(
@@ -271,33 +275,31 @@ class _Reader:
     ) -> Array | None:
         """Return a geom's ten parameters in its body's frame, None for a mesh or a shell."""
         geom = self.geom(element, inherited, rotation, translation)
-        said, where, kind = geom.said, geom.where, geom.kind
-        group = number(said, "group", where, 0.0)
-        mass = number(said, "mass", where, math.nan)
-        density = number(said, "density", where, mjcf_shapes.DENSITY)
+        given, where, kind = geom.given, geom.where, geom.kind
+        group = number(given, "group", where, 0.0)
+        mass = number(given, "mass", where, math.nan)
+        density = number(given, "density", where, DENSITY)
         low, high = self.compiler.groups
         if mass < 0.0 or density < 0.0:
             raise InvalidModel(
                 "a geom's mass is negative", argument=where, got=mass if mass < 0.0 else density
             )
         weightless = mass == 0.0 or (math.isnan(mass) and density == 0.0)
-        if kind in mjcf_shapes.MASSLESS or weightless or not low <= group <= high:
+        if kind in MASSLESS or weightless or not low <= group <= high:
             return np.zeros(10)
-        if kind not in mjcf_shapes.SIZES or "mesh" in said or said.get("shellinertia") == "true":
+        if kind not in urdf.SIZES or "mesh" in given or given.get("shellinertia") == "true":
             return None
         shape, turn, move = geom.solid(self.compiler)
         if math.isnan(mass):
-            mass = density * mjcf_shapes.volume(kind, shape)
-        if mass < mjcf_shapes.LEAST_MASS:
+            mass = density * urdf.volume(kind, shape)
+        if mass < LEAST_MASS:
             return np.zeros(10)
         change = inertia.frame_change(turn, move)
-        return np.asarray(change @ mjcf_shapes.solid(kind, shape, mass))
+        return np.asarray(change @ urdf.uniform_solid(kind, shape, mass))
 
-    def geom(
-        self, element: Element, inherited: str, rotation: Array, translation: Array
-    ) -> mjcf_shapes.Geom:
-        said = self.attributes(element, inherited)
-        return mjcf_shapes.Geom(said, self.where(element), rotation, translation)
+    def geom(self, element: Element, inherited: str, rotation: Array, translation: Array) -> Geom:
+        given = self.attributes(element, inherited)
+        return Geom(given, self.where(element), rotation, translation)
 
 
 def _generated(element: Element, path: str) -> InvalidModel:
@@ -318,12 +320,12 @@ def _mimics(
     root: Element, joints: Mapping[str, Joint], path: str
 ) -> dict[str, tuple[str, float, float]]:
     """Return by joint its master, multiplier and offset, from active equality constraints."""
-    found: dict[str, tuple[str, float, float]] = {}
+    followers: dict[str, tuple[str, float, float]] = {}
     for section in root.all("equality"):
         for element in section.children:
-            said = element.attributes
-            where = f"{path}, equality {element.tag} {said.get('name', '')}, line {element.line}"
-            if said.get("active") == "false":
+            given = element.attributes
+            where = f"{path}, equality {element.tag} {given.get('name', '')}, line {element.line}"
+            if given.get("active") == "false":
                 continue
             if element.tag != "joint":
                 raise InvalidModel(
@@ -332,7 +334,7 @@ def _mimics(
                     cure='cut the loop there: write active="false", if the robot is still what '
                     "was measured",
                 )
-            slave, master = said.get("joint1", ""), said.get("joint2")
+            slave, master = given.get("joint1", ""), given.get("joint2")
             for name in (slave, master):
                 if name is not None and name not in joints:
                     raise InvalidModel(
@@ -342,12 +344,12 @@ def _mimics(
                         valid=joints,
                         cure=did_you_mean(name, joints),
                     )
-            terms = said.get("polycoef", "0 1 0 0 0")
+            terms = given.get("polycoef", "0 1 0 0 0")
             count = max(1, min(len(terms.split()), 5))
             constant, linear, *higher = [*numbers(terms, count, "polycoef", where), 0.0][:5]
             if count == 1:
                 linear = 1.0
-            if master is None or slave in found or any(higher):
+            if master is None or slave in followers or any(higher):
                 raise InvalidModel(
                     "a joint is held by an equality constraint that no mimic can say",
                     argument=where,
@@ -359,8 +361,8 @@ def _mimics(
                     + joint_lines([slave], "fixed = true"),
                 )
             offset = joints[slave].reference + constant - linear * joints[master].reference
-            found[slave] = (master, linear, offset)
-    return found
+            followers[slave] = (master, linear, offset)
+    return followers
 
 
 def read(root: Element, path: str) -> Model:
@@ -375,7 +377,7 @@ def read(root: Element, path: str) -> Model:
             raise _generated(element, path)
     compiler = compiler_of(root, path)
     reader = _Reader(path, compiler, defaults_of(root, path))
-    scene: list[mjcf_shapes.Geom] = []
+    scene: list[Geom] = []
     for world in root.all("worldbody"):
         inherited = world.attributes.get("childclass", "main")
         for child, within, rotation, translation in reader.children(
@@ -496,10 +498,10 @@ def translate(model: Model, free: bool, path: str, still: Collection[str] = ()) 
         for body in bodies:
             if body.parent in inside:
                 inside.add(body.name)
-        left = [b.name for b in bodies if b.name not in inside and b.joints]
-        if left:
+        outside = [b.name for b in bodies if b.name not in inside and b.joints]
+        if outside:
             raise InvalidModel(
-                "joints move bodies that are not part of what floats", argument=path, valid=left
+                "joints move bodies that are not part of what floats", argument=path, valid=outside
             )
         bodies = tuple(b for b in bodies if b.name in inside)
     elif floating:
@@ -519,8 +521,8 @@ def translate(model: Model, free: bool, path: str, still: Collection[str] = ()) 
     links += [urdf.link_text(name) for name in sorted(aids)]
     text = urdf.robot_text(model.name, links, joints)
     solid = frozenset(b.name for b in bodies if b.of_meshes)
-    held = frozenset(_free_joint(b) for b in bodies if b.floats)
-    return urdf.Translation(text, frozenset(aids), solid, model.gravity, model.notes, held)
+    floaters = frozenset(_free_joint(b) for b in bodies if b.floats)
+    return urdf.Translation(text, frozenset(aids), solid, model.gravity, model.notes, floaters)
 
 
 def _chain(body: Body, mimics: Mapping[str, tuple[str, float, float]]) -> list[urdf.Joint]:

@@ -7,8 +7,9 @@ own, which are then estimated with all others.
 from __future__ import annotations
 
 import runpy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,11 +61,11 @@ class OwnColumns:
     def __post_init__(self) -> None:
         rng = np.random.default_rng(PROBED)
         q, v, a, other = rng.normal(size=(4, len(self.joints), PROBED))
-        found = self._called(q, v, a)
-        for k, column in enumerate(found):
-            self._require_named(column, found[:k])
-        object.__setattr__(self, "columns", found)
-        acts = [(self._channel(c, j), k) for k, c in enumerate(found) for j in c.effort]
+        columns = self._called(q, v, a)
+        for k, column in enumerate(columns):
+            self._require_named(column, columns[:k])
+        object.__setattr__(self, "columns", columns)
+        acts = [(self._channel(c, j), k) for k, c in enumerate(columns) for j in c.effort]
         object.__setattr__(self, "acts", np.array(acts, dtype=np.int64).reshape(-1, 2))
         moved = self.rows(q, v, other) - self.rows(q, v, a)
         object.__setattr__(self, "accelerated", bool(np.any(moved != 0.0)))
@@ -130,17 +131,17 @@ class OwnColumns:
         Raises:
             InvalidSetting: If the function returns other columns than before, or no finite numbers.
         """
-        found = self._called(position, velocity, acceleration)
-        if [_signature(c) for c in found] != [_signature(c) for c in self.columns]:
+        columns = self._called(position, velocity, acceleration)
+        if [_signature(c) for c in columns] != [_signature(c) for c in self.columns]:
             raise InvalidSetting(
                 "a function of own columns returns other ones at another motion",
                 argument=self.source,
-                got=", ".join(c.name for c in found),
+                got=", ".join(c.name for c in columns),
                 expected=", ".join(self.names),
             )
         size = position.shape[1]
-        rows = np.zeros((len(self.joints), len(found), size))
-        for k, column in enumerate(found):
+        rows = np.zeros((len(self.joints), len(columns), size))
+        for k, column in enumerate(columns):
             for joint, effort in column.effort.items():
                 rows[self._channel(column, joint), k] = self._values(column, joint, effort, size)
         return rows
@@ -159,19 +160,11 @@ class OwnColumns:
             seeds: S, shape (channels, columns, N).
         """
         state = [np.array(x) for x in (position, velocity, acceleration)]
-        found = [np.zeros_like(x) for x in state]
+        gradients = [np.zeros_like(x) for x in state]
         matter = 3 if self.accelerated else 2
-        for values, gradient in zip(state[:matter], found[:matter], strict=True):
-            for c in range(len(values)):
-                middle = values[c].copy()
-                ends = []
-                for step in (STEP, -STEP):
-                    values[c] = middle + step
-                    ends.append(self.rows(*state))
-                values[c] = middle
-                change = (ends[0] - ends[1]) / (2.0 * STEP)
-                gradient[c] = np.einsum("ckn,ckn->n", seeds, change)
-        q, v, a = found
+        for k, c, change in _central_differences(partial(self.rows, *state), state[:matter]):
+            gradients[k][c] = np.einsum("ckn,ckn->n", seeds, change)
+        q, v, a = gradients
         return q, v, a
 
     def effort(self, position: Array, velocity: Array, parameters: Array) -> Array:
@@ -192,17 +185,11 @@ class OwnColumns:
         """
         state = [np.array(position), np.array(velocity)]
         count, size = state[0].shape
-        found = np.zeros((2, size, count, count))
-        for values, slope in zip(state, found, strict=True):
-            for c in range(count):
-                middle = values[c].copy()
-                ends = []
-                for step in (STEP, -STEP):
-                    values[c] = middle + step
-                    ends.append(self.effort(state[0], state[1], parameters))
-                values[c] = middle
-                slope[:, :, c] = ((ends[0] - ends[1]) / (2.0 * STEP)).T
-        return found[0], found[1]
+        slopes = np.zeros((2, size, count, count))
+        now = partial(self.effort, state[0], state[1], parameters)
+        for k, c, change in _central_differences(now, state):
+            slopes[k, :, :, c] = change.T
+        return slopes[0], slopes[1]
 
     def parameters(self, values: Mapping[str, float], place: str) -> Array:
         """Return parameters that a user states, in the order of the columns, shape (columns,).
@@ -243,17 +230,17 @@ class OwnColumns:
     def _called(self, q: Array, v: Array, a: Array) -> tuple[RegressorColumn, ...]:
         by_joint = [dict(zip(self.joints, x, strict=True)) for x in (q, v, a)]
         try:
-            found = tuple(self.function(*by_joint))
+            columns = tuple(self.function(*by_joint))
         except Exception as problem:  # whatever the user's code raises
             raise _failed(self.source, "fails", problem) from problem
-        odd: list[Any] = [c for c in found if not isinstance(c, RegressorColumn)]
-        if odd or not found:
+        odd: list[Any] = [c for c in columns if not isinstance(c, RegressorColumn)]
+        if odd or not columns:
             raise InvalidSetting(
                 "a function of own columns returns a list of heft.RegressorColumn",
                 argument=self.source,
                 got=f"{type(odd[0]).__name__}" if odd else "an empty list",
             )
-        return found
+        return columns
 
     def _require_named(self, column: RegressorColumn, others: Sequence[RegressorColumn]) -> None:
         names = [c.name for c in others]
@@ -305,6 +292,20 @@ def own_effort(own: OwnColumns | None, values: Mapping[str, float], state: Drive
     parameters = np.array([values.get(n, 0.0) for n in own.names])
     rows = own.rows(state.position, state.velocity, state.acceleration)
     return np.asarray(np.einsum("ckn,k->cn", rows, parameters))
+
+
+def _central_differences(
+    value: Callable[[], Array], state: Sequence[Array]
+) -> Iterator[tuple[int, int, Array]]:
+    """Yield array, row, and the derivative of `value` by it, for each row of a state."""
+    for k, values in enumerate(state):
+        for c in range(len(values)):
+            middle, ends = values[c].copy(), []
+            for step in (STEP, -STEP):
+                values[c] = middle + step
+                ends.append(value())
+            values[c] = middle
+            yield k, c, (ends[0] - ends[1]) / (2.0 * STEP)
 
 
 def _signature(column: RegressorColumn) -> tuple[object, ...]:

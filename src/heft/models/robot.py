@@ -31,12 +31,20 @@ from heft.files import read_text, xml
 from heft.information import Labels, inertia
 from heft.recordings import is_log
 
-from . import denavit_hartenberg, mjcf, mjcf_defaults, urdf
-from .joint_names import mimics, refuse_astray, refuse_unknown
-from .moving_bodies import places_of, refuse_immobile, tree_of
+from . import denavit_hartenberg, mjcf, mjcf_values, urdf, urdf_check
 from .options import STANDARD_GRAVITY, JointOptions, Options
 from .own_columns import OwnColumns
-from .robot_parts import cut_joints, drives_of, links_of
+from .robot_parts import (
+    cut_joints,
+    drives_of,
+    links_of,
+    mimics,
+    places_of,
+    refuse_astray,
+    refuse_immobile,
+    refuse_unknown,
+    tree_of,
+)
 
 SILENT_ROUNDING = 1e-8  # [rad] of angles; no base parameter depends on less
 BIAS_AXES = tuple(f"{kind}.{axis}" for kind in ("force", "torque") for axis in inertia.AXES)
@@ -103,7 +111,7 @@ class Robot:
         root = xml.parse(data, path)
         if root.tag == "mujoco":
             model = mjcf.read(root, path)
-            error = mjcf_defaults.angle_error(root, mjcf_defaults.compiler_of(root, path))
+            error = mjcf_values.angle_error(root, mjcf_values.compiler_of(root, path))
             still = options.still
             translation = mjcf.translate(model, free, path, still)
             translation = replace(translation, angle_error=error)
@@ -171,9 +179,9 @@ class Robot:
             if self.options.of(j).measured and self.options.of(j).position is None
         ]
         base = range(first) if used in ("all", "base") else ()
-        found = np.array([*base, *(joints if used in ("all", "joints") else ())], dtype=np.intp)
-        found.setflags(write=False)
-        return found
+        channels = np.array([*base, *(joints if used in ("all", "joints") else ())], dtype=np.intp)
+        channels.setflags(write=False)
+        return channels
 
     @property
     def gravity(self) -> Array:
@@ -228,9 +236,9 @@ class Robot:
         Raises:
             InvalidSetting: If there is no such link.
         """
-        found = next((k for k in self.links if k.name == name), None)
-        if found is not None:
-            return found
+        match = next((k for k in self.links if k.name == name), None)
+        if match is not None:
+            return match
         names = [k.name for k in self.links]
         raise InvalidSetting(
             f"the robot has no link '{name}'",
@@ -320,17 +328,17 @@ def _bytes(path: str | Path) -> bytes:
 
 
 def _build(
-    said: urdf.Translation,
+    translation: urdf.Translation,
     data: bytes,
     options: Options,
     path: str,
     form: Literal["urdf", "mjcf", "toml"],
 ) -> Robot:
     """Return the robot of a translated URDF; `data` are the bytes of the original file."""
-    root = xml.parse(said.text, path)
-    urdf.check(root, path)
+    root = xml.parse(translation.text, path)
+    urdf_check.check(root, path)
     free = options.base == "free"
-    options = replace(options, gravity=options.gravity or said.gravity or STANDARD_GRAVITY)
+    options = replace(options, gravity=options.gravity or translation.gravity or STANDARD_GRAVITY)
     cuts = cut_joints(root, options)
     moving, places = places_of(root, free, cuts)
     followers = mimics(root, path)
@@ -341,12 +349,12 @@ def _build(
     joints = tuple(n for n in names if n not in followers)
     refuse_astray(followers, joints, path)
     fixed = {j.attributes["name"] for j in root.all("joint") if j.attributes["type"] == "fixed"}
-    refuse_unknown(options, joints, followers, fixed | said.held)
+    refuse_unknown(options, joints, followers, fixed | translation.held)
     tree = tree_of(moving, joints, followers, cuts, first)
-    links, notes = links_of(root, moving, places, said, cuts)
+    links, notes = links_of(root, moving, places, translation, cuts)
     _refuse_unknown_links(options, links)
     drives = drives_of(joints, tree, options, first)
-    rounded = said.angle_error if form != "urdf" else urdf.angle_error(root)
+    rounded = translation.angle_error if form != "urdf" else urdf.angle_error(root)
     if rounded > SILENT_ROUNDING:
         notes.append(
             f"angles of the file are rounded by up to {rounded:.1g} rad: they are taken for the "
@@ -360,7 +368,7 @@ def _build(
         drives,
         options,
         data,
-        (*said.notes, *notes),
+        (*translation.notes, *notes),
         form,
         rounded,
     )

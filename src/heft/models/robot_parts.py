@@ -1,27 +1,269 @@
-"""Parts of a robot by its URDF and options: where sensors cut it, links as believed, drives."""
+"""Parts of a robot by its URDF and options: joints, moving bodies, links as believed, drives.
+
+Links that fixed joints hold together are one moving body. Joints are counted as urdfdom and
+pinocchio count them: from the root down, a branch to its end before the next, branches by the names
+of their joints. Poses are multiplied in the order of pinocchio's sums, too, so that robots keep
+their `structure_hash` to the last bit.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 import numpy as np
 
 from heft.arrays import Array, read_only
-from heft.dynamics import FRICTION, PRISMATIC, Armature, Drive, Drives, Link, Tree, friction_terms
-from heft.errors import InvalidSetting, did_you_mean
-from heft.files import Element
-from heft.information import inertia, matrix_of_rpy
+from heft.dynamics import (
+    FREE,
+    FRICTION,
+    PRISMATIC,
+    REVOLUTE,
+    Armature,
+    Drive,
+    Drives,
+    Link,
+    Tree,
+    friction_terms,
+)
+from heft.errors import InvalidModel, InvalidSetting, did_you_mean
+from heft.files import Element, numbers
+from heft.information import inertia, matrix_of_quaternion, matrix_of_rpy
 
 from . import urdf
-from .moving_bodies import Place
 from .options import Options
 
+SAME_AXIS = 1e-12  # an axis this near to one of the frame's is that one
 # A link fixed to another with less than this share of the whole is a frame, not a body.
 FRAME_MASS_SHARE = 1e-7
 NOMINAL_MASS = 2.0  # [kg], of a moving link that the file gives no inertial, nor any other link
 NOMINAL_GYRATION = 0.1  # [m]
 DEFAULT_FRICTION = "full"  # of a joint of which nothing is said
+
+
+def mimics(root: Element, path: str) -> dict[str, tuple[str, float, float]]:
+    """Return for each mimicking joint its master, multiplier and offset, chains resolved.
+
+    The position of a mimicking joint is multiplier · q + offset, with q its master's; fixed joints
+    are left out.
+
+    Args:
+        root: Root element of a URDF that `urdf.check` has passed.
+
+    Returns:
+        By name of the joint: name of a master that mimics none, multiplier, and offset [rad or m].
+
+    Raises:
+        InvalidModel: If joints mimic one another in a circle.
+    """
+    direct = {}
+    for joint in root.all("joint"):
+        mimic = joint.find("mimic")
+        if mimic is not None and joint.attributes["type"] != "fixed":
+            get = mimic.attributes.get
+            direct[joint.attributes["name"]] = (
+                mimic.attributes["joint"],
+                float(get("multiplier", "1")),
+                float(get("offset", "0")),
+            )
+    resolved = {}
+    for name in direct:
+        master, multiplier, offset = direct[name]
+        hops = 0
+        while master in direct:
+            hops += 1
+            if hops > len(direct):
+                raise InvalidModel(
+                    "joints mimic one another in a circle", argument=f"{path}, joint '{name}'"
+                )
+            above, factor, shift = direct[master]
+            master, multiplier, offset = above, multiplier * factor, offset + multiplier * shift
+        resolved[name] = (master, multiplier, offset)
+    return resolved
+
+
+def refuse_astray(
+    mimics: dict[str, tuple[str, float, float]], joints: tuple[str, ...], path: str
+) -> None:
+    """Raise `InvalidModel` if a joint mimics one that does not move.
+
+    Args:
+        mimics: As `mimics` returns them.
+        joints: Names of the joints that move by themselves.
+    """
+    for slave, (master, *_) in mimics.items():
+        if master not in joints:
+            raise InvalidModel(
+                "a joint mimics a joint that does not move",
+                argument=f"{path}, joint '{slave}'",
+                got=master,
+                valid=joints,
+            )
+
+
+def refuse_unknown(
+    options: Options,
+    joints: tuple[str, ...],
+    mimics: Mapping[str, tuple[str, float, float]],
+    fixed: Collection[str],
+) -> None:
+    """Raise `InvalidSetting` if options name a joint that does not exist or that mimics another.
+
+    That a joint is fixed may be said of one that the file has fixed already, or floating.
+
+    Args:
+        joints: Names of the joints that move by themselves.
+        mimics: Those that follow others, as `mimics` returns them.
+        fixed: Names of the joints that the file fixes, or that are held still.
+    """
+    for wanted in options.joint or {}:
+        if wanted in joints or (wanted in options.still and wanted in fixed):
+            continue
+        cure = did_you_mean(wanted, joints)
+        says = f"the robot has no joint '{wanted}'"
+        if wanted in mimics:
+            says = f"joint '{wanted}' mimics another, and has no options of its own"
+            cure = f"speak of the joint that it follows: [joint.{mimics[wanted][0]}]"
+        raise InvalidSetting(says, argument=f"[joint.{wanted}]", valid=joints, cure=cure)
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """Pose of a link, or of the joint that moves one, in a body."""
+
+    link: str  # name of the link
+    joint: Element | None  # the `<joint>` that it hangs on; None for the root
+    body: int  # index of the body that it is part of, or that its joint hangs on; −1 the base
+    rotation: Array  # of its frame in that of the body, shape (3, 3)
+    translation: Array  # of its frame in that of the body, shape (3,) [m]
+    fixed_to: str | None = None  # name of the link that a fixed joint holds it to; None for none
+
+    @property
+    def joint_name(self) -> str | None:
+        """Name of the joint that it hangs on; None for the root."""
+        return None if self.joint is None else self.joint.attributes["name"]
+
+
+def places_of(
+    root: Element, free: bool, cuts: Collection[str]
+) -> tuple[list[Place], dict[str, Place]]:
+    """Return the joints that move a body, in their order, and the links by name.
+
+    Args:
+        root: Root element of a URDF that `urdf.check` has passed.
+        free: Whether the base floats, as a body of its own.
+        cuts: Names of the fixed joints whose two sides are bodies of their own.
+    """
+    below: dict[str, list[tuple[str, Element]]] = {}
+    hanging = set()
+    for joint in sorted(root.all("joint"), key=lambda j: j.attributes["name"], reverse=True):
+        parent, child = urdf.ends(joint)
+        below.setdefault(parent, []).append((child, joint))
+        hanging.add(child)
+    names = [k.attributes["name"] for k in root.all("link")]
+    still, here = read_only(np.eye(3)), read_only(np.zeros(3))
+    moving: list[Place] = []
+    links: dict[str, Place] = {}
+    ahead: list[tuple[Place, bool]] = [
+        (Place(n, None, -1, still, here), free) for n in names if n not in hanging
+    ]
+    while ahead:
+        place, moves = ahead.pop()
+        if moves:
+            moving.append(place)
+            place = Place(place.link, place.joint, len(moving) - 1, still, here)
+        links[place.link] = place
+        for child, joint in below.get(place.link, []):
+            turn, move = _origin(joint)
+            move = place.translation + _product(place.rotation, move[:, None])[:, 0]
+            turn = _product(place.rotation, turn)
+            fixed = joint.attributes["type"] == "fixed" and joint.attributes["name"] not in cuts
+            carrier = place.link if fixed else None
+            ahead.append((Place(child, joint, place.body, turn, move, carrier), not fixed))
+    return moving, links
+
+
+def _origin(joint: Element) -> tuple[Array, Array]:
+    """Return rotation (3, 3) and translation (3,) [m] of a joint in its parent link."""
+    xyz, rpy = urdf.pose(joint)
+    half = [x / 2.0 for x in rpy]
+    (sr, sp, sy), (cr, cp, cy) = map(math.sin, half), map(math.cos, half)
+    quaternion = np.array(
+        [
+            cr * cp * cy + sr * sp * sy,
+            sr * cp * cy - cr * sp * sy,
+            cr * sp * cy + sr * cp * sy,
+            cr * cp * sy - sr * sp * cy,
+        ]
+    )
+    return matrix_of_quaternion(quaternion), np.array(xyz)
+
+
+def _product(first: Array, right: Array) -> Array:
+    """Return the product of (3, 3) and (3, n), summed in the order in which Eigen does."""
+    terms = first[:, :, None] * right
+    total = (terms[:, 0] + terms[:, 1]) + terms[:, 2]
+    total[2] = terms[2, 0] + (terms[2, 1] + terms[2, 2])
+    return np.asarray(total)
+
+
+def _axis(joint: Element) -> Array:
+    """Return the unit vector along a joint's axis, shape (3,); x if the file says none."""
+    axis_element = joint.find("axis")
+    written = axis_element.attributes["xyz"] if axis_element is not None else "1 0 0"
+    axis = np.array(numbers(written, 3, "axis xyz", "joint"))
+    near = [unit for unit in np.eye(3) if np.linalg.norm(axis - unit) <= SAME_AXIS]
+    return near[0] if near else np.asarray(axis / np.linalg.norm(axis))
+
+
+def refuse_immobile(path: str) -> NoReturn:
+    """Raise `InvalidModel`: no joint of the file moves."""
+    raise InvalidModel(
+        "the model has no moving joint",
+        argument=path,
+        cure="give at least one joint a type other than fixed",
+    )
+
+
+def tree_of(
+    moving: list[Place],
+    joints: tuple[str, ...],
+    followers: dict[str, tuple[str, float, float]],
+    cuts: frozenset[str],
+    first: int,
+) -> Tree:
+    """Return the tree of moving bodies; a body beyond a cut gets a joint of multiplier 0."""
+    count = len(moving)
+    kind = np.zeros(count, dtype=np.int64)
+    axis = np.zeros((count, 3))
+    channel = np.zeros(count, dtype=np.int64)
+    multiplier, offset = np.ones(count), np.zeros(count)
+    for b, place in enumerate(moving):
+        name, joint = place.joint_name, place.joint
+        if name is None or joint is None:
+            kind[b] = FREE
+            continue
+        if name in cuts:
+            axis[b, 2], multiplier[b] = 1.0, 0.0
+            channel[b] = channel[place.body] if place.body >= 0 else 0
+            continue
+        kind[b] = PRISMATIC if joint.attributes["type"] == "prismatic" else REVOLUTE
+        axis[b] = _axis(joint)
+        master, multiplier[b], offset[b] = followers.get(name, (name, 1.0, 0.0))
+        channel[b] = first + joints.index(master)
+    return Tree(
+        names=tuple(place.link for place in moving),
+        parent=np.array([place.body for place in moving], dtype=np.int64),
+        kind=kind,
+        rotation=read_only(np.array([place.rotation for place in moving])),
+        translation=read_only(np.array([place.translation for place in moving])),
+        axis=read_only(axis),
+        channel=channel,
+        multiplier=read_only(multiplier),
+        offset=read_only(offset),
+    )
 
 
 def cut_joints(root: Element, options: Options) -> frozenset[str]:
@@ -39,7 +281,7 @@ def cut_joints(root: Element, options: Options) -> frozenset[str]:
     """
     above = {urdf.ends(j)[1]: j for j in root.all("joint")}
     links = [k.attributes["name"] for k in root.all("link")]
-    found = set()
+    joints = set()
     for name, sensor in (options.sensor or {}).items():
         if sensor.link not in links:
             raise InvalidSetting(
@@ -58,19 +300,19 @@ def cut_joints(root: Element, options: Options) -> frozenset[str]:
             )
         joint = above[sensor.link]
         if joint.attributes["type"] == "fixed":
-            found.add(joint.attributes["name"])
-    return frozenset(found)
+            joints.add(joint.attributes["name"])
+    return frozenset(joints)
 
 
 def links_of(
     root: Element,
     moving: Sequence[Place],
     places: Mapping[str, Place],
-    said: urdf.Translation,
+    translation: urdf.Translation,
     cuts: frozenset[str],
 ) -> tuple[tuple[Link, ...], list[str]]:
     """Return the links that the file itself has, with priors, and notes to the user."""
-    own = [k for k in root.all("link") if k.attributes["name"] not in said.aids]
+    own = [k for k in root.all("link") if k.attributes["name"] not in translation.aids]
     elements = {k.attributes["name"]: k for k in own}
     tens = {name: _written(k) for name, k in elements.items()}
     beyond = {b: place.body for b, place in enumerate(moving) if place.joint_name in cuts}
@@ -78,11 +320,11 @@ def links_of(
     links, notes = [], []
     for name, ten in tens.items():
         place = places[name]
-        fixed = place.fixed_to is not None and place.fixed_to not in said.aids
+        fixed = place.fixed_to is not None and place.fixed_to not in translation.aids
         # A link without mass is only a frame if it is fixed to another, or another to it.
         carried = fixed or not masses.is_negligible(masses.by_body.get(place.body, 0.0))
         massless = ten is None or masses.is_negligible(float(ten[0]))
-        frame_only = place.body >= 0 and carried and massless and name not in said.solid
+        frame_only = place.body >= 0 and carried and massless and name not in translation.solid
         link = Link(
             name=name,
             body=place.body,
@@ -157,14 +399,14 @@ def _prior(link: Link, stand_in: Array, is_shape: bool) -> tuple[Array, str | No
 
 def _written(link: Element) -> Array | None:
     """Return the ten parameters that a link's `<inertial>` states, in the link's frame."""
-    found = urdf.inertial(link)
-    if found is None:
+    inertial = urdf.inertial(link)
+    if inertial is None:
         return None
-    axes = matrix_of_rpy(*found.rpy)
+    axes = matrix_of_rpy(*inertial.rpy)
     tensor = np.zeros((3, 3))
-    for (i, j), value in zip(inertia.INERTIA_INDEX, found.moments, strict=True):
+    for (i, j), value in zip(inertia.INERTIA_INDEX, inertial.moments, strict=True):
         tensor[i, j] = tensor[j, i] = value
-    return inertia.from_body(found.mass, np.array(found.xyz), axes @ tensor @ axes.T)
+    return inertia.from_body(inertial.mass, np.array(inertial.xyz), axes @ tensor @ axes.T)
 
 
 def drives_of(joints: tuple[str, ...], tree: Tree, options: Options, first: int) -> Drives:
@@ -181,11 +423,11 @@ def drives_of(joints: tuple[str, ...], tree: Tree, options: Options, first: int)
     drives = []
     for i, name in enumerate(joints):
         option = options.of(name)
-        held = option.position is not None  # a joint held still shows nothing of its drive
+        is_still = option.position is not None  # a joint held still shows nothing of its drive
         slides = first + i in linear
-        friction = "none" if held else option.friction or DEFAULT_FRICTION
+        friction = "none" if is_still else option.friction or DEFAULT_FRICTION
         terms = friction_terms(friction, slides)
-        if option.armature and not held:
+        if option.armature and not is_still:
             terms = (Armature(), *terms)
         drives.append(Drive(name, read_only(unit[first + i]), terms, slides))
     coupling = options.coupling

@@ -21,16 +21,20 @@ from heft.errors import InvalidModel
 from heft.files import Element, numbers, require_regular, xml
 from heft.information import matrix_of_rpy
 
-from . import mjcf
+from . import mjcf, urdf
 from .link_shapes import load_coal
-from .mjcf_defaults import Compiler, orientation, vector
-from .mjcf_shapes import MASSLESS, Geom
-from .robot import Robot
+from .mjcf import MASSLESS
+from .mjcf_values import Compiler, Geom, orientation, vector
 
 ROUND = 48  # corners of the polygon about a circle, 0.2 % larger
 MESHES = (".stl", ".dae", ".obj", ".ply")
 STL = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("attribute", "<u2")])  # binary
 SCHEMES = ("package://", "model://")
+LEAST = 1e-3  # half an axis of what is flat [m]
+MOST_PLANES = 64  # a link; conic problems take an unknown for each
+SAME_NORMAL = 1e-9  # 1 − cos of the angle below which two triangles are of one plane
+
+Plane = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,22 +119,24 @@ def _clipped(triangles: Array, sides: Array) -> Array:
 
 
 def shapes_of(
-    robot: Robot, folder: Path | None, packages: Iterable[str]
+    form: str, source: bytes, folder: Path | None, packages: Iterable[str]
 ) -> tuple[dict[str, list[Surface]], list[str]]:
     """Return the collision shapes of links by name, in the links' frames, and notes to the user.
 
     Args:
-        folder: Folder of the model file; None for the working folder.
+        form: Format of the model file, as of a `Robot`.
+        source: Its bytes.
+        folder: Its folder; None for the working folder.
         packages: Folders to look for packages in, relative to `folder`.
     """
     search = _Search(folder, tuple(packages))
-    if robot.form == "mjcf":
-        return mjcf_surfaces(robot, search)
-    if robot.form != "urdf":
+    if form == "mjcf":
+        return mjcf_surfaces(source, search)
+    if form != "urdf":
         return {}, []
-    found: dict[str, list[Surface]] = {}
+    surfaces: dict[str, list[Surface]] = {}
     lost: list[str] = []
-    for link in xml.parse(robot.source, "URDF").all("link"):
+    for link in xml.parse(source, "URDF").all("link"):
         name = link.attributes["name"]
         for element in link.all("collision"):
             geometry = element.find("geometry")
@@ -140,28 +146,30 @@ def shapes_of(
                 except (InvalidModel, KeyError, ValueError, RuntimeError, OSError):
                     lost.append(f"{name} ({shape.attributes.get('filename', shape.tag)})")
                     continue
-                found.setdefault(name, []).append(surface.placed(*_origin(element)))
-    return found, _lost(
+                xyz, rpy = urdf.pose(element)
+                placed = surface.placed(matrix_of_rpy(*rpy), np.array(xyz))
+                surfaces.setdefault(name, []).append(placed)
+    return surfaces, _lost(
         lost, '; say in [motion] of --with where packages lie: packages = ["FOLDER"]'
     )
 
 
 def _lost(shapes: list[str], cure: str) -> list[str]:
     more = f" and {len(shapes) - 4} more" if len(shapes) > 4 else ""
-    said = f"collision shapes are not found or not readable: {', '.join(shapes[:4])}{more}{cure}"
-    return [said] if shapes else []
+    message = f"collision shapes are not found or not readable: {', '.join(shapes[:4])}{more}{cure}"
+    return [message] if shapes else []
 
 
-def mjcf_surfaces(robot: Robot, search: _Search) -> tuple[dict[str, list[Surface]], list[str]]:
+def mjcf_surfaces(source: bytes, search: _Search) -> tuple[dict[str, list[Surface]], list[str]]:
     """Return the geoms of an MJCF file that can touch others, by body, and notes to the user."""
-    root = xml.parse(robot.source, "MJCF")
-    model = mjcf.read(root, robot.name)
+    root = xml.parse(source, "MJCF")
+    model = mjcf.read(root, "MJCF")
     meshes = {
         m.attributes.get("name", Path(m.attributes.get("file", "")).stem): m.attributes
         for group in root.all("asset")
         for m in group.all("mesh")
     }
-    found: dict[str, list[Surface]] = {}
+    surfaces: dict[str, list[Surface]] = {}
     lost, flat = [], []
     for name, geoms in ((mjcf.WORLD, model.scene), *((b.name, b.geoms) for b in model.bodies)):
         for geom in (g for g in geoms if g.collides):
@@ -171,16 +179,16 @@ def mjcf_surfaces(robot: Robot, search: _Search) -> tuple[dict[str, list[Surface
             try:
                 surface = _of_geom(geom, model.compiler, meshes, search)
             except (InvalidModel, KeyError, ValueError, RuntimeError, OSError):
-                lost.append(f"{name} ({geom.said.get('mesh', geom.kind)})")
+                lost.append(f"{name} ({geom.given.get('mesh', geom.kind)})")
                 continue
-            found.setdefault(name, []).append(surface)
+            surfaces.setdefault(name, []).append(surface)
     notes = _lost(lost, "")
     if flat:
         notes.append(
             f"planes and height fields of {', '.join(dict.fromkeys(flat))} are not looked at: say "
             "floor or keep_out in [motion] of --with"
         )
-    return found, notes
+    return surfaces, notes
 
 
 def _of_geom(
@@ -193,13 +201,13 @@ def _of_geom(
         KeyError: If it is of no known kind, or its mesh is not named.
     """
     if geom.kind == "mesh":
-        asset = meshes[geom.said["mesh"]]
+        asset = meshes[geom.given["mesh"]]
         if {"refpos", "refquat", "vertex"} & set(asset):
             raise KeyError("refpos")
         scale = vector(asset, "scale", 3, geom.where, (1.0, 1.0, 1.0))
         surface = _mesh(search.file(str(Path(compiler.meshes) / asset["file"])), scale)
-        turn = orientation(geom.said, compiler, geom.where)
-        move = vector(geom.said, "pos", 3, geom.where, (0.0, 0.0, 0.0))
+        turn = orientation(geom.given, compiler, geom.where)
+        move = vector(geom.given, "pos", 3, geom.where, (0.0, 0.0, 0.0))
         return surface.placed(geom.rotation @ turn, geom.translation + geom.rotation @ move)
     size, rotation, translation = geom.solid(compiler)
     return _solid(geom.kind, np.array(size)).placed(rotation, translation)
@@ -230,14 +238,6 @@ def _cylinder(radius: float, ends: Array) -> Surface:
     return Surface.around(np.vstack([rim.T + end for end in ends]))
 
 
-def _origin(element: Element) -> tuple[Array, Array]:
-    origin = element.find("origin")
-    place = origin.attributes if origin is not None else {}
-    xyz = numbers(place.get("xyz", "0 0 0"), 3, "origin xyz", "collision")
-    rpy = numbers(place.get("rpy", "0 0 0"), 3, "origin rpy", "collision")
-    return matrix_of_rpy(*rpy), np.array(xyz)
-
-
 def _surface(shape: Element, search: _Search) -> Surface:
     """Return the surface of a shape in its own frame.
 
@@ -245,16 +245,16 @@ def _surface(shape: Element, search: _Search) -> Surface:
         HeftError: If a number is none, or a mesh is not found.
         KeyError: If the shape is of no known kind or lacks an attribute.
     """
-    said = shape.attributes
+    given = shape.attributes
     if shape.tag == "mesh":
-        scale = numbers(said.get("scale", "1 1 1"), 3, "scale", "mesh")
-        return _mesh(search.file(said["filename"]), np.array(scale))
+        scale = numbers(given.get("scale", "1 1 1"), 3, "scale", "mesh")
+        return _mesh(search.file(given["filename"]), np.array(scale))
     if shape.tag == "box":
-        return _solid("box", np.array(numbers(said["size"], 3, "size", "box")) / 2.0)
-    (radius,) = numbers(said["radius"], 1, "radius", shape.tag)
+        return _solid("box", np.array(numbers(given["size"], 3, "size", "box")) / 2.0)
+    (radius,) = numbers(given["radius"], 1, "radius", shape.tag)
     if shape.tag == "sphere":
         return _solid("sphere", np.array([radius]))
-    (length,) = numbers(said["length"], 1, "length", shape.tag)
+    (length,) = numbers(given["length"], 1, "length", shape.tag)
     if shape.tag not in ("capsule", "cylinder"):
         raise KeyError(shape.tag)
     return _solid(shape.tag, np.array([radius, length / 2.0]))
@@ -308,3 +308,71 @@ class _Search:
             yield place / package / rest
             if place.name == package or place in named:
                 yield place / rest
+
+
+def bounding_extent(surface: Surface) -> tuple[tuple[float, float], ...]:
+    """Return least and largest x, y and z of an ellipsoid that contains a surface [m].
+
+    The box about it, as many times as wide as it takes: √3 for a box, √2 for an upright cylinder, 1
+    for a ball.
+
+    Args:
+        surface: In the link's frame.
+    """
+    points, radii = surface.corners()
+    low, high = (points - radii[:, None]).min(axis=0), (points + radii[:, None]).max(axis=0)
+    centre, half = 0.5 * (low + high), np.maximum(0.5 * (high - low), LEAST)
+    reach = np.linalg.norm((points - centre) / half, axis=1) + radii / half.min()
+    half = half * reach.max()
+    ends = zip((centre - half).tolist(), (centre + half).tolist(), strict=True)
+    return tuple(ends)
+
+
+def hull_planes(surface: Surface, most: int = MOST_PLANES) -> tuple[Plane, ...]:
+    """Return planes `[x, y, z, most]` about a surface: `x, y, z` outward, `(x, y, z)·p ≤ most`.
+
+    They are those of its convex hull where these are few, else a choice among them that is spread
+    over all directions; round shapes get planes that touch them. So the body between them contains
+    the hull: a centre of mass that is inside the shapes is never cut off.
+
+    Args:
+        surface: In the link's frame.
+        most: How many planes at most, 6 or more.
+    """
+    points, radii = surface.corners()
+    normals = np.concatenate([np.eye(3), -np.eye(3), _facets(points)])
+    if radii.any():
+        normals = np.concatenate([normals, _everywhere(most)])
+    chosen = _spread(normals, most)
+    reach = (points @ chosen.T + radii[:, None]).max(axis=0)
+    return tuple((*n, h) for n, h in zip(chosen.tolist(), reach.tolist(), strict=True))
+
+
+def _facets(points: Array) -> Array:
+    """Return the normals of the convex hull's planes, shape (n, 3); none if points are flat."""
+    from scipy.spatial import ConvexHull, QhullError
+
+    with suppress(QhullError, ValueError):
+        return np.asarray(ConvexHull(points).equations[:, :3])
+    return np.zeros((0, 3))
+
+
+def _everywhere(count: int) -> Array:
+    """Return directions spread evenly, shape (count, 3): Fibonacci's lattice on the sphere."""
+    k = np.arange(count) + 0.5
+    z, turn = 1.0 - 2.0 * k / count, np.pi * (1.0 + np.sqrt(5.0)) * k
+    across = np.sqrt(1.0 - z**2)
+    return np.column_stack([across * np.cos(turn), across * np.sin(turn), z])
+
+
+def _spread(normals: Array, most: int) -> Array:
+    """Return at most `most` normals by farthest-point sampling, the first six always kept."""
+    chosen = list(range(6))
+    nearest = (normals @ normals[:6].T).max(axis=1)
+    while len(chosen) < min(most, len(normals)):
+        k = int(np.argmin(nearest))
+        if nearest[k] > 1.0 - SAME_NORMAL:
+            break
+        chosen.append(k)
+        nearest = np.maximum(nearest, normals @ normals[k])
+    return np.asarray(normals[chosen])
