@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from heft.applications.payload.by_wrench import Bias, Weigh
-from heft.applications.payload.online import Event, Online, OnlineState, without_spikes
+from heft.applications.payload.online import Online, OnlineState, without_spikes
 from heft.applications.payload.wrench_fit import Found, solve
 from heft.errors import InvalidSetting
 from heft.information import inertia
 from heft.plants.held_signals import Held
 from heft.signals import WhiteWeak
+from heft.streams import Event
 from tests.wrists import BIAS, BODY, sensed
 
 NOISE = (0.1, 0.005)

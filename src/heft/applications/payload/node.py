@@ -21,11 +21,11 @@ from heft.errors import InvalidSetting, visible
 from heft.models import Robot
 from heft.plants import GAP_STEPS, Held
 from heft.signals import weak_form
-from heft.streams import AlignedSamples, Alignment, AlignmentState, Device, Piece
+from heft.streams import AlignedSamples, Alignment, AlignmentState, Device, Event, Piece
 
 from .estimate import numbers
 from .motion import Motion, devices_of, estimated_noise, motion_of, on_load
-from .online import Event, Online, OnlineState
+from .online import Online, OnlineState
 from .sensors import Sensors
 
 HALF_STEP = 0.01  # [s] of the central differences by which velocities are taken
@@ -84,16 +84,9 @@ class NodeState:
             return self
         return replace(self, counts={k: n + int(more.get(k, 0)) for k, n in self.counts.items()})
 
-    def stamp(self, time: float) -> float:
-        """Convert a time of the node to the clock of the messages' stamps.
-
-        Args:
-            time: Time on the node's clock [s].
-
-        Returns:
-            Time on the stamps' clock [s].
-        """
-        return self.alignment.stamp(time)
+    def stamp(self, time: float) -> float | None:
+        """Convert a time of the node to the stamps' clock [s]; None before the first sample."""
+        return None if self.alignment.epoch is None else self.alignment.stamp(time)
 
     @property
     def time(self) -> float:
@@ -303,7 +296,7 @@ def load_estimate(state: NodeState) -> LoadEstimate:
     for name in unknown:
         ten[places[name]] = body[places[name]] = np.nan
         std[places[name]] = np.inf
-    return LoadEstimate(state.stamp(load.time), held, ten, body, std)
+    return LoadEstimate(state.alignment.stamp(load.time), held, ten, body, std)
 
 
 def _weighed(state: NodeState) -> tuple[NodeState, list[Event]]:

@@ -22,6 +22,7 @@ from heft.estimators import Filter, State
 from heft.information import PARAMETER_COUNT, inertia
 from heft.plants import GAP_STEPS, GraspingPoint, Held, Unknowns, noise_covariance, sides, whitened
 from heft.signals import follows, replace_outliers, weak_form
+from heft.streams import Event
 
 from .by_wrench import Bias
 from .estimate import numbers
@@ -37,18 +38,6 @@ NO_BODY = (
 # Prior information (1/std) on each inertial parameter: ± 100 kg, 100 kg·m, 100 kg·m².
 IGNORANCE = 1e-2
 BIAS_IGNORANCE = (1e-3,) * 3 + (1e-2,) * 3  # ± 1000 N, 100 N·m
-
-
-@dataclass(frozen=True)
-class Event:
-    """A detected change of the load, or a notice about its identification."""
-
-    time: float  # time of detection [s]
-    # `grasped`, `released`, `changed`, `weighed`, `not enough motion` (the motion does not excite
-    # all parameters), or `no body` (the wrench is not that of one rigid body). A node adds `rate
-    # changed` and the notices of its devices' alignment
-    name: str
-    message: str  # the event in words
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,7 +187,9 @@ class Online:
                 `GAP_STEPS` steps all open windows are discarded.
 
         Returns:
-            The state after them, and the events in order of time.
+            The state after them, and the events in order of time: `grasped`, `released`,
+            `changed`, `weighed`, `not enough motion` (the motion does not excite all parameters)
+            and `no body` (the wrench is not that of one rigid body).
         """
         begin, end = float(held.time[0]), float(held.time[-1])
         before = state.open_windows

@@ -65,20 +65,7 @@ class Payload:
     @property
     def parameters(self) -> list[dict[str, Any]]:
         """Every parameter with its uncertainty, as JSON values."""
-
-        def finite(x: float) -> float | None:
-            return float(x) if math.isfinite(x) else None
-
-        return [
-            {
-                "name": name,
-                "value": finite(value),
-                "std": finite(std),
-                "unit": unit,
-                "seen": "alone" if math.isfinite(value) else "not at all",
-            }
-            for name, value, std, unit in zip(NAMES, self.body, self.std, UNITS, strict=True)
-        ]
+        return listed(self.body, self.std)
 
     @property
     def verdict(self) -> Verdict:
@@ -95,6 +82,21 @@ class Payload:
     def whole(self) -> bool:
         """Whether all ten parameters were identified."""
         return bool(np.isfinite(self.body).all())
+
+
+def listed(body: Array, std: Array) -> list[dict[str, Any]]:
+    """Return parameters ordered as `NAMES`, each with its uncertainty, as JSON values."""
+    finite = [[float(x) if math.isfinite(x) else None for x in some] for some in (body, std)]
+    return [
+        {
+            "name": name,
+            "value": value,
+            "std": deviation,
+            "unit": unit,
+            "seen": "not at all" if value is None else "alone",
+        }
+        for name, value, deviation, unit in zip(NAMES, *finite, UNITS, strict=True)
+    ]
 
 
 def weigh_files(
@@ -178,13 +180,12 @@ def of_sensor(found: Weighed, stated: Sensor, inputs: Sequence[Mapping[str, Any]
         "share of the force's variation that no body and bias explain: check units, frames, "
         "signs, and that nothing else touches the load",
     )
-    mass = _mass_check(found.body, found.body_std)
     return Payload(
         stated.frame,
         found.values[:PARAMETER_COUNT],
         found.body,
         found.body_std,
-        (*mass, left_over, *_finding_checks(found.findings)),
+        (mass_check(found.body, found.body_std), left_over, *_finding_checks(found.findings)),
         found.findings,
         {
             "bias": {},
@@ -202,7 +203,7 @@ def _sensor_findings(found: Weighed, stated: Sensor) -> Iterator[tuple[str, Any]
     if found.bias is not None:
         biases = [n.startswith("sensor.bias") for n in found.labels.names]
         places = np.flatnonzero(biases)[-6:]  # of the last log
-        yield "bias", _bias(stated, found.bias, found.covariance[np.ix_(places, places)])
+        yield "bias", logged_bias(stated, found.bias, found.covariance[np.ix_(places, places)])
     delay = found.of_sensor("delay")
     if delay is not None:
         yield "delay", {"value": float(delay[0][0]), "std": float(delay[1][0]), "unit": "s"}
@@ -227,8 +228,13 @@ def _channels(values: Array, std: Array, units: Sequence[str]) -> dict[str, dict
     }
 
 
-def _bias(sensor: Sensor, bias: Array, covariance: Array) -> dict[str, dict[str, Any]]:
-    """Return a bias as the sensor tells it, in its own axes; see `motion.on_load`."""
+def logged_bias(sensor: Sensor, bias: Array, covariance: Array) -> dict[str, dict[str, Any]]:
+    """Return a bias as the sensor logs it, in its own axes, as JSON values; see `motion.on_load`.
+
+    Args:
+        bias: Of the wrench on the load, shape (6,) [N, N·m].
+        covariance: Covariance of it, shape (6, 6).
+    """
     to_logged = np.array(sensor.gain)[:, None] * np.kron(np.eye(2), np.array(sensor.rotation).T)
     std = np.sqrt(np.diag(to_logged @ covariance @ to_logged.T))
     return _channels(np.array(sensor.known_bias) + to_logged @ bias, std, CHANNEL_UNITS)
@@ -239,43 +245,6 @@ def _angle(parts: Array, std: Array) -> dict[str, Any]:
     angle = float(np.linalg.norm(parts))
     along = parts / angle if angle > 0.0 else np.full(len(parts), len(parts) ** -0.5)
     return {"value": angle, "std": float(np.linalg.norm(along * std)), "unit": "rad"}
-
-
-def of_online(
-    stated: Sensor,
-    ten: Array,
-    body: Array,
-    std: Array,
-    bias: tuple[Array, Array] | None,
-    health: Mapping[str, Any],
-    inputs: Sequence[Mapping[str, Any]] = (),
-) -> Payload:
-    """Return the payload of a live identification.
-
-    Args:
-        stated: Sensor in whose frame the load is stated.
-        ten: Inertial parameters, shape (10,); see `Payload`.
-        body: Mass, centre of mass and inertia about it, shape (10,); see `Payload`.
-        std: Standard deviations of `body`, shape (10,).
-        bias: The sensor's bias [N, N·m] and its covariance, shapes (6,) and (6, 6), if estimated.
-        health: Diagnostics of the devices; see `Node.health`.
-        inputs: Descriptions of the input files.
-    """
-    sensor: dict[str, Any] = {"health": dict(health)}
-    if bias is not None:
-        sensor["bias"] = _bias(stated, *bias)
-    settings = {"kind": "wrench sensor, live"}
-    checks = tuple(_mass_check(body, std))
-    return Payload(
-        stated.frame,
-        ten,
-        body,
-        std,
-        checks,
-        sensor=sensor,
-        inputs=tuple(inputs),
-        settings=settings,
-    )
 
 
 def carry_files(
@@ -346,7 +315,7 @@ def difference_files(
         found.ten,
         body,
         std,
-        (*_mass_check(body, std), left, found.no_body),
+        (mass_check(body, std), left, found.no_body),
         inputs=_described(inputs),
         settings={"kind": "difference of matched motions", "lags_s": list(found.lags)},
     )
@@ -359,7 +328,7 @@ def of_joints(found: Carried, inputs: Sequence[Mapping[str, Any]] = ()) -> Paylo
         inputs: Descriptions of the input files.
     """
     body, std = numbers(found.ten, found.covariance)
-    checks = [*_mass_check(body, std), *found.checks]
+    checks = [mass_check(body, std), *found.checks]
     gains = {j: (found.gains[j], found.gains_std[j]) for j in found.gains}
     for joint, (gain, deviation) in gains.items():
         checks.append(
@@ -384,12 +353,18 @@ def of_joints(found: Carried, inputs: Sequence[Mapping[str, Any]] = ()) -> Paylo
     )
 
 
-def _mass_check(body: Array, std: Array) -> Sequence[Check]:
+def mass_check(body: Array, std: Array) -> Check:
+    """Return the check of how well a load's mass is known.
+
+    Args:
+        body: Mass, centre of mass and inertia about it, shape (10,).
+        std: Standard deviations of `body`, shape (10,).
+    """
     share = float(std[0] / abs(body[0])) if body[0] and math.isfinite(body[0]) else 1.0
     message = "standard deviation over the mass: turn the load against gravity, or record longer"
     if body[0] < 2.0 * std[0]:
         message = "no load, or one too light to be told from none"
-    return [Check.at_most("mass", share, UNSURE_WARN, UNSURE_FAIL, message)]
+    return Check.at_most("mass", share, UNSURE_WARN, UNSURE_FAIL, message)
 
 
 def _finding_checks(findings: Sequence[Finding]) -> list[Check]:
