@@ -18,15 +18,14 @@ import numpy as np
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting, visible
+from heft.information import inertia
 from heft.models import Robot
 from heft.plants import GAP_STEPS, Held
 from heft.signals import weak_form
 from heft.streams import AlignedSamples, Alignment, AlignmentState, Device, Event, Piece
 
-from .estimate import numbers
-from .motion import Motion, devices_of, estimated_noise, motion_of, on_load
 from .online import Online, OnlineState
-from .sensors import Sensors
+from .sensors import Motion, Sensors, devices_of, estimated_noise, joined, motion_of, on_load
 
 HALF_STEP = 0.01  # [s] of the central differences by which velocities are taken
 CALIBRATION = 1.0  # [s] of samples from which rate and noise are estimated
@@ -184,7 +183,7 @@ class Node:
         if waiting is None or (back and not state.rate_known):
             waiting = held
         else:
-            waiting = _joined(waiting, held)
+            waiting = joined(waiting, held)
         newest = held.time if back else np.concatenate([newest, held.time])
         newest = newest[-RATE_SAMPLES - 1 :]
         state = replace(state, waiting=waiting, newest=newest)
@@ -285,7 +284,7 @@ def load_estimate(state: NodeState) -> LoadEstimate:
         nothing = np.full(10, np.nan)
         return LoadEstimate(math.nan, None, nothing, nothing, np.full(10, np.inf))
     ten = load.body.copy()
-    body, std = numbers(ten, load.covariance)
+    body, std = inertia.stated_with_std(ten, load.covariance)
     unknown = online.unknown(load)
     # By the data's own mass: the consistent parameters next to noise about zero may be heavier.
     held = None if "mass" in unknown else bool(load.ten[0] >= online.light)
@@ -332,8 +331,3 @@ def _weighed(state: NodeState) -> tuple[NodeState, list[Event]]:
 def _missing(steps: Array, step: float) -> int:
     """Return the number of samples missing in holes shorter than an outage."""
     return int(np.maximum(np.round(steps[steps <= OUTAGE] / step) - 1, 0).sum())
-
-
-def _joined(first: Held, other: Held) -> Held:
-    both = zip(vars(first).values(), vars(other).values(), strict=True)
-    return Held(*(np.concatenate(pair) for pair in both))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
@@ -23,9 +24,6 @@ from heft.information import PARAMETER_COUNT, inertia
 from heft.plants import GAP_STEPS, GraspingPoint, Held, Unknowns, noise_covariance, sides, whitened
 from heft.signals import follows, replace_outliers, weak_form
 from heft.streams import Event
-
-from .by_wrench import Bias
-from .estimate import numbers
 
 SPIKE = 8.0  # standard deviations from its neighbours' median beyond which a sample is an outlier
 NEIGHBOURS = 5
@@ -124,7 +122,7 @@ class Online:
     # further sensors that hold the load, each with a noise of its own
     others: tuple[GraspingPoint, ...] = ()
     # model of the sensor's bias: `none`, `constant`, or `auto` for a random walk
-    bias: Bias = "auto"
+    bias: Literal["none", "constant", "auto"] = "auto"
 
     def __post_init__(self) -> None:
         if not (self.rate > 0.0 and self.window * self.rate >= weak_form.SHORTEST):
@@ -258,7 +256,10 @@ class Online:
         """
         if not state.settled or state.ten[0] < -self.light:
             return ("mass", "com", "inertia")
-        mass, deviation = abs(float(state.ten[0])), numbers(state.ten, state.covariance)[1]
+        mass, deviation = (
+            abs(float(state.ten[0])),
+            inertia.stated_with_std(state.ten, state.covariance)[1],
+        )
         if mass < self.light:  # unloaded: a centre of mass is not defined
             return ()
         off = deviation[1:4].max() > self.placed
