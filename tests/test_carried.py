@@ -13,8 +13,7 @@ from heft.applications.identification import Limit, Limits, identify
 from heft.applications.identification.settings import Settings
 from heft.applications.payload import payload
 from heft.applications.payload.by_repeated_motion import MatchedMotions, runs
-from heft.applications.payload.by_torques import Carried, WeighCarried
-from heft.applications.payload.existence import from_bodies
+from heft.applications.payload.by_torques import Carried, WeighCarried, from_bodies
 from heft.applications.payload.from_files import of_joints
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.information import inertia

@@ -32,7 +32,7 @@ from heft.plants import (
 from heft.recordings import Recording
 from heft.signals import Smoothing
 
-from .existence import Existence
+from .by_torques import Existence
 
 LARGEST_MISMATCH = 0.02  # [rad or m], rms between positions of runs that count as one motion
 LARGEST_LAG = 0.5  # of a run's duration
@@ -92,31 +92,27 @@ class MatchedMotions:
                 got=f"{len(empty)} and {len(loaded)}",
             )
         with one_blas_thread():
-            return self._fit(robot, empty, loaded)
-
-    def _fit(
-        self, robot: Robot, empty: Sequence[Recording], loaded: Sequence[Recording]
-    ) -> Matched:
-        frame = self.frame or last_frame(robot)
-        carrying = Problem(RobotPlant(robot), tuple(loaded), self.smoothing)
-        without = Problem(RobotPlant(robot), tuple(empty), carrying.resolved)
-        pairs, lags, misses = [], [], []
-        for recording, run, bare in zip(loaded, runs(carrying), runs(without), strict=True):
-            lag, miss = lag_between(run, bare)
-            if miss > LARGEST_MISMATCH:
-                raise InvalidRecording(
-                    "these runs are not of one motion",
-                    argument="--empty, --loaded",
-                    got=f"positions differ by {miss:.3g} rad, at a lag of {lag:.3f} s",
-                    expected=f"within {LARGEST_MISMATCH:g}",
-                    cure="leave --matched out: the model of the robot then takes the difference",
-                )
-            pairs.append(difference(carrying.plant, recording, bare, lag - run.begin))
-            lags.append(lag)
-            misses.append(miss)
-        problem = Problem(RepeatedMotion(robot, frame), tuple(pairs), carrying.resolved)
-        mismatch = float(np.sqrt(np.mean(np.square(misses))))
-        return self._solve(problem, tuple(lags), mismatch)
+            frame = self.frame or last_frame(robot)
+            carrying = Problem(RobotPlant(robot), tuple(loaded), self.smoothing)
+            without = Problem(RobotPlant(robot), tuple(empty), carrying.resolved)
+            pairs, lags, misses = [], [], []
+            for recording, run, bare in zip(loaded, runs(carrying), runs(without), strict=True):
+                lag, miss = lag_between(run, bare)
+                if miss > LARGEST_MISMATCH:
+                    raise InvalidRecording(
+                        "these runs are not of one motion",
+                        argument="--empty, --loaded",
+                        got=f"positions differ by {miss:.3g} rad, at a lag of {lag:.3f} s",
+                        expected=f"within {LARGEST_MISMATCH:g}",
+                        cure="leave --matched out: the model of the robot then takes the "
+                        "difference",
+                    )
+                pairs.append(difference(carrying.plant, recording, bare, lag - run.begin))
+                lags.append(lag)
+                misses.append(miss)
+            problem = Problem(RepeatedMotion(robot, frame), tuple(pairs), carrying.resolved)
+            mismatch = float(np.sqrt(np.mean(np.square(misses))))
+            return self._solve(problem, tuple(lags), mismatch)
 
     def _solve(
         self, problem: Problem[RepeatedMotion], lags: tuple[float, ...], mismatch: float
