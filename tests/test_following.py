@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from heft.applications.payload.by_wrench import Weigh, solve
+from heft.applications.payload.by_wrench import Weigh
 from heft.applications.payload.estimate import Weighed
 from heft.applications.payload.online import Online, OnlineState, without_spikes
 from heft.applications.payload.sensors import Bias
@@ -42,7 +42,7 @@ def in_one(held: Held, online: Online, bias: Bias) -> Weighed:
     weigh = Weigh(noise=NOISE, bias=bias, overlap=online.overlap)
     problem = weigh.problem(held)
     assert isinstance(problem.weak, WhiteWeak)
-    return solve(replace(problem, weak=replace(problem.weak, whitened=False)), weigh.prior)
+    return weigh.solve(replace(problem, weak=replace(problem.weak, whitened=False)))
 
 
 @pytest.mark.parametrize("chunk", [1, 25, 400])

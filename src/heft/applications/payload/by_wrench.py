@@ -63,92 +63,6 @@ FLAT = 0.05  # of the largest singular value: forces along one line do not ident
 KINDS: tuple[Literal["mounting", "tilt"], ...] = ("mounting", "tilt")
 
 
-@dataclass(frozen=True)
-class Prior:
-    """Prior knowledge that enters the least squares."""
-
-    # standard deviation of one sample's force [N] and moment [N·m], raised to that of the residual
-    # where that is larger; estimated from the residual if not given
-    noise: tuple[float, float] | None = None
-    # prior standard deviation of each channel's gain, whose nominal value is one
-    gain_std: float | None = None
-    mass: float | None = None  # known mass of the payload [kg]
-
-    def rows(self, plant: HeldBody) -> Array:
-        """Prior on gains and mass as rows `[Y w]` of unit variance.
-
-        Args:
-            plant: Plant with p columns, about whose point the gains are expressed.
-
-        Returns:
-            The rows, shape (r, p + 1): six for gains if they are unknowns, one for a known mass.
-        """
-        unknowns = plant.unknowns
-        rows = np.zeros((6 * unknowns.gains + (self.mass is not None), len(unknowns.labels)))
-        right = np.zeros(len(rows))
-        if self.gain_std is not None:
-            rows[:6, unknowns.columns("gain")] = np.eye(6) / self.gain_std
-            right[:6] = (1.0 - plant.point.gains) / self.gain_std
-        if self.mass is not None:
-            rows[-1, 0], right[-1] = 1.0 / (WEIGHED * self.mass), 1.0 / WEIGHED
-        return np.column_stack([rows, right])
-
-
-def solve(problem: Problem[HeldBody], prior: Prior) -> Weighed:
-    """Solve the least squares about the plant's point, forces and moments weighted by their noise.
-
-    Raises:
-        TooLittleData: If there are not more rows than unknowns.
-    """
-    rows = prior.rows(problem.plant)
-    sigma = {} if prior.noise is None else dict(zip(("force", "torque"), prior.noise, strict=True))
-    repeated = problem.plant.others and prior.noise is None
-    for _ in range(RATIOS if repeated else 1):
-        information, names = problem.information(), problem.noise_names
-        if len(rows):
-            columns = [*problem.base.kept, -1]
-            information = information.beside(STATED, rows[:, columns])
-            names = (*names, STATED)
-        if information.rows <= len(information.labels):
-            weak = problem.weak
-            kind = "poses" if weak is None else f"windows of {weak.length:g} s"
-            raise TooLittleData(
-                "the log is too short to weigh anything",
-                got=f"{information.triangles[0].rows} {kind}",
-                expected=f"{len(information.labels)} unknowns need more",
-                cure="record longer",
-            )
-        estimator = LeastSquares(sweeps=SWEEPS, visible=VISIBLE)
-        estimate = estimator.solve(information, names, {STATED: 1.0})
-        if sigma:
-            # Noise of the motion, which nobody states, is left over beside the wrench's own.
-            rest = dict(zip(names, estimate.noise.sigma, strict=True))
-            noise = {name: max(stated, float(rest[name])) for name, stated in sigma.items()}
-            estimate = estimator.solve(information, names, {**noise, STATED: 1.0})
-        solution = Weighed(problem, estimate)
-        if repeated:
-            problem = problem.with_settings(plant=replace(problem.plant, noise=solution.noise))
-    return solution
-
-
-def settled(problem: Problem[HeldBody], prior: Prior) -> Weighed:
-    """Solve by Gauss-Newton: relinearise until the step is small against the standard deviations.
-
-    Raises:
-        TooLittleData: If there are not more rows than unknowns.
-    """
-    for _ in range(STEPS):
-        fit = solve(problem, prior)
-        unknowns, point = fit.plant.unknowns, fit.plant.point
-        moved = point.moved(unknowns, fit.solution)
-        change = moved.whole(unknowns, fit.solution) - point.whole(unknowns, fit.solution)
-        change[:PARAMETER_COUNT] = moved.body - point.body
-        if unknowns.linear or np.all(np.abs(change) <= SETTLED * fit.std):
-            break
-        problem = about(fit.problem, fit.solution)
-    return fit
-
-
 def about(problem: Problem[HeldBody], values: Array) -> Problem[HeldBody]:
     """Return the problem relinearised about a solution: its plant's point, and its delay.
 
@@ -231,11 +145,6 @@ class Weigh:
                 cure="find each sensor's gains with a load that it holds alone",
             )
 
-    @property
-    def prior(self) -> Prior:
-        """Prior knowledge: noise, standard deviation of gains, and mass."""
-        return Prior(self.noise, self.gain_std, self.known_mass)
-
     def fit(self, *logs: Held) -> Weighed:
         """Identify the payload's inertial parameters from one or several logs.
 
@@ -296,17 +205,91 @@ class Weigh:
             weak=None if still else weak,
         )
 
+    def prior_rows(self, plant: HeldBody) -> Array:
+        """Prior on gains and mass as rows `[Y w]` of unit variance.
+
+        Args:
+            plant: Plant with p columns, about whose point the gains are expressed.
+
+        Returns:
+            The rows, shape (r, p + 1): six for gains if they are unknowns, one for a known mass.
+        """
+        unknowns = plant.unknowns
+        rows = np.zeros((6 * unknowns.gains + (self.known_mass is not None), len(unknowns.labels)))
+        right = np.zeros(len(rows))
+        if self.gain_std is not None:
+            rows[:6, unknowns.columns("gain")] = np.eye(6) / self.gain_std
+            right[:6] = (1.0 - plant.point.gains) / self.gain_std
+        if self.known_mass is not None:
+            rows[-1, 0], right[-1] = 1.0 / (WEIGHED * self.known_mass), 1.0 / WEIGHED
+        return np.column_stack([rows, right])
+
+    def solve(self, problem: Problem[HeldBody]) -> Weighed:
+        """Solve the least squares about the plant's point, forces and moments weighted by their noise.
+
+        Raises:
+            TooLittleData: If there are not more rows than unknowns.
+        """
+        rows = self.prior_rows(problem.plant)
+        sigma = (
+            {} if self.noise is None else dict(zip(("force", "torque"), self.noise, strict=True))
+        )
+        repeated = problem.plant.others and self.noise is None
+        for _ in range(RATIOS if repeated else 1):
+            information, names = problem.information(), problem.noise_names
+            if len(rows):
+                columns = [*problem.base.kept, -1]
+                information = information.beside(STATED, rows[:, columns])
+                names = (*names, STATED)
+            if information.rows <= len(information.labels):
+                weak = problem.weak
+                kind = "poses" if weak is None else f"windows of {weak.length:g} s"
+                raise TooLittleData(
+                    "the log is too short to weigh anything",
+                    got=f"{information.triangles[0].rows} {kind}",
+                    expected=f"{len(information.labels)} unknowns need more",
+                    cure="record longer",
+                )
+            estimator = LeastSquares(sweeps=SWEEPS, visible=VISIBLE)
+            estimate = estimator.solve(information, names, {STATED: 1.0})
+            if sigma:
+                # Noise of the motion, which nobody states, is left over beside the wrench's own.
+                rest = dict(zip(names, estimate.noise.sigma, strict=True))
+                noise = {name: max(stated, float(rest[name])) for name, stated in sigma.items()}
+                estimate = estimator.solve(information, names, {**noise, STATED: 1.0})
+            solution = Weighed(problem, estimate)
+            if repeated:
+                problem = problem.with_settings(plant=replace(problem.plant, noise=solution.noise))
+        return solution
+
+    def settled(self, problem: Problem[HeldBody]) -> Weighed:
+        """Solve by Gauss-Newton: relinearise until the step is small against the standard deviations.
+
+        Raises:
+            TooLittleData: If there are not more rows than unknowns.
+        """
+        for _ in range(STEPS):
+            fit = self.solve(problem)
+            unknowns, point = fit.plant.unknowns, fit.plant.point
+            moved = point.moved(unknowns, fit.solution)
+            change = moved.whole(unknowns, fit.solution) - point.whole(unknowns, fit.solution)
+            change[:PARAMETER_COUNT] = moved.body - point.body
+            if unknowns.linear or np.all(np.abs(change) <= SETTLED * fit.std):
+                break
+            problem = about(fit.problem, fit.solution)
+        return fit
+
     def _mounted(self, problem: Problem[HeldBody]) -> tuple[Weighed, list[Finding]]:
         """Return the solution with the mounting and tilt asked for, where they are identified."""
-        fit, findings = settled(problem, self.prior), []
+        fit, findings = self.settled(problem), []
         if self.mounting:
             turned, share = self._turned(fit)
             if share < BETTER and angle(turned) > TURNED:
-                fit = settled(turned_to(problem, turned), self.prior)
+                fit = self.settled(turned_to(problem, turned))
         for kind in KINDS:
             if not getattr(self, kind):
                 continue
-            asked = settled(asking(fit, **{kind: True}), self.prior)
+            asked = self.settled(asking(fit, **{kind: True}))
             columns, identified = asked.plant.unknowns.columns(kind), asked.identified
             sure = asked.std[columns].max() < UNSURE
             if identified[columns].all() and identified[0] and sure:
@@ -330,7 +313,7 @@ class Weigh:
         if sizes[1] < FLAT * sizes[0]:
             return np.eye(3), 1.0
         turned = U @ np.diag([1.0, 1.0, float(np.sign(np.linalg.det(U @ Vt)))]) @ Vt
-        other = solve(turned_to(fit.problem, turned), self.prior)
+        other = self.solve(turned_to(fit.problem, turned))
         before, after = (float(np.sum(s.residuals[:, :3] ** 2)) for s in (fit, other))
         return turned, after / before if before > 0.0 else 1.0
 
@@ -345,17 +328,17 @@ class Weigh:
             problem = asking(fit, drift=drift, cuts=starts)
             if 3 * len(problem.labels) > 6 * fit.rows:
                 break
-            tried = solve(problem, self.prior)
+            tried = self.solve(problem)
             better = tried.criterion < best.criterion
             best, misses = (tried, 0) if better else (best, misses + 1)
             if misses == 2:
                 break
-        return best if best is fit else settled(best.problem, self.prior)
+        return best if best is fit else self.settled(best.problem)
 
     def _late(self, fit: Weighed) -> Weighed:
         """Return the solution with a delay where it is identified, else without."""
         step = max(t.step for t in fit.problem.timelines)
-        asked = settled(asking(fit, delay=True), self.prior)
+        asked = self.settled(asking(fit, delay=True))
         delay = asked.plant.point.delay + float(asked.solution[-1])
         small = abs(delay) <= LARGEST_SHIFT and asked.identified[-1]
         return asked if small and asked.std[-1] < max(step, 2e-3) else fit
