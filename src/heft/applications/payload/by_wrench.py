@@ -63,17 +63,13 @@ FLAT = 0.05  # of the largest singular value: forces along one line do not ident
 KINDS: tuple[Literal["mounting", "tilt"], ...] = ("mounting", "tilt")
 
 
-def about(problem: Problem[HeldBody], values: Array) -> Problem[HeldBody]:
-    """Return the problem relinearised about a solution: its plant's point, and its delay.
-
-    Args:
-        values: Values of its columns, shape (p,).
-    """
-    plant = problem.plant.about(values)
+def about(fit: Weighed) -> Problem[HeldBody]:
+    """Return the problem relinearised about a solution: its plant's point, and its delay."""
+    plant = fit.plant.about(fit.solution)
     delay = float(np.clip(plant.point.delay, -LARGEST_SHIFT, LARGEST_SHIFT))
     plant = replace(plant, point=replace(plant.point, delay=delay))
-    smoothing = replace(problem.resolved, delay=delay, trim=abs(delay))
-    return problem.with_settings(plant=plant, smoothing=smoothing)
+    smoothing = replace(fit.problem.resolved, delay=delay, trim=abs(delay))
+    return fit.problem.with_settings(plant=plant, smoothing=smoothing)
 
 
 def asking(fit: Weighed, **kinds: Any) -> Problem[HeldBody]:
@@ -82,7 +78,7 @@ def asking(fit: Weighed, **kinds: Any) -> Problem[HeldBody]:
     Args:
         **kinds: Fields of `Unknowns` to change, such as `tilt=True`.
     """
-    problem = about(fit.problem, fit.solution)
+    problem = about(fit)
     unknowns = replace(fit.plant.unknowns, **kinds)
     return problem.with_settings(plant=replace(problem.plant, unknowns=unknowns))
 
@@ -225,15 +221,13 @@ class Weigh:
         return np.column_stack([rows, right])
 
     def solve(self, problem: Problem[HeldBody]) -> Weighed:
-        """Solve the least squares about the plant's point, forces and moments weighted by their noise.
+        """Solve the least squares about the plant's point, channels weighted by their noise.
 
         Raises:
             TooLittleData: If there are not more rows than unknowns.
         """
         rows = self.prior_rows(problem.plant)
-        sigma = (
-            {} if self.noise is None else dict(zip(("force", "torque"), self.noise, strict=True))
-        )
+        sigma = dict(zip(("force", "torque"), self.noise, strict=True)) if self.noise else {}
         repeated = problem.plant.others and self.noise is None
         for _ in range(RATIOS if repeated else 1):
             information, names = problem.information(), problem.noise_names
@@ -263,7 +257,7 @@ class Weigh:
         return solution
 
     def settled(self, problem: Problem[HeldBody]) -> Weighed:
-        """Solve by Gauss-Newton: relinearise until the step is small against the standard deviations.
+        """Solve by Gauss-Newton: relinearise until the step is small against the deviations.
 
         Raises:
             TooLittleData: If there are not more rows than unknowns.
@@ -276,7 +270,7 @@ class Weigh:
             change[:PARAMETER_COUNT] = moved.body - point.body
             if unknowns.linear or np.all(np.abs(change) <= SETTLED * fit.std):
                 break
-            problem = about(fit.problem, fit.solution)
+            problem = about(fit)
         return fit
 
     def _mounted(self, problem: Problem[HeldBody]) -> tuple[Weighed, list[Finding]]:

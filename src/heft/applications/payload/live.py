@@ -99,13 +99,12 @@ class LiveWeighing:
         if state.load is not None:
             progress(f"going on from {self.checkpoint}")
         folding.warm_up()  # its code is loaded before a message waits for it
-        listeners: dict[str, Callable[[Update[NodeState]], None]] = {}
 
         def tell(update: Update[NodeState]) -> None:
             for line in update.lines():
                 message(line)
 
-        listeners["terminal"] = tell
+        listeners: dict[str, Callable[[Update[NodeState]], None]] = {"terminal": tell}
         with ExitStack() as stack:
             if self.replay is not None:
                 inputs = inputs.with_logs(fit=[self.replay])
