@@ -174,7 +174,7 @@ def test_what_tells_of_a_spring_is_kept(springs: Path, tmp_path: Path) -> None:
     path = log("run1", STIFFNESS, tmp_path)
     with_it, without = (
         select_files(
-            DEMO / "arm.urdf", [path], "20%", tmp_path / f"{k}.json", own_columns=own
+            Inputs.open(DEMO / "arm.urdf", None, None, own), [path], "20%", tmp_path / f"{k}.json"
         ).excitation.names
         for k, own in enumerate((springs, None))
     )
