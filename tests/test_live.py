@@ -325,8 +325,8 @@ def test_an_empty_hand_has_no_centre_of_mass() -> None:
     found = load_estimate(state)
     assert found.held is False
     # Zero is what a subscriber reckons with from then on, and not the load before.
-    np.testing.assert_array_equal(found.told[0], np.zeros(10))
-    assert 0.0 < found.told[1][0] < 0.05 and not found.told[1][1:].any()
+    np.testing.assert_array_equal(found.published[0], np.zeros(10))
+    assert 0.0 < found.published[1][0] < 0.05 and not found.published[1][1:].any()
     assert abs(load_estimate(state).body[0]) < 0.02
     assert (
         np.isnan(load_estimate(state).body[1:]).all()

@@ -117,14 +117,14 @@ class MatchedMotions:
     def _solve(
         self, problem: Problem[RepeatedMotion], lags: tuple[float, ...], mismatch: float
     ) -> Matched:
-        found = LeastSquares().fit(problem)
-        triangle = found.information.combined(found.weights())
+        estimate = LeastSquares().fit(problem)
+        triangle = estimate.information.combined(estimate.weights())
         solver = PhysicallyConsistent(strength=self.strength, unknown=(NAME,))
-        body = solver.fit(triangle, problem.space, found.noise_factor()).parameters
+        body = solver.fit(triangle, problem.space, estimate.noise_factor()).parameters
         assert body.covariance is not None
         effort = np.concatenate([s.measured for s in problem.samples()])
         spread = np.linalg.norm(effort - effort.mean(axis=0))
-        left = sum(t.residual_energy(found.fitted) for t in found.information.triangles)
+        energy = sum(t.residual_energy(estimate.fitted) for t in estimate.information.triangles)
         ten = slice(PARAMETER_COUNT)
         covariance = body.covariance[ten, ten]
         free = solver.unconstrained(triangle, problem.space)[ten]
@@ -134,7 +134,7 @@ class MatchedMotions:
             covariance,
             lags,
             mismatch,
-            float(np.sqrt(left) / max(spread, 1e-300)),
+            float(np.sqrt(energy) / max(spread, 1e-300)),
             self.existence.of_load(free, covariance),
         )
 
@@ -145,13 +145,13 @@ def runs(problem: Problem[RobotPlant]) -> list[Run]:
     for s in problem.samples():
         part = (s.time, s.motion.position, s.measured.T)
         parts.setdefault(s.recording, []).append(part)
-    found = []
+    smoothed = []
     for k in sorted(parts):
         time, position, effort = (
             np.concatenate(arrays, axis=-1) for arrays in zip(*parts[k], strict=True)
         )
-        found.append(Run(float(time[0]), time - time[0], position, effort))
-    return found
+        smoothed.append(Run(float(time[0]), time - time[0], position, effort))
+    return smoothed
 
 
 def difference(plant: RobotPlant, loaded: Recording, empty: Run, lag: float) -> Recording:
@@ -165,8 +165,8 @@ def difference(plant: RobotPlant, loaded: Recording, empty: Run, lag: float) -> 
     """
     efforts = effort_signals(plant.robot, loaded)
     positions = position_signals(plant.robot)
-    whole = loaded.whole([*positions, *(name for name, _, _ in efforts)])
-    time, values = whole.time, whole.values
+    log = loaded.whole([*positions, *(name for name, _, _ in efforts)])
+    time, values = log.time, log.values
     at = time + lag
     taken = {
         plant.robot.channels[channel]: factor * column - np.interp(at, empty.time, before)

@@ -24,7 +24,7 @@ from .payload import Payload, channel_values, logged_bias, mass_check
 from .sensors import Sensor, Sensors
 
 DIFFERENCE_WARN, DIFFERENCE_FAIL = 0.3, 0.7  # of the torque's difference
-LEFT_WARN, LEFT_FAIL = 0.1, 0.4  # of the force's variation that no body explains
+RESIDUAL_WARN, RESIDUAL_FAIL = 0.1, 0.4  # of the force's variation that no body explains
 SPOILT = {"no body", "turned", "saturated", "no load"}  # findings that make an answer poor
 WEIGH, CARRIED = Weigh(), WeighCarried()  # as they are by default
 
@@ -105,8 +105,8 @@ def of_sensor(load: Weighed, stated: Sensor, inputs: Sequence[Mapping[str, Any]]
     residual = Check.at_most(
         "residual size",
         load.left[0],
-        LEFT_WARN,
-        LEFT_FAIL,
+        RESIDUAL_WARN,
+        RESIDUAL_FAIL,
         "share of the force's variation that no body and bias explain: check units, frames, "
         "signs, and that nothing else touches the load",
     )

@@ -180,7 +180,7 @@ def publish(node: Node, update: Update[NodeState], connection: Connection) -> No
         estimate = load_estimate(update.state)
         # Before any sample too: what an earlier run published may still be believed.
         stamp = estimate.stamp if math.isfinite(estimate.stamp) else time.time()
-        connection.publish_inertia(stamp, node.sensors.first.frame, *estimate.told)
+        connection.publish_inertia(stamp, node.sensors.first.frame, *estimate.published)
 
 
 def published(node: Node, state: NodeState) -> dict[str, Any]:

@@ -97,8 +97,8 @@ def read(recording: Recording, sensors: Sensors, robot: Robot | None = None) -> 
     if still:
         rows = good & moves
         return Sensed(_at_rest(sensors, time[rows], wrench[rows], parts[-1][rows]), noise, findings)
-    held = _moving(motion, time, wrench, parts[-1], good, moves, step)
-    return Sensed(held, noise, findings)
+    moved = _moving(motion, time, wrench, parts[-1], good, moves, step)
+    return Sensed(moved, noise, findings)
 
 
 def _at_rest(sensors: Sensors, time: Array, wrench: Array, values: Array) -> Held:
@@ -284,10 +284,10 @@ def left_out(name: str, what: str, time: Array, bad: NDArray[np.bool_]) -> Findi
     )
 
 
-def is_still(held: Held) -> bool:
+def is_still(log: Held) -> bool:
     """Return whether the samples are static poses: neither turning nor moving."""
-    turning = float(np.sqrt(np.mean(held.angular_velocity**2)))
-    return turning < STILL and float(np.median(np.abs(held.velocity))) < STILL
+    turning = float(np.sqrt(np.mean(log.angular_velocity**2)))
+    return turning < STILL and float(np.median(np.abs(log.velocity))) < STILL
 
 
 def one_behind_another(logs: Sequence[Held]) -> tuple[Held, ...]:
@@ -332,7 +332,7 @@ def require_alike(logs: Sequence[Held]) -> None:
         )
 
 
-def require_usable(held: Held) -> None:
+def require_usable(log: Held) -> None:
     """Require plausible signals of wrench and motion.
 
     Raises:
@@ -340,23 +340,23 @@ def require_usable(held: Held) -> None:
             are beyond any payload's, or a channel is frozen.
         TooLittleData: If there are fewer than three samples.
     """
-    for name, values in vars(held).items():
+    for name, values in vars(log).items():
         if not np.isfinite(values).all():
             raise InvalidRecording(
                 "samples are not finite", argument=name, cure="leave those rows out"
             )
-    if len(held.time) < 3:
-        raise TooLittleData("the log is too short to weigh anything", got=f"{len(held.time)} rows")
-    back = np.flatnonzero(np.diff(held.time) <= 0.0)
+    if len(log.time) < 3:
+        raise TooLittleData("the log is too short to weigh anything", got=f"{len(log.time)} rows")
+    back = np.flatnonzero(np.diff(log.time) <= 0.0)
     if len(back):
         raise InvalidRecording(
             "the clock goes back or stands",
             argument="t",
-            got=f"at row {back[0] + 1}, {held.time[back[0]] - held.time[0]:.6g} s after the first "
-            f"row, by {held.time[back[0]] - held.time[back[0] + 1]:.3g} s",
+            got=f"at row {back[0] + 1}, {log.time[back[0]] - log.time[0]:.6g} s after the first "
+            f"row, by {log.time[back[0]] - log.time[back[0] + 1]:.3g} s",
             cure="sort the rows, or cut the log there",
         )
-    speed = float(np.sqrt(np.mean(np.sum(held.velocity**2, axis=1))))
+    speed = float(np.sqrt(np.mean(np.sum(log.velocity**2, axis=1))))
     if speed > FASTEST:
         raise InvalidRecording(
             "the sensor moves faster than anything that holds a load",
@@ -365,7 +365,7 @@ def require_usable(held: Held) -> None:
             expected=f"within {FASTEST:g} m/s",
             cure="positions may be in mm: give their unit in the column map",
         )
-    force, moment = (np.std(held.wrench[:, g], axis=0) for g in (slice(0, 3), slice(3, 6)))
+    force, moment = (np.std(log.wrench[:, g], axis=0) for g in (slice(0, 3), slice(3, 6)))
     lever = float(np.linalg.norm(moment)) / max(float(np.linalg.norm(force)), 1e-300)
     if lever > LONGEST:
         raise InvalidRecording(
@@ -376,33 +376,33 @@ def require_usable(held: Held) -> None:
             expected=f"within {LONGEST:g} m",
             cure="they may be in N·mm: give their unit in the column map",
         )
-    if is_still(held):
+    if is_still(log):
         return
-    step = float(np.median(np.diff(held.time)))
+    step = float(np.median(np.diff(log.time)))
     for k, channel in enumerate(CHANNELS):
-        values = held.wrench[:, k]
+        values = log.wrench[:, k]
         longest, at = _longest_run(values)
         if longest * step > FROZEN and longest > STUCK:
             raise InvalidRecording(
                 "the sensor is frozen",
                 argument=channel,
-                got=f"{values[at]:.6g} for {longest * step:.3g} s from {held.time[at]:.3f} s on",
+                got=f"{values[at]:.6g} for {longest * step:.3g} s from {log.time[at]:.3f} s on",
                 cure="leave that time out, or look at the sensor",
             )
 
 
-def notice(held: Held) -> Iterator[Finding]:
+def notice(log: Held) -> Iterator[Finding]:
     """Yield findings about signals that degrade the estimate, such as saturation of a channel."""
-    if is_still(held):
+    if is_still(log):
         return
     for k, channel in enumerate(CHANNELS):
-        values = held.wrench[:, k]
+        values = log.wrench[:, k]
         for end in (values.max(), values.min()):
             longest, at = _longest_run(np.where(values == end, 1.0, np.nan))
             if longest >= STUCK:
                 yield Finding(
                     "saturated",
-                    f"{channel} stays at {end:.6g} for {longest} samples at {held.time[at]:.3f} s: "
+                    f"{channel} stays at {end:.6g} for {longest} samples at {log.time[at]:.3f} s: "
                     "its limit? Such rows bias what is weighed",
                 )
                 break

@@ -177,26 +177,26 @@ class Node:
         summed = on_load(self.sensors, np.concatenate(wrenches, axis=1))
         return self.motion.make(samples.time, summed, motion, samples.slopes[-1])
 
-    def _gathered(self, state: NodeState, held: Held) -> tuple[NodeState, list[Event]]:
+    def _gathered(self, state: NodeState, samples: Held) -> tuple[NodeState, list[Event]]:
         waiting, newest = state.waiting, state.newest
-        back = len(newest) > 0 and held.time[0] <= newest[-1]  # the clock was set back
+        back = len(newest) > 0 and samples.time[0] <= newest[-1]  # the clock was set back
         if waiting is None or (back and not state.rate_known):
-            waiting = held
+            waiting = samples
         else:
-            waiting = joined(waiting, held)
-        newest = held.time if back else np.concatenate([newest, held.time])
+            waiting = joined(waiting, samples)
+        newest = samples.time if back else np.concatenate([newest, samples.time])
         newest = newest[-RATE_SAMPLES - 1 :]
         state = replace(state, waiting=waiting, newest=newest)
         if not state.rate_known or state.online is None:
             return self._calibrated(state, waiting), []
         if len(newest) <= RATE_SAMPLES:
             return state, []
-        rate, found = state.online.rate, 1.0 / float(np.median(np.diff(newest)))
-        if abs(found / rate - 1.0) <= SAME_RATE:
+        rate, measured = state.online.rate, 1.0 / float(np.median(np.diff(newest)))
+        if abs(measured / rate - 1.0) <= SAME_RATE:
             return state, []
-        message = f"{found:.3g} Hz instead of {rate:.3g}"
-        event = Event(float(held.time[-1]), "rate changed", message)
-        return replace(state, waiting=held, newest=newest[-1:], rate_known=False), [event]
+        message = f"{measured:.3g} Hz instead of {rate:.3g}"
+        event = Event(float(samples.time[-1]), "rate changed", message)
+        return replace(state, waiting=samples, newest=newest[-1:], rate_known=False), [event]
 
     def _calibrated(self, state: NodeState, waiting: Held) -> NodeState:
         if waiting.time[-1] - waiting.time[0] < CALIBRATION:
@@ -266,7 +266,7 @@ class LoadEstimate:
     std: Array  # standard deviations of `body`, infinite where not identified, shape (10,)
 
     @property
-    def told(self) -> tuple[Array, Array]:
+    def published(self) -> tuple[Array, Array]:
         """Body and standard deviations as subscribers are to compute with them, shape (10,).
 
         Of an empty hand all is zero, which no subscriber can take for the load before; what is not

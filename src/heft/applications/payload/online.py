@@ -177,11 +177,11 @@ class Online:
         """Return the state before the first sample, with the prior's information only."""
         return OnlineState(self.filter.start())
 
-    def step(self, state: OnlineState, held: Held) -> tuple[OnlineState, tuple[Event, ...]]:
+    def step(self, state: OnlineState, samples: Held) -> tuple[OnlineState, tuple[Event, ...]]:
         """Process further samples; return the new state and the events that they caused.
 
         Args:
-            held: One or more samples, later than those processed. After a gap of more than
+            samples: One or more samples, later than those processed. After a gap of more than
                 `GAP_STEPS` steps all open windows are discarded.
 
         Returns:
@@ -189,12 +189,12 @@ class Online:
             `changed`, `weighed`, `not enough motion` (the motion does not excite all parameters)
             and `no body` (the wrench is not that of one rigid body).
         """
-        begin, end = float(held.time[0]), float(held.time[-1])
+        begin, end = float(samples.time[0]), float(samples.time[-1])
         before = state.open_windows
         if before is not None and not follows(begin, state.time, GAP_STEPS / self.rate):
             before = None
-        wrench, spikes = without_spikes(held.wrench, np.sqrt(np.diag(self._noise)))
-        pieces = sides(replace(held, wrench=wrench), self.unknowns, self.turning_noise)
+        wrench, spikes = without_spikes(samples.wrench, np.sqrt(np.diag(self._noise)))
+        pieces = sides(replace(samples, wrench=wrench), self.unknowns, self.turning_noise)
         kept, rows = weak_form.advance(self.windows, before, pieces)
         state = replace(
             state,

@@ -64,8 +64,8 @@ class Payload:
     @property
     def cut_short(self) -> str | None:
         """How the source of samples failed, where one did."""
-        found = [f"{n.name}: {n.message}" for n in self.notes if n.name == CUT_SHORT]
-        return found[0] if found else None
+        reasons = (f"{n.name}: {n.message}" for n in self.notes if n.name == CUT_SHORT)
+        return next(reasons, None)
 
     @property
     def whole(self) -> bool:
