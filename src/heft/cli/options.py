@@ -453,6 +453,7 @@ def weighed_by_sensor(
         sensor: TOML that describes the sensor.
         progress: Called with lines of progress.
     """
+    from heft.applications.identification import Inputs
     from heft.applications.payload import Weigh, weigh_files
     from heft.errors import InvalidSetting
 
@@ -463,16 +464,8 @@ def weighed_by_sensor(
             argument="LOGS",
             cure="heft payload grasp.csv --sensor wrist.toml",
         )
-    return weigh_files(
-        logs,
-        sensor,
-        load.columns,
-        load.robot,
-        load.options,
-        Weigh(mounting=load.mounting),
-        progress,
-        load.known_mass,
-    )
+    inputs = Inputs.open(load.robot, load.options, load.columns, sensors=sensor)
+    return weigh_files(inputs, logs, Weigh(mounting=load.mounting), progress, load.known_mass)
 
 
 def weighed_by_robot(logs: Sequence[Path], load: LoadOptions, progress: Progress) -> Payload:

@@ -1,7 +1,8 @@
 """A serial chain in symbols: link frames, joint twists in them, and sums over its links.
 
-Matrices are 4 × 4 without their last row. It is 0 0 0 1 for a transform T, and 0 for a twist X:
-the derivative of a transform in its own frame, dT = T X.
+Matrices are 4 × 4 without their last row, so 3 × 4. It is 0 0 0 1 for a transform T, and 0 for a
+twist X: the derivative of a transform in its own frame, dT = T X. Links and joints are counted from
+0, joint i moving link i.
 
 The sums make up Lagrange's equations, see `lagrange`. Each is Σ_j tr(A J_j Bᵀ) with A the motion of
 link j's points in the link's frame, and B the derivative X_ji with respect to a joint. The trace is
@@ -60,7 +61,6 @@ class Chain:
 
         Args:
             symbol: `Im` (rotor inertia), `Fs` (Coulomb) or `Fv` (viscous friction).
-            joint: Index of the joint, from 0.
         """
         if not self.drives:
             return load_sympy().Integer(0)
@@ -77,26 +77,20 @@ class Chain:
         """Return the coefficients of link j's parameters in joint i's effort, tr(A J_j X_jiᵀ).
 
         Args:
-            j: Index of the link, from 0.
-            i: Index of the joint, from 0, i ≤ j.
-            motion: Matrix A of the motion of the link's points in its frame, 3 × 4.
+            i: Joint i ≤ j.
+            motion: Matrix A of the motion of the link's points in its frame.
         """
         return pair(motion, self.twists[j][i], self.algebra.half)
 
     def second(self, j: int, k: int, m: int) -> Rows:
-        """Return the second-order twist X_jkm with U_jkm = T_0^j X_jkm, symmetric in k and m.
-
-        Args:
-            j: Index of the link, from 0.
-            k: Index of a joint, from 0, k ≤ j.
-            m: Index of a joint, from 0, m ≤ j.
-        """
+        """Return the second-order twist X_jkm with U_jkm = T_0^j X_jkm, symmetric in k, m ≤ j."""
         twists = self.twists[j]
         return compose(twists[min(k, m)], twists[max(k, m)])
 
-    def weight(self, j: int) -> Rows:
-        """Return the acceleration −g of all points of link j, which is equivalent to gravity."""
-        return along([-x for x in self.felt[j]])
+    @cached_property
+    def weights(self) -> tuple[Rows, ...]:
+        """Acceleration −g of all points of each link, which is equivalent to gravity."""
+        return tuple(along([-x for x in felt]) for felt in self.felt)
 
     @cached_property
     def places(self) -> tuple[Rows, ...]:
@@ -144,7 +138,7 @@ class Chain:
         """Accelerations (T_0^j)⁻¹ T̈_0^j of each link, less gravity."""
         found = []
         for j, twists in enumerate(self.twists):
-            parts = [*self._times(twists, self.a), self.turning[j], self.weight(j)]
+            parts = [*self._times(twists, self.a), self.turning[j], self.weights[j]]
             found.append(kept(self.algebra, f"H_{j + 1}", added(parts)))
         return tuple(found)
 
@@ -155,7 +149,6 @@ class Chain:
         """Return Σ_j π_jᵀ ten(j) over links j ≥ `least`, as an element of the algebra.
 
         Args:
-            least: Index of the first link of the sum, from 0.
             ten: Function of j: coefficients of link j's ten parameters.
         """
         total = self.algebra.lift(load_sympy().Integer(0))
@@ -165,15 +158,16 @@ class Chain:
                     total = total + factor * self.algebra.lift(value)
         return total
 
-    def column(self, ten: Callable[[int, int], list[Any]]) -> Matrix:
-        """Return the efforts Σ_j π_jᵀ ten(j, i) over links j ≥ i of each joint i, n × 1.
+    def column(self, motions: Sequence[Rows]) -> Matrix:
+        """Return the efforts Σ_j tr(A_j J_j X_jiᵀ) over links j ≥ i of each joint i, n × 1.
 
         Args:
-            ten: Function of j and i: coefficients of link j's ten parameters in joint i's effort.
+            motions: A_j of each link.
         """
 
         def of(i: int) -> Any:
-            return self.algebra.expression(self.total(i, lambda j: ten(j, i)))
+            total = self.total(i, lambda j: self.onto(j, i, motions[j]))
+            return self.algebra.expression(total)
 
         return load_sympy().ImmutableMatrix([of(i) for i in range(self.count)])
 
@@ -217,7 +211,6 @@ class Chain:
         """Return three rows as a 4 × 4 matrix of expressions.
 
         Args:
-            rows: Of a transform or a twist, 3 × 4.
             corner: Last entry of the fourth row 0 0 0: 1 for a transform, 0 for a twist.
         """
         top = [[self.algebra.expression(x) for x in row] for row in rows]
@@ -296,23 +289,13 @@ def shift(algebra: Algebra, way: Any, along: str) -> Rows:
 
 
 def placed(first: Rows, second: Rows) -> Rows:
-    """Return the product of a transform, or a twist, with a transform (last row 0 0 0 1).
-
-    Args:
-        first: T or X, 3 × 4; what comes out is of its kind.
-        second: Transform, 3 × 4.
-    """
+    """Return the product of a transform, or a twist, with a transform: of the first one's kind."""
     found = compose(first, second)
     return [[*new[:3], new[3] + old[3]] for new, old in zip(found, first, strict=True)]
 
 
 def compose(first: Rows, second: Rows) -> Rows:
-    """Return the product of a matrix with a twist (last row 0).
-
-    Args:
-        first: Transform T or twist X, 3 × 4.
-        second: Twist, 3 × 4.
-    """
+    """Return the product of a transform or twist with a twist."""
     columns = [[row[c] for row in second] for c in range(4)]
     return [[_dot(row, column) for column in columns] for row in first]
 
@@ -322,10 +305,6 @@ def seen(place: Rows, twist: Rows) -> Rows:
 
     The angular part is transformed as a vector, so that a rotation about z leaves one about z
     unchanged.
-
-    Args:
-        place: T, 3 × 4.
-        twist: X, 3 × 4.
     """
     axes = [[row[c] for row in place] for c in range(4)]
     turning = (twist[2][1], twist[0][2], twist[1][0])
@@ -349,11 +328,7 @@ def along(acceleration: Sequence[Any]) -> Rows:
 
 
 def scaled(matrix: Rows, factor: Any) -> Rows:
-    """Return a matrix times a scalar of the algebra.
-
-    Args:
-        matrix: 3 × 4.
-    """
+    """Return a matrix times a scalar of the algebra."""
     return [[x * factor for x in row] for row in matrix]
 
 
@@ -373,7 +348,6 @@ def kept(algebra: Algebra, name: str, matrix: Rows) -> Rows:
 
     Args:
         name: Prefix of the entries' names, before row and column, counted from 1.
-        matrix: 3 × 4.
     """
     return [
         [algebra.keep(f"{name}_{r}{c}", x) for c, x in enumerate(row, 1)]
@@ -381,23 +355,18 @@ def kept(algebra: Algebra, name: str, matrix: Rows) -> Rows:
     ]
 
 
-def pair(left: Rows, right: Rows, half: Any) -> list[Any]:
-    """Return the coefficients of tr(A J Bᵀ) in the ten parameters of the pseudo-inertia J.
+def pair(A: Rows, B: Rows, half: Any) -> list[Any]:
+    """Return the ten coefficients of tr(A J Bᵀ) in the parameters of the pseudo-inertia J.
 
     Args:
-        left: A, 3 × 4.
-        right: B, 3 × 4.
         half: ½ in the algebra.
-
-    Returns:
-        Ten coefficients, in heft's order of the parameters.
     """
-    zero = 0 * left[0][0]
+    zero = 0 * A[0][0]
 
     def both(i: int, j: int) -> Any:
         """(AᵀB)_ij + (AᵀB)_ji."""
         total = zero
-        for one, other in zip(left, right, strict=True):
+        for one, other in zip(A, B, strict=True):
             for x, y in ((one[i], other[j]), (one[j], other[i])):
                 if x and y:
                     total = total + x * y

@@ -192,14 +192,12 @@ class Derivation:
 
         h_i = Σ_km h_ikm q̇_k q̇_m.
         """
-        chain = self._chain
-        return chain.column(lambda j, i: chain.onto(j, i, chain.turning[j]))
+        return self._chain.column(self._chain.turning)
 
     @cached_property
     def gravity_torque(self) -> Matrix:
         """Gravity torque C(q) = ∂P/∂q, n × 1 [N·m or N]."""
-        chain = self._chain
-        return chain.column(lambda j, i: chain.onto(j, i, chain.weight(j)))
+        return self._chain.column(self._chain.weights)
 
     @cached_property
     def coriolis_matrix(self) -> Matrix:
@@ -227,14 +225,14 @@ class Derivation:
     def torque(self) -> Matrix:
         """Joint torque τ = D q̈ + h + C + d, n × 1 [N·m or N]."""
         chain = self._chain
-        rows = chain.column(lambda j, i: chain.onto(j, i, chain.accelerating[j]))
+        rows = chain.column(chain.accelerating)
         return rows + chain.rotors(self.a) + self.friction
 
     @cached_property
     def momentum(self) -> Matrix:
         """Generalised momentum p = D q̇, n × 1 [N·m·s or N·s]."""
         chain = self._chain
-        rows = chain.column(lambda j, i: chain.onto(j, i, chain.moving[j]))
+        rows = chain.column(chain.moving)
         return rows + chain.rotors(self.v)
 
     # --- linear in the parameters
@@ -242,8 +240,7 @@ class Derivation:
     @cached_property
     def regressor(self) -> Matrix:
         """Regressor of the inverse dynamic model Y(q, q̇, q̈), n × p, with Y π = τ."""
-        chain = self._chain
-        sign = load_sympy().sign
+        chain, sign = self._chain, load_sympy().sign
         return chain.linear(
             lambda j, i: chain.onto(j, i, chain.accelerating[j]),
             lambda i: (self.a[i], sign(self.v[i]), self.v[i]),
@@ -263,12 +260,11 @@ class Derivation:
 
         W₁ π is the rate of change of momentum without actuator torque.
         """
-        chain = self._chain
-        sign = load_sympy().sign
+        chain, sign = self._chain, load_sympy().sign
 
         def block(j: int, i: int) -> list[Any]:
             moved = pair(chain.sweeps[j][i], chain.moving[j], chain.algebra.half)
-            weighed = chain.onto(j, i, chain.weight(j))
+            weighed = chain.onto(j, i, chain.weights[j])
             return [x - y for x, y in zip(moved, weighed, strict=True)]
 
         return chain.linear(block, lambda i: (0, -sign(self.v[i]), -self.v[i]))
@@ -281,14 +277,11 @@ class Derivation:
     # --- as numbers
 
     def evaluated(self, expressions: Any, values: Mapping[str, float] | None = None) -> Evaluated:
-        """Return a scalar or matrix of this derivation as a numerical function of q, q̇ and q̈.
+        """Return a scalar or matrix as a numerical function of q, q̇ and q̈, vectorised.
 
         Args:
             expressions: One of the properties of this object.
             values: Value of each of `symbols`, by name [SI].
-
-        Returns:
-            The function, vectorised over samples.
 
         Raises:
             InvalidSetting: If a symbol has no value.
@@ -363,9 +356,6 @@ def derive_file(path: str | Path, drives: bool = False) -> Derivation:
         drives: Whether to include rotor inertia, Coulomb and viscous friction of each joint, as
             symbols Im1, Fs1, Fv1 and so on.
 
-    Returns:
-        The derivation.
-
     Raises:
         InvalidModel: If the file is no valid table of Denavit-Hartenberg rows, or uses a symbol
             that is reserved for an unspecified link or drive.
@@ -386,9 +376,6 @@ def derive(data: bytes, path: str = "robot.toml", drives: bool = False) -> Deriv
 
     Args:
         path: Name of the file in messages.
-
-    Returns:
-        The derivation.
 
     Raises:
         InvalidModel: If the file is no valid table, or uses a reserved symbol.

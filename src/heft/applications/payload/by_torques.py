@@ -148,11 +148,7 @@ def from_bodies(ten: Array, covariance: Array) -> tuple[float, float]:
 def torque_over_file(run: ExperimentFit[RobotPlant]) -> tuple[float, float]:
     """Return the scale of the file's bodies that best explains torques beside any friction.
 
-    Args:
-        run: Fit of runs without a load.
-
-    Returns:
-        The factor, and the share of the sum of squares that friction leaves which it explains.
+    With it comes the share of the sum of squares that friction leaves which it explains.
     """
     space = run.problem.space
     triangle = run.information.combined(run.estimate.weights())
@@ -219,10 +215,7 @@ class WeighCarried:
         loaded: Sequence[Recording],
         progress: Progress = silent,
     ) -> Carried:
-        """Identify the payload.
-
-        Returns:
-            The payload's parameters, and the gains where they were estimated.
+        """Identify the payload, and the gains where they are to be estimated.
 
         Raises:
             InvalidSetting: If the frame is not the robot's, or gains are to be found of a robot

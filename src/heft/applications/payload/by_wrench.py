@@ -147,9 +147,6 @@ class Weigh:
         Args:
             logs: All are of the same payload, and their information adds up.
 
-        Returns:
-            The estimate, with the sensor's parameters and findings.
-
         Raises:
             InvalidRecording: If signals or the resulting mass, centre of mass or mounting are not
                 plausible, or the logs cannot be combined.
@@ -202,13 +199,9 @@ class Weigh:
         )
 
     def prior_rows(self, plant: HeldBody) -> Array:
-        """Prior on gains and mass as rows `[Y w]` of unit variance.
+        """Prior on gains and mass as rows `[Y w]` of unit variance, shape (r, p + 1).
 
-        Args:
-            plant: Plant with p columns, about whose point the gains are expressed.
-
-        Returns:
-            The rows, shape (r, p + 1): six for gains if they are unknowns, one for a known mass.
+        Six for gains, about the plant's point, if they are unknowns; one for a known mass.
         """
         unknowns = plant.unknowns
         rows = np.zeros((6 * unknowns.gains + (self.known_mass is not None), len(unknowns.labels)))

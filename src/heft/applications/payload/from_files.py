@@ -30,11 +30,8 @@ WEIGH, CARRIED = Weigh(), WeighCarried()  # as they are by default
 
 
 def weigh_files(
+    inputs: Inputs,
     logs: Sequence[Path],
-    sensors: Path,
-    columns: Path | None = None,
-    model: Path | None = None,
-    options: Path | None = None,
     weigh: Weigh = WEIGH,
     progress: Progress = silent,
     known_mass: float | None = None,
@@ -42,16 +39,12 @@ def weigh_files(
     """Identify a load from log files of a wrench sensor.
 
     Args:
+        inputs: File `sensors`, see there, and a robot where the motion comes from its joints.
         logs: Logs of one experiment with the same load.
-        sensors: TOML file of the sensors; see `sensors`.
-        columns: TOML file that maps the logs' columns to signals.
-        model: Robot model file, where the motion comes from its joints.
-        options: TOML file with what the model file cannot state.
         weigh: Settings; statements of the sensors' file take precedence.
         known_mass: Mass of a reference load [kg], where the sensor's gains are to be identified.
     """
-    inputs = Inputs.open(model, options, columns, sensors=sensors)
-    stated = Sensors.from_toml(sensors)
+    stated = Sensors.from_toml(inputs.files["sensors"].path)
     progress(f"reading {len(logs)} log{'s' if len(logs) > 1 else ''}")
     inputs = inputs.with_logs(fit=logs)
     load = weighed(inputs.logs["fit"], stated, inputs.robot, weigh, progress, known_mass)

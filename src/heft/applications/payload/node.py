@@ -156,9 +156,6 @@ class Node:
             now: Time on the listener's clock, which need not be that of the stamps [s].
             pieces: Messages in order of arrival; may be empty.
             garbage: Number of messages that could not be decoded.
-
-        Returns:
-            The state after them, and the events in order.
         """
         alignment, aligned = self.alignment.step(state.alignment, now, pieces)
         events = [Event(state.time, n.name, n.message) for n in aligned.notices]
@@ -229,19 +226,14 @@ class Node:
     def health(self, state: NodeState) -> dict[str, Any]:
         """Return diagnostics of devices and signals as JSON values.
 
-        Returns:
-            Rate [Hz], sample count and silence of each device, counts of `COUNTS`, unused signals,
-            outliers replaced, windows processed, and noise [N, N·m].
+        Rates are in Hz, the noise in N and N·m; counts are those of `COUNTS`.
         """
         load = state.load
+        devices = state.alignment.buffers.items()
         return {
             "devices": {
-                name: {
-                    "rate": round(b.rate, 1),
-                    "samples": b.taken,
-                    "silent": b.silent,
-                }
-                for name, b in state.alignment.buffers.items()
+                name: {"rate": round(b.rate, 1), "samples": b.taken, "silent": b.silent}
+                for name, b in devices
             },
             "counts": dict(state.counts),
             "foreign": [visible(name) for name in state.foreign],

@@ -249,10 +249,9 @@ class Online:
         return state, [Event(now, "not enough motion", message)]
 
     def unknown(self, state: OnlineState) -> tuple[str, ...]:
-        """Return which parameters are not identified to their precision.
+        """Return which of `mass`, `com` and `inertia` are not identified to their precision.
 
-        Returns:
-            Some of `mass`, `com`, `inertia`; empty if all are, or if the sensor is unloaded.
+        None if all are, or if the sensor is unloaded.
         """
         if not state.settled or state.ten[0] < -self.light:
             return ("mass", "com", "inertia")
