@@ -14,13 +14,14 @@ are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from heft.information import PARAMETER_COUNT, column_order
 from heft.models import Outline, load_sympy, right_angle
 
 from .chain import (
+    BaseSet,
     Chain,
     Rows,
     along,
@@ -37,20 +38,6 @@ from .polynomials import Constants, Expanded, Sampled, solved
 
 M, HX, HY, HZ, XX, XY, YY, XZ, YZ, ZZ = range(PARAMETER_COUNT)
 Ten = dict[int, Any]  # of a body, those that are not zero
-
-
-@dataclass(frozen=True)
-class BaseSet:
-    """Base parameters of a robot in closed form: the identifiable combinations β = K π."""
-
-    columns: tuple[Any, ...]  # symbols of the p standard parameters π, named as everywhere in heft
-    kept: tuple[int, ...]  # indices in π of the b independent columns, ascending
-    matrix: Any  # K, b × p, with β = K π and Y = Y_kept K
-
-    @property
-    def expressions(self) -> tuple[Any, ...]:
-        """The b base parameters β in terms of π."""
-        return tuple(self.matrix * load_sympy().Matrix(self.columns))
 
 
 def base_set(

@@ -217,6 +217,20 @@ class Chain:
         return load_sympy().ImmutableMatrix([*top, [0, 0, 0, corner]])
 
 
+@dataclass(frozen=True)
+class BaseSet:
+    """Base parameters of a robot in closed form: the identifiable combinations β = K π."""
+
+    columns: tuple[Any, ...]  # symbols of the p standard parameters π, named as everywhere in heft
+    kept: tuple[int, ...]  # indices in π of the b independent columns, ascending
+    matrix: Any  # K, b × p, with β = K π and Y = Y_kept K
+
+    @property
+    def expressions(self) -> tuple[Any, ...]:
+        """The b base parameters β in terms of π."""
+        return tuple(self.matrix * load_sympy().Matrix(self.columns))
+
+
 def follow(algebra: Algebra, table: Outline[Any], q: Sequence[Any], gravity: Any) -> Chain:
     """Return the chain of a Denavit-Hartenberg table, by recursion from the base outwards.
 

@@ -221,7 +221,21 @@ class WeighCarried:
             InvalidSetting: If the frame is not the robot's, or gains are to be found of a robot
                 whose base floats.
         """
-        _refuse_floating_gains(robot, self.known_mass)
+        unsure = [j for j in robot.joints if robot.options.of(j).gain_std]
+        beside = unsure if robot.options.contact else []
+        if robot.tree.free_base and (self.known_mass is not None or beside):
+            stated = self.known_mass is None
+            raise InvalidSetting(
+                "with a load gains are found on a fixed base only: what contacts of a floating one "
+                "take is eliminated from all joints' torques together, whose gains then no longer "
+                "stand apart",
+                argument="[joint.NAME] gain_std" if stated else "--known-mass",
+                got=", ".join(beside) if stated else None,
+                cure="let heft identify find the gains, state them, and leave gain_std out"
+                if stated
+                else 'hang the robot up or clamp it and say base = "fixed", or leave --known-mass '
+                "out",
+            )
         with one_blas_thread():
             frame = self.frame or last_frame(robot)
             robot = with_told_friction(robot)
@@ -289,22 +303,4 @@ class WeighCarried:
                 *self.existence.of_unit(empty),
                 self.existence.of_load(free[ten], covariance[ten, ten]),
             ),
-        )
-
-
-def _refuse_floating_gains(robot: Robot, known_mass: float | None) -> None:
-    """Refuse gains of a floating robot: contacts' wrenches are eliminated across its torques."""
-    unsure = [j for j in robot.joints if robot.options.of(j).gain_std]
-    beside = unsure if robot.options.contact else []
-    if robot.tree.free_base and (known_mass is not None or beside):
-        stated = known_mass is None
-        raise InvalidSetting(
-            "with a load gains are found on a fixed base only: what contacts of a floating one "
-            "take is eliminated from all joints' torques together, whose gains then no longer "
-            "stand apart",
-            argument="[joint.NAME] gain_std" if stated else "--known-mass",
-            got=", ".join(beside) if stated else None,
-            cure="let heft identify find the gains, state them, and leave gain_std out"
-            if stated
-            else 'hang the robot up or clamp it and say base = "fixed", or leave --known-mass out',
         )

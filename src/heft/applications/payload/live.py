@@ -138,31 +138,35 @@ class LiveWeighing:
             opened = stack.pop_all()
         with suppress(Exception):  # what closes badly takes no result with it
             opened.close()
-        weighed = self._payload(node, state, described)
+        weighed = result(node, state, described)
         if SOURCE not in failing:
             return weighed
         why = f"the result is of what came before: {failing[SOURCE]}"
         return replace(weighed, notes=(*weighed.notes, Finding(payload.CUT_SHORT, why)))
 
-    def _payload(
-        self, node: Node, state: NodeState, inputs: Sequence[Mapping[str, Any]]
-    ) -> Payload:
-        estimate, sensor = load_estimate(state), node.sensors.first
-        findings: dict[str, Any] = {"health": node.health(state)}
-        if state.load is not None and node.sensors.bias != "none":
-            filter, ours = state.load.filter, slice(PARAMETER_COUNT, None)
-            covariance = filter.covariance[ours, ours]
-            findings["bias"] = payload.logged_bias(sensor, filter.values[ours], covariance)
-        return Payload(
-            sensor.frame,
-            estimate.ten,
-            estimate.body,
-            estimate.std,
-            (payload.mass_check(estimate.body, estimate.std),),
-            sensor=findings,
-            inputs=tuple(inputs),
-            settings={"kind": "wrench sensor, live"},
-        )
+
+def result(node: Node, state: NodeState, inputs: Sequence[Mapping[str, Any]] = ()) -> Payload:
+    """Return the payload as a node knows it last.
+
+    Args:
+        inputs: Descriptions of the input files.
+    """
+    estimate, sensor = load_estimate(state), node.sensors.first
+    findings: dict[str, Any] = {"health": node.health(state)}
+    if state.load is not None and node.sensors.bias != "none":
+        filter, ours = state.load.filter, slice(PARAMETER_COUNT, None)
+        covariance = filter.covariance[ours, ours]
+        findings["bias"] = payload.logged_bias(sensor, filter.values[ours], covariance)
+    return Payload(
+        sensor.frame,
+        estimate.ten,
+        estimate.body,
+        estimate.std,
+        (payload.mass_check(estimate.body, estimate.std),),
+        sensor=findings,
+        inputs=tuple(inputs),
+        settings={"kind": "wrench sensor, live"},
+    )
 
 
 def publish(node: Node, update: Update[NodeState], connection: Connection) -> None:

@@ -72,7 +72,16 @@ def read(recording: Recording, sensors: Sensors, robot: Robot | None = None) -> 
     pose = by_pose(sensors)
     posed = sensors.imu is None and all(n in recording.sources for n in pose.names[:4])
     if not posed and sensors.imu is None and robot is None:
-        raise _no_motion(recording, pose.names[0])
+        frames = [n.split(".")[1] for n in recording.sources if n.startswith("quat.")]
+        raise MissingSignal(
+            "nothing tells how the sensor moves",
+            argument=recording.name,
+            valid=recording.signals,
+            expected=f"{pose.names[0]} … (a pose), an inertial sensor, or joints and a robot",
+            cure=f"the pose is that of {frames[0]}: name the same frame in the file of --sensor"
+            if frames
+            else "add [sensor.imu] to the file of --sensor, or give --robot",
+        )
     motion = pose if posed else motion_of(sensors, robot)
     if posed and not all(n in recording.sources for n in pose.names[4:]):
         motion = replace(motion, names=motion.names[:4])
@@ -172,19 +181,6 @@ def _read(recording: Recording, names: Sequence[str]) -> tuple[Array, Array]:
     log = recording.whole(names)
     good = np.isfinite(log.time)
     return log.time[good], log.values[good]
-
-
-def _no_motion(recording: Recording, quaternion: str) -> MissingSignal:
-    posed = [n.split(".")[1] for n in recording.sources if n.startswith("quat.")]
-    return MissingSignal(
-        "nothing tells how the sensor moves",
-        argument=recording.name,
-        valid=recording.signals,
-        expected=f"{quaternion} … (a pose), an inertial sensor, or joints and a robot",
-        cure=f"the pose is that of {posed[0]}: name the same frame in the file of --sensor"
-        if posed
-        else "add [sensor.imu] to the file of --sensor, or give --robot",
-    )
 
 
 def frozen(device: Device, time: Array, values: Array) -> NDArray[np.bool_]:
