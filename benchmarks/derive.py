@@ -17,7 +17,7 @@ import pinocchio as pin
 
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_most
-from heft.applications.derive.lagrange import TEN, derive
+from heft.applications.derive.from_table import TEN, derive
 from heft.applications.derive.printing import FUNCTIONS, numpy_source, text
 from heft.information.inertia import from_body
 from heft.models import denavit_hartenberg

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_least, at_most
+from heft.applications.payload import weighed
 from heft.applications.payload.node import Node, NodeState
-from heft.applications.payload.payload import weighed
 from heft.applications.payload.sensors import Sensors
 from heft.recordings.recording import Recording
 from heft.streams.messages import Piece

@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +28,13 @@ import numpy as np
 
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_least, at_most
-from heft.applications.payload.live import PAGE, Update, weigh
-from heft.applications.payload.node import Node, load_estimate
+from heft.applications.payload import checkpoint
+from heft.applications.payload.live import PAGE
+from heft.applications.payload.node import Node, NodeState, load_estimate
 from heft.applications.payload.sensors import Sensors
 from heft.display import policy_of, render
 from heft.information import inertia
-from heft.streams import Link, connected, received, served
+from heft.streams import Link, Update, connected, received, run, served
 
 RATE = 1000.0  # [Hz]
 CYCLE = 10_000  # samples, which come again and again
@@ -102,7 +104,7 @@ def live(seconds: float, strained: bool = False) -> list[Row]:
     stop, late = threading.Event(), []
     used = begun = 0.0
 
-    def measure(update: Update) -> None:
+    def measure(update: Update[NodeState]) -> None:
         nonlocal used, begun
         stamp = load_estimate(update.state).stamp
         if np.isfinite(stamp):
@@ -130,7 +132,8 @@ def live(seconds: float, strained: bool = False) -> list[Row]:
             listeners: dict[str, Any] = {"measure": measure}
             if strained:
                 listeners |= stack.enter_context(strain(seconds, made))
-            state = weigh(node, node.start(), source, listeners, 10.0, Path(folder) / "kept")
+            save = partial(checkpoint.save, Path(folder) / "kept", node)
+            state, _ = run(node.step, node.start(), source, listeners, 10.0, save)
             share = (time.process_time() - used) / (time.monotonic() - begun)
     sent, taken = round(seconds * RATE), state.alignment.buffers["wrist"].taken
     mass = load_estimate(state).body[0]

@@ -20,12 +20,13 @@ from heft.applications.payload.by_repeated_motion import MatchedMotions
 from heft.applications.payload.by_torques import WeighCarried
 from heft.applications.payload.by_wrench import Weigh
 from heft.applications.payload.estimate import Weighed
-from heft.applications.payload.online import Event, Online
+from heft.applications.payload.online import Online
 from heft.information import matrix_of_quaternion
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
 from heft.plants.wrench_sensor import Held, Unknowns, at_rest
 from heft.recordings.recording import Recording
+from heft.streams import Event
 
 Array = NDArray[np.float64]
 

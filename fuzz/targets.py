@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from heft.applications.demo import FOLDER as DEMO
-from heft.applications.derive.lagrange import derive_file
+from heft.applications.derive.from_table import derive_file
 from heft.applications.free_flyer import commanded_flight
 from heft.applications.free_flyer.flights import read_motion
 from heft.applications.free_flyer.study import loads_of

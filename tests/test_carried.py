@@ -12,8 +12,8 @@ import pytest
 from heft.applications.identification import identify
 from heft.applications.payload import payload
 from heft.applications.payload.by_repeated_motion import MatchedMotions, runs
-from heft.applications.payload.by_torques import Carried, WeighCarried
-from heft.applications.payload.existence import from_bodies
+from heft.applications.payload.by_torques import Carried, WeighCarried, from_bodies
+from heft.applications.payload.from_files import of_joints
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.fit import Limit, Limits
 from heft.fit.settings import Settings
@@ -124,7 +124,7 @@ def test_nothing_is_to_be_pasted_of_what_is_no_load_on_this_robot(pair: str) -> 
     robot, frame, *logs = experiment(2)
     first, second, change, names = PAIRS[pair]
     runs = [otherwise(logs[k], change) if change else logs[k] for k in (first, second)]
-    found = payload.of_joints(WeighCarried(frame, settings=SETTINGS).fit(robot, runs[:1], runs[1:]))
+    found = of_joints(WeighCarried(frame, settings=SETTINGS).fit(robot, runs[:1], runs[1:]))
     failed = {check.name for check in found.checks if check.status == "fail"}
     assert failed >= names and bool(failed) == bool(names)
     assert (found.verdict == "poor") == bool(names)
@@ -142,7 +142,7 @@ def test_a_payload_is_no_better_than_the_fits_that_it_is_made_of() -> None:
     for which in ("without", "with"):
         (check,) = (c for c in weighed.checks if c.name == f"residual size, {which} the load")
         assert check.status == "fail"
-    assert payload.of_joints(weighed).verdict == "poor"
+    assert of_joints(weighed).verdict == "poor"
     alone = identify(robot, [empty], settings=SETTINGS).checks
     assert [c.name for c in alone] == [
         c.name.removesuffix(", without the load")

@@ -26,7 +26,7 @@ from benchmarks import intervals, readme
 
 from heft.applications import demo
 from heft.applications.cooperation.team_file import TEAM
-from heft.applications.derive.lagrange import derive
+from heft.applications.derive.from_table import derive
 from heft.applications.free_flyer.study import LOADS
 from heft.applications.payload.sensors import Sensors
 from heft.cli import app, main

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heft.applications.payload import WeighCarried, payload
+from heft.applications.identification import Inputs
+from heft.applications.payload import WeighCarried, carry_files, difference_files
 from heft.cli import app
 from heft.errors import InvalidSetting
 from heft.information import inertia
@@ -62,13 +63,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_a_load_at_the_foot_is_weighed(folder: Path, options: str, logs: tuple[str, str]) -> None:
     empty, loaded = (folder / f"{name}.npz" for name in logs)
-    found = payload.carry_files(
-        folder / "walker.urdf",
-        [empty],
-        [loaded],
-        options=folder / options,
-        weigh=WeighCarried(frame="foot"),
-    )
+    inputs = Inputs.open(folder / "walker.urdf", folder / options, None)
+    inputs = inputs.with_logs(empty=[empty], loaded=[loaded])
+    found = carry_files(inputs, WeighCarried(frame="foot"))
     mass, com = found.body[0], found.body[1:4]
     assert abs(mass - MASS) <= 0.03 * MASS and abs(mass - MASS) <= 4.0 * found.std[0]
     assert np.abs(com - COM).max() <= 0.01
@@ -98,6 +95,7 @@ def test_gains_and_differences_are_of_a_fixed_base(folder: Path) -> None:
     with pytest.raises(InvalidSetting, match="gains are found on a fixed base only") as told:
         WeighCarried().fit(unsure, (), ())
     assert told.value.argument == "[joint.NAME] gain_std"
-    files = (folder / "walker.urdf", [folder / "empty.npz"], [folder / "loaded.npz"])
+    inputs = Inputs.open(folder / "walker.urdf", folder / "all.toml", None)
+    inputs = inputs.with_logs(empty=[folder / "empty.npz"], loaded=[folder / "loaded.npz"])
     with pytest.raises(InvalidSetting, match="fixed base only"):
-        payload.difference_files(*files, options=folder / "all.toml")
+        difference_files(inputs)

@@ -7,13 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from heft.applications.payload.by_wrench import Bias, Weigh
-from heft.applications.payload.online import Event, Online, OnlineState, without_spikes
-from heft.applications.payload.wrench_fit import Found, solve
+from heft.applications.payload.by_wrench import Weigh
+from heft.applications.payload.estimate import Weighed
+from heft.applications.payload.online import Online, OnlineState, without_spikes
+from heft.applications.payload.sensors import Bias
 from heft.errors import InvalidSetting
 from heft.information import inertia
 from heft.plants.wrench_sensor import Held
 from heft.signals import WhiteWeak
+from heft.streams import Event
 from tests.wrists import BIAS, BODY, sensed
 
 NOISE = (0.1, 0.005)
@@ -35,12 +37,12 @@ def with_change(held: Held, share: float) -> Held:
     return replace(held, wrench=held.wrench + more)
 
 
-def in_one(held: Held, online: Online, bias: Bias) -> Found:
+def in_one(held: Held, online: Online, bias: Bias) -> Weighed:
     """Return the least squares of the same windows, each counted as when it is followed."""
     weigh = Weigh(noise=NOISE, bias=bias, overlap=online.overlap)
     problem = weigh.problem(held)
     assert isinstance(problem.weak, WhiteWeak)
-    return solve(replace(problem, weak=replace(problem.weak, whitened=False)), weigh.known)
+    return weigh.solve(replace(problem, weak=replace(problem.weak, whitened=False)))
 
 
 @pytest.mark.parametrize("chunk", [1, 25, 400])
@@ -50,10 +52,10 @@ def test_what_is_followed_is_what_is_weighed(chunk: int) -> None:
     state, _ = followed(held, online, chunk)
     found = online.filter.settled(state.filter).values
     batch = in_one(held, online, "constant")
-    np.testing.assert_allclose(found[:10], batch.values[:10], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(found[:10], batch.solution[:10], rtol=0, atol=1e-5)
     # What whitening makes better is little: the spectrum of so slow a motion is flat.
     whitened = Weigh(noise=NOISE, bias="constant", delay=False).fit(held)
-    off = np.abs(found[:10] - whitened.values[:10]) / np.sqrt(np.diag(whitened.covariance)[:10])
+    off = np.abs(found[:10] - whitened.solution[:10]) / np.sqrt(np.diag(whitened.covariance)[:10])
     assert off.max() < 0.5
 
 
@@ -66,7 +68,7 @@ def test_a_bias_that_is_known_or_stays_is_one_of_the_batch(bias: Bias) -> None:
     state, _ = followed(held, online)
     found = online.filter.settled(state.filter).values
     batch = in_one(held, online, bias)
-    np.testing.assert_allclose(found, batch.values, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(found, batch.solution, rtol=0, atol=1e-5)
 
 
 def test_one_pose_weighs_a_load_where_the_bias_is_known() -> None:

@@ -13,6 +13,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,12 @@ import cbor2
 import pytest
 
 from heft.applications.payload import checkpoint
-from heft.applications.payload.live import PAGE, Update, weigh
+from heft.applications.payload.live import PAGE
 from heft.applications.payload.node import Node, NodeState, load_estimate
 from heft.display.templates import policy_of, render
 from heft.plants.wrench_sensor import Held
-from heft.streams import Link, sources
+from heft.streams import Arrival, Link, Update, live, run
 from heft.streams.page import MOST_CONNECTIONS, Page, served
-from heft.streams.sources import Arrival
 from tests.browser import browser, opened
 from tests.test_cli import ENVIRONMENT, HEFT, is_clean
 from tests.test_live import NODE, START, as_piece, cut, fed, same
@@ -52,16 +52,16 @@ def test_a_listener_that_fails_is_told_once_and_changes_nothing(clean: NodeState
     told: list[str] = []
     calls = 0
 
-    def dead(update: Update) -> None:
+    def dead(update: Update[NodeState]) -> None:
         nonlocal calls
         calls += 1
         if calls != 5:  # once it works again
             raise BrokenPipeError(errno.EPIPE, "nobody\x1b reads")
 
-    def terminal(update: Update) -> None:
+    def terminal(update: Update[NodeState]) -> None:
         told.extend(f"{e.name}: {e.message}" for e in update.events)
 
-    state = weigh(NODE, NODE.start(), arrivals(), {"page": dead, "terminal": terminal})
+    state, _ = run(NODE.step, NODE.start(), arrivals(), {"page": dead, "terminal": terminal})
     assert same(state, clean)
     assert state.counts["untold"] == calls - 1 > 15
     assert [t for t in told if "weighed" not in t] == [
@@ -79,7 +79,13 @@ def test_a_checkpoint_that_cannot_be_written_is_told_and_changes_nothing(
     monkeypatch.setattr(checkpoint, "save", full)
     names: list[str] = []
     listeners = {"terminal": lambda update: names.extend(e.name for e in update.events)}
-    state = weigh(NODE, NODE.start(), arrivals(), listeners, keep=tmp_path / "kept")
+    state, _ = run(
+        NODE.step,
+        NODE.start(),
+        arrivals(),
+        listeners,
+        save=partial(checkpoint.save, tmp_path / "kept", NODE),
+    )
     assert same(state, clean) and state.counts["unsaved"] >= 3
     assert names.count("checkpoint failed") == 1
 
@@ -99,7 +105,7 @@ def test_a_step_without_memory_loses_its_samples_alone(
     monkeypatch.setattr(Node, "step", step)
     names: list[str] = []
     listeners = {"terminal": lambda update: names.extend(e.name for e in update.events)}
-    state = weigh(NODE, NODE.start(), arrivals(), listeners)
+    state, _ = run(NODE.step, NODE.start(), arrivals(), listeners)
     assert names.count("step failed") == 1 and state.counts["unread"] == 25
     assert load_estimate(state).body[0] == pytest.approx(BODY[0], rel=0.01)
 
@@ -113,11 +119,11 @@ def test_a_source_that_fails_leaves_what_is_known() -> None:
 
     messages: list[str] = []
     listeners = {"terminal": lambda update: messages.extend(e.message for e in update.events)}
-    state = weigh(NODE, NODE.start(), failing(80), listeners)
+    state, _ = run(NODE.step, NODE.start(), failing(80), listeners)
     assert load_estimate(state).body[0] == pytest.approx(BODY[0], rel=0.02)
     assert messages[-1] == "[Errno 5] Input/output error"
     with pytest.raises(OSError, match="Input/output"):
-        weigh(NODE, NODE.start(), failing(0), listeners)
+        run(NODE.step, NODE.start(), failing(0), listeners)
 
 
 @pytest.fixture(scope="module")
@@ -145,9 +151,9 @@ class Silent:
 
 def test_where_the_clock_goes_back_no_time_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([100.0, 100.1, 100.2, -5000.0, -4999.9, -4999.8])
-    monkeypatch.setattr(sources.time, "monotonic", lambda: next(times))
-    monkeypatch.setattr(sources.Reader, "read", lambda *_: ([], 0))
-    source = sources.received(Silent(), threading.Event())  # type: ignore[arg-type]
+    monkeypatch.setattr(live.time, "monotonic", lambda: next(times))
+    monkeypatch.setattr(live.Reader, "read", lambda *_: ([], 0))
+    source = live.received(Silent(), threading.Event())  # type: ignore[arg-type]
     assert [next(source).now for _ in range(5)] == pytest.approx([0.1, 0.2, 0.2, 0.3, 0.4])
 
 

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from benchmarks.grasping_points import DEVELOPMENT, FORCE, TORQUE, Grasp, Outcome, live, offline
 
-from heft.applications.payload.log_checks import _said, usable
-from heft.applications.payload.motion import read
+from heft.applications.payload import weighed
+from heft.applications.payload.logs import left_out, read, usable
 from heft.applications.payload.node import Node
-from heft.applications.payload.payload import weighed
 from heft.applications.payload.sensors import Sensors
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.recordings.recording import Recording
@@ -49,7 +48,7 @@ def log(told: dict[str, FloatArray], rows: slice | FloatArray = slice(None)) -> 
 @pytest.mark.parametrize(
     "names", [("force.ft", "torque.ft"), ("torque.ft",), ("acc.imu",), ("omega.imu",)]
 )
-def test_what_is_no_measurement_is_left_out_and_said(names: tuple[str, ...], kind: str) -> None:
+def test_what_is_no_measurement_is_left_out_andleft_out(names: tuple[str, ...], kind: str) -> None:
     told = signals()
     for name in names:
         told[name] = told[name].copy()
@@ -79,7 +78,7 @@ def test_of_several_times_the_longest_is_told() -> None:
     bad = np.zeros(100, dtype=bool)
     for begin, end in ((5, 8), (20, 40), (60, 62), (99, 100)):
         bad[begin:end] = True
-    message = _said("frozen", "it rests", 0.1 * np.arange(100), bad).message
+    message = left_out("frozen", "it rests", 0.1 * np.arange(100), bad).message
     assert "from 2.000 s on for 1.9 s, the longest of 4 times: 26 rows" in message
 
 

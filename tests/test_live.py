@@ -12,16 +12,15 @@ import numpy as np
 import pytest
 
 from heft.applications.payload import checkpoint
-from heft.applications.payload.live import Update, publish, weigh
+from heft.applications.payload.live import publish
 from heft.applications.payload.node import Node, NodeState, load_estimate
-from heft.applications.payload.online import Event
 from heft.applications.payload.sensors import Sensors
 from heft.dynamics.kinematics import frame_motion
 from heft.errors import InvalidSetting
 from heft.information import inertia
 from heft.plants.wrench_sensor import Held
 from heft.signals import weak_form
-from heft.streams import Arrival
+from heft.streams import Arrival, Event, Update, run
 from heft.streams.messages import Piece
 from tests.robots import FloatArray, load
 from tests.test_payload import quaternions
@@ -326,8 +325,8 @@ def test_an_empty_hand_has_no_centre_of_mass() -> None:
     found = load_estimate(state)
     assert found.held is False
     # Zero is what a subscriber reckons with from then on, and not the load before.
-    np.testing.assert_array_equal(found.told[0], np.zeros(10))
-    assert 0.0 < found.told[1][0] < 0.05 and not found.told[1][1:].any()
+    np.testing.assert_array_equal(found.published[0], np.zeros(10))
+    assert 0.0 < found.published[1][0] < 0.05 and not found.published[1][1:].any()
     assert abs(load_estimate(state).body[0]) < 0.02
     assert (
         np.isnan(load_estimate(state).body[1:]).all()
@@ -454,9 +453,9 @@ def test_the_rate_is_the_rate(rate: float) -> None:
     """However long each look takes; 10 Hz once were 8.9."""
     rng = np.random.default_rng(0)
     times = np.cumsum(min(0.05, 0.5 / rate) + rng.uniform(0.0, 0.2 / rate, 4000))
-    due: list[Update] = []
+    due: list[Update[NodeState]] = []
     source = (Arrival(float(now), []) for now in times)
-    weigh(NODE, NODE.start(), source, {"test": lambda u: due.append(u) if u.due else None}, rate)
+    run(NODE.step, NODE.start(), source, {"test": lambda u: due.append(u) if u.due else None}, rate)
     assert len(due) == pytest.approx(rate * (times[-1] - times[0]), abs=2)
 
 
@@ -489,7 +488,9 @@ def test_no_subscriber_keeps_an_old_load() -> None:
 
     heard = Heard()
     before = time.time()
-    state = weigh(NODE, NODE.start(), source(), {"test": lambda u: publish(u, heard)}, 20.0)
+    state, _ = run(
+        NODE.step, NODE.start(), source(), {"test": lambda u: publish(NODE, u, heard)}, 20.0
+    )
     assert state.counts["untold"] == 0
     (stamp, body, std), *later = heard.inertias
     assert before <= stamp <= time.time() and np.isnan(body).all() and np.isinf(std).all()
@@ -509,7 +510,7 @@ def test_behind_a_long_pause_nothing_is_made_up_for() -> None:
     times = np.r_[np.arange(0.0, 1.0, 0.05), np.arange(100.0, 101.0, 0.05)]
     due: list[bool] = []
     source = (Arrival(float(now), []) for now in times)
-    weigh(NODE, NODE.start(), source, {"test": lambda update: due.append(update.due)}, 10.0)
+    run(NODE.step, NODE.start(), source, {"test": lambda update: due.append(update.due)}, 10.0)
     assert sum(due) == pytest.approx(20, abs=2)
 
 
@@ -518,7 +519,7 @@ def test_before_the_first_sample_nothing_is_stamped() -> None:
     told: list[dict[str, object]] = []
     source = (Arrival(now, []) for now in np.arange(0.0, 3.0, 0.05).tolist())
     listener = told.extend
-    weigh(NODE, NODE.start(), source, {"test": lambda update: listener(update.happened())})
+    run(NODE.step, NODE.start(), source, {"test": lambda update: listener(update.stamped())})
     assert [e["name"] for e in told] == ["stalled", "stalled"]
     assert all(e["stamp"] is None for e in told)
 

@@ -12,10 +12,10 @@ import pytest
 from heft.applications.demo import FOLDER as DEMO
 from heft.applications.doctor import doctor
 from heft.applications.excite import open_experiment
-from heft.applications.identification import compare, compare_report, report
+from heft.applications.identification import Inputs, compare, compare_report, report
 from heft.applications.identification.inputs import identify_files
 from heft.applications.identification.results import write
-from heft.applications.payload import WeighCarried, payload
+from heft.applications.payload import WeighCarried, carry_files
 from heft.applications.sample import sample_files
 from heft.applications.select import select_files
 from heft.applications.viewer import read_robot
@@ -145,13 +145,9 @@ def test_a_load_is_told_from_a_spring(springs: Path, tmp_path: Path) -> None:
     """Without the own columns the spring's torque spoils the run."""
     empty = log("run1", STIFFNESS, tmp_path)
     loaded = log("run2", STIFFNESS, tmp_path, load=True)
-    found = payload.carry_files(
-        DEMO / "arm.urdf",
-        [empty],
-        [loaded],
-        weigh=WeighCarried(settings=STATED),
-        own_columns=springs,
-    )
+    inputs = Inputs.open(DEMO / "arm.urdf", None, None, springs)
+    inputs = inputs.with_logs(empty=[empty], loaded=[loaded])
+    found = carry_files(inputs, WeighCarried(settings=STATED))
     assert abs(found.body[0] - MASS) <= 0.02 * MASS
     assert [i["role"] for i in found.inputs].count("own_columns") == 1
 
@@ -178,7 +174,7 @@ def test_what_tells_of_a_spring_is_kept(springs: Path, tmp_path: Path) -> None:
     path = log("run1", STIFFNESS, tmp_path)
     with_it, without = (
         select_files(
-            DEMO / "arm.urdf", [path], "20%", tmp_path / f"{k}.json", own_columns=own
+            Inputs.open(DEMO / "arm.urdf", None, None, own), [path], "20%", tmp_path / f"{k}.json"
         ).excitation.names
         for k, own in enumerate((springs, None))
     )

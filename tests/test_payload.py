@@ -6,14 +6,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from heft import cli
-from heft.applications.payload import payload
+from heft.applications.identification import Inputs
+from heft.applications.payload import payload, weigh_files
 from heft.applications.payload.by_wrench import Weigh
-from heft.applications.payload.motion import read
+from heft.applications.payload.logs import read
 from heft.applications.payload.sensors import Sensors
 from heft.errors import HeftError, InvalidSetting, MissingSignal
 from heft.information.rotation import matrix_of_rpy
@@ -25,6 +27,12 @@ from tests.wrists import BIAS, BODY, GRAVITY, moving, posed, poses, sensed, trut
 
 WRIST = '[sensor.wrist]\nkind = "wrench"\nframe = "tool0"\n'
 IMU = '[sensor.imu]\nkind = "imu"\nframe = "imu"\n'
+
+
+def weighed_files(
+    logs: list[Path], sensors: Path, model: Path | None = None, **more: Any
+) -> payload.Payload:
+    return weigh_files(Inputs.open(model, None, None, sensors=sensors), logs, **more)
 
 
 def columns(kind: str, frame: str, values: FloatArray, parts: str = "xyz") -> dict[str, FloatArray]:
@@ -60,7 +68,7 @@ def quaternions(rotations: FloatArray) -> FloatArray:
 
 def test_a_load_is_weighed_from_a_log_and_a_sensor(tmp_path: Path) -> None:
     log = with_imu(tmp_path / "grasp.npz", sensed(5000))
-    found = payload.weigh_files([log], written(tmp_path / "wrist.toml", WRIST + IMU))
+    found = weighed_files([log], written(tmp_path / "wrist.toml", WRIST + IMU))
     np.testing.assert_array_less(np.abs(found.ten - BODY)[:4], [0.02, 0.002, 0.002, 0.002])
     assert found.verdict == "good" and found.whole and found.frame == "tool0"
     bias = [v["value"] for v in found.sensor["bias"].values()]
@@ -73,20 +81,18 @@ def test_a_mounting_is_told_as_the_file_takes_it(tmp_path: Path) -> None:
     log = with_imu(tmp_path / "turned.npz", Held(**(vars(held) | {"wrench": axes})))
     about = matrix_of_rpy(0.0, 0.0, 0.9)  # what the file says already, not quite right
     asking = f"{WRIST}rotation = {about.round(12).tolist()}\n{IMU}"
-    found = payload.weigh_files(
-        [log], written(tmp_path / "s.toml", asking), weigh=Weigh(mounting=True)
-    )
+    found = weighed_files([log], written(tmp_path / "s.toml", asking), weigh=Weigh(mounting=True))
     np.testing.assert_allclose(found.sensor["rotation"], R, atol=0.01)
     said = [k for k in payload.text(found).splitlines() if k.startswith("rotation = ")]
     knowing = written(tmp_path / "k.toml", f"{WRIST}{said[0]}\n{IMU}")
-    again = payload.weigh_files([log], knowing)
+    again = weighed_files([log], knowing)
     np.testing.assert_allclose(again.ten[:4], found.ten[:4], rtol=0, atol=1e-3)
 
 
 def test_several_logs_are_one_weighing(tmp_path: Path) -> None:
     logs = [with_imu(tmp_path / f"{k}.npz", sensed(3000, k)) for k in range(2)]
     sensor = written(tmp_path / "wrist.toml", WRIST + IMU)
-    one, both = payload.weigh_files(logs[:1], sensor), payload.weigh_files(logs, sensor)
+    one, both = weighed_files(logs[:1], sensor), weighed_files(logs, sensor)
     assert both.std[0] < 0.8 * one.std[0]
     assert [i["role"] for i in both.inputs] == ["fit", "fit", "sensors"]
 
@@ -98,7 +104,7 @@ def test_of_biases_that_differ_the_last_is_told(tmp_path: Path) -> None:
         with_imu(tmp_path / "a.npz", sensed(3000, 0)),
         with_imu(tmp_path / "b.npz", Held(**(vars(held) | {"wrench": held.wrench + more}))),
     ]
-    found = payload.weigh_files(logs, written(tmp_path / "wrist.toml", WRIST + IMU))
+    found = weighed_files(logs, written(tmp_path / "wrist.toml", WRIST + IMU))
     told = [found.sensor["bias"][c] for c in found.sensor["bias"]]
     values, std = (np.array([t[k] for t in told]) for k in ("value", "std"))
     assert np.all(np.abs(values - BIAS - more) < 5.0 * std) and std[0] > 2.0 * std[3]
@@ -112,7 +118,7 @@ def test_poses_of_a_log_are_turned_by_their_quaternions(tmp_path: Path) -> None:
     signals = wrench_columns("ft", held.wrench)
     signals |= columns("quat", "ft", quaternions(turned), "wxyz")
     log = save(tmp_path / "poses.npz", held.time, signals)
-    found = payload.weigh_files([log], written(tmp_path / "s.toml", '[sensor.ft]\nkind="wrench"\n'))
+    found = weighed_files([log], written(tmp_path / "s.toml", '[sensor.ft]\nkind="wrench"\n'))
     assert found.body[0] == pytest.approx(BODY[0], rel=0.01)
     assert not found.whole
     assert "not seen" in payload.text(found)
@@ -128,13 +134,13 @@ def test_a_tilt_and_gains_are_told_as_the_files_take_them(tmp_path: Path) -> Non
     signals |= columns("quat", "tool0", quaternions(turned), "wxyz")
     log = save(tmp_path / "poses.npz", held.time, signals)
     asking = written(tmp_path / "asking.toml", "tilt = true\n" + WRIST + "gain_std = 0.03\n")
-    found = payload.weigh_files([log], asking, known_mass=float(BODY[0]))
+    found = weighed_files([log], asking, known_mass=float(BODY[0]))
     told = payload.text(found)
     assert "tilt" in found.sensor and "off what was stated" in told
     lines = [line.partition("  #")[0] for line in told.splitlines()]
     said, gains = (next(k for k in lines if k.startswith(w)) for w in ("gravity = ", "gain = "))
     knowing = written(tmp_path / "knowing.toml", f"{said}\n{WRIST}{gains}\n")
-    again = payload.weigh_files([log], knowing)
+    again = weighed_files([log], knowing)
     assert again.body[0] == pytest.approx(BODY[0], rel=2e-3)
     assert again.sensor["left_over"]["force"] == pytest.approx(
         found.sensor["left_over"]["force"], rel=0.1
@@ -148,12 +154,12 @@ def test_a_pose_of_another_frame_is_named(tmp_path: Path) -> None:
     )
     log = save(tmp_path / "poses.npz", held.time, signals)
     with pytest.raises(MissingSignal, match="the pose is that of flange"):
-        payload.weigh_files([log], written(tmp_path / "s.toml", '[sensor.ft]\nkind="wrench"\n'))
+        weighed_files([log], written(tmp_path / "s.toml", '[sensor.ft]\nkind="wrench"\n'))
 
 
 def test_of_a_poor_answer_nothing_is_to_be_pasted(tmp_path: Path) -> None:
     log = with_imu(tmp_path / "grasp.npz", sensed(2000))
-    found = payload.weigh_files([log], written(tmp_path / "wrist.toml", WRIST + IMU))
+    found = weighed_files([log], written(tmp_path / "wrist.toml", WRIST + IMU))
     poor = replace(found, checks=(replace(found.checks[0], status="fail"), *found.checks[1:]))
     told, kept = payload.text(poor), payload.text(found)
     for line in ("set_target_payload(", "setLoad(", "<inertial", "bias = ["):
@@ -189,7 +195,7 @@ def test_a_moving_pose_is_differentiated(tmp_path: Path) -> None:
     signals = wrench_columns("ft", wrench + noise)
     signals |= columns("quat", "ft", quaternions(R), "wxyz") | columns("pos", "ft", place)
     log = save(tmp_path / "moving.npz", t, signals)
-    found = payload.weigh_files([log], written(tmp_path / "s.toml", '[sensor.ft]\nkind="wrench"\n'))
+    found = weighed_files([log], written(tmp_path / "s.toml", '[sensor.ft]\nkind="wrench"\n'))
     assert found.body[0] == pytest.approx(BODY[0], rel=0.01)
     np.testing.assert_allclose(found.body[1:4], BODY[1:4] / BODY[0], atol=2e-3)
 
@@ -204,7 +210,7 @@ def test_the_sign_of_a_quaternion_says_nothing(tmp_path: Path) -> None:
         signals = wrench_columns("ft", truth(count)[1])
         signals |= columns("quat", "ft", sign * quaternions(R), "wxyz")
         log = save(tmp_path / "run.npz", t, signals | columns("pos", "ft", place))
-        bodies.append(payload.weigh_files([log], said).body)
+        bodies.append(weighed_files([log], said).body)
     # Jumps raise the corner that the band of the signals asks for, and nothing else.
     smoothing = abs(bodies[0][0] - BODY[0]) + 1e-9
     np.testing.assert_allclose(bodies[1][:4], bodies[0][:4], rtol=0, atol=10 * smoothing)
@@ -231,10 +237,10 @@ def test_joints_move_the_sensor_through_the_robot(tmp_path: Path) -> None:
     log = save(tmp_path / "arm.npz", t, signals | wrench_columns("tool0", wrench + noise))
     sensor = written(tmp_path / "wrist.toml", WRIST)
     model = written(tmp_path / "arm.urdf", robot.source.decode())
-    found = payload.weigh_files([log], sensor, model=model)
+    found = weighed_files([log], sensor, model=model)
     assert found.body[0] == pytest.approx(BODY[0], rel=0.01)
     with pytest.raises(MissingSignal, match="nothing tells how the sensor moves"):
-        payload.weigh_files([log], sensor)
+        weighed_files([log], sensor)
 
 
 def test_two_grasping_points_hold_one_load(tmp_path: Path) -> None:
@@ -247,14 +253,14 @@ def test_two_grasping_points_hold_one_load(tmp_path: Path) -> None:
     signals |= columns("acc", "imu", held.specific) | columns("omega", "imu", held.angular_velocity)
     log = save(tmp_path / "both.npz", held.time, signals)
     left = f'[sensor.left]\nkind = "wrench"\nposition = {r.tolist()}\nrotation = {R.tolist()}\n'
-    found = payload.weigh_files([log], written(tmp_path / "s.toml", WRIST + left + IMU))
+    found = weighed_files([log], written(tmp_path / "s.toml", WRIST + left + IMU))
     assert found.body[0] == pytest.approx(BODY[0], rel=0.02)
 
 
 def test_results_are_written_whole_and_say_what_they_are_of(tmp_path: Path) -> None:
     log = with_imu(tmp_path / "grasp.npz", sensed(4000))
     sensor = written(tmp_path / "wrist.toml", WRIST + IMU)
-    found = payload.weigh_files([log], sensor)
+    found = weighed_files([log], sensor)
     out = tmp_path / "out"
     payload.write(found, out)
     data = json.loads((out / "estimate.json").read_text())
@@ -314,10 +320,10 @@ def test_a_bias_is_told_as_the_file_takes_it(tmp_path: Path) -> None:
     axes = (held.wrench.reshape(-1, 2, 3) @ rotation).reshape(-1, 6)
     log = with_imu(tmp_path / "grasp.npz", Held(**(vars(held) | {"wrench": -axes})))
     said = f'{WRIST}reports = "on_sensor"\nrotation = {rotation.round(12).tolist()}\n'
-    found = payload.weigh_files([log], written(tmp_path / "s.toml", said + IMU))
+    found = weighed_files([log], written(tmp_path / "s.toml", said + IMU))
     bias = [v["value"] for v in found.sensor["bias"].values()]
     knowing = written(tmp_path / "k.toml", f"{said}bias = {bias}\n{IMU}")
-    again = payload.weigh_files([log], knowing)
+    again = weighed_files([log], knowing)
     assert again.sensor["bias"] == {}
     np.testing.assert_allclose(again.ten, found.ten, rtol=0, atol=1e-3)
 

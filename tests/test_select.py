@@ -15,6 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from heft.applications.demo import FOLDER as DEMO
+from heft.applications.identification import Inputs
 from heft.applications.select import Select, parsed, select_files
 from heft.arrays import Array
 from heft.errors import InvalidSetting, TooLittleData
@@ -206,8 +207,8 @@ def test_a_selection_is_fitted_and_named_among_the_inputs(folder: Path) -> None:
 
 
 def test_selections_are_repeated_byte_for_byte(folder: Path, tmp_path: Path) -> None:
-    robot, out = folder / "arm.urdf", tmp_path / "again.json"
-    select_files(robot, [folder / "run1.parquet", folder / "run2.parquet"], "6s", out)
+    inputs, out = Inputs.open(folder / "arm.urdf", None, None), tmp_path / "again.json"
+    select_files(inputs, [folder / "run1.parquet", folder / "run2.parquet"], "6s", out)
     first = json.loads((folder / "selection.json").read_text())
     again = json.loads(out.read_text())
     for log in (*first["logs"], *again["logs"]):
@@ -225,7 +226,9 @@ def test_a_joint_that_never_moved_is_named(tmp_path: Path) -> None:
     gone = {n for n in columns if n.startswith("v.")}
     kept = {n: x for n, x in {**columns, **still}.items() if n not in gone}
     pyarrow.parquet.write_table(pyarrow.table(kept), tmp_path / "still.parquet")
-    found = select_files(ARM, [tmp_path / "still.parquet"], "3s", tmp_path / "s.json")
+    found = select_files(
+        Inputs.open(ARM, None, None), [tmp_path / "still.parquet"], "3s", tmp_path / "s.json"
+    )
     mine = found.excitation.of("wrist_3_joint")
     ratio = dict(
         zip(np.array(found.excitation.names)[mine], found.excitation.ratio[mine], strict=True)

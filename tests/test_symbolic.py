@@ -19,7 +19,8 @@ from sympy import cos, sign, sin, symbols
 
 from heft import cli
 from heft.applications.derive.chain import kept
-from heft.applications.derive.lagrange import Derivation, derive, derive_file
+from heft.applications.derive.from_table import derive, derive_file
+from heft.applications.derive.lagrange import Derivation
 from heft.applications.derive.polynomials import Expanded
 from heft.applications.derive.printing import FUNCTIONS, latex, numpy_source, text
 from heft.dynamics import kernels

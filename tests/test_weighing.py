@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from heft.applications.payload.by_wrench import Weigh
-from heft.applications.payload.wrench_fit import Found
+from heft.applications.payload.estimate import Weighed
 from heft.errors import InvalidRecording, InvalidSetting, TooLittleData
 from heft.information import inertia
 from heft.information.rotation import matrix_of_rpy
@@ -105,10 +105,10 @@ def test_of_what_is_not_identified_the_covariance_is_zero() -> None:
     own = np.array([[4.0, np.inf], [np.inf, np.inf]])
     found: Any = SimpleNamespace(
         problem=SimpleNamespace(base=SimpleNamespace(kept=(0, 2))),
-        values=np.ones(3),
+        solution=np.ones(3),
         estimate=SimpleNamespace(parameters=SimpleNamespace(covariance=own)),
     )
-    np.testing.assert_array_equal(Found.covariance.func(found), np.diag([4.0, 0.0, 0.0]))
+    np.testing.assert_array_equal(Weighed.covariance.func(found), np.diag([4.0, 0.0, 0.0]))
 
 
 def in_all_directions(count: int) -> FloatArray:

@@ -9,7 +9,7 @@ import numpy as np
 import pinocchio
 import pytest
 
-from heft.applications.payload.wrench_fit import Known
+from heft.applications.payload.by_wrench import Weigh
 from heft.information import inertia
 from heft.information.rotation import matrix_of_rpy
 from heft.plants import GraspingPoint, HeldBody, HeldMotion, Point, Problem, Samples, recording_of
@@ -222,7 +222,7 @@ def test_at_two_sensors_the_channels_noise_is_one_sensors() -> None:
 def test_what_is_known_beforehand_is_a_row_a_number_in_units_of_its_deviation() -> None:
     plant = HeldBody(Unknowns(bias=False, gains=True), Point.of(GRAVITY))
     gains = plant.unknowns.columns("gain")
-    rows = Known(gain_std=0.1, mass=2.0).rows(plant)
+    rows = Weigh(gain_std=0.1, known_mass=2.0).prior_rows(plant)
     assert rows.shape == (7, len(plant.labels) + 1)
     values = np.zeros(len(plant.labels))
     values[0], values[gains] = 2.0, 1.0 - plant.point.gains
@@ -230,5 +230,4 @@ def test_what_is_known_beforehand_is_a_row_a_number_in_units_of_its_deviation() 
     moved = values.copy()
     moved[gains] += 0.1  # one deviation each
     assert np.allclose(rows[:6, :-1] @ moved - rows[:6, -1], 1.0)
-    assert Known(mass=2.0).rows(HeldBody(Unknowns(), Point.of(np.zeros(0)))).shape[0] == 1
-    assert Known().rows(HeldBody(Unknowns(), Point.of(np.zeros(0)))).shape[0] == 0
+    assert Weigh().prior_rows(HeldBody(Unknowns(), Point.of(np.zeros(0)))).shape[0] == 0

@@ -64,7 +64,7 @@ def sample_files(
     model = Path(_file_name(identified.robot))
     names = [f"{model.stem}_{k:0{len(str(count - 1))}d}{model.suffix}" for k in range(count)]
     _require_own(out, model)
-    estimate, space = _told(identified)
+    estimate, space = _drawn(identified)
     limits = limits_of(identified.robot.options)
     draws = ConsistentSampler().draw(estimate, space, count, seed, limits, progress)
     friction = _friction(identified, count, np.random.default_rng([seed, 1]))
@@ -73,8 +73,8 @@ def sample_files(
         new.mkdir()
         for name, values, joints in zip(names, draws.values, friction, strict=True):
             (new / name).write_bytes(_model(identified.robot, estimate.labels, values, joints))
-        said = _manifest(identified, names, draws, estimate.labels, seed)
-        content = json.dumps(said, indent=1, ensure_ascii=False, allow_nan=False)
+        manifest = _manifest(identified, names, draws, estimate.labels, seed)
+        content = json.dumps(manifest, indent=1, ensure_ascii=False, allow_nan=False)
         (new / MANIFEST).write_text(content + "\n", encoding="utf-8")
         put(new, out)
     return draws
@@ -87,12 +87,12 @@ def _file_name(robot: Robot) -> str:
 def _require_own(out: Path, model: Path) -> None:
     """Refuse a folder that holds anything but earlier draws and their manifest."""
     name = re.compile(rf"{model.stem}_\d+{re.escape(model.suffix)}")
-    earlier = out.is_dir() and (out / MANIFEST).exists()
-    held = [p.name for p in out.iterdir() if name.fullmatch(p.name)] if earlier else []
-    require_own(out, {MANIFEST, *held})
+    own = out.is_dir() and (out / MANIFEST).exists()
+    earlier = [p.name for p in out.iterdir() if name.fullmatch(p.name)] if own else []
+    require_own(out, {MANIFEST, *earlier})
 
 
-def _told(identified: Identified) -> tuple[Parameters, ParameterSpace]:
+def _drawn(identified: Identified) -> tuple[Parameters, ParameterSpace]:
     """Return the parameters to be drawn, with covariance, and their space.
 
     That is links, rotor inertias and parameters of own columns.

@@ -81,17 +81,17 @@ class Select:
         progress(f"reading {len(recordings)} logs, fitting once for the joints' noise")
         weights, problem = _weights(problem)
         size = len(problem.labels)
-        whole = sum(t.used * t.step for t in problem.timelines)
+        total = sum(t.used * t.step for t in problem.timelines)
         most = self.largest / (8.0 * COPIES * size**2)
-        length = segment or max(self.segment, whole / most)
-        if whole / length > most:
+        length = segment or max(self.segment, total / most)
+        if total / length > most:
             raise InvalidSetting(
                 "there would be too many segments for the memory",
                 argument="--segment",
-                got=f"{whole / length:.0f} of {length:g} s",
-                expected=f"at most {most:.0f}, of {whole / most:.2g} s",
+                got=f"{total / length:.0f} of {length:g} s",
+                expected=f"at most {most:.0f}, of {total / most:.2g} s",
             )
-        progress(f"cutting {whole:.4g} s into segments of {length:.3g} s")
+        progress(f"cutting {total:.4g} s into segments of {length:.3g} s")
         segments = Segments.of(problem, weights, length)
         count = _count(keep(length * len(segments.factors)), length, len(segments.factors))
         chosen = self.selection.choose(segments.factors, count, watch=progress)
@@ -118,9 +118,9 @@ class Select:
         reference = Directions.of(triangle_of(general.reshape(-1, len(kept))), len(kept)).deviations
         rows = float(segments.counts.sum())
         scale = np.sqrt(self.general / rows)
-        whole = Directions.of(stacked(segments.factors), len(kept)).deviations
+        every = Directions.of(stacked(segments.factors), len(kept)).deviations
         part = Directions.of(stacked(segments.factors[chosen]), len(kept)).deviations
-        return Excitation(problem.labels.names, whole / (scale * reference), part / whole)
+        return Excitation(problem.labels.names, every / (scale * reference), part / every)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,9 +159,9 @@ class SelectedStretches:
         for k, recording in enumerate(self.problem.recordings):
             mine = self.chosen.chosen[self.segments.recording[self.chosen.chosen] == k]
             rows, times = self.segments.rows[mine], self.segments.times[mine]
-            apart = rows[1:, 0] > rows[:-1, 1]
-            first = np.concatenate([[True], apart])[: len(mine)]
-            last = np.concatenate([apart, [True]])[-len(mine) :] if len(mine) else first
+            separate = rows[1:, 0] > rows[:-1, 1]
+            first = np.concatenate([[True], separate])[: len(mine)]
+            last = np.concatenate([separate, [True]])[-len(mine) :] if len(mine) else first
             logs[recording.sha256] = Kept(
                 str(recording.files[0].path),
                 np.stack([rows[first, 0], rows[last, 1]], 1),
@@ -222,8 +222,8 @@ class SelectedStretches:
         ratio, growth = self.excitation.ratio[mine], self.excitation.growth[mine]
         never = ~(ratio < self.settings.never)
         hardly = (ratio >= self.settings.hardly) & ~never
-        told = growth[np.isfinite(growth)]
-        mean = f"×{np.exp(np.mean(np.log(told))):.2f}" if len(told) else "–"
+        finite = growth[np.isfinite(growth)]
+        mean = f"×{np.exp(np.mean(np.log(finite))):.2f}" if len(finite) else "–"
         counts = (len(mine) - int(never.sum()) - int(hardly.sum()), hardly.sum(), never.sum())
         return [*(str(int(k)) for k in counts), mean]
 
@@ -242,28 +242,22 @@ COUNTED = ("excited", "hardly", "never", "± grows")
 
 
 def select_files(
-    model: Path,
+    inputs: Inputs,
     logs: Sequence[Path],
     keep: str,
     out: Path,
     segment: float | None = None,
-    options: Path | None = None,
-    columns: Path | None = None,
-    progress: Callable[[str], None] = lambda line: None,
     settings: Select = Select(),
-    own_columns: Path | None = None,
+    progress: Callable[[str], None] = lambda line: None,
 ) -> SelectedStretches:
     """Select stretches of logs and write which they are, for `heft identify --only`.
 
     Args:
-        model: URDF, MJCF, or TOML of Denavit-Hartenberg rows.
+        inputs: A robot, and how logs' columns map to signals.
         logs: Logs with positions and torques or currents.
         keep: How much is kept: a time (`60s`, `2min`) or a share (`10%`).
         out: JSON file to write.
         segment: Length of a segment [s]; if None that of the settings, or longer to fit memory.
-        options: TOML of settings that the model file cannot express.
-        columns: TOML that maps log columns to signals.
-        own_columns: Python file of the user's own columns of the regressor, which is run.
 
     Raises:
         InputError: If a file or setting is invalid.
@@ -279,7 +273,7 @@ def select_files(
         raise InvalidSetting(
             "a segment is from a millisecond to an hour long", argument="--segment", got=segment
         )
-    inputs = Inputs.open(model, options, columns, own_columns).with_logs(fit=logs)
+    inputs = inputs.with_logs(fit=logs)
     recordings = inputs.logs["fit"]
     digests = [r.sha256 for r in recordings]
     twice = [r.name for r in recordings if digests.count(r.sha256) > 1]
@@ -287,10 +281,10 @@ def select_files(
         raise InvalidSetting("a log is given twice", argument="LOGS", got=", ".join(twice))
     assert inputs.robot is not None
     with one_blas_thread():
-        found = settings.run(inputs.robot, recordings, kept, segment, progress)
+        stretches = settings.run(inputs.robot, recordings, kept, segment, progress)
     inputs.refuse_changed()
-    write_text(out, found.selection.to_json())
-    return found
+    write_text(out, stretches.selection.to_json())
+    return stretches
 
 
 def parsed(keep: str) -> Callable[[float], float]:
@@ -299,10 +293,10 @@ def parsed(keep: str) -> Callable[[float], float]:
     Raises:
         InvalidSetting: If it says neither a time nor a share.
     """
-    found = KEEP.fullmatch(keep)
-    number = float(found[1]) if found else 0.0
-    share = bool(found) and found is not None and found[2] == "%"
-    if found is None or not number > 0.0 or (share and number > 100.0):
+    parts = KEEP.fullmatch(keep)
+    number = float(parts[1]) if parts else 0.0
+    share = parts is not None and parts[2] == "%"
+    if parts is None or not number > 0.0 or (share and number > 100.0):
         raise InvalidSetting(
             "how much is kept is a time or a share",
             argument="--keep",
@@ -310,9 +304,9 @@ def parsed(keep: str) -> Callable[[float], float]:
             expected="such as 60s, 2min or 10%",
         )
     if share:
-        return lambda whole: whole * number / 100.0
-    seconds = number * SECONDS[found[2] or "s"]
-    return lambda whole: seconds
+        return lambda total: total * number / 100.0
+    seconds = number * SECONDS[parts[2] or "s"]
+    return lambda total: seconds
 
 
 def _count(seconds: float, length: float, segments: int) -> int:

@@ -101,11 +101,12 @@ def select(
     quiet
         Say nothing while working.
     """
+    from heft.applications.identification import Inputs
     from heft.applications.select import Select, select_files
 
-    files, settings = (model, logs, keep, out, segment, options, columns), Select(friction)
-    found = select_files(*files, progress_unless(quiet), settings, own)
-    message(found.text())
+    inputs, settings = Inputs.open(model, options, columns, own), Select(friction)
+    stretches = select_files(inputs, logs, keep, out, segment, settings, progress_unless(quiet))
+    message(stretches.text())
     message(f"\n{out}")
 
 

@@ -457,8 +457,8 @@ def weighed_by_sensor(
         sensor: TOML that describes the sensor.
         progress: Called with lines of progress.
     """
-    from heft.applications.payload import Weigh
-    from heft.applications.payload import payload as results
+    from heft.applications.identification import Inputs
+    from heft.applications.payload import Weigh, weigh_files
     from heft.errors import InvalidSetting
 
     load.refuse_own("a wrench sensor does not feel what the robot's springs do")
@@ -468,16 +468,8 @@ def weighed_by_sensor(
             argument="LOGS",
             cure="heft payload grasp.csv --sensor wrist.toml",
         )
-    return results.weigh_files(
-        logs,
-        sensor,
-        load.columns,
-        load.robot,
-        load.options,
-        Weigh(mounting=load.mounting),
-        progress,
-        load.known_mass,
-    )
+    inputs = Inputs.open(load.robot, load.options, load.columns, sensors=sensor)
+    return weigh_files(inputs, logs, Weigh(mounting=load.mounting), progress, load.known_mass)
 
 
 def weighed_by_robot(logs: Sequence[Path], load: LoadOptions, progress: Progress) -> Payload:
@@ -488,8 +480,8 @@ def weighed_by_robot(logs: Sequence[Path], load: LoadOptions, progress: Progress
         load: What is asked for.
         progress: Called with lines of progress.
     """
-    from heft.applications.payload import WeighCarried
-    from heft.applications.payload import payload as results
+    from heft.applications.identification import Inputs
+    from heft.applications.payload import WeighCarried, carry_files, difference_files
     from heft.errors import InvalidSetting
     from heft.fit import Settings
 
@@ -503,10 +495,11 @@ def weighed_by_robot(logs: Sequence[Path], load: LoadOptions, progress: Progress
             cure="heft payload grasp.csv --sensor wrist.toml, or "
             "heft payload empty.csv loaded.csv --robot arm.urdf",
         )
-    files = (load.robot, empty, loaded, load.columns, load.options)
+    files = (load.robot, load.options, load.columns)
     if not load.matched:
+        inputs = Inputs.open(*files, load.own).with_logs(empty=empty, loaded=loaded)
         weigh = WeighCarried(load.frame, load.known_mass, settings=Settings(threads=load.threads))
-        return results.carry_files(*files, weigh, progress, load.own)
+        return carry_files(inputs, weigh, progress)
     load.refuse_own("of one motion, with and without the load, springs do the same: it cancels")
     if load.known_mass is not None:
         raise InvalidSetting(
@@ -514,7 +507,8 @@ def weighed_by_robot(logs: Sequence[Path], load: LoadOptions, progress: Progress
             argument="--matched",
             cure="leave --matched out",
         )
-    return results.difference_files(*files, load.frame)
+    inputs = Inputs.open(*files).with_logs(empty=empty, loaded=loaded)
+    return difference_files(inputs, load.frame)
 
 
 def weighed_live(

@@ -84,6 +84,20 @@ def stated_body(parameters: Array) -> tuple[Array, Array]:
     return numbers, jacobian
 
 
+def stated_with_std(parameters: Array, covariance: Array) -> tuple[Array, Array]:
+    """Return mass, centre of mass and central inertia, with first-order standard deviations.
+
+    Args:
+        parameters: Ten inertial parameters, shape (10,) [kg, kg·m, kg·m²].
+        covariance: Covariance of them, shape (10, 10).
+
+    Returns:
+        The numbers of `stated_body` and their standard deviations, shape (10,) each.
+    """
+    numbers, jacobian = stated_body(parameters)
+    return numbers, np.sqrt(np.diag(jacobian @ covariance @ jacobian.T))
+
+
 def wrench_regressor(
     specific_force: Array,
     angular_velocity: Array,

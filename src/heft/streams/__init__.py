@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from .messages import Piece, Reader
     from .network import ADDRESS, Certificates, Connection, Link, connected
     from .team_link import TeamConnection, TeamLink, joined
-    from .sources import Arrival, received, replayed, until_failure
+    from .live import SOURCE, Arrival, Event, Update, received, replayed, run, until_failure
     from .repetition import Changes, Standstill, repeated, unchanged_since
     from .alignment import COUNTS, Aligned, AlignedSamples, Alignment, AlignmentState, Device
     from .alignment import Notice

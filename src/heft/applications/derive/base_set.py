@@ -14,35 +14,34 @@ are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from heft.information import PARAMETER_COUNT, column_order
 from heft.models import Outline, load_sympy, right_angle
 
-from .chain import Chain, Rows, along, follow, inverse, moves, pair, placed, shift, turn
+from .chain import (
+    BaseSet,
+    Chain,
+    Rows,
+    along,
+    follow,
+    inverse,
+    moves,
+    pair,
+    placed,
+    pseudo_inertia,
+    shift,
+    turn,
+)
 from .polynomials import Constants, Expanded, Sampled, solved
 
 M, HX, HY, HZ, XX, XY, YY, XZ, YZ, ZZ = range(PARAMETER_COUNT)
 Ten = dict[int, Any]  # of a body, those that are not zero
 
 
-@dataclass(frozen=True)
-class BaseSet:
-    """Base parameters of a robot in closed form: the identifiable combinations β = K π."""
-
-    columns: tuple[Any, ...]  # symbols of the p standard parameters π, named as everywhere in heft
-    kept: tuple[int, ...]  # indices in π of the b independent columns, ascending
-    matrix: Any  # K, b × p, with β = K π and Y = Y_kept K
-
-    @property
-    def expressions(self) -> tuple[Any, ...]:
-        """The b base parameters β in terms of π."""
-        return tuple(self.matrix * load_sympy().Matrix(self.columns))
-
-
 def base_set(
-    said: Outline[Any],
+    table: Outline[Any],
     q: Sequence[Any],
     gravity: Sequence[Any],
     columns: tuple[Any, ...],
@@ -56,20 +55,20 @@ def base_set(
             they are included.
         expanded: Function that makes the algebra in which expressions have a normal form.
     """
-    sympy, count = load_sympy(), len(said.rows)
+    sympy, count = load_sympy(), len(table.rows)
     bodies = PARAMETER_COUNT * count
     drives = len(columns) > bodies
     moved = bodies + count if drives else bodies  # friction is like nothing else
     order = column_order(count, moved)
-    lengths = [x for row in said.rows for x in (row.a, row.d)]
-    angles = [right_angle(x) for row in said.rows for x in (row.alpha, row.theta)]
+    lengths = [x for row in table.rows for x in (row.a, row.d)]
+    angles = [right_angle(x) for row in table.rows for x in (row.alpha, row.theta)]
     constants = Constants([*lengths, *gravity], angles)
-    void = [*_regroupings(constants, said), *_first_link(constants, said, gravity)]
-    if drives and not said.rows[0].prismatic:
-        turning = _own(constants, said, 0, {ZZ: -constants.lift(1)})
+    void = [*_regroupings(constants, table), *_first_link(constants, table, gravity)]
+    if drives and not table.rows[0].prismatic:
+        turning = _own(constants, table, 0, {ZZ: -constants.lift(1)})
         void.append({bodies: constants.lift(1)} | turning)
     regrouped = solved(void, order[::-1], constants.field)
-    sampled = _sampled(said, q, gravity, order, drives)
+    sampled = _sampled(table, q, gravity, order, drives)
     kept = set(sampled)
     matrix = {c: {d: -x for d, x in row.items()} for c, row in regrouped.items()}
     further: dict[int, dict[int, Any]] = {c: {} for c in order if c not in regrouped}
@@ -77,7 +76,7 @@ def base_set(
     if any(tied.values()):
         wanted = set().union(*({c, *rest} for c, rest in tied.items() if rest))
         last = max(c // PARAMETER_COUNT if c < bodies else c - bodies for c in wanted)
-        inner = replace(said, rows=said.rows[: last + 1])
+        inner = replace(table, rows=table.rows[: last + 1])
         chain, rows = follow(exact := expanded(), inner, q, gravity), []
         for row in _rows(chain, bodies if drives else None):
             parts = {c: exact.by_motion(x) for c, x in row.items() if c in wanted}
@@ -128,7 +127,7 @@ def _rows(chain: Chain, rotors: int | None) -> Iterator[dict[int, Any]]:
 
 
 def _sampled(
-    said: Outline[Any], q: Sequence[Any], gravity: Any, order: Sequence[int], drives: bool
+    table: Outline[Any], q: Sequence[Any], gravity: Any, order: Sequence[int], drives: bool
 ) -> dict[int, dict[int, Any]]:
     """Return the echelon form of all columns, modulo a prime."""
     count = len(q)
@@ -137,22 +136,22 @@ def _sampled(
     rows = [
         row
         for draw in range(1, draws + 1)
-        for row in _rows(follow(Sampled(q, draw), said, q, gravity), rotors)
+        for row in _rows(follow(Sampled(q, draw), table, q, gravity), rotors)
     ]
     return solved(rows, order, Sampled(q, 0).field)
 
 
-def _regroupings(constants: Constants, said: Outline[Any]) -> list[Ten]:
+def _regroupings(constants: Constants, table: Outline[Any]) -> list[Ten]:
     """Return the unidentifiable directions that move mass from a link to the previous one."""
     found, one = [], constants.lift(1)
-    for j, row in enumerate(said.rows):
+    for j, row in enumerate(table.rows):
         alike: list[Ten] = [{M: one}, {HZ: one}, {XX: one, YY: one}]
         if row.prismatic:
             alike = [{k: one} for k in (XX, XY, YY, XZ, YZ, ZZ)]
         for ten in alike:
-            change = _own(constants, said, j, ten)
+            change = _own(constants, table, j, ten)
             if j:
-                before, _, _ = moves(constants, row, load_sympy().Integer(0), said.modified)
+                before, _, _ = moves(constants, row, load_sympy().Integer(0), table.modified)
                 fixed = turn(constants, row.theta, "z")
                 if not row.prismatic:  # the turn itself does not show
                     fixed = shift(constants, row.d, "z")
@@ -162,39 +161,33 @@ def _regroupings(constants: Constants, said: Outline[Any]) -> list[Ten]:
     return found
 
 
-def _first_link(constants: Constants, said: Outline[Any], gravity: Sequence[Any]) -> list[Ten]:
+def _first_link(constants: Constants, table: Outline[Any], gravity: Sequence[Any]) -> list[Ten]:
     """Return the further unidentifiable directions of the first link."""
-    row = said.rows[0]
+    row = table.rows[0]
     if row.prismatic:
         hidden = [HX, HY, HZ]
     else:
         hidden = [XX, XY, XZ, YZ]
-        before, _, _ = moves(constants, row, load_sympy().Integer(0), said.modified)
+        before, _, _ = moves(constants, row, load_sympy().Integer(0), table.modified)
         g = [constants.lift(x) for x in gravity]
         across = [
             sum((line[c] * x for line, x in zip(before, g, strict=True)), 0 * g[0]) for c in (0, 1)
         ]
         hidden += [] if any(across) else [HX, HY]
-    return [_own(constants, said, 0, {k: constants.lift(1)}) for k in hidden]
+    return [_own(constants, table, 0, {k: constants.lift(1)}) for k in hidden]
 
 
-def _own(constants: Constants, said: Outline[Any], j: int, ten: Ten) -> dict[int, Any]:
+def _own(constants: Constants, table: Outline[Any], j: int, ten: Ten) -> dict[int, Any]:
     """Return ten parameters, given in the frame that joint j moves, as columns of link j."""
-    *_, after = moves(constants, said.rows[j], load_sympy().Integer(0), said.modified)
+    *_, after = moves(constants, table.rows[j], load_sympy().Integer(0), table.modified)
     moved = _moved(constants, inverse(after), ten)
     return {PARAMETER_COUNT * j + k: x for k, x in moved.items()}
 
 
 def _moved(constants: Constants, place: Rows, ten: Ten) -> Ten:
     """Return a body's ten parameters in another frame, with pseudo-inertia J' = T J Tᵀ."""
-    zero, half = constants.lift(0), constants.half
-    m, x, y, z, xx, xy, yy, xz, yz, zz = (ten.get(k, zero) for k in range(PARAMETER_COUNT))
-    J = [
-        [half * (yy + zz - xx), -xy, -xz, x],
-        [-xy, half * (xx + zz - yy), -yz, y],
-        [-xz, -yz, half * (xx + yy - zz), z],
-        [x, y, z, m],
-    ]
+    zero = constants.lift(0)
+    J = pseudo_inertia([ten.get(k, zero) for k in range(PARAMETER_COUNT)], constants.half)
     T = [*place, [zero, zero, zero, constants.lift(1)]]
 
     def entry(i: int, k: int) -> Any:

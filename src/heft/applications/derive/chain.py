@@ -1,25 +1,35 @@
-"""Symbolic kinematics of a serial chain: link frames, and joint twists in the links' frames.
+"""A serial chain in symbols: link frames, joint twists in them, and sums over its links.
 
-Matrices are 4 × 4 without their last row. It is 0 0 0 1 for a transform T, and 0 for a twist X:
-the derivative of a transform in its own frame, dT = T X.
+Matrices are 4 × 4 without their last row, so 3 × 4. It is 0 0 0 1 for a transform T, and 0 for a
+twist X: the derivative of a transform in its own frame, dT = T X. Links and joints are counted from
+0, joint i moving link i.
+
+The sums make up Lagrange's equations, see `lagrange`. Each is Σ_j tr(A J_j Bᵀ) with A the motion of
+link j's points in the link's frame, and B the derivative X_ji with respect to a joint. The trace is
+linear in the link's ten parameters: `onto` returns their coefficients, `total` multiplies and adds,
+`linear` arranges them as a regressor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+from heft.information import PARAMETER_COUNT
 from heft.models import Outline, Row, load_sympy, right_angle
 
 from .polynomials import Algebra
 
 Rows = list[list[Any]]  # 3 × 4, of an algebra's elements
+Matrix = Any  # SymPy's ImmutableMatrix
+DRIVE = {"Im": "armature", "Fs": "coulomb", "Fv": "viscous"}  # symbols and names
 
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """Transforms and twists of the n links of a robot."""
+    """Transforms and twists of the n links of a robot, and sums over the links."""
 
     algebra: Algebra  # algebra of all elements
     steps: tuple[Rows, ...]  # T_{i−1}^i of each link
@@ -27,9 +37,201 @@ class Chain:
     twists: tuple[tuple[Rows, ...], ...]
     # gravitational acceleration in each link's frame, n of 3 components [m/s²]
     felt: tuple[list[Any], ...]
+    # the p standard parameters π: ten for each link, then the drives' if included
+    standard: tuple[Any, ...] = ()
+    v: tuple[Any, ...] = ()  # symbols of the joint velocities
+    a: tuple[Any, ...] = ()  # symbols of the joint accelerations
+
+    @property
+    def count(self) -> int:
+        """Number n of joints and of links."""
+        return len(self.v)
+
+    @property
+    def drives(self) -> bool:
+        """Whether the model includes rotor inertia and friction."""
+        return len(self.standard) > PARAMETER_COUNT * self.count
+
+    def body(self, link: int) -> tuple[Any, ...]:
+        """Return the ten inertial parameters of a link."""
+        return self.standard[PARAMETER_COUNT * link : PARAMETER_COUNT * (link + 1)]
+
+    def drive(self, symbol: str, joint: int) -> Any:
+        """Return a drive parameter of a joint, by symbol; 0 without drives.
+
+        Args:
+            symbol: `Im` (rotor inertia), `Fs` (Coulomb) or `Fv` (viscous friction).
+        """
+        if not self.drives:
+            return load_sympy().Integer(0)
+        count = self.count
+        first = PARAMETER_COUNT * count + list(DRIVE).index(symbol) * count
+        return self.standard[first + joint]
+
+    def rotors(self, motion: Sequence[Any]) -> Matrix:
+        """Return rotor inertia times velocity or acceleration of each joint, n × 1."""
+        rows = [self.drive("Im", i) * x for i, x in enumerate(motion)]
+        return load_sympy().ImmutableMatrix(rows)
+
+    def onto(self, j: int, i: int, motion: Rows) -> list[Any]:
+        """Return the coefficients of link j's parameters in joint i's effort, tr(A J_j X_jiᵀ).
+
+        Args:
+            i: Joint i ≤ j.
+            motion: Matrix A of the motion of the link's points in its frame.
+        """
+        return pair(motion, self.twists[j][i], self.algebra.half)
+
+    def second(self, j: int, k: int, m: int) -> Rows:
+        """Return the second-order twist X_jkm with U_jkm = T_0^j X_jkm, symmetric in k, m ≤ j."""
+        twists = self.twists[j]
+        return compose(twists[min(k, m)], twists[max(k, m)])
+
+    @cached_property
+    def weights(self) -> tuple[Rows, ...]:
+        """Acceleration −g of all points of each link, which is equivalent to gravity."""
+        return tuple(along([-x for x in felt]) for felt in self.felt)
+
+    @cached_property
+    def places(self) -> tuple[Rows, ...]:
+        """Transforms T_0^i of each link."""
+        first, *others = self.steps
+        places = [first]
+        for i, step in enumerate(others, 2):
+            places.append(kept(self.algebra, f"T_0_{i}", placed(places[-1], step)))
+        return tuple(places)
+
+    @cached_property
+    def moving(self) -> tuple[Rows, ...]:
+        """Velocity twists (T_0^j)⁻¹ Ṫ_0^j of each link."""
+        return tuple(
+            kept(self.algebra, f"V_{j}", added(self._times(twists, self.v)))
+            for j, twists in enumerate(self.twists, 1)
+        )
+
+    @cached_property
+    def sweeps(self) -> tuple[tuple[Rows, ...], ...]:
+        """Sums Σ_m X_jkm q̇_m by link j and joint k, with U_jkm = T_0^j X_jkm."""
+        found = []
+        for j, twists in enumerate(self.twists, 1):
+            terms, row = self._times(twists, self.v), []
+            for k, twist in enumerate(twists):
+                after = kept(self.algebra, f"A_{j}_{k + 1}", added(terms[k:]))
+                parts = [compose(twist, after)]
+                if k:
+                    before = kept(self.algebra, f"B_{j}_{k + 1}", added(terms[:k]))
+                    parts.append(compose(before, twist))
+                row.append(kept(self.algebra, f"Z_{j}_{k + 1}", added(parts)))
+            found.append(tuple(row))
+        return tuple(found)
+
+    @cached_property
+    def turning(self) -> tuple[Rows, ...]:
+        """Velocity-dependent accelerations (T_0^j)⁻¹ T̈_0^j of each link at q̈ = 0."""
+        return tuple(
+            kept(self.algebra, f"N_{j}", added(self._times(sweeps, self.v)))
+            for j, sweeps in enumerate(self.sweeps, 1)
+        )
+
+    @cached_property
+    def accelerating(self) -> tuple[Rows, ...]:
+        """Accelerations (T_0^j)⁻¹ T̈_0^j of each link, less gravity."""
+        found = []
+        for j, twists in enumerate(self.twists):
+            parts = [*self._times(twists, self.a), self.turning[j], self.weights[j]]
+            found.append(kept(self.algebra, f"H_{j + 1}", added(parts)))
+        return tuple(found)
+
+    def _times(self, matrices: Sequence[Rows], factors: Sequence[Any]) -> list[Rows]:
+        return [scaled(x, self.algebra.lift(f)) for x, f in zip(matrices, factors, strict=False)]
+
+    def total(self, least: int, ten: Callable[[int], list[Any]]) -> Any:
+        """Return Σ_j π_jᵀ ten(j) over links j ≥ `least`, as an element of the algebra.
+
+        Args:
+            ten: Function of j: coefficients of link j's ten parameters.
+        """
+        total = self.algebra.lift(load_sympy().Integer(0))
+        for j in range(least, self.count):
+            for factor, value in zip(ten(j), self.body(j), strict=True):
+                if factor:
+                    total = total + factor * self.algebra.lift(value)
+        return total
+
+    def column(self, motions: Sequence[Rows]) -> Matrix:
+        """Return the efforts Σ_j tr(A_j J_j X_jiᵀ) over links j ≥ i of each joint i, n × 1.
+
+        Args:
+            motions: A_j of each link.
+        """
+
+        def of(i: int) -> Any:
+            total = self.total(i, lambda j: self.onto(j, i, motions[j]))
+            return self.algebra.expression(total)
+
+        return load_sympy().ImmutableMatrix([of(i) for i in range(self.count)])
+
+    def square(self, entry: Callable[[int, int], Any], symmetric: bool) -> Matrix:
+        """Return an n × n matrix; of a symmetric one only entries with i ≤ k are computed.
+
+        Args:
+            entry: Function of row i and column k: the entry as an element of the algebra.
+            symmetric: Whether entries (k, i) are those of (i, k).
+        """
+        count = self.count
+        found = load_sympy().zeros(count, count)
+        for i in range(count):
+            for k in range(i if symmetric else 0, count):
+                found[i, k] = self.algebra.expression(entry(i, k))
+                if symmetric:
+                    found[k, i] = found[i, k]
+        return found.as_immutable()
+
+    def linear(
+        self, ten: Callable[[int, int], list[Any]], drive: Callable[[int], tuple[Any, Any, Any]]
+    ) -> Matrix:
+        """Return a regressor, n × p: the coefficients of all parameters in the joints' efforts.
+
+        Args:
+            ten: Function of j and i: coefficients of link j's ten parameters in joint i's effort.
+            drive: Function of a joint: coefficients of its rotor inertia, Coulomb and viscous
+                friction.
+        """
+        count = self.count
+        found = load_sympy().zeros(count, len(self.standard))
+        for i in range(count):
+            for j in range(i, count):
+                for p, factor in enumerate(ten(j, i)):
+                    found[i, PARAMETER_COUNT * j + p] = self.algebra.expression(factor)
+            for k, value in enumerate(drive(i) if self.drives else ()):
+                found[i, (PARAMETER_COUNT + k) * count + i] = value
+        return found.as_immutable()
+
+    def homogeneous(self, rows: Rows, corner: int) -> Matrix:
+        """Return three rows as a 4 × 4 matrix of expressions.
+
+        Args:
+            corner: Last entry of the fourth row 0 0 0: 1 for a transform, 0 for a twist.
+        """
+        top = [[self.algebra.expression(x) for x in row] for row in rows]
+        return load_sympy().ImmutableMatrix([*top, [0, 0, 0, corner]])
 
 
-def follow(algebra: Algebra, said: Outline[Any], q: Sequence[Any], gravity: Any) -> Chain:
+@dataclass(frozen=True)
+class BaseSet:
+    """Base parameters of a robot in closed form: the identifiable combinations β = K π."""
+
+    columns: tuple[Any, ...]  # symbols of the p standard parameters π, named as everywhere in heft
+    kept: tuple[int, ...]  # indices in π of the b independent columns, ascending
+    matrix: Any  # K, b × p, with β = K π and Y = Y_kept K
+
+    @property
+    def expressions(self) -> tuple[Any, ...]:
+        """The b base parameters β in terms of π."""
+        return tuple(self.matrix * load_sympy().Matrix(self.columns))
+
+
+def follow(algebra: Algebra, table: Outline[Any], q: Sequence[Any], gravity: Any) -> Chain:
     """Return the chain of a Denavit-Hartenberg table, by recursion from the base outwards.
 
     Args:
@@ -39,8 +241,8 @@ def follow(algebra: Algebra, said: Outline[Any], q: Sequence[Any], gravity: Any)
     steps, everyone, felts = [], [], []
     twists: list[Rows] = []
     felt = [algebra.lift(g) for g in gravity]
-    for i, (row, position) in enumerate(zip(said.rows, q, strict=False), 1):
-        before, joint, after = moves(algebra, row, position, said.modified)
+    for i, (row, position) in enumerate(zip(table.rows, q, strict=False), 1):
+        before, joint, after = moves(algebra, row, position, table.modified)
         twists = [seen(after, seen(joint, seen(before, twist))) for twist in twists]
         twists.append(seen(after, _axis(algebra, row.prismatic)))
         step = placed(placed(before, joint), after)
@@ -101,23 +303,13 @@ def shift(algebra: Algebra, way: Any, along: str) -> Rows:
 
 
 def placed(first: Rows, second: Rows) -> Rows:
-    """Return the product of a transform, or a twist, with a transform (last row 0 0 0 1).
-
-    Args:
-        first: T or X, 3 × 4; what comes out is of its kind.
-        second: Transform, 3 × 4.
-    """
+    """Return the product of a transform, or a twist, with a transform: of the first one's kind."""
     found = compose(first, second)
     return [[*new[:3], new[3] + old[3]] for new, old in zip(found, first, strict=True)]
 
 
 def compose(first: Rows, second: Rows) -> Rows:
-    """Return the product of a matrix with a twist (last row 0).
-
-    Args:
-        first: Transform T or twist X, 3 × 4.
-        second: Twist, 3 × 4.
-    """
+    """Return the product of a transform or twist with a twist."""
     columns = [[row[c] for row in second] for c in range(4)]
     return [[_dot(row, column) for column in columns] for row in first]
 
@@ -127,10 +319,6 @@ def seen(place: Rows, twist: Rows) -> Rows:
 
     The angular part is transformed as a vector, so that a rotation about z leaves one about z
     unchanged.
-
-    Args:
-        place: T, 3 × 4.
-        twist: X, 3 × 4.
     """
     axes = [[row[c] for row in place] for c in range(4)]
     turning = (twist[2][1], twist[0][2], twist[1][0])
@@ -154,11 +342,7 @@ def along(acceleration: Sequence[Any]) -> Rows:
 
 
 def scaled(matrix: Rows, factor: Any) -> Rows:
-    """Return a matrix times a scalar of the algebra.
-
-    Args:
-        matrix: 3 × 4.
-    """
+    """Return a matrix times a scalar of the algebra."""
     return [[x * factor for x in row] for row in matrix]
 
 
@@ -178,7 +362,6 @@ def kept(algebra: Algebra, name: str, matrix: Rows) -> Rows:
 
     Args:
         name: Prefix of the entries' names, before row and column, counted from 1.
-        matrix: 3 × 4.
     """
     return [
         [algebra.keep(f"{name}_{r}{c}", x) for c, x in enumerate(row, 1)]
@@ -186,23 +369,18 @@ def kept(algebra: Algebra, name: str, matrix: Rows) -> Rows:
     ]
 
 
-def pair(left: Rows, right: Rows, half: Any) -> list[Any]:
-    """Return the coefficients of tr(A J Bᵀ) in the ten parameters of the pseudo-inertia J.
+def pair(A: Rows, B: Rows, half: Any) -> list[Any]:
+    """Return the ten coefficients of tr(A J Bᵀ) in the parameters of the pseudo-inertia J.
 
     Args:
-        left: A, 3 × 4.
-        right: B, 3 × 4.
         half: ½ in the algebra.
-
-    Returns:
-        Ten coefficients, in heft's order of the parameters.
     """
-    zero = 0 * left[0][0]
+    zero = 0 * A[0][0]
 
     def both(i: int, j: int) -> Any:
         """(AᵀB)_ij + (AᵀB)_ji."""
         total = zero
-        for one, other in zip(left, right, strict=True):
+        for one, other in zip(A, B, strict=True):
             for x, y in ((one[i], other[j]), (one[j], other[i])):
                 if x and y:
                     total = total + x * y
@@ -218,6 +396,21 @@ def pair(left: Rows, right: Rows, half: Any) -> list[Any]:
         -both(0, 2),
         -both(1, 2),
         xx + yy - zz,
+    ]
+
+
+def pseudo_inertia(ten: Sequence[Any], half: Any) -> list[list[Any]]:
+    """Return J = ∫ r rᵀ dm, 4 × 4, of ten parameters in heft's order.
+
+    Args:
+        half: ½ as a factor of them.
+    """
+    m, x, y, z, xx, xy, yy, xz, yz, zz = ten
+    return [
+        [half * (yy + zz - xx), -xy, -xz, x],
+        [-xy, half * (xx + zz - yy), -yz, y],
+        [-xz, -yz, half * (xx + yy - zz), z],
+        [x, y, z, m],
     ]
 
 

@@ -25,33 +25,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from heft.arrays import Array
-from heft.errors import InvalidModel, InvalidSetting
-from heft.files import read_text
-from heft.information import INERTIA_INDEX, PARAMETER_COUNT, inertia
+from heft.errors import InvalidSetting
 from heft.models import (
-    STANDARD_GRAVITY,
-    Body,
-    Outline,
-    expression,
     load_sympy,
-    outline,
-    require_sensible,
-    right_angle,
 )
 
-from .base_set import BaseSet, base_set
-from .chain import compose, follow, pair
-from .polynomials import Algebra, Expanded, Named
-from .sums import DRIVE, LinkSums, Matrix
+from .chain import BaseSet, Chain, Matrix, compose, pair, pseudo_inertia
 
 CLOSED = 3  # joints up to which results are closed forms
-TEN = ("m", "hx", "hy", "hz", "Ixx", "Ixy", "Iyy", "Ixz", "Iyz", "Izz")
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,9 +59,8 @@ class Derivation:
     # symbols of the p standard parameters π: ten for each link, then the drives'
     columns: tuple[Any, ...]
     standard: tuple[Any, ...]  # π in terms of the symbols of the description
-    _outline: Outline[Any]
-    _sums: LinkSums
-    _exact: Callable[[], Expanded]
+    _chain: Chain
+    _base: Callable[[], BaseSet]
 
     @property
     def definitions(self) -> tuple[tuple[Any, Any], ...]:
@@ -84,31 +69,31 @@ class Derivation:
         Empty where results are closed forms. Subexpressions are created with the results that need
         them: request those first.
         """
-        return self._sums.chain.algebra.definitions
+        return self._chain.algebra.definitions
 
     @property
     def drives(self) -> bool:
         """Whether the model includes rotor inertia and friction."""
-        return self._sums.drives
+        return self._chain.drives
 
     # --- kinematics, as textbooks have it
 
     @cached_property
     def transforms(self) -> tuple[Matrix, ...]:
         """Homogeneous transforms T_{i−1}^i of each link, 4 × 4."""
-        return tuple(self._sums.homogeneous(step, 1) for step in self._sums.chain.steps)
+        return tuple(self._chain.homogeneous(step, 1) for step in self._chain.steps)
 
     @cached_property
     def base_transforms(self) -> tuple[Matrix, ...]:
         """Homogeneous transforms T_0^i of each link, from its frame to the base frame, 4 × 4."""
-        return tuple(self._sums.homogeneous(place, 1) for place in self._sums.places)
+        return tuple(self._chain.homogeneous(place, 1) for place in self._chain.places)
 
     @cached_property
     def derivatives(self) -> tuple[tuple[Matrix, ...], ...]:
         """Derivatives U_ij = ∂T_0^i/∂q_j by link i and joint j ≤ i, 4 × 4; zero for j > i."""
         return tuple(
-            tuple(self._sums.homogeneous(compose(place, twist), 0) for twist in twists)
-            for place, twists in zip(self._sums.places, self._sums.chain.twists, strict=True)
+            tuple(self._chain.homogeneous(compose(place, twist), 0) for twist in twists)
+            for place, twists in zip(self._chain.places, self._chain.twists, strict=True)
         )
 
     @cached_property
@@ -117,82 +102,73 @@ class Derivation:
         return tuple(
             tuple(
                 tuple(
-                    self._sums.homogeneous(compose(place, self._sums.second(i, j, k)), 0)
+                    self._chain.homogeneous(compose(place, self._chain.second(i, j, k)), 0)
                     for k in range(i + 1)
                 )
                 for j in range(i + 1)
             )
-            for i, place in enumerate(self._sums.places)
+            for i, place in enumerate(self._chain.places)
         )
 
     @cached_property
     def twists(self) -> tuple[tuple[Matrix, ...], ...]:
         """Twists X_ij of joint j in the frame of link i ≥ j, with U_ij = T_0^i X_ij, 4 × 4."""
         return tuple(
-            tuple(self._sums.homogeneous(twist, 0) for twist in twists)
-            for twists in self._sums.chain.twists
+            tuple(self._chain.homogeneous(twist, 0) for twist in twists)
+            for twists in self._chain.twists
         )
 
     @cached_property
     def pseudo_inertias(self) -> tuple[Matrix, ...]:
         """Pseudo-inertias J_i = ∫ r rᵀ dm of each link, about the origin of its frame, 4 × 4."""
         sympy = load_sympy()
-        found = []
-        for i in range(len(self.links)):
-            m, x, y, z, xx, xy, yy, xz, yz, zz = self._sums.body(i)
-            half = sympy.Rational(1, 2)
-            rows = [
-                [half * (yy + zz - xx), -xy, -xz, x],
-                [-xy, half * (xx + zz - yy), -yz, y],
-                [-xz, -yz, half * (xx + yy - zz), z],
-                [x, y, z, m],
-            ]
-            found.append(sympy.ImmutableMatrix(rows).expand())
-        return tuple(found)
+        bodies = (self._chain.body(i) for i in range(len(self.links)))
+        half = sympy.Rational(1, 2)
+        return tuple(sympy.ImmutableMatrix(pseudo_inertia(b, half)).expand() for b in bodies)
 
     # --- dynamics
 
     @cached_property
     def kinetic_energy(self) -> Any:
         """Kinetic energy K = ½ Σ_i tr(Ṫ_0^i J_i Ṫ_0^iᵀ) plus that of the rotors [J]."""
-        sums = self._sums
-        total = sums.total(0, lambda j: pair(sums.moving[j], sums.moving[j], sums.half))
+        chain = self._chain
+        total = chain.total(0, lambda j: pair(chain.moving[j], chain.moving[j], chain.algebra.half))
         for i, speed in enumerate(self.v):
-            total = total + sums.lift(sums.drive("Im", i) * speed**2)
-        return sums.expression(sums.half * total)
+            total = total + chain.algebra.lift(chain.drive("Im", i) * speed**2)
+        return chain.algebra.expression(chain.algebra.half * total)
 
     @cached_property
     def potential_energy(self) -> Any:
         """Potential energy P = −Σ_i m_i gᵀ r̄_0^i, zero at the base's origin [J]."""
-        sums = self._sums
-        total = sums.lift(load_sympy().Integer(0))
-        for j, place in enumerate(sums.places):
-            m, x, y, z = (sums.lift(value) for value in sums.body(j)[:4])
+        chain, lift = self._chain, self._chain.algebra.lift
+        total = lift(load_sympy().Integer(0))
+        for j, place in enumerate(chain.places):
+            m, x, y, z = map(lift, chain.body(j)[:4])
             for row, g in zip(place, self.gravity, strict=True):
-                total = total - sums.lift(g) * (row[0] * x + row[1] * y + row[2] * z + row[3] * m)
-        return sums.expression(total)
+                total = total - lift(g) * (row[0] * x + row[1] * y + row[2] * z + row[3] * m)
+        return chain.algebra.expression(total)
 
     @cached_property
     def inertia_matrix(self) -> Matrix:
         """Joint-space inertia matrix D(q), n × n, with rotor inertias on its diagonal."""
-        sums = self._sums
+        chain = self._chain
 
         def entry(i: int, k: int) -> Any:
-            total = sums.total(k, lambda j: sums.onto(j, i, sums.chain.twists[j][k]))
-            return total + sums.lift(sums.drive("Im", i)) if i == k else total
+            total = chain.total(k, lambda j: chain.onto(j, i, chain.twists[j][k]))
+            return total + chain.algebra.lift(chain.drive("Im", i)) if i == k else total
 
-        return sums.square(entry, symmetric=True)
+        return chain.square(entry, symmetric=True)
 
     @cached_property
     def velocity_tensor(self) -> tuple[Matrix, ...]:
         """Christoffel symbols h_ikm of D by joint i, each n × n, symmetric in k and m."""
-        sums = self._sums
+        chain = self._chain
 
         def of(i: int) -> Matrix:
             def entry(k: int, m: int) -> Any:
-                return sums.total(max(i, m), lambda j: sums.onto(j, i, sums.second(j, k, m)))
+                return chain.total(max(i, m), lambda j: chain.onto(j, i, chain.second(j, k, m)))
 
-            return sums.square(entry, symmetric=True)
+            return chain.square(entry, symmetric=True)
 
         return tuple(of(i) for i in range(len(self.joints)))
 
@@ -202,33 +178,31 @@ class Derivation:
 
         h_i = Σ_km h_ikm q̇_k q̇_m.
         """
-        sums = self._sums
-        return sums.column(lambda j, i: sums.onto(j, i, sums.turning[j]))
+        return self._chain.column(self._chain.turning)
 
     @cached_property
     def gravity_torque(self) -> Matrix:
         """Gravity torque C(q) = ∂P/∂q, n × 1 [N·m or N]."""
-        sums = self._sums
-        return sums.column(lambda j, i: sums.onto(j, i, sums.weight(j)))
+        return self._chain.column(self._chain.weights)
 
     @cached_property
     def coriolis_matrix(self) -> Matrix:
         """Coriolis matrix C(q, q̇) = Σ_m h_ikm q̇_m, n × n, with h(q, q̇) = C q̇ and Ḋ = C + Cᵀ."""
-        sums = self._sums
+        chain = self._chain
 
         def entry(i: int, k: int) -> Any:
-            return sums.total(max(i, k), lambda j: sums.onto(j, i, sums.sweeps[j][k]))
+            return chain.total(max(i, k), lambda j: chain.onto(j, i, chain.sweeps[j][k]))
 
-        return sums.square(entry, symmetric=False)
+        return chain.square(entry, symmetric=False)
 
     @cached_property
     def friction(self) -> Matrix:
         """Friction torque d(q̇) = F_s sign q̇ + F_v q̇, n × 1 [N·m or N]; zero without drives."""
-        sums = self._sums
+        chain = self._chain
         sympy = load_sympy()
         return sympy.ImmutableMatrix(
             [
-                sums.drive("Fs", i) * sympy.sign(speed) + sums.drive("Fv", i) * speed
+                chain.drive("Fs", i) * sympy.sign(speed) + chain.drive("Fv", i) * speed
                 for i, speed in enumerate(self.v)
             ]
         )
@@ -236,35 +210,34 @@ class Derivation:
     @cached_property
     def torque(self) -> Matrix:
         """Joint torque τ = D q̈ + h + C + d, n × 1 [N·m or N]."""
-        sums = self._sums
-        rows = sums.column(lambda j, i: sums.onto(j, i, sums.accelerating[j]))
-        return rows + sums.rotors(self.a) + self.friction
+        chain = self._chain
+        rows = chain.column(chain.accelerating)
+        return rows + chain.rotors(self.a) + self.friction
 
     @cached_property
     def momentum(self) -> Matrix:
         """Generalised momentum p = D q̇, n × 1 [N·m·s or N·s]."""
-        sums = self._sums
-        rows = sums.column(lambda j, i: sums.onto(j, i, sums.moving[j]))
-        return rows + sums.rotors(self.v)
+        chain = self._chain
+        rows = chain.column(chain.moving)
+        return rows + chain.rotors(self.v)
 
     # --- linear in the parameters
 
     @cached_property
     def regressor(self) -> Matrix:
         """Regressor of the inverse dynamic model Y(q, q̇, q̈), n × p, with Y π = τ."""
-        sums = self._sums
-        sign = load_sympy().sign
-        return sums.linear(
-            lambda j, i: sums.onto(j, i, sums.accelerating[j]),
+        chain, sign = self._chain, load_sympy().sign
+        return chain.linear(
+            lambda j, i: chain.onto(j, i, chain.accelerating[j]),
             lambda i: (self.a[i], sign(self.v[i]), self.v[i]),
         )
 
     @cached_property
     def momentum_regressor(self) -> Matrix:
         """Momentum regressor W₂(q, q̇), n × p, with W₂ π = p and d/dt(W₂ π) − W₁ π = τ."""
-        sums = self._sums
-        return sums.linear(
-            lambda j, i: sums.onto(j, i, sums.moving[j]), lambda i: (self.v[i], 0, 0)
+        chain = self._chain
+        return chain.linear(
+            lambda j, i: chain.onto(j, i, chain.moving[j]), lambda i: (self.v[i], 0, 0)
         )
 
     @cached_property
@@ -273,32 +246,28 @@ class Derivation:
 
         W₁ π is the rate of change of momentum without actuator torque.
         """
-        sums = self._sums
-        sign = load_sympy().sign
+        chain, sign = self._chain, load_sympy().sign
 
         def block(j: int, i: int) -> list[Any]:
-            moved = pair(sums.sweeps[j][i], sums.moving[j], sums.half)
-            weighed = sums.onto(j, i, sums.weight(j))
+            moved = pair(chain.sweeps[j][i], chain.moving[j], chain.algebra.half)
+            weighed = chain.onto(j, i, chain.weights[j])
             return [x - y for x, y in zip(moved, weighed, strict=True)]
 
-        return sums.linear(block, lambda i: (0, -sign(self.v[i]), -self.v[i]))
+        return chain.linear(block, lambda i: (0, -sign(self.v[i]), -self.v[i]))
 
     @cached_property
     def base(self) -> BaseSet:
         """Base parameters β = K π in closed form: the identifiable combinations."""
-        return base_set(self._outline, self.q, self.gravity, self.columns, self._exact)
+        return self._base()
 
     # --- as numbers
 
     def evaluated(self, expressions: Any, values: Mapping[str, float] | None = None) -> Evaluated:
-        """Return a scalar or matrix of this derivation as a numerical function of q, q̇ and q̈.
+        """Return a scalar or matrix as a numerical function of q, q̇ and q̈, vectorised.
 
         Args:
             expressions: One of the properties of this object.
             values: Value of each of `symbols`, by name [SI].
-
-        Returns:
-            The function, vectorised over samples.
 
         Raises:
             InvalidSetting: If a symbol has no value.
@@ -326,12 +295,12 @@ class Derivation:
     def needed(self, entries: Sequence[Any]) -> list[tuple[Any, Any]]:
         """Return the definitions of subexpressions that entries use, in order of dependence."""
         wanted = set().union(*(entry.free_symbols for entry in entries))
-        found = []
+        used = []
         for symbol, value in reversed(self.definitions):
             if symbol in wanted:
-                found.append((symbol, value))
+                used.append((symbol, value))
                 wanted |= value.free_symbols
-        return found[::-1]
+        return used[::-1]
 
 
 @dataclass(frozen=True)
@@ -360,143 +329,3 @@ class Evaluated:
         for k, entry in enumerate(entries):
             out[..., k] = entry
         return out.reshape((*q.shape[:-1], *self.shape))
-
-
-def derive_file(path: str | Path, drives: bool = False) -> Derivation:
-    """Derive the symbolic dynamics of a robot from a TOML of Denavit-Hartenberg rows.
-
-    Any number in the file may be the text of an expression (`expressions`). Links without inertial
-    get ten symbols, m1 hx1 hy1 hz1 Ixx1 Ixy1 Iyy1 Ixz1 Iyz1 Izz1 and so on. Gravity is 9.81 m/s²
-    downwards unless the file states it.
-
-    Args:
-        drives: Whether to include rotor inertia, Coulomb and viscous friction of each joint, as
-            symbols Im1, Fs1, Fv1 and so on.
-
-    Returns:
-        The derivation.
-
-    Raises:
-        InvalidModel: If the file is no valid table of Denavit-Hartenberg rows, or uses a symbol
-            that is reserved for an unspecified link or drive.
-        InvalidSetting: If SymPy is not installed.
-    """
-    if not str(path).lower().endswith(".toml"):
-        raise InvalidModel(
-            "a derivation starts from a table of Denavit-Hartenberg rows",
-            argument=str(path),
-            expected="a TOML with [link] convention and table",
-            cure="write the rows of the robot down, numbers or symbols (docs/derive.md)",
-        )
-    return derive(read_text(Path(path), "model file", InvalidModel), str(path), drives)
-
-
-def derive(data: bytes, path: str = "robot.toml", drives: bool = False) -> Derivation:
-    """Derive the symbolic dynamics of a robot from the bytes of a TOML file; see `derive_file`.
-
-    Args:
-        path: Name of the file in messages.
-
-    Returns:
-        The derivation.
-
-    Raises:
-        InvalidModel: If the file is no valid table, or uses a reserved symbol.
-        InvalidSetting: If SymPy is not installed.
-    """
-    sympy = load_sympy()
-    table = outline(data, path, expression, require_sensible)
-    q, v, a = (_symbols(stem, len(table.rows)) for stem in ("q", "dq", "ddq"))
-    gravity = table.gravity or tuple(sympy.Rational(str(g)) for g in STANDARD_GRAVITY)
-    standard, made = _standard(table, drives)
-    lengths = [x for row in table.rows for x in (row.a, row.d)]
-    angles = [right_angle(x) for row in table.rows for x in (row.alpha, row.theta)]
-    bodies = [x for b in table.bodies.values() for x in (b.mass, *b.com, *sum(b.inertia, ()))]
-    given = set().union(*(x.free_symbols for x in (*lengths, *angles, *gravity, *bodies)))
-    _refuse_taken(given & made, path)
-    moving = [(x, row.prismatic) for x, row in zip(q, table.rows, strict=True)]
-    turning = [x for x, prismatic in moving if not prismatic]
-    sliding = [x for x, prismatic in moving if prismatic]
-
-    def expanded(parameters: Sequence[Any]) -> Expanded:
-        constants = (*lengths, *gravity, *parameters)
-        return Expanded(constants, angles, turning, (*sliding, *v, *a), _parallel(table, q))
-
-    taken = {s.name for s in (*given, *made, *q, *v, *a)}
-    algebra: Algebra = expanded(standard) if len(q) <= CLOSED else Named(taken)
-    return Derivation(
-        name=table.name,
-        joints=table.joints,
-        links=table.links,
-        q=q,
-        v=v,
-        a=a,
-        symbols=tuple(sorted(given | made, key=lambda s: str(s.name))),
-        gravity=sympy.ImmutableMatrix(gravity),
-        columns=tuple(sympy.Symbol(label, real=True) for label in _labels(table, drives)),
-        standard=standard,
-        _outline=table,
-        _sums=LinkSums(follow(algebra, table, q, gravity), standard, v, a),
-        _exact=lambda: expanded(()),
-    )
-
-
-def _symbols(stem: str, count: int) -> tuple[Any, ...]:
-    sympy = load_sympy()
-    return tuple(sympy.Symbol(f"{stem}{k}", real=True) for k in range(1, count + 1))
-
-
-def _standard(table: Outline[Any], drives: bool) -> tuple[tuple[Any, ...], set[Any]]:
-    """Return the standard parameters π, and those symbols among them that heft introduced."""
-    sympy = load_sympy()
-    standard: list[Any] = []
-    made: set[Any] = set()
-    for k, link in enumerate(table.links, 1):
-        if link in table.bodies:
-            standard += _ten(table.bodies[link])
-        else:
-            standard += [sympy.Symbol(f"{name}{k}", real=True) for name in TEN]
-            made.update(standard[-PARAMETER_COUNT:])
-    for stem in DRIVE if drives else ():
-        own = _symbols(stem, len(table.rows))
-        standard += own
-        made.update(own)
-    return tuple(standard), made
-
-
-def _labels(table: Outline[Any], drives: bool) -> list[str]:
-    bodies = [f"{link}.{name}" for link in table.links for name in inertia.SYMBOLS]
-    names = DRIVE.values() if drives else ()
-    return [*bodies, *(f"{joint}.{name}" for name in names for joint in table.joints)]
-
-
-def _refuse_taken(symbols: set[Any], path: str) -> None:
-    if symbols:
-        raise InvalidModel(
-            f"the symbol '{min(s.name for s in symbols)}' stands for a link or drive of which the "
-            "file says nothing",
-            argument=path,
-            cure="give it another name, or give that link an [inertial]",
-        )
-
-
-def _ten(body: Body[Any]) -> list[Any]:
-    """Return a body's ten parameters, symbolic counterpart of `inertia.from_body`."""
-    m, (x, y, z) = body.mass, body.com
-    away = (
-        (y * y + z * z, -x * y, -x * z),
-        (-x * y, x * x + z * z, -y * z),
-        (-x * z, -y * z, x * x + y * y),
-    )
-    about = [(body.inertia[i][j] + m * away[i][j]).expand() for i, j in INERTIA_INDEX]
-    return [m, *(m * c for c in body.com), *about]
-
-
-def _parallel(table: Outline[Any], q: Sequence[Any]) -> list[Any]:
-    """Return positions of revolute joints whose axis is parallel to a neighbour's."""
-    found: set[int] = set()
-    for k in range(1, len(table.rows)):
-        between = table.rows[k if table.modified else k - 1].alpha
-        if between.is_zero and not (table.rows[k].prismatic or table.rows[k - 1].prismatic):
-            found |= {k - 1, k}
-    return [q[k] for k in sorted(found)]

@@ -10,20 +10,22 @@ field, and `Sampled`, random numbers modulo a prime in place of symbols.
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from math import comb
-from typing import Any, Protocol
+from typing import Any
 
 from heft.models import load_sympy
 
 Pair = tuple[Any, Any]  # cosine and sine
+Waves = dict[tuple[int, ...], Pair]  # factors of cos(n·q) and sin(n·q), by n
 
 
 PRIME = 2**61 - 1
 DIGITS = 30
 
 
-class Algebra(Protocol):
+class Algebra(ABC):
     """Arithmetic of a derivation; its elements support addition and multiplication."""
 
     half: Any  # ½ as a factor of elements
@@ -31,12 +33,16 @@ class Algebra(Protocol):
     @property
     def definitions(self) -> tuple[tuple[Any, Any], ...]:
         """Symbols of named subexpressions with their values, each in terms of earlier ones."""
+        return ()
 
+    @abstractmethod
     def lift(self, expression: Any) -> Any:
         """Return the element of a SymPy expression."""
 
     def turn(self, angle: Any) -> Pair:
         """Return cosine and sine of a constant angle or a joint position."""
+        sympy = load_sympy()
+        return self.lift(sympy.cos(angle)), self.lift(sympy.sin(angle))
 
     def keep(self, name: str, element: Any) -> Any:
         """Return an element for repeated use: named, reduced or as it is.
@@ -44,7 +50,9 @@ class Algebra(Protocol):
         Args:
             name: Of its symbol, if it gets one.
         """
+        return element
 
+    @abstractmethod
     def expression(self, element: Any) -> Any:
         """Return the SymPy expression of an element."""
 
@@ -63,14 +71,14 @@ def atoms_of(expression: Any) -> set[Any]:
 def _oblique(angles: Iterable[Any]) -> list[Any]:
     """Return angles whose cosine and sine are not both rational, each once, without its sign."""
     sympy = load_sympy()
-    found: dict[Any, None] = {}
+    oblique: dict[Any, None] = {}
     for angle in angles:
         if not (sympy.cos(angle).is_Rational and sympy.sin(angle).is_Rational):
-            found[-angle if angle.could_extract_minus_sign() else angle] = None
-    return list(found)
+            oblique[-angle if angle.could_extract_minus_sign() else angle] = None
+    return list(oblique)
 
 
-class Expanded:
+class Expanded(Algebra):
     """Polynomials over the rationals, in normal form.
 
     Args:
@@ -80,8 +88,6 @@ class Expanded:
         parallel: Those of `turning` whose axes have a parallel neighbour. Products of their sines
             and cosines are written as sines and cosines of sums where that is shorter.
     """
-
-    definitions = ()
 
     def __init__(
         self,
@@ -123,11 +129,6 @@ class Expanded:
             total = total + part if expression.is_Add else total * part
         return total
 
-    def turn(self, angle: Any) -> Pair:
-        """Return cosine and sine of a constant angle or a joint position."""
-        sympy = load_sympy()
-        return self.lift(sympy.cos(angle)), self.lift(sympy.sin(angle))
-
     def keep(self, name: str, element: Any) -> Any:
         """Return the polynomial in normal form; the name is not used."""
         return self.reduced(element)
@@ -138,26 +139,26 @@ class Expanded:
             sin = cos + 1
             if not any(monomial[sin] > 1 for monomial in element):
                 continue
-            found: dict[tuple[int, ...], Any] = {}
+            terms: dict[tuple[int, ...], Any] = {}
             for monomial, factor in element.items():
                 squares, odd = divmod(monomial[sin], 2)
                 for k in range(squares + 1):
                     new = list(monomial)
                     new[sin], new[cos] = odd, monomial[cos] + 2 * k
                     key = tuple(new)
-                    found[key] = found.get(key, 0) + factor * comb(squares, k) * (-1) ** k
-            element = self.ring.from_dict({m: f for m, f in found.items() if f})
+                    terms[key] = terms.get(key, 0) + factor * comb(squares, k) * (-1) ** k
+            element = self.ring.from_dict({m: f for m, f in terms.items() if f})
         return element
 
     def by_motion(self, element: Any) -> dict[tuple[int, ...], Any]:
         """Return a polynomial by monomials in the motion variables, with constant coefficients."""
-        found: dict[tuple[int, ...], Any] = {}
+        parts: dict[tuple[int, ...], Any] = {}
         for monomial, factor in self.reduced(element).items():
             moving = tuple(e if k in self.changing else 0 for k, e in enumerate(monomial))
             still = tuple(e - f for e, f in zip(monomial, moving, strict=True))
-            held = found.setdefault(moving, self.ring.zero)
-            found[moving] = held + self.ring.from_dict({still: factor})
-        return found
+            before = parts.get(moving, self.ring.zero)
+            parts[moving] = before + self.ring.from_dict({still: factor})
+        return parts
 
     def expression(self, element: Any) -> Any:
         """Return the SymPy expression of a polynomial."""
@@ -182,17 +183,17 @@ class Expanded:
     def of_sums(self, polynomial: Mapping[tuple[int, ...], Any]) -> list[Any]:
         """Return a polynomial in parallel joints' sines and cosines as terms of angle sums."""
         sympy = load_sympy()
-        total: dict[tuple[int, ...], list[Any]] = {}
+        total: Waves = {}
         for exponents, factor in polynomial.items():
-            waves = {(0,) * len(self.parallel): [factor, 0 * factor]}
+            waves: Waves = {(0,) * len(self.parallel): (factor, 0 * factor)}
             for k in range(len(self.parallel)):
                 for _ in range(exponents[2 * k]):
                     waves = _times_wave(waves, k, sine=False)
                 for _ in range(exponents[2 * k + 1]):
                     waves = _times_wave(waves, k, sine=True)
             for orders, (cos, sin) in waves.items():
-                held = total.setdefault(orders, [0 * factor, 0 * factor])
-                held[0], held[1] = held[0] + cos, held[1] + sin
+                before = total.get(orders, (0 * factor, 0 * factor))
+                total[orders] = before[0] + cos, before[1] + sin
         terms = []
         for orders, (cos, sin) in total.items():
             angle = sympy.Add(
@@ -208,11 +209,9 @@ def to(number: Any) -> Any:
     return load_sympy().Rational(int(number.numerator), int(number.denominator))
 
 
-def _times_wave(
-    waves: Mapping[tuple[int, ...], list[Any]], k: int, sine: bool
-) -> dict[tuple[int, ...], list[Any]]:
+def _times_wave(waves: Waves, k: int, sine: bool) -> Waves:
     """Multiply Σ a cos(n·q) + b sin(n·q) with the cosine or the sine of q_k."""
-    found: dict[tuple[int, ...], list[Any]] = {}
+    product: Waves = {}
     for orders, (cos, sin) in waves.items():
         for step in (1, -1):
             new = (*orders[:k], orders[k] + step, *orders[k + 1 :])
@@ -221,12 +220,12 @@ def _times_wave(
             first = next((n for n in new if n), 1)
             if first < 0:  # cos(−n) = cos n, sin(−n) = −sin n
                 new, b = tuple(-n for n in new), -b
-            held = found.setdefault(new, [0 * cos, 0 * cos])
-            held[0], held[1] = held[0] + a, held[1] + b
-    return found
+            before = product.get(new, (0 * cos, 0 * cos))
+            product[new] = before[0] + a, before[1] + b
+    return product
 
 
-class Named:
+class Named(Algebra):
     """Expressions with a symbol for each subexpression that is used again."""
 
     def __init__(self, taken: Iterable[str]) -> None:
@@ -278,7 +277,7 @@ class Named:
         return load_sympy().sympify(element).expand()
 
 
-class Constants:
+class Constants(Algebra):
     """Field of rational functions of constants, in which linear equations can be solved exactly.
 
     Cosine and sine of a constant angle are rational in the tangent of its half; for a numerical
@@ -287,8 +286,6 @@ class Constants:
     Args:
         expressions: Expressions that will be lifted.
     """
-
-    definitions = ()
 
     def __init__(self, expressions: Iterable[Any], angles: Iterable[Any]) -> None:
         sympy = load_sympy()
@@ -317,15 +314,6 @@ class Constants:
         """Return the element of an expression."""
         return self.field.from_sympy(load_sympy().sympify(expression).xreplace(self._pairs))
 
-    def turn(self, angle: Any) -> Pair:
-        """Return cosine and sine of a constant angle."""
-        sympy = load_sympy()
-        return self.lift(sympy.cos(angle)), self.lift(sympy.sin(angle))
-
-    def keep(self, name: str, element: Any) -> Any:
-        """Return the element as it is; the name is not used."""
-        return element
-
     def expression(self, element: Any) -> Any:
         """Return the expression of an element."""
         sympy = load_sympy()
@@ -342,7 +330,7 @@ class Constants:
         return sympy.trigsimp(found.xreplace(self._back))
 
 
-class Sampled:
+class Sampled(Algebra):
     """Integers modulo a prime, drawn at random for each symbol.
 
     An expression that is zero for a draw is identically zero, but for a probability of about 1e-15.
@@ -350,8 +338,6 @@ class Sampled:
     Args:
         moving: Symbols with a new value in each draw; others keep theirs.
     """
-
-    definitions = ()
 
     def __init__(self, moving: Iterable[Any], draw: int) -> None:
         self.field = load_sympy().GF(PRIME, symmetric=False)
@@ -386,10 +372,6 @@ class Sampled:
             return self.lift(cos), self.lift(sin)
         t, one = self._draw(angle), self.field(1)
         return (one - t * t) / (one + t * t), (t + t) / (one + t * t)
-
-    def keep(self, name: str, element: Any) -> Any:
-        """Return the number as it is; the name is not used."""
-        return element
 
     def expression(self, element: Any) -> Any:
         """Return the number."""

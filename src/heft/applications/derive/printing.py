@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import count
 from typing import Any, Literal
 
@@ -30,95 +29,78 @@ def rendered(derivation: Derivation, form: Form) -> str:
 # --- for people
 
 Equation = tuple[str, tuple[int, ...], Any]  # name, indices, value
+Section = tuple[str, list[Equation]]  # title, equations
 
 
-@dataclass(frozen=True)
-class _Section:
-    title: str
-    equations: tuple[Equation, ...]
-
-
-def _sections(d: Derivation) -> list[_Section]:
-    found = [*_dynamics(d), *_linear(d), *_kinematics(d)]
-    shown = [value for section in found for _, _, value in section.equations]
+def _sections(d: Derivation) -> list[Section]:
+    answers = [*_dynamics(d), *_linear(d), *_kinematics(d)]
+    shown = [value for _, equations in answers for _, _, value in equations]
     named = d.needed([x for v in shown for x in (v if hasattr(v, "shape") else [v])])
-    parts = tuple((s.name, (), value) for s, value in named)
-    return [*found, _Section("Named parts, each made of those before it", parts)]
+    parts: list[Equation] = [(s.name, (), value) for s, value in named]
+    return [*answers, ("Named parts, each made of those before it", parts)]
 
 
-def _section(title: str, *equations: Equation) -> _Section:
-    return _Section(title, equations)
-
-
-def _kinematics(d: Derivation) -> Iterator[_Section]:
+def _kinematics(d: Derivation) -> Iterator[Section]:
     n = range(1, len(d.joints) + 1)
     pairs = [(i, j) for i in n for j in range(1, i + 1)]
     steps = [("T", (i - 1, i), d.transforms[i - 1]) for i in n]
     places = [("T", (0, i), d.base_transforms[i - 1]) for i in n[1:]]
-    yield _section("Frames: T_ij is frame j in frame i", *steps, *places)
+    yield "Frames: T_ij is frame j in frame i", [*steps, *places]
     if len(d.joints) > CLOSED:
-        yield _section(
-            "Derivatives U_ij = dT_0i/dq_j = T_0i X_ij, and U_ijk = T_0i X_ij X_ik for j <= k",
-            *(("X", (i, j), d.twists[i - 1][j - 1]) for i, j in pairs),
-        )
+        title = "Derivatives U_ij = dT_0i/dq_j = T_0i X_ij, and U_ijk = T_0i X_ij X_ik for j <= k"
+        yield title, [("X", (i, j), d.twists[i - 1][j - 1]) for i, j in pairs]
         return
-    yield _section(
-        "Derivatives U_ij = dT_0i/dq_j, zero for j > i",
-        *(("U", (i, j), d.derivatives[i - 1][j - 1]) for i, j in pairs),
-    )
-    second = d.second_derivatives
-    yield _section(
-        "Second derivatives U_ijk = dU_ij/dq_k = U_ikj, zero for j > i or k > i",
-        *(("U", (i, j, k), second[i - 1][j - 1][k - 1]) for i, j in pairs for k in range(j, i + 1)),
-    )
+    first, second = d.derivatives, d.second_derivatives
+    title = "Derivatives U_ij = dT_0i/dq_j, zero for j > i"
+    yield title, [("U", (i, j), first[i - 1][j - 1]) for i, j in pairs]
+    title = "Second derivatives U_ijk = dU_ij/dq_k = U_ikj, zero for j > i or k > i"
+    triples = [(i, j, k) for i, j in pairs for k in range(j, i + 1)]
+    yield title, [("U", (i, j, k), second[i - 1][j - 1][k - 1]) for i, j, k in triples]
     tensor = (_entries("h", d.velocity_tensor[i - 1], symmetric=True, first=(i,)) for i in n)
-    yield _section(
-        "Velocity terms h_ikm, symmetric in k and m",
-        *(equation for entries in tensor for equation in entries),
-    )
+    title = "Velocity terms h_ikm, symmetric in k and m"
+    yield title, [equation for entries in tensor for equation in entries]
 
 
-def _dynamics(d: Derivation) -> Iterator[_Section]:
+def _dynamics(d: Derivation) -> Iterator[Section]:
     n = range(1, len(d.joints) + 1)
     friction = " + d" if d.drives else ""
-    title = f"Equations of motion: tau = D ddq + h + C{friction}"
-    yield _section(title, *_entries("tau", d.torque))
-    masses = _entries("D", d.inertia_matrix, symmetric=True)
-    yield _section("Inertia matrix D(q), symmetric", *masses)
-    yield _section("Velocity torque h(q, dq)", *_entries("h", d.velocity_torque))
-    gravity = _entries("C", d.gravity_torque)
-    yield _section("Gravity torque C(q), which holds the robot at rest", *gravity)
-    coriolis = _entries("N", d.coriolis_matrix)
-    yield _section("Coriolis matrix N: h = N dq, and dD/dt = N + N'", *coriolis)
+    yield f"Equations of motion: tau = D ddq + h + C{friction}", _entries("tau", d.torque)
+    yield "Inertia matrix D(q), symmetric", _entries("D", d.inertia_matrix, symmetric=True)
+    yield "Velocity torque h(q, dq)", _entries("h", d.velocity_torque)
+    yield "Gravity torque C(q), which holds the robot at rest", _entries("C", d.gravity_torque)
+    title = "Coriolis matrix N: h = N dq, and dD/dt = N + N'"
+    yield title, _entries("N", d.coriolis_matrix)
     if d.drives:
-        yield _section("Friction d(dq)", *_entries("d", d.friction))
-    inertias = (("J", (i,), d.pseudo_inertias[i - 1]) for i in n)
-    yield _section("Pseudo-inertias, about the origins of the links' frames", *inertias)
-    energies = ("K", (), d.kinetic_energy), ("P", (), d.potential_energy)
-    yield _section("Kinetic and potential energy", *energies)
+        yield "Friction d(dq)", _entries("d", d.friction)
+    title = "Pseudo-inertias, about the origins of the links' frames"
+    yield title, [("J", (i,), d.pseudo_inertias[i - 1]) for i in n]
+    energies: list[Equation] = [("K", (), d.kinetic_energy), ("P", (), d.potential_energy)]
+    yield "Kinetic and potential energy", energies
 
 
-def _linear(d: Derivation) -> Iterator[_Section]:
-    yield _section("Regressor Y: Y pi = tau", *_entries("Y", d.regressor))
+def _linear(d: Derivation) -> Iterator[Section]:
+    yield "Regressor Y: Y pi = tau", _entries("Y", d.regressor)
     friction = " - d" if d.drives else ""
-    yield _section(f"W1: W1 pi = N' dq - C{friction}", *_entries("W1", d.force_regressor))
-    momentum = _entries("W2", d.momentum_regressor)
-    yield _section("W2: W2 pi = D dq, and d/dt(W2 pi) - W1 pi = tau", *momentum)
+    yield f"W1: W1 pi = N' dq - C{friction}", _entries("W1", d.force_regressor)
+    title = "W2: W2 pi = D dq, and d/dt(W2 pi) - W1 pi = tau"
+    yield title, _entries("W2", d.momentum_regressor)
     parameters = enumerate(zip(d.columns, d.standard, strict=True), 1)
-    yield _section("Parameters pi", *((f"pi{k}: {c}", (), v) for k, (c, v) in parameters))
-    base = (("beta", (k,), x) for k, x in enumerate(d.base.expressions, 1))
-    yield _section("Base parameters: all that motion can tell", *base)
+    yield "Parameters pi", [(f"pi{k}: {c}", (), v) for k, (c, v) in parameters]
+    base = enumerate(d.base.expressions, 1)
+    yield "Base parameters: all that motion can tell", [("beta", (k,), x) for k, x in base]
 
 
 def _entries(
     name: str, matrix: Any, symmetric: bool = False, first: tuple[int, ...] = ()
-) -> Iterator[Equation]:
-    """Yield the nonzero entries of a matrix; of a symmetric one the upper triangle alone."""
+) -> list[Equation]:
+    """Return the nonzero entries of a matrix; of a symmetric one the upper triangle alone."""
     rows, columns = matrix.shape
-    for i in range(rows):
-        for k in range(i if symmetric else 0, columns):
-            if matrix[i, k] != 0:
-                yield name, (*first, i + 1, *((k + 1,) if columns > 1 else ())), matrix[i, k]
+    return [
+        (name, (*first, i + 1, *((k + 1,) if columns > 1 else ())), matrix[i, k])
+        for i in range(rows)
+        for k in range(i if symmetric else 0, columns)
+        if matrix[i, k] != 0
+    ]
 
 
 def _readable(expression: Any) -> Any:
@@ -133,9 +115,9 @@ def text(derivation: Derivation) -> str:
     lines = [f"{derivation.name}: {len(derivation.joints)} joints"]
     lines += ["Equations of motion first, the working (frames, derivatives) last; entries that are"]
     lines += ["not written are zero."]
-    for section in _sections(derivation):
-        lines += ["", section.title, ""] if section.equations else []
-        for name, indices, value in section.equations:
+    for title, equations in _sections(derivation):
+        lines += ["", title, ""] if equations else []
+        for name, indices, value in equations:
             sep = "" if all(k < 10 for k in indices) else "_"
             label = (
                 name + ("_" if indices and name[-1].isdigit() else "") + sep.join(map(str, indices))
@@ -168,9 +150,9 @@ def latex(derivation: Derivation) -> str:
         names[column] = f"{symbol}_{{{below}}}"
     greek = {"tau": r"\tau", "beta": r"\beta", "W1": "W_1", "W2": "W_2"}
     lines = [f"% {_escaped(d.name)}, derived by heft {__version__}; needs amsmath"]
-    for section in _sections(d):
-        lines += [rf"\paragraph{{{_escaped(section.title)}}}"] if section.equations else []
-        for name, indices, value in section.equations:
+    for title, equations in _sections(d):
+        lines += [rf"\paragraph{{{_escaped(title)}}}"] if equations else []
+        for name, indices, value in equations:
             below = "" if not indices else f"_{{{','.join(map(str, indices))}}}"
             if name.startswith("pi"):
                 number, _, column = name.removeprefix("pi").partition(": ")

@@ -32,7 +32,7 @@ from heft.plants import (
 from heft.recordings import Recording
 from heft.signals import Smoothing
 
-from .existence import Existence
+from .by_torques import Existence
 
 LARGEST_MISMATCH = 0.02  # [rad or m], rms between positions of runs that count as one motion
 LARGEST_LAG = 0.5  # of a run's duration
@@ -92,43 +92,41 @@ class MatchedMotions:
                 got=f"{len(empty)} and {len(loaded)}",
             )
         with one_blas_thread():
-            return self._fit(robot, empty, loaded)
-
-    def _fit(
-        self, robot: Robot, empty: Sequence[Recording], loaded: Sequence[Recording]
-    ) -> Matched:
-        frame = self.frame or last_frame(robot)
-        carrying = Problem(RobotPlant(robot), tuple(loaded), self.smoothing)
-        without = Problem(RobotPlant(robot), tuple(empty), carrying.resolved)
-        pairs, lags, misses = [], [], []
-        for recording, run, bare in zip(loaded, runs(carrying), runs(without), strict=True):
-            lag, miss = lag_between(run, bare)
-            if miss > LARGEST_MISMATCH:
-                raise InvalidRecording(
-                    "these runs are not of one motion",
-                    argument="--empty, --loaded",
-                    got=f"positions differ by {miss:.3g} rad, at a lag of {lag:.3f} s",
-                    expected=f"within {LARGEST_MISMATCH:g}",
-                    cure="leave --matched out: the model of the robot then takes the difference",
-                )
-            pairs.append(difference(carrying.plant, recording, bare, lag - run.begin))
-            lags.append(lag)
-            misses.append(miss)
-        problem = Problem(RepeatedMotion(RobotPlant(robot), frame), tuple(pairs), carrying.resolved)
-        mismatch = float(np.sqrt(np.mean(np.square(misses))))
-        return self._solve(problem, tuple(lags), mismatch)
+            frame = self.frame or last_frame(robot)
+            carrying = Problem(RobotPlant(robot), tuple(loaded), self.smoothing)
+            without = Problem(RobotPlant(robot), tuple(empty), carrying.resolved)
+            pairs, lags, misses = [], [], []
+            for recording, run, bare in zip(loaded, runs(carrying), runs(without), strict=True):
+                lag, miss = lag_between(run, bare)
+                if miss > LARGEST_MISMATCH:
+                    raise InvalidRecording(
+                        "these runs are not of one motion",
+                        argument="--empty, --loaded",
+                        got=f"positions differ by {miss:.3g} rad, at a lag of {lag:.3f} s",
+                        expected=f"within {LARGEST_MISMATCH:g}",
+                        cure="leave --matched out: the model of the robot then takes the "
+                        "difference",
+                    )
+                pairs.append(difference(carrying.plant, recording, bare, lag - run.begin))
+                lags.append(lag)
+                misses.append(miss)
+            problem = Problem(
+                RepeatedMotion(RobotPlant(robot), frame), tuple(pairs), carrying.resolved
+            )
+            mismatch = float(np.sqrt(np.mean(np.square(misses))))
+            return self._solve(problem, tuple(lags), mismatch)
 
     def _solve(
         self, problem: Problem[RepeatedMotion], lags: tuple[float, ...], mismatch: float
     ) -> Matched:
-        found = LeastSquares().fit(problem)
-        triangle = found.information.combined(found.weights())
+        estimate = LeastSquares().fit(problem)
+        triangle = estimate.information.combined(estimate.weights())
         solver = PhysicallyConsistent(strength=self.strength, unknown=(NAME,))
-        body = solver.fit(triangle, problem.space, found.noise_factor()).parameters
+        body = solver.fit(triangle, problem.space, estimate.noise_factor()).parameters
         assert body.covariance is not None
         effort = np.concatenate([s.measured for s in problem.samples()])
         spread = np.linalg.norm(effort - effort.mean(axis=0))
-        left = sum(t.residual_energy(found.fitted) for t in found.information.triangles)
+        energy = sum(t.residual_energy(estimate.fitted) for t in estimate.information.triangles)
         ten = slice(PARAMETER_COUNT)
         covariance = body.covariance[ten, ten]
         free = solver.unconstrained(triangle, problem.space)[ten]
@@ -138,7 +136,7 @@ class MatchedMotions:
             covariance,
             lags,
             mismatch,
-            float(np.sqrt(left) / max(spread, 1e-300)),
+            float(np.sqrt(energy) / max(spread, 1e-300)),
             self.existence.of_load(free, covariance),
         )
 
@@ -149,13 +147,13 @@ def runs(problem: Problem[RobotPlant]) -> list[Run]:
     for s in problem.samples():
         part = (s.time, s.motion.position, s.measured.T)
         parts.setdefault(s.recording, []).append(part)
-    found = []
+    smoothed = []
     for k in sorted(parts):
         time, position, effort = (
             np.concatenate(arrays, axis=-1) for arrays in zip(*parts[k], strict=True)
         )
-        found.append(Run(float(time[0]), time - time[0], position, effort))
-    return found
+        smoothed.append(Run(float(time[0]), time - time[0], position, effort))
+    return smoothed
 
 
 def difference(plant: RobotPlant, loaded: Recording, empty: Run, lag: float) -> Recording:
@@ -169,8 +167,8 @@ def difference(plant: RobotPlant, loaded: Recording, empty: Run, lag: float) -> 
     """
     efforts = effort_signals(plant.robot, loaded)
     positions = position_signals(plant.robot)
-    whole = loaded.whole([*positions, *(name for name, _, _ in efforts)])
-    time, values = whole.time, whole.values
+    log = loaded.whole([*positions, *(name for name, _, _ in efforts)])
+    time, values = log.time, log.values
     at = time + lag
     taken = {
         plant.robot.channels[channel]: factor * column - np.interp(at, empty.time, before)

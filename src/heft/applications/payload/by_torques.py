@@ -6,22 +6,29 @@ squares. The prior on the payload is physical consistency only. A robot whose ba
 its joints' torques, by the six equations of its base, or by both; contacts' wrenches that nobody
 measures are eliminated in both runs, as `FloatingRobotPlant` has it. Where torques are currents
 times unknown gains, a payload of known mass sets the scale, and the gains are estimated as well.
+
+Least squares with nothing assumed may find a load that no body can be: of negative mass, or with
+inertia about where it is not. Noise does so by no more than a few of its own deviations; beyond
+that the logs differ by something else than a load. A wrong unit of torque scales load and robot
+alike: no body contradicts it, but the masses of the model file do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from heft.arrays import Array
 from heft.engine import one_blas_thread
 from heft.errors import InvalidSetting
-from heft.estimators import ConsistentFit, DriveGains
+from heft.estimators import ConsistentFit, DriveGains, PhysicallyConsistent
 from heft.fit import (
     ExperimentFit,
     Judged,
+    Limit,
     Progress,
     Settings,
     fit_experiment,
@@ -30,15 +37,130 @@ from heft.fit import (
     silent,
     with_told_friction,
 )
-from heft.information import PARAMETER_COUNT, Check
+from heft.information import (
+    PARAMETER_COUNT,
+    SYMBOLS,
+    UNITS,
+    Check,
+    Labels,
+    ParameterSpace,
+    Triangle,
+    inertia,
+    triangle_of,
+)
 from heft.models import Robot
-from heft.plants import NAME, RobotPlant, currents, last_frame, load_columns, with_load
+from heft.plants import GUESS, NAME, RobotPlant, currents, last_frame, load_columns, with_load
 from heft.recordings import Recording
-
-from .existence import Existence
 
 EXACT = 1e-3  # relative, of a mass that is known
 UNSURE = 0.5  # relative, of a gain that a load of known mass is to find
+WEAKEST = 1e-9  # prior that leaves what is not seen somewhere [effective samples]
+DEPENDENT = 1e-9  # singular value of friction's columns, relative, that counts as none
+
+
+@dataclass(frozen=True)
+class Existence:
+    """Thresholds of the checks that a load is a body and torques have the right unit.
+
+    The defaults were chosen on simulated pairs of three arms. Right loads of 0.3 to 5 kg were no
+    body's to 1.2 %, their joints' friction a quarter less in the second run, and a UR10e's to 4 %;
+    those of exchanged runs to 60 % and more, of a base on the ceiling to 45 % and more. File's
+    masses a factor 1.3 to 2.2 off explain 73 to 100 % of the torque and are off by 2.5 together at
+    most; placeholders explain 3 to 25 % in most arms.
+    """
+
+    # deviations that noise may carry a load from all bodies: ten normal numbers exceed them once in
+    # ten thousand
+    noise: float = 6.0
+    # share of what differs between the runs, in its own deviations, that is no body's
+    no_body: Limit = Limit(0.1, 0.2)
+    # times by which the torque is that of the file's masses, either way, where these explain it
+    unit: Limit = Limit(2.0, 5.0)
+    explained: float = 0.7  # share of the torque of bodies from which the file's masses explain it
+
+    def of_load(self, ten: Array, covariance: Array) -> Check:
+        """Return the check that a load can be a body.
+
+        Args:
+            ten: Inertial parameters with nothing assumed, shape (10,) [kg, kg·m, kg·m²].
+            covariance: Covariance of them, shape (10, 10).
+        """
+        share, other_way = (self._share_of_no_body(way, covariance) for way in (ten, -ten))
+        std = float(np.sqrt(covariance[0, 0]))
+        message = f"{share:.0%} of what differs between the runs is no body's"
+        if share > self.no_body.passes:
+            message += f": with nothing assumed the load has {ten[0]:.4g} ± {std:.2g} kg; "
+            if ten[0] < 0.0 and other_way <= self.no_body.passes:
+                message += (
+                    "the runs seem exchanged, or the torque's sign is turned: the other way round "
+                    f"it has {-ten[0]:.4g} kg. Give the log without the load first"
+                )
+            else:
+                message += (
+                    "is the base mounted as the model file has it (else say gravity), the torque "
+                    "in N·m, of the model's signs, and not without gravity, and does nothing else "
+                    "differ? heft check LOG --robot MODEL looks for these"
+                )
+        return Check.at_most("no body", share, self.no_body.passes, self.no_body.fails, message)
+
+    def of_unit(self, run: ExperimentFit[RobotPlant]) -> Iterator[Check]:
+        """Yield the check that torques are of the size that the file's masses need.
+
+        None is made where these do not explain them: placeholders, say.
+
+        Args:
+            run: Fit of the runs without the load.
+        """
+        times, explained = torque_over_file(run)
+        if times <= 0.0 or explained < self.explained:
+            return
+        message = f"torques are {times:.3g} times what the model file's masses need"
+        if not 1.0 / self.unit.passes <= times <= self.unit.passes:
+            message += (
+                ", and so is the load: state the torque's unit or scale in the column map (--map), "
+                "or drive gains (--with) where it is a current. If the torque is right and the "
+                "file is not, give the robot.urdf that heft identify finds from the empty run"
+            )
+        off = max(times, 1.0 / times)
+        yield Check.at_most("unit of torque", off, self.unit.passes, self.unit.fails, message)
+
+    def _share_of_no_body(self, ten: Array, covariance: Array) -> float:
+        distance, size = from_bodies(ten, covariance)
+        return distance / size if distance > self.noise else 0.0
+
+
+def from_bodies(ten: Array, covariance: Array) -> tuple[float, float]:
+    """Return the whitened distances of inertial parameters from the nearest body and from zero.
+
+    Args:
+        ten: Inertial parameters with nothing assumed, shape (10,) [kg, kg·m, kg·m²].
+        covariance: Covariance of them, shape (10, 10).
+    """
+    space = ParameterSpace.of_one_body(Labels(SYMBOLS, UNITS), inertia.sphere(*GUESS))
+    root = np.linalg.cholesky(covariance)
+    rows = solve_triangular(root, np.column_stack([np.eye(PARAMETER_COUNT), ten]), lower=True)
+    total = Triangle(np.arange(PARAMETER_COUNT), triangle_of(rows), PARAMETER_COUNT)
+    nearest = PhysicallyConsistent(strength=WEAKEST, margin=0.0).values(total, space)
+    residual = rows[:, :-1] @ nearest - rows[:, -1]
+    return float(np.linalg.norm(residual)), float(np.linalg.norm(rows[:, -1]))
+
+
+def torque_over_file(run: ExperimentFit[RobotPlant]) -> tuple[float, float]:
+    """Return the scale of the file's bodies that best explains torques beside any friction.
+
+    With it comes the share of the sum of squares that friction leaves which it explains.
+    """
+    space = run.problem.space
+    triangle = run.information.combined(run.estimate.weights())
+    R = triangle.R @ space.matrix[triangle.columns]
+    bodies = slice(PARAMETER_COUNT * len(space.groups))
+    drives = R[:, bodies.stop :]
+    U, singular, _ = np.linalg.svd(drives, full_matrices=False)
+    U = U[:, singular > DEPENDENT * singular.max(initial=0.0)]
+    file, torque = (x - U @ (U.T @ x) for x in (R[:, bodies] @ space.nominal[bodies], triangle.z))
+    shared = float(file @ torque)
+    size = float(file @ file) or 1.0
+    return shared / size, shared**2 / (size * float(torque @ torque) or 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,46 +215,47 @@ class WeighCarried:
         loaded: Sequence[Recording],
         progress: Progress = silent,
     ) -> Carried:
-        """Identify the payload.
-
-        Returns:
-            The payload's parameters, and the gains where they were estimated.
+        """Identify the payload, and the gains where they are to be estimated.
 
         Raises:
             InvalidSetting: If the frame is not the robot's, or gains are to be found of a robot
                 whose base floats.
         """
-        _refuse_floating_gains(robot, self.known_mass)
+        unsure = [j for j in robot.joints if robot.options.of(j).gain_std]
+        beside = unsure if robot.options.contact else []
+        if robot.tree.free_base and (self.known_mass is not None or beside):
+            stated = self.known_mass is None
+            raise InvalidSetting(
+                "with a load gains are found on a fixed base only: what contacts of a floating one "
+                "take is eliminated from all joints' torques together, whose gains then no longer "
+                "stand apart",
+                argument="[joint.NAME] gain_std" if stated else "--known-mass",
+                got=", ".join(beside) if stated else None,
+                cure="let heft identify find the gains, state them, and leave gain_std out"
+                if stated
+                else 'hang the robot up or clamp it and say base = "fixed", or leave --known-mass '
+                "out",
+            )
         with one_blas_thread():
-            return self._fit(robot, empty, loaded, progress)
-
-    def _fit(
-        self,
-        robot: Robot,
-        empty: Sequence[Recording],
-        loaded: Sequence[Recording],
-        progress: Progress,
-    ) -> Carried:
-        frame = self.frame or last_frame(robot)
-        robot = with_told_friction(robot)
-        progress("without the load")
-        problem, settings = open_experiment(robot, empty, self.settings, progress)
-        corner = problem.corner
-        without = fit_experiment(problem, settings, None, progress)
-        progress("with the load")
-        # What suits one run suits the other: the same corner and delay.
-        smoothing = replace(without.problem.resolved, trim=problem.smoothing.trim)
-        problem, settings = open_experiment(
-            robot, loaded, replace(settings, smoothing=smoothing), progress
-        )
-        carrying = fit_experiment(problem, settings, None, progress)
-        checks = [
-            replace(check, name=f"{check.name}, {which} the load")
-            for run, which in ((without, "without"), (carrying, "with"))
-            for check in Judged.of(run, run.problem, (), corner, settings).checks
-        ]
-        progress("weighing the difference")
-        return self._solve(frame, without, carrying, settings, checks)
+            frame = self.frame or last_frame(robot)
+            robot = with_told_friction(robot)
+            progress("without the load")
+            problem, settings = open_experiment(robot, empty, self.settings, progress)
+            corner = problem.corner
+            without = fit_experiment(problem, settings, None, progress)
+            progress("with the load")
+            # What suits one run suits the other: the same corner and delay.
+            smoothing = replace(without.problem.resolved, trim=problem.smoothing.trim)
+            settings = replace(settings, smoothing=smoothing)
+            problem, settings = open_experiment(robot, loaded, settings, progress)
+            carrying = fit_experiment(problem, settings, None, progress)
+            checks = [
+                replace(check, name=f"{check.name}, {which} the load")
+                for run, which in ((without, "without"), (carrying, "with"))
+                for check in Judged.of(run, run.problem, (), corner, settings).checks
+            ]
+            progress("weighing the difference")
+            return self._solve(frame, without, carrying, settings, checks)
 
     def _solve(
         self,
@@ -152,51 +275,33 @@ class WeighCarried:
         ]
         believed = with_load(problem.space)
         solver = replace(settings.consistent, unknown=(NAME,), strength=self.strength)
-        spread, known = gain_spread(problem), None
+        spread, prior = gain_spread(problem), None
         if self.known_mass is not None:
             spread = dict.fromkeys(currents(robot, log), UNSURE)
-            known = np.zeros((1, size + PARAMETER_COUNT + 1))
-            known[0, [size, -1]] = np.array([1.0, self.known_mass]) / (EXACT * self.known_mass)
-        found = DriveGains(solver, rounds=20).fit(
-            [empty.estimate, loaded.estimate], believed, spread, changes, known
+            prior = np.zeros((1, size + PARAMETER_COUNT + 1))
+            prior[0, [size, -1]] = np.array([1.0, self.known_mass]) / (EXACT * self.known_mass)
+        joint = DriveGains(solver, rounds=20).fit(
+            [empty.estimate, loaded.estimate], believed, spread, changes, prior
         )
         first = 10 * len(problem.space.groups)
         ten = slice(first, first + PARAMETER_COUNT)
-        covariance = found.consistent.parameters.covariance
+        covariance = joint.consistent.parameters.covariance
         assert covariance is not None
-        free = solver.unconstrained(found.total, found.space)
+        free = solver.unconstrained(joint.total, joint.space)
         nominal = currents(robot, log)
-        gains = {j: nominal[j] / found.gains[j] for j in spread}
+        gains = {j: nominal[j] / joint.gains[j] for j in spread}
         return Carried(
             frame,
-            found.consistent.parameters.values[ten],
+            joint.consistent.parameters.values[ten],
             covariance[ten, ten],
             gains,
-            {j: gains[j] * found.std[j] / found.gains[j] for j in spread},
+            {j: gains[j] * joint.std[j] / joint.gains[j] for j in spread},
             empty,
             loaded,
-            found,
+            joint,
             (
                 *checks,
                 *self.existence.of_unit(empty),
                 self.existence.of_load(free[ten], covariance[ten, ten]),
             ),
-        )
-
-
-def _refuse_floating_gains(robot: Robot, known_mass: float | None) -> None:
-    """Refuse gains of a floating robot: contacts' wrenches are eliminated across its torques."""
-    unsure = [j for j in robot.joints if robot.options.of(j).gain_std]
-    beside = unsure if robot.options.contact else []
-    if robot.tree.free_base and (known_mass is not None or beside):
-        stated = known_mass is None
-        raise InvalidSetting(
-            "with a load gains are found on a fixed base only: what contacts of a floating one "
-            "take is eliminated from all joints' torques together, whose gains then no longer "
-            "stand apart",
-            argument="[joint.NAME] gain_std" if stated else "--known-mass",
-            got=", ".join(beside) if stated else None,
-            cure="let heft identify find the gains, state them, and leave gain_std out"
-            if stated
-            else 'hang the robot up or clamp it and say base = "fixed", or leave --known-mass out',
         )

@@ -1,24 +1,25 @@
 """Inertial parameters of a payload from logs of a wrench sensor and its motion.
 
 The payload at the sensor is a plant (`HeldBody`), and the logs form a problem on it: windows of
-the weak form, or static poses. `Weigh` selects the sensor's own parameters in a fixed order, as
-far as the data identify them: mounting and tilt where they are asked for, bias and its drift, and
-a delay. The estimate is physically consistent; parameters that the motion does not identify are
-NaN.
+the weak form, or static poses, solved by Gauss-Newton. `Weigh` selects the sensor's own parameters
+in a fixed order, as far as the data identify them: mounting and tilt where they are asked for, bias
+and its drift, and a delay. The estimate is physically consistent; parameters that the motion does
+not identify are NaN.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
 from heft.arrays import Array
 from heft.engine import one_blas_thread
-from heft.errors import InvalidSetting
+from heft.errors import InvalidSetting, TooLittleData
+from heft.estimators import LeastSquares
 from heft.information import PARAMETER_COUNT, Finding
 from heft.plants import (
     GAP_STEPS,
@@ -32,22 +33,64 @@ from heft.plants import (
 )
 from heft.signals import Smoothing, WhiteWeak, weak_form
 
-from . import findings as said
-from .estimate import Weighed
-from .log_checks import (
-    is_still,
-    notice,
-    one_behind_another,
-    require_alike,
-    require_usable,
+from .estimate import (
+    BETTER,
+    NO_BODY,
+    SHARED_GAIN,
+    TURNED,
+    Weighed,
+    angle,
+    not_shown,
+    of_bias,
+    of_mass,
+    of_mounting,
+    of_unseen,
 )
-from .wrench_fit import LARGEST_SHIFT, Found, Known, asking, consistent, settled, solve, turned_to
+from .logs import is_still, notice, one_behind_another, require_alike, require_usable
+from .sensors import Bias
 
-Bias = Literal["none", "constant", "auto"]
+VISIBLE = 1e-5  # of the largest singular value: directions below it are not identified
+SWEEPS = 5  # of the noise of forces and moments
+RATIOS = 3  # of the noise's ratio, by which several sensors' channels are made
+STEPS = 10
+SETTLED = 0.02  # standard deviations: step below which the iteration has converged
+LARGEST_SHIFT = 0.05  # [s]
+WEIGHED = 1e-3  # relative, of a mass that is known
+STATED = "stated"  # the channel of prior rows
 DRIFT_MOST = 5
 UNSURE = math.radians(5.0)  # standard deviation above which a tilt or mounting is not identified
 FLAT = 0.05  # of the largest singular value: forces along one line do not identify a mounting
 KINDS: tuple[Literal["mounting", "tilt"], ...] = ("mounting", "tilt")
+
+
+def about(fit: Weighed) -> Problem[HeldBody]:
+    """Return the problem relinearised about a solution: its plant's point, and its delay."""
+    plant = fit.plant.about(fit.solution)
+    delay = float(np.clip(plant.point.delay, -LARGEST_SHIFT, LARGEST_SHIFT))
+    plant = replace(plant, point=replace(plant.point, delay=delay))
+    smoothing = replace(fit.problem.resolved, delay=delay, trim=abs(delay))
+    return fit.problem.with_settings(plant=plant, smoothing=smoothing)
+
+
+def asking(fit: Weighed, **kinds: Any) -> Problem[HeldBody]:
+    """Return the problem relinearised about a solution, with other unknowns.
+
+    Args:
+        **kinds: Fields of `Unknowns` to change, such as `tilt=True`.
+    """
+    problem = about(fit)
+    unknowns = replace(fit.plant.unknowns, **kinds)
+    return problem.with_settings(plant=replace(problem.plant, unknowns=unknowns))
+
+
+def turned_to(problem: Problem[HeldBody], rotation: Array) -> Problem[HeldBody]:
+    """Return the problem about another mounting of the sensor.
+
+    Args:
+        rotation: From the sensor's axes as logged to those of the motion, shape (3, 3).
+    """
+    point = replace(problem.plant.point, rotation=rotation)
+    return problem.with_settings(plant=replace(problem.plant, point=point))
 
 
 @dataclass(frozen=True)
@@ -98,19 +141,11 @@ class Weigh:
                 cure="find each sensor's gains with a load that it holds alone",
             )
 
-    @property
-    def known(self) -> Known:
-        """Prior knowledge: noise, standard deviation of gains, and mass."""
-        return Known(self.noise, self.gain_std, self.known_mass)
-
     def fit(self, *logs: Held) -> Weighed:
         """Identify the payload's inertial parameters from one or several logs.
 
         Args:
             logs: All are of the same payload, and their information adds up.
-
-        Returns:
-            The estimate, with the sensor's parameters and findings.
 
         Raises:
             InvalidRecording: If signals or the resulting mass, centre of mass or mounting are not
@@ -128,16 +163,16 @@ class Weigh:
                     argument="tilt",
                     cure="leave tilt out, or take the motion from poses or joints",
                 )
-            findings = [found for log in logs for found in notice(log)]
+            findings = [finding for log in logs for finding in notice(log)]
             problem = self.problem(*logs)
-            found, more = self._mounted(problem)
+            fit, more = self._mounted(problem)
             findings += more
             if self.bias == "auto":
-                found = self._drifting(found)
-            if self.delay and not found.plant.resting:
-                found = self._late(found)
-            findings += said.of_bias(found.plant.unknowns, found.values)
-            return self._weighed(found, findings)
+                fit = self._drifting(fit)
+            if self.delay and not fit.plant.resting:
+                fit = self._late(fit)
+            findings += of_bias(fit.plant.unknowns, fit.solution)
+            return self._concluded(fit, findings)
 
     def problem(self, *logs: Held) -> Problem[HeldBody]:
         """Return the identification problem of logs, linearised about a nominal payload."""
@@ -163,91 +198,144 @@ class Weigh:
             weak=None if still else weak,
         )
 
-    def _mounted(self, problem: Problem[HeldBody]) -> tuple[Found, list[Finding]]:
+    def prior_rows(self, plant: HeldBody) -> Array:
+        """Prior on gains and mass as rows `[Y w]` of unit variance, shape (r, p + 1).
+
+        Six for gains, about the plant's point, if they are unknowns; one for a known mass.
+        """
+        unknowns = plant.unknowns
+        rows = np.zeros((6 * unknowns.gains + (self.known_mass is not None), len(unknowns.labels)))
+        right = np.zeros(len(rows))
+        if self.gain_std is not None:
+            rows[:6, unknowns.columns("gain")] = np.eye(6) / self.gain_std
+            right[:6] = (1.0 - plant.point.gains) / self.gain_std
+        if self.known_mass is not None:
+            rows[-1, 0], right[-1] = 1.0 / (WEIGHED * self.known_mass), 1.0 / WEIGHED
+        return np.column_stack([rows, right])
+
+    def solve(self, problem: Problem[HeldBody]) -> Weighed:
+        """Solve the least squares about the plant's point, channels weighted by their noise.
+
+        Raises:
+            TooLittleData: If there are not more rows than unknowns.
+        """
+        rows = self.prior_rows(problem.plant)
+        sigma = dict(zip(("force", "torque"), self.noise, strict=True)) if self.noise else {}
+        repeated = problem.plant.others and self.noise is None
+        for _ in range(RATIOS if repeated else 1):
+            information, names = problem.information(), problem.noise_names
+            if len(rows):
+                columns = [*problem.base.kept, -1]
+                information = information.beside(STATED, rows[:, columns])
+                names = (*names, STATED)
+            if information.rows <= len(information.labels):
+                weak = problem.weak
+                kind = "poses" if weak is None else f"windows of {weak.length:g} s"
+                raise TooLittleData(
+                    "the log is too short to weigh anything",
+                    got=f"{information.triangles[0].rows} {kind}",
+                    expected=f"{len(information.labels)} unknowns need more",
+                    cure="record longer",
+                )
+            estimator = LeastSquares(sweeps=SWEEPS, visible=VISIBLE)
+            estimate = estimator.solve(information, names, {STATED: 1.0})
+            if sigma:
+                # Noise of the motion, which nobody states, is left over beside the wrench's own.
+                rest = dict(zip(names, estimate.noise.sigma, strict=True))
+                noise = {name: max(stated, float(rest[name])) for name, stated in sigma.items()}
+                estimate = estimator.solve(information, names, {**noise, STATED: 1.0})
+            solution = Weighed(problem, estimate)
+            if repeated:
+                problem = problem.with_settings(plant=replace(problem.plant, noise=solution.noise))
+        return solution
+
+    def settled(self, problem: Problem[HeldBody]) -> Weighed:
+        """Solve by Gauss-Newton: relinearise until the step is small against the deviations.
+
+        Raises:
+            TooLittleData: If there are not more rows than unknowns.
+        """
+        for _ in range(STEPS):
+            fit = self.solve(problem)
+            unknowns, point = fit.plant.unknowns, fit.plant.point
+            moved = point.moved(unknowns, fit.solution)
+            change = moved.whole(unknowns, fit.solution) - point.whole(unknowns, fit.solution)
+            change[:PARAMETER_COUNT] = moved.body - point.body
+            if unknowns.linear or np.all(np.abs(change) <= SETTLED * fit.std):
+                break
+            problem = about(fit)
+        return fit
+
+    def _mounted(self, problem: Problem[HeldBody]) -> tuple[Weighed, list[Finding]]:
         """Return the solution with the mounting and tilt asked for, where they are identified."""
-        found, findings = settled(problem, self.known), []
+        fit, findings = self.settled(problem), []
         if self.mounting:
-            turned, share = self._turned(found)
-            if share < said.BETTER and said.angle(turned) > said.TURNED:
-                found = settled(turned_to(problem, turned), self.known)
+            turned, share = self._turned(fit)
+            if share < BETTER and angle(turned) > TURNED:
+                fit = self.settled(turned_to(problem, turned))
         for kind in KINDS:
             if not getattr(self, kind):
                 continue
-            asked = settled(asking(found, **{kind: True}), self.known)
-            columns = asked.plant.unknowns.columns(kind)
-            if asked.seen[columns].all() and asked.seen[0] and asked.std[columns].max() < UNSURE:
-                found = asked
+            asked = self.settled(asking(fit, **{kind: True}))
+            columns, identified = asked.plant.unknowns.columns(kind), asked.identified
+            sure = asked.std[columns].max() < UNSURE
+            if identified[columns].all() and identified[0] and sure:
+                fit = asked
             else:
-                findings.append(said.not_shown(kind))
+                findings.append(not_shown(kind))
         if not self.mounting:
-            findings += said.of_mounting(*self._turned(found))
-        return found, findings
+            findings += of_mounting(*self._turned(fit))
+        return fit, findings
 
-    def _turned(self, found: Found) -> tuple[Array, float]:
+    def _turned(self, fit: Weighed) -> tuple[Array, float]:
         """Return the mounting rotation that fits best, and the ratio of residual energies with it.
 
         Force is mass times specific force, so the rotation between the two is a Procrustes problem
         [Schönemann1966]. Identity and 1 are returned where the forces vary in one direction only.
         """
-        regressor, wrench = found.windows
+        regressor, wrench = fit.windows
         seen = regressor[:, :3, 0] - np.mean(regressor[:, :3, 0], axis=0)
         force = wrench[:, :3] - np.mean(wrench[:, :3], axis=0)
         U, sizes, Vt = np.linalg.svd(seen.T @ force)
         if sizes[1] < FLAT * sizes[0]:
             return np.eye(3), 1.0
         turned = U @ np.diag([1.0, 1.0, float(np.sign(np.linalg.det(U @ Vt)))]) @ Vt
-        other = solve(turned_to(found.problem, turned), self.known)
-        before, after = (float(np.sum(s.left[:, :3] ** 2)) for s in (found, other))
+        other = self.solve(turned_to(fit.problem, turned))
+        before, after = (float(np.sum(s.residuals[:, :3] ** 2)) for s in (fit, other))
         return turned, after / before if before > 0.0 else 1.0
 
-    def _drifting(self, found: Found) -> Found:
+    def _drifting(self, fit: Weighed) -> Weighed:
         """Return the fit with the order of the drift polynomial selected by the criterion.
 
         Several logs have a bias and drift each, or one bias in common.
         """
-        starts = tuple(float(next(r.blocks([])).time[0]) for r in found.problem.recordings[1:])
-        best, misses = found, 0
+        starts = tuple(float(next(r.blocks([])).time[0]) for r in fit.problem.recordings[1:])
+        best, misses = fit, 0
         for drift in range(0 if starts else 1, DRIFT_MOST + 1):
-            problem = asking(found, drift=drift, cuts=starts)
-            if 3 * len(problem.labels) > 6 * found.rows:
+            problem = asking(fit, drift=drift, cuts=starts)
+            if 3 * len(problem.labels) > 6 * fit.rows:
                 break
-            tried = solve(problem, self.known)
+            tried = self.solve(problem)
             better = tried.criterion < best.criterion
             best, misses = (tried, 0) if better else (best, misses + 1)
             if misses == 2:
                 break
-        return best if best is found else settled(best.problem, self.known)
+        return best if best is fit else self.settled(best.problem)
 
-    def _late(self, found: Found) -> Found:
+    def _late(self, fit: Weighed) -> Weighed:
         """Return the solution with a delay where it is identified, else without."""
-        step = max(t.step for t in found.problem.timelines)
-        asked = settled(asking(found, delay=True), self.known)
-        delay = asked.plant.point.delay + float(asked.values[-1])
-        small = abs(delay) <= LARGEST_SHIFT and asked.seen[-1]
-        return asked if small and asked.std[-1] < max(step, 2e-3) else found
+        step = max(t.step for t in fit.problem.timelines)
+        asked = self.settled(asking(fit, delay=True))
+        delay = asked.plant.point.delay + float(asked.solution[-1])
+        small = abs(delay) <= LARGEST_SHIFT and asked.identified[-1]
+        return asked if small and asked.std[-1] < max(step, 2e-3) else fit
 
-    def _weighed(self, found: Found, findings: Sequence[Finding]) -> Weighed:
-        unknowns, seen = found.plant.unknowns, found.seen[:PARAMETER_COUNT]
-        findings = [*findings, *said.of_mass(found)]
-        values, plain = found.values.copy(), True
-        if seen.all():
-            values, plain = consistent(found)
-            findings += [] if plain else [said.NO_BODY]
+    def _concluded(self, fit: Weighed, findings: Sequence[Finding]) -> Weighed:
+        findings = [*findings, *of_mass(fit)]
+        if fit.seen.all():
+            findings += [] if fit.consistent else [NO_BODY]
         else:
-            findings += said.of_unseen(found)
-            values[:PARAMETER_COUNT][~seen] = np.nan
-        if unknowns.gains and self.known_mass is None:
-            findings.append(said.SHARED_GAIN)
-        return Weighed(
-            unknowns.labels,
-            found.point.whole(unknowns, values),
-            found.covariance,
-            seen,
-            plain,
-            found.noise,
-            found.shares,
-            found.rows,
-            found.point.rotation,
-            *found.gravity,
-            tuple(findings),
-        )
+            findings += of_unseen(fit)
+        if fit.plant.unknowns.gains and self.known_mass is None:
+            findings.append(SHARED_GAIN)
+        return replace(fit, findings=tuple(findings))

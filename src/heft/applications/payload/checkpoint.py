@@ -34,18 +34,6 @@ SMALLEST_NOISE = 1e-9  # [N, N·m]
 LATEST = 2**62  # [ns]
 LONGEST = 1e10  # [s]
 LARGEST_COUNT = 2**53
-# Fields of `OnlineState` beside its filter, by their names in the file.
-KEPT = {
-    "time": "time",
-    "since": "changed_at",
-    "known": "announced_mass",
-    "settled": "settled",
-    "rested": "settled_at",
-    "restless": "restless_changes",
-    "begged": "motion_requested",
-    "windows": "windows",
-    "spikes": "spikes",
-}
 Check = Callable[[object], Any]
 
 
@@ -79,7 +67,7 @@ def save(path: Path, node: Node, state: NodeState) -> None:
         "epoch": epoch,
         "noise": online.noise,
         "rate": online.rate,
-        "following": {name: getattr(load, ours) for name, ours in KEPT.items()},
+        "following": {name: getattr(load, ours) for name, (ours, _) in FOLLOWING.items()},
         "filter": {
             "factor": filter.factor.tolist(),
             "waiting": [rows.tolist() for rows in filter.waiting],
@@ -129,14 +117,19 @@ def _refused(path: Path, reason: str) -> InvalidSetting:
 
 
 def _state(node: Node, content: object) -> NodeState:
-    _refuse_others(node, content)
+    if not isinstance(content, Mapping):
+        raise ValueError("it holds no table")
+    if content.get("schema") != SCHEMA:
+        raise ValueError(f"its schema is {shown(content.get('schema'))}")
+    if content.get("settings") != settings_hash(node):
+        raise ValueError("it was written with other sensors or settings")
     read = _table(
         content,
         {
             "heft": _text,
-            "schema": _whole,
+            "schema": _integer,
             "settings": _text,
-            "epoch": partial(_whole, least=-LATEST, most=LATEST),
+            "epoch": partial(_integer, least=-LATEST, most=LATEST),
             "noise": _noise,
             "rate": partial(_real, least=1.0, most=1e5),
             "following": lambda value: value,
@@ -144,12 +137,12 @@ def _state(node: Node, content: object) -> NodeState:
         },
     )
     online = node.online(read["noise"], read["rate"])
-    known = _table(read["following"], FOLLOWING)
+    following = _table(read["following"], {k: check for k, (_, check) in FOLLOWING.items()})
     filter = _filter(online, read["filter"])
-    load = OnlineState(filter, **{ours: known[name] for name, ours in KEPT.items()})
+    values = {FOLLOWING[name][0]: value for name, value in following.items()}
     with np.errstate(all="ignore"):  # what overflows is refused
-        told = np.concatenate([filter.values, np.diag(filter.covariance)])
-    if not (np.abs(told) <= LARGEST_VALUE).all():
+        estimate = np.concatenate([filter.values, np.diag(filter.covariance)])
+    if not (np.abs(estimate) <= LARGEST_VALUE).all():
         raise ValueError("its estimate is none")
     start = node.start()
     return replace(
@@ -157,17 +150,8 @@ def _state(node: Node, content: object) -> NodeState:
         alignment=replace(start.alignment, epoch=read["epoch"]),
         noise=read["noise"],
         online=online,
-        load=load,
+        load=OnlineState(filter, **values),
     )
-
-
-def _refuse_others(node: Node, content: object) -> None:
-    if not isinstance(content, Mapping):
-        raise ValueError("it holds no table")
-    if content.get("schema") != SCHEMA:
-        raise ValueError(f"its schema is {shown(content.get('schema'))}")
-    if content.get("settings") != settings_hash(node):
-        raise ValueError("it was written with other sensors or settings")
 
 
 def _filter(online: Online, content: object) -> State:
@@ -185,9 +169,9 @@ def _filter(online: Online, content: object) -> State:
         {
             "factor": lambda value: _array(value, (size, size), LARGEST_ENTRY),
             "waiting": blocks,
-            "steps": _whole,
-            "doubted": partial(_whole, most=filter.confirm),
-            "skipping": partial(_whole, most=filter.lag),
+            "steps": _integer,
+            "doubted": partial(_integer, most=filter.confirm),
+            "skipping": partial(_integer, most=filter.lag),
         },
     )
     factor = read["factor"]
@@ -220,7 +204,7 @@ def _truth(value: object) -> bool:
     return value
 
 
-def _whole(value: object, least: int = 0, most: int = LARGEST_COUNT) -> int:
+def _integer(value: object, least: int = 0, most: int = LARGEST_COUNT) -> int:
     if type(value) is not int or not least <= value <= most:
         raise ValueError(f"a whole number from {least} to {most} is expected, not {shown(value)}")
     return value
@@ -253,14 +237,15 @@ def _noise(value: object) -> tuple[float, float]:
     return force, moment
 
 
-FOLLOWING: Mapping[str, Check] = {
-    "time": _real,
-    "since": _real,
-    "known": _mass,
-    "settled": _truth,
-    "rested": _real,
-    "restless": _whole,
-    "begged": _truth,
-    "windows": partial(_whole, least=1),
-    "spikes": _whole,
+# Fields of `OnlineState` beside its filter and what they may be, by their names in the file.
+FOLLOWING: Mapping[str, tuple[str, Check]] = {
+    "time": ("time", _real),
+    "since": ("changed_at", _real),
+    "known": ("announced_mass", _mass),
+    "settled": ("settled", _truth),
+    "rested": ("settled_at", _real),
+    "restless": ("restless_changes", _integer),
+    "begged": ("motion_requested", _truth),
+    "windows": ("windows", partial(_integer, least=1)),
+    "spikes": ("spikes", _integer),
 }

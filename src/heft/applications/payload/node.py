@@ -18,15 +18,14 @@ import numpy as np
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting, visible
+from heft.information import inertia
 from heft.models import Robot
 from heft.plants import GAP_STEPS, Held
 from heft.signals import weak_form
-from heft.streams import AlignedSamples, Alignment, AlignmentState, Device, Piece
+from heft.streams import AlignedSamples, Alignment, AlignmentState, Device, Event, Piece
 
-from .estimate import numbers
-from .motion import Motion, devices_of, estimated_noise, motion_of, on_load
-from .online import Event, Online, OnlineState
-from .sensors import Sensors
+from .online import Online, OnlineState
+from .sensors import Motion, Sensors, devices_of, estimated_noise, joined, motion_of, on_load
 
 HALF_STEP = 0.01  # [s] of the central differences by which velocities are taken
 CALIBRATION = 1.0  # [s] of samples from which rate and noise are estimated
@@ -84,16 +83,9 @@ class NodeState:
             return self
         return replace(self, counts={k: n + int(more.get(k, 0)) for k, n in self.counts.items()})
 
-    def stamp(self, time: float) -> float:
-        """Convert a time of the node to the clock of the messages' stamps.
-
-        Args:
-            time: Time on the node's clock [s].
-
-        Returns:
-            Time on the stamps' clock [s].
-        """
-        return self.alignment.stamp(time)
+    def stamp(self, time: float) -> float | None:
+        """Convert a time of the node to the stamps' clock [s]; None before the first sample."""
+        return None if self.alignment.epoch is None else self.alignment.stamp(time)
 
     @property
     def time(self) -> float:
@@ -164,9 +156,6 @@ class Node:
             now: Time on the listener's clock, which need not be that of the stamps [s].
             pieces: Messages in order of arrival; may be empty.
             garbage: Number of messages that could not be decoded.
-
-        Returns:
-            The state after them, and the events in order.
         """
         alignment, aligned = self.alignment.step(state.alignment, now, pieces)
         events = [Event(state.time, n.name, n.message) for n in aligned.notices]
@@ -185,26 +174,26 @@ class Node:
         summed = on_load(self.sensors, np.concatenate(wrenches, axis=1))
         return self.motion.make(samples.time, summed, motion, samples.slopes[-1])
 
-    def _gathered(self, state: NodeState, held: Held) -> tuple[NodeState, list[Event]]:
+    def _gathered(self, state: NodeState, samples: Held) -> tuple[NodeState, list[Event]]:
         waiting, newest = state.waiting, state.newest
-        back = len(newest) > 0 and held.time[0] <= newest[-1]  # the clock was set back
+        back = len(newest) > 0 and samples.time[0] <= newest[-1]  # the clock was set back
         if waiting is None or (back and not state.rate_known):
-            waiting = held
+            waiting = samples
         else:
-            waiting = _joined(waiting, held)
-        newest = held.time if back else np.concatenate([newest, held.time])
+            waiting = joined(waiting, samples)
+        newest = samples.time if back else np.concatenate([newest, samples.time])
         newest = newest[-RATE_SAMPLES - 1 :]
         state = replace(state, waiting=waiting, newest=newest)
         if not state.rate_known or state.online is None:
             return self._calibrated(state, waiting), []
         if len(newest) <= RATE_SAMPLES:
             return state, []
-        rate, found = state.online.rate, 1.0 / float(np.median(np.diff(newest)))
-        if abs(found / rate - 1.0) <= SAME_RATE:
+        rate, measured = state.online.rate, 1.0 / float(np.median(np.diff(newest)))
+        if abs(measured / rate - 1.0) <= SAME_RATE:
             return state, []
-        message = f"{found:.3g} Hz instead of {rate:.3g}"
-        event = Event(float(held.time[-1]), "rate changed", message)
-        return replace(state, waiting=held, newest=newest[-1:], rate_known=False), [event]
+        message = f"{measured:.3g} Hz instead of {rate:.3g}"
+        event = Event(float(samples.time[-1]), "rate changed", message)
+        return replace(state, waiting=samples, newest=newest[-1:], rate_known=False), [event]
 
     def _calibrated(self, state: NodeState, waiting: Held) -> NodeState:
         if waiting.time[-1] - waiting.time[0] < CALIBRATION:
@@ -237,19 +226,14 @@ class Node:
     def health(self, state: NodeState) -> dict[str, Any]:
         """Return diagnostics of devices and signals as JSON values.
 
-        Returns:
-            Rate [Hz], sample count and silence of each device, counts of `COUNTS`, unused signals,
-            outliers replaced, windows processed, and noise [N, N·m].
+        Rates are in Hz, the noise in N and N·m; counts are those of `COUNTS`.
         """
         load = state.load
+        devices = state.alignment.buffers.items()
         return {
             "devices": {
-                name: {
-                    "rate": round(b.rate, 1),
-                    "samples": b.taken,
-                    "silent": b.silent,
-                }
-                for name, b in state.alignment.buffers.items()
+                name: {"rate": round(b.rate, 1), "samples": b.taken, "silent": b.silent}
+                for name, b in devices
             },
             "counts": dict(state.counts),
             "foreign": [visible(name) for name in state.foreign],
@@ -274,7 +258,7 @@ class LoadEstimate:
     std: Array  # standard deviations of `body`, infinite where not identified, shape (10,)
 
     @property
-    def told(self) -> tuple[Array, Array]:
+    def published(self) -> tuple[Array, Array]:
         """Body and standard deviations as subscribers are to compute with them, shape (10,).
 
         Of an empty hand all is zero, which no subscriber can take for the load before; what is not
@@ -292,7 +276,7 @@ def load_estimate(state: NodeState) -> LoadEstimate:
         nothing = np.full(10, np.nan)
         return LoadEstimate(math.nan, None, nothing, nothing, np.full(10, np.inf))
     ten = load.body.copy()
-    body, std = numbers(ten, load.covariance)
+    body, std = inertia.stated_with_std(ten, load.covariance)
     unknown = online.unknown(load)
     # By the data's own mass: the consistent parameters next to noise about zero may be heavier.
     held = None if "mass" in unknown else bool(load.ten[0] >= online.light)
@@ -303,7 +287,7 @@ def load_estimate(state: NodeState) -> LoadEstimate:
     for name in unknown:
         ten[places[name]] = body[places[name]] = np.nan
         std[places[name]] = np.inf
-    return LoadEstimate(state.stamp(load.time), held, ten, body, std)
+    return LoadEstimate(state.alignment.stamp(load.time), held, ten, body, std)
 
 
 def _weighed(state: NodeState) -> tuple[NodeState, list[Event]]:
@@ -339,8 +323,3 @@ def _weighed(state: NodeState) -> tuple[NodeState, list[Event]]:
 def _missing(steps: Array, step: float) -> int:
     """Return the number of samples missing in holes shorter than an outage."""
     return int(np.maximum(np.round(steps[steps <= OUTAGE] / step) - 1, 0).sum())
-
-
-def _joined(first: Held, other: Held) -> Held:
-    both = zip(vars(first).values(), vars(other).values(), strict=True)
-    return Held(*(np.concatenate(pair) for pair in both))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
@@ -22,9 +23,7 @@ from heft.estimators import Filter, State
 from heft.information import PARAMETER_COUNT, inertia
 from heft.plants import GAP_STEPS, GraspingPoint, Held, Unknowns, noise_covariance, sides, whitened
 from heft.signals import follows, replace_outliers, weak_form
-
-from .by_wrench import Bias
-from .estimate import numbers
+from heft.streams import Event
 
 SPIKE = 8.0  # standard deviations from its neighbours' median beyond which a sample is an outlier
 NEIGHBOURS = 5
@@ -37,18 +36,6 @@ NO_BODY = (
 # Prior information (1/std) on each inertial parameter: ± 100 kg, 100 kg·m, 100 kg·m².
 IGNORANCE = 1e-2
 BIAS_IGNORANCE = (1e-3,) * 3 + (1e-2,) * 3  # ± 1000 N, 100 N·m
-
-
-@dataclass(frozen=True)
-class Event:
-    """A detected change of the load, or a notice about its identification."""
-
-    time: float  # time of detection [s]
-    # `grasped`, `released`, `changed`, `weighed`, `not enough motion` (the motion does not excite
-    # all parameters), or `no body` (the wrench is not that of one rigid body). A node adds `rate
-    # changed` and the notices of its devices' alignment
-    name: str
-    message: str  # the event in words
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +122,7 @@ class Online:
     # further sensors that hold the load, each with a noise of its own
     others: tuple[GraspingPoint, ...] = ()
     # model of the sensor's bias: `none`, `constant`, or `auto` for a random walk
-    bias: Bias = "auto"
+    bias: Literal["none", "constant", "auto"] = "auto"
 
     def __post_init__(self) -> None:
         if not (self.rate > 0.0 and self.window * self.rate >= weak_form.SHORTEST):
@@ -190,22 +177,24 @@ class Online:
         """Return the state before the first sample, with the prior's information only."""
         return OnlineState(self.filter.start())
 
-    def step(self, state: OnlineState, held: Held) -> tuple[OnlineState, tuple[Event, ...]]:
+    def step(self, state: OnlineState, samples: Held) -> tuple[OnlineState, tuple[Event, ...]]:
         """Process further samples; return the new state and the events that they caused.
 
         Args:
-            held: One or more samples, later than those processed. After a gap of more than
+            samples: One or more samples, later than those processed. After a gap of more than
                 `GAP_STEPS` steps all open windows are discarded.
 
         Returns:
-            The state after them, and the events in order of time.
+            The state after them, and the events in order of time: `grasped`, `released`,
+            `changed`, `weighed`, `not enough motion` (the motion does not excite all parameters)
+            and `no body` (the wrench is not that of one rigid body).
         """
-        begin, end = float(held.time[0]), float(held.time[-1])
+        begin, end = float(samples.time[0]), float(samples.time[-1])
         before = state.open_windows
         if before is not None and not follows(begin, state.time, GAP_STEPS / self.rate):
             before = None
-        wrench, spikes = without_spikes(held.wrench, np.sqrt(np.diag(self._noise)))
-        pieces = sides(replace(held, wrench=wrench), self.unknowns, self.turning_noise)
+        wrench, spikes = without_spikes(samples.wrench, np.sqrt(np.diag(self._noise)))
+        pieces = sides(replace(samples, wrench=wrench), self.unknowns, self.turning_noise)
         kept, rows = weak_form.advance(self.windows, before, pieces)
         state = replace(
             state,
@@ -260,14 +249,16 @@ class Online:
         return state, [Event(now, "not enough motion", message)]
 
     def unknown(self, state: OnlineState) -> tuple[str, ...]:
-        """Return which parameters are not identified to their precision.
+        """Return which of `mass`, `com` and `inertia` are not identified to their precision.
 
-        Returns:
-            Some of `mass`, `com`, `inertia`; empty if all are, or if the sensor is unloaded.
+        None if all are, or if the sensor is unloaded.
         """
         if not state.settled or state.ten[0] < -self.light:
             return ("mass", "com", "inertia")
-        mass, deviation = abs(float(state.ten[0])), numbers(state.ten, state.covariance)[1]
+        mass, deviation = (
+            abs(float(state.ten[0])),
+            inertia.stated_with_std(state.ten, state.covariance)[1],
+        )
         if mass < self.light:  # unloaded: a centre of mass is not defined
             return ()
         off = deviation[1:4].max() > self.placed

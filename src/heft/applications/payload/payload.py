@@ -1,32 +1,24 @@
-"""`heft payload`: from files to a load's inertial parameters, in the formats that use them."""
+"""A load's inertial parameters with checks, in the formats of those who use them."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from heft import __version__
-from heft.applications.identification import Inputs
 from heft.arrays import Array
 from heft.files import format_number, put, require_own, workshop
-from heft.fit import Progress, silent
-from heft.information import AXES, PARAMETER_COUNT, Check, Finding, Verdict, inertia, verdict
-from heft.models import Robot, load_settings
+from heft.information import AXES, Check, Finding, Verdict, inertia, verdict
+from heft.models import load_settings
 from heft.plants import CHANNEL_UNITS, CHANNELS
-from heft.recordings import Recording
 
-from .by_repeated_motion import MatchedMotions
-from .by_torques import Carried, WeighCarried
-from .by_wrench import Weigh
-from .estimate import Weighed, numbers
-from .motion import read
-from .sensors import Sensor, Sensors
+from .sensors import Sensor
 
 SCHEMA = 1
 FILES = ("estimate.json", "payload.txt", "robot.toml")
@@ -37,11 +29,7 @@ NAMES = (
 )
 UNITS = ("kg", "m", "m", "m", *("kg·m²",) * 6)
 UNSURE_WARN, UNSURE_FAIL = 0.03, 0.2  # standard deviation of the mass over it
-DIFFERENCE_WARN, DIFFERENCE_FAIL = 0.3, 0.7  # of the torque's difference
-LEFT_WARN, LEFT_FAIL = 0.1, 0.4  # of the force's variation that no body explains
-SPOILT = {"no body", "turned", "saturated", "no load"}  # findings that make an answer poor
 CUT_SHORT = "source failed"  # note of a result of a part of what was to be weighed
-WEIGH, CARRIED = Weigh(), WeighCarried()  # as they are by default
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,20 +54,7 @@ class Payload:
     @property
     def parameters(self) -> list[dict[str, Any]]:
         """Every parameter with its uncertainty, as JSON values."""
-
-        def finite(x: float) -> float | None:
-            return float(x) if math.isfinite(x) else None
-
-        return [
-            {
-                "name": name,
-                "value": finite(value),
-                "std": finite(std),
-                "unit": unit,
-                "seen": "alone" if math.isfinite(value) else "not at all",
-            }
-            for name, value, std, unit in zip(NAMES, self.body, self.std, UNITS, strict=True)
-        ]
+        return listed(self.body, self.std)
 
     @property
     def verdict(self) -> Verdict:
@@ -89,8 +64,8 @@ class Payload:
     @property
     def cut_short(self) -> str | None:
         """How the source of samples failed, where one did."""
-        found = [f"{n.name}: {n.message}" for n in self.notes if n.name == CUT_SHORT]
-        return found[0] if found else None
+        reasons = (f"{n.name}: {n.message}" for n in self.notes if n.name == CUT_SHORT)
+        return next(reasons, None)
 
     @property
     def whole(self) -> bool:
@@ -98,307 +73,53 @@ class Payload:
         return bool(np.isfinite(self.body).all())
 
 
-def weigh_files(
-    logs: Sequence[Path],
-    sensors: Path,
-    columns: Path | None = None,
-    model: Path | None = None,
-    options: Path | None = None,
-    weigh: Weigh = WEIGH,
-    progress: Progress = silent,
-    known_mass: float | None = None,
-) -> Payload:
-    """Identify a load from log files of a wrench sensor.
-
-    Args:
-        logs: Logs of one experiment with the same load.
-        sensors: TOML file of the sensors; see `sensors`.
-        columns: TOML file that maps the logs' columns to signals.
-        model: Robot model file, where the motion comes from its joints.
-        options: TOML file with what the model file cannot state.
-        weigh: Settings; statements of the sensors' file take precedence.
-        known_mass: Mass of a reference load [kg], where the sensor's gains are to be identified.
-    """
-    inputs = Inputs.open(model, options, columns, sensors=sensors)
-    stated = Sensors.from_toml(sensors)
-    progress(f"reading {len(logs)} log{'s' if len(logs) > 1 else ''}")
-    inputs = inputs.with_logs(fit=logs)
-    found = weighed(inputs.logs["fit"], stated, inputs.robot, weigh, progress, known_mass)
-    described = inputs.described("fit", "sensors", "model", "options", "columns")
-    inputs.refuse_changed()
-    return of_sensor(found, stated.first, described)
-
-
-def weighed(
-    logs: Sequence[Recording],
-    sensors: Sensors,
-    robot: Robot | None = None,
-    weigh: Weigh = WEIGH,
-    progress: Progress = silent,
-    known_mass: float | None = None,
-) -> Weighed:
-    """Return the estimate of a load from recordings of the sensors that hold it.
-
-    Args:
-        logs: Recordings of one experiment with the same load.
-        robot: Model whose joints give the motion, where they do.
-        weigh: Settings; statements of the sensors take precedence.
-        known_mass: Mass of a reference load [kg], where the sensor's gains are to be identified.
-    """
-    parts = [read(log, sensors, robot) for log in logs]
-    noise = np.sqrt(np.mean(np.square([part.noise for part in parts]), axis=0))
-    settings = replace(
-        weigh,
-        noise=sensors.noise,
-        others=sensors.others([(float(force), float(torque)) for force, torque in noise]),
-        turning_noise=sensors.turning_noise,
-        bias=sensors.bias,
-        delay=weigh.delay and sensors.first.delay is None,
-        tilt=sensors.tilt,
-        gain_std=sensors.first.gain_std,
-        known_mass=known_mass,
-    )
-    progress("weighing")
-    found = settings.fit(*(part.held for part in parts))
-    left_out = [finding for part in parts for finding in part.findings]
-    return replace(found, findings=(*left_out, *found.findings))
-
-
-def of_sensor(found: Weighed, stated: Sensor, inputs: Sequence[Mapping[str, Any]] = ()) -> Payload:
-    """Return the payload of an identification by a wrench sensor.
-
-    Args:
-        stated: Sensor in whose frame the load is stated.
-        inputs: Descriptions of the input files.
-    """
-    left_over = Check.at_most(
-        "residual size",
-        found.left[0],
-        LEFT_WARN,
-        LEFT_FAIL,
-        "share of the force's variation that no body and bias explain: check units, frames, "
-        "signs, and that nothing else touches the load",
-    )
-    mass = _mass_check(found.body, found.body_std)
-    return Payload(
-        stated.frame,
-        found.values[:PARAMETER_COUNT],
-        found.body,
-        found.body_std,
-        (*mass, left_over, *_finding_checks(found.findings)),
-        found.findings,
+def listed(body: Array, std: Array) -> list[dict[str, Any]]:
+    """Return parameters ordered as `NAMES`, each with its uncertainty, as JSON values."""
+    finite = [[float(x) if math.isfinite(x) else None for x in some] for some in (body, std)]
+    return [
         {
-            "bias": {},
-            "noise": {"force": found.noise[0], "torque": found.noise[1]},
-            "left_over": {"force": found.left[0], "torque": found.left[1]},
-            "rows": found.rows,
-            **dict(_sensor_findings(found, stated)),
-        },
-        inputs=tuple(inputs),
-        settings={"kind": "wrench sensor"},
-    )
+            "name": name,
+            "value": value,
+            "std": deviation,
+            "unit": unit,
+            "seen": "not at all" if value is None else "alone",
+        }
+        for name, value, deviation, unit in zip(NAMES, *finite, UNITS, strict=True)
+    ]
 
 
-def _sensor_findings(found: Weighed, stated: Sensor) -> Iterator[tuple[str, Any]]:
-    if found.bias is not None:
-        biases = [n.startswith("sensor.bias") for n in found.labels.names]
-        places = np.flatnonzero(biases)[-6:]  # of the last log
-        yield "bias", _bias(stated, found.bias, found.covariance[np.ix_(places, places)])
-    delay = found.of_sensor("delay")
-    if delay is not None:
-        yield "delay", {"value": float(delay[0][0]), "std": float(delay[1][0]), "unit": "s"}
-    mounting, tilt = found.of_sensor("mounting"), found.of_sensor("tilt")
-    if mounting is not None:
-        yield "rotation", (found.rotation @ np.array(stated.rotation)).tolist()
-        yield "turned", _angle(*mounting)
-    if tilt is not None and found.gravity is not None and found.gravity_std is not None:
-        gravity, std = found.gravity.tolist(), found.gravity_std.tolist()
-        yield "gravity", {"value": gravity, "std": std, "unit": "m/s²"}
-        yield "tilt", _angle(*tilt)
-    gain = found.of_sensor("gain")
-    if gain is not None:
-        total = np.array(stated.gain)
-        yield "gain", _channels(total * gain[0], total * gain[1], ("1",) * 6)
+def mass_check(body: Array, std: Array) -> Check:
+    """Return the check of how well a load's mass is known.
+
+    Args:
+        body: Mass, centre of mass and inertia about it, shape (10,).
+        std: Standard deviations of `body`, shape (10,).
+    """
+    share = float(std[0] / abs(body[0])) if body[0] and math.isfinite(body[0]) else 1.0
+    message = "standard deviation over the mass: turn the load against gravity, or record longer"
+    if body[0] < 2.0 * std[0]:
+        message = "no load, or one too light to be told from none"
+    return Check.at_most("mass", share, UNSURE_WARN, UNSURE_FAIL, message)
 
 
-def _channels(values: Array, std: Array, units: Sequence[str]) -> dict[str, dict[str, Any]]:
+def channel_values(values: Array, std: Array, units: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return values of a wrench's six channels as JSON values, with their deviations and units."""
     return {
         c: {"value": float(v), "std": float(s), "unit": u}
         for c, v, s, u in zip(CHANNELS, values, std, units, strict=True)
     }
 
 
-def _bias(sensor: Sensor, bias: Array, covariance: Array) -> dict[str, dict[str, Any]]:
-    """Return a bias as the sensor tells it, in its own axes; see `motion.on_load`."""
+def logged_bias(sensor: Sensor, bias: Array, covariance: Array) -> dict[str, dict[str, Any]]:
+    """Return a bias as the sensor logs it, in its own axes, as JSON values; see `sensors.on_load`.
+
+    Args:
+        bias: Of the wrench on the load, shape (6,) [N, N·m].
+        covariance: Covariance of it, shape (6, 6).
+    """
     to_logged = np.array(sensor.gain)[:, None] * np.kron(np.eye(2), np.array(sensor.rotation).T)
     std = np.sqrt(np.diag(to_logged @ covariance @ to_logged.T))
-    return _channels(np.array(sensor.known_bias) + to_logged @ bias, std, CHANNEL_UNITS)
-
-
-def _angle(parts: Array, std: Array) -> dict[str, Any]:
-    """Return the angle of a rotation vector and its standard deviation along it, as JSON values."""
-    angle = float(np.linalg.norm(parts))
-    along = parts / angle if angle > 0.0 else np.full(len(parts), len(parts) ** -0.5)
-    return {"value": angle, "std": float(np.linalg.norm(along * std)), "unit": "rad"}
-
-
-def of_online(
-    stated: Sensor,
-    ten: Array,
-    body: Array,
-    std: Array,
-    bias: tuple[Array, Array] | None,
-    health: Mapping[str, Any],
-    inputs: Sequence[Mapping[str, Any]] = (),
-) -> Payload:
-    """Return the payload of a live identification.
-
-    Args:
-        stated: Sensor in whose frame the load is stated.
-        ten: Inertial parameters, shape (10,); see `Payload`.
-        body: Mass, centre of mass and inertia about it, shape (10,); see `Payload`.
-        std: Standard deviations of `body`, shape (10,).
-        bias: The sensor's bias [N, N·m] and its covariance, shapes (6,) and (6, 6), if estimated.
-        health: Diagnostics of the devices; see `Node.health`.
-        inputs: Descriptions of the input files.
-    """
-    sensor: dict[str, Any] = {"health": dict(health)}
-    if bias is not None:
-        sensor["bias"] = _bias(stated, *bias)
-    settings = {"kind": "wrench sensor, live"}
-    checks = tuple(_mass_check(body, std))
-    return Payload(
-        stated.frame,
-        ten,
-        body,
-        std,
-        checks,
-        sensor=sensor,
-        inputs=tuple(inputs),
-        settings=settings,
-    )
-
-
-def carry_files(
-    model: Path,
-    empty: Sequence[Path],
-    loaded: Sequence[Path],
-    columns: Path | None = None,
-    options: Path | None = None,
-    weigh: WeighCarried = CARRIED,
-    progress: Progress = silent,
-    own_columns: Path | None = None,
-) -> Payload:
-    """Identify a load from the joint torques of the robot that carries it.
-
-    Args:
-        columns: TOML file that maps the logs' columns to signals.
-        options: TOML file with what the model file cannot state, such as drive gains.
-        own_columns: Python file of the user's own columns of the regressor, which is run: what a
-            robot with springs needs besides the load.
-    """
-    inputs = Inputs.open(model, options, columns, own_columns)
-    inputs = inputs.with_logs(empty=empty, loaded=loaded)
-    assert inputs.robot is not None
-    found = weigh.fit(inputs.robot, inputs.logs["empty"], inputs.logs["loaded"], progress)
-    return of_joints(found, _described(inputs))
-
-
-def _described(inputs: Inputs) -> tuple[dict[str, Any], ...]:
-    """Return the entries of the files of runs without and with the load, none changed since."""
-    roles = ("model", "empty", "loaded", "options", "columns", "own_columns")
-    described = inputs.described(*roles)
-    inputs.refuse_changed()
-    return described
-
-
-def difference_files(
-    model: Path,
-    empty: Sequence[Path],
-    loaded: Sequence[Path],
-    columns: Path | None = None,
-    options: Path | None = None,
-    frame: str | None = None,
-) -> Payload:
-    """Identify a load from repeated motions; see `by_repeated_motion`.
-
-    Args:
-        model: Robot model file, of which only the kinematics are used.
-        loaded: Logs with it, of the same motions in the same order.
-        columns: TOML file that maps the logs' columns to signals.
-        options: TOML file with what the model file cannot state, such as drive gains.
-        frame: Link that the load is fixed to; the last one of the model file if not given.
-    """
-    inputs = Inputs.open(model, options, columns).with_logs(empty=empty, loaded=loaded)
-    assert inputs.robot is not None
-    logs = inputs.logs
-    found = MatchedMotions(frame).fit(inputs.robot, logs["empty"], logs["loaded"])
-    body, std = numbers(found.ten, found.covariance)
-    left = Check.at_most(
-        "residual size",
-        found.left,
-        DIFFERENCE_WARN,
-        DIFFERENCE_FAIL,
-        "share of the difference's variation that no load explains: is it one motion, and the "
-        "robot as warm?",
-    )
-    return Payload(
-        found.frame,
-        found.ten,
-        body,
-        std,
-        (*_mass_check(body, std), left, found.no_body),
-        inputs=_described(inputs),
-        settings={"kind": "difference of matched motions", "lags_s": list(found.lags)},
-    )
-
-
-def of_joints(found: Carried, inputs: Sequence[Mapping[str, Any]] = ()) -> Payload:
-    """Return the payload of an identification by joint torques.
-
-    Args:
-        inputs: Descriptions of the input files.
-    """
-    body, std = numbers(found.ten, found.covariance)
-    checks = [*_mass_check(body, std), *found.checks]
-    gains = {j: (found.gains[j], found.gains_std[j]) for j in found.gains}
-    for joint, (gain, deviation) in gains.items():
-        checks.append(
-            Check.at_most(
-                f"gain of {joint}",
-                deviation / gain,
-                0.05,
-                0.3,
-                "standard deviation over the gain: move that joint faster, against gravity "
-                "(heft excite designs it)",
-            )
-        )
-    return Payload(
-        found.frame,
-        found.ten,
-        body,
-        std,
-        tuple(checks),
-        gains=gains,
-        inputs=tuple(inputs),
-        settings={"kind": "joint torques"},
-    )
-
-
-def _mass_check(body: Array, std: Array) -> Sequence[Check]:
-    share = float(std[0] / abs(body[0])) if body[0] and math.isfinite(body[0]) else 1.0
-    message = "standard deviation over the mass: turn the load against gravity, or record longer"
-    if body[0] < 2.0 * std[0]:
-        message = "no load, or one too light to be told from none"
-    return [Check.at_most("mass", share, UNSURE_WARN, UNSURE_FAIL, message)]
-
-
-def _finding_checks(findings: Sequence[Finding]) -> list[Check]:
-    return [
-        Check(f.name, "fail" if f.name in SPOILT else "warn", 1.0, 0.0, f.message)
-        for f in findings
-        if f.name != "not seen"
-    ]
+    return channel_values(np.array(sensor.known_bias) + to_logged @ bias, std, CHANNEL_UNITS)
 
 
 def text(payload: Payload) -> str:

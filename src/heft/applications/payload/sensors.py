@@ -1,4 +1,8 @@
-"""Sensors that see a load: the TOML of `--sensor`.
+"""Sensors that see a load: the TOML of `--sensor`, and from their signals to wrench and motion.
+
+Motion comes from the inertial sensor if there is one, else from the pose of the wrench sensor's
+frame (`quat.<frame>.w` …, `pos.<frame>.x` …), else from the joints by forward kinematics; all is
+stated in the first wrench sensor's frame.
 
 ```toml
 [sensor.wrist]
@@ -26,13 +30,16 @@ noise = {gyro = 0.002}                 # [rad/s]
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from heft.arrays import Array
+from heft.dynamics import kinematics
 from heft.errors import InvalidSetting
 from heft.files import (
     Keys,
@@ -46,11 +53,12 @@ from heft.files import (
     rotation_rows,
     truth,
 )
-from heft.models import STANDARD_GRAVITY
-from heft.plants import GraspingPoint
+from heft.information import AXES, angular_velocity, matrix_of_quaternion
+from heft.models import STANDARD_GRAVITY, Robot
+from heft.plants import GraspingPoint, Held, at_first
+from heft.streams import Device
 
-from .by_wrench import Bias
-
+Bias = Literal["none", "constant", "auto"]
 LOOSEST = 0.3  # relative standard deviation of a gain
 
 
@@ -164,17 +172,15 @@ class Sensors:
         models = {s.bias for s in self.wrenches}
         return "auto" if "auto" in models else "constant" if "constant" in models else "none"
 
-    def others(self, found: Sequence[tuple[float, float]] = ()) -> tuple[GraspingPoint, ...]:
+    def others(self, estimated: Sequence[tuple[float, float]] = ()) -> tuple[GraspingPoint, ...]:
         """Return the further wrench sensors relative to the first one.
 
         Args:
-            found: Standard deviations of each wrench sensor's force [N] and moment [N·m], taken
+            estimated: Standard deviations of each wrench sensor's force [N] and moment [N·m], taken
                 where the file states none; all alike if not given.
         """
-        noise = [
-            s.wrench_noise or (found[k] if found else (self.first.wrench_noise or (1.0, 1.0)))
-            for k, s in enumerate(self.wrenches)
-        ]
+        estimated = estimated or [self.first.wrench_noise or (1.0, 1.0)] * len(self.wrenches)
+        noise = [s.wrench_noise or e for s, e in zip(self.wrenches, estimated, strict=True)]
         force, torque = noise[0]
         return tuple(
             GraspingPoint(np.array(s.rotation), np.array(s.position), (f / force, t / torque))
@@ -182,7 +188,7 @@ class Sensors:
         )
 
 
-def _sensors(sensor: Mapping[str, Sensor] | None = None, **said: Any) -> Sensors:
+def _sensors(sensor: Mapping[str, Sensor] | None = None, **settings: Any) -> Sensors:
     made = [replace(s, name=n, frame=s.frame or n) for n, s in (sensor or {}).items()]
     wrenches = tuple(s for s in made if s.kind == "wrench")
     others = [s for s in made if s.kind == "imu"]
@@ -192,14 +198,14 @@ def _sensors(sensor: Mapping[str, Sensor] | None = None, **said: Any) -> Sensors
             got=", ".join(f"{s.name}: {s.kind}" for s in made) or "no sensors",
             cure='[sensor.wrist]\nkind = "wrench"\nframe = "tool0"',
         )
-    return Sensors(wrenches, others[0] if others else None, **said)
+    return Sensors(wrenches, others[0] if others else None, **settings)
 
 
-def _sensor(bias: str | tuple[float, ...] = "auto", **said: Any) -> Sensor:
+def _sensor(bias: str | tuple[float, ...] = "auto", **settings: Any) -> Sensor:
     if not isinstance(bias, str):
-        said |= {"known_bias": bias}
+        settings |= {"known_bias": bias}
         bias = "none"
-    return Sensor(**{"name": "", "frame": "", "bias": bias, **said})
+    return Sensor(**{"name": "", "frame": "", "bias": bias, **settings})
 
 
 def _sensor_keys(table: Mapping[str, Any], where: str) -> Keys:
@@ -247,3 +253,134 @@ SENSORS = Section(
         "sensor": named(Section(_sensor, _sensor_keys), "[sensor.NAME] tables are expected"),
     },
 )
+
+
+def vector_names(kind: str, frame: str, parts: Sequence[str] = tuple(AXES)) -> tuple[str, ...]:
+    """Return the signal names of a vector's components: `force.tool0.x` and so on.
+
+    Args:
+        kind: Quantity, such as `force`.
+        frame: Whose axes its components are along.
+    """
+    return tuple(f"{kind}.{frame}.{p}" for p in parts)
+
+
+def wrench_names(sensor: Sensor) -> tuple[str, ...]:
+    """Return the six signal names of a wrench sensor, force before torque."""
+    return (*vector_names("force", sensor.frame), *vector_names("torque", sensor.frame))
+
+
+def on_load(sensors: Sensors, values: Array) -> Array:
+    """Total wrench on the load in the first sensor's frame, shape (N, 6) [N, N·m].
+
+    Args:
+        values: Signals of all wrench sensors side by side, shape (N, 6 · sensors) [N, N·m].
+    """
+    wrench = np.zeros((len(values), 6))
+    for k, sensor in enumerate(sensors.wrenches):
+        sign = 1.0 if sensor.reports == "on_load" else -1.0
+        logged = sign * values[:, 6 * k : 6 * k + 6]
+        own = (logged - np.array(sensor.known_bias)) / np.array(sensor.gain)
+        wrench += at_first(own, np.array(sensor.rotation), np.array(sensor.position) * (k > 0))
+    return wrench
+
+
+@dataclass(frozen=True)
+class Motion:
+    """Source of motion: its signals, and the function that converts them."""
+
+    device: str  # name of the source: an inertial sensor, joints, a pose
+    names: tuple[str, ...]  # its signals
+    # whether consecutive samples always differ while the device works; a repeated sample then shows
+    # a fault
+    noisy: bool
+    slopes: bool  # whether time derivatives of the signals are needed
+    # function of time, wrench, signals and their derivatives, each with N rows, that returns wrench
+    # and motion in the first sensor's frame
+    make: Callable[[Array, Array, Array, Array], Held]
+
+
+def motion_of(sensors: Sensors, robot: Robot | None = None) -> Motion:
+    """Select the source of motion: an inertial sensor, else a robot's joints, else a pose.
+
+    Args:
+        robot: Model whose joints give the motion, if there is no inertial sensor.
+    """
+    if sensors.imu is not None:
+        return _by_imu(sensors.imu)
+    return by_pose(sensors) if robot is None else _by_joints(sensors, robot)
+
+
+def _by_imu(imu: Sensor) -> Motion:
+    turn, place = np.array(imu.rotation), np.array(imu.position)
+
+    def make(time: Array, wrench: Array, values: Array, _: Array) -> Held:
+        a, w = values[:, :3] @ turn.T, values[:, 3:] @ turn.T
+        return Held.with_accelerometer(time, wrench, a, w, tuple(-place))
+
+    names = (*vector_names("acc", imu.frame), *vector_names("omega", imu.frame))
+    return Motion(imu.name, names, noisy=True, slopes=False, make=make)
+
+
+def _by_joints(sensors: Sensors, robot: Robot) -> Motion:
+    link = robot.link(sensors.first.frame)
+
+    def make(time: Array, wrench: Array, values: Array, slopes: Array) -> Held:
+        seen = kinematics.frame_motion(robot.tree, link, values, slopes)
+        world = np.swapaxes(seen.rotation, 1, 2)
+        down = np.einsum("nji,j->ni", seen.rotation, np.array(robot.gravity))
+        return Held.with_velocity(time, wrench, seen.velocity, seen.angular_velocity, down, world)
+
+    names = tuple(f"q.{j}" for j in robot.joints)
+    return Motion("joints", names, noisy=False, slopes=True, make=make)
+
+
+def by_pose(sensors: Sensors) -> Motion:
+    """Return the pose of the first wrench sensor's frame as the source of motion."""
+    frame, gravity = sensors.first.frame, np.array(sensors.gravity)
+
+    def make(time: Array, wrench: Array, values: Array, slopes: Array) -> Held:
+        rotation = matrix_of_quaternion(values[:, :4])
+        velocity = np.einsum("nji,nj->ni", rotation, slopes[:, 4:])
+        turning = angular_velocity(values[:, :4], slopes[:, :4])
+        down = np.einsum("nji,j->ni", rotation, gravity)
+        world = np.swapaxes(rotation, 1, 2)
+        return Held.with_velocity(time, wrench, velocity, turning, down, world)
+
+    names = (*vector_names("quat", frame, "wxyz"), *vector_names("pos", frame))
+    return Motion(f"pose of {frame}", names, noisy=False, slopes=True, make=make)
+
+
+def devices_of(sensors: Sensors, motion: Motion, half_step: float = 0.0) -> tuple[Device, ...]:
+    """Return the devices whose signals are taken: wrench sensors, then the source of motion.
+
+    Args:
+        half_step: Half the step of central differences, where the motion's slopes are needed [s].
+    """
+    wrenches = [Device(s.name, wrench_names(s), delay=s.delay or 0.0) for s in sensors.wrenches]
+    half_step = half_step if motion.slopes else 0.0
+    return (*wrenches, Device(motion.device, motion.names, motion.noisy, half_step=half_step))
+
+
+def estimated_noise(wrench: Array) -> tuple[float, float]:
+    """Estimate the white noise of a wrench sensor from its samples.
+
+    Uses second differences, in which motion is negligible at the sampling rate, and their median
+    absolute deviation, which is robust to outliers.
+
+    Args:
+        wrench: Force and moment, shape (N, 6) [N, N·m].
+
+    Returns:
+        Standard deviation of one sample's force [N] and moment [N·m], each pooled over the axes.
+    """
+    bend = np.diff(wrench, 2, axis=0) / math.sqrt(6.0)
+    deviation = 1.4826 * np.median(np.abs(bend - np.median(bend, axis=0)), axis=0)
+    force, moment = np.sqrt((deviation.reshape(2, 3) ** 2).mean(axis=1))
+    return max(float(force), 1e-4), max(float(moment), 1e-6)
+
+
+def joined(*parts: Held) -> Held:
+    """Return the samples of several parts, in their order."""
+    columns = zip(*(vars(part).values() for part in parts), strict=True)
+    return Held(*(np.concatenate(column) for column in columns))

@@ -1,0 +1,244 @@
+"""`heft payload`: from files to a load, by a wrench sensor or by the joints that carry it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from heft.applications.identification import Inputs
+from heft.arrays import Array
+from heft.fit import Progress, silent
+from heft.information import PARAMETER_COUNT, Check, Finding, inertia
+from heft.models import Robot
+from heft.recordings import Recording
+
+from .by_repeated_motion import MatchedMotions
+from .by_torques import Carried, WeighCarried
+from .by_wrench import Weigh
+from .estimate import Weighed
+from .logs import read
+from .payload import Payload, channel_values, logged_bias, mass_check
+from .sensors import Sensor, Sensors
+
+DIFFERENCE_WARN, DIFFERENCE_FAIL = 0.3, 0.7  # of the torque's difference
+RESIDUAL_WARN, RESIDUAL_FAIL = 0.1, 0.4  # of the force's variation that no body explains
+SPOILT = {"no body", "turned", "saturated", "no load"}  # findings that make an answer poor
+WEIGH, CARRIED = Weigh(), WeighCarried()  # as they are by default
+
+
+def weigh_files(
+    inputs: Inputs,
+    logs: Sequence[Path],
+    weigh: Weigh = WEIGH,
+    progress: Progress = silent,
+    known_mass: float | None = None,
+) -> Payload:
+    """Identify a load from log files of a wrench sensor.
+
+    Args:
+        inputs: File `sensors`, see there, and a robot where the motion comes from its joints.
+        logs: Logs of one experiment with the same load.
+        weigh: Settings; statements of the sensors' file take precedence.
+        known_mass: Mass of a reference load [kg], where the sensor's gains are to be identified.
+    """
+    stated = Sensors.from_toml(inputs.files["sensors"].path)
+    progress(f"reading {len(logs)} log{'s' if len(logs) > 1 else ''}")
+    inputs = inputs.with_logs(fit=logs)
+    load = weighed(inputs.logs["fit"], stated, inputs.robot, weigh, progress, known_mass)
+    described = inputs.described("fit", "sensors", "model", "options", "columns")
+    inputs.refuse_changed()
+    return of_sensor(load, stated.first, described)
+
+
+def weighed(
+    logs: Sequence[Recording],
+    sensors: Sensors,
+    robot: Robot | None = None,
+    weigh: Weigh = WEIGH,
+    progress: Progress = silent,
+    known_mass: float | None = None,
+) -> Weighed:
+    """Return the estimate of a load from recordings of the sensors that hold it.
+
+    Args:
+        logs: Recordings of one experiment with the same load.
+        robot: Model whose joints give the motion, where they do.
+        weigh: Settings; statements of the sensors take precedence.
+        known_mass: Mass of a reference load [kg], where the sensor's gains are to be identified.
+    """
+    parts = [read(log, sensors, robot) for log in logs]
+    noise = np.sqrt(np.mean(np.square([part.noise for part in parts]), axis=0))
+    settings = replace(
+        weigh,
+        noise=sensors.noise,
+        others=sensors.others([(float(force), float(torque)) for force, torque in noise]),
+        turning_noise=sensors.turning_noise,
+        bias=sensors.bias,
+        delay=weigh.delay and sensors.first.delay is None,
+        tilt=sensors.tilt,
+        gain_std=sensors.first.gain_std,
+        known_mass=known_mass,
+    )
+    progress("weighing")
+    load = settings.fit(*(part.held for part in parts))
+    missing = [finding for part in parts for finding in part.findings]
+    return replace(load, findings=(*missing, *load.findings))
+
+
+def of_sensor(load: Weighed, stated: Sensor, inputs: Sequence[Mapping[str, Any]] = ()) -> Payload:
+    """Return the payload of an identification by a wrench sensor.
+
+    Args:
+        stated: Sensor in whose frame the load is stated.
+        inputs: Descriptions of the input files.
+    """
+    residual = Check.at_most(
+        "residual size",
+        load.left[0],
+        RESIDUAL_WARN,
+        RESIDUAL_FAIL,
+        "share of the force's variation that no body and bias explain: check units, frames, "
+        "signs, and that nothing else touches the load",
+    )
+    return Payload(
+        stated.frame,
+        load.values[:PARAMETER_COUNT],
+        load.body,
+        load.body_std,
+        (mass_check(load.body, load.body_std), residual, *_finding_checks(load.findings)),
+        load.findings,
+        {
+            "bias": {},
+            "noise": {"force": load.noise[0], "torque": load.noise[1]},
+            "left_over": {"force": load.left[0], "torque": load.left[1]},
+            "rows": load.rows,
+            **dict(_sensor_findings(load, stated)),
+        },
+        inputs=tuple(inputs),
+        settings={"kind": "wrench sensor"},
+    )
+
+
+def _sensor_findings(load: Weighed, stated: Sensor) -> Iterator[tuple[str, Any]]:
+    if load.bias is not None:
+        biases = [n.startswith("sensor.bias") for n in load.labels.names]
+        places = np.flatnonzero(biases)[-6:]  # of the last log
+        yield "bias", logged_bias(stated, load.bias, load.covariance[np.ix_(places, places)])
+    delay = load.of_sensor("delay")
+    if delay is not None:
+        yield "delay", {"value": float(delay[0][0]), "std": float(delay[1][0]), "unit": "s"}
+    mounting, tilt = load.of_sensor("mounting"), load.of_sensor("tilt")
+    if mounting is not None:
+        yield "rotation", (load.rotation @ np.array(stated.rotation)).tolist()
+        yield "turned", _angle(*mounting)
+    if tilt is not None and load.gravity is not None and load.gravity_std is not None:
+        gravity, std = load.gravity.tolist(), load.gravity_std.tolist()
+        yield "gravity", {"value": gravity, "std": std, "unit": "m/s²"}
+        yield "tilt", _angle(*tilt)
+    gain = load.of_sensor("gain")
+    if gain is not None:
+        total = np.array(stated.gain)
+        yield "gain", channel_values(total * gain[0], total * gain[1], ("1",) * 6)
+
+
+def _angle(parts: Array, std: Array) -> dict[str, Any]:
+    """Return the angle of a rotation vector and its standard deviation along it, as JSON values."""
+    angle = float(np.linalg.norm(parts))
+    along = parts / angle if angle > 0.0 else np.full(len(parts), len(parts) ** -0.5)
+    return {"value": angle, "std": float(np.linalg.norm(along * std)), "unit": "rad"}
+
+
+def carry_files(
+    inputs: Inputs, weigh: WeighCarried = CARRIED, progress: Progress = silent
+) -> Payload:
+    """Identify a load from the joint torques of the robot that carries it.
+
+    Args:
+        inputs: A robot, and logs `empty` and `loaded`.
+    """
+    assert inputs.robot is not None
+    carried = weigh.fit(inputs.robot, inputs.logs["empty"], inputs.logs["loaded"], progress)
+    return of_joints(carried, _described(inputs))
+
+
+def difference_files(inputs: Inputs, frame: str | None = None) -> Payload:
+    """Identify a load from repeated motions; see `by_repeated_motion`.
+
+    Args:
+        inputs: A robot, of which only the kinematics are used; logs `empty`, and logs `loaded` of
+            the same motions in the same order.
+        frame: Link that the load is fixed to; the last one of the model file if not given.
+    """
+    assert inputs.robot is not None
+    logs = inputs.logs
+    matched = MatchedMotions(frame).fit(inputs.robot, logs["empty"], logs["loaded"])
+    body, std = inertia.stated_with_std(matched.ten, matched.covariance)
+    residual = Check.at_most(
+        "residual size",
+        matched.left,
+        DIFFERENCE_WARN,
+        DIFFERENCE_FAIL,
+        "share of the difference's variation that no load explains: is it one motion, and the "
+        "robot as warm?",
+    )
+    return Payload(
+        matched.frame,
+        matched.ten,
+        body,
+        std,
+        (mass_check(body, std), residual, matched.no_body),
+        inputs=_described(inputs),
+        settings={"kind": "difference of matched motions", "lags_s": list(matched.lags)},
+    )
+
+
+def _described(inputs: Inputs) -> tuple[dict[str, Any], ...]:
+    """Return the entries of the files of runs without and with the load, none changed since."""
+    roles = ("model", "empty", "loaded", "options", "columns", "own_columns")
+    described = inputs.described(*roles)
+    inputs.refuse_changed()
+    return described
+
+
+def of_joints(carried: Carried, inputs: Sequence[Mapping[str, Any]] = ()) -> Payload:
+    """Return the payload of an identification by joint torques.
+
+    Args:
+        inputs: Descriptions of the input files.
+    """
+    body, std = inertia.stated_with_std(carried.ten, carried.covariance)
+    checks = [mass_check(body, std), *carried.checks]
+    gains = {j: (carried.gains[j], carried.gains_std[j]) for j in carried.gains}
+    for joint, (gain, deviation) in gains.items():
+        checks.append(
+            Check.at_most(
+                f"gain of {joint}",
+                deviation / gain,
+                0.05,
+                0.3,
+                "standard deviation over the gain: move that joint faster, against gravity "
+                "(heft excite designs it)",
+            )
+        )
+    return Payload(
+        carried.frame,
+        carried.ten,
+        body,
+        std,
+        tuple(checks),
+        gains=gains,
+        inputs=tuple(inputs),
+        settings={"kind": "joint torques"},
+    )
+
+
+def _finding_checks(findings: Sequence[Finding]) -> list[Check]:
+    return [
+        Check(f.name, "fail" if f.name in SPOILT else "warn", 1.0, 0.0, f.message)
+        for f in findings
+        if f.name != "not seen"
+    ]
