@@ -17,7 +17,7 @@ import pinocchio as pin
 import pytest
 
 from heft.errors import FitError
-from heft.files.edits import format_number
+from heft.files.xml import format_number
 from heft.information import inertia
 from heft.models.export import write_urdf
 from heft.models.robot import Robot

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from heft.loading import lazy
 
 if TYPE_CHECKING:
-    from . import edits, xml
+    from . import xml
     from .reading import UNREADABLE, is_bomb, read_arrays, read_text, refuse_bomb, require_regular
     from .reading import visible_texts
     from .opened import OpenedFile, file_hash, hash_of_all
@@ -16,6 +16,6 @@ if TYPE_CHECKING:
     from .declared import plain, section, stated
     from .toml import planes, positive, rotation_rows, rows_of, solid_box, truth
     from .xml import Element, numbers, walk
-    from .edits import Edit, apply, format_number, insert_child, set_attributes
+    from .xml import Edit, apply, format_number, insert_child, set_attributes
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

@@ -351,15 +351,10 @@ TRACKING: dict[str, Reader[float]] = {
 }
 
 
-@dataclass(frozen=True)
-class _Sensors:
-    pose: PoseSensor = PoseSensor()
-    imu: InertialSensor | None = None
-
-
-@dataclass(frozen=True)
-class _LoadBox:
-    size: Sides
+SENSORS: Section[dict[str, Any]] = Section(
+    dict, {"pose": section(PoseSensor), "imu": section(InertialSensor)}
+)
+LOADS: Section[dict[str, Any]] = Section(dict, {"size": SIDES}, required=("size",))
 
 
 @dataclass(frozen=True)
@@ -375,8 +370,8 @@ class _File:
         ),
     ] = field(default_factory=dict)
     mixing: _Mixing | None = None
-    sensor: _Sensors = _Sensors()
-    load: _LoadBox = _LoadBox((0.1, 0.1, 0.1))
+    sensor: Annotated[Mapping[str, Any], SENSORS] = field(default_factory=dict)
+    load: Annotated[Mapping[str, Any], LOADS] = field(default_factory=dict)
     tracking: Annotated[Mapping[str, float], Section(dict, TRACKING)] = field(default_factory=dict)
 
     @property
@@ -396,23 +391,26 @@ class _File:
             list(self.actuator), *(np.array([getattr(a, key) for a in tables]) for key in keys)
         )
 
+    def flyer(self) -> FreeFlyer:
+        return FreeFlyer(
+            self.name,
+            self.actuators,
+            self.body.parameters,
+            read_only(np.array(self.gravity)),
+            self.sensor.get("pose", PoseSensor()),
+            self.sensor.get("imu"),
+            self.body.size,
+            self.load.get("size", (0.1, 0.1, 0.1)),
+            self.tracking,
+        )
+
 
 def _flyer(**tables: Any) -> FreeFlyer:
-    file = _File(**tables)
-    return FreeFlyer(
-        file.name,
-        file.actuators,
-        file.body.parameters,
-        read_only(np.array(file.gravity)),
-        file.sensor.pose,
-        file.sensor.imu,
-        file.body.size,
-        file.load.size,
-        file.tracking,
-    )
+    return _File(**tables).flyer()
 
 
-FLYER = section(_File, _flyer)
+FILE = section(_File)
+FLYER = Section(_flyer, FILE.keys, FILE.required)
 
 
 def _bounds(motion: FlightBounds, payload: PayloadRange | None = None) -> FlightBounds:

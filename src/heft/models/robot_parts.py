@@ -316,14 +316,25 @@ def links_of(
     elements = {k.attributes["name"]: k for k in own}
     tens = {name: _written(k) for name, k in elements.items()}
     beyond = {b: place.body for b, place in enumerate(moving) if place.joint_name in cuts}
-    masses = _Masses.of(tens, {name: places[name].body for name in tens}, beyond)
+    masses = {n: float(ten[0]) for n, ten in tens.items() if ten is not None}
+    in_motion = [m for n, m in masses.items() if places[n].body >= 0 and m > 0.0]
+    negligible = FRAME_MASS_SHARE * sum(in_motion)
+    # A link with all but no mass (a camera, a flange) says nothing of what a link weighs.
+    solid = [m for m in in_motion if m > negligible]
+    usual = inertia.sphere(float(np.median(solid)) if solid else NOMINAL_MASS, NOMINAL_GYRATION)
+    of_bodies: dict[int, float] = {}  # −1 the base [kg]
+    for name, mass in masses.items():
+        body = places[name].body
+        of_bodies[body] = of_bodies.get(body, 0.0) + mass
+    for cut in sorted(beyond, reverse=True):  # what is before a cut carries what is beyond it
+        of_bodies[beyond[cut]] = of_bodies.get(beyond[cut], 0.0) + of_bodies.get(cut, 0.0)
     links, notes = [], []
     for name, ten in tens.items():
         place = places[name]
         fixed = place.fixed_to is not None and place.fixed_to not in translation.aids
         # A link without mass is only a frame if it is fixed to another, or another to it.
-        carried = fixed or not masses.is_negligible(masses.by_body.get(place.body, 0.0))
-        massless = ten is None or masses.is_negligible(float(ten[0]))
+        carried = fixed or of_bodies.get(place.body, 0.0) > negligible
+        massless = ten is None or float(ten[0]) <= negligible
         frame_only = place.body >= 0 and carried and massless and name not in translation.solid
         link = Link(
             name=name,
@@ -335,45 +346,11 @@ def links_of(
             given=not massless,
             frame_only=frame_only,
         )
-        shape = urdf.solid(elements[name], float(masses.stand_in[0]))
-        nominal, note = _prior(link, masses.stand_in if shape is None else shape, shape is not None)
+        shape = urdf.solid(elements[name], float(usual[0]))
+        nominal, note = _prior(link, usual if shape is None else shape, shape is not None)
         links.append(replace(link, nominal=read_only(nominal)))
         notes += [note] if note else []
     return tuple(links), notes
-
-
-@dataclass(frozen=True)
-class _Masses:
-    moving: float  # mass of all that moves [kg]
-    by_body: Mapping[int, float]  # mass of the links that are one body, −1 the base [kg]
-    stand_in: Array  # ten parameters of a link that is given no mass
-
-    @staticmethod
-    def of(
-        tens: Mapping[str, Array | None], bodies: Mapping[str, int], beyond: Mapping[int, int]
-    ) -> _Masses:
-        """Return the masses by body, from the ten parameters of the links.
-
-        Args:
-            tens: Ten parameters of each link, shape (10,); None without an `<inertial>`.
-            bodies: Index of the body that each link is part of, −1 for the base.
-            beyond: By body beyond a cut, the body before it, which carries the mass of both.
-        """
-        masses = {n: float(ten[0]) for n, ten in tens.items() if ten is not None}
-        moving = [m for n, m in masses.items() if bodies[n] >= 0 and m > 0.0]
-        total = sum(moving)
-        # A link with all but no mass (a camera, a flange) says nothing of what a link weighs.
-        solid = [m for m in moving if m > FRAME_MASS_SHARE * total]
-        usual = float(np.median(solid)) if solid else NOMINAL_MASS
-        by_body: dict[int, float] = {}
-        for name, mass in masses.items():
-            by_body[bodies[name]] = by_body.get(bodies[name], 0.0) + mass
-        for cut in sorted(beyond, reverse=True):
-            by_body[beyond[cut]] = by_body.get(beyond[cut], 0.0) + by_body.get(cut, 0.0)
-        return _Masses(total, by_body, inertia.sphere(usual, NOMINAL_GYRATION))
-
-    def is_negligible(self, mass: float) -> bool:
-        return mass <= FRAME_MASS_SHARE * self.moving
 
 
 def _prior(link: Link, stand_in: Array, is_shape: bool) -> tuple[Array, str | None]:
