@@ -109,8 +109,7 @@ class Links(Part):
 
     def _own_rows(self, motion: ElasticMotion) -> Array:
         assert self.robot.own_columns is not None
-        moving = (motion.position, motion.velocity, motion.bodies.acceleration)
-        return self.robot.own_columns.rows(*moving)
+        return self.robot.own_columns.rows(*motion.of_channels)
 
     def rows(self, samples: Samples[Any], columns: Sequence[int]) -> tuple[ChannelRows, ...]:
         """Return rows of the bodies, the user's own columns and the gears."""

@@ -26,6 +26,7 @@ from heft.models import Robot
 from .payload_on_robot import LoadOnRobot, carrying
 from .plant import Coordinate, Rows, Samples
 from .robot import RobotMotion, RobotPlant
+from .robot_rows import fixed_positions
 
 COULOMB_SPEED = 0.031  # [rad/s], one of the dictionary's: wide enough to be differentiated
 
@@ -77,9 +78,7 @@ class ExcitableRobot(RobotPlant):
     @cached_property
     def moving(self) -> NDArray[np.intp]:
         """Channels of the joints that are not held still."""
-        robot = self.robot
-        free = [robot.options.of(j).position is None for j in robot.joints]
-        return np.flatnonzero(free)
+        return np.flatnonzero(np.isnan(fixed_positions(self.robot)))
 
     @cached_property
     def coordinates(self) -> tuple[Coordinate, ...]:
@@ -92,8 +91,7 @@ class ExcitableRobot(RobotPlant):
         """Return samples of a motion of the coordinates; arguments as of `Excitable`."""
         robot = self.robot
         states = np.zeros((3, len(q), len(robot.joints)))
-        for k, joint in enumerate(robot.joints):
-            states[0, :, k] = robot.options.of(joint).position or 0.0
+        states[0] = np.nan_to_num(fixed_positions(robot))
         states[:, :, self.moving] = q, v, a
         bodies = kernels.motion_of(robot.tree, robot.gravity, *states)
         motion = RobotMotion(np.ascontiguousarray(states[0].T), bodies.velocity, bodies)
@@ -117,7 +115,7 @@ class ExcitableRobot(RobotPlant):
             out[channel, chosen[column][0]] += weight * scatter.values[column]
         mine = self._own_places(columns)
         if robot.own_columns is not None and mine:
-            made = robot.own_columns.rows(*_moving(samples))
+            made = robot.own_columns.rows(*samples.motion.of_channels)
             out[:, list(mine)] = made[:, list(mine.values())]
         all_measured = len(robot.measured) == len(out)
         return Rows(np.moveaxis(out if all_measured else out[robot.measured], 2, 0))
@@ -138,9 +136,8 @@ class ExcitableRobot(RobotPlant):
         if robot.own_columns is not None and mine:
             pushed = np.zeros((len(laid), len(robot.own_names), laid.shape[2]))
             pushed[:, list(mine.values())] = laid[:, list(mine)]
-            for gradient, more in zip(
-                gradients, robot.own_columns.pull_back(*_moving(samples), pushed), strict=True
-            ):
+            by_own = robot.own_columns.pull_back(*samples.motion.of_channels, pushed)
+            for gradient, more in zip(gradients, by_own, strict=True):
                 gradient += more
         for k, column in enumerate(columns):
             if column < own or k in mine:
@@ -162,12 +159,6 @@ class ExcitableRobot(RobotPlant):
         first = self.bodies_size + len(self.robot.drive_columns)
         own = range(first, first + len(self.robot.own_names))
         return {k: c - first for k, c in enumerate(columns) if c in own}
-
-
-def _moving(samples: Samples[RobotMotion]) -> tuple[Array, Array, Array]:
-    """Return what own columns are functions of: q, v and a, each of shape (channels, N)."""
-    motion = samples.motion
-    return motion.position, motion.velocity, motion.bodies.acceleration
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,14 +27,15 @@ from heft.arrays import Array
 from heft.dynamics import contact_map, contact_place, kernels
 from heft.errors import InvalidSetting
 from heft.information import ChannelRows, matrix_of_quaternion
-from heft.models import ContactOptions, Robot
+from heft.models import ContactOptions
 from heft.recordings import Recording
 from heft.signals import Smoothed
 
 from .free_body import BodyMotion, FreeBody
 from .parts import SIX, ContactSensor, Part, WrenchSensor, sensors_of
 from .plant import Channel, Inputs, Measured, MotionSignal, Samples
-from .robot import RobotMotion, RobotPlant
+from .robot import RobotMotion, RobotPlant, SensedRobotPlant
+from .robot_rows import fixed_positions
 from .robot_signals import joint_inputs
 
 BASE_UNITS = ("N", "N", "N", "N·m", "N·m", "N·m")
@@ -60,7 +61,7 @@ class FloatingMotion(RobotMotion):
 
 
 @dataclass(frozen=True, eq=False)
-class FloatingRobotPlant(RobotPlant):
+class FloatingRobotPlant(SensedRobotPlant):
     """A robot whose base floats, with contacts; see the module.
 
     Channels are those of the robot whose equations are used (`Options.equations`), then those of
@@ -94,10 +95,11 @@ class FloatingRobotPlant(RobotPlant):
     @property
     def joint_channels(self) -> tuple[Channel, ...]:
         """Base and joints, as far as their equations are used."""
-        named = {c.name: c for c in _joint_channels(self.robot)}
-        for name, unit in zip(self.robot.channels[:6], BASE_UNITS, strict=True):
-            named[name] = Channel(name, unit, name.rpartition(".")[0])
-        return tuple(named[self.robot.channels[c]] for c in self.robot.measured)
+        units = dict(zip(self.robot.channels[:SIX], BASE_UNITS, strict=True))
+        return tuple(
+            Channel(c.name, units[c.name], c.name.rpartition(".")[0]) if c.name in units else c
+            for c in super().joint_channels
+        )
 
     def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
         """Return the base's motion, joint positions, flags of contacts, torques and wrenches.
@@ -133,7 +135,7 @@ class FloatingRobotPlant(RobotPlant):
         """
         width = POSE_SIGNALS if self.motion_from == "pose" else INERTIAL_SIGNALS
         base = self.base.motion(_signals(smoothed, slice(0, width)))
-        moving = sum(self.robot.options.of(j).position is None for j in self.robot.joints)
+        moving = int(np.isnan(fixed_positions(self.robot)).sum())
         joints = _signals(smoothed, slice(width, width + moving))
         made = self._joined(base, *self.joint_states(joints))
         kernels.require_finite(made.bodies)
@@ -347,11 +349,6 @@ class FloatingRobotPlant(RobotPlant):
         m = made.motion
         motion = FloatingMotion(m.position, m.velocity, m.bodies, closed)
         return replace(made, motion=motion, measured=np.zeros((count, len(self.channels))))
-
-
-def _joint_channels(robot: Robot) -> tuple[Channel, ...]:
-    linear = {d.name for d in robot.drives if d.linear}
-    return tuple(Channel(j, "N" if j in linear else "N·m") for j in robot.joints)
 
 
 def _signals(smoothed: Smoothed, cut: slice) -> Smoothed:

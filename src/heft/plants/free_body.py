@@ -154,23 +154,13 @@ class FreeBody(Plant[BodyMotion]):
         return BodyMotion(specific, w, alpha, v, np.cross(w, v) - weight)
 
     def rows(self, samples: Samples[BodyMotion], columns: Sequence[int]) -> Rows:
-        """Return rows of force and moment.
-
-        Returns:
-            Y, shape (N, 6, columns) [N or N·m, per unit of the
-            column].
-        """
+        """Return Y of force and moment, shape (N, 6, columns) [N or N·m, per column's unit]."""
         m = samples.motion
         every = inertia.wrench_regressor(m.specific, m.angular_velocity, m.angular_acceleration)
         return Rows(every[:, :, list(columns)])
 
     def sides(self, samples: Samples[BodyMotion], columns: Sequence[int]) -> Sides:
-        """Return momentum and remainder of the equations of motion; see `Sides`.
-
-        Returns:
-            Two arrays of shape (N, 6, columns): momentum [N·s or
-            N·m·s, per unit of the column] and remainder [N or N·m, likewise].
-        """
+        """Return both sides, (N, 6, columns): momentum [N·s, N·m·s] and remainder [N, N·m]."""
         m, chosen = samples.motion, list(columns)
         none = np.zeros_like(m.velocity)
         w = m.angular_velocity

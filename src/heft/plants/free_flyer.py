@@ -117,11 +117,7 @@ class FreeFlyerPlant(FreeBody):
         return Inputs(motion, tuple(commands))
 
     def rows(self, samples: Samples[BodyMotion], columns: Sequence[int]) -> Rows:
-        """Return rows `T Y`.
-
-        Returns:
-            Shape (N, 6, columns) [N per unit of the column].
-        """
+        """Return rows `T Y`, shape (N, 6, columns) [N per unit of the column]."""
         return Rows(self.combinations.matrix @ FreeBody.rows(self, samples, columns).regressor)
 
     def sides(self, samples: Samples[BodyMotion], columns: Sequence[int]) -> Sides:

@@ -181,11 +181,9 @@ class HeldBody(Plant[HeldMotion]):
         return Held(np.zeros(count), wrench, specific, velocity, turning, axes)
 
     def rows(self, samples: Samples[HeldMotion], columns: Sequence[int]) -> Rows:
-        """Return rows of the wrench; of poses at rest where derivatives are not known.
+        """Return Y of the wrench, shape (N, 6, columns) [N or N·m, per column's unit].
 
-        Returns:
-            Y, shape (N, 6, columns) [N or N·m, per unit of the
-            column].
+        It is that of poses at rest where derivatives are not known.
         """
         sides, rates = self._sides(samples, samples.motion.at), samples.motion.rates
         regressor = -sides.remainder
@@ -194,12 +192,7 @@ class HeldBody(Plant[HeldMotion]):
         return Rows(regressor[:, :, list(columns)])
 
     def sides(self, samples: Samples[HeldMotion], columns: Sequence[int]) -> Sides:
-        """Return momentum and remainder of the equations of motion; see `Sides`.
-
-        Returns:
-            Two arrays of shape (N, 6, columns): momentum [N·s or
-            N·m·s, per unit of the column] and remainder [N or N·m, likewise].
-        """
+        """Return both sides, (N, 6, columns): momentum [N·s, N·m·s] and remainder [N, N·m]."""
         sides, chosen = self._sides(samples, samples.motion.at), list(columns)
         return Sides(sides.momentum[:, :, chosen], sides.remainder[:, :, chosen])
 

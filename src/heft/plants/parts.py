@@ -38,6 +38,12 @@ KINDS = (("force", "N"), ("torque", "N·m"))  # of a wrench, and their units
 SIX = 2 * len(AXES)
 
 
+def wrench_signals(frame: str, components: int = SIX) -> tuple[str, ...]:
+    """Return the names of the logged signals of a wrench, in the order of `wrench_channels`."""
+    kinds = KINDS[: components // len(AXES)]
+    return tuple(f"{kind}.{frame}.{axis}" for kind, _ in kinds for axis in AXES)
+
+
 def wrench_channels(name: str, components: int = SIX) -> tuple[Channel, ...]:
     """Return axes of a wrench; forces share one standard deviation, torques another."""
     return tuple(
@@ -239,8 +245,7 @@ class WrenchSensor(Part):
     @property
     def signals(self) -> tuple[str, ...]:
         """Names of the six logged signals, in the order of `channels`."""
-        frame = self.stated.frame or self.name
-        return tuple(f"{kind}.{frame}.{axis}" for kind, _ in KINDS for axis in AXES)
+        return wrench_signals(self.stated.frame or self.name)
 
     @property
     def sign(self) -> float:
@@ -285,11 +290,7 @@ class WrenchSensor(Part):
         return self.wrench(samples.motion.bodies, values)
 
     def wrench(self, motion: kernels.Motion, values: Array) -> Array:
-        """Return the predicted wrench of standard parameters, shape (N, 6) [N or N·m].
-
-        Args:
-            values: π, shape (p,).
-        """
+        """Return the predicted wrench of standard parameters, shape (N, 6) [N or N·m]."""
         bodies = np.concatenate([np.zeros(PARAMETER_COUNT), values[self.cut.columns]])
         made = kernels.inverse_dynamics(self.cut.tree, self.cut.motion(motion), bodies)[:SIX].T
         return made if self.bias is None else made + values[self.bias : self.bias + SIX]
@@ -345,9 +346,7 @@ class ContactSensor(Part):
         Raises:
             MissingSignal: If one is not there.
         """
-        signals = []
-        for channel in self.channels:
-            contact, kind, axis = channel.name.rsplit(".", 2)
-            signals.append(f"{kind}.{contact}.{axis}")
-            recording.require(signals[-1], f"is what acts on the robot at contact '{contact}'")
+        signals = wrench_signals(self.name, self.components)
+        for signal in signals:
+            recording.require(signal, f"is what acts on the robot at contact '{self.name}'")
         return tuple(Measured(k, ((signal, 1.0),)) for k, signal in enumerate(signals, first))

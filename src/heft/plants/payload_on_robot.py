@@ -178,11 +178,7 @@ class RepeatedMotion(LoadOnRobot):
         return self.carrier.notes
 
     def rows(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Rows:
-        """Return rows of the measured joints.
-
-        Returns:
-            Y, shape (N, c, columns) [N·m or N, per unit of the column].
-        """
+        """Return Y of the measured joints, shape (N, c, columns) [N·m or N, per column's unit]."""
         robot, motion = self.carrier.robot, samples.motion
         body, stated = carrying(robot, self.frame)
         own = PARAMETER_COUNT * len(robot.tree.names)

@@ -31,7 +31,7 @@ from heft.signals import Smoothed
 from . import robot_signals
 from .parts import Part, TreeRows, WrenchSensor, joint_rows, joint_sides, sensors_of
 from .plant import Channel, ChannelSides, Inputs, Measured, Plant, Rows, Samples, Sides
-from .robot_rows import of_channels, own_slice, random_drive_state, random_states
+from .robot_rows import fixed_positions, of_channels, own_slice, random_drive_state, random_states
 
 T = TypeVar("T")
 # Rounding of angles leaves at most this of a dependent column (`benchmarks/rounding.py`).
@@ -45,6 +45,11 @@ class RobotMotion:
     position: Array  # of each channel, shape (channels, N) [rad or m]
     velocity: Array  # of the drives' channels, shape (channels, N) [rad/s or m/s]
     bodies: kernels.Motion  # what the kernels read
+
+    @property
+    def of_channels(self) -> tuple[Array, Array, Array]:
+        """Position, velocity and acceleration of channels, shape (channels, N) each."""
+        return self.position, self.velocity, self.bodies.acceleration
 
     def part(self, rows: slice | NDArray[np.intp]) -> RobotMotion:
         """Return some of the samples."""
@@ -222,16 +227,13 @@ class RobotPlant(Plant[RobotMotion]):
         Args:
             smoothed: Positions of the joints that move, with their derivatives.
         """
-        robot = self.robot
-        moving = [robot.options.of(j).position is None for j in robot.joints]
-        q, v, a = (np.zeros((len(smoothed.position), len(moving))) for _ in range(3))
+        fixed = fixed_positions(self.robot)
+        moving = np.isnan(fixed)
+        q, v, a = np.zeros((3, len(smoothed.position), len(fixed)))
+        q[:, ~moving] = fixed[~moving]
         q[:, moving] = smoothed.position
         v[:, moving] = smoothed.velocity
         a[:, moving] = smoothed.acceleration
-        for k, joint in enumerate(robot.joints):
-            fixed = robot.options.of(joint).position
-            if fixed is not None:
-                q[:, k] = fixed
         return q, v, a
 
     def remember(
@@ -260,13 +262,9 @@ class RobotPlant(Plant[RobotMotion]):
         return np.pad(joints, ((0, 0), (0, more)), constant_values=value) if more else joints
 
     def sensed(self, motion: RobotMotion, values: Array) -> Array:
-        """Return what wrench sensors of the plant measure, zero for all other channels.
+        """Return what wrench sensors measure by standard parameters, shape (N, c) [N or N·m].
 
-        Args:
-            values: Standard parameters, shape (p,).
-
-        Returns:
-            Shape (N, channels) [N or N·m].
+        It is zero for all other channels.
         """
         out = np.zeros((motion.position.shape[1], len(self.channels)))
         for part, own in self.spans:
@@ -285,7 +283,7 @@ class RobotPlant(Plant[RobotMotion]):
             return np.zeros_like(motion.velocity)
         load, own = self.rigid(motion, self.point), self.robot.own_columns
         if own is not None:
-            made = own.rows(motion.position, motion.velocity, motion.bodies.acceleration)
+            made = own.rows(*motion.of_channels)
             load = load + np.einsum("ckn,k->cn", made, self.point[own_slice(self.robot)])
         return self.gear_load(samples, load)
 
@@ -299,14 +297,7 @@ class RobotPlant(Plant[RobotMotion]):
         return rigid
 
     def rigid(self, motion: RobotMotion, values: Array) -> Array:
-        """Return the rigid-body torque Y π of the bodies, without rotors and friction.
-
-        Args:
-            values: Standard parameters, shape (p,).
-
-        Returns:
-            Shape (channels, N) [N·m or N].
-        """
+        """Return the torque Y π of the bodies alone, shape (channels, N) [N·m or N]."""
         bodies = values[: self.bodies_size]
         return kernels.inverse_dynamics(self.robot.tree, motion.bodies, bodies)
 
@@ -428,12 +419,8 @@ class RobotPlant(Plant[RobotMotion]):
     def sliding(self, samples: Samples[RobotMotion], speed: float) -> NDArray[np.int64]:
         """Return a code of the sliding directions of a joint's drives, 1 for parts, shape (N, c).
 
-        Args:
-            speed: Speed above which a revolute drive slides [rad/s]; `LINEAR_SCALE` times that for
-                a prismatic one [m/s].
-
-        Returns:
-            Numbers as those of `Plant.sliding`: 0 where a drive may stick.
+        Numbers are as those of `Plant.sliding`. A prismatic drive slides above `LINEAR_SCALE` times
+        the speed [m/s].
         """
         robot, velocity = self.robot, samples.motion.velocity
         ways = np.ones((len(robot.channels), len(samples.time)), dtype=np.int64)
@@ -449,11 +436,7 @@ class RobotPlant(Plant[RobotMotion]):
         return self._beside(np.where(sticks, 0, ways)[robot.measured].T, 1)
 
     def predict(self, samples: Samples[RobotMotion], values: Array) -> Array:
-        """Return Y π of standard parameters, of joints and parts, shape (N, c) [N·m or N].
-
-        Args:
-            values: π, shape (p,), in the order and units of `labels`.
-        """
+        """Return Y π of standard parameters π, of joints and parts, shape (N, c) [N·m or N]."""
         names = self.labels.names[self.bodies_size :]
         drives = dict(zip(names, values[self.bodies_size :].tolist(), strict=True))
         rigid, state = self.rigid(samples.motion, values), self.drive_state(samples)
@@ -494,16 +477,11 @@ class RobotPlant(Plant[RobotMotion]):
         return (*joints, *[nothing] * (len(self.channels) - len(robot.measured)))
 
     def whole_rows(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Array:
-        """Return the regressor of all of the robot's channels, measured or not.
+        """Return Y of all of the robot's channels, measured or not, on ascending columns.
 
-        Args:
-            columns: Positions of columns of `labels`, ascending.
-
-        Returns:
-            Shape (N, channels of the robot, columns).
+        Its shape is (N, channels of the robot, columns).
         """
-        every = np.arange(self.robot.tree.channels)
-        rows = self._joints(samples, columns, every).rows()
+        rows = RobotPlant._load_rows(self, samples, columns)
         return np.stack([r.spread(len(columns)) for r in rows], axis=1)
 
     def _load_rows(

@@ -32,12 +32,17 @@ def random_states(robot: Robot, count: int, rng: np.random.Generator) -> tuple[A
         q[:, c + shift] /= np.pi
     if tree.free_base:
         q[:, 3:7] = rng.normal(size=(count, 4))
-    for k, joint in enumerate(robot.joints):
-        fixed = robot.options.of(joint).position
-        if fixed is not None:
-            q[:, first + shift + k] = fixed
-            v[:, first + k] = a[:, first + k] = 0.0
+    fixed = fixed_positions(robot)
+    still = np.flatnonzero(~np.isnan(fixed))
+    q[:, first + shift + still] = fixed[still]
+    v[:, first + still] = a[:, first + still] = 0.0
     return q, v, a
+
+
+def fixed_positions(robot: Robot) -> Array:
+    """Return where joints are held still, NaN for those that move, shape (joints,) [rad or m]."""
+    positions = (robot.options.of(joint).position for joint in robot.joints)
+    return np.array([np.nan if p is None else p for p in positions])
 
 
 def standard_rows(

@@ -169,11 +169,7 @@ class Equations:
         return tuple(ChannelRows(r.columns, r.values[rows]) for r in self.by_channel)
 
     def residuals(self, values: Array) -> Array:
-        """Return τ − Y β, shape (N, m).
-
-        Args:
-            values: β, shape (b,).
-        """
+        """Return τ − Y β, shape (N, m), of values β, shape (b,)."""
         predicted = [rows.values @ values[rows.columns] for rows in self.by_channel]
         return np.asarray(self.effort - np.stack(predicted, axis=1))
 

@@ -66,7 +66,7 @@ class Survey:
 
 @dataclass(frozen=True)
 class Sampler:
-    """Makes samples of a plant's recordings, window by window."""
+    """Makes samples of a plant's recordings, window by window; k is a recording's position."""
 
     plant: Plant[Any]  # what the samples are for
     recordings: tuple[Recording, ...]  # the logs
@@ -106,7 +106,6 @@ class Sampler:
         """Return the plant's motion in a window, and the number of samples.
 
         Args:
-            k: Position of the recording.
             at: Times [s], if they are not the window's own.
             cut: Samples that are returned.
         """
@@ -146,12 +145,7 @@ class Sampler:
         return Smoothed(*out)
 
     def measured(self, k: int, values: Array) -> Array:
-        """Return the measurements of the channels, shape (rows, c) [channel's unit].
-
-        Args:
-            k: Position of the recording.
-            values: Signals of the recording, shape (rows, signals) [SI].
-        """
+        """Return what channels measured, (rows, c), of signals, shape (rows, signals) [SI]."""
         inputs = self.survey.inputs[k]
         places = {name: j for j, name in enumerate(inputs.names)}
         efforts = np.zeros((len(values), len(self.plant.channels)))
@@ -169,9 +163,8 @@ class Sampler:
         """Return which rows are within the trimmed log and the selection, shape (rows,).
 
         Args:
-            k: Position of the recording.
-            time: Times of the rows, shape (rows,) [s].
-            index: Numbers of the rows in the log, shape (rows,).
+            time: Of the rows, shape (rows,) [s].
+            index: Their numbers in the log, shape (rows,).
         """
         trim = self.survey.smoothing.trim
         inside = (time >= window.begin + trim) & (time <= window.end - trim)
@@ -181,11 +174,7 @@ class Sampler:
     def sample(self, k: int, window: Window) -> Samples[Any] | None:
         """Return the samples of a window's core, without presliding memory yet.
 
-        Args:
-            k: Position of the recording.
-
-        Returns:
-            The samples, or None where the window is too short to be smoothed.
+        There are none where the window is too short to be smoothed.
         """
         if self.smoothers[k] is not None and len(window.time) < 2 * signals.REACH + 2:
             return None
@@ -200,13 +189,8 @@ class Sampler:
     def even(self, k: int, window: Window) -> Samples[Any] | None:
         """Return a window with margins on an even grid, measurements shifted by the delay.
 
-        Chosen are as many as a low-pass at the cutoff leaves something of.
-
-        Args:
-            k: Position of the recording.
-
-        Returns:
-            The samples, or None where the window is too short.
+        Chosen are as many as a low-pass at the cutoff leaves something of; there are none where the
+        window is too short.
         """
         step, time = self.survey.timelines[k].step, window.time
         if len(time) < 2 * signals.REACH + 2:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from heft.information import triangle_of
 
 from .plant import Samples
 from .problem import Problem
+from .walk import Walk
 
 ENTIRE = 0.75  # share of its rows that a segment has at least, or it is at an end or a gap
 
@@ -45,7 +46,8 @@ class Segments:
         """
         made: list[_Piece] = []
         excluded = 0
-        for piece in _pieces(problem, weights, length):
+        weight = np.array([weights[c] for c in problem.channels])
+        for piece in _pieces(problem.walk, problem.base.kept, weight, length):
             full = length / problem.timelines[piece.recording].step
             if len(piece.time) < max(ENTIRE * full, 1.0):
                 excluded += len(piece.time)
@@ -85,10 +87,8 @@ class _Piece:
         )
 
 
-def _pieces(problem: Problem[Any], weights: Mapping[str, float], length: float) -> Iterator[_Piece]:
+def _pieces(walk: Walk, kept: Sequence[int], weight: Array, length: float) -> Iterator[_Piece]:
     """Yield segments in order, joining those that windows of the walk cut in two."""
-    walk, kept = problem.walk, problem.base.kept
-    weight = np.array([weights[c] for c in problem.channels])
     begins: dict[int, float] = {}
 
     def work(item: tuple[Samples[Any], float]) -> list[_Piece]:
@@ -107,11 +107,11 @@ def _pieces(problem: Problem[Any], weights: Mapping[str, float], length: float) 
         ]
 
     def items() -> Iterator[tuple[Samples[Any], float]]:
-        for s in problem.walk.parts(problem.walk.dense_rows):
+        for s in walk.parts(walk.dense_rows):
             yield s, begins.setdefault(s.recording, float(s.time[0]))
 
     last: _Piece | None = None
-    for pieces in in_order(work, items(), problem.threads):
+    for pieces in in_order(work, items(), walk.threads):
         for piece in pieces:
             if last is None:
                 last = piece

@@ -195,8 +195,7 @@ class Walk:
     def channel_rows(self, s: Samples[Any], columns: Sequence[int]) -> tuple[ChannelRows, ...]:
         """Return rows of some of the plant's columns, channel by channel, without known zeros.
 
-        Args:
-            columns: Positions of the plant's columns, ascending.
+        Columns are ascending.
         """
         if isinstance(self.plant, Limbed) and not self.mixes:
             return self.plant.channel_rows(s, columns)

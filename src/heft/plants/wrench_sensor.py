@@ -92,11 +92,8 @@ class Held:
         """Return the signals of a wrench sensor with an inertial sensor fixed to it.
 
         Args:
-            time: Shape (N,) [s].
-            wrench: Shape (N, 6) [N, N·m].
             acceleration: Specific force where the accelerometer is, in the sensor's axes,
                 centripetal terms included as it reads them, shape (N, 3) [m/s²].
-            angular_velocity: ω, shape (N, 3) [rad/s].
             lever: From the accelerometer to the wrench sensor, in its axes, shape (3,) [m].
         """
         w, arm = np.asarray(angular_velocity, dtype=float), np.asarray(lever, dtype=float)
@@ -122,10 +119,7 @@ class Held:
         """Return the signals of a wrench sensor whose velocity is known, such as on a robot.
 
         Args:
-            time: Shape (N,) [s].
-            wrench: Shape (N, 6) [N, N·m].
             velocity: Of the sensor's origin, in its axes, shape (N, 3) [m/s].
-            angular_velocity: ω, shape (N, 3) [rad/s].
             gravity: Rᵀg, gravity in the sensor's axes, shape (N, 3) [m/s²].
             world: Rᵀ, shape (N, 3, 3), needed if gravity's direction is to be estimated.
         """
@@ -171,12 +165,7 @@ def at_first(wrench: Array, rotation: Array, translation: Array) -> Array:
 
 
 def wrench_change(rotation: Array, translation: Array) -> Array:
-    """Return the transformation of wrenches in `at_first`, shape (6, 6).
-
-    Args:
-        rotation: R, shape (3, 3).
-        translation: Shape (3,) [m].
-    """
+    """Return the transformation of wrenches in `at_first`, shape (6, 6)."""
     R = np.asarray(rotation, dtype=float)
     change = np.zeros((6, 6))
     change[:3, :3] = change[3:, 3:] = R
