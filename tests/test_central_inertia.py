@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from heft.certainty import ConsistentSampler, strict_bounds
-from heft.estimators import Limits, PhysicallyConsistent, bounds
+from heft.certainty import ConsistentSampler, bounds, strict_bounds
+from heft.estimators import Limits, PhysicallyConsistent
 from heft.information import ParameterSpace, Triangle, inertia
 from tests.test_bounds import CHI, INERTIA, SIGMAS, UNIT, body, central, on_the_boundary
 from tests.test_consistency import Case, case
