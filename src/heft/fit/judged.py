@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-import numpy as np
-
 from heft.arrays import Array
 from heft.display import Trace
 from heft.engine import one_blas_thread
@@ -20,12 +18,12 @@ from heft.estimators import (
     Estimate,
     stated_numbers,
 )
-from heft.information import Check, Information, Verdict, inertia, verdict
+from heft.information import Check, Information, Verdict, verdict
 from heft.models import Robot, export
 from heft.plants import Plant, Problem, RobotPlant
 from heft.recordings import Recording
 
-from . import checks
+from .checks import CHANNELS, CURE, JOINTS, Judge
 from .earlier import Earlier
 from .experiment import ExperimentFit, fit_experiment
 from .gains import (
@@ -199,7 +197,7 @@ def _judged_plant(
             "no parameters explain these measurements",
             got=f"{fitted.unexplained:.0%} of their variation is left over on the logs fitted "
             "themselves",
-            cure=checks.CHANNELS.cure,
+            cure=CHANNELS.cure,
         )
     validation, notes = _of_held_out(
         problem, validate, corner, lambda p, hz: plant_scores(p, values, hz, traces)
@@ -207,15 +205,15 @@ def _judged_plant(
     predicted = predicted_error_alike(
         run.estimate.information, first.consistent, problem.space, fitted.list
     )
-    judged = checks.judge_plant(
+    judge = Judge(
         problem,
         run.estimate,
-        fitted.list,
+        fitted,
         validation,
         predicted,
         calibrated.consistent,
-        fitted.span,
         settings.limits,
+        CHANNELS,
     )
     return PlantIdentification(
         experiment=run,
@@ -224,7 +222,7 @@ def _judged_plant(
         fit=fitted.list,
         validation=validation,
         predicted_error=predicted,
-        checks=tuple(judged),
+        checks=judge.of_plant(),
         traces=tuple(traces),
         settings=settings,
         notes=notes,
@@ -295,7 +293,7 @@ class Judged(PlantIdentification[RobotPlant]):
                 "no parameters explain these torques",
                 got=f"{fitted.unexplained:.0%} of the torque's variation is left over on the logs "
                 "fitted themselves",
-                cure=f"{checks.CURE}: heft check LOG --robot MODEL looks for these",
+                cure=f"{CURE}: heft check LOG --robot MODEL looks for these",
             )
         misfits = gatherer.misfits()
         validation, notes = _of_held_out(
@@ -307,17 +305,15 @@ class Judged(PlantIdentification[RobotPlant]):
         predicted = predicted_error(
             scored if gain_columns(problem) else whole, first.consistent, misfits, fitted.list
         )
-        judged = checks.judge(
+        judge = Judge(
             calibrated_problem,
             of_rows(run.estimate),
-            fitted.list,
+            fitted,
             validation,
             predicted,
-            _speeds(calibrated_problem),
             calibrated.consistent,
-            min((inertia.consistency_margin(v) for v in links.values()), default=1.0),
-            fitted.span,
             settings.limits,
+            JOINTS,
         )
         return Judged(
             experiment=run,
@@ -326,7 +322,7 @@ class Judged(PlantIdentification[RobotPlant]):
             fit=fitted.list,
             validation=validation,
             predicted_error=predicted,
-            checks=tuple(judged),
+            checks=judge.of_robot(),
             traces=tuple(traces),
             settings=settings,
             notes=notes,
@@ -434,13 +430,3 @@ def _armatures(robot: Robot, friction: Mapping[str, Mapping[str, float]]) -> dic
     """Return the rotor inertia [kg·m²] of each joint that has one."""
     full = friction["full"]
     return {j: full[f"{j}.armature"] for j in robot.joints if f"{j}.armature" in full}
-
-
-def _speeds(problem: Problem[RobotPlant]) -> Array:
-    """Return each joint's RMS velocity, shape (joints,) [rad/s or m/s]."""
-    first = len(problem.plant.robot.channels) - len(problem.plant.robot.joints)
-    total, rows = np.zeros(len(problem.plant.robot.joints)), 0
-    for s in problem.samples():
-        total += np.sum(s.motion.velocity[first:] ** 2, axis=1)
-        rows += len(s.time)
-    return np.asarray(np.sqrt(total / max(rows, 1)))

@@ -99,7 +99,7 @@ def predicted_error(
     moved = Problem(
         problem.plant, (slow,), smoothing, problem.threads, known_base=known
     ).information()
-    scored = _used(fit)
+    scored = [s for s in fit if s.counts]
     variance, energy = _known(moved, within_friction(consistent, robot.drives), space)
     first = len(robot.channels) - len(robot.joints)
     rows = moved.triangles[0].rows / len(path)
@@ -186,16 +186,12 @@ def predicted_error_alike(
         information: About the base parameters β, of the logs.
         space: Their map to β.
     """
-    scored = _used(fit)
+    scored = [s for s in fit if s.counts]
     variance, energy = _known(information, consistent, space)
     for k, channel in enumerate(information.channels):
         left = max((s.per_joint.get(channel, 0.0) for s in scored), default=0.0)
         variance[k] += left**2 * energy[k]
     return PredictedError.of(variance, energy, information.channels, scored)
-
-
-def _used(fit: Iterable[Score]) -> list[Score]:
-    return [s for s in fit if s.filter_hz is not None and s.friction == "full"]
 
 
 def _known(

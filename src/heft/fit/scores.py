@@ -35,6 +35,11 @@ class Score:
     mean: float  # mean of the channels' relative errors [1]
     per_joint: dict[str, float]  # relative error of each channel, by name [1]
 
+    @property
+    def counts(self) -> bool:
+        """Whether checks look at it: it is low-pass filtered, with full friction."""
+        return self.filter_hz is not None and self.friction == "full"
+
 
 @dataclass(frozen=True)
 class Scores:

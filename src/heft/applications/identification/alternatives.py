@@ -126,7 +126,7 @@ class _Others:
             s.total
             for h in held_out(self.problem, self.scored, self.corner)
             for s in plant_scores(h.problem, columns, h.filter_hz).list
-            if s.filter_hz is not None
+            if s.counts
         ]
         return max(totals, default=float("nan"))
 
@@ -151,8 +151,7 @@ def alternatives(
         corner: Cutoff of the scores [Hz].
     """
     space, values = problem.space, consistent.parameters.values
-    filtered = (s.total for s in scores if s.friction == "full" and s.filter_hz is not None)
-    error = max(filtered, default=float("nan"))
+    error = max((s.total for s in scores if s.counts), default=float("nan"))
     names = space.labels.names
     physics = (*_physics(space, values), margin_of(values, space))
     own = Alternative(_solved_by(method), "standard", len(names), names, error, *physics)

@@ -110,11 +110,7 @@ def _joints(found: Identification) -> list[list[str]]:
     std = dict(zip(parameters.labels.names, parameters.std.tolist(), strict=True))
     std |= found.simple.std  # where both have a name, the simple model's number is printed
     simple = found.friction["simple"]
-    scored = [
-        s
-        for s in (found.validation or found.fit)
-        if s.filter_hz is not None and s.friction == "full"
-    ]
+    scored = [s for s in (found.validation or found.fit) if s.counts]
     rows = []
     for drive in found.problem.plant.robot.drives:
         cells = [drive.name]
@@ -398,8 +394,7 @@ def _limits(limits: Limits) -> Iterator[list[str]]:
 
 
 def _unexplained(found: Identification) -> str:
-    scores = found.validation or found.fit
-    chosen = [s.total for s in scores if s.filter_hz is not None and s.friction == "full"]
+    chosen = [s.total for s in found.validation or found.fit if s.counts]
     return f"{max(chosen):.1%}" if chosen else "–"
 
 

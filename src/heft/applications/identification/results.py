@@ -187,9 +187,7 @@ def write(
             deviations=found.deviations,
             **stored(found.estimate.noise, run.moments),
             **found.misfit_moments.stored(),
-            **stored_origin(
-                found.problem.plant.robot, run.noise_names, run.settled
-            ),
+            **stored_origin(found.problem.plant.robot, run.noise_names, run.settled),
             sliding_joints=np.array(list(sliding)),
             sliding_velocities=np.array(list(sliding.values()), dtype=float).reshape(-1, 2),
         )
