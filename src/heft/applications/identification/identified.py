@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -36,8 +37,7 @@ from heft.plants import (
 from heft.recordings import Recording
 from heft.signals import Smoothing, limited
 
-from .results import MODELS, packaged_schema
-
+MODELS = ("robot.toml", "robot.xml", "robot.urdf")  # the first that is there is the model
 MOST_DEVIATIONS = 1000  # one a block that was left out
 
 
@@ -142,6 +142,12 @@ class Identified:
         equations: Literal["base", "all"] = "base" if robot.tree.free_base else "all"
         options = replace(robot.options, equations=equations, sensor=None)
         return plant_of(replace(robot, options=options), recording)
+
+
+def packaged_schema() -> dict[str, Any]:
+    """Return the JSON schema of `estimate.json` as it is shipped."""
+    text = resources.files(__package__).joinpath("estimate.schema.json").read_text("utf-8")
+    return dict(json.loads(text))
 
 
 def _read(

@@ -26,10 +26,11 @@ from heft.estimators import (
     margin_of,
     nearest_robot,
 )
-from heft.fit import Score, held_out, plant_scores
 from heft.information import ParameterSpace, inertia
 from heft.plants import Problem, RobotPlant
 from heft.recordings import Recording
+
+from .scores import Score, held_out, plant_scores
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ class _Others:
         return max(totals, default=float("nan"))
 
 
-def alternatives(
+def other_estimates(
     problem: Problem[RobotPlant],
     estimate: Estimate,
     method: str,
