@@ -148,8 +148,6 @@ def other_estimates(
     Args:
         estimate: Base parameters by the method that was asked for.
         scores: Scores of the consistent estimate on `scored`.
-        scored: Logs that all estimates are scored on.
-        corner: Cutoff of the scores [Hz].
     """
     space, values = problem.space, consistent.parameters.values
     error = max((s.total for s in scores if s.counts), default=float("nan"))

@@ -152,7 +152,6 @@ def identify_plant(
 
     Args:
         plant: Plant whose equations are linear in the parameters; see `heft.plants.Plant`.
-        logs: Logs of one experiment, in any order.
         validate: Held-out logs, used for scores only.
         given: Information of earlier experiments on the same base parameters, to be added.
 
@@ -263,7 +262,6 @@ class Judged(PlantIdentification[RobotPlant]):
         """Return consistent parameters, model file, scores and checks of a fit.
 
         Args:
-            whole: Its problem with the whole logs, which are scored.
             corner: Cutoff of the scores [Hz].
 
         Raises:
@@ -356,7 +354,6 @@ def with_gains(problem: Problem[RobotPlant], gains: Mapping[str, float]) -> Prob
     """Return a problem whose torques are scaled by identified drive gains.
 
     Args:
-        problem: Problem with the gains of the options file.
         gains: By joint, the stated gain over the identified gain [1].
 
     Returns:
@@ -394,9 +391,6 @@ def drive_terms(
     problem: Problem[RobotPlant], consistent: ConsistentEstimate, simple: SimpleFriction
 ) -> dict[str, dict[str, float]]:
     """Return the drives' parameters by name, with full and with simple friction, and own ones.
-
-    Args:
-        consistent: Physically consistent parameters, which include full friction.
 
     Returns:
         Under `full` and `simple`, values by name, such as `elbow.viscous`. Both hold the rotor

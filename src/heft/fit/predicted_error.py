@@ -83,12 +83,7 @@ def predicted_error(
     fit: Iterable[Score],
     motion: OtherMotion = OtherMotion(),
 ) -> PredictedError:
-    """Return the predicted error of a robot's torque on slow motion through the logs' poses.
-
-    Args:
-        problem: Problem that was fitted, with its gains.
-        consistent: Physically consistent parameters, with the covariance of the noise.
-    """
+    """Return the predicted error of a robot's torque on slow motion through the logs' poses."""
     robot, space = problem.plant.robot, problem.space
     if robot.tree.free_base or robot.options.sensor:
         return predicted_error_alike(problem.information(), consistent, space, fit)
@@ -122,9 +117,6 @@ def within_friction(consistent: ConsistentEstimate, drives: Iterable[Drive]) -> 
     """Return an estimate as certain of friction's dictionary as the size of friction makes it.
 
     Coefficients are not negative and add up to friction F: their prior is of deviation F about 0.
-
-    Args:
-        consistent: Physically consistent parameters, with the covariance of the noise.
     """
     parameters = consistent.parameters
     assert parameters.covariance is not None
@@ -180,12 +172,7 @@ def predicted_error_alike(
     space: ParameterSpace,
     fit: Iterable[Score],
 ) -> PredictedError:
-    """Return the predicted error of a plant's channels on motion like that of the logs.
-
-    Args:
-        information: About the base parameters β, of the logs.
-        space: Their map to β.
-    """
+    """Return the predicted error of a plant's channels on motion like that of the logs."""
     scored = [s for s in fit if s.counts]
     variance, energy = _known(information, consistent, space)
     for k, channel in enumerate(information.channels):

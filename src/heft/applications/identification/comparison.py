@@ -77,7 +77,6 @@ class Side:
         """Read a folder of results.
 
         Args:
-            folder: Folder that `heft identify` wrote.
             own_columns: The Python file that it was identified with, if it was; it is run.
 
         Returns:
@@ -200,8 +199,6 @@ def compare(before: Path, after: Path, own_columns: Path | None = None) -> Compa
     """Compare two identifications of one robot, from independent logs.
 
     Args:
-        before: Folder of the earlier results.
-        after: Folder of the later results.
         own_columns: The Python file that both were identified with, if they were; it is run.
 
     Returns:

@@ -111,11 +111,7 @@ class Difference:
         )
 
     def beside(self, columns: Array) -> Difference:
-        """Return the difference that is left when a quantity may have changed by any amount.
-
-        Args:
-            columns: K of the quantity, shape (b, d).
-        """
+        """Return the difference that is left when a quantity may have changed by any amount."""
         back, _ = self._basis(columns)
         whitened = self.coordinates @ columns @ back
         left = np.eye(len(self.score)) - self.information @ whitened @ whitened.T

@@ -74,7 +74,6 @@ class Identified:
         """Read a folder of results.
 
         Args:
-            folder: Folder that `heft identify` wrote.
             own_columns: The Python file that it was identified with, if it was; it is run.
 
         Returns:
@@ -195,9 +194,6 @@ def _read(
 def identified_model(folder: Path) -> Robot:
     """Return the robot of a folder of results without own columns, to be shown, not to predict.
 
-    Args:
-        folder: Folder that `heft identify` wrote.
-
     Raises:
         InputError: If it is no such folder.
     """
@@ -249,10 +245,6 @@ def _refuse_other_columns(data: Mapping[str, Any], folder: Path, path: Path | No
 
 def _torque_deviation(path: Path, robot: Robot, data: Mapping[str, Any]) -> TorqueDeviation | None:
     """Return the deviation of predicted torques; None if the results do not state it.
-
-    Args:
-        path: `information.npz` of the results.
-        data: Content of `estimate.json`.
 
     Raises:
         InputError: If what they state is none.

@@ -496,9 +496,6 @@ def next_motion(found: Identification, out: Path) -> str:
     """Return a line with the command that designs the next motion; empty if nothing is left.
 
     Links are named of which most numbers are the model file's, although motion could tell them.
-
-    Args:
-        out: Folder of its results.
     """
     robot = found.problem.plant.robot
     paths = {str(e["role"]): str(e["path"]) for e in found.inputs}

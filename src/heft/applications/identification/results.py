@@ -136,7 +136,6 @@ def write(
 
     Args:
         out: Folder; replaced if it holds earlier results of a robot of the same name.
-        report: Function that renders `report.html`; None for no report.
 
     Raises:
         InvalidSetting: If the folder holds other files or the results of another robot, or cannot
