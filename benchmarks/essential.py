@@ -17,8 +17,8 @@ from benchmarks.arms import ROBOTS, Case, data_folder, shortened, with_friction
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_least, at_most
 from benchmarks.sprung_arms import SprungCase, dvrk, kr300
-from heft.applications.identification.alternatives import Alternative, alternatives
 from heft.applications.identification.identification import identify
+from heft.fit.alternatives import Alternative, other_estimates
 from heft.models import Robot
 
 LARGEST_RISE = 2.0  # of the held-out error by the training error's stop [%]
@@ -37,7 +37,7 @@ def simple(case: Case | SprungCase) -> Robot:
 def estimates(case: Case | SprungCase) -> dict[str, Alternative]:
     """Return all estimates of a case by name."""
     found = identify(simple(case), case.fit, case.score)
-    listed = alternatives(
+    listed = other_estimates(
         found.problem,
         found.estimate,
         ASKED,

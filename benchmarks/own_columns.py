@@ -17,8 +17,8 @@ from benchmarks.arms import data_folder, shortened, with_friction
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_most
 from benchmarks.sprung_arms import SprungCase, dvrk, kr300
-from heft.applications.identification.alternatives import alternatives
 from heft.applications.identification.identification import Identification, identify
+from heft.fit.alternatives import other_estimates
 from heft.recordings import Recording
 
 ARMS = (kr300, dvrk)
@@ -47,7 +47,7 @@ def plain(
 ) -> float:
     """Return the error of least squares on base parameters, filtered."""
     corner = next(s.filter_hz for s in found.validation if s.filter_hz is not None)
-    listed = alternatives(
+    listed = other_estimates(
         found.problem,
         found.estimate,
         "essential",

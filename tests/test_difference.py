@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from heft.applications.identification.difference import Difference, Evidence, _hotelling
+from heft.applications.identification.difference import Difference, _hotelling
 from heft.arrays import Array
+from heft.fit.earlier import Earlier
 from heft.information import Information, Labels
 
 SIZE, BLOCKS, ROWS = 6, 12, 40
@@ -34,7 +35,7 @@ class Logs:
         return whole.reshape(-1, SIZE), (self.effort * weight).ravel()
 
     @property
-    def evidence(self) -> Evidence:
+    def evidence(self) -> Earlier:
         """What they say of the parameters."""
         whole = Information.from_rows(LABELS, ("a", "b"), self.regressor, self.effort)
         parts = [
@@ -45,7 +46,8 @@ class Logs:
         moments = np.array([p.moments(fitted) for p in parts])
         pairs = zip(SIGMA, whole.triangles, strict=True)
         noise = [s * t.spread(SIZE)[:-1, :-1] for s, t in pairs]
-        return Evidence(whole, SIGMA, tuple(np.moveaxis(moments, 1, 0)), tuple(noise))
+        none = (np.zeros((0, SIZE)),) * 2
+        return Earlier(whole, tuple(noise), none, tuple(np.moveaxis(moments, 1, 0)))
 
 
 def squares(before: Logs, after: Logs, columns: Array) -> tuple[Array, float]:
@@ -66,7 +68,7 @@ def rng() -> np.random.Generator:
 def test_a_change_is_that_of_least_squares_of_all_rows(rng: np.random.Generator) -> None:
     beta, columns = rng.normal(size=SIZE), rng.normal(size=(SIZE, 2))
     before, after = Logs(rng, beta), Logs(rng, beta + columns @ [0.02, -0.01])
-    difference = Difference.of(before.evidence, after.evidence)
+    difference = Difference.of(before.evidence, after.evidence, 1.0 / SIGMA)
     found = difference.change(columns)
     values, left = squares(before, after, columns)
     nothing = squares(before, after, np.zeros((SIZE, 0)))[1]
@@ -83,8 +85,8 @@ def test_a_change_is_that_of_least_squares_of_all_rows(rng: np.random.Generator)
 def test_forwards_and_backwards_differ_in_sign(rng: np.random.Generator) -> None:
     beta, columns = rng.normal(size=SIZE), rng.normal(size=(SIZE, 1))
     before, after = Logs(rng, beta), Logs(rng, beta + 0.02 * columns[:, 0])
-    there = Difference.of(before.evidence, after.evidence).change(columns)
-    back = Difference.of(after.evidence, before.evidence).change(columns)
+    there = Difference.of(before.evidence, after.evidence, 1.0 / SIGMA).change(columns)
+    back = Difference.of(after.evidence, before.evidence, 1.0 / SIGMA).change(columns)
     assert back.values == pytest.approx(-there.values) and back.std == pytest.approx(there.std)
     assert back.probability == pytest.approx(there.probability, rel=1e-6)
 
@@ -94,7 +96,7 @@ def test_what_no_log_shows_is_no_change(rng: np.random.Generator) -> None:
     logs = [Logs(rng, beta), Logs(rng, beta)]
     for each in logs:
         each.regressor[:, :, 1] = 0.0
-    difference = Difference.of(*(each.evidence for each in logs))
+    difference = Difference.of(*(each.evidence for each in logs), 1.0 / SIGMA)
     hidden = difference.change(np.eye(SIZE)[:, 1:2])
     assert np.isnan(hidden.values[0]) and hidden.std[0] == np.inf and hidden.probability == 1.0
     seen = difference.change(np.eye(SIZE)[:, :2])
@@ -110,7 +112,7 @@ def test_alarms_are_rarer_than_stated_also_of_drives_that_warm_up(trend: float) 
     found = []
     for _ in range(150):
         pair = [Logs(rng, beta, trend).evidence for _ in range(2)]
-        found.append(Difference.of(*pair).change(columns))
+        found.append(Difference.of(*pair, 1.0 / SIGMA).change(columns))
     assert np.mean([c.probability < 0.05 for c in found]) < 0.05
     # The scatter of blocks and that of noise are both there, so that it is √2 too large at most.
     errors = np.array([c.values[0] / c.std[0] for c in found])
@@ -120,7 +122,7 @@ def test_alarms_are_rarer_than_stated_also_of_drives_that_warm_up(trend: float) 
 def test_without_blocks_the_noise_alone_is_known(rng: np.random.Generator) -> None:
     beta, columns = rng.normal(size=SIZE), np.eye(SIZE)[:, :1]
     sides = [replace(Logs(rng, beta).evidence, moments=(np.zeros((0, SIZE)),) * 2) for _ in "ab"]
-    difference = Difference.of(*sides)
+    difference = Difference.of(*sides, 1.0 / SIGMA)
     found = difference.change(columns)
     assert found.std[0] == pytest.approx(abs(found.values[0]) / np.sqrt(found.explained))
     normal = 2.0 * scipy.stats.norm.sf(np.sqrt(found.explained))

@@ -12,10 +12,11 @@ import pytest
 from benchmarks.truth import CONDITIONS, arm
 
 from heft.applications.identification import identify
+from heft.applications.identification.entries import friction_curve
 from heft.applications.identification.identification import Identification
 from heft.applications.identification.identified import Identified
 from heft.applications.identification.report import html, text
-from heft.applications.identification.results import friction_curve, write
+from heft.applications.identification.results import write
 from heft.arrays import Array
 from heft.errors import InvalidSetting, MissingSignal
 from heft.models import Coupling, JointOptions, Options, Robot

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from heft.applications.identification.difference import Difference, Evidence
+from heft.applications.identification.difference import Difference
 from heft.applications.identification.identification import identify
 from heft.arrays import Array
 from heft.fit.conditions import MisfitMoments, condition_count, misfit_scatter
+from heft.fit.earlier import Earlier
 from heft.fit.misfit import _around
 from heft.information import Information, Labels
 from heft.models.robot import Robot
@@ -58,7 +59,7 @@ def test_cells_hardly_seen_tell_no_variance_where_others_do(rng: np.random.Gener
     np.testing.assert_allclose(scatter, found.moments[0].T @ found.moments[0])
 
 
-def evidence(rng: np.random.Generator, effort: Array, weights: Array, told: bool) -> Evidence:
+def evidence(rng: np.random.Generator, effort: Array, weights: Array, told: bool) -> Earlier:
     """Return what a log says with an effort by cell, cells visited as often as weights say."""
     cell = rng.choice(CELLS, ROWS, p=weights)
     regressor = rng.normal(size=(ROWS, 1, SIZE))
@@ -81,7 +82,8 @@ def evidence(rng: np.random.Generator, effort: Array, weights: Array, told: bool
         (np.array([left[m].mean() if m.any() else 0.0 for m in masks]),),
         (np.array([float(m.sum()) for m in masks]),),
     )
-    return Evidence(whole, np.ones(1), (blocks,), (noise,), found if told else None)
+    none = (np.zeros((0, SIZE)),)
+    return Earlier(whole, (noise,), none, (blocks,), found if told else None)
 
 
 @pytest.mark.parametrize("told", [True, False])
@@ -91,7 +93,7 @@ def test_misfit_of_other_conditions_is_no_change(told: bool) -> None:
     for _ in range(100):
         effort = 0.3 * rng.normal(size=CELLS)
         sides = [evidence(rng, effort, rng.dirichlet(np.ones(CELLS)), told) for _ in "ab"]
-        found = Difference.of(*sides).change(np.eye(SIZE)[:, :1])
+        found = Difference.of(*sides, np.ones(1)).change(np.eye(SIZE)[:, :1])
         alarms.append(found.probability < 0.05)
     # Without the moments, nothing in either log shows it.
     rare = sum(alarms) <= scipy.stats.binom.ppf(0.999, len(alarms), 0.05)

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from heft.applications.identification import Identification, Identified, compare, schema, write
+from heft.applications.identification.entries import friction_curve
 from heft.applications.identification.identification import identify
-from heft.applications.identification.results import friction_curve
 from heft.arrays import Array
 from heft.dynamics import drive_columns
 from heft.dynamics.drives import FRICTION, TERMS, Coulomb, DriveMotion, Offset, Term, Viscous

@@ -16,9 +16,10 @@ import pytest
 
 from heft.applications.demo import FOLDER as DEMO
 from heft.applications.identification import next_motion, report
+from heft.applications.identification.entries import base_entries, parameter_entries
 from heft.applications.identification.identification import Identification
 from heft.applications.identification.inputs import identify_files
-from heft.applications.identification.results import base_entries, parameter_entries, schema, write
+from heft.applications.identification.results import schema, write
 from heft.cli import app
 from heft.display import split_sum
 from heft.estimators import ESTIMATORS, Essential, FromInformation

@@ -32,17 +32,11 @@ import scipy.linalg
 from heft.applications.demo import FOLDER as DEMO
 from heft.applications.identification import report
 from heft.applications.identification.comparison import Side
+from heft.applications.identification.entries import base_entries
 from heft.applications.identification.identification import Identification, identify
 from heft.applications.identification.identified import Identified
 from heft.applications.identification.inputs import identify_files
-from heft.applications.identification.results import (
-    FILES,
-    base_entries,
-    refuse_foreign,
-    schema,
-    to_json,
-    write,
-)
+from heft.applications.identification.results import FILES, refuse_foreign, schema, to_json, write
 from heft.applications.predict import predict_files
 from heft.dynamics.drive_columns import steady
 from heft.errors import InputError, InvalidSetting, UnlikeLabels

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from heft.applications.identification import identify
-from heft.applications.identification.results import base_entries, to_json
+from heft.applications.identification.entries import base_entries
+from heft.applications.identification.results import to_json
 from heft.errors import InvalidSetting
 from heft.estimators import DriveGains, LeastSquares, PhysicallyConsistent
 from heft.fit import Settings, gain_spread, identify_plant

@@ -5,7 +5,7 @@ Each check has a sentence that describes its value, and a remedy that is added b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from heft.estimators import ConsistentEstimate, Estimate
 from heft.information import Check, inertia
 from heft.plants import Problem, RobotPlant
 
-from .scores import PredictedError, Score
+from .scores import PredictedError, Score, Scores
 from .settings import Limit, Limits
 
 KNOWN_SHARE = 0.1  # standard deviation of a sum of masses, relative, up to which it is known
@@ -60,86 +60,258 @@ CHANNELS = Words(
 )
 
 
-def judge(
-    problem: Problem[RobotPlant],
-    estimate: Estimate,
-    fit: Iterable[Score],
-    held_out: Iterable[Score],
-    predicted: PredictedError,
-    velocities: Array,
-    consistent: ConsistentEstimate,
-    margin: float,
-    span: Array,
-    limits: Limits,
-) -> list[Check]:
-    """Return the checks of a robot's estimate.
+@dataclass(frozen=True)
+class Judge:
+    """An estimate with all that its checks look at."""
 
-    Args:
-        predicted: Predicted error on motion of another kind.
-        velocities: Each joint's RMS velocity in the logs, shape (joints,) [rad/s or m/s].
-        consistent: Physically consistent parameters of the model file.
-        margin: Smallest eigenvalue of the links' pseudo-inertias, as written to the model file.
-        span: Range of each channel's torque, shape (channels,) [N·m or N].
+    problem: Problem[Any]
+    estimate: Estimate  # of the logs' rows
+    fitted: Scores  # of the fitted logs
+    validation: Sequence[Score]  # of the held-out logs
+    # of a robot on motion of another kind, else on motion like that of the logs
+    predicted: PredictedError
+    consistent: ConsistentEstimate  # physically consistent parameters
+    limits: Limits
+    words: Words
 
-    Returns:
-        The checks, in the order of the report.
-    """
-    best, held = _filtered(fit), _filtered(held_out)
-    links = problem.plant.robot.bodies_links
-    guesses = {k.name: float(k.nominal[0]) if k.given else None for k in links}
-    return [
-        *_of_the_rank(estimate, limits),
-        *_of_the_drives(problem, velocities, limits),
-        *_of_the_logs(problem, limits),
-        *_of_idle_rows(problem, limits),
-        *_of_the_channels(held or best, limits),
-        *_of_the_torque(best, held, predicted, limits),
-        *_of_the_residual(estimate, span, limits),
-        *_of_the_masses(guesses, consistent, limits, groups=_rigid_groups(problem, consistent)),
-        *_of_the_bodies(guesses, consistent, margin, limits),
-    ]
+    def of_robot(self) -> tuple[Check, ...]:
+        """Return the checks of a robot's estimate, in the order of the report."""
+        links = self.problem.plant.robot.bodies_links
+        guesses = {k.name: float(k.nominal[0]) if k.given else None for k in links}
+        return (
+            *self._of_the_rank(),
+            *self._of_the_drives(),
+            *self._of_the_logs(),
+            *self._of_idle_rows(),
+            *self._of_the_scores(),
+            *self._of_the_residual(),
+            *self._of_the_masses(guesses, _rigid_groups(self.problem, self.consistent)),
+            *self._of_the_bodies(len(guesses)),
+        )
 
+    def of_plant(self) -> tuple[Check, ...]:
+        """Return the checks of the estimate of a plant of any kind, in the order of the report."""
+        space = self.problem.space
+        checks = (
+            *self._of_the_rank(),
+            *self._of_the_logs(),
+            *self._of_the_scores(),
+            *self._of_the_residual(),
+        )
+        if not space.bodies:
+            return checks
+        guesses = {
+            n: float(space.nominal[k]) for n, k in zip(space.bodies, space.groups, strict=True)
+        }
+        alone = [([k], "") for k in range(len(guesses))]
+        return (*checks, *self._of_the_masses(guesses, alone), *self._of_the_bodies(len(guesses)))
 
-def judge_plant(
-    problem: Problem[Any],
-    estimate: Estimate,
-    fit: Iterable[Score],
-    held_out: Iterable[Score],
-    predicted: PredictedError,
-    consistent: ConsistentEstimate,
-    span: Array,
-    limits: Limits,
-) -> list[Check]:
-    """Return the checks of an estimate of a plant of any kind.
+    def _of_the_rank(self) -> Iterator[Check]:
+        rank = self.estimate.rank
+        weakest = ", ".join(rank.weakest)
+        shows = f"the motion shows {rank.rank} of {rank.columns} base parameters"
+        if rank.rank == rank.columns:
+            yield Check("rank", "pass", rank.rank, rank.columns, shows)
+        else:
+            message = f"{shows}; least of all {weakest}"
+            yield Check("rank", "fail", rank.rank, rank.columns, message)
+        yield _at_most(
+            "condition",
+            rank.condition,
+            self.limits.condition,
+            "condition number of the scaled base columns",
+            "check the units of the positions; else lower it with a motion that moves all joints "
+            f"at once, faster and farther, which heft excite designs (weakest: {weakest})",
+        )
 
-    Args:
-        predicted: Predicted error on motion like that of the logs.
-        span: Range of each channel's measurement, shape (channels,) [the channel's unit].
+    def _of_the_drives(self) -> Iterator[Check]:
+        robot = self.problem.plant.robot
+        options = robot.options
+        if options.equations == "sensors":  # which see no drive
+            return
+        still = [
+            j
+            for j, v in zip(robot.joints, _speeds(self.problem), strict=True)
+            if v < self.limits.still and options.of(j).position is None
+        ]
+        if still:
+            message = (
+                f"joints that never move: {', '.join(still)}; nothing is learnt of their friction"
+            )
+            yield Check("motion", "fail", float(len(still)), 0.0, message)
+        else:
+            yield Check("motion", "pass", 0.0, 0.0, "every joint moves")
 
-    Returns:
-        The checks, in the order of the report.
-    """
-    best, held, space = _filtered(fit), _filtered(held_out), problem.space
-    guesses = {n: float(space.nominal[k]) for n, k in zip(space.bodies, space.groups, strict=True)}
-    values = consistent.parameters.values
-    bodies = [values[k : k + inertia.PARAMETER_COUNT] for k in space.groups]
-    margin = min((inertia.consistency_margin(body) for body in bodies), default=1.0)
-    found = [
-        *_of_the_rank(estimate, limits),
-        *_of_the_logs(problem, limits),
-        *_of_the_channels(held or best, limits, CHANNELS),
-        *_of_the_torque(best, held, predicted, limits, CHANNELS),
-        *_of_the_residual(estimate, span, limits, CHANNELS),
-    ]
-    if guesses:
-        found += _of_the_masses(guesses, consistent, limits, CHANNELS)
-        found += _of_the_bodies(guesses, consistent, margin, limits)
-    return found
+    def _of_the_logs(self) -> Iterator[Check]:
+        duration = sum(t.duration for t in self.problem.timelines)
+        yield _at_most(
+            "time step",
+            max(t.step for t in self.problem.timelines),
+            self.limits.time_step,
+            f"seconds between rows of the logs, {duration:.4g} s long",
+            "is the time in milliseconds?",
+        )
+        rows = sum(t.rows for t in self.problem.timelines)
+        lost = rows - sum(t.used for t in self.problem.timelines)
+        yield _at_most(
+            "lost rows",
+            lost / max(rows, 1),
+            self.limits.lost_rows,
+            f"{lost} rows of the logs are not finite or out of order and were left out",
+        )
 
+    def _of_idle_rows(self) -> Iterator[Check]:
+        idle, rows = (
+            sum(t) for t in zip(*((t.idle, t.rows) for t in self.problem.timelines), strict=True)
+        )
+        yield _at_most(
+            "rows without torque",
+            idle / max(rows, 1),
+            self.limits.lost_rows,
+            f"{idle} rows of the logs have a torque of exactly 0 in every joint",
+            "a second publisher's rows, or the drives were off: cut them out",
+        )
 
-def _filtered(scores: Iterable[Score]) -> list[Score]:
-    """Return the scores that the checks use: low-pass filtered, with full friction."""
-    return [s for s in scores if s.filter_hz is not None and s.friction == "full"]
+    def _of_the_scores(self) -> Iterator[Check]:
+        fit = [s for s in self.fitted.list if s.counts]
+        held_out = [s for s in self.validation if s.counts]
+        scored, words = held_out or fit, self.words
+        joints = scored[0].per_joint if scored else {}
+        worst = {j: max(s.per_joint[j] for s in scored) for j in joints}
+        bad = [f"{j} {e:.0%}" for j, e in worst.items() if e > self.limits.worst_joint.passes]
+        yield _at_most(
+            f"worst {words.channel}",
+            max(worst.values(), default=np.nan),
+            self.limits.worst_joint,
+            f"a {words.channel}'s own {words.measured} left over, filtered",
+            f"{', '.join(bad)}: {words.cure}",
+        )
+        yield _at_most(
+            f"mean of {words.channels}",
+            max((s.mean for s in scored), default=np.nan),
+            self.limits.mean_of_joints,
+            f"mean of the {words.channels}' own {words.measured} left over, filtered",
+            f"weak {words.channels} hide behind a strong one",
+        )
+        predicted = self.predicted
+        most = max(predicted.per_joint, key=lambda c: predicted.per_joint[c], default="none")
+        yield _at_most(
+            "predicted error",
+            predicted.total,
+            self.limits.predicted_error,
+            f"{words.measured} error to be expected in {words.elsewhere}, relative"
+            + (f"; most in '{most}'" if predicted.per_joint else ""),
+            words.slower,
+        )
+        if not held_out:
+            return
+        inside = max((s.total for s in fit), default=np.nan)
+        outside = max(s.total for s in held_out)
+        yield _at_most(
+            "held-out error",
+            outside,
+            self.limits.held_out_error,
+            f"{words.measured} on logs that the fit did not see, relative, filtered",
+            words.cure,
+        )
+        yield _at_most(
+            "generalisation",
+            outside / max(inside, 1e-300),
+            self.limits.generalisation,
+            "held-out error over fit error",
+            "much above 1 means that the fit leans on its own motion: give logs of other motions",
+        )
+
+    def _of_the_residual(self) -> Iterator[Check]:
+        noise, channels = self.estimate.noise, self.estimate.information.channels
+        span = self.fitted.span
+        # Channels of earlier logs alone, behind those of these logs, have no span here.
+        sizes = noise.sigma[: len(span)] / np.where(span > 0.0, span, np.inf)
+        worst = int(np.argmax(sizes))
+        yield _at_most(
+            "residual size",
+            float(sizes[worst]),
+            self.limits.residual_size,
+            f"deviation of what is left over in '{channels[worst]}', as a share of its range of "
+            f"{self.words.measured}",
+            self.words.faint,
+        )
+        # A residual that is not white repeats itself: the rows add less than their number.
+        columns = [len(t.columns) for t in self.estimate.information.triangles]
+        crowded = np.array(columns) / noise.effective
+        worst = int(np.argmax(crowded))
+        once = f"in '{channels[worst]}' one of {noise.autocorrelation_time[worst]:.3g} does"
+        yield _at_most(
+            "residual whiteness",
+            float(crowded[worst]),
+            self.limits.residual_whiteness,
+            f"parameters a row that adds something new; {once}",
+            "record longer, or other motions",
+        )
+
+    def _of_the_masses(
+        self, guesses: Mapping[str, float | None], groups: Sequence[tuple[Sequence[int], str]]
+    ) -> Iterator[Check]:
+        """Yield checks of masses against their prior values; None for a link without prior mass.
+
+        Args:
+            groups: Places of links that are rigidly one body in the logs, and the base parameter
+                that holds their mass and is known well; empty if there is none.
+        """
+        words = self.words
+        masses, seen = self.consistent.parameters.values[::10], self.consistent.seen[::10]
+        shifts = {}
+        for (name, guess), mass, share in zip(guesses.items(), masses, seen, strict=False):
+            if guess is not None and share >= self.limits.seen:
+                ratio = mass / guess
+                shifts[name] = float(max(ratio, 1.0 / max(ratio, 1e-12)))
+        limit = self.limits.shift_of_masses
+        far = [f"{name} {shift:.3g}" for name, shift in shifts.items() if shift > limit.passes]
+        yield _at_most(
+            "shift of masses",
+            # A light wrist may well be off by that; most of the links may not.
+            float(np.median(list(shifts.values()))) if shifts else 1.0,
+            limit,
+            f"median times by which masses that the data see are off those of {words.guess}",
+            f"{', '.join(far)}: {CURE}",
+        )
+        listed = list(guesses)
+        unseen, summed = [], []
+        for places, total in groups:
+            if max(seen[k] for k in places) >= self.limits.seen:
+                continue
+            named = " with ".join(listed[k] for k in places)
+            if total:
+                summed.append(f"{named} ({total})")
+            else:
+                unseen.append(named)
+        names = f" ({_folded(unseen)})" if unseen else ""
+        sums = f"; known in a sum only: {_folded(summed)}" if summed else ""
+        yield _at_most(
+            "masses not seen",
+            len(unseen) / max(len(groups), 1),
+            self.limits.masses_not_seen,
+            f"share of masses that only {words.guess} holds{names}{sums}",
+            "move the joints before them, and faster",
+        )
+
+    def _of_the_bodies(self, count: int) -> Iterator[Check]:
+        values, active = self.consistent.parameters.values, self.consistent.active
+        tens = (values[k : k + inertia.PARAMETER_COUNT] for k in self.problem.space.groups)
+        margin = min((inertia.consistency_margin(ten) for ten in tens), default=1.0)
+        bodies = {n for n in active if "." not in n}
+        yield _at_most(
+            "links on the boundary",
+            len(bodies) / max(count, 1),
+            self.limits.links_on_the_boundary,
+            "share of links whose numbers are only just those of a body",
+            f"no body fits these torques well: {CURE}",
+        )
+        smallest = "smallest eigenvalue of the written pseudo-inertias"
+        named = [n for n in active if "[" not in n]  # terms that are not needed are none
+        boundary = f"; on the boundary: {', '.join(named)}" if named else ""
+        positive = margin > 0.0
+        yield Check("consistency", "pass" if positive else "fail", margin, 0.0, smallest + boundary)
 
 
 def _at_most(name: str, value: float, limit: Limit, sentence: str, cure: str = "") -> Check:
@@ -147,215 +319,13 @@ def _at_most(name: str, value: float, limit: Limit, sentence: str, cure: str = "
     return Check.at_most(name, value, limit.passes, limit.fails, message)
 
 
-def _of_the_rank(estimate: Estimate, limits: Limits) -> Iterator[Check]:
-    rank = estimate.rank
-    weakest = ", ".join(rank.weakest)
-    shows = f"the motion shows {rank.rank} of {rank.columns} base parameters"
-    if rank.rank == rank.columns:
-        yield Check("rank", "pass", rank.rank, rank.columns, shows)
-    else:
-        message = f"{shows}; least of all {weakest}"
-        yield Check("rank", "fail", rank.rank, rank.columns, message)
-    yield _at_most(
-        "condition",
-        rank.condition,
-        limits.condition,
-        "condition number of the scaled base columns",
-        "check the units of the positions; else lower it with a motion that moves all joints at "
-        f"once, faster and farther, which heft excite designs (weakest: {weakest})",
-    )
+def _rigid_groups(
+    problem: Problem[RobotPlant], consistent: ConsistentEstimate
+) -> list[tuple[list[int], str]]:
+    """Return groups of links whose mass a motion could show, and their known sum.
 
-
-def _of_the_drives(
-    problem: Problem[RobotPlant], velocities: Array, limits: Limits
-) -> Iterator[Check]:
-    options = problem.plant.robot.options
-    if options.equations == "sensors":  # which see no drive
-        return
-    still = [
-        j
-        for j, v in zip(problem.plant.robot.joints, velocities, strict=True)
-        if v < limits.still and options.of(j).position is None
-    ]
-    if still:
-        message = f"joints that never move: {', '.join(still)}; nothing is learnt of their friction"
-        yield Check("motion", "fail", float(len(still)), 0.0, message)
-    else:
-        yield Check("motion", "pass", 0.0, 0.0, "every joint moves")
-
-
-def _of_the_logs(problem: Problem[Any], limits: Limits) -> Iterator[Check]:
-    duration = sum(t.duration for t in problem.timelines)
-    yield _at_most(
-        "time step",
-        max(t.step for t in problem.timelines),
-        limits.time_step,
-        f"seconds between rows of the logs, {duration:.4g} s long",
-        "is the time in milliseconds?",
-    )
-    rows = sum(t.rows for t in problem.timelines)
-    lost = rows - sum(t.used for t in problem.timelines)
-    yield _at_most(
-        "lost rows",
-        lost / max(rows, 1),
-        limits.lost_rows,
-        f"{lost} rows of the logs are not finite or out of order and were left out",
-    )
-
-
-def _of_idle_rows(problem: Problem[RobotPlant], limits: Limits) -> Iterator[Check]:
-    idle, rows = (sum(t) for t in zip(*((t.idle, t.rows) for t in problem.timelines), strict=True))
-    yield _at_most(
-        "rows without torque",
-        idle / max(rows, 1),
-        limits.lost_rows,
-        f"{idle} rows of the logs have a torque of exactly 0 in every joint",
-        "a second publisher's rows, or the drives were off: cut them out",
-    )
-
-
-def _of_the_channels(scored: list[Score], limits: Limits, words: Words = JOINTS) -> Iterator[Check]:
-    joints = scored[0].per_joint if scored else {}
-    worst = {j: max(s.per_joint[j] for s in scored) for j in joints}
-    bad = [f"{j} {e:.0%}" for j, e in worst.items() if e > limits.worst_joint.passes]
-    yield _at_most(
-        f"worst {words.channel}",
-        max(worst.values(), default=np.nan),
-        limits.worst_joint,
-        f"a {words.channel}'s own {words.measured} left over, filtered",
-        f"{', '.join(bad)}: {words.cure}",
-    )
-    yield _at_most(
-        f"mean of {words.channels}",
-        max((s.mean for s in scored), default=np.nan),
-        limits.mean_of_joints,
-        f"mean of the {words.channels}' own {words.measured} left over, filtered",
-        f"weak {words.channels} hide behind a strong one",
-    )
-
-
-def _of_the_torque(
-    fit: list[Score],
-    held_out: list[Score],
-    predicted: PredictedError,
-    limits: Limits,
-    words: Words = JOINTS,
-) -> Iterator[Check]:
-    worst = max(predicted.per_joint, key=lambda c: predicted.per_joint[c], default="none")
-    yield _at_most(
-        "predicted error",
-        predicted.total,
-        limits.predicted_error,
-        f"{words.measured} error to be expected in {words.elsewhere}, relative"
-        + (f"; most in '{worst}'" if predicted.per_joint else ""),
-        words.slower,
-    )
-    if not held_out:
-        return
-    inside, outside = max((s.total for s in fit), default=np.nan), max(s.total for s in held_out)
-    yield _at_most(
-        "held-out error",
-        outside,
-        limits.held_out_error,
-        f"{words.measured} on logs that the fit did not see, relative, filtered",
-        words.cure,
-    )
-    yield _at_most(
-        "generalisation",
-        outside / max(inside, 1e-300),
-        limits.generalisation,
-        "held-out error over fit error",
-        "much above 1 means that the fit leans on its own motion: give logs of other motions",
-    )
-
-
-def _of_the_residual(
-    estimate: Estimate, span: Array, limits: Limits, words: Words = JOINTS
-) -> Iterator[Check]:
-    noise, channels = estimate.noise, estimate.information.channels
-    # Channels of earlier logs alone, behind those of these logs, have no span here.
-    sizes = noise.sigma[: len(span)] / np.where(span > 0.0, span, np.inf)
-    worst = int(np.argmax(sizes))
-    yield _at_most(
-        "residual size",
-        float(sizes[worst]),
-        limits.residual_size,
-        f"deviation of what is left over in '{channels[worst]}', as a share of its range of "
-        f"{words.measured}",
-        words.faint,
-    )
-    # A residual that is not white repeats itself: the rows add less than their number.
-    crowded = np.array([len(t.columns) for t in estimate.information.triangles]) / noise.effective
-    worst = int(np.argmax(crowded))
-    once = f"in '{channels[worst]}' one of {noise.autocorrelation_time[worst]:.3g} does"
-    yield _at_most(
-        "residual whiteness",
-        float(crowded[worst]),
-        limits.residual_whiteness,
-        f"parameters a row that adds something new; {once}",
-        "record longer, or other motions",
-    )
-
-
-def _of_the_masses(
-    guesses: Mapping[str, float | None],
-    consistent: ConsistentEstimate,
-    limits: Limits,
-    words: Words = JOINTS,
-    groups: Sequence[MassGroup] | None = None,
-) -> Iterator[Check]:
-    """Yield checks of masses against their prior values; None for a link without prior mass."""
-    masses, seen = consistent.parameters.values[::10], consistent.seen[::10]
-    shifts = {}
-    for (name, guess), mass, share in zip(guesses.items(), masses, seen, strict=False):
-        if guess is not None and share >= limits.seen:
-            ratio = mass / guess
-            shifts[name] = float(max(ratio, 1.0 / max(ratio, 1e-12)))
-    limit = limits.shift_of_masses
-    far = [f"{name} {shift:.3g}" for name, shift in shifts.items() if shift > limit.passes]
-    yield _at_most(
-        "shift of masses",
-        # A light wrist may well be off by that; most of the links may not.
-        float(np.median(list(shifts.values()))) if shifts else 1.0,
-        limit,
-        f"median times by which masses that the data see are off those of {words.guess}",
-        f"{', '.join(far)}: {CURE}",
-    )
-    if groups is None:
-        groups = [MassGroup((k,), "") for k in range(len(guesses))]
-    listed = list(guesses)
-    held, summed = [], []
-    for group in groups:
-        if max(seen[k] for k in group.links) >= limits.seen:
-            continue
-        named = " with ".join(listed[k] for k in group.links)
-        if group.known_sum:
-            summed.append(f"{named} ({group.known_sum})")
-        else:
-            held.append(named)
-    names = f" ({_folded(held)})" if held else ""
-    sums = f"; known in a sum only: {_folded(summed)}" if summed else ""
-    yield _at_most(
-        "masses not seen",
-        len(held) / max(len(groups), 1),
-        limits.masses_not_seen,
-        f"share of masses that only {words.guess} holds{names}{sums}",
-        "move the joints before them, and faster",
-    )
-
-
-@dataclass(frozen=True)
-class MassGroup:
-    """Links that are rigidly one body in the logs, and move a measured joint."""
-
-    links: tuple[int, ...]  # their places among the links with mass
-    known_sum: str  # base parameter that holds their mass and is known well; empty if there is none
-
-
-def _rigid_groups(problem: Problem[RobotPlant], consistent: ConsistentEstimate) -> list[MassGroup]:
-    """Return the groups of links whose mass a motion could show; still joints join links to one.
-
-    Links whose ten parameters are in no base parameter move no measured joint and are left out.
+    Still joints join links to one. Links whose ten parameters are in no base parameter move no
+    measured joint and are left out.
     """
     robot = problem.plant.robot
     still = [robot.options.of(j).position is not None for j in robot.joints]
@@ -377,7 +347,7 @@ def _rigid_groups(problem: Problem[RobotPlant], consistent: ConsistentEstimate) 
     for links in members.values():
         columns = [inertia.PARAMETER_COUNT * k for k in links]
         known = [text for row, text in sums.items() if np.any(effect[row, columns])]
-        groups.append(MassGroup(tuple(links), known[0] if known else ""))
+        groups.append((links, known[0] if known else ""))
     return groups
 
 
@@ -403,22 +373,11 @@ def _folded(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def _of_the_bodies(
-    guesses: Mapping[str, float | None],
-    consistent: ConsistentEstimate,
-    margin: float,
-    limits: Limits,
-) -> Iterator[Check]:
-    bodies = {n for n in consistent.active if "." not in n}
-    yield _at_most(
-        "links on the boundary",
-        len(bodies) / max(len(guesses), 1),
-        limits.links_on_the_boundary,
-        "share of links whose numbers are only just those of a body",
-        f"no body fits these torques well: {CURE}",
-    )
-    smallest = "smallest eigenvalue of the written pseudo-inertias"
-    active = [n for n in consistent.active if "[" not in n]  # terms that are not needed are none
-    boundary = f"; on the boundary: {', '.join(active)}" if active else ""
-    positive = margin > 0.0
-    yield Check("consistency", "pass" if positive else "fail", margin, 0.0, smallest + boundary)
+def _speeds(problem: Problem[RobotPlant]) -> Array:
+    """Return each joint's RMS velocity, shape (joints,) [rad/s or m/s]."""
+    first = len(problem.plant.robot.channels) - len(problem.plant.robot.joints)
+    total, rows = np.zeros(len(problem.plant.robot.joints)), 0
+    for s in problem.samples():
+        total += np.sum(s.motion.velocity[first:] ** 2, axis=1)
+        rows += len(s.time)
+    return np.asarray(np.sqrt(total / max(rows, 1)))

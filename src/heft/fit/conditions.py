@@ -99,7 +99,6 @@ def condition_cells(
         velocity: Shape (N,) [rad/s or m/s].
         distance: Since the last reversal, shape (N,) [rad or m].
         rise: Negative where the drive brakes, shape (N,).
-        linear: Whether the drive is prismatic.
     """
     scale = LINEAR_SCALE if linear else 1.0
     way, place = speed_places(velocity / scale)
@@ -175,9 +174,6 @@ class MisfitMoments:
     def load(data: Mapping[str, Array], count: int, size: int) -> MisfitMoments | None:
         """Return the moments that `stored` wrote; None if the data hold none.
 
-        Args:
-            data: Arrays of `information.npz`.
-
         Raises:
             ValueError: If the arrays are damaged.
             KeyError: If some of them are missing.
@@ -206,11 +202,7 @@ class MisfitMoments:
         return found
 
     def among(self, channels: int) -> MisfitMoments:
-        """Return the moments with empty channels appended.
-
-        Args:
-            channels: Number of channels.
-        """
+        """Return the moments with empty channels appended."""
         every = [k if k < len(self.cells) else None for k in range(channels)]
         return self if channels == len(self.cells) else self.on(None, every)
 
@@ -226,7 +218,6 @@ class MisfitMoments:
         Args:
             onto: L, shape (own, b); the identity if not given.
             places: For each new channel the position of the own one; None if it has none.
-            drives: Names of the drives that its cells are numbered by.
             others: Names of the drives to number cells by; as before if not given.
         """
         size = self.moments[0].shape[1] if onto is None else onto.shape[1]

@@ -78,9 +78,6 @@ class Bodies:
         """Return the names of bodies that differ in another model.
 
         The first body of either may hang on something else: what holds it does not change it.
-
-        Args:
-            names: Names of own bodies to be compared.
         """
         return [n for n in names if not self._alike(self.names.index(n), other, n)]
 
@@ -156,10 +153,6 @@ class Origin:
     @staticmethod
     def load(data: Mapping[str, Any], channels: int, size: int) -> Origin | None:
         """Return the origin that `stored_origin` and the results wrote; None if the data hold none.
-
-        Args:
-            data: Arrays of `information.npz`.
-            size: Number b of base parameters.
 
         Raises:
             ValueError: If the arrays are damaged.
@@ -237,12 +230,7 @@ class Origin:
 def stored_origin(
     robot: Robot, noise_names: tuple[str, ...], settled: tuple[bool, ...]
 ) -> dict[str, Any]:
-    """Return the arrays that `Origin.load` reads beside those that results hold anyway.
-
-    Args:
-        noise_names: Name of each channel's standard deviation.
-        settled: Of each channel whether unknowns were eliminated by its deviation.
-    """
+    """Return the arrays that `Origin.load` reads beside those that results hold anyway."""
     bodies = Bodies.of(robot)
     return {
         "body_names": np.array(bodies.names),
@@ -284,11 +272,7 @@ class Earlier:
         return Noise(sigma, memory, rows, self.coloured, self.common)
 
     def noise_of(self, others: Collection[str]) -> tuple[tuple[str, ...], dict[str, float]]:
-        """Return names of standard deviations of channels but `others`, and settled values.
-
-        Args:
-            others: Channels that have rows in the new experiment.
-        """
+        """Return names of standard deviations of channels but `others`, and settled values."""
         names = self.information.channels
         if self.origin is None:
             return (), {}
@@ -300,9 +284,6 @@ class Earlier:
 
     def seen_from(self, problem: Problem[P]) -> tuple[Problem[P], Earlier]:
         """Return both in common base parameters and channels, the problem's channels first.
-
-        Args:
-            problem: The new experiment.
 
         Returns:
             The problem with base parameters that tell also what these do, and these on them.
@@ -332,8 +313,6 @@ class Earlier:
 
         Args:
             onto: L, shape (own, b); the identity if not given.
-            channels: Names, all of its own among them.
-            robot: Robot of the new experiment.
         """
         if channels == self.information.channels and onto is None:
             return self
@@ -377,9 +356,6 @@ class Earlier:
         With D the base parameters that a unit of each changed one makes, rows become
         `R (β − D d) = z` of an unknown change d, which is eliminated: `P R β = P z`, P the
         projection that takes R D away. All channels become one, `EARLIER`.
-
-        Args:
-            names: Links, joints, or parameters; see `columns_called`.
 
         Raises:
             InvalidSetting: If a name is none of the robot's, or the results are of a version that
@@ -462,11 +438,7 @@ class Earlier:
 
     @staticmethod
     def like(information: Information, noise: Noise) -> Earlier:
-        """Return information without known noise, assumed to have the noise of an estimate.
-
-        Args:
-            noise: Noise of an estimate with this information.
-        """
+        """Return information without known noise, assumed to have the noise of an estimate."""
         size = len(information.labels)
         none = tuple(np.zeros((0, size)) for _ in information.channels)
         spread = noise.sigma * np.sqrt(noise.autocorrelation_time)
@@ -517,7 +489,6 @@ def _wide(data: Mapping[str, Array], name: str, held: str, size: int) -> Array:
 
     Args:
         held: Key of the positions of their columns; earlier versions stored rows on all columns.
-        size: Number b of columns.
     """
     rows = np.asarray(data[name], dtype=float)
     if held not in data:
@@ -536,7 +507,6 @@ def _without(rows: Array, away: Array, count: int) -> Array:
     Args:
         rows: Right-hand side last, shape (m, n).
         away: Columns of the unknowns, shape (m, any).
-        count: Number of rows that these stand for.
     """
     away = away[:, np.any(away != 0.0, axis=0)]
     if not away.size:

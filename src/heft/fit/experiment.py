@@ -75,9 +75,6 @@ class ExperimentFit(Generic[P]):
 
         Use it in place of the fit wherever intervals are stated.
 
-        Args:
-            found: Consistent fit of this experiment by `solver`.
-
         Returns:
             The fit, its covariance widened, and the deviations D of x, shape (any, n).
         """
@@ -109,11 +106,7 @@ class ExperimentFit(Generic[P]):
     def deviations(
         self, solver: PhysicallyConsistent, jackknife: Jackknife, found: ConsistentFit
     ) -> Array:
-        """Return D of the consistent parameters x, DᵀD their jackknife covariance, shape (any, n).
-
-        Args:
-            found: Consistent fit of this experiment by `solver`.
-        """
+        """Return D of x, DᵀD the jackknife covariance of the consistent parameters, (any, n)."""
         point = found.space.matrix @ found.consistent.parameters.values
         weights = list(self.estimate.weights().values())
         earlier = [m[len(self.blocks) :] for m in self.moments]
@@ -229,10 +222,6 @@ def _linearised(
 
     The fit before the first ignores load-dependent gear friction, so that its bodies are biased,
     and with them the torque that this friction takes: so it is done once more, with it.
-
-    Args:
-        problem: Problem whose rows may depend on a linearisation point.
-        stated: Stated gains that are columns; None if there are none.
     """
     loaded = len(problem.plant.point_columns) > 0
     problem = about_first_fit(problem, settings, stated)
@@ -262,12 +251,7 @@ class _Summed:
 def _summed(
     problem: Problem[Any], count: int, samples: int, given: Earlier | Information | None
 ) -> _Summed:
-    """Return the information of an experiment and of earlier ones.
-
-    Args:
-        count: Number of blocks.
-        given: Earlier experiments; the logs' own noise weights the sum.
-    """
+    """Return the information of an experiment and of earlier ones."""
     blocks = problem.information_blocks(count, samples)
     own = information = reduce(add, blocks)
     names, known = noise_of(problem)

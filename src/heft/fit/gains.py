@@ -111,7 +111,6 @@ def with_unsure_gains(
 
     Args:
         problem: At the cutoff and delay that are chosen; returned as it is if no gain is a column.
-        settings: Its `least_squares` and `variance_components` are used.
     """
     spread = unsure_beside_contacts(problem)
     if not spread:
@@ -134,7 +133,6 @@ def stated_gains(
     is stated once counts as much against them as it is worth, it is given as long a memory.
 
     Args:
-        problem: Problem with columns of gains, last of its base parameters.
         spread: Relative standard deviation of each gain as stated, by joint [1].
         memory: Integrated autocorrelation time of the logs' residuals [rows].
     """
@@ -166,11 +164,7 @@ def stated_gains(
 
 
 def with_found_gains(fit: ConsistentFit, problem: Problem[Any]) -> ConsistentFit:
-    """Return a consistent fit with the gains that were estimated as columns.
-
-    Args:
-        fit: Fit of the problem; returned as it is if no gain is a column.
-    """
+    """Return a consistent fit with the gains that were estimated as columns."""
     plant = problem.plant
     if not isinstance(plant, UnsureGainsPlant):
         return fit

@@ -6,20 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-import numpy as np
-
 from heft.arrays import Array
 from heft.certainty import DelayFound
 from heft.display import Trace
 from heft.engine import one_blas_thread
 from heft.errors import FitError, InvalidRecording
 from heft.estimators import ConsistentEstimate, ConsistentFit, DriveGains, Estimate, stated_numbers
-from heft.information import Check, Information, Verdict, inertia, verdict
+from heft.information import Check, Information, Verdict, verdict
 from heft.models import Robot, export
 from heft.plants import Plant, Problem, RobotPlant
 from heft.recordings import Recording
 
-from . import checks
+from .checks import CHANNELS, CURE, JOINTS, Judge
 from .earlier import Earlier
 from .experiment import ExperimentFit, fit_experiment
 from .gains import (
@@ -148,7 +146,6 @@ def identify_plant(
 
     Args:
         plant: Plant whose equations are linear in the parameters; see `heft.plants.Plant`.
-        logs: Logs of one experiment, in any order.
         validate: Held-out logs, used for scores only.
         given: Information of earlier experiments on the same base parameters, to be added.
 
@@ -193,7 +190,7 @@ def _judged_plant(
             "no parameters explain these measurements",
             got=f"{fitted.unexplained:.0%} of their variation is left over on the logs fitted "
             "themselves",
-            cure=checks.CHANNELS.cure,
+            cure=CHANNELS.cure,
         )
     validation, notes = _of_held_out(
         problem, validate, corner, lambda p, hz: plant_scores(p, values, hz, traces)
@@ -201,15 +198,15 @@ def _judged_plant(
     predicted = predicted_error_alike(
         run.estimate.information, first.consistent, problem.space, fitted.list
     )
-    judged = checks.judge_plant(
+    judge = Judge(
         problem,
         run.estimate,
-        fitted.list,
+        fitted,
         validation,
         predicted,
         calibrated.consistent,
-        fitted.span,
         settings.limits,
+        CHANNELS,
     )
     return PlantIdentification(
         experiment=run,
@@ -218,7 +215,7 @@ def _judged_plant(
         fit=fitted.list,
         validation=validation,
         predicted_error=predicted,
-        checks=tuple(judged),
+        checks=judge.of_plant(),
         traces=tuple(traces),
         settings=settings,
         notes=notes,
@@ -259,7 +256,6 @@ class Judged(PlantIdentification[RobotPlant]):
         """Return consistent parameters, model file, scores and checks of a fit.
 
         Args:
-            whole: Its problem with the whole logs, which are scored.
             corner: Cutoff of the scores [Hz].
 
         Raises:
@@ -289,7 +285,7 @@ class Judged(PlantIdentification[RobotPlant]):
                 "no parameters explain these torques",
                 got=f"{fitted.unexplained:.0%} of the torque's variation is left over on the logs "
                 "fitted themselves",
-                cure=f"{checks.CURE}: heft check LOG --robot MODEL looks for these",
+                cure=f"{CURE}: heft check LOG --robot MODEL looks for these",
             )
         misfits = gatherer.misfits()
         validation, notes = _of_held_out(
@@ -301,17 +297,15 @@ class Judged(PlantIdentification[RobotPlant]):
         predicted = predicted_error(
             scored if gain_columns(problem) else whole, first.consistent, misfits, fitted.list
         )
-        judged = checks.judge(
+        judge = Judge(
             calibrated_problem,
             of_rows(run.estimate),
-            fitted.list,
+            fitted,
             validation,
             predicted,
-            _speeds(calibrated_problem),
             calibrated.consistent,
-            min((inertia.consistency_margin(v) for v in links.values()), default=1.0),
-            fitted.span,
             settings.limits,
+            JOINTS,
         )
         return Judged(
             experiment=run,
@@ -320,7 +314,7 @@ class Judged(PlantIdentification[RobotPlant]):
             fit=fitted.list,
             validation=validation,
             predicted_error=predicted,
-            checks=tuple(judged),
+            checks=judge.of_robot(),
             traces=tuple(traces),
             settings=settings,
             notes=notes,
@@ -354,7 +348,6 @@ def with_gains(problem: Problem[RobotPlant], gains: Mapping[str, float]) -> Prob
     """Return a problem whose torques are scaled by identified drive gains.
 
     Args:
-        problem: Problem with the gains of the options file.
         gains: By joint, the stated gain over the identified gain [1].
 
     Returns:
@@ -393,9 +386,6 @@ def drive_terms(
 ) -> dict[str, dict[str, float]]:
     """Return the drives' parameters by name, with full and with simple friction, and own ones.
 
-    Args:
-        consistent: Physically consistent parameters, which include full friction.
-
     Returns:
         Under `full` and `simple`, values by name, such as `elbow.viscous`. Both hold the rotor
         inertias and the parameters of the user's own columns.
@@ -428,13 +418,3 @@ def _armatures(robot: Robot, friction: Mapping[str, Mapping[str, float]]) -> dic
     """Return the rotor inertia [kg·m²] of each joint that has one."""
     full = friction["full"]
     return {j: full[f"{j}.armature"] for j in robot.joints if f"{j}.armature" in full}
-
-
-def _speeds(problem: Problem[RobotPlant]) -> Array:
-    """Return each joint's RMS velocity, shape (joints,) [rad/s or m/s]."""
-    first = len(problem.plant.robot.channels) - len(problem.plant.robot.joints)
-    total, rows = np.zeros(len(problem.plant.robot.joints)), 0
-    for s in problem.samples():
-        total += np.sum(s.motion.velocity[first:] ** 2, axis=1)
-        rows += len(s.time)
-    return np.asarray(np.sqrt(total / max(rows, 1)))

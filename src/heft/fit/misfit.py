@@ -100,9 +100,6 @@ class Misfit:
         Here p is the density of the time of sliding over direction and the logarithm of speed,
         averaged over speeds near.
 
-        Args:
-            other: Misfit of the same drive in other logs.
-
         Returns:
             From 0 to 1; 0 where either never slides.
         """
@@ -200,9 +197,6 @@ class Misfit:
     @staticmethod
     def from_json(data: Mapping[str, Any], linear: bool) -> Misfit:
         """Return the misfit that `to_json` wrote; sums and noise are not kept.
-
-        Args:
-            linear: Whether the drive is prismatic.
 
         Raises:
             ValueError: If the numbers are none or do not fit each other.
@@ -354,10 +348,8 @@ class TorqueDeviation:
         """Return the standard deviation of the torque with full friction.
 
         Args:
-            samples: N samples.
             rigid: Torque that loads the gears, of bodies and own columns, shape (channels, N)
                 [N·m or N].
-            before: State of the reversals at the end of the samples before.
             through: What contacts make of the channels' efforts, shape (N, channels, channels); see
                 `plants.ContactEfforts`.
 

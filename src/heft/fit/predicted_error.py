@@ -83,12 +83,7 @@ def predicted_error(
     fit: Iterable[Score],
     motion: OtherMotion = OtherMotion(),
 ) -> PredictedError:
-    """Return the predicted error of a robot's torque on slow motion through the logs' poses.
-
-    Args:
-        problem: Problem that was fitted, with its gains.
-        consistent: Physically consistent parameters, with the covariance of the noise.
-    """
+    """Return the predicted error of a robot's torque on slow motion through the logs' poses."""
     robot, space = problem.plant.robot, problem.space
     if robot.tree.free_base or robot.options.sensor:
         return predicted_error_alike(problem.information(), consistent, space, fit)
@@ -99,7 +94,7 @@ def predicted_error(
     moved = Problem(
         problem.plant, (slow,), smoothing, problem.threads, known_base=known
     ).information()
-    scored = _used(fit)
+    scored = [s for s in fit if s.counts]
     variance, energy = _known(moved, within_friction(consistent, robot.drives), space)
     first = len(robot.channels) - len(robot.joints)
     rows = moved.triangles[0].rows / len(path)
@@ -122,9 +117,6 @@ def within_friction(consistent: ConsistentEstimate, drives: Iterable[Drive]) -> 
     """Return an estimate as certain of friction's dictionary as the size of friction makes it.
 
     Coefficients are not negative and add up to friction F: their prior is of deviation F about 0.
-
-    Args:
-        consistent: Physically consistent parameters, with the covariance of the noise.
     """
     parameters = consistent.parameters
     assert parameters.covariance is not None
@@ -180,22 +172,13 @@ def predicted_error_alike(
     space: ParameterSpace,
     fit: Iterable[Score],
 ) -> PredictedError:
-    """Return the predicted error of a plant's channels on motion like that of the logs.
-
-    Args:
-        information: About the base parameters β, of the logs.
-        space: Their map to β.
-    """
-    scored = _used(fit)
+    """Return the predicted error of a plant's channels on motion like that of the logs."""
+    scored = [s for s in fit if s.counts]
     variance, energy = _known(information, consistent, space)
     for k, channel in enumerate(information.channels):
         left = max((s.per_joint.get(channel, 0.0) for s in scored), default=0.0)
         variance[k] += left**2 * energy[k]
     return PredictedError.of(variance, energy, information.channels, scored)
-
-
-def _used(fit: Iterable[Score]) -> list[Score]:
-    return [s for s in fit if s.filter_hz is not None and s.friction == "full"]
 
 
 def _known(

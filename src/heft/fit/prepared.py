@@ -139,9 +139,6 @@ def windows_for(plant: Plant[Any], settings: Settings, whole: bool = True) -> We
     Where settings leave it open, differentiated rows are taken of what windows are not made for, or
     would be cut to pieces by: a selection, rows that are left out, contacts that come and go, an
     average over periods, which leaves little noise.
-
-    Args:
-        whole: Whether all of the logs is fitted, not only what a selection keeps.
     """
     return None if why_differentiated(plant, settings, whole) else settings.windows
 
@@ -236,11 +233,7 @@ def first_sum(
     settings: Settings,
     stated: Earlier | None = None,
 ) -> Summed:
-    """Return the weighted sum of the channels, for the first fit, which rows are linearised about.
-
-    Args:
-        stated: Stated gains, in a channel of their own; None if there are none.
-    """
+    """Return the weighted sum of the channels, for the first fit."""
     names, known = noise_of(problem)
     if stated is not None:
         information = information.among(stated.information.channels) + stated.information
@@ -257,7 +250,6 @@ def about_first_fit(
     Args:
         problem: Returned as it is where no row depends on values of the parameters.
         settings: Of the first fit, which is a quick look: of some of the rows, differentiated.
-        stated: Stated gains, in a channel of their own; None if there are none.
     """
     if not len(problem.plant.point_columns):
         return problem
@@ -276,10 +268,6 @@ def sharpened_and_delayed(
     more if a delay was taken, which had spoilt the residuals at all cutoffs. Friction that grows
     with the load of a gear looks like a delay, another one in each joint, where no column has it:
     so the delay is sought with that friction, loaded as a first fit without a delay says.
-
-    Args:
-        problem: Problem with the cutoff frequency of the motion's band.
-        settings: What they state of the smoothing, the searches for the rest, and the first fit.
 
     Returns:
         The problem at the chosen cutoff and delay, and the result of the delay search [s].
@@ -307,11 +295,7 @@ def sharpened_and_delayed(
 
 
 def with_enough_rows(problem: Problem[P]) -> Problem[P]:
-    """Return the problem with differentiated rows where a log is too short for windows.
-
-    Args:
-        problem: At the cutoff that is chosen, which windows follow.
-    """
+    """Return the problem with differentiated rows where a log is too short for windows."""
     rows = problem.window_count * len(problem.channels)
     if problem.weak is not None and rows < ROWS_PER_COLUMN * len(problem.labels):
         return problem.with_settings(weak=None)
@@ -323,9 +307,6 @@ def averaged(problem: Problem[P]) -> Problem[P]:
 
     Use it for periodic excitation. Each mean period is repeated three times and only the middle one
     is fitted, so that the smoothing has no edge effects.
-
-    Args:
-        problem: Problem whose logs repeat one motion.
 
     Returns:
         The problem with one averaged recording for each log.
@@ -364,7 +345,6 @@ def weighed(problem: Problem[P], settings: Settings, progress: Progress) -> Prob
 
     Args:
         problem: At the cutoff and delay that are chosen; returned as it is without unknowns.
-        settings: Its `variance_components` are used.
     """
     if not problem.has_unknowns:
         return problem
@@ -378,10 +358,6 @@ def only_selected(
     """Return the problem with what a selection keeps of its logs.
 
     What is left out still smooths the motion, and has had its say about cutoff and delay.
-
-    Args:
-        problem: Problem of the whole logs.
-        selection: What is kept; all if None.
 
     Raises:
         InvalidSetting: If the selection is of other logs.

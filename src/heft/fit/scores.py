@@ -35,6 +35,11 @@ class Score:
     mean: float  # mean of the channels' relative errors [1]
     per_joint: dict[str, float]  # relative error of each channel, by name [1]
 
+    @property
+    def counts(self) -> bool:
+        """Whether checks look at it: it is low-pass filtered, with full friction."""
+        return self.filter_hz is not None and self.friction == "full"
+
 
 @dataclass(frozen=True)
 class Scores:
@@ -65,7 +70,6 @@ class PredictedError:
         Args:
             variance: Sum of squared deviations of each channel, shape (channels,).
             energy: Sum of squared torques, likewise.
-            fit: Scores of the logs fitted that checks use.
         """
         if fit:  # whose channels are those that measure something
             kept = [k for k, c in enumerate(channels) if c in fit[0].per_joint]
@@ -92,7 +96,6 @@ def model_effort(model: str, robot: Robot, values: Mapping[str, float], state: D
     Args:
         model: `full`, `simple` or `none`.
         values: The drives' parameters by name, with this model, and those of own columns.
-        state: State of the drives at N samples.
     """
     predicted = drive_columns.simple_effort if model == "simple" else drive_columns.effort
     return predicted(robot.drives, values, state) + own_effort(robot.own_columns, values, state)
@@ -199,7 +202,6 @@ def scores(
         models: The drives' parameters by name, for each friction model, the most accurate first.
         corner: Cutoff frequency of the low-pass [Hz].
         traces: List to which curves of the first model are appended; None for none.
-        gatherer: Accumulates residuals of the first model; None for none.
 
     Returns:
         The errors of all recordings.
@@ -292,12 +294,10 @@ def scored(
     Args:
         problem: Problem whose recordings are predicted; unselected rows pass the filter, but do
             not count.
-        models: Names of the models, the most accurate first.
         predicted: Function that yields stretches of measured and predicted values of each model.
         corner: Cutoff frequency of the low-pass [Hz].
         traces: List to which curves of the first model are appended; None for none.
         own: For each joint with friction of its own: name, measured channel, channel.
-        gatherer: Accumulates residuals of the first model; None for none.
 
     Returns:
         The errors of all recordings.
@@ -374,8 +374,6 @@ def _relative(
     """Yield the relative errors of each recording and model, raw and filtered.
 
     Args:
-        channels: Names of the channels that measure something.
-        corner: Cutoff frequency of the low-pass [Hz].
         error: Σ (τ − τ̂)², shape (recordings, models, 2, channels), raw and filtered.
         size: Σ τ², shape (recordings, 2, channels).
     """

@@ -46,9 +46,6 @@ class Selection:
     def of(self, recordings: Sequence[Recording]) -> tuple[Recording, ...]:
         """Return recordings restricted, for the fit, to the rows that are kept.
 
-        Args:
-            recordings: Recordings of all or some of the logs that the selection was made of.
-
         Raises:
             InvalidSetting: If one of them is another log, or nothing is kept of any.
         """

@@ -64,11 +64,7 @@ class SimpleFriction:
 
     @staticmethod
     def of(problem: Problem[RobotPlant], consistent: ConsistentEstimate) -> SimpleFriction:
-        """Return viscous and Coulomb friction and offset of a consistent estimate.
-
-        Args:
-            problem: Problem that was fitted, with no other friction.
-        """
+        """Return viscous and Coulomb friction and offset of a consistent estimate."""
         drives = problem.plant.robot.drives
         names = problem.space.labels.names
         places = {n: names.index(n) for n in drives.labels(drives.simple_columns).names}
@@ -106,8 +102,6 @@ class SlidingFit:
         together, on rows where all of a channel's drives slide.
 
         Args:
-            problem: Problem that was fitted, with its torques as calibrated.
-            consistent: Physically consistent parameters x of `problem.space`.
             weights: Weight of each channel's rows [1 / channel's unit].
         """
         drives = problem.plant.robot.drives
@@ -320,7 +314,6 @@ class _Sums:
         Args:
             first: Row number of the first sample.
             left: Torque less that of bodies and rotors, shape (N, measured joints) [N·m or N].
-            seen: Result of `_Held.seen` for these samples.
             weights: Weight of each channel's rows [1 / channel's unit].
         """
         plant = problem.plant

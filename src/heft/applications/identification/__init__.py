@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .inputs import Inputs, identify_files
     from .results import refuse_foreign, schema, write
     from .identified import Identified, identified_model
-    from .further_motion import next_motion
+    from .report import next_motion
     from .comparison import compare
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

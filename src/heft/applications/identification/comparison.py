@@ -31,12 +31,13 @@ import numpy as np
 from heft.arrays import Array
 from heft.dynamics import Drive, Offset, Term, steady
 from heft.errors import InputError, InvalidRecording, InvalidSetting
+from heft.estimators import Noise
 from heft.files import UNREADABLE, file_hash, read_arrays
-from heft.fit import Misfit
-from heft.information import PARAMETER_COUNT
+from heft.fit import Earlier, Misfit
+from heft.information import PARAMETER_COUNT, Information
 from heft.plants import extended_base, plant_of, structural_base
 
-from .difference import ChangeEstimate, Difference, Evidence
+from .difference import ChangeEstimate, Difference
 from .identified import Identified
 
 ALARM = 0.05  # chance of one or more false alarms in a comparison where nothing changed
@@ -53,7 +54,8 @@ class Side:
     """One of the two identifications to be compared."""
 
     identified: Identified  # results, read from their folder
-    evidence: Evidence  # what the logs say of the base parameters β
+    evidence: Earlier  # what the logs say of the base parameters β
+    sigma: Array  # standard deviation of each channel's residual, shape (channels,)
     matrix: Array  # K with β = K π, shape (b, p) for p standard parameters
     # D of the consistent standard parameters, DᵀD their covariance, shape (any, p)
     deviations: Array
@@ -65,12 +67,16 @@ class Side:
         """The folder of the results, as text."""
         return str(self.identified.folder)
 
+    @property
+    def sigma_of(self) -> dict[str, float]:
+        """Standard deviation of the residual, by channel."""
+        return dict(zip(self.evidence.information.channels, self.sigma.tolist(), strict=True))
+
     @staticmethod
     def load(folder: Path, own_columns: Path | None = None) -> Side:
         """Read a folder of results.
 
         Args:
-            folder: Folder that `heft identify` wrote.
             own_columns: The Python file that it was identified with, if it was; it is run.
 
         Returns:
@@ -87,9 +93,14 @@ class Side:
             data = read_arrays(path)
             joints, ends = data["sliding_joints"], data["sliding_velocities"]
             sigma, memory = (np.asarray(data[k], dtype=float) for k in ("sigma", "memory"))
+            evidence = Earlier.load(path)
+            if isinstance(evidence, Information):
+                rows = np.array([t.rows for t in evidence.triangles], dtype=float)
+                evidence = Earlier.like(evidence, Noise(sigma, memory, rows))
             side = Side(
                 identified,
-                Evidence.load(path, sigma, memory),
+                evidence,
+                sigma,
                 np.asarray(data["base_matrix"], dtype=float),
                 _deviations(identified, data),
                 {str(j): (float(a), float(b)) for j, (a, b) in zip(joints, ends, strict=True)},
@@ -107,7 +118,7 @@ class Side:
                 cure="identify again with this version of heft",
             ) from problem
         base = structural_base(plant_of(identified.robot))
-        if side.evidence.earlier is not None:  # which says what its base parameters are of
+        if side.evidence.origin is not None:  # which says what its base parameters are of
             same = side.matrix.shape == (len(side.evidence.information.labels), len(base.standard))
         else:
             same = side.matrix.shape == base.matrix.shape and np.allclose(side.matrix, base.matrix)
@@ -188,8 +199,6 @@ def compare(before: Path, after: Path, own_columns: Path | None = None) -> Compa
     """Compare two identifications of one robot, from independent logs.
 
     Args:
-        before: Folder of the earlier results.
-        after: Folder of the later results.
         own_columns: The Python file that both were identified with, if they were; it is run.
 
     Returns:
@@ -211,7 +220,8 @@ def compare(before: Path, after: Path, own_columns: Path | None = None) -> Compa
         notes.append(_reason(likeness, withheld))
     friction = (q for q in _of_friction(a, b) if q.name not in withheld)
     asked = [*friction, *_of_bodies(a), *_of_own_columns(a)]
-    difference = Difference.of(a.evidence, b.evidence)
+    weights = np.sqrt(2.0 / (a.sigma**2 + b.sigma**2))
+    difference = Difference.of(a.evidence, b.evidence, weights)
     if withheld:
         difference = difference.beside(_all_friction(a, withheld))
     offsets = _offsets(a)
@@ -245,7 +255,7 @@ def _alike(a: Side, b: Side) -> tuple[Side, Side]:
     told = one.information.channels == two.information.channels
     if told and a.matrix.shape == b.matrix.shape and np.allclose(a.matrix, b.matrix):
         return a, b
-    unsaid = [s.name for s in (a, b) if s.evidence.earlier is None]
+    unsaid = [s.name for s in (a, b) if s.evidence.origin is None]
     if unsaid:
         raise InvalidSetting(
             "the two tell other base parameters, and one does not say of which it is",
@@ -256,12 +266,14 @@ def _alike(a: Side, b: Side) -> tuple[Side, Side]:
     base = extended_base(plant, structural_base(plant), np.vstack([a.matrix, b.matrix]))
     more = (c for c in two.information.channels if c not in one.information.channels)
     channels = (*one.information.channels, *more)
-    found = []
-    for side, other in ((a, two), (b, one)):
+    sides = []
+    for side, other in ((a, b), (b, a)):
         onto = side.matrix[:, list(base.kept)]
-        evidence = side.evidence.on(onto, channels, base.labels, other, plant.robot)
-        found.append(replace(side, evidence=evidence, matrix=base.matrix))
-    return found[0], found[1]
+        evidence = side.evidence.on(onto, channels, base.labels, plant.robot)
+        known = other.sigma_of | side.sigma_of
+        sigma = np.array([known[c] for c in channels])
+        sides.append(replace(side, evidence=evidence, sigma=sigma, matrix=base.matrix))
+    return sides[0], sides[1]
 
 
 def _likeness(a: Side, b: Side) -> dict[str, float]:

@@ -22,17 +22,14 @@ From few blocks a scatter is not known well, so that tests are Hotelling's [Hote
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.estimators import Noise
 from heft.fit import Earlier, MisfitMoments, misfit_scatter
-from heft.information import Directions, Information, Labels, triangle_of
-from heft.models import Robot
+from heft.information import Directions, triangle_of
 
 VISIBLE = 1e-6  # relative singular value below which a direction of β is no evidence of a change
 LEFT = 1e-4  # share of a column that is to be left beside what is known to have changed
@@ -40,67 +37,6 @@ MOST_FREEDOM = 1e6  # degrees of freedom of a scatter that is known
 # Variance of what no model of friction takes, in units of what a fit leaves of it.
 ABSORBED = 5.0
 LEAST_ROWS = 8.0  # from which the mean residual of a cell of like conditions counts
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """Information of one set of logs about the base parameters β, with its noise."""
-
-    information: Information  # about β
-    sigma: Array  # standard deviation of each channel's residual, shape (channels,)
-    # for each channel `Yᵀ(τ − Y β)` of blocks of the logs, shape (blocks, b)
-    moments: tuple[Array, ...]
-    # for each channel S with `SᵀS` the covariance of `Yᵀε`, shape (any, b)
-    noise: tuple[Array, ...]
-    misfit: MisfitMoments | None = None  # moments of like conditions; None if they are not known
-    # the same as it was read, with what its base parameters are of; None if the file does not say
-    # that
-    earlier: Earlier | None = field(default=None, repr=False)
-
-    @staticmethod
-    def load(path: Path, sigma: Array, memory: Array) -> Evidence:
-        """Read `information.npz` of a folder of results.
-
-        Args:
-            sigma: Standard deviation of each channel's residual, shape (channels,).
-            memory: Its autocorrelation time, shape (channels,) [rows]; taken where nothing else is
-                known of the noise.
-
-        Raises:
-            InvalidRecording: If it is damaged or of another format.
-        """
-        found = Earlier.load(path)
-        if isinstance(found, Information):
-            rows = np.array([t.rows for t in found.triangles], dtype=float)
-            found = Earlier.like(found, Noise(sigma, memory, rows))
-        return Evidence.of(found, sigma)
-
-    @staticmethod
-    def of(found: Earlier, sigma: Array) -> Evidence:
-        """Return the evidence of earlier results.
-
-        Args:
-            sigma: Standard deviation of each channel's residual, shape (channels,).
-        """
-        origin = found if found.origin is not None else None
-        parts = (found.moments, found.coloured, found.misfit)
-        return Evidence(found.information, sigma, *parts, origin)
-
-    def on(
-        self, onto: Array, channels: tuple[str, ...], labels: Labels, other: Evidence, robot: Robot
-    ) -> Evidence:
-        """Return the evidence on other base parameters β, its own being L β, with more channels.
-
-        Args:
-            onto: L, shape (own, b).
-            channels: Names, all of its own among them.
-            other: Evidence from which standard deviations of further channels are taken.
-        """
-        assert self.earlier is not None
-        known = dict(zip(other.information.channels, other.sigma.tolist(), strict=True))
-        known |= dict(zip(self.information.channels, self.sigma.tolist(), strict=True))
-        sigma = np.array([known[c] for c in channels])
-        return Evidence.of(self.earlier.on(onto, channels, labels, robot), sigma)
 
 
 @dataclass(frozen=True)
@@ -125,9 +61,12 @@ class Difference:
     whole: Array  # information before anything was taken as known to have changed, shape (n, n)
 
     @staticmethod
-    def of(before: Evidence, after: Evidence) -> Difference:
-        """Return the difference of two independent sets of logs of one robot."""
-        weights = np.sqrt(2.0 / (before.sigma**2 + after.sigma**2))
+    def of(before: Earlier, after: Earlier, weights: Array) -> Difference:
+        """Return the difference of two independent sets of logs of one robot.
+
+        Args:
+            weights: Of each channel's rows, shape (channels,) [1 / channel's unit].
+        """
         by_name = dict(zip(before.information.channels, weights.tolist(), strict=True))
         first, second = (e.information.combined(by_name) for e in (before, after))
         both = triangle_of(np.vstack([first.factor, second.factor]))
@@ -139,15 +78,15 @@ class Difference:
         parallel = share - share @ share
         scatter, freedom = np.zeros_like(share), 0.0
         repeated = list[tuple[MisfitMoments, list[Array]]]()
-        for evidence, onto in ((before, share - np.eye(len(share))), (after, share)):
+        for side, onto in ((before, share - np.eye(len(share))), (after, share)):
             maps = [w**2 * inverse @ onto for w in weights]
-            blocks = np.sum([m @ k for m, k in zip(evidence.moments, maps, strict=True)], axis=0)
+            blocks = np.sum([m @ k for m, k in zip(side.moments, maps, strict=True)], axis=0)
             covariance, known = _block_scatter(blocks)
             scatter, freedom = scatter + covariance, freedom + known
-            for factor, m in zip(evidence.noise, maps, strict=True):
+            for factor, m in zip(side.coloured, maps, strict=True):
                 scatter = scatter + (factor @ m).T @ (factor @ m)
-            if evidence.misfit is not None:
-                repeated.append((evidence.misfit, maps))
+            if side.misfit is not None:
+                repeated.append((side.misfit, maps))
         if repeated:
             scatter = scatter + misfit_scatter(repeated, ABSORBED, LEAST_ROWS)
         freedom = freedom or MOST_FREEDOM
@@ -172,11 +111,7 @@ class Difference:
         )
 
     def beside(self, columns: Array) -> Difference:
-        """Return the difference that is left when a quantity may have changed by any amount.
-
-        Args:
-            columns: K of the quantity, shape (b, d).
-        """
+        """Return the difference that is left when a quantity may have changed by any amount."""
         back, _ = self._basis(columns)
         whitened = self.coordinates @ columns @ back
         left = np.eye(len(self.score)) - self.information @ whitened @ whitened.T

@@ -12,6 +12,7 @@ from heft.certainty import StrictBounds, strict_bounds
 from heft.engine import one_blas_thread
 from heft.errors import InvalidSetting
 from heft.fit import (
+    Alternative,
     Earlier,
     ExperimentFit,
     Judged,
@@ -26,6 +27,7 @@ from heft.fit import (
     gain_spread,
     link_parameters,
     open_experiment,
+    other_estimates,
     plain_problem,
     silent,
     why_differentiated,
@@ -36,8 +38,6 @@ from heft.information import Information, ParameterSpace
 from heft.models import Robot
 from heft.plants import Problem, RobotPlant, with_logged_gears
 from heft.recordings import Recording
-
-from .alternatives import Alternative, alternatives
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +157,7 @@ def identify(
         )
         others: tuple[Alternative, ...] = ()
         if settings.method != "least-squares":
-            others = alternatives(
+            others = other_estimates(
                 run.problem,
                 run.estimate,
                 settings.method,

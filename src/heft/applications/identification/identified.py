@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -36,8 +37,7 @@ from heft.plants import (
 from heft.recordings import Recording
 from heft.signals import Smoothing, limited
 
-from .results import MODELS, packaged_schema
-
+MODELS = ("robot.toml", "robot.xml", "robot.urdf")  # the first that is there is the model
 MOST_DEVIATIONS = 1000  # one a block that was left out
 
 
@@ -74,7 +74,6 @@ class Identified:
         """Read a folder of results.
 
         Args:
-            folder: Folder that `heft identify` wrote.
             own_columns: The Python file that it was identified with, if it was; it is run.
 
         Returns:
@@ -144,6 +143,12 @@ class Identified:
         return plant_of(replace(robot, options=options), recording)
 
 
+def packaged_schema() -> dict[str, Any]:
+    """Return the JSON schema of `estimate.json` as it is shipped."""
+    text = resources.files(__package__).joinpath("estimate.schema.json").read_text("utf-8")
+    return dict(json.loads(text))
+
+
 def _read(
     folder: Path,
 ) -> tuple[Mapping[str, Any], Options, Smoothing, dict[str, dict[str, float]]]:
@@ -188,9 +193,6 @@ def _read(
 
 def identified_model(folder: Path) -> Robot:
     """Return the robot of a folder of results without own columns, to be shown, not to predict.
-
-    Args:
-        folder: Folder that `heft identify` wrote.
 
     Raises:
         InputError: If it is no such folder.
@@ -243,10 +245,6 @@ def _refuse_other_columns(data: Mapping[str, Any], folder: Path, path: Path | No
 
 def _torque_deviation(path: Path, robot: Robot, data: Mapping[str, Any]) -> TorqueDeviation | None:
     """Return the deviation of predicted torques; None if the results do not state it.
-
-    Args:
-        path: `information.npz` of the results.
-        data: Content of `estimate.json`.
 
     Raises:
         InputError: If what they state is none.

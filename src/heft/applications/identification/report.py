@@ -6,6 +6,7 @@ import json
 import math
 import shlex
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,16 +26,10 @@ from heft.estimators import stated_numbers
 from heft.fit import NORMAL, Limit, Limits, Settings
 from heft.plants import GEAR
 
+from .entries import base_entries, estimated_anew, gear_entry, own_entries, parameter_entries
 from .identification import Identification
 from .report_figures import DRAWN_LOGS, logs, plots_of_friction, scene
-from .results import (
-    base_entries,
-    estimated_anew,
-    gear_entry,
-    own_entries,
-    parameter_entries,
-    to_json,
-)
+from .results import to_json
 
 SEEN_MARKS = {"alone": "●", "in combination": "◐", "prior": "○", "not at all": "–"}
 
@@ -110,11 +105,7 @@ def _joints(found: Identification) -> list[list[str]]:
     std = dict(zip(parameters.labels.names, parameters.std.tolist(), strict=True))
     std |= found.simple.std  # where both have a name, the simple model's number is printed
     simple = found.friction["simple"]
-    scored = [
-        s
-        for s in (found.validation or found.fit)
-        if s.filter_hz is not None and s.friction == "full"
-    ]
+    scored = [s for s in (found.validation or found.fit) if s.counts]
     rows = []
     for drive in found.problem.plant.robot.drives:
         cells = [drive.name]
@@ -136,6 +127,7 @@ def _joints(found: Identification) -> list[list[str]]:
 
 LEAST_SEEN = 0.25  # share of a mass's doubt that data took away, from which its ± is stated
 NOTHING = 1e-3  # share of a mass that is none
+MOST_NAMED = 3  # links that the next motion is designed for
 MOST_UNSEEN = 6  # links that a table lists of which the logs show nothing
 LINK_HEAD = (
     "link",
@@ -398,8 +390,7 @@ def _limits(limits: Limits) -> Iterator[list[str]]:
 
 
 def _unexplained(found: Identification) -> str:
-    scores = found.validation or found.fit
-    chosen = [s.total for s in scores if s.filter_hz is not None and s.friction == "full"]
+    chosen = [s.total for s in found.validation or found.fit if s.counts]
     return f"{max(chosen):.1%}" if chosen else "–"
 
 
@@ -499,3 +490,29 @@ def _of_the_making(found: Identification) -> dict[str, object]:
         "strength": f"{found.consistent.strength:g}",
         "structure": found.problem.plant.robot.structure_hash(),
     }
+
+
+def next_motion(found: Identification, out: Path) -> str:
+    """Return a line with the command that designs the next motion; empty if nothing is left.
+
+    Links are named of which most numbers are the model file's, although motion could tell them.
+    """
+    robot = found.problem.plant.robot
+    paths = {str(e["role"]): str(e["path"]) for e in found.inputs}
+    if robot.tree.free_base or robot.options.sensor or "model" not in paths:
+        return ""  # motions are designed for what joints' torques show
+    left = Counter(
+        str(entry["name"]).partition(f".{kind}")[0]
+        for entry in parameter_entries(found)
+        for kind in ("mass", "com.", "inertia.")
+        if entry["seen"] == "prior" and f".{kind}" in entry["name"]
+    )
+    links = [name for name, _ in left.most_common(MOST_NAMED)]
+    if not links:
+        return ""
+    words = ["heft", "excite", paths["model"]]
+    words += ["--with", paths["options"]] if "options" in paths else []
+    # Results with own columns are about another robot than the model file's.
+    words += [] if robot.own_names else ["--given", str(out)]
+    words += ["--for", *links]
+    return f"Least is seen of {', '.join(links)}. A motion that tells more: {shlex.join(words)}"

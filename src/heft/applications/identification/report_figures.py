@@ -14,8 +14,8 @@ from heft.estimators import stated_numbers
 from heft.fit import NORMAL
 from heft.information import frame_change
 
+from .entries import friction_curve
 from .identification import Identification
-from .results import friction_curve
 
 DRAWN_LOGS = 4
 DRAWN_POINTS = 300_000  # over all curves of a page; sixteen bytes each

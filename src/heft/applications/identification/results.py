@@ -8,44 +8,38 @@ with identified numbers (`robot.xml` of an MJCF file, `robot.toml` of Denavit-Ha
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from heft import __version__
-from heft.arrays import Array
-from heft.dynamics import FRICTION, TERMS, Drive, steady
+from heft.dynamics import FRICTION, TERMS
 from heft.errors import InvalidSetting
-from heft.estimators import PhysicallyConsistent, Stated, stated_numbers
+from heft.estimators import PhysicallyConsistent
 from heft.files import (
     put,
     require_own,
     workshop,
 )
-from heft.fit import (
-    NORMAL,
-    Bodies,
-    columns_called,
-    gain_columns,
-    of_rows,
-    stored,
-    stored_origin,
-)
-from heft.information import channel_ranks, inertia
+from heft.fit import stored, stored_origin
 from heft.models import Robot, c_source, python_source
-from heft.plants import GEAR
 
+from .entries import (
+    base_entries,
+    channel_entries,
+    joint_entries,
+    motor_entries,
+    own_entries,
+    parameter_entries,
+)
 from .identification import Identification
+from .identified import MODELS, packaged_schema
 
 SCHEMA = 1
 
-SEEN = 0.5  # share of the prior's variance that data must take away to count as seen
-
-MODELS = ("robot.toml", "robot.xml", "robot.urdf")  # the first that is there is the model
 FILES = (
     "robot.urdf",
     "estimate.json",
@@ -54,7 +48,6 @@ FILES = (
     "friction.py",
     "friction.c",
 )
-LARGEST_CURVE = 2.0  # [rad/s], up to where a curve of friction is drawn; a tenth in m/s
 
 
 def schema() -> dict[str, Any]:
@@ -68,12 +61,6 @@ def schema() -> dict[str, Any]:
     found["$defs"]["term"] = {"description": laws, "enum": list(kinds)}
     found["$defs"]["model"]["enum"] = list(FRICTION)
     return found
-
-
-def packaged_schema() -> dict[str, Any]:
-    """Return the JSON schema of `estimate.json` as it is shipped."""
-    text = resources.files(__package__).joinpath("estimate.schema.json").read_text("utf-8")
-    return dict(json.loads(text))
 
 
 def _consistent(settings: PhysicallyConsistent) -> dict[str, Any]:
@@ -118,8 +105,8 @@ def to_json(found: Identification) -> dict[str, Any]:
             **({"anew": list(found.anew)} if found.anew else {}),
         },
         "parameters": list(parameter_entries(found)),
-        "joints": _joint_entries(found),
-        "motors": _motor_entries(found),
+        "joints": joint_entries(found),
+        "motors": motor_entries(found),
         **({"own_columns": own_entries(found)} if robot.own_names else {}),
         "base_parameters": base_entries(found),
         "information": {
@@ -128,7 +115,7 @@ def to_json(found: Identification) -> dict[str, Any]:
             "columns": found.estimate.rank.columns,
             "tolerance": found.estimate.rank.tolerance,
             "weakest": list(found.estimate.rank.weakest),
-            "channels": _channel_entries(found),
+            "channels": channel_entries(found),
         },
         "delay": vars(found.delay),
         "left_out": dict(found.left_out),
@@ -149,7 +136,6 @@ def write(
 
     Args:
         out: Folder; replaced if it holds earlier results of a robot of the same name.
-        report: Function that renders `report.html`; None for no report.
 
     Raises:
         InvalidSetting: If the folder holds other files or the results of another robot, or cannot
@@ -237,264 +223,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not np.isfinite(value):
         return None
     return value
-
-
-def parameter_entries(found: Identification) -> Iterator[dict[str, Any]]:
-    """Yield mass, centre of mass and inertia of each link, with uncertainty and identifiability.
-
-    Inertias are about the centre of mass, in the axes of the link's frame. Each entry holds the
-    value before and after, standard error, 95 % interval, the share of the prior variance that the
-    data removed, and the shift by the prior in the number's unit (`estimate.schema.json`).
-    """
-    problem = found.problem
-    units = {"mass": "kg", "com": "m", "inertia": "kg·m²"}
-    structure = np.abs(problem.space.matrix).sum(axis=0)
-    lonely = {problem.base.standard.names[i] for i in problem.base.alone()}
-    bodies = problem.plant.robot.tree.names
-    crowded = [link.body for link in problem.plant.robot.bodies_links]
-    for k, link in enumerate(problem.plant.robot.bodies_links):
-        visible = structure[10 * k : 10 * k + 10] > 0.0
-        for name, stated in stated_numbers(found.consistent, 10 * k).items():
-            share = stated.share
-            if not _visible(name, visible):
-                seen = "not at all"
-            elif share < SEEN:
-                seen = "prior"
-            elif crowded.count(link.body) == 1 and _alone(name, bodies[link.body], lonely):
-                seen = "alone"
-            else:
-                seen = "in combination"
-            yield {
-                "name": f"{link.name}.{name}",
-                "before": link.written_number(name) if link.given else None,
-                "value": stated.value,
-                "std": stated.std,
-                "interval": _interval(found, k, name, stated),
-                "unit": units[name.partition(".")[0]],
-                "seen": seen,
-                "share": share,
-                "pull": stated.pull,
-            }
-
-
-def _interval(found: Identification, link: int, name: str, stated: Stated) -> list[float]:
-    """Return the 95 % interval of a number, at least as wide as to contain it.
-
-    For a mass, a coordinate of the centre of mass and a moment of inertia about it, it is the
-    strict bounds: the range over all physically consistent bodies that fit the data, without prior.
-    For a product of inertia, which is neither convex nor concave in the parameters, and where
-    moments are not bounded (see `StrictBounds`), it follows from the standard error, which includes
-    the prior error.
-    """
-    kind, _, axis = name.partition(".")
-    reach = NORMAL * stated.std
-    low, high = stated.value - reach, stated.value + reach
-    if kind == "mass":
-        low, high = found.bounds.mass[link].tolist()
-    elif kind == "com":
-        low, high = found.bounds.com[link, inertia.AXES.index(axis)].tolist()
-    elif axis[0] == axis[1]:
-        ends = found.bounds.inertia[link, inertia.AXES.index(axis[0])]
-        low, high = ends.tolist() if not np.isnan(ends).any() else (low, high)
-    return [min(low, stated.value), max(high, stated.value)]
-
-
-def _needed(name: str) -> list[int]:
-    kind, _, axis = name.partition(".")
-    if kind == "mass":
-        return [0]
-    if kind == "com":
-        return [0, 1 + inertia.AXES.index(axis)]
-    return [4 + inertia.SYMBOLS[4:].index(f"I.{axis}")]
-
-
-def _visible(name: str, visible: Array) -> bool:
-    return bool(visible[_needed(name)].any())
-
-
-def _alone(name: str, body: str, lonely: set[str]) -> bool:
-    needed = _needed(name)
-    if name.startswith("inertia"):  # about the centre of mass: mass and first moments are in it
-        needed = [0, 1, 2, 3, *needed]
-    return all(f"{body}.{inertia.SYMBOLS[k]}" in lonely for k in needed)
-
-
-def _drive_entry(found: Identification, drive: Drive) -> dict[str, Any]:
-    full, simple = found.friction["full"], found.simple
-    parameters = found.consistent.parameters
-    std = dict(zip(parameters.labels.names, parameters.std.tolist(), strict=True))
-    armature = f"{drive.name}.armature"
-    wanted = {t.kind: f"{drive.name}.{t.name}" for t in FRICTION["simple"]}
-    there = {k: n for k, n in wanted.items() if n in simple.values}
-    stds = {k: simple.std[n] for k, n in there.items()}
-    if armature in full:
-        stds = {"armature": std[armature]} | stds
-    return {
-        "armature": full.get(armature),
-        "simple": {k: simple.values[n] for k, n in there.items()},
-        "full": [
-            {"term": t.kind, "scale": t.scale, "value": full[f"{drive.name}.{t.name}"]}
-            for t in drive.friction
-        ],
-        "std": stds,
-        "curve": friction_curve(found, drive),
-    } | ({"misfit": found.misfits[drive.name].to_json()} if drive.name in found.misfits else {})
-
-
-def friction_curve(
-    found: Identification, drive: Drive, top: float | None = None
-) -> dict[str, list[float]]:
-    """Return the steady-state friction curve of a drive without load, with standard errors.
-
-    Args:
-        top: Largest speed [rad/s or m/s]; None for `LARGEST_CURVE`, a tenth of it if prismatic.
-
-    Returns:
-        `velocity` [rad/s or m/s], `effort` and `std` [N·m or N], 50 points each. The deviation
-        counts what the model cannot describe; see `misfit`.
-    """
-    terms = drive.friction
-    top = top or LARGEST_CURVE * (0.1 if drive.linear else 1.0)
-    half = np.geomspace(1e-3 * top, top, 25)
-    velocity = np.concatenate([-half[::-1], half])
-    parameters = found.consistent.parameters
-    names = parameters.labels.names
-    places = [names.index(f"{drive.name}.{t.name}") for t in terms]
-    rows = steady(terms, velocity)
-    if len(found.deviations):
-        std = np.linalg.norm(found.deviations[:, places] @ rows, axis=0)
-    else:
-        covariance = found.consistent.noise[np.ix_(places, places)]
-        variance = np.einsum("kn,kl,ln->n", rows, covariance, rows)
-        std = np.sqrt(np.maximum(variance, 0.0))
-    if drive.name in found.misfits:
-        std = np.hypot(std, found.misfits[drive.name].curve(velocity))
-    return {
-        "velocity": velocity.tolist(),
-        "effort": (parameters.values[places] @ rows).tolist(),
-        "std": std.tolist(),
-    }
-
-
-def _joint_entries(found: Identification) -> dict[str, Any]:
-    robot = found.problem.plant.robot
-    entries = {}
-    for drive in robot.drives:
-        joint = drive.name
-        if joint not in robot.joints:
-            continue
-        entry = _drive_entry(found, drive)
-        option = robot.options.of(joint)
-        gain = found.calibrated.gains.get(joint, 1.0)
-        if option.gain is not None:
-            entry["gain"] = option.gain / gain
-            entry["std"]["gain"] = found.calibrated.std.get(joint, 0.0) * option.gain / gain**2
-        if option.reduction is not None and entry["armature"] is not None:
-            entry["rotor"] = entry["armature"] / option.reduction**2
-        if option.elastic:
-            entry["gear"] = gear_entry(found, joint)
-        entries[joint] = entry
-    return entries
-
-
-def gear_entry(found: Identification, joint: str) -> dict[str, Any]:
-    """Return the numbers of a joint's elastic gear, `GEAR`, with standard errors."""
-    parameters = found.consistent.parameters
-    places = {k: parameters.labels.names.index(f"{joint}.{k}") for k in GEAR}
-    return {
-        **{k: float(parameters.values[p]) for k, p in places.items()},
-        "std": {k: float(parameters.std[p]) for k, p in places.items()},
-    }
-
-
-def _motor_entries(found: Identification) -> dict[str, Any]:
-    robot = found.problem.plant.robot
-    first = len(robot.channels) - len(robot.joints)
-    return {
-        d.name: _drive_entry(found, d)
-        | {
-            "speed": {
-                j: float(d.ratio[first + k])
-                for k, j in enumerate(robot.joints)
-                if d.ratio[first + k]
-            }
-        }
-        for d in robot.drives
-        if d.name not in robot.joints
-    }
-
-
-def own_entries(found: Identification) -> list[dict[str, Any]]:
-    """Return the parameters of the user's own columns with standard errors."""
-    parameters, seen = found.consistent.parameters, found.consistent.seen
-    entries = []
-    for name in found.problem.plant.robot.own_names:
-        k = parameters.labels.names.index(name)
-        value, std = float(parameters.values[k]), float(parameters.std[k])
-        unit, share = parameters.labels.units[k], float(seen[k])
-        entries.append({"name": name, "value": value, "std": std, "unit": unit, "share": share})
-    return entries
-
-
-def base_entries(found: Identification) -> list[dict[str, Any]]:
-    """Return the base parameters β with standard errors, except those of full friction.
-
-    The columns of the full friction model are nearly collinear, so that only their sum is
-    meaningful: it is reported as the friction curve. Gains are reported with their joints.
-    """
-    parameters = found.estimate.parameters
-    robot = found.problem.plant.robot
-    anew = estimated_anew(found)
-    apart = gain_columns(found.problem)
-    inside = {
-        robot.drives.name((d, t))
-        for d, t in robot.drive_columns
-        if any(own.dictionary for own in robot.drives[d].terms) and t.nonnegative and not t.inertial
-    }
-    return [
-        {
-            "expression": expression,
-            "value": float(value),
-            "std": float(std),
-            "unit": unit,
-            "relative_std": float(abs(std / value)) if value else None,
-            **({"anew": name in anew} if anew else {}),
-        }
-        for name, expression, value, std, unit in zip(
-            parameters.labels.names,
-            found.problem.base.expressions(),
-            parameters.values,
-            parameters.std,
-            parameters.labels.units,
-            strict=True,
-        )
-        if name not in inside and name not in apart
-    ]
-
-
-def estimated_anew(found: Identification) -> set[str]:
-    """Return names of the base parameters that parameters estimated anew contribute to."""
-    if not found.anew:
-        return set()
-    base, robot = found.problem.base, found.problem.plant.robot
-    drives = [d.name for d in robot.drives]
-    changed = columns_called(found.anew, base.standard.names, Bodies.of(robot), drives)
-    moved = np.any(base.matrix[:, changed] != 0.0, axis=1)
-    return {name for name, m in zip(base.labels.names, moved.tolist(), strict=True) if m}
-
-
-def _channel_entries(found: Identification) -> list[dict[str, Any]]:
-    estimate = of_rows(found.estimate)
-    noise, information = estimate.noise, estimate.information
-    ranks = channel_ranks(information)
-    return [
-        {
-            "name": name,
-            "rows": int(noise.rows[c]),
-            "independent_rows": float(noise.effective[c]),
-            "residual_std": float(noise.sigma[c]),
-            "rank": ranks[name],
-            "columns": len(information.triangles[c].columns),
-        }
-        for c, name in enumerate(information.channels)
-    ]

@@ -26,10 +26,11 @@ from heft.estimators import (
     margin_of,
     nearest_robot,
 )
-from heft.fit import Score, held_out, plant_scores
 from heft.information import ParameterSpace, inertia
 from heft.plants import Problem, RobotPlant
 from heft.recordings import Recording
+
+from .scores import Score, held_out, plant_scores
 
 
 @dataclass(frozen=True)
@@ -126,12 +127,12 @@ class _Others:
             s.total
             for h in held_out(self.problem, self.scored, self.corner)
             for s in plant_scores(h.problem, columns, h.filter_hz).list
-            if s.filter_hz is not None
+            if s.counts
         ]
         return max(totals, default=float("nan"))
 
 
-def alternatives(
+def other_estimates(
     problem: Problem[RobotPlant],
     estimate: Estimate,
     method: str,
@@ -147,12 +148,9 @@ def alternatives(
     Args:
         estimate: Base parameters by the method that was asked for.
         scores: Scores of the consistent estimate on `scored`.
-        scored: Logs that all estimates are scored on.
-        corner: Cutoff of the scores [Hz].
     """
     space, values = problem.space, consistent.parameters.values
-    filtered = (s.total for s in scores if s.friction == "full" and s.filter_hz is not None)
-    error = max(filtered, default=float("nan"))
+    error = max((s.total for s in scores if s.counts), default=float("nan"))
     names = space.labels.names
     physics = (*_physics(space, values), margin_of(values, space))
     own = Alternative(_solved_by(method), "standard", len(names), names, error, *physics)
