@@ -21,7 +21,10 @@ PACKAGE = ROOT / "src" / "heft"
 
 MARK = "<!-- house -->"
 # Where a log comes by, in order; the other rooms lend a hand.
-WAY = ("recordings", "signals", "plants", "information", "estimators", "applications", "cli")
+WAY = (
+    *("recordings", "signals", "plants", "information", "estimators", "certainty", "fit"),
+    *("applications", "cli"),
+)
 WIDTH, FLOOR, BOX, HEIGHT = 760, 66, 132, 34  # [px]
 LANE = 22  # [px], what an arrow takes that passes a floor
 
