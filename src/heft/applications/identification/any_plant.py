@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from heft import __version__
-from heft.display import Plot, Series, Table, Trace, page, rounded, table, verdict
+from heft.display import Plot, Table, Trace, page, rounded, table, verdict
 from heft.fit import NORMAL, PlantIdentification
+
+from .report_figures import over_time, spectra
 
 DRAWN_POINTS = 20_000  # of all curves over time
 TEMPLATE = "applications/identification/plant_report.html.jinja"
@@ -58,7 +60,9 @@ def html(found: PlantIdentification[Any]) -> str:
             [[e, rounded(float(v), float(s)), rounded(float(s)), u] for e, v, s, u in described],
         ),
         plots=[p for t in found.traces for p in _plots(t, units, len(found.traces))],
-        spectra=[p for t in found.traces for p in _spectra(t, units)],
+        spectra=[
+            p for t in found.traces for p in spectra(t, units, f"frequency {t.path}", f"{t.path}: ")
+        ],
         delay=found.problem.delay,
         cutoff=found.problem.corner,
         strength=settings.consistent.strength,
@@ -73,25 +77,7 @@ def _scores(found: PlantIdentification[Any]) -> Iterator[list[str]]:
 
 
 def _plots(trace: Trace, units: Mapping[str, str], logs: int) -> Iterator[Plot]:
-    """Yield measured and predicted signal and residual of each channel over time."""
-    for whole in trace.curves:
-        curve = whole.thinned(DRAWN_POINTS // max(logs * len(trace.curves), 1))
-        time = curve.time - np.nanmin(curve.time)
-        series = (
-            Series("residual", "residual", time, curve.measured, minus=curve.predicted),
-            Series("predicted", "predicted", time, curve.predicted, "broad"),
-            Series("measured", "measured", time, curve.measured),
-        )
+    for curve in trace.curves:
+        shown = curve.thinned(DRAWN_POINTS // max(logs * len(trace.curves), 1))
         title = f"{trace.path}: {curve.name} [{units[curve.name]}]"
-        yield Plot(title, "time [s]", series, f"time {trace.path}")
-
-
-def _spectra(trace: Trace, units: Mapping[str, str]) -> Iterator[Plot]:
-    for c, curve in enumerate(trace.curves):
-        series = (
-            Series("measured", "measured", trace.frequency, trace.measured[:, c]),
-            Series("residual", "residual", trace.frequency, trace.residual[:, c]),
-        )
-        title = f"{trace.path}: {curve.name} [({units[curve.name]})²/Hz]"
-        group = f"frequency {trace.path}"
-        yield Plot(title, "frequency [Hz]", series, group, log_x=True, log_y=True)
+        yield over_time(shown, float(np.nanmin(shown.time)), title, f"time {trace.path}")

@@ -8,6 +8,7 @@ import shlex
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def _vector(numbers: Sequence[tuple[float, float]]) -> str:
     return ", ".join(f"{round(value, decimals) + 0.0:.{decimals}f}" for value, _ in numbers)
 
 
-def _links(found: Identification) -> list[list[str]]:
+def _links(found: Identification) -> Table:
     rows = []
     for k, link in enumerate(found.problem.plant.robot.bodies_links):
         numbers = stated_numbers(found.consistent, 10 * k)
@@ -56,7 +57,19 @@ def _links(found: Identification) -> list[list[str]]:
         low, high = found.bounds.mass[k].tolist()
         strict = _strictly(low, high, mass)
         rows.append([link.name, given, rounded(mass, std), spread, strict, com, f"{gone:.0%}"])
-    return rows
+    return Table(
+        "Links",
+        (
+            "link",
+            "before [kg]",
+            "mass [kg]",
+            "±",
+            "strictly [kg]",
+            "centre of mass [m]",
+            "mass seen",
+        ),
+        rows,
+    )
 
 
 def _gone(share: float) -> float:
@@ -86,21 +99,29 @@ def _strict_masses(found: Identification) -> str:
     )
 
 
-def _folded_links(found: Identification) -> tuple[list[list[str]], str]:
-    """Return the rows of links that the logs show something of, and a line that names the others.
+def _as_text(shown: Table, legend: str) -> list[str]:
+    """Return a table for a terminal and what explains it; nothing of a table without rows."""
+    rows = list(shown.rows)
+    return [table(shown.head, rows), "\n".join(textwrap.wrap(legend, 96))] if rows else []
+
+
+def _folded_links(found: Identification) -> tuple[Table, list[str]]:
+    """Return the links that the logs show something of, and a line that names the others.
 
     Few are not folded: hands have dozens of links that nothing measured moves.
     """
-    rows = _links(found)
+    links = _links(found)
+    rows = list(links.rows)
     unseen = [r for r in rows if r[-1] == "0%"]
     if len(unseen) <= MOST_UNSEEN:
-        return rows, ""
+        return links, []
     names = textwrap.wrap(", ".join(r[0] for r in unseen), 96)
     line = f"{len(unseen)} links of which these logs show nothing keep the model file's numbers:"
-    return [r for r in rows if r[-1] != "0%"], "\n".join([line, *names])
+    seen = replace(links, rows=[r for r in rows if r[-1] != "0%"])
+    return seen, ["\n".join([line, *names])]
 
 
-def _joints(found: Identification) -> list[list[str]]:
+def _joints(found: Identification) -> Table:
     parameters = found.consistent.parameters
     std = dict(zip(parameters.labels.names, parameters.std.tolist(), strict=True))
     std |= found.simple.std  # where both have a name, the simple model's number is printed
@@ -122,30 +143,17 @@ def _joints(found: Identification) -> list[list[str]]:
                 cells.append(f"{rounded(value, std[name])} ±{std[name]:.1g}")
         errors = [s.per_joint[drive.name] for s in scored if drive.name in s.per_joint]
         rows.append([*cells, f"{max(errors):.1%}" if errors else "–"])
-    return rows
+    return Table(
+        "Joints",
+        ("joint", "viscous [N·m·s/rad]", "Coulomb [N·m]", "offset [N·m]", "rotor [kg·m²]", "error"),
+        rows,
+    )
 
 
 LEAST_SEEN = 0.25  # share of a mass's doubt that data took away, from which its ± is stated
 NOTHING = 1e-3  # share of a mass that is none
 MOST_NAMED = 3  # links that the next motion is designed for
 MOST_UNSEEN = 6  # links that a table lists of which the logs show nothing
-LINK_HEAD = (
-    "link",
-    "before [kg]",
-    "mass [kg]",
-    "±",
-    "strictly [kg]",
-    "centre of mass [m]",
-    "mass seen",
-)
-JOINT_HEAD = (
-    "joint",
-    "viscous [N·m·s/rad]",
-    "Coulomb [N·m]",
-    "offset [N·m]",
-    "rotor [kg·m²]",
-    "error",
-)
 LEGEND = (
     "± is one standard deviation, for masses widened by what the model file may be wrong; “seen” "
     "is the share of that doubt which the data took away: at 0% the number is the model file's, "
@@ -157,22 +165,25 @@ LEGEND = (
 )
 
 
-def _scores(found: Identification) -> list[list[str]]:
+def _scores(found: Identification) -> Table:
     rows = []
     for role, scores in (("fit", found.fit), ("held out", found.validation)):
         for s in scores:
             kind = "raw" if s.filter_hz is None else f"{s.filter_hz:.3g} Hz"
             name = Path(s.path).name
             rows.append([name, role, s.friction, kind, f"{s.total:.2%}", f"{s.mean:.2%}"])
-    return rows
+    return Table(
+        "Torque not explained",
+        ("log", "role", "friction", "filter", "torque error", "mean of joints"),
+        rows,
+    )
 
 
-OWN_HEAD = ("own column", "value", "±", "unit", "seen")
 OWN_LEGEND = "No model file can hold them, nor friction.py: heft predict takes them by --columns."
 
 
-def _own(found: Identification) -> list[list[str]]:
-    return [
+def _own(found: Identification) -> Table:
+    rows = [
         [
             e["name"],
             rounded(e["value"], e["std"]),
@@ -182,9 +193,9 @@ def _own(found: Identification) -> list[list[str]]:
         ]
         for e in own_entries(found)
     ]
+    return Table("Own columns", ("own column", "value", "±", "unit", "seen"), rows)
 
 
-GEAR_HEAD = ("elastic gear", *GEAR)
 GEAR_LEGEND = (
     "No model file can hold them. In N·m, rad and s (N, m and s): what is passed on is "
     "stiffness·(q_motor − q) + damping·(v_motor − v) + preload − lag·v; lag over stiffness is by "
@@ -192,28 +203,15 @@ GEAR_LEGEND = (
 )
 
 
-def _gears_as_text(gears: list[list[str]]) -> tuple[str, str]:
-    return table(GEAR_HEAD, gears), "\n".join(textwrap.wrap(GEAR_LEGEND, 96))
-
-
-def _gears(found: Identification) -> list[list[str]]:
+def _gears(found: Identification) -> Table:
     robot, rows = found.problem.plant.robot, []
     for joint in (j for j in robot.joints if robot.options.of(j).elastic):
         gear = gear_entry(found, joint)
         numbers = (f"{rounded(gear[k], gear['std'][k])} ±{gear['std'][k]:.2g}" for k in GEAR)
         rows.append([joint, *numbers])
-    return rows
+    return Table("Elastic gears", ("elastic gear", *GEAR), rows)
 
 
-ALTERNATIVES = "Estimates of the same data"
-ALTERNATIVE_HEAD = (
-    "estimate",
-    "parameters",
-    "torque error",
-    "links that can exist",
-    "margin",
-    "friction < 0",
-)
 ALTERNATIVES_LEGEND = (
     "Only the consistent estimate is written. The error is filtered, with full friction, on the "
     "held-out log where it is largest, or on the logs fitted if none is held out. The margin is "
@@ -223,8 +221,8 @@ ALTERNATIVES_LEGEND = (
 )
 
 
-def _alternatives(found: Identification) -> list[list[str]]:
-    return [
+def _alternatives(found: Identification) -> Table:
+    rows = [
         [
             a.name,
             f"{a.parameters} {a.what}",
@@ -235,38 +233,44 @@ def _alternatives(found: Identification) -> list[list[str]]:
         ]
         for a in found.alternatives
     ]
-
-
-SCORE_HEAD = ("log", "role", "friction", "filter", "torque error", "mean of joints")
+    return Table(
+        "Estimates of the same data",
+        (
+            "estimate",
+            "parameters",
+            "torque error",
+            "links that can exist",
+            "margin",
+            "friction < 0",
+        ),
+        rows,
+    )
 
 
 def text(found: Identification) -> str:
     """Return the terminal report: verdict, checks not passed, then tables of links and joints."""
-    rows, folded = _folded_links(found)
+    links, folded = _folded_links(found)
+    joints, scores = _joints(found), _scores(found)
     parts = [
         f"{found.problem.plant.robot.name}: {found.verdict}"
         + f", torque error to be expected in slow motion {found.predicted_error.total:.1%}"
         + ("" if found.validation else ", on the logs fitted only (give --validate)"),
         "\n".join(verdict.not_passed(found.checks)) or "all checks passed",
-        table(LINK_HEAD, rows),
-        *([folded] if folded else []),
-        table(JOINT_HEAD, _joints(found)),
+        table(links.head, links.rows),
+        *folded,
+        table(joints.head, joints.rows),
         "\n".join(textwrap.wrap(f"{LEGEND} {_strict_masses(found)}", 96)),
-        *((table(OWN_HEAD, own), OWN_LEGEND) if (own := _own(found)) else ()),
-        *(_gears_as_text(gears) if (gears := _gears(found)) else ()),
-        table(SCORE_HEAD, _scores(found)),
+        *_as_text(_own(found), OWN_LEGEND),
+        *_as_text(_gears(found), GEAR_LEGEND),
+        table(scores.head, scores.rows),
+        *_as_text(_alternatives(found), ALTERNATIVES_LEGEND),
+        *_remarks(found),
+        *(f"note: {note}" for note in (*found.problem.plant.robot.notes, *found.notes)),
     ]
-    if found.alternatives:
-        parts += [
-            table(ALTERNATIVE_HEAD, _alternatives(found)),
-            "\n".join(textwrap.wrap(ALTERNATIVES_LEGEND, 96)),
-        ]
-    parts += _remarks(found)
-    parts += [f"note: {note}" for note in (*found.problem.plant.robot.notes, *found.notes)]
     return "\n\n".join(parts)
 
 
-def _all_numbers(found: Identification) -> list[list[str]]:
+def _all_numbers(found: Identification) -> Table:
     rows = []
     for entry in parameter_entries(found):
         low, high = entry["interval"]
@@ -283,44 +287,33 @@ def _all_numbers(found: Identification) -> list[list[str]]:
                 f"{entry['pull']:+.2g}",
             ]
         )
-    return rows
+    return Table("", ("number", "before", "now", "95 %", "seen", "moved by the prior"), rows)
 
 
-NUMBER_HEAD = ("number", "before", "now", "95 %", "seen", "moved by the prior")
-
-
-def _share_seen(found: Identification) -> list[list[str]]:
+def _share_seen(found: Identification) -> Table:
     rows: dict[str, list[str]] = {}
     for entry in parameter_entries(found):
         link = entry["name"].rsplit(".", 2 if "mass" not in entry["name"] else 1)[0]
         rows.setdefault(link, [link]).append(
             f"{SEEN_MARKS[entry['seen']]} {_gone(entry['share']):.0%}"
         )
-    return list(rows.values())
+    return Table(
+        "Share seen, and how",
+        ("link", "mass", "cx", "cy", "cz", "Ixx", "Ixy", "Iyy", "Ixz", "Iyz", "Izz"),
+        list(rows.values()),
+    )
 
 
-SEEN_HEAD = ("link", "mass", "cx", "cy", "cz", "Ixx", "Ixy", "Iyy", "Ixz", "Iyz", "Izz")
-
-
-BASE_HEAD = ("base parameter", "value", "±", "95 %", "unit")
-
-
-def _base_rows(found: Identification) -> list[list[str]]:
+def _base(found: Identification) -> Table:
     rows = []
     for e in base_entries(found):
         value, std = e["value"], e["std"]
         known = math.isfinite(std)
         ends = [rounded(value + s * NORMAL * std, std) for s in (-1, 1)] if known else ["open"] * 2
         rows.append(
-            [
-                e["expression"],
-                rounded(value, std),
-                _deviation(e),
-                " … ".join(ends),
-                e["unit"],
-            ]
+            [e["expression"], rounded(value, std), _deviation(e), " … ".join(ends), e["unit"]]
         )
-    return rows
+    return Table("", ("base parameter", "value", "±", "95 %", "unit"), rows, sums=True)
 
 
 def _deviation(entry: Mapping[str, Any]) -> str:
@@ -445,8 +438,8 @@ def _of_the_verdict(found: Identification) -> dict[str, object]:
         "unexplained": _unexplained(found),
         **verdict.for_page(found.checks),
         "notes": (*found.problem.plant.robot.notes, *found.notes),
-        "scores": Table("Torque not explained", SCORE_HEAD, _scores(found)),
-        "alternatives": Table(ALTERNATIVES, ALTERNATIVE_HEAD, _alternatives(found)),
+        "scores": _scores(found),
+        "alternatives": _alternatives(found),
         "alternatives_legend": ALTERNATIVES_LEGEND,
     }
 
@@ -454,11 +447,11 @@ def _of_the_verdict(found: Identification) -> dict[str, object]:
 def _of_the_robot(found: Identification) -> dict[str, object]:
     return {
         "robot": scene(found),
-        "links": Table("Links", LINK_HEAD, _links(found)),
-        "joints": Table("Joints", JOINT_HEAD, _joints(found)),
-        "own": Table("Own columns", OWN_HEAD, _own(found)),
+        "links": _links(found),
+        "joints": _joints(found),
+        "own": _own(found),
         "own_legend": OWN_LEGEND,
-        "gears": Table("Elastic gears", GEAR_HEAD, _gears(found)),
+        "gears": _gears(found),
         "gears_legend": GEAR_LEGEND,
         "columns": f"{LEGEND} {_strict_masses(found)}",
         "model": next(iter(found.files)),
@@ -471,10 +464,10 @@ def _of_the_data(found: Identification) -> dict[str, object]:
     return {
         "logs": logs(found),
         "not_drawn": max(len(found.traces) - DRAWN_LOGS, 0),
-        "seen": Table("Share seen, and how", SEEN_HEAD, _share_seen(found)),
+        "seen": _share_seen(found),
         "links_count": len(found.links),
-        "numbers": Table("", NUMBER_HEAD, _all_numbers(found)),
-        "base": Table("", BASE_HEAD, _base_rows(found), sums=True),
+        "numbers": _all_numbers(found),
+        "base": _base(found),
     }
 
 

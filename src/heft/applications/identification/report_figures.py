@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 
 from heft.arrays import Array
-from heft.display import Body, Plot, Scene, Series, Trace, bones, ellipsoid
+from heft.display import Body, Curve, Plot, Scene, Series, Trace, bones, ellipsoid
 from heft.dynamics import FRICTION, body_poses
 from heft.estimators import stated_numbers
 from heft.fit import NORMAL
@@ -29,7 +29,9 @@ def logs(found: Identification) -> list[dict[str, object]]:
             "name": Path(trace.path).name,
             "role": "fitted" if trace.path in fitted else "held out",
             "torque": _plots_of_torque(found, number, trace),
-            "spectra": _plots_of_spectra(found, number, trace),
+            "spectra": spectra(
+                trace, {c.name: _unit(found, c.name) for c in trace.curves}, f"frequency {number}"
+            ),
         }
         for number, trace in enumerate(found.traces[:DRAWN_LOGS])
     ]
@@ -77,21 +79,27 @@ def plots_of_friction(found: Identification) -> Iterator[Plot]:
 
 def _plots_of_torque(found: Identification, number: int, trace: Trace) -> Iterator[Plot]:
     drawn = min(len(found.traces), DRAWN_LOGS) * len(trace.curves)
-    for c, whole in enumerate(trace.curves):
-        unit = _unit(found, whole.name)
-        curve = whole.thinned(DRAWN_POINTS // drawn)
-        time = curve.time - trace.curves[0].time[0]
-        yield Plot(
-            f"{curve.name}: rms error {_rms_error(trace, c, unit)}",
-            "time [s]",
-            (
-                Series("residual", "residual", time, curve.measured, minus=curve.predicted),
-                Series("predicted", "predicted", time, curve.predicted, "broad"),
-                Series("measured", "measured", time, curve.measured),
-            ),
-            f"time {number}",
-            f"{'force' if unit == 'N' else 'torque'} [{unit}]",
-        )
+    for c, curve in enumerate(trace.curves):
+        unit = _unit(found, curve.name)
+        title = f"{curve.name}: rms error {_rms_error(trace, c, unit)}"
+        label = f"{'force' if unit == 'N' else 'torque'} [{unit}]"
+        shown, start = curve.thinned(DRAWN_POINTS // drawn), float(trace.curves[0].time[0])
+        yield over_time(shown, start, title, f"time {number}", label)
+
+
+def over_time(curve: Curve, start: float, title: str, group: str, label: str = "") -> Plot:
+    """Return the plot of a measured and a predicted signal and their difference over time.
+
+    Args:
+        start: Time of the plot's zero [s].
+    """
+    time = curve.time - start
+    series = (
+        Series("residual", "residual", time, curve.measured, minus=curve.predicted),
+        Series("predicted", "predicted", time, curve.predicted, "broad"),
+        Series("measured", "measured", time, curve.measured),
+    )
+    return Plot(title, "time [s]", series, group, label)
 
 
 def _rms_error(trace: Trace, channel: int, unit: str) -> str:
@@ -100,19 +108,19 @@ def _rms_error(trace: Trace, channel: int, unit: str) -> str:
     return f"{residual:.3g} {unit}{share}"
 
 
-def _plots_of_spectra(found: Identification, number: int, trace: Trace) -> Iterator[Plot]:
+def spectra(trace: Trace, units: Mapping[str, str], group: str, prefix: str = "") -> Iterator[Plot]:
+    """Yield the spectra of what was measured and left over, by channel.
+
+    Args:
+        units: Of the channels, by name.
+    """
     for c, curve in enumerate(trace.curves):
-        yield Plot(
-            f"{curve.name} [({_unit(found, curve.name)})²/Hz]",
-            "frequency [Hz]",
-            (
-                Series("measured", "measured", trace.frequency, trace.measured[:, c]),
-                Series("residual", "residual", trace.frequency, trace.residual[:, c]),
-            ),
-            f"frequency {number}",
-            log_x=True,
-            log_y=True,
+        series = (
+            Series("measured", "measured", trace.frequency, trace.measured[:, c]),
+            Series("residual", "residual", trace.frequency, trace.residual[:, c]),
         )
+        title = f"{prefix}{curve.name} [({units[curve.name]})²/Hz]"
+        yield Plot(title, "frequency [Hz]", series, group, log_x=True, log_y=True)
 
 
 def scene(found: Identification) -> Scene:
