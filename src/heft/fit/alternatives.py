@@ -78,8 +78,8 @@ class _Others:
         yield self._base("least-squares" if plain else method, whole.fitted, told)
         for name, other in registered.items():
             if isinstance(other, Essential):
-                found = other.reduced(whole, in_band, path)
-                yield self._base(name, found.parameters.values, found.kept)
+                solution = other.reduced(whole, in_band, path)
+                yield self._base(name, solution.parameters.values, solution.kept)
             elif plain and isinstance(other, FromInformation):
                 with suppress(SolverFailure):  # where there is no such estimate
                     yield self._base(name, other.values(whole), told)
@@ -98,11 +98,11 @@ class _Others:
             standard, margin = nearest.values, nearest.margin
         return self._judged(name, "base", len(kept), moved, columns, standard, margin)
 
-    def _standard(self, name: str, found: StandardEstimate) -> Alternative:
-        columns = self.problem.plant.space.matrix @ found.values
-        margin = margin_of(found.values, self.problem.space)
+    def _standard(self, name: str, solution: StandardEstimate) -> Alternative:
+        columns = self.problem.plant.space.matrix @ solution.values
+        margin = margin_of(solution.values, self.problem.space)
         return self._judged(
-            name, "standard", found.rank, found.moved, columns, found.values, margin
+            name, "standard", solution.rank, solution.moved, columns, solution.values, margin
         )
 
     def _judged(

@@ -45,16 +45,16 @@ def _vector(numbers: Sequence[tuple[float, float]]) -> str:
     return ", ".join(f"{round(value, decimals) + 0.0:.{decimals}f}" for value, _ in numbers)
 
 
-def _links(found: Identification) -> Table:
+def _links(result: Identification) -> Table:
     rows = []
-    for k, link in enumerate(found.problem.plant.robot.bodies_links):
-        numbers = stated_numbers(found.consistent, 10 * k)
+    for k, link in enumerate(result.problem.plant.robot.bodies_links):
+        numbers = stated_numbers(result.consistent, 10 * k)
         mass, std, share = numbers["mass"].value, numbers["mass"].std, numbers["mass"].share
         given = f"{link.written[0]:.3g}" if link.given else "–"
         com = _vector([(c.value, c.std) for c in (numbers[f"com.{x}"] for x in "xyz")])
         gone = _gone(share)
         spread = f"±{std:.2g}" if gone >= LEAST_SEEN else "prior"
-        low, high = found.bounds.mass[k].tolist()
+        low, high = result.bounds.mass[k].tolist()
         strict = _strictly(low, high, mass)
         rows.append([link.name, given, rounded(mass, std), spread, strict, com, f"{gone:.0%}"])
     return Table(
@@ -87,8 +87,8 @@ def _strictly(low: float, high: float, mass: float) -> str:
     return f"{low:.{decimals}f} … {high:.{decimals}f}"
 
 
-def _strict_masses(found: Identification) -> str:
-    widths = np.diff(found.bounds.mass, axis=1)[:, 0]
+def _strict_masses(result: Identification) -> str:
+    widths = np.diff(result.bounds.mass, axis=1)[:, 0]
     if not len(widths):
         return ""
     middle, open_ends = float(np.median(widths)), int(np.sum(~np.isfinite(widths)))
@@ -105,12 +105,12 @@ def _as_text(shown: Table, legend: str) -> list[str]:
     return [table(shown.head, rows), "\n".join(textwrap.wrap(legend, 96))] if rows else []
 
 
-def _folded_links(found: Identification) -> tuple[Table, list[str]]:
+def _folded_links(result: Identification) -> tuple[Table, list[str]]:
     """Return the links that the logs show something of, and a line that names the others.
 
     Few are not folded: hands have dozens of links that nothing measured moves.
     """
-    links = _links(found)
+    links = _links(result)
     rows = list(links.rows)
     unseen = [r for r in rows if r[-1] == "0%"]
     if len(unseen) <= MOST_UNSEEN:
@@ -121,14 +121,14 @@ def _folded_links(found: Identification) -> tuple[Table, list[str]]:
     return seen, ["\n".join([line, *names])]
 
 
-def _joints(found: Identification) -> Table:
-    parameters = found.consistent.parameters
+def _joints(result: Identification) -> Table:
+    parameters = result.consistent.parameters
     std = dict(zip(parameters.labels.names, parameters.std.tolist(), strict=True))
-    std |= found.simple.std  # where both have a name, the simple model's number is printed
-    simple = found.friction["simple"]
-    scored = [s for s in (found.validation or found.fit) if s.counts]
+    std |= result.simple.std  # where both have a name, the simple model's number is printed
+    simple = result.friction["simple"]
+    scored = [s for s in (result.validation or result.fit) if s.counts]
     rows = []
-    for drive in found.problem.plant.robot.drives:
+    for drive in result.problem.plant.robot.drives:
         cells = [drive.name]
         for term in (*FRICTION["simple"], Armature()):
             name = f"{drive.name}.{term.name}"
@@ -165,9 +165,9 @@ LEGEND = (
 )
 
 
-def _scores(found: Identification) -> Table:
+def _scores(result: Identification) -> Table:
     rows = []
-    for role, scores in (("fit", found.fit), ("held out", found.validation)):
+    for role, scores in (("fit", result.fit), ("held out", result.validation)):
         for s in scores:
             kind = "raw" if s.filter_hz is None else f"{s.filter_hz:.3g} Hz"
             name = Path(s.path).name
@@ -182,7 +182,7 @@ def _scores(found: Identification) -> Table:
 OWN_LEGEND = "No model file can hold them, nor friction.py: heft predict takes them by --columns."
 
 
-def _own(found: Identification) -> Table:
+def _own(result: Identification) -> Table:
     rows = [
         [
             e["name"],
@@ -191,7 +191,7 @@ def _own(found: Identification) -> Table:
             e["unit"],
             f"{_gone(e['share']):.0%}",
         ]
-        for e in own_entries(found)
+        for e in own_entries(result)
     ]
     return Table("Own columns", ("own column", "value", "±", "unit", "seen"), rows)
 
@@ -203,10 +203,10 @@ GEAR_LEGEND = (
 )
 
 
-def _gears(found: Identification) -> Table:
-    robot, rows = found.problem.plant.robot, []
+def _gears(result: Identification) -> Table:
+    robot, rows = result.problem.plant.robot, []
     for joint in (j for j in robot.joints if robot.options.of(j).elastic):
-        gear = gear_entry(found, joint)
+        gear = gear_entry(result, joint)
         numbers = (f"{rounded(gear[k], gear['std'][k])} ±{gear['std'][k]:.2g}" for k in GEAR)
         rows.append([joint, *numbers])
     return Table("Elastic gears", ("elastic gear", *GEAR), rows)
@@ -221,7 +221,7 @@ ALTERNATIVES_LEGEND = (
 )
 
 
-def _alternatives(found: Identification) -> Table:
+def _alternatives(result: Identification) -> Table:
     rows = [
         [
             a.name,
@@ -231,7 +231,7 @@ def _alternatives(found: Identification) -> Table:
             f"{a.margin:.2g}" if math.isfinite(a.margin) else "not known",
             f"{a.negative}",
         ]
-        for a in found.alternatives
+        for a in result.alternatives
     ]
     return Table(
         "Estimates of the same data",
@@ -247,32 +247,32 @@ def _alternatives(found: Identification) -> Table:
     )
 
 
-def text(found: Identification) -> str:
+def text(result: Identification) -> str:
     """Return the terminal report: verdict, checks not passed, then tables of links and joints."""
-    links, folded = _folded_links(found)
-    joints, scores = _joints(found), _scores(found)
+    links, folded = _folded_links(result)
+    joints, scores = _joints(result), _scores(result)
     parts = [
-        f"{found.problem.plant.robot.name}: {found.verdict}"
-        + f", torque error to be expected in slow motion {found.predicted_error.total:.1%}"
-        + ("" if found.validation else ", on the logs fitted only (give --validate)"),
-        "\n".join(verdict.not_passed(found.checks)) or "all checks passed",
+        f"{result.problem.plant.robot.name}: {result.verdict}"
+        + f", torque error to be expected in slow motion {result.predicted_error.total:.1%}"
+        + ("" if result.validation else ", on the logs fitted only (give --validate)"),
+        "\n".join(verdict.not_passed(result.checks)) or "all checks passed",
         table(links.head, links.rows),
         *folded,
         table(joints.head, joints.rows),
-        "\n".join(textwrap.wrap(f"{LEGEND} {_strict_masses(found)}", 96)),
-        *_as_text(_own(found), OWN_LEGEND),
-        *_as_text(_gears(found), GEAR_LEGEND),
+        "\n".join(textwrap.wrap(f"{LEGEND} {_strict_masses(result)}", 96)),
+        *_as_text(_own(result), OWN_LEGEND),
+        *_as_text(_gears(result), GEAR_LEGEND),
         table(scores.head, scores.rows),
-        *_as_text(_alternatives(found), ALTERNATIVES_LEGEND),
-        *_remarks(found),
-        *(f"note: {note}" for note in (*found.problem.plant.robot.notes, *found.notes)),
+        *_as_text(_alternatives(result), ALTERNATIVES_LEGEND),
+        *_remarks(result),
+        *(f"note: {note}" for note in (*result.problem.plant.robot.notes, *result.notes)),
     ]
     return "\n\n".join(parts)
 
 
-def _all_numbers(found: Identification) -> Table:
+def _all_numbers(result: Identification) -> Table:
     rows = []
-    for entry in parameter_entries(found):
+    for entry in parameter_entries(result):
         low, high = entry["interval"]
         ends = (f"{v:.4g}" if math.isfinite(v) else "open" for v in (low, high))
         # Strict bounds know no prior; an inertia's interval follows from its deviation.
@@ -290,9 +290,9 @@ def _all_numbers(found: Identification) -> Table:
     return Table("", ("number", "before", "now", "95 %", "seen", "moved by the prior"), rows)
 
 
-def _share_seen(found: Identification) -> Table:
+def _share_seen(result: Identification) -> Table:
     rows: dict[str, list[str]] = {}
-    for entry in parameter_entries(found):
+    for entry in parameter_entries(result):
         link = entry["name"].rsplit(".", 2 if "mass" not in entry["name"] else 1)[0]
         rows.setdefault(link, [link]).append(
             f"{SEEN_MARKS[entry['seen']]} {_gone(entry['share']):.0%}"
@@ -304,9 +304,9 @@ def _share_seen(found: Identification) -> Table:
     )
 
 
-def _base(found: Identification) -> Table:
+def _base(result: Identification) -> Table:
     rows = []
-    for e in base_entries(found):
+    for e in base_entries(result):
         value, std = e["value"], e["std"]
         known = math.isfinite(std)
         ends = [rounded(value + s * NORMAL * std, std) for s in (-1, 1)] if known else ["open"] * 2
@@ -324,10 +324,10 @@ def _deviation(entry: Mapping[str, Any]) -> str:
     return "dropped" if std == 0.0 == value else f"±{std:.2g}{anew}"
 
 
-def command(found: Identification) -> str | None:
+def command(result: Identification) -> str | None:
     """Return the command line that repeats this identification; None without a model file."""
     paths: dict[str, list[str]] = {}
-    for entry in found.inputs:
+    for entry in result.inputs:
         paths.setdefault(str(entry["role"]), []).append(str(entry["path"]))
     if "model" not in paths:
         return None
@@ -339,8 +339,8 @@ def command(found: Identification) -> str | None:
         words += [w for path in paths.get(role, []) for w in (option, path)]
     for path in paths.get("given", []):
         words += ["--given", str(Path(path).parent)]
-    words += ["--anew", *found.anew] if found.anew else []
-    said, usual = _stated(found.settings), _stated(Settings())
+    words += ["--anew", *result.anew] if result.anew else []
+    said, usual = _stated(result.settings), _stated(Settings())
     for option, value in said.items():
         if value != usual[option] and value is not None:
             words += [option] if value is True else [option, str(value)]
@@ -382,8 +382,8 @@ def _limits(limits: Limits) -> Iterator[list[str]]:
             yield [f"limits.{name}", f"{limit:g}"]
 
 
-def _unexplained(found: Identification) -> str:
-    chosen = [s.total for s in found.validation or found.fit if s.counts]
+def _unexplained(result: Identification) -> str:
+    chosen = [s.total for s in result.validation or result.fit if s.counts]
     return f"{max(chosen):.1%}" if chosen else "–"
 
 
@@ -392,111 +392,111 @@ def _behind(delay: float) -> str:
     return f"Torque comes {1e3 * abs(delay):.2g} ms {'behind' if delay > 0 else 'ahead of'} motion."
 
 
-def _rows(found: Identification) -> str:
-    why = found.differentiated
+def _rows(result: Identification) -> str:
+    why = result.differentiated
     kind = "of the weak form" if why is None else f"differentiated, {why}"
-    return f"Rows are {kind}; motion is smoothed at {found.problem.corner:.3g} Hz."
+    return f"Rows are {kind}; motion is smoothed at {result.problem.corner:.3g} Hz."
 
 
-def _anew(found: Identification) -> str:
-    count, whole = len(estimated_anew(found)), len(found.estimate.parameters.labels)
+def _anew(result: Identification) -> str:
+    count, whole = len(estimated_anew(result)), len(result.estimate.parameters.labels)
     return (
-        f"Estimated anew, whatever the results given say: {', '.join(found.anew)}, of which "
+        f"Estimated anew, whatever the results given say: {', '.join(result.anew)}, of which "
         f"{count} of {whole} base parameters hold something. Of all else these results count, too."
     )
 
 
-def _remarks(found: Identification) -> list[str]:
-    said = [_rows(found)]
-    if found.anew:
-        said.append(_anew(found))
-    if found.problem.delay:
-        said.append(_behind(found.problem.delay))
-    if sum(found.left_out.values()):
-        counts = ", ".join(f"{n} of {Path(k).name}" for k, n in found.left_out.items())
+def _remarks(result: Identification) -> list[str]:
+    said = [_rows(result)]
+    if result.anew:
+        said.append(_anew(result))
+    if result.problem.delay:
+        said.append(_behind(result.problem.delay))
+    if sum(result.left_out.values()):
+        counts = ", ".join(f"{n} of {Path(k).name}" for k, n in result.left_out.items())
         said.append(f"Rows left out as no part of the experiment: {counts}.")
     return said
 
 
-def html(found: Identification) -> str:
+def html(result: Identification) -> str:
     """Return the report as a self-contained HTML page, which loads nothing from elsewhere."""
     return page.page(
         "applications/identification/report.html.jinja",
-        title=f"{found.problem.plant.robot.name}: what it weighs",
-        **_of_the_verdict(found),
-        **_of_the_robot(found),
-        **_of_the_data(found),
-        **_of_the_making(found),
+        title=f"{result.problem.plant.robot.name}: what it weighs",
+        **_of_the_verdict(result),
+        **_of_the_robot(result),
+        **_of_the_data(result),
+        **_of_the_making(result),
     )
 
 
-def _of_the_verdict(found: Identification) -> dict[str, object]:
+def _of_the_verdict(result: Identification) -> dict[str, object]:
     return {
-        "verdict": found.verdict,
-        "held_out": bool(found.validation),
-        "predicted_error": f"{found.predicted_error.total:.1%}",
-        "unexplained": _unexplained(found),
-        **verdict.for_page(found.checks),
-        "notes": (*found.problem.plant.robot.notes, *found.notes),
-        "scores": _scores(found),
-        "alternatives": _alternatives(found),
+        "verdict": result.verdict,
+        "held_out": bool(result.validation),
+        "predicted_error": f"{result.predicted_error.total:.1%}",
+        "unexplained": _unexplained(result),
+        **verdict.for_page(result.checks),
+        "notes": (*result.problem.plant.robot.notes, *result.notes),
+        "scores": _scores(result),
+        "alternatives": _alternatives(result),
         "alternatives_legend": ALTERNATIVES_LEGEND,
     }
 
 
-def _of_the_robot(found: Identification) -> dict[str, object]:
+def _of_the_robot(result: Identification) -> dict[str, object]:
     return {
-        "robot": scene(found),
-        "links": _links(found),
-        "joints": _joints(found),
-        "own": _own(found),
+        "robot": scene(result),
+        "links": _links(result),
+        "joints": _joints(result),
+        "own": _own(result),
         "own_legend": OWN_LEGEND,
-        "gears": _gears(found),
+        "gears": _gears(result),
         "gears_legend": GEAR_LEGEND,
-        "columns": f"{LEGEND} {_strict_masses(found)}",
-        "model": next(iter(found.files)),
-        "remarks": _remarks(found),
-        "friction": plots_of_friction(found),
+        "columns": f"{LEGEND} {_strict_masses(result)}",
+        "model": next(iter(result.files)),
+        "remarks": _remarks(result),
+        "friction": plots_of_friction(result),
     }
 
 
-def _of_the_data(found: Identification) -> dict[str, object]:
+def _of_the_data(result: Identification) -> dict[str, object]:
     return {
-        "logs": logs(found),
-        "not_drawn": max(len(found.traces) - DRAWN_LOGS, 0),
-        "seen": _share_seen(found),
-        "links_count": len(found.links),
-        "numbers": _all_numbers(found),
-        "base": _base(found),
+        "logs": logs(result),
+        "not_drawn": max(len(result.traces) - DRAWN_LOGS, 0),
+        "seen": _share_seen(result),
+        "links_count": len(result.links),
+        "numbers": _all_numbers(result),
+        "base": _base(result),
     }
 
 
-def _of_the_making(found: Identification) -> dict[str, object]:
-    settings = [*_flat(to_json(found)["settings"]), *_limits(found.settings.limits)]
-    files = [[str(i["role"]), str(i["path"]), str(i["sha256"])] for i in found.inputs]
+def _of_the_making(result: Identification) -> dict[str, object]:
+    settings = [*_flat(to_json(result)["settings"]), *_limits(result.settings.limits)]
+    files = [[str(i["role"]), str(i["path"]), str(i["sha256"])] for i in result.inputs]
     return {
-        "command": command(found),
+        "command": command(result),
         "files": Table("Files", ("role", "file", "sha256"), files),
         "settings": Table("", ("setting", "value"), settings),
         "version": __version__,
-        "corner": f"{found.problem.corner:.4g}",
-        "strength": f"{found.consistent.strength:g}",
-        "structure": found.problem.plant.robot.structure_hash(),
+        "corner": f"{result.problem.corner:.4g}",
+        "strength": f"{result.consistent.strength:g}",
+        "structure": result.problem.plant.robot.structure_hash(),
     }
 
 
-def next_motion(found: Identification, out: Path) -> str:
+def next_motion(result: Identification, out: Path) -> str:
     """Return a line with the command that designs the next motion; empty if nothing is left.
 
     Links are named of which most numbers are the model file's, although motion could tell them.
     """
-    robot = found.problem.plant.robot
-    paths = {str(e["role"]): str(e["path"]) for e in found.inputs}
+    robot = result.problem.plant.robot
+    paths = {str(e["role"]): str(e["path"]) for e in result.inputs}
     if robot.tree.free_base or robot.options.sensor or "model" not in paths:
         return ""  # motions are designed for what joints' torques show
     left = Counter(
         str(entry["name"]).partition(f".{kind}")[0]
-        for entry in parameter_entries(found)
+        for entry in parameter_entries(result)
         for kind in ("mass", "com.", "inertia.")
         if entry["seen"] == "prior" and f".{kind}" in entry["name"]
     )
