@@ -30,7 +30,7 @@ from heft.information import ParameterSpace, inertia
 from heft.plants import Problem, RobotPlant
 from heft.recordings import Recording
 
-from .scores import Score, held_out, plant_scores
+from .scores import Score, held_out_scores, plant_scores
 
 
 @dataclass(frozen=True)
@@ -123,13 +123,10 @@ class _Others:
 
     def _error(self, columns: Array) -> float:
         """Return the largest filtered relative error of a log, for standard parameters."""
-        totals = [
-            s.total
-            for h in held_out(self.problem, self.scored, self.corner)
-            for s in plant_scores(h.problem, columns, h.filter_hz).list
-            if s.counts
-        ]
-        return max(totals, default=float("nan"))
+        scores, _ = held_out_scores(
+            self.problem, self.scored, self.corner, lambda p, hz: plant_scores(p, columns, hz)
+        )
+        return max((s.total for s in scores if s.counts), default=float("nan"))
 
 
 def other_estimates(

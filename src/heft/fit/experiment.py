@@ -179,9 +179,13 @@ def fit_experiment(
     elif solver.coloured:
         progress("analysing the residuals")
         common = _common_errors(problem, settings, estimate, linear, summed)
-        earlier = _earlier(given, estimate)
+        # The noise of information alone is taken for like this experiment's.
+        earlier = Earlier.like(given, estimate.noise) if isinstance(given, Information) else given
         widened = solver.colour(problem, estimate, common, earlier.noise if earlier else None)
-        moments = _all_moments(blocks, estimate, earlier)
+        moments = block_moments(blocks, estimate.fitted)
+        if earlier is not None:
+            pairs = zip(moments, earlier.moments, strict=True)
+            moments = tuple(np.vstack(pair) for pair in pairs)
         others = [m[len(blocks) :] for m in moments]
         weights = estimate.fit_weights
         left_without = Block.of(blocks, weights, estimate.fitted, None, others)
@@ -294,23 +298,6 @@ def _simulating(settings: Settings, problem: Problem[Any]) -> Estimator:
     if not method.simulates:
         return chosen
     return replace(chosen, simulate=ClosedLoop.of(problem.plant.robot))  # type: ignore[type-var]
-
-
-def _all_moments(
-    blocks: tuple[Information, ...], estimate: Estimate, earlier: Earlier | None
-) -> tuple[Array, ...]:
-    """Return the blocks' moments Yᵀ(τ − Y β) of each channel, those of earlier experiments last."""
-    moments = block_moments(blocks, estimate.fitted)
-    if earlier is None:
-        return moments
-    return tuple(np.vstack(pair) for pair in zip(moments, earlier.moments, strict=True))
-
-
-def _earlier(given: Earlier | Information | None, estimate: Estimate) -> Earlier | None:
-    """Return earlier experiments; the noise of information alone is taken from the estimate."""
-    if isinstance(given, Information):
-        return Earlier.like(given, estimate.noise)
-    return given
 
 
 def _common_errors(
