@@ -142,18 +142,18 @@ def stretches(problem: Problem[RobotPlant], bodies: Array, models: Models) -> It
 
 def _unbroken(problem: Problem[P], parts: Iterable[Stretch]) -> Iterator[Stretch]:
     """Yield consecutive stretches joined, of about `PIECE_ROWS` rows at most."""
-    held: list[Stretch] = []
+    pending: list[Stretch] = []
     current, last = -1, -np.inf
     for part in parts:
         gap = signals.GAP_STEPS * problem.timelines[part.recording].step
         broken = part.recording != current or not signals.follows(float(part.time[0]), last, gap)
-        if held and (broken or sum(len(p.time) for p in held) > PIECE_ROWS):
-            yield _joined(held)
-            held = []
+        if pending and (broken or sum(len(p.time) for p in pending) > PIECE_ROWS):
+            yield _joined(pending)
+            pending = []
         current, last = part.recording, float(part.time[-1])
-        held.append(part)
-    if held:
-        yield _joined(held)
+        pending.append(part)
+    if pending:
+        yield _joined(pending)
 
 
 def _joined(parts: Sequence[Stretch]) -> Stretch:
@@ -344,10 +344,10 @@ def scored(
     varying = float(np.sum(moments[1] - moments[0] ** 2 / max(rows, 1)))
     unexplained = float(error[:, 0, 1].sum())
     rest = float(np.sqrt(unexplained / varying)) if varying > 0.0 else 0.0
-    found = tuple(_relative(problem, channels, models, corner, error, size))
+    listed = tuple(_relative(problem, channels, models, corner, error, size))
     span = np.zeros(len(problem.channels))
     span[sensed] = np.where(np.isfinite(ends[0]), ends[1] - ends[0], 0.0)
-    return Scores(found, rest, span)
+    return Scores(listed, rest, span)
 
 
 def _of_channels(stretch: Stretch, channels: list[int]) -> Stretch:
