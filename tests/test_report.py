@@ -110,7 +110,7 @@ def test_every_base_parameter_is_there_with_its_interval(
     found: Identification, written: Path
 ) -> None:
     text = written.read_text(encoding="utf-8")
-    for row, entry in zip(report._base_rows(found), base_entries(found), strict=True):
+    for row, entry in zip(report._base(found).rows, base_entries(found), strict=True):
         assert all(part in text for part in split_sum(row[0], 48))
         assert f"<td>{row[3]}</td>" in text
         low, high = (float(v) for v in row[3].split(" … "))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .prepared import why_differentiated, with_told_friction
     from .experiment import ExperimentFit, fit_experiment
     from .simple_friction import SimpleFriction, rigid_torques
-    from .scores import PredictedError, Score, held_out, model_effort, plant_scores
+    from .scores import PredictedError, Score, model_effort
     from .alternatives import Alternative, other_estimates
     from .judged import NORMAL, Judged, Number, PlantIdentification, identify_plant
     from .judged import drive_terms, link_parameters, with_gains

@@ -30,7 +30,7 @@ from heft.information import ParameterSpace, inertia
 from heft.plants import Problem, RobotPlant
 from heft.recordings import Recording
 
-from .scores import Score, held_out, plant_scores
+from .scores import Score, held_out_scores, plant_scores
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ class _Others:
         yield self._base("least-squares" if plain else method, whole.fitted, told)
         for name, other in registered.items():
             if isinstance(other, Essential):
-                found = other.reduced(whole, in_band, path)
-                yield self._base(name, found.parameters.values, found.kept)
+                solution = other.reduced(whole, in_band, path)
+                yield self._base(name, solution.parameters.values, solution.kept)
             elif plain and isinstance(other, FromInformation):
                 with suppress(SolverFailure):  # where there is no such estimate
                     yield self._base(name, other.values(whole), told)
@@ -98,11 +98,11 @@ class _Others:
             standard, margin = nearest.values, nearest.margin
         return self._judged(name, "base", len(kept), moved, columns, standard, margin)
 
-    def _standard(self, name: str, found: StandardEstimate) -> Alternative:
-        columns = self.problem.plant.space.matrix @ found.values
-        margin = margin_of(found.values, self.problem.space)
+    def _standard(self, name: str, solution: StandardEstimate) -> Alternative:
+        columns = self.problem.plant.space.matrix @ solution.values
+        margin = margin_of(solution.values, self.problem.space)
         return self._judged(
-            name, "standard", found.rank, found.moved, columns, found.values, margin
+            name, "standard", solution.rank, solution.moved, columns, solution.values, margin
         )
 
     def _judged(
@@ -123,13 +123,10 @@ class _Others:
 
     def _error(self, columns: Array) -> float:
         """Return the largest filtered relative error of a log, for standard parameters."""
-        totals = [
-            s.total
-            for h in held_out(self.problem, self.scored, self.corner)
-            for s in plant_scores(h.problem, columns, h.filter_hz).list
-            if s.counts
-        ]
-        return max(totals, default=float("nan"))
+        scores, _ = held_out_scores(
+            self.problem, self.scored, self.corner, lambda p, hz: plant_scores(p, columns, hz)
+        )
+        return max((s.total for s in scores if s.counts), default=float("nan"))
 
 
 def other_estimates(

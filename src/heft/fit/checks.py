@@ -355,7 +355,7 @@ def _known_masses(problem: Problem[RobotPlant], consistent: ConsistentEstimate) 
     """Return the base parameters that are well-known masses, as text by their row in β."""
     covariance, base = consistent.parameters.covariance, problem.base
     assert covariance is not None
-    found = {}
+    masses = {}
     for row, unit in enumerate(base.labels.units):
         if unit != "kg":
             continue
@@ -364,8 +364,8 @@ def _known_masses(problem: Problem[RobotPlant], consistent: ConsistentEstimate) 
         value = float(factors @ consistent.parameters.values[own])
         std = float(np.sqrt(max(factors @ covariance[own, own] @ factors, 0.0)))
         if std < KNOWN_SHARE * abs(value):
-            found[row] = f"{base.expression(row)} = {value:.4g} ± {std:.2g} kg"
-    return found
+            masses[row] = f"{base.expression(row)} = {value:.4g} ± {std:.2g} kg"
+    return masses
 
 
 def _folded(names: Sequence[str]) -> str:

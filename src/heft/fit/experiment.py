@@ -69,7 +69,7 @@ class ExperimentFit(Generic[P]):
     settled: tuple[bool, ...] = ()
 
     def widened(
-        self, solver: PhysicallyConsistent, jackknife: Jackknife, found: ConsistentFit
+        self, solver: PhysicallyConsistent, jackknife: Jackknife, fitted: ConsistentFit
     ) -> tuple[ConsistentFit, Array]:
         """Return the consistent fit with its covariance widened by the jackknife, and `deviations`.
 
@@ -78,40 +78,40 @@ class ExperimentFit(Generic[P]):
         Returns:
             The fit, its covariance widened, and the deviations D of x, shape (any, n).
         """
-        deviations = self.deviations(solver, jackknife, found)
-        functions = _functions(self.problem.plant, found.consistent.parameters.labels)
-        return found.widened(deviations, self._shift(found), functions), deviations
+        deviations = self.deviations(solver, jackknife, fitted)
+        functions = _functions(self.problem.plant, fitted.consistent.parameters.labels)
+        return fitted.widened(deviations, self._shift(fitted), functions), deviations
 
-    def _shift(self, found: ConsistentFit) -> Array:
+    def _shift(self, fitted: ConsistentFit) -> Array:
         """Return x less the unconstrained estimate, where x is a base parameter, shape (n,).
 
         The dictionary of friction has no numbers of its own, only their sum has; 0 for these.
         """
         plant, base = self.problem.plant, self.problem.base
         # Beside columns of gains base parameters are by the gains found.
-        gains = {} if isinstance(plant, UnsureGainsPlant) else found.gains
-        matrix, labels = found.space.matrix, self.problem.labels
-        apart = {plant.labels.names[k] for k in plant.independent}
+        gains = {} if isinstance(plant, UnsureGainsPlant) else fitted.gains
+        matrix, labels = fitted.space.matrix, self.problem.labels
+        independent = {plant.labels.names[k] for k in plant.independent}
         shift = np.zeros(matrix.shape[1])
         alone = (matrix != 0.0).sum(axis=0) == 1
         for b, row in enumerate(matrix[: len(base.kept)]):
             (places,) = np.nonzero(row)
             own = self.estimate.parameters.values[b] if len(places) == 1 else np.nan
-            if len(places) == 1 and alone[places[0]] and labels.names[b] not in apart:
+            if len(places) == 1 and alone[places[0]] and labels.names[b] not in independent:
                 channel = labels.names[b].rpartition(".")[0]
                 own /= row[places[0]] * gains.get(channel, 1.0)
-                shift[places[0]] = found.consistent.parameters.values[places[0]] - own
+                shift[places[0]] = fitted.consistent.parameters.values[places[0]] - own
         return np.where(np.isfinite(shift), shift, 0.0)
 
     def deviations(
-        self, solver: PhysicallyConsistent, jackknife: Jackknife, found: ConsistentFit
+        self, solver: PhysicallyConsistent, jackknife: Jackknife, fitted: ConsistentFit
     ) -> Array:
         """Return D of x, DᵀD the jackknife covariance of the consistent parameters, (any, n)."""
-        point = found.space.matrix @ found.consistent.parameters.values
+        point = fitted.space.matrix @ fitted.consistent.parameters.values
         weights = list(self.estimate.weights().values())
         earlier = [m[len(self.blocks) :] for m in self.moments]
-        blocks = Block.of(self.blocks, weights, point, found.maps[0], earlier)
-        return jackknife.of_consistent(solver, found, blocks)
+        blocks = Block.of(self.blocks, weights, point, fitted.maps[0], earlier)
+        return jackknife.of_consistent(solver, fitted, blocks)
 
 
 def fit_experiment(
@@ -176,14 +176,18 @@ def fit_experiment(
     elif solver.coloured:
         progress("analysing the residuals")
         common = _common_errors(problem, settings, estimate, linear, summed)
-        earlier = _earlier(given, estimate)
+        # The noise of information alone is taken for like this experiment's.
+        earlier = Earlier.like(given, estimate.noise) if isinstance(given, Information) else given
         widened = solver.colour(problem, estimate, common, earlier.noise if earlier else None)
-        moments = _all_moments(blocks, estimate, earlier)
+        moments = block_moments(blocks, estimate.fitted)
+        if earlier is not None:
+            pairs = zip(moments, earlier.moments, strict=True)
+            moments = tuple(np.vstack(pair) for pair in pairs)
         others = [m[len(blocks) :] for m in moments]
         weights = estimate.fit_weights
-        left_without = Block.of(blocks, weights, estimate.fitted, None, others)
+        without = Block.of(blocks, weights, estimate.fitted, None, others)
         functions = _functions(problem.plant, widened.parameters.labels)
-        deviations = settings.jackknife.of_base(widened, left_without)
+        deviations = settings.jackknife.of_base(widened, without)
         estimate = widened.at_least(deviations, functions)
     estimate = replace(estimate, rank=rank)
     if isinstance(chosen, Essential):
@@ -260,8 +264,8 @@ def _summed(
             channels = given.information.channels
             blocks = tuple(block.among(channels) for block in blocks)
             information = information.among(channels)
-        beside, held = given.noise_of(problem.channels)
-        names, known = (*(names or problem.channels), *beside), {**known, **held}
+        beside, kept = given.noise_of(problem.channels)
+        names, known = (*(names or problem.channels), *beside), {**known, **kept}
     if given is not None:
         information += given.information if isinstance(given, Earlier) else given
     return _Summed(own, blocks, information, names, known)
@@ -289,23 +293,6 @@ def _simulating(settings: Settings, problem: Problem[Any]) -> Estimator:
     return replace(chosen, simulate=ClosedLoop.of(problem.plant.robot))  # type: ignore[type-var]
 
 
-def _all_moments(
-    blocks: tuple[Information, ...], estimate: Estimate, earlier: Earlier | None
-) -> tuple[Array, ...]:
-    """Return the blocks' moments Yᵀ(τ − Y β) of each channel, those of earlier experiments last."""
-    moments = block_moments(blocks, estimate.fitted)
-    if earlier is None:
-        return moments
-    return tuple(np.vstack(pair) for pair in zip(moments, earlier.moments, strict=True))
-
-
-def _earlier(given: Earlier | Information | None, estimate: Estimate) -> Earlier | None:
-    """Return earlier experiments; the noise of information alone is taken from the estimate."""
-    if isinstance(given, Information):
-        return Earlier.like(given, estimate.noise)
-    return given
-
-
 def _common_errors(
     problem: Problem[Any],
     settings: Settings,
@@ -318,21 +305,23 @@ def _common_errors(
     They are those of the delay, of the point about which rows are taken, and of the cutoff. Of
     channels without rows in these logs there are none.
     """
-    found = [] if linear.late is None else [_held(linear.late)]
+    sources = [] if linear.late is None else [_sparse(linear.late)]
     if linear.rough is not None:
         errors = point_moments(problem, estimate.fitted, _point_spread(problem, linear.rough))
         count = linear.rows / len(problem.channels)
-        found.append([ChannelRows(m.columns, m.values * count) for m in errors])
-    search, held = settings.bandwidth_search, problem.holding_windows()
+        sources.append([ChannelRows(m.columns, m.values * count) for m in errors])
+    search, windows = settings.bandwidth_search, problem.holding_windows()
     alike = problem.is_short(search.rows) and (problem.weak is None or problem.decimation == 1)
-    found.append(_held(search.cutoff_error(held, linear.rows, summed.own if alike else None)))
+    sources.append(
+        _sparse(search.cutoff_error(windows, linear.rows, summed.own if alike else None))
+    )
     size = len(summed.information.labels)
-    together = tuple(ChannelRows.below(errors, size) for errors in zip(*found, strict=True))
+    together = tuple(ChannelRows.below(errors, size) for errors in zip(*sources, strict=True))
     extra = len(summed.information.channels) - len(together)
     return (*together, *(np.zeros_like(together[0]) for _ in range(extra)))
 
 
-def _held(errors: tuple[Array, ...]) -> list[ChannelRows]:
+def _sparse(errors: tuple[Array, ...]) -> list[ChannelRows]:
     """Return each channel's moments, shape (errors, b), without columns of zeros."""
     return [ChannelRows.held(moments) for moments in errors]
 
@@ -369,8 +358,8 @@ def _data_rank(problem: Problem[Any], information: Information, weights: Array) 
         weights: Of each channel's rows, shape (channels,) [1 / channel's unit].
     """
     labels, standard = information.labels, problem.plant.labels.names
-    apart = {standard[k] for k in problem.plant.redundant}
-    kept = [k for k, name in enumerate(labels.names) if name not in apart]
+    redundant = {standard[k] for k in problem.plant.redundant}
+    kept = [k for k, name in enumerate(labels.names) if name not in redundant]
     by_name = dict(zip(information.channels, weights.tolist(), strict=True))
     triangle = information.only(kept).combined(by_name)
     return data_rank(triangle.R, labels.select(kept), triangle.rows)

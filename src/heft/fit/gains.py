@@ -116,12 +116,12 @@ def with_unsure_gains(
     if not spread:
         return problem, None
     progress("finding gains of drives beside contacts")
-    found = _about(problem, dict.fromkeys(spread, 1.0), _first_point(problem, settings))
-    found = _settled(found, spread, settings)
-    found = settings.variance_components.settled(found)
-    memory = _memory(found, spread, settings)
-    found = _settled(found, spread, settings, memory)
-    return found, stated_gains(found, spread, memory)
+    unsure = _about(problem, dict.fromkeys(spread, 1.0), _first_point(problem, settings))
+    unsure = _settled(unsure, spread, settings)
+    unsure = settings.variance_components.settled(unsure)
+    memory = _memory(unsure, spread, settings)
+    unsure = _settled(unsure, spread, settings, memory)
+    return unsure, stated_gains(unsure, spread, memory)
 
 
 def stated_gains(
@@ -222,8 +222,8 @@ def _about(problem: Problem[P], factors: Mapping[str, float], point: Array) -> P
 def _first_point(problem: Problem[Any], settings: Settings) -> Array:
     """Return standard parameters of a fit with gains as stated, shape (p,)."""
     known = problem.known_noise
-    found = settings.least_squares.solve(problem.information(), (), known)
-    return problem.base.spread(found.fitted)
+    first = settings.least_squares.solve(problem.information(), (), known)
+    return problem.base.spread(first.fitted)
 
 
 def _solved(problem: Problem[Any], stated: Earlier, settings: Settings) -> Estimate:
@@ -238,8 +238,8 @@ def _memory(problem: Problem[Any], spread: Mapping[str, float], settings: Settin
     if not settings.least_squares.coloured:
         return 1.0
     stated = stated_gains(problem, spread)
-    found = _solved(problem, stated, settings)
-    coloured = settings.least_squares.colour(problem, found, None, stated.noise)
+    solution = _solved(problem, stated, settings)
+    coloured = settings.least_squares.colour(problem, solution, None, stated.noise)
     return float(coloured.noise.autocorrelation_time[0])
 
 
@@ -250,8 +250,8 @@ def _settled(
     for _ in range(ROUNDS):
         plant = problem.plant
         assert isinstance(plant, UnsureGainsPlant)
-        found = _solved(problem, stated_gains(problem, spread, memory), settings)
-        values = problem.base.spread(found.fitted)
+        solution = _solved(problem, stated_gains(problem, spread, memory), settings)
+        values = problem.base.spread(solution.fitted)
         steps = dict(zip(plant.gains.factors, values[plant.plain :].tolist(), strict=True))
         factors = {joint: c + steps[joint] for joint, c in plant.gains.factors.items()}
         problem = _about(problem, factors, values[: plant.plain])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -31,7 +31,7 @@ from .gains import (
 from .misfit import Misfit, MisfitGatherer
 from .predicted_error import predicted_error, predicted_error_alike
 from .prepared import averaged, windows_for
-from .scores import PredictedError, Score, Scores, held_out, plant_scores, scores
+from .scores import PredictedError, Score, held_out_scores, plant_scores, scores
 from .settings import Progress, Settings, silent
 from .simple_friction import SimpleFriction
 
@@ -192,7 +192,7 @@ def _judged_plant(
             "themselves",
             cure=CHANNELS.cure,
         )
-    validation, notes = _of_held_out(
+    validation, notes = held_out_scores(
         problem, validate, corner, lambda p, hz: plant_scores(p, values, hz, traces)
     )
     predicted = predicted_error_alike(
@@ -220,17 +220,6 @@ def _judged_plant(
         settings=settings,
         notes=notes,
     )
-
-
-def _of_held_out(
-    problem: Problem[P],
-    recordings: Sequence[Recording],
-    corner: float,
-    score: Callable[[Problem[P], float], Scores],
-) -> tuple[tuple[Score, ...], tuple[str, ...]]:
-    others = list(held_out(problem, recordings, corner))
-    validation = tuple(s for h in others for s in score(h.problem, h.filter_hz).list)
-    return validation, tuple(h.note for h in others if h.note)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,7 +277,7 @@ class Judged(PlantIdentification[RobotPlant]):
                 cure=f"{CURE}: heft check LOG --robot MODEL looks for these",
             )
         misfits = gatherer.misfits()
-        validation, notes = _of_held_out(
+        validation, notes = held_out_scores(
             calibrated_problem,
             validate,
             corner,

@@ -308,7 +308,7 @@ class MisfitGatherer:
 
     def misfits(self) -> dict[str, Misfit]:
         """Return the misfits by drive, of drives that have rows."""
-        found = {}
+        misfits = {}
         for d, drive in enumerate(self.drives):
             energy, rows = self._cells[d]
             if not rows.any():
@@ -317,7 +317,7 @@ class MisfitGatherer:
             cells = np.where(rows > 0.0, mean, mean.max())
             overall = (energy.sum(), rows.sum())
             total, count = self._slow[d] if self._slow[d, 1] > 0.0 else overall
-            found[drive.name] = Misfit(
+            misfits[drive.name] = Misfit(
                 self.settings,
                 cells,
                 float(np.sqrt(total / count)),
@@ -326,7 +326,7 @@ class MisfitGatherer:
                 self._seconds[d],
                 float(np.sqrt(self._noise[d, 0] / self._noise[d, 1])),
             )
-        return found
+        return misfits
 
 
 @dataclass(frozen=True)

@@ -155,15 +155,15 @@ def with_prior(covariance: Array, columns: NDArray[np.intp], std: Array) -> Arra
     values, vectors = np.linalg.eigh(across[columns] / std[:, None])
     values = np.maximum(values, 0.0)
     turned = across @ vectors
-    found = covariance - (turned / (1.0 + values)) @ turned.T
-    place = np.diag_indices_from(found)
-    found[place] = np.maximum(found[place], ROUNDING * covariance[place])
+    posterior = covariance - (turned / (1.0 + values)) @ turned.T
+    place = np.diag_indices_from(posterior)
+    posterior[place] = np.maximum(posterior[place], ROUNDING * covariance[place])
     # As differences of large numbers these would be rounding alone.
     beside = (turned / (1.0 + values)) @ vectors.T * std
-    found[:, columns], found[columns] = beside, beside.T
+    posterior[:, columns], posterior[columns] = beside, beside.T
     own = (vectors * (values / (1.0 + values))) @ vectors.T
-    found[np.ix_(columns, columns)] = own * std[:, None] * std
-    return np.asarray(found)
+    posterior[np.ix_(columns, columns)] = own * std[:, None] * std
+    return np.asarray(posterior)
 
 
 def predicted_error_alike(
@@ -191,13 +191,13 @@ def _known(
     scale = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
     correlation, matrix = covariance / np.outer(scale, scale), space.matrix * scale
     point = space.matrix @ consistent.parameters.values[:size]
-    found = []
+    sums = []
     for t in information.triangles:
         held = np.flatnonzero(np.any(matrix[t.columns] != 0.0, axis=0))
         rows = t.R @ matrix[np.ix_(t.columns, held)]
         spread = np.sum((rows @ correlation[np.ix_(held, held)]) * rows)
-        found.append((max(spread, 0.0), np.sum((t.R @ point[t.columns]) ** 2)))
-    variance, energy = np.array(found, dtype=float).reshape(-1, 2).T
+        sums.append((max(spread, 0.0), np.sum((t.R @ point[t.columns]) ** 2)))
+    variance, energy = np.array(sums, dtype=float).reshape(-1, 2).T
     return variance.copy(), energy
 
 

@@ -282,16 +282,16 @@ def sharpened_and_delayed(
     if searched:
         progress("choosing the cutoff frequency")
         factor = bandwidth.fit(plain)
-    found = DelayFound(problem.delay, problem.delay, 1.0, 0.0)
+    lag = DelayFound(problem.delay, problem.delay, 1.0, 0.0)
     if asked.delay is None:
         progress("estimating the delay of the torque")
-        found = delay.fit(about_first_fit(plain, settings))
-    problem = problem.delayed(found.delay)
-    if searched and asked.delay is None and found.delay:
-        known = (plain.sharpened(factor) or plain).delayed(found.delay)
+        lag = delay.fit(about_first_fit(plain, settings))
+    problem = problem.delayed(lag.delay)
+    if searched and asked.delay is None and lag.delay:
+        known = (plain.sharpened(factor) or plain).delayed(lag.delay)
         factor *= bandwidth.refine(known)
     problem = problem.sharpened(factor) or problem
-    return problem, found
+    return problem, lag
 
 
 def with_enough_rows(problem: Problem[P]) -> Problem[P]:
@@ -323,13 +323,13 @@ def averaged(problem: Problem[P]) -> Problem[P]:
         values = np.concatenate([w.values for w in parts])
         moving = len(inputs.motion)
         period = problem.smoothing.period or periodic.find_period(time, values[:, :moving])
-        found = periodic.average_periods(time, values, period)
-        count = len(found.time)
+        average = periodic.average_periods(time, values, period)
+        count = len(average.time)
         made: dict[str, dict[str, Array]] = {}
         for column, name in enumerate(names):
             kind, _, joint = name.partition(".")
-            made.setdefault(kind, {})[joint] = np.tile(found.mean[:, column], 3)
-        clock = found.time[0] + period / count * np.arange(3 * count)
+            made.setdefault(kind, {})[joint] = np.tile(average.mean[:, column], 3)
+        clock = average.time[0] + period / count * np.arange(3 * count)
         tiled = Recording.from_arrays(clock, recording.name, **made)
         recordings.append(
             tiled.selecting(lambda rows, n=count: (rows >= n) & (rows < 2 * n))  # type: ignore[misc]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -142,18 +142,18 @@ def stretches(problem: Problem[RobotPlant], bodies: Array, models: Models) -> It
 
 def _unbroken(problem: Problem[P], parts: Iterable[Stretch]) -> Iterator[Stretch]:
     """Yield consecutive stretches joined, of about `PIECE_ROWS` rows at most."""
-    held: list[Stretch] = []
+    pending: list[Stretch] = []
     current, last = -1, -np.inf
     for part in parts:
         gap = signals.GAP_STEPS * problem.timelines[part.recording].step
         broken = part.recording != current or not signals.follows(float(part.time[0]), last, gap)
-        if held and (broken or sum(len(p.time) for p in held) > PIECE_ROWS):
-            yield _joined(held)
-            held = []
+        if pending and (broken or sum(len(p.time) for p in pending) > PIECE_ROWS):
+            yield _joined(pending)
+            pending = []
         current, last = part.recording, float(part.time[-1])
-        held.append(part)
-    if held:
-        yield _joined(held)
+        pending.append(part)
+    if pending:
+        yield _joined(pending)
 
 
 def _joined(parts: Sequence[Stretch]) -> Stretch:
@@ -220,36 +220,34 @@ def scores(
     )
 
 
-@dataclass(frozen=True)
-class HeldOut(Generic[P]):
-    """A held-out log as a problem of its own, and the cutoff at which it is scored."""
+def held_out_scores(
+    problem: Problem[P],
+    recordings: Sequence[Recording],
+    corner: float,
+    score: Callable[[Problem[P], float], Scores],
+) -> tuple[tuple[Score, ...], tuple[str, ...]]:
+    """Return the scores of held-out logs, and what users are told of those sampled too slowly.
 
-    # plant and log, at the cutoff of the fit or the highest that the log's rate allows
-    problem: Problem[P]
-    filter_hz: float  # cutoff frequency of the score's low-pass, limited likewise [Hz]
-    note: str | None  # what the user is told of a lower cutoff; None if there is none
-
-
-def held_out(
-    problem: Problem[P], recordings: Sequence[Recording], corner: float
-) -> Iterator[HeldOut[P]]:
-    """Yield held-out logs, each at its own cutoff where it is sampled too slowly for the fit's.
+    A log that is sampled too slowly for the fit's cutoff is scored at its own.
 
     Args:
         corner: Cutoff frequency of the scores of the fit [Hz].
+        score: Scores of a problem at a cutoff frequency [Hz].
     """
+    every: list[Score] = []
+    notes = []
     for recording in recordings:
         other = problem.held_out(recording)
         filter_hz = min(corner, other.highest_corner)
-        note = None
         if filter_hz < corner or other.corner < problem.corner:
-            note = (
+            notes.append(
                 f"{Path(recording.name).name} is sampled at {other.timelines[0].rate:.3g} Hz, too "
                 f"slowly for the low-pass of the other logs: its motion is smoothed at "
                 f"{other.corner:.3g} Hz (for {problem.corner:.3g} Hz), its errors are filtered at "
                 f"{filter_hz:.3g} Hz (for {corner:.3g} Hz)"
             )
-        yield HeldOut(other, filter_hz, note)
+        every += score(other, filter_hz).list
+    return tuple(every), tuple(notes)
 
 
 def plant_scores(
@@ -346,10 +344,10 @@ def scored(
     varying = float(np.sum(moments[1] - moments[0] ** 2 / max(rows, 1)))
     unexplained = float(error[:, 0, 1].sum())
     rest = float(np.sqrt(unexplained / varying)) if varying > 0.0 else 0.0
-    found = tuple(_relative(problem, channels, models, corner, error, size))
+    listed = tuple(_relative(problem, channels, models, corner, error, size))
     span = np.zeros(len(problem.channels))
     span[sensed] = np.where(np.isfinite(ends[0]), ends[1] - ends[0], 0.0)
-    return Scores(found, rest, span)
+    return Scores(listed, rest, span)
 
 
 def _of_channels(stretch: Stretch, channels: list[int]) -> Stretch:

@@ -8,90 +8,78 @@ from typing import Any
 import numpy as np
 
 from heft import __version__
-from heft.display import Plot, Series, Table, Trace, page, rounded, table, verdict
+from heft.display import Plot, Table, Trace, page, rounded, table, verdict
 from heft.fit import NORMAL, PlantIdentification
+
+from .report_figures import over_time, spectra
 
 DRAWN_POINTS = 20_000  # of all curves over time
 TEMPLATE = "applications/identification/plant_report.html.jinja"
 
 
-def text(found: PlantIdentification[Any]) -> str:
+def text(result: PlantIdentification[Any]) -> str:
     """Return parameters, verdict and failed checks as text for a terminal."""
     head = ("", "value", "± 95 %", "unit", "seen")
     lines = [
-        table(head, _rows(found)),
+        table(head, _rows(result)),
         "",
-        f"verdict: {found.verdict}, predicted error {found.predicted_error.total:.1%}",
+        f"verdict: {result.verdict}, predicted error {result.predicted_error.total:.1%}",
     ]
-    lines += verdict.not_passed(found.checks)
-    if found.problem.delay:
-        lines.append(f"measurements come {1e3 * found.problem.delay:.3g} ms behind motion")
-    lines += [f"note: {note}" for note in found.notes]
+    lines += verdict.not_passed(result.checks)
+    if result.problem.delay:
+        lines.append(f"measurements come {1e3 * result.problem.delay:.3g} ms behind motion")
+    lines += [f"note: {note}" for note in result.notes]
     return "\n".join(lines)
 
 
-def _rows(found: PlantIdentification[Any]) -> list[list[str]]:
+def _rows(result: PlantIdentification[Any]) -> list[list[str]]:
     return [
         [n.name, rounded(n.value, n.std), rounded(NORMAL * n.std), n.unit, f"{n.seen:.0%}"]
-        for n in found.numbers
+        for n in result.numbers
     ]
 
 
-def html(found: PlantIdentification[Any]) -> str:
+def html(result: PlantIdentification[Any]) -> str:
     """Return the report as a self-contained HTML page, which loads nothing from elsewhere."""
-    plant = type(found.problem.plant).__name__
-    base, settings = found.estimate.parameters, found.settings
-    expressions = found.problem.base.expressions()
+    plant = type(result.problem.plant).__name__
+    base, settings = result.estimate.parameters, result.settings
+    expressions = result.problem.base.expressions()
     described = zip(expressions, base.values, base.std, base.labels.units, strict=True)
-    units = {c.name: c.unit for c in found.problem.plant.channels}
+    units = {c.name: c.unit for c in result.problem.plant.channels}
     return page.page(
         TEMPLATE,
         title=f"{plant}: what was identified",
-        verdict=found.verdict,
-        **verdict.for_page(found.checks),
-        notes=(*found.problem.plant.notes, *found.notes),
-        numbers=Table("Parameters", ("", "value", "± 95 %", "unit", "seen"), _rows(found)),
-        scores=Table("Not explained", ("log", "filter", "total", "mean"), _scores(found)),
+        verdict=result.verdict,
+        **verdict.for_page(result.checks),
+        notes=(*result.problem.plant.notes, *result.notes),
+        numbers=Table("Parameters", ("", "value", "± 95 %", "unit", "seen"), _rows(result)),
+        scores=Table("Not explained", ("log", "filter", "total", "mean"), _scores(result)),
         base=Table(
             "Base parameters",
             ("combination", "value", "±", "unit"),
             [[e, rounded(float(v), float(s)), rounded(float(s)), u] for e, v, s, u in described],
         ),
-        plots=[p for t in found.traces for p in _plots(t, units, len(found.traces))],
-        spectra=[p for t in found.traces for p in _spectra(t, units)],
-        delay=found.problem.delay,
-        cutoff=found.problem.corner,
+        plots=[p for t in result.traces for p in _plots(t, units, len(result.traces))],
+        spectra=[
+            p
+            for t in result.traces
+            for p in spectra(t, units, f"frequency {t.path}", f"{t.path}: ")
+        ],
+        delay=result.problem.delay,
+        cutoff=result.problem.corner,
         strength=settings.consistent.strength,
         version=__version__,
     )
 
 
-def _scores(found: PlantIdentification[Any]) -> Iterator[list[str]]:
-    for score in (*found.fit, *found.validation):
+def _scores(result: PlantIdentification[Any]) -> Iterator[list[str]]:
+    for score in (*result.fit, *result.validation):
         hz = "raw" if score.filter_hz is None else f"{score.filter_hz:.3g} Hz"
         yield [score.path, hz, f"{score.total:.2%}", f"{score.mean:.2%}"]
 
 
 def _plots(trace: Trace, units: Mapping[str, str], logs: int) -> Iterator[Plot]:
-    """Yield measured and predicted signal and residual of each channel over time."""
-    for whole in trace.curves:
-        curve = whole.thinned(DRAWN_POINTS // max(logs * len(trace.curves), 1))
-        time = curve.time - np.nanmin(curve.time)
-        series = (
-            Series("residual", "residual", time, curve.measured, minus=curve.predicted),
-            Series("predicted", "predicted", time, curve.predicted, "broad"),
-            Series("measured", "measured", time, curve.measured),
-        )
+    for curve in trace.curves:
+        shown = curve.thinned(DRAWN_POINTS // max(logs * len(trace.curves), 1))
         title = f"{trace.path}: {curve.name} [{units[curve.name]}]"
-        yield Plot(title, "time [s]", series, f"time {trace.path}")
-
-
-def _spectra(trace: Trace, units: Mapping[str, str]) -> Iterator[Plot]:
-    for c, curve in enumerate(trace.curves):
-        series = (
-            Series("measured", "measured", trace.frequency, trace.measured[:, c]),
-            Series("residual", "residual", trace.frequency, trace.residual[:, c]),
-        )
-        title = f"{trace.path}: {curve.name} [({units[curve.name]})²/Hz]"
-        group = f"frequency {trace.path}"
-        yield Plot(title, "frequency [Hz]", series, group, log_x=True, log_y=True)
+        yield over_time(shown, float(np.nanmin(shown.time)), title, f"time {trace.path}")

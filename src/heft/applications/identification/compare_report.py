@@ -44,12 +44,15 @@ EXPLAINS = 0.9  # of the change, from where a link is named for it
 SHOWN_SUSPECTS = 3
 
 
-def text(found: Comparison) -> str:
+def text(compared: Comparison) -> str:
     """Return the terminal report: significant changes, friction first."""
-    parts = [f"{found.robot}: {_sentence(found)}", f"before: {found.before}\nafter:  {found.after}"]
-    parts += [f"note: {note}" for note in found.notes]
-    for kind, title in _titles(found).items():
-        changes = found.of(kind)
+    parts = [
+        f"{compared.robot}: {_sentence(compared)}",
+        f"before: {compared.before}\nafter:  {compared.after}",
+    ]
+    parts += [f"note: {note}" for note in compared.notes]
+    for kind, title in _titles(compared).items():
+        changes = compared.of(kind)
         parts.append(f"{title}: {sum(c.clear for c in changes)} of {len(changes)} changed")
         if changes:
             rows = [_row(c) for c in changes]
@@ -59,44 +62,44 @@ def text(found: Comparison) -> str:
                     [[_mark(c), *r] for c, r in zip(changes, rows, strict=True)],
                 )
             )
-    suspect = _suspect(found)
+    suspect = _suspect(compared)
     if suspect:
         parts.append("\n".join(textwrap.wrap(suspect, 96)))
     parts.append(
-        "\n".join(textwrap.wrap(RULE.format(marked="Marked *", count=len(found.changes)), 96))
+        "\n".join(textwrap.wrap(RULE.format(marked="Marked *", count=len(compared.changes)), 96))
     )
     return "\n\n".join(parts)
 
 
-def html(found: Comparison) -> str:
+def html(compared: Comparison) -> str:
     """Return the report as a self-contained HTML page, which loads nothing from elsewhere."""
     return page.page(
         "applications/identification/compare_report.html.jinja",
-        title=f"{found.robot}: what changed",
-        changed=any(c.clear for c in found.changes),
-        sentence=_sentence(found),
-        before=found.before,
-        after=found.after,
-        notes=found.notes,
-        kinds=[_of_kind(found, kind, title) for kind, title in _titles(found).items()],
-        suspect=_suspect(found),
-        rule=RULE.format(marked="In bold, and first,", count=len(found.changes)),
+        title=f"{compared.robot}: what changed",
+        changed=any(c.clear for c in compared.changes),
+        sentence=_sentence(compared),
+        before=compared.before,
+        after=compared.after,
+        notes=compared.notes,
+        kinds=[_of_kind(compared, kind, title) for kind, title in _titles(compared).items()],
+        suspect=_suspect(compared),
+        rule=RULE.format(marked="In bold, and first,", count=len(compared.changes)),
         version=__version__,
     )
 
 
-def _titles(found: Comparison) -> dict[Kind, str]:
-    return {k: title for k, title in TITLES.items() if k != "own" or found.of(k)}
+def _titles(compared: Comparison) -> dict[Kind, str]:
+    return {k: title for k, title in TITLES.items() if k != "own" or compared.of(k)}
 
 
-def _of_kind(found: Comparison, kind: Kind, title: str) -> dict[str, object]:
-    changes = found.of(kind)
+def _of_kind(compared: Comparison, kind: Kind, title: str) -> dict[str, object]:
+    changes = compared.of(kind)
     changed = {c.name for c in changes if c.clear}
     groups = {}
     for group, clear in (("changed", True), ("unchanged", False)):
         chosen = [c for c in changes if c.clear == clear]
         marked = range(len(chosen) if clear else 0)
-        curves = found.curves if kind == "friction" else ()
+        curves = compared.curves if kind == "friction" else ()
         groups[group] = {
             "count": len(chosen),
             "changes": Table("", HEADS[kind], [_row(c) for c in chosen], marked),
@@ -105,26 +108,26 @@ def _of_kind(found: Comparison, kind: Kind, title: str) -> dict[str, object]:
     return {"name": kind, "title": title, "count": len(changes), **groups}
 
 
-def _sentence(found: Comparison) -> str:
-    clear = [c for c in found.changes if c.clear]
+def _sentence(compared: Comparison) -> str:
+    clear = [c for c in compared.changes if c.clear]
     if not clear:
-        return f"nothing changed that these data can tell{_not_compared(found)}"
+        return f"nothing changed that these data can tell{_not_compared(compared)}"
     said = []
     for kind, begin in SAID.items():
         names = dict.fromkeys(c.name for c in clear if c.kind == kind)
         if names:
             said.append(f"{begin} {', '.join(names)}")
-    return ", and ".join(said) + _not_compared(found)
+    return ", and ".join(said) + _not_compared(compared)
 
 
-def _not_compared(found: Comparison) -> str:
-    return f"; friction not compared in {', '.join(found.withheld)}" if found.withheld else ""
+def _not_compared(compared: Comparison) -> str:
+    return f"; friction not compared in {', '.join(compared.withheld)}" if compared.withheld else ""
 
 
-def _suspect(found: Comparison) -> str:
-    if not found.suspects:
+def _suspect(compared: Comparison) -> str:
+    if not compared.suspects:
         return ""
-    named = [(n, s) for n, s in found.suspects if s > EXPLAINS][:SHOWN_SUSPECTS]
+    named = [(n, s) for n, s in compared.suspects if s > EXPLAINS][:SHOWN_SUSPECTS]
     if not named:
         return "No link's changing alone explains the change of the bodies."
     shares = ", ".join(f"{name} {share:.1%}" for name, share in named)

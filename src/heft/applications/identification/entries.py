@@ -20,14 +20,14 @@ SEEN = 0.5  # share of the prior's variance that data must take away to count as
 LARGEST_CURVE = 2.0  # [rad/s], up to where a curve of friction is drawn; a tenth in m/s
 
 
-def parameter_entries(found: Identification) -> Iterator[dict[str, Any]]:
+def parameter_entries(result: Identification) -> Iterator[dict[str, Any]]:
     """Yield mass, centre of mass and inertia of each link, with uncertainty and identifiability.
 
     Inertias are about the centre of mass, in the axes of the link's frame. Each entry holds the
     value before and after, standard error, 95 % interval, the share of the prior variance that the
     data removed, and the shift by the prior in the number's unit (`estimate.schema.json`).
     """
-    problem = found.problem
+    problem = result.problem
     units = {"mass": "kg", "com": "m", "inertia": "kg·m²"}
     structure = np.abs(problem.space.matrix).sum(axis=0)
     lonely = {problem.base.standard.names[i] for i in problem.base.alone()}
@@ -35,7 +35,7 @@ def parameter_entries(found: Identification) -> Iterator[dict[str, Any]]:
     crowded = [link.body for link in problem.plant.robot.bodies_links]
     for k, link in enumerate(problem.plant.robot.bodies_links):
         visible = structure[10 * k : 10 * k + 10] > 0.0
-        for name, stated in stated_numbers(found.consistent, 10 * k).items():
+        for name, stated in stated_numbers(result.consistent, 10 * k).items():
             share = stated.share
             if not _visible(name, visible):
                 seen = "not at all"
@@ -50,7 +50,7 @@ def parameter_entries(found: Identification) -> Iterator[dict[str, Any]]:
                 "before": link.written_number(name) if link.given else None,
                 "value": stated.value,
                 "std": stated.std,
-                "interval": _interval(found, k, name, stated),
+                "interval": _interval(result, k, name, stated),
                 "unit": units[name.partition(".")[0]],
                 "seen": seen,
                 "share": share,
@@ -58,7 +58,7 @@ def parameter_entries(found: Identification) -> Iterator[dict[str, Any]]:
             }
 
 
-def _interval(found: Identification, link: int, name: str, stated: Stated) -> list[float]:
+def _interval(result: Identification, link: int, name: str, stated: Stated) -> list[float]:
     """Return the 95 % interval of a number, at least as wide as to contain it.
 
     For a mass, a coordinate of the centre of mass and a moment of inertia about it, it is the
@@ -71,11 +71,11 @@ def _interval(found: Identification, link: int, name: str, stated: Stated) -> li
     reach = NORMAL * stated.std
     low, high = stated.value - reach, stated.value + reach
     if kind == "mass":
-        low, high = found.bounds.mass[link].tolist()
+        low, high = result.bounds.mass[link].tolist()
     elif kind == "com":
-        low, high = found.bounds.com[link, inertia.AXES.index(axis)].tolist()
+        low, high = result.bounds.com[link, inertia.AXES.index(axis)].tolist()
     elif axis[0] == axis[1]:
-        ends = found.bounds.inertia[link, inertia.AXES.index(axis[0])]
+        ends = result.bounds.inertia[link, inertia.AXES.index(axis[0])]
         low, high = ends.tolist() if not np.isnan(ends).any() else (low, high)
     return [min(low, stated.value), max(high, stated.value)]
 
@@ -100,9 +100,9 @@ def _alone(name: str, body: str, lonely: set[str]) -> bool:
     return all(f"{body}.{inertia.SYMBOLS[k]}" in lonely for k in needed)
 
 
-def _drive_entry(found: Identification, drive: Drive) -> dict[str, Any]:
-    full, simple = found.friction["full"], found.simple
-    parameters = found.consistent.parameters
+def _drive_entry(result: Identification, drive: Drive) -> dict[str, Any]:
+    full, simple = result.friction["full"], result.simple
+    parameters = result.consistent.parameters
     std = dict(zip(parameters.labels.names, parameters.std.tolist(), strict=True))
     armature = f"{drive.name}.armature"
     wanted = {t.kind: f"{drive.name}.{t.name}" for t in FRICTION["simple"]}
@@ -118,12 +118,12 @@ def _drive_entry(found: Identification, drive: Drive) -> dict[str, Any]:
             for t in drive.friction
         ],
         "std": stds,
-        "curve": friction_curve(found, drive),
-    } | ({"misfit": found.misfits[drive.name].to_json()} if drive.name in found.misfits else {})
+        "curve": friction_curve(result, drive),
+    } | ({"misfit": result.misfits[drive.name].to_json()} if drive.name in result.misfits else {})
 
 
 def friction_curve(
-    found: Identification, drive: Drive, top: float | None = None
+    result: Identification, drive: Drive, top: float | None = None
 ) -> dict[str, list[float]]:
     """Return the steady-state friction curve of a drive without load, with standard errors.
 
@@ -138,18 +138,18 @@ def friction_curve(
     top = top or LARGEST_CURVE * (0.1 if drive.linear else 1.0)
     half = np.geomspace(1e-3 * top, top, 25)
     velocity = np.concatenate([-half[::-1], half])
-    parameters = found.consistent.parameters
+    parameters = result.consistent.parameters
     names = parameters.labels.names
     places = [names.index(f"{drive.name}.{t.name}") for t in terms]
     rows = steady(terms, velocity)
-    if len(found.deviations):
-        std = np.linalg.norm(found.deviations[:, places] @ rows, axis=0)
+    if len(result.deviations):
+        std = np.linalg.norm(result.deviations[:, places] @ rows, axis=0)
     else:
-        covariance = found.consistent.noise[np.ix_(places, places)]
+        covariance = result.consistent.noise[np.ix_(places, places)]
         variance = np.einsum("kn,kl,ln->n", rows, covariance, rows)
         std = np.sqrt(np.maximum(variance, 0.0))
-    if drive.name in found.misfits:
-        std = np.hypot(std, found.misfits[drive.name].curve(velocity))
+    if drive.name in result.misfits:
+        std = np.hypot(std, result.misfits[drive.name].curve(velocity))
     return {
         "velocity": velocity.tolist(),
         "effort": (parameters.values[places] @ rows).tolist(),
@@ -157,31 +157,31 @@ def friction_curve(
     }
 
 
-def joint_entries(found: Identification) -> dict[str, Any]:
+def joint_entries(result: Identification) -> dict[str, Any]:
     """Return what is told of the drive of each joint, by joint."""
-    robot = found.problem.plant.robot
+    robot = result.problem.plant.robot
     entries = {}
     for drive in robot.drives:
         joint = drive.name
         if joint not in robot.joints:
             continue
-        entry = _drive_entry(found, drive)
+        entry = _drive_entry(result, drive)
         option = robot.options.of(joint)
-        gain = found.calibrated.gains.get(joint, 1.0)
+        gain = result.calibrated.gains.get(joint, 1.0)
         if option.gain is not None:
             entry["gain"] = option.gain / gain
-            entry["std"]["gain"] = found.calibrated.std.get(joint, 0.0) * option.gain / gain**2
+            entry["std"]["gain"] = result.calibrated.std.get(joint, 0.0) * option.gain / gain**2
         if option.reduction is not None and entry["armature"] is not None:
             entry["rotor"] = entry["armature"] / option.reduction**2
         if option.elastic:
-            entry["gear"] = gear_entry(found, joint)
+            entry["gear"] = gear_entry(result, joint)
         entries[joint] = entry
     return entries
 
 
-def gear_entry(found: Identification, joint: str) -> dict[str, Any]:
+def gear_entry(result: Identification, joint: str) -> dict[str, Any]:
     """Return the numbers of a joint's elastic gear, `GEAR`, with standard errors."""
-    parameters = found.consistent.parameters
+    parameters = result.consistent.parameters
     places = {k: parameters.labels.names.index(f"{joint}.{k}") for k in GEAR}
     return {
         **{k: float(parameters.values[p]) for k, p in places.items()},
@@ -189,12 +189,12 @@ def gear_entry(found: Identification, joint: str) -> dict[str, Any]:
     }
 
 
-def motor_entries(found: Identification) -> dict[str, Any]:
+def motor_entries(result: Identification) -> dict[str, Any]:
     """Return what is told of each motor that is no joint, with its ratios, by motor."""
-    robot = found.problem.plant.robot
+    robot = result.problem.plant.robot
     first = len(robot.channels) - len(robot.joints)
     return {
-        d.name: _drive_entry(found, d)
+        d.name: _drive_entry(result, d)
         | {
             "speed": {
                 j: float(d.ratio[first + k])
@@ -207,26 +207,26 @@ def motor_entries(found: Identification) -> dict[str, Any]:
     }
 
 
-def own_entries(found: Identification) -> list[dict[str, Any]]:
+def own_entries(result: Identification) -> list[dict[str, Any]]:
     """Return the parameters of the user's own columns with standard errors."""
-    own = found.problem.plant.robot.own_names
+    own = result.problem.plant.robot.own_names
     return [
         {"name": n.name, "value": n.value, "std": n.std, "unit": n.unit, "share": n.seen}
-        for n in (found.numbers if own else ())
+        for n in (result.numbers if own else ())
         if n.name in own
     ]
 
 
-def base_entries(found: Identification) -> list[dict[str, Any]]:
+def base_entries(result: Identification) -> list[dict[str, Any]]:
     """Return the base parameters β with standard errors, except those of full friction.
 
     The columns of the full friction model are nearly collinear, so that only their sum is
     meaningful: it is reported as the friction curve. Gains are reported with their joints.
     """
-    parameters = found.estimate.parameters
-    robot = found.problem.plant.robot
-    anew = estimated_anew(found)
-    apart = gain_columns(found.problem)
+    parameters = result.estimate.parameters
+    robot = result.problem.plant.robot
+    anew = estimated_anew(result)
+    apart = gain_columns(result.problem)
     inside = {
         robot.drives.name((d, t))
         for d, t in robot.drive_columns
@@ -243,7 +243,7 @@ def base_entries(found: Identification) -> list[dict[str, Any]]:
         }
         for name, expression, value, std, unit in zip(
             parameters.labels.names,
-            found.problem.base.expressions(),
+            result.problem.base.expressions(),
             parameters.values,
             parameters.std,
             parameters.labels.units,
@@ -253,20 +253,20 @@ def base_entries(found: Identification) -> list[dict[str, Any]]:
     ]
 
 
-def estimated_anew(found: Identification) -> set[str]:
+def estimated_anew(result: Identification) -> set[str]:
     """Return names of the base parameters that parameters estimated anew contribute to."""
-    if not found.anew:
+    if not result.anew:
         return set()
-    base, robot = found.problem.base, found.problem.plant.robot
+    base, robot = result.problem.base, result.problem.plant.robot
     drives = [d.name for d in robot.drives]
-    changed = columns_called(found.anew, base.standard.names, Bodies.of(robot), drives)
+    changed = columns_called(result.anew, base.standard.names, Bodies.of(robot), drives)
     moved = np.any(base.matrix[:, changed] != 0.0, axis=1)
     return {name for name, m in zip(base.labels.names, moved.tolist(), strict=True) if m}
 
 
-def channel_entries(found: Identification) -> list[dict[str, Any]]:
+def channel_entries(result: Identification) -> list[dict[str, Any]]:
     """Return rows, noise and rank of each channel."""
-    estimate = of_rows(found.estimate)
+    estimate = of_rows(result.estimate)
     noise, information = estimate.noise, estimate.information
     ranks = channel_ranks(information)
     return [

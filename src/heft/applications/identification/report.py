@@ -8,6 +8,7 @@ import shlex
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,19 +45,31 @@ def _vector(numbers: Sequence[tuple[float, float]]) -> str:
     return ", ".join(f"{round(value, decimals) + 0.0:.{decimals}f}" for value, _ in numbers)
 
 
-def _links(found: Identification) -> list[list[str]]:
+def _links(result: Identification) -> Table:
     rows = []
-    for k, link in enumerate(found.problem.plant.robot.bodies_links):
-        numbers = stated_numbers(found.consistent, 10 * k)
+    for k, link in enumerate(result.problem.plant.robot.bodies_links):
+        numbers = stated_numbers(result.consistent, 10 * k)
         mass, std, share = numbers["mass"].value, numbers["mass"].std, numbers["mass"].share
         given = f"{link.written[0]:.3g}" if link.given else "–"
         com = _vector([(c.value, c.std) for c in (numbers[f"com.{x}"] for x in "xyz")])
         gone = _gone(share)
         spread = f"±{std:.2g}" if gone >= LEAST_SEEN else "prior"
-        low, high = found.bounds.mass[k].tolist()
+        low, high = result.bounds.mass[k].tolist()
         strict = _strictly(low, high, mass)
         rows.append([link.name, given, rounded(mass, std), spread, strict, com, f"{gone:.0%}"])
-    return rows
+    return Table(
+        "Links",
+        (
+            "link",
+            "before [kg]",
+            "mass [kg]",
+            "±",
+            "strictly [kg]",
+            "centre of mass [m]",
+            "mass seen",
+        ),
+        rows,
+    )
 
 
 def _gone(share: float) -> float:
@@ -74,8 +87,8 @@ def _strictly(low: float, high: float, mass: float) -> str:
     return f"{low:.{decimals}f} … {high:.{decimals}f}"
 
 
-def _strict_masses(found: Identification) -> str:
-    widths = np.diff(found.bounds.mass, axis=1)[:, 0]
+def _strict_masses(result: Identification) -> str:
+    widths = np.diff(result.bounds.mass, axis=1)[:, 0]
     if not len(widths):
         return ""
     middle, open_ends = float(np.median(widths)), int(np.sum(~np.isfinite(widths)))
@@ -86,28 +99,36 @@ def _strict_masses(found: Identification) -> str:
     )
 
 
-def _folded_links(found: Identification) -> tuple[list[list[str]], str]:
-    """Return the rows of links that the logs show something of, and a line that names the others.
+def _as_text(shown: Table, legend: str) -> list[str]:
+    """Return a table for a terminal and what explains it; nothing of a table without rows."""
+    rows = list(shown.rows)
+    return [table(shown.head, rows), "\n".join(textwrap.wrap(legend, 96))] if rows else []
+
+
+def _folded_links(result: Identification) -> tuple[Table, list[str]]:
+    """Return the links that the logs show something of, and a line that names the others.
 
     Few are not folded: hands have dozens of links that nothing measured moves.
     """
-    rows = _links(found)
+    links = _links(result)
+    rows = list(links.rows)
     unseen = [r for r in rows if r[-1] == "0%"]
     if len(unseen) <= MOST_UNSEEN:
-        return rows, ""
+        return links, []
     names = textwrap.wrap(", ".join(r[0] for r in unseen), 96)
     line = f"{len(unseen)} links of which these logs show nothing keep the model file's numbers:"
-    return [r for r in rows if r[-1] != "0%"], "\n".join([line, *names])
+    seen = replace(links, rows=[r for r in rows if r[-1] != "0%"])
+    return seen, ["\n".join([line, *names])]
 
 
-def _joints(found: Identification) -> list[list[str]]:
-    parameters = found.consistent.parameters
+def _joints(result: Identification) -> Table:
+    parameters = result.consistent.parameters
     std = dict(zip(parameters.labels.names, parameters.std.tolist(), strict=True))
-    std |= found.simple.std  # where both have a name, the simple model's number is printed
-    simple = found.friction["simple"]
-    scored = [s for s in (found.validation or found.fit) if s.counts]
+    std |= result.simple.std  # where both have a name, the simple model's number is printed
+    simple = result.friction["simple"]
+    scored = [s for s in (result.validation or result.fit) if s.counts]
     rows = []
-    for drive in found.problem.plant.robot.drives:
+    for drive in result.problem.plant.robot.drives:
         cells = [drive.name]
         for term in (*FRICTION["simple"], Armature()):
             name = f"{drive.name}.{term.name}"
@@ -122,30 +143,17 @@ def _joints(found: Identification) -> list[list[str]]:
                 cells.append(f"{rounded(value, std[name])} ±{std[name]:.1g}")
         errors = [s.per_joint[drive.name] for s in scored if drive.name in s.per_joint]
         rows.append([*cells, f"{max(errors):.1%}" if errors else "–"])
-    return rows
+    return Table(
+        "Joints",
+        ("joint", "viscous [N·m·s/rad]", "Coulomb [N·m]", "offset [N·m]", "rotor [kg·m²]", "error"),
+        rows,
+    )
 
 
 LEAST_SEEN = 0.25  # share of a mass's doubt that data took away, from which its ± is stated
 NOTHING = 1e-3  # share of a mass that is none
 MOST_NAMED = 3  # links that the next motion is designed for
 MOST_UNSEEN = 6  # links that a table lists of which the logs show nothing
-LINK_HEAD = (
-    "link",
-    "before [kg]",
-    "mass [kg]",
-    "±",
-    "strictly [kg]",
-    "centre of mass [m]",
-    "mass seen",
-)
-JOINT_HEAD = (
-    "joint",
-    "viscous [N·m·s/rad]",
-    "Coulomb [N·m]",
-    "offset [N·m]",
-    "rotor [kg·m²]",
-    "error",
-)
 LEGEND = (
     "± is one standard deviation, for masses widened by what the model file may be wrong; “seen” "
     "is the share of that doubt which the data took away: at 0% the number is the model file's, "
@@ -157,22 +165,25 @@ LEGEND = (
 )
 
 
-def _scores(found: Identification) -> list[list[str]]:
+def _scores(result: Identification) -> Table:
     rows = []
-    for role, scores in (("fit", found.fit), ("held out", found.validation)):
+    for role, scores in (("fit", result.fit), ("held out", result.validation)):
         for s in scores:
             kind = "raw" if s.filter_hz is None else f"{s.filter_hz:.3g} Hz"
             name = Path(s.path).name
             rows.append([name, role, s.friction, kind, f"{s.total:.2%}", f"{s.mean:.2%}"])
-    return rows
+    return Table(
+        "Torque not explained",
+        ("log", "role", "friction", "filter", "torque error", "mean of joints"),
+        rows,
+    )
 
 
-OWN_HEAD = ("own column", "value", "±", "unit", "seen")
 OWN_LEGEND = "No model file can hold them, nor friction.py: heft predict takes them by --columns."
 
 
-def _own(found: Identification) -> list[list[str]]:
-    return [
+def _own(result: Identification) -> Table:
+    rows = [
         [
             e["name"],
             rounded(e["value"], e["std"]),
@@ -180,11 +191,11 @@ def _own(found: Identification) -> list[list[str]]:
             e["unit"],
             f"{_gone(e['share']):.0%}",
         ]
-        for e in own_entries(found)
+        for e in own_entries(result)
     ]
+    return Table("Own columns", ("own column", "value", "±", "unit", "seen"), rows)
 
 
-GEAR_HEAD = ("elastic gear", *GEAR)
 GEAR_LEGEND = (
     "No model file can hold them. In N·m, rad and s (N, m and s): what is passed on is "
     "stiffness·(q_motor − q) + damping·(v_motor − v) + preload − lag·v; lag over stiffness is by "
@@ -192,28 +203,15 @@ GEAR_LEGEND = (
 )
 
 
-def _gears_as_text(gears: list[list[str]]) -> tuple[str, str]:
-    return table(GEAR_HEAD, gears), "\n".join(textwrap.wrap(GEAR_LEGEND, 96))
-
-
-def _gears(found: Identification) -> list[list[str]]:
-    robot, rows = found.problem.plant.robot, []
+def _gears(result: Identification) -> Table:
+    robot, rows = result.problem.plant.robot, []
     for joint in (j for j in robot.joints if robot.options.of(j).elastic):
-        gear = gear_entry(found, joint)
+        gear = gear_entry(result, joint)
         numbers = (f"{rounded(gear[k], gear['std'][k])} ±{gear['std'][k]:.2g}" for k in GEAR)
         rows.append([joint, *numbers])
-    return rows
+    return Table("Elastic gears", ("elastic gear", *GEAR), rows)
 
 
-ALTERNATIVES = "Estimates of the same data"
-ALTERNATIVE_HEAD = (
-    "estimate",
-    "parameters",
-    "torque error",
-    "links that can exist",
-    "margin",
-    "friction < 0",
-)
 ALTERNATIVES_LEGEND = (
     "Only the consistent estimate is written. The error is filtered, with full friction, on the "
     "held-out log where it is largest, or on the logs fitted if none is held out. The margin is "
@@ -223,8 +221,8 @@ ALTERNATIVES_LEGEND = (
 )
 
 
-def _alternatives(found: Identification) -> list[list[str]]:
-    return [
+def _alternatives(result: Identification) -> Table:
+    rows = [
         [
             a.name,
             f"{a.parameters} {a.what}",
@@ -233,42 +231,48 @@ def _alternatives(found: Identification) -> list[list[str]]:
             f"{a.margin:.2g}" if math.isfinite(a.margin) else "not known",
             f"{a.negative}",
         ]
-        for a in found.alternatives
+        for a in result.alternatives
     ]
+    return Table(
+        "Estimates of the same data",
+        (
+            "estimate",
+            "parameters",
+            "torque error",
+            "links that can exist",
+            "margin",
+            "friction < 0",
+        ),
+        rows,
+    )
 
 
-SCORE_HEAD = ("log", "role", "friction", "filter", "torque error", "mean of joints")
-
-
-def text(found: Identification) -> str:
+def text(result: Identification) -> str:
     """Return the terminal report: verdict, checks not passed, then tables of links and joints."""
-    rows, folded = _folded_links(found)
+    links, folded = _folded_links(result)
+    joints, scores = _joints(result), _scores(result)
     parts = [
-        f"{found.problem.plant.robot.name}: {found.verdict}"
-        + f", torque error to be expected in slow motion {found.predicted_error.total:.1%}"
-        + ("" if found.validation else ", on the logs fitted only (give --validate)"),
-        "\n".join(verdict.not_passed(found.checks)) or "all checks passed",
-        table(LINK_HEAD, rows),
-        *([folded] if folded else []),
-        table(JOINT_HEAD, _joints(found)),
-        "\n".join(textwrap.wrap(f"{LEGEND} {_strict_masses(found)}", 96)),
-        *((table(OWN_HEAD, own), OWN_LEGEND) if (own := _own(found)) else ()),
-        *(_gears_as_text(gears) if (gears := _gears(found)) else ()),
-        table(SCORE_HEAD, _scores(found)),
+        f"{result.problem.plant.robot.name}: {result.verdict}"
+        + f", torque error to be expected in slow motion {result.predicted_error.total:.1%}"
+        + ("" if result.validation else ", on the logs fitted only (give --validate)"),
+        "\n".join(verdict.not_passed(result.checks)) or "all checks passed",
+        table(links.head, links.rows),
+        *folded,
+        table(joints.head, joints.rows),
+        "\n".join(textwrap.wrap(f"{LEGEND} {_strict_masses(result)}", 96)),
+        *_as_text(_own(result), OWN_LEGEND),
+        *_as_text(_gears(result), GEAR_LEGEND),
+        table(scores.head, scores.rows),
+        *_as_text(_alternatives(result), ALTERNATIVES_LEGEND),
+        *_remarks(result),
+        *(f"note: {note}" for note in (*result.problem.plant.robot.notes, *result.notes)),
     ]
-    if found.alternatives:
-        parts += [
-            table(ALTERNATIVE_HEAD, _alternatives(found)),
-            "\n".join(textwrap.wrap(ALTERNATIVES_LEGEND, 96)),
-        ]
-    parts += _remarks(found)
-    parts += [f"note: {note}" for note in (*found.problem.plant.robot.notes, *found.notes)]
     return "\n\n".join(parts)
 
 
-def _all_numbers(found: Identification) -> list[list[str]]:
+def _all_numbers(result: Identification) -> Table:
     rows = []
-    for entry in parameter_entries(found):
+    for entry in parameter_entries(result):
         low, high = entry["interval"]
         ends = (f"{v:.4g}" if math.isfinite(v) else "open" for v in (low, high))
         # Strict bounds know no prior; an inertia's interval follows from its deviation.
@@ -283,44 +287,33 @@ def _all_numbers(found: Identification) -> list[list[str]]:
                 f"{entry['pull']:+.2g}",
             ]
         )
-    return rows
+    return Table("", ("number", "before", "now", "95 %", "seen", "moved by the prior"), rows)
 
 
-NUMBER_HEAD = ("number", "before", "now", "95 %", "seen", "moved by the prior")
-
-
-def _share_seen(found: Identification) -> list[list[str]]:
+def _share_seen(result: Identification) -> Table:
     rows: dict[str, list[str]] = {}
-    for entry in parameter_entries(found):
+    for entry in parameter_entries(result):
         link = entry["name"].rsplit(".", 2 if "mass" not in entry["name"] else 1)[0]
         rows.setdefault(link, [link]).append(
             f"{SEEN_MARKS[entry['seen']]} {_gone(entry['share']):.0%}"
         )
-    return list(rows.values())
+    return Table(
+        "Share seen, and how",
+        ("link", "mass", "cx", "cy", "cz", "Ixx", "Ixy", "Iyy", "Ixz", "Iyz", "Izz"),
+        list(rows.values()),
+    )
 
 
-SEEN_HEAD = ("link", "mass", "cx", "cy", "cz", "Ixx", "Ixy", "Iyy", "Ixz", "Iyz", "Izz")
-
-
-BASE_HEAD = ("base parameter", "value", "±", "95 %", "unit")
-
-
-def _base_rows(found: Identification) -> list[list[str]]:
+def _base(result: Identification) -> Table:
     rows = []
-    for e in base_entries(found):
+    for e in base_entries(result):
         value, std = e["value"], e["std"]
         known = math.isfinite(std)
         ends = [rounded(value + s * NORMAL * std, std) for s in (-1, 1)] if known else ["open"] * 2
         rows.append(
-            [
-                e["expression"],
-                rounded(value, std),
-                _deviation(e),
-                " … ".join(ends),
-                e["unit"],
-            ]
+            [e["expression"], rounded(value, std), _deviation(e), " … ".join(ends), e["unit"]]
         )
-    return rows
+    return Table("", ("base parameter", "value", "±", "95 %", "unit"), rows, sums=True)
 
 
 def _deviation(entry: Mapping[str, Any]) -> str:
@@ -331,10 +324,10 @@ def _deviation(entry: Mapping[str, Any]) -> str:
     return "dropped" if std == 0.0 == value else f"±{std:.2g}{anew}"
 
 
-def command(found: Identification) -> str | None:
+def command(result: Identification) -> str | None:
     """Return the command line that repeats this identification; None without a model file."""
     paths: dict[str, list[str]] = {}
-    for entry in found.inputs:
+    for entry in result.inputs:
         paths.setdefault(str(entry["role"]), []).append(str(entry["path"]))
     if "model" not in paths:
         return None
@@ -346,8 +339,8 @@ def command(found: Identification) -> str | None:
         words += [w for path in paths.get(role, []) for w in (option, path)]
     for path in paths.get("given", []):
         words += ["--given", str(Path(path).parent)]
-    words += ["--anew", *found.anew] if found.anew else []
-    said, usual = _stated(found.settings), _stated(Settings())
+    words += ["--anew", *result.anew] if result.anew else []
+    said, usual = _stated(result.settings), _stated(Settings())
     for option, value in said.items():
         if value != usual[option] and value is not None:
             words += [option] if value is True else [option, str(value)]
@@ -389,8 +382,8 @@ def _limits(limits: Limits) -> Iterator[list[str]]:
             yield [f"limits.{name}", f"{limit:g}"]
 
 
-def _unexplained(found: Identification) -> str:
-    chosen = [s.total for s in found.validation or found.fit if s.counts]
+def _unexplained(result: Identification) -> str:
+    chosen = [s.total for s in result.validation or result.fit if s.counts]
     return f"{max(chosen):.1%}" if chosen else "–"
 
 
@@ -399,111 +392,111 @@ def _behind(delay: float) -> str:
     return f"Torque comes {1e3 * abs(delay):.2g} ms {'behind' if delay > 0 else 'ahead of'} motion."
 
 
-def _rows(found: Identification) -> str:
-    why = found.differentiated
+def _rows(result: Identification) -> str:
+    why = result.differentiated
     kind = "of the weak form" if why is None else f"differentiated, {why}"
-    return f"Rows are {kind}; motion is smoothed at {found.problem.corner:.3g} Hz."
+    return f"Rows are {kind}; motion is smoothed at {result.problem.corner:.3g} Hz."
 
 
-def _anew(found: Identification) -> str:
-    count, whole = len(estimated_anew(found)), len(found.estimate.parameters.labels)
+def _anew(result: Identification) -> str:
+    count, whole = len(estimated_anew(result)), len(result.estimate.parameters.labels)
     return (
-        f"Estimated anew, whatever the results given say: {', '.join(found.anew)}, of which "
+        f"Estimated anew, whatever the results given say: {', '.join(result.anew)}, of which "
         f"{count} of {whole} base parameters hold something. Of all else these results count, too."
     )
 
 
-def _remarks(found: Identification) -> list[str]:
-    said = [_rows(found)]
-    if found.anew:
-        said.append(_anew(found))
-    if found.problem.delay:
-        said.append(_behind(found.problem.delay))
-    if sum(found.left_out.values()):
-        counts = ", ".join(f"{n} of {Path(k).name}" for k, n in found.left_out.items())
+def _remarks(result: Identification) -> list[str]:
+    said = [_rows(result)]
+    if result.anew:
+        said.append(_anew(result))
+    if result.problem.delay:
+        said.append(_behind(result.problem.delay))
+    if sum(result.left_out.values()):
+        counts = ", ".join(f"{n} of {Path(k).name}" for k, n in result.left_out.items())
         said.append(f"Rows left out as no part of the experiment: {counts}.")
     return said
 
 
-def html(found: Identification) -> str:
+def html(result: Identification) -> str:
     """Return the report as a self-contained HTML page, which loads nothing from elsewhere."""
     return page.page(
         "applications/identification/report.html.jinja",
-        title=f"{found.problem.plant.robot.name}: what it weighs",
-        **_of_the_verdict(found),
-        **_of_the_robot(found),
-        **_of_the_data(found),
-        **_of_the_making(found),
+        title=f"{result.problem.plant.robot.name}: what it weighs",
+        **_of_the_verdict(result),
+        **_of_the_robot(result),
+        **_of_the_data(result),
+        **_of_the_making(result),
     )
 
 
-def _of_the_verdict(found: Identification) -> dict[str, object]:
+def _of_the_verdict(result: Identification) -> dict[str, object]:
     return {
-        "verdict": found.verdict,
-        "held_out": bool(found.validation),
-        "predicted_error": f"{found.predicted_error.total:.1%}",
-        "unexplained": _unexplained(found),
-        **verdict.for_page(found.checks),
-        "notes": (*found.problem.plant.robot.notes, *found.notes),
-        "scores": Table("Torque not explained", SCORE_HEAD, _scores(found)),
-        "alternatives": Table(ALTERNATIVES, ALTERNATIVE_HEAD, _alternatives(found)),
+        "verdict": result.verdict,
+        "held_out": bool(result.validation),
+        "predicted_error": f"{result.predicted_error.total:.1%}",
+        "unexplained": _unexplained(result),
+        **verdict.for_page(result.checks),
+        "notes": (*result.problem.plant.robot.notes, *result.notes),
+        "scores": _scores(result),
+        "alternatives": _alternatives(result),
         "alternatives_legend": ALTERNATIVES_LEGEND,
     }
 
 
-def _of_the_robot(found: Identification) -> dict[str, object]:
+def _of_the_robot(result: Identification) -> dict[str, object]:
     return {
-        "robot": scene(found),
-        "links": Table("Links", LINK_HEAD, _links(found)),
-        "joints": Table("Joints", JOINT_HEAD, _joints(found)),
-        "own": Table("Own columns", OWN_HEAD, _own(found)),
+        "robot": scene(result),
+        "links": _links(result),
+        "joints": _joints(result),
+        "own": _own(result),
         "own_legend": OWN_LEGEND,
-        "gears": Table("Elastic gears", GEAR_HEAD, _gears(found)),
+        "gears": _gears(result),
         "gears_legend": GEAR_LEGEND,
-        "columns": f"{LEGEND} {_strict_masses(found)}",
-        "model": next(iter(found.files)),
-        "remarks": _remarks(found),
-        "friction": plots_of_friction(found),
+        "columns": f"{LEGEND} {_strict_masses(result)}",
+        "model": next(iter(result.files)),
+        "remarks": _remarks(result),
+        "friction": plots_of_friction(result),
     }
 
 
-def _of_the_data(found: Identification) -> dict[str, object]:
+def _of_the_data(result: Identification) -> dict[str, object]:
     return {
-        "logs": logs(found),
-        "not_drawn": max(len(found.traces) - DRAWN_LOGS, 0),
-        "seen": Table("Share seen, and how", SEEN_HEAD, _share_seen(found)),
-        "links_count": len(found.links),
-        "numbers": Table("", NUMBER_HEAD, _all_numbers(found)),
-        "base": Table("", BASE_HEAD, _base_rows(found), sums=True),
+        "logs": logs(result),
+        "not_drawn": max(len(result.traces) - DRAWN_LOGS, 0),
+        "seen": _share_seen(result),
+        "links_count": len(result.links),
+        "numbers": _all_numbers(result),
+        "base": _base(result),
     }
 
 
-def _of_the_making(found: Identification) -> dict[str, object]:
-    settings = [*_flat(to_json(found)["settings"]), *_limits(found.settings.limits)]
-    files = [[str(i["role"]), str(i["path"]), str(i["sha256"])] for i in found.inputs]
+def _of_the_making(result: Identification) -> dict[str, object]:
+    settings = [*_flat(to_json(result)["settings"]), *_limits(result.settings.limits)]
+    files = [[str(i["role"]), str(i["path"]), str(i["sha256"])] for i in result.inputs]
     return {
-        "command": command(found),
+        "command": command(result),
         "files": Table("Files", ("role", "file", "sha256"), files),
         "settings": Table("", ("setting", "value"), settings),
         "version": __version__,
-        "corner": f"{found.problem.corner:.4g}",
-        "strength": f"{found.consistent.strength:g}",
-        "structure": found.problem.plant.robot.structure_hash(),
+        "corner": f"{result.problem.corner:.4g}",
+        "strength": f"{result.consistent.strength:g}",
+        "structure": result.problem.plant.robot.structure_hash(),
     }
 
 
-def next_motion(found: Identification, out: Path) -> str:
+def next_motion(result: Identification, out: Path) -> str:
     """Return a line with the command that designs the next motion; empty if nothing is left.
 
     Links are named of which most numbers are the model file's, although motion could tell them.
     """
-    robot = found.problem.plant.robot
-    paths = {str(e["role"]): str(e["path"]) for e in found.inputs}
+    robot = result.problem.plant.robot
+    paths = {str(e["role"]): str(e["path"]) for e in result.inputs}
     if robot.tree.free_base or robot.options.sensor or "model" not in paths:
         return ""  # motions are designed for what joints' torques show
     left = Counter(
         str(entry["name"]).partition(f".{kind}")[0]
-        for entry in parameter_entries(found)
+        for entry in parameter_entries(result)
         for kind in ("mass", "com.", "inertia.")
         if entry["seen"] == "prior" and f".{kind}" in entry["name"]
     )

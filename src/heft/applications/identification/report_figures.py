@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 
 from heft.arrays import Array
-from heft.display import Body, Plot, Scene, Series, Trace, bones, ellipsoid
+from heft.display import Body, Curve, Plot, Scene, Series, Trace, bones, ellipsoid
 from heft.dynamics import FRICTION, body_poses
 from heft.estimators import stated_numbers
 from heft.fit import NORMAL
@@ -21,32 +21,34 @@ DRAWN_LOGS = 4
 DRAWN_POINTS = 300_000  # over all curves of a page; sixteen bytes each
 
 
-def logs(found: Identification) -> list[dict[str, object]]:
+def logs(result: Identification) -> list[dict[str, object]]:
     """Return the plots of each log that is drawn."""
-    fitted = _fitted(found)
+    fitted = _fitted(result)
     return [
         {
             "name": Path(trace.path).name,
             "role": "fitted" if trace.path in fitted else "held out",
-            "torque": _plots_of_torque(found, number, trace),
-            "spectra": _plots_of_spectra(found, number, trace),
+            "torque": _plots_of_torque(result, number, trace),
+            "spectra": spectra(
+                trace, {c.name: _unit(result, c.name) for c in trace.curves}, f"frequency {number}"
+            ),
         }
-        for number, trace in enumerate(found.traces[:DRAWN_LOGS])
+        for number, trace in enumerate(result.traces[:DRAWN_LOGS])
     ]
 
 
-def plots_of_friction(found: Identification) -> Iterator[Plot]:
+def plots_of_friction(result: Identification) -> Iterator[Plot]:
     """Yield friction over velocity of each drive: data, full model with 95 % band, simple model."""
-    simple = found.friction["simple"]
-    fitted = _fitted(found)
-    for drive in found.problem.plant.robot.drives:
+    simple = result.friction["simple"]
+    fitted = _fitted(result)
+    for drive in result.problem.plant.robot.drives:
         if not drive.friction:
             continue
         data = [
-            s for t in found.traces if t.path in fitted for s in t.sliding if s.name == drive.name
+            s for t in result.traces if t.path in fitted for s in t.sliding if s.name == drive.name
         ]
         top = max((abs(end) for s in data for end in s.fastest), default=None)
-        curve = friction_curve(found, drive, top)
+        curve = friction_curve(result, drive, top)
         velocity, effort, std = (np.array(curve[n]) for n in ("velocity", "effort", "std"))
         plain = sum(
             (
@@ -75,23 +77,29 @@ def plots_of_friction(found: Identification) -> Iterator[Plot]:
         )
 
 
-def _plots_of_torque(found: Identification, number: int, trace: Trace) -> Iterator[Plot]:
-    drawn = min(len(found.traces), DRAWN_LOGS) * len(trace.curves)
-    for c, whole in enumerate(trace.curves):
-        unit = _unit(found, whole.name)
-        curve = whole.thinned(DRAWN_POINTS // drawn)
-        time = curve.time - trace.curves[0].time[0]
-        yield Plot(
-            f"{curve.name}: rms error {_rms_error(trace, c, unit)}",
-            "time [s]",
-            (
-                Series("residual", "residual", time, curve.measured, minus=curve.predicted),
-                Series("predicted", "predicted", time, curve.predicted, "broad"),
-                Series("measured", "measured", time, curve.measured),
-            ),
-            f"time {number}",
-            f"{'force' if unit == 'N' else 'torque'} [{unit}]",
-        )
+def _plots_of_torque(result: Identification, number: int, trace: Trace) -> Iterator[Plot]:
+    drawn = min(len(result.traces), DRAWN_LOGS) * len(trace.curves)
+    for c, curve in enumerate(trace.curves):
+        unit = _unit(result, curve.name)
+        title = f"{curve.name}: rms error {_rms_error(trace, c, unit)}"
+        label = f"{'force' if unit == 'N' else 'torque'} [{unit}]"
+        shown, start = curve.thinned(DRAWN_POINTS // drawn), float(trace.curves[0].time[0])
+        yield over_time(shown, start, title, f"time {number}", label)
+
+
+def over_time(curve: Curve, start: float, title: str, group: str, label: str = "") -> Plot:
+    """Return the plot of a measured and a predicted signal and their difference over time.
+
+    Args:
+        start: Time of the plot's zero [s].
+    """
+    time = curve.time - start
+    series = (
+        Series("residual", "residual", time, curve.measured, minus=curve.predicted),
+        Series("predicted", "predicted", time, curve.predicted, "broad"),
+        Series("measured", "measured", time, curve.measured),
+    )
+    return Plot(title, "time [s]", series, group, label)
 
 
 def _rms_error(trace: Trace, channel: int, unit: str) -> str:
@@ -100,30 +108,30 @@ def _rms_error(trace: Trace, channel: int, unit: str) -> str:
     return f"{residual:.3g} {unit}{share}"
 
 
-def _plots_of_spectra(found: Identification, number: int, trace: Trace) -> Iterator[Plot]:
+def spectra(trace: Trace, units: Mapping[str, str], group: str, prefix: str = "") -> Iterator[Plot]:
+    """Yield the spectra of what was measured and left over, by channel.
+
+    Args:
+        units: Of the channels, by name.
+    """
     for c, curve in enumerate(trace.curves):
-        yield Plot(
-            f"{curve.name} [({_unit(found, curve.name)})²/Hz]",
-            "frequency [Hz]",
-            (
-                Series("measured", "measured", trace.frequency, trace.measured[:, c]),
-                Series("residual", "residual", trace.frequency, trace.residual[:, c]),
-            ),
-            f"frequency {number}",
-            log_x=True,
-            log_y=True,
+        series = (
+            Series("measured", "measured", trace.frequency, trace.measured[:, c]),
+            Series("residual", "residual", trace.frequency, trace.residual[:, c]),
         )
+        title = f"{prefix}{curve.name} [({units[curve.name]})²/Hz]"
+        yield Plot(title, "frequency [Hz]", series, group, log_x=True, log_y=True)
 
 
-def scene(found: Identification) -> Scene:
+def scene(result: Identification) -> Scene:
     """Return the robot as a log found it, with the links' inertia before and after."""
-    robot = found.problem.plant.robot
-    pose = found.traces[0].pose if found.traces else np.zeros(len(robot.channels))
+    robot = result.problem.plant.robot
+    pose = result.traces[0].pose if result.traces else np.zeros(len(robot.channels))
     poses = body_poses(robot.tree, pose)
     bodies = []
     for k, link in enumerate(robot.bodies_links):
-        seen = stated_numbers(found.consistent, 10 * k)["mass"].share
-        for role, ten in (("before", link.written), ("after", found.links[link.name])):
+        seen = stated_numbers(result.consistent, 10 * k)["mass"].share
+        for role, ten in (("before", link.written), ("after", result.links[link.name])):
             if role == "before" and not link.given:
                 continue
             place = poses[link.body] @ _pose(link.rotation, link.translation)
@@ -139,10 +147,10 @@ def _pose(rotation: Array, translation: Array) -> Array:
     return pose
 
 
-def _unit(found: Identification, channel: str) -> str:
-    linear = {d.name for d in found.problem.plant.robot.drives if d.linear}
+def _unit(result: Identification, channel: str) -> str:
+    linear = {d.name for d in result.problem.plant.robot.drives if d.linear}
     return "N" if channel in linear else "N·m"
 
 
-def _fitted(found: Identification) -> set[str]:
-    return {r.name for r in found.problem.recordings}
+def _fitted(result: Identification) -> set[str]:
+    return {r.name for r in result.problem.recordings}

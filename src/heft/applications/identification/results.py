@@ -55,12 +55,12 @@ def schema() -> dict[str, Any]:
 
     The packaged file, `estimate.schema.json`, allows any name of a term and of a friction model.
     """
-    found = packaged_schema()
+    result = packaged_schema()
     kinds = {name: kind for name, kind in TERMS.items() if not kind.inertial}
     laws = ". ".join(f"{name}: value · {kind.law}" for name, kind in kinds.items())
-    found["$defs"]["term"] = {"description": laws, "enum": list(kinds)}
-    found["$defs"]["model"]["enum"] = list(FRICTION)
-    return found
+    result["$defs"]["term"] = {"description": laws, "enum": list(kinds)}
+    result["$defs"]["model"]["enum"] = list(FRICTION)
+    return result
 
 
 def _consistent(settings: PhysicallyConsistent) -> dict[str, Any]:
@@ -77,16 +77,16 @@ def _method(name: str) -> dict[str, str]:
     return {} if name == "least-squares" else {"method": name}
 
 
-def to_json(found: Identification) -> dict[str, Any]:
+def to_json(result: Identification) -> dict[str, Any]:
     """Return the content of `estimate.json` (`estimate.schema.json`).
 
     Numbers are not yet converted to JSON types; infinite and NaN values may occur.
     """
-    problem, robot = found.problem, found.problem.plant.robot
+    problem, robot = result.problem, result.problem.plant.robot
     return {
         "heft": __version__,
         "schema": SCHEMA,
-        "inputs": [dict(i) for i in found.inputs],
+        "inputs": [dict(i) for i in result.inputs],
         "settings": {
             "robot": {
                 "name": robot.name,
@@ -94,43 +94,43 @@ def to_json(found: Identification) -> dict[str, Any]:
                 "options": robot.options.to_dict(),
             },
             "smoothing": vars(problem.resolved)
-            | {"chosen": found.settings.smoothing.corner is None},
-            "least_squares": vars(found.settings.least_squares),
-            "consistent": _consistent(found.settings.consistent),
-            "jackknife": vars(found.settings.jackknife),
-            "weak": None if found.problem.weak is None else asdict(found.problem.weak),
-            **_method(found.settings.method),
-            "robust": found.settings.robust,
-            "average": found.settings.average,
-            **({"anew": list(found.anew)} if found.anew else {}),
+            | {"chosen": result.settings.smoothing.corner is None},
+            "least_squares": vars(result.settings.least_squares),
+            "consistent": _consistent(result.settings.consistent),
+            "jackknife": vars(result.settings.jackknife),
+            "weak": None if result.problem.weak is None else asdict(result.problem.weak),
+            **_method(result.settings.method),
+            "robust": result.settings.robust,
+            "average": result.settings.average,
+            **({"anew": list(result.anew)} if result.anew else {}),
         },
-        "parameters": list(parameter_entries(found)),
-        "joints": joint_entries(found),
-        "motors": motor_entries(found),
-        **({"own_columns": own_entries(found)} if robot.own_names else {}),
-        "base_parameters": base_entries(found),
+        "parameters": list(parameter_entries(result)),
+        "joints": joint_entries(result),
+        "motors": motor_entries(result),
+        **({"own_columns": own_entries(result)} if robot.own_names else {}),
+        "base_parameters": base_entries(result),
         "information": {
-            "condition": found.estimate.rank.condition,
-            "rank": found.estimate.rank.rank,
-            "columns": found.estimate.rank.columns,
-            "tolerance": found.estimate.rank.tolerance,
-            "weakest": list(found.estimate.rank.weakest),
-            "channels": channel_entries(found),
+            "condition": result.estimate.rank.condition,
+            "rank": result.estimate.rank.rank,
+            "columns": result.estimate.rank.columns,
+            "tolerance": result.estimate.rank.tolerance,
+            "weakest": list(result.estimate.rank.weakest),
+            "channels": channel_entries(result),
         },
-        "delay": vars(found.delay),
-        "left_out": dict(found.left_out),
-        "fit": [vars(s) for s in found.fit],
-        "validation": [vars(s) for s in found.validation],
-        **({"alternatives": [vars(a) for a in found.alternatives]} if found.alternatives else {}),
-        "notes": [*robot.notes, *found.notes],
-        "checks": [vars(c) for c in found.checks],
-        "verdict": found.verdict,
-        "predicted_error": vars(found.predicted_error),
+        "delay": vars(result.delay),
+        "left_out": dict(result.left_out),
+        "fit": [vars(s) for s in result.fit],
+        "validation": [vars(s) for s in result.validation],
+        **({"alternatives": [vars(a) for a in result.alternatives]} if result.alternatives else {}),
+        "notes": [*robot.notes, *result.notes],
+        "checks": [vars(c) for c in result.checks],
+        "verdict": result.verdict,
+        "predicted_error": vars(result.predicted_error),
     }
 
 
 def write(
-    found: Identification, out: Path, report: Callable[[Identification], str] | None = None
+    result: Identification, out: Path, report: Callable[[Identification], str] | None = None
 ) -> None:
     """Write the folder of results atomically: whole or not at all.
 
@@ -142,43 +142,43 @@ def write(
             be written.
     """
     refuse_foreign(out)
-    refuse_other_robot(out, found.problem.plant.robot)
+    refuse_other_robot(out, result.problem.plant.robot)
     place = out.resolve()  # a link stays a link
     with workshop(place) as folder:
         new = folder / "results"
         new.mkdir()
-        for name, data in found.files.items():
+        for name, data in result.files.items():
             (new / name).write_bytes(data)
-        contract = _plain(to_json(found))
+        contract = _plain(to_json(result))
         text = json.dumps(contract, indent=1, ensure_ascii=False, allow_nan=False)
         (new / "estimate.json").write_text(text + "\n", encoding="utf-8")
-        drives = (found.problem.plant.robot.name, contract["joints"], contract["motors"])
+        drives = (result.problem.plant.robot.name, contract["joints"], contract["motors"])
         (new / "friction.py").write_text(python_source(*drives), encoding="utf-8")
         (new / "friction.c").write_text(c_source(*drives), encoding="ascii")
-        covariance = found.consistent.parameters.covariance
+        covariance = result.consistent.parameters.covariance
         assert covariance is not None
-        assert found.estimate.parameters.covariance is not None
-        sliding, run = found.fastest, found.experiment
-        found.information.save(
+        assert result.estimate.parameters.covariance is not None
+        sliding, run = result.fastest, result.experiment
+        result.information.save(
             new / "information.npz",
-            base_matrix=found.problem.base.matrix,
-            standard_names=np.array(found.problem.base.standard.names),
-            sigma=found.estimate.noise.sigma,
-            memory=found.estimate.noise.autocorrelation_time,
-            parameter_names=np.array(found.consistent.parameters.labels.names),
-            parameter_values=found.consistent.parameters.values,
+            base_matrix=result.problem.base.matrix,
+            standard_names=np.array(result.problem.base.standard.names),
+            sigma=result.estimate.noise.sigma,
+            memory=result.estimate.noise.autocorrelation_time,
+            parameter_names=np.array(result.consistent.parameters.labels.names),
+            parameter_values=result.consistent.parameters.values,
             parameter_covariance=covariance,
-            base_values=found.estimate.parameters.values,
-            base_covariance=found.estimate.parameters.covariance,
-            deviations=found.deviations,
-            **stored(found.estimate.noise, run.moments),
-            **found.misfit_moments.stored(),
-            **stored_origin(found.problem.plant.robot, run.noise_names, run.settled),
+            base_values=result.estimate.parameters.values,
+            base_covariance=result.estimate.parameters.covariance,
+            deviations=result.deviations,
+            **stored(result.estimate.noise, run.moments),
+            **result.misfit_moments.stored(),
+            **stored_origin(result.problem.plant.robot, run.noise_names, run.settled),
             sliding_joints=np.array(list(sliding)),
             sliding_velocities=np.array(list(sliding.values()), dtype=float).reshape(-1, 2),
         )
         if report is not None:
-            (new / "report.html").write_text(report(found), encoding="utf-8")
+            (new / "report.html").write_text(report(result), encoding="utf-8")
         put(new, place)
 
 
