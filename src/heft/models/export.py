@@ -116,7 +116,7 @@ def _urdf_inertial(data: bytes, link: Element, parameters: Array) -> list[Edit]:
         edits += set_attributes(data, origin, place)
     for tag, values in (("mass", {"value": format_number(mass)}), ("inertia", moments)):
         element = inertial.find(tag)
-        assert element is not None  # urdf.check has seen to it
+        assert element is not None  # urdf_check has seen to it
         edits += set_attributes(data, element, values)
     return edits
 

@@ -1,6 +1,6 @@
 """Robot model: kinematic tree, links, drives, and nominal (a priori) inertial parameters.
 
-A URDF is read after `urdf.check` has validated every number in it; robots of other files (`mjcf`,
+A URDF is read after `urdf_check` has validated every number in it; robots of other files (`mjcf`,
 `denavit_hartenberg`) are translated to a URDF first. Links fixed to one another form one *body*,
 named after the link that its joint moves; the *links* of the file are kept too, each with its pose
 in its body. A TOML holds what a model file cannot state (see `options`).

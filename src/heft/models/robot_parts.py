@@ -50,7 +50,7 @@ def mimics(root: Element, path: str) -> dict[str, tuple[str, float, float]]:
     are left out.
 
     Args:
-        root: Root element of a URDF that `urdf.check` has passed.
+        root: Root element of a URDF that `urdf_check.check` has passed.
 
     Returns:
         By name of the joint: name of a master that mimics none, multiplier, and offset [rad or m].
@@ -152,7 +152,7 @@ def places_of(
     """Return the joints that move a body, in their order, and the links by name.
 
     Args:
-        root: Root element of a URDF that `urdf.check` has passed.
+        root: Root element of a URDF that `urdf_check.check` has passed.
         free: Whether the base floats, as a body of its own.
         cuts: Names of the fixed joints whose two sides are bodies of their own.
     """
@@ -274,7 +274,7 @@ def cut_joints(root: Element, options: Options) -> frozenset[str]:
     be one body, of which joints' torques see the sum alone, and the sensor the part beyond it.
 
     Args:
-        root: Root element of a URDF that `urdf.check` has passed.
+        root: Root element of a URDF that `urdf_check.check` has passed.
 
     Raises:
         InvalidSetting: If a sensor's link is none of the robot's, or nothing is before it.

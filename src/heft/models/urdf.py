@@ -35,7 +35,7 @@ def _quoted(text: str) -> str:
 
 
 def ends(joint: Element) -> tuple[str, str]:
-    """Return the names of the parent and child link of a joint that `check` has passed."""
+    """Return the names of the parent and child link of a checked joint."""
     parent, child = joint.find("parent"), joint.find("child")
     assert parent is not None and child is not None
     return parent.attributes["link"], child.attributes["link"]
@@ -77,7 +77,7 @@ class Inertial:
 
 
 def inertial(link: Element) -> Inertial | None:
-    """Return the `<inertial>` of a link that `check` has passed, moments `xx xy yy xz yz zz`."""
+    """Return the `<inertial>` of a checked link, moments `xx xy yy xz yz zz`."""
     element = link.find("inertial")
     if element is None:
         return None

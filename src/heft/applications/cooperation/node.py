@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from heft.arrays import Array
+from heft.files import plain
 from heft.information import rotation_vector_of_matrix
 
 from .clocks import ClockOffset, ClockSettings
@@ -256,7 +256,7 @@ class CooperativeNode:
             pose = None if known is None else known.between(self.own, j)
             if pose is not None:
                 turn = rotation_vector_of_matrix(pose[0])
-                entry = {"of": names[j], "origin_m": _list(pose[1]), "turn_rad": _list(turn)}
+                entry = {"of": names[j], "origin_m": plain(pose[1]), "turn_rad": plain(turn)}
                 poses.append(entry)
         return {
             "robot": names[self.own],
@@ -284,11 +284,6 @@ def _load(load: LoadEstimate) -> Mapping[str, Any]:
     return {
         "mass_kg": load.mass,
         "mass_std_kg": None if std is None else float(std[0]),
-        "com_m": _list(load.com),
-        "inertia_kgm2": [_list(row) for row in load.inertia],
+        "com_m": plain(load.com),
+        "inertia_kgm2": plain(load.inertia),
     }
-
-
-def _list(values: Array) -> list[float | None]:
-    """Return numbers, with None for NaN, such as components across a plane."""
-    return [float(v) if np.isfinite(v) else None for v in values]
