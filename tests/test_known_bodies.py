@@ -9,7 +9,6 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
-from heft.estimators.known_bodies import mirror_signs
 
 from heft.applications.demo import FOLDER as DEMO
 from heft.applications.identification.inputs import identify_files
@@ -17,6 +16,7 @@ from heft.applications.identification.results import schema, write
 from heft.errors import InvalidSetting
 from heft.estimators import KnownMass, MirrorImages, PhysicallyConsistent, cone_metric
 from heft.estimators.consistent import stated_numbers
+from heft.estimators.feasible_set import mirror_signs
 from heft.fit.settings import Settings
 from heft.information import Labels, ParameterSpace, Triangle, inertia
 from heft.models.options import Options

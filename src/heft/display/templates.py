@@ -41,7 +41,7 @@ def render(template: str, **values: object) -> str:
 
 
 @cache
-def _environment(package: str) -> Environment:
+def _environment(package: str = "heft") -> Environment:
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
     made = Environment(
