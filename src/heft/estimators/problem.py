@@ -126,7 +126,7 @@ class Problem(Protocol):
 
 
 class MixedProblem(Problem, Protocol):
-    """A problem whose rows may hold unknowns of each sample; see `plants.Setup`."""
+    """A problem whose rows may hold unknowns of each sample; see `plants.Problem`."""
 
     @property
     def has_unknowns(self) -> bool:

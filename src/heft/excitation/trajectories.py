@@ -25,7 +25,6 @@ from heft.arrays import Array, read_only
 from heft.errors import InvalidRecording, InvalidSetting
 
 FORMAT = "heft-trajectory-1"
-HIGHEST_ORDER = 4  # of derivatives: snap
 SMALL = 1e-10  # singular values of conditions below this share of the largest are zero
 Rest = Literal["both", "start", "none"]
 

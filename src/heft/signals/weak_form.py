@@ -11,7 +11,7 @@ exactly, at the log's own times, uniform or not. Two things follow by constructi
 constant is zero, and on a uniform grid interpolation affects both sides alike and cancels.
 
 The textbook's `u = ∫τ dt`, `Y = W₂ − ∫W₁ dt` is one window that grows from the start to now and
-never ends; it is `forms.Growing`.
+never ends; it is `heft_methods.textbook.Growing`.
 
 Windows lie on a grid of the clock itself, not of the log's first sample. So they are the same
 however a log is split, and a stream buffers no more than one window's length.
