@@ -82,7 +82,8 @@ def perturbed(body: np.ndarray, rng: np.random.Generator, by: float = 0.15) -> n
 def case(name: str, samples: int = 200) -> Case:
     robot = ROBOTS[name]()
     problem = Problem(RobotPlant(robot), ())
-    believed, rng = problem.space, np.random.default_rng(11)
+    # Measured at the file's own bodies; at typical ones only where a test says so.
+    believed, rng = replace(problem.space, gyration=()), np.random.default_rng(11)
     truth = believed.nominal.copy()
     for first in believed.groups:
         truth[first : first + 10] = perturbed(truth[first : first + 10], rng)
@@ -95,17 +96,18 @@ def case(name: str, samples: int = 200) -> Case:
 
 
 def prior_rows(believed: ParameterSpace) -> tuple[np.ndarray, np.ndarray]:
-    """The prior's rows as the module's formula has them: L⁻¹ S(x) L⁻ᵀ against the identity."""
-    parts = []
-    for first in believed.groups:
-        factor = np.linalg.cholesky(inertia.pseudo_inertia(believed.nominal[first : first + 10]))
-        back = np.linalg.inv(factor)
+    """The prior's rows as the module's formula has them: L⁻¹ S(x) L⁻ᵀ against the file's."""
+    parts, goals = [], []
+    for first, body in zip(believed.groups, believed.typical, strict=True):
+        back = np.linalg.inv(np.linalg.cholesky(inertia.pseudo_inertia(body)))
         moved = back @ inertia.pseudo_inertia(np.eye(10)) @ back.T
         parts.append(moved.reshape(10, 16).T)  # Frobenius: all sixteen entries
+        nominal = inertia.pseudo_inertia(believed.nominal[first : first + 10])
+        goals.append((back @ nominal @ back.T).reshape(16))
     bodies = 10 * len(believed.groups)
     rows = np.zeros((16 * len(believed.groups), len(believed.labels)))
     rows[:, :bodies] = scipy.linalg.block_diag(*parts)
-    return rows, np.tile(np.eye(4).reshape(16), len(believed.groups))
+    return rows, np.concatenate(goals)
 
 
 def objective(
@@ -117,11 +119,11 @@ def objective(
 
 
 def in_metric(believed: ParameterSpace, x: np.ndarray) -> np.ndarray:
-    """The parameters measured at their nominal values, where the nominal body is the identity."""
+    """The parameters measured at their typical values, where the typical body is the identity."""
     out = np.array(x, dtype=float)
-    for first in believed.groups:
+    for first, body in zip(believed.groups, believed.typical, strict=True):
         ten = slice(first, first + 10)
-        out[ten] = np.linalg.solve(cone_metric(believed.nominal[ten]), out[ten])
+        out[ten] = np.linalg.solve(cone_metric(body), out[ten])
     return out
 
 
@@ -166,19 +168,24 @@ every_plain_robot = pytest.mark.parametrize("name", [n for n in ROBOTS if "full"
 
 
 @every_plain_robot
-@pytest.mark.parametrize("strength", [0.1, 10.0, 1e3])
+@pytest.mark.parametrize(("strength", "raised"), [(0.1, 0.0), (10.0, 0.0), (1e3, 0.0), (10, 1.2)])
 def test_inside_the_cone_it_is_least_squares_with_the_prior_as_rows(
-    name: str, strength: float
+    name: str, strength: float, raised: float
 ) -> None:
     c = case(name)
+    # Above the least radius of gyration that the file states of each body.
+    tens = [inertia.to_body(c.believed.nominal[k : k + 10]) for k in c.believed.groups]
+    least = [0.5 * np.trace(tensor) - np.linalg.eigvalsh(tensor)[-1] for _, _, tensor in tens]
+    sizes = tuple(raised * np.sqrt(s / m) for s, (m, _, _) in zip(least, tens, strict=True))
+    c = replace(c, believed=replace(c.believed, gyration=sizes))
     triangle = c.triangle(noise=1e-4, sigma=1e-2)
     estimate = PhysicallyConsistent(strength=strength).fit(triangle, c.believed)
     assert estimate.iterations == 0
     assert estimate.active == ()
     rows, goal = prior_rows(c.believed)
     metric = np.eye(len(c.truth))
-    for k in c.believed.groups:
-        metric[k : k + 10, k : k + 10] = cone_metric(c.believed.nominal[k : k + 10])
+    for k, body in zip(c.believed.groups, c.believed.typical, strict=True):
+        metric[k : k + 10, k : k + 10] = cone_metric(body)
     root = np.sqrt(strength)
     stacked = np.vstack([triangle.R @ c.believed.matrix, root * rows]) @ metric
     lengths = np.linalg.norm(stacked, axis=0)
@@ -624,3 +631,40 @@ def test_without_rows_nothing_is_pulled() -> None:
     estimate = PhysicallyConsistent().fit(nothing, c.believed)
     # The prior holds everything where it is already: rounding is left.
     assert np.abs(in_metric(c.believed, estimate.pull)).max() <= 1e-12
+
+
+# ---- a file of template moments --------------------------------------------------------------
+
+
+def template(believed: ParameterSpace, moment: float) -> ParameterSpace:
+    """The space of a file whose every link has the same moments about its centre of mass."""
+    nominal = believed.nominal.copy()
+    for k in believed.groups:
+        mass, com, _ = inertia.to_body(nominal[k : k + 10])
+        nominal[k : k + 10] = inertia.from_body(mass, com, moment * np.eye(3))
+    return replace(believed, nominal=nominal)
+
+
+@pytest.mark.parametrize("moment", [1e-6, 1e-5, 1e-4])
+def test_a_template_does_not_nail_masses(moment: float) -> None:
+    """Stated masses are within three deviations where moments are raised, and far off if not."""
+    c = case("planar", 400)
+    usual = RobotPlant(c.robot).space
+    furthest = []
+    for gyration in (usual.gyration, ()):
+        space = replace(template(c.believed, moment), gyration=gyration)
+        apart = []
+        for seed in range(5):
+            found = PhysicallyConsistent().fit(c.triangle(0.02, seed, 0.02), space)
+            std = np.sqrt(np.diag(found.parameters.covariance))
+            off = np.abs(found.parameters.values - c.truth) / std
+            apart += [off[k] for k in space.groups if found.seen[k] > 0.25]
+        furthest.append(max(apart, default=0.0))
+    assert furthest[0] <= 3.0 < furthest[1]
+
+
+def test_a_template_that_no_row_speaks_of_is_not_named_as_bound() -> None:
+    c = case("planar")
+    space = replace(template(c.believed, 1e-6), gyration=RobotPlant(c.robot).space.gyration)
+    nothing = Information.neutral(c.labels, c.robot.channels).combined()
+    assert PhysicallyConsistent().fit(nothing, space).active == ()

@@ -250,3 +250,18 @@ def test_without_mass_the_inertia_is_that_about_the_origin() -> None:
     ten = np.array([0.0, 0.0, 0.0, 0.0, 1.0, 0.1, 2.0, 0.2, 0.3, 3.0])
     numbers, jacobian = inertia.stated_body(ten)
     assert np.array_equal(numbers, ten) and np.isfinite(jacobian).all()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_raised_moments_keep_mass_and_centre_and_reach_their_least(seed: int) -> None:
+    rng = rng_of(seed)
+    body = inertia.from_body(2.0, rng.normal(size=3), np.diag([3.0, 2.0, 1.5]) * 1e-3)
+    for gyration in (1e-3, 0.02, 0.5):
+        raised = inertia.raised_to(body, gyration)
+        mass, com, tensor = inertia.to_body(raised)
+        assert close(raised[:4], body[:4], roundings=1024.0)
+        second = 0.5 * np.trace(tensor) * np.eye(3) - tensor
+        own = np.diag([0.25, 1.25, 1.75]) * 1e-3  # half the trace less each moment
+        least = np.maximum(np.diag(own), mass * gyration**2)
+        np.testing.assert_allclose(np.linalg.eigvalsh(second), np.sort(least), rtol=1e-6)
+        assert com == pytest.approx(body[1:4] / 2.0)

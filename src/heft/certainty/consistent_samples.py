@@ -216,10 +216,10 @@ class _Target:
         walls = [moving[felt] / lengths[felt, None]]
         level = [slack[felt] / lengths[felt] + ROUNDING]
         entry = np.array([1.0 if i == j else np.sqrt(0.5) for i, j in UPPER])
-        for first in space.groups:
+        for first, body in zip(space.groups, space.typical, strict=True):
             ten = slice(first, first + 10)
             if factor[ten].any():
-                entries = entry[:, None] * np.linalg.inv(cone_metric(space.nominal[ten]))
+                entries = entry[:, None] * np.linalg.inv(cone_metric(body))
                 walls.append(entries @ factor[ten])
                 level.append(entries @ mean[ten])
         spread = np.linalg.norm(factor, axis=1)

@@ -81,6 +81,7 @@ class Link:
     written: Array  # the ten parameters as the file states them, consistent or not, shape (10,)
     given: bool  # whether the file states an inertial; if not, `nominal` is a stand-in
     frame_only: bool  # whether it is only a frame: fixed to another link and without mass
+    extent: float = 0.0  # length of its box, cylinder or ball, 0 where the file has none [m]
 
     def written_number(self, name: str) -> float:
         """Return one inertial number as the file states it [kg, m or kg·m²].

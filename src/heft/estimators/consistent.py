@@ -213,9 +213,11 @@ class PhysicallyConsistent:
         """
         size = len(space.labels)
         bodies = 10 * len(space.groups)
+        if self.prior == "logdet":  # whose distance from the model file's body has no other unit
+            space = replace(space, gyration=())
         metric = scaled_metric(space)
         start = np.zeros(size)
-        start[:bodies] = np.tile(IDENTITY, len(space.groups))
+        start[:bodies] = np.linalg.solve(metric[:bodies, :bodies], space.nominal[:bodies])
         R, z = total.rows_of_all() if isinstance(total, Summed) else (total.R, total.z)
         columns = R @ (sparse(space.matrix) @ sparse(metric))
         lengths = np.linalg.norm(columns, axis=0)
@@ -361,9 +363,9 @@ class PhysicallyConsistent:
         inside = values.copy()
         for k in space.nonnegative:
             inside[k] = max(inside[k], 0.0)
-        for link, first in zip(space.bodies, space.groups, strict=True):
+        for link, first, body in zip(space.bodies, space.groups, space.typical, strict=True):
             ten = slice(first, first + 10)
-            metric = cone_metric(space.nominal[ten])
+            metric = cone_metric(body)
             unknown = unstack(np.asarray(np.linalg.solve(metric, values[ten]), dtype=np.float64))
             eigenvalues, vectors = np.linalg.eigh(unknown)
             if eigenvalues[0] < self.margin and self.prior == "quadratic":
@@ -376,12 +378,13 @@ class PhysicallyConsistent:
         self, values: Array, space: ParameterSpace, bound: tuple[str, ...]
     ) -> tuple[str, ...]:
         names = []
-        for link, first in zip(space.bodies, space.groups, strict=True):
-            metric = cone_metric(space.nominal[first : first + 10])
-            unknown = unstack(
-                np.asarray(np.linalg.solve(metric, values[first : first + 10]), dtype=np.float64)
-            )
-            if np.linalg.eigvalsh(unknown)[0] < 2.0 * self.margin:
+        for link, first, body in zip(space.bodies, space.groups, space.typical, strict=True):
+            ten = slice(first, first + 10)
+            both = np.column_stack([values[ten], space.nominal[ten]])
+            scaled = np.asarray(np.linalg.solve(cone_metric(body), both).T, dtype=np.float64)
+            margins = np.linalg.eigvalsh(unstack(scaled))[:, 0]
+            # A template's moments lie on the boundary whatever the data say.
+            if margins[0] < 2.0 * self.margin <= margins[1]:
                 names.append(link)
         return (*names, *bound)
 

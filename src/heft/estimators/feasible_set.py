@@ -68,12 +68,11 @@ def cone_metric(nominal: Array) -> Array:
 def scaled_metric(space: ParameterSpace) -> Array:
     """Return the matrix with `x = matrix @ u`, shape (n, n).
 
-    It is `cone_metric` of each link, and the identity for the drives.
+    It is `cone_metric` of each link at its typical body, and the identity for the drives.
     """
     metric = np.eye(len(space.labels))
-    for first in space.groups:
-        ten = slice(first, first + 10)
-        metric[ten, ten] = cone_metric(space.nominal[ten])
+    for first, body in zip(space.groups, space.typical, strict=True):
+        metric[first : first + 10, first : first + 10] = cone_metric(body)
     return metric
 
 
@@ -446,7 +445,8 @@ class MirrorImages:
             InvalidSetting: If there is no such link.
         """
         left, right = (_place_of(space, link) for link in (self.left, self.right))
-        scale = np.sqrt(self.strength) * np.linalg.inv(cone_metric(space.nominal[left : left + 10]))
+        metric = cone_metric(space.typical[space.groups.index(left)])
+        scale = np.sqrt(self.strength) * np.linalg.inv(metric)
         rows = np.zeros((10, space.size + 1))
         rows[:, left : left + 10] = scale
         rows[:, right : right + 10] -= scale * mirror_signs(MIRRORED.index(self.axis))

@@ -256,4 +256,5 @@ def part_of(
         nominal=space.nominal[x],
         groups=tuple(place[k] for k in space.groups if k in place),
         nonnegative=tuple(place[k] for k in space.nonnegative if k in place),
+        gyration=tuple(g for g, k in zip(space.gyration, space.groups, strict=False) if k in place),
     )

@@ -199,6 +199,26 @@ def nearest_consistent(parameters: Array, floor: float = 1e-3) -> Array:
     return from_pseudo_inertia(shift @ unscale @ raised @ unscale @ shift.T)
 
 
+def raised_to(parameters: Array, gyration: float) -> Array:
+    """Return a body with second moments of at least `m k²` along every axis, shape (10,).
+
+    Mass and centre of mass stay; moments are about the centre of mass, in their own axes.
+
+    Args:
+        parameters: Of positive mass, shape (10,).
+        gyration: k [m].
+    """
+    mass, com, _ = to_body(parameters)
+    shift = np.eye(4)
+    shift[:3, 3] = com
+    back = np.eye(4)
+    back[:3, 3] = -com
+    central = back @ pseudo_inertia(parameters) @ back.T
+    values, vectors = np.linalg.eigh(central[:3, :3])
+    central[:3, :3] = (vectors * np.maximum(values, mass * gyration**2)) @ vectors.T
+    return from_pseudo_inertia(shift @ central @ shift.T)
+
+
 def frame_change(rotation: Array, translation: Array) -> Array:
     """Return the matrix (10, 10) that transforms a body's ten parameters to another frame.
 

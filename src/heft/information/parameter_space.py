@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import scipy.linalg
@@ -11,7 +12,7 @@ import scipy.sparse
 
 from heft.arrays import Array
 
-from .inertia import PARAMETER_COUNT
+from .inertia import PARAMETER_COUNT, raised_to
 from .parameters import Labels
 
 
@@ -29,6 +30,8 @@ class ParameterSpace:
     # first positions of groups of ten that must be a consistent rigid body's
     groups: tuple[int, ...] = ()
     nonnegative: tuple[int, ...] = ()  # positions of parameters constrained to be ≥ 0
+    # least radius of gyration of each body of `groups` [m], see `typical`; none if not given
+    gyration: tuple[float, ...] = ()
 
     @property
     def size(self) -> int:
@@ -39,6 +42,18 @@ class ParameterSpace:
     def bodies(self) -> tuple[str, ...]:
         """Names of the bodies, in the order of `groups`."""
         return tuple(self.labels.names[k].rpartition(".")[0] for k in self.groups)
+
+    @cached_property
+    def typical(self) -> Array:
+        """Bodies at which a metric of relative errors is taken, shape (bodies, 10).
+
+        They are the nominal ones, second moments about their centres of mass raised to those of
+        bodies of their size: what a model file states of these may be a template's.
+        """
+        tens = [self.nominal[k : k + PARAMETER_COUNT] for k in self.groups]
+        if self.gyration:
+            tens = [raised_to(ten, g) for ten, g in zip(tens, self.gyration, strict=True)]
+        return np.array(tens).reshape(-1, PARAMETER_COUNT)
 
     def seen_through(self, matrix: Array) -> ParameterSpace:
         """Return the same space for transformed regressor columns, `matrix @ columns`.

@@ -50,6 +50,9 @@ SILENT_ROUNDING = 1e-8  # [rad] of angles; no base parameter depends on less
 BIAS_AXES = tuple(f"{kind}.{axis}" for kind in ("force", "torque") for axis in inertia.AXES)
 BIAS_UNITS = ("N",) * 3 + ("N·m",) * 3
 
+LEAST_GYRATION = 0.2  # of a link, as a share of its length
+UNPLACED = 0.5  # the same where its centre of mass is not stated: it may be anywhere along it
+
 
 @dataclass(frozen=True, eq=False)
 class Robot:
@@ -261,6 +264,27 @@ class Robot:
                 link.rotation, link.translation
             )
         return matrix
+
+    def least_gyrations(self) -> tuple[float, ...]:
+        """Return the radius of gyration that a link of its size has at least, per moving link [m].
+
+        A uniform rod has .29 of its length. How long a link is, is told by its joints and its shape
+        where they are there, by twice the distance of its centre of mass, and by what joints of
+        this robot are apart. A centre of mass at the very origin is a template's.
+        """
+        tree = self.tree
+        steps = np.where(tree.parent >= 0, np.linalg.norm(tree.translation, axis=1), 0.0)
+        reach = np.zeros(len(tree.names))
+        np.maximum.at(reach, tree.parent[tree.parent >= 0], steps[tree.parent >= 0])
+        apart = reach[reach > 0.0]
+        usual = 0.5 * float(apart.mean()) if len(apart) else 0.0
+        found = []
+        for link in self.bodies_links:
+            arm = float(np.linalg.norm(inertia.to_body(link.nominal)[1]))
+            own = 0.0 if link.translation.any() else float(reach[link.body])
+            size = max(usual, link.extent, 2.0 * arm, own)
+            found.append((LEAST_GYRATION if arm else UNPLACED) * size)
+        return tuple(found)
 
     def nominal(self) -> Array:
         """Return the nominal standard parameters of the model file, zero for the drives.

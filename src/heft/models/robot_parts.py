@@ -348,9 +348,18 @@ def links_of(
         )
         shape = urdf.solid(elements[name], float(usual[0]))
         nominal, note = _prior(link, usual if shape is None else shape, shape is not None)
-        links.append(replace(link, nominal=read_only(nominal)))
+        links.append(replace(link, nominal=read_only(nominal), extent=_length(shape)))
         notes += [note] if note else []
     return tuple(links), notes
+
+
+def _length(solid: Array | None) -> float:
+    """Return the length of a rod with a solid's largest second moment [m]."""
+    if solid is None:
+        return 0.0
+    mass, _, tensor = inertia.to_body(solid)
+    second = 0.5 * np.trace(tensor) - np.linalg.eigvalsh(tensor)[0]
+    return float(np.sqrt(12.0 * second / mass))
 
 
 def _prior(link: Link, stand_in: Array, is_shape: bool) -> tuple[Array, str | None]:

@@ -105,6 +105,7 @@ def with_load(space: ParameterSpace) -> ParameterSpace:
         nominal,
         (*space.groups, first),
         tuple(k + PARAMETER_COUNT for k in space.nonnegative),
+        (*space.gyration, 0.0) if space.gyration else (),
     )
 
 
