@@ -11,6 +11,7 @@ import mujoco
 import numpy as np
 import pytest
 
+from heft.applications.doctor import diagnose
 from heft.applications.identification.identification import identify
 from heft.applications.identification.identified import Identified
 from heft.applications.identification.results import write
@@ -199,3 +200,45 @@ def test_no_file_is_opened_but_the_model(name: str, tmp_path: Path) -> None:
     answer = subprocess.run(call, capture_output=True, text=True, check=True)
     opened = [line for line in answer.stdout.splitlines() if str(tmp_path) in line]
     assert opened == [str(tmp_path / name)]
+
+
+def template_arm(moments: tuple[str, str, str]) -> bytes:
+    """An arm of three links of 3, 2 and 1 kg, .4 m from joint to joint, with these moments."""
+    text = '<robot name="arm"><link name="base"/>'
+    for k, value in enumerate(moments):
+        inertia = f'ixx="{value}" ixy="0" ixz="0" iyy="{value}" iyz="0" izz="{value}"'
+        above = f"l{k - 1}" if k else "base"
+        text += (
+            f'<link name="l{k}"><inertial><origin xyz="0.2 0 0"/><mass value="{3 - k}"/>'
+            f'<inertia {inertia}/></inertial></link><joint name="j{k}" type="continuous">'
+            f'<parent link="{above}"/><child link="l{k}"/><origin xyz="0.4 0 0"/></joint>'
+        )
+    return f"{text}</robot>".encode()
+
+
+@pytest.mark.parametrize(
+    ("moments", "named", "why"),
+    [
+        (("0.05", "0.03", "0.01"), "", ""),
+        (("1e-6", "0.03", "0.01"), "l0;", "far smaller"),
+        (("1e-6", "1e-6", "1e-6"), "l0, l1, l2;", "far smaller"),
+        (("0.01", "0.01", "0.01"), "l0, l1, l2;", "the same"),
+    ],
+)
+def test_moments_of_a_template_are_named_link_by_link(
+    moments: tuple[str, str, str], named: str, why: str
+) -> None:
+    robot = Robot.from_urdf_text(template_arm(moments))
+    notes = [n for n in robot.notes if "template" in n]
+    assert len(notes) == bool(named)
+    assert all(named in n and why in n for n in notes)
+    # A rod of .4 m has .29 of that; two links know their length by the next joint.
+    assert robot.least_gyrations() == pytest.approx((0.08, 0.08, 0.08))
+    log = Recording.from_arrays(np.arange(200) / 100.0, **wagging(robot))
+    assert list(diagnose([log], robot).notes) == list(robot.notes)
+
+
+def wagging(robot: Robot) -> dict[str, dict[str, FloatArray]]:
+    """Positions and torques of some motion, whatever they are."""
+    rng, t = np.random.default_rng(0), np.arange(200) / 100.0
+    return {k: {j: np.sin(5 * t + rng.normal()) for j in robot.joints} for k in ("q", "tau")}

@@ -9,7 +9,7 @@ in its body. A TOML holds what a model file cannot state (see `options`).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -51,6 +51,11 @@ BIAS_AXES = tuple(f"{kind}.{axis}" for kind in ("force", "torque") for axis in i
 BIAS_UNITS = ("N",) * 3 + ("N·m",) * 3
 
 LEAST_GYRATION = 0.2  # of a link, as a share of its length
+TINY = 0.2  # of that, below which a file's largest radius of gyration is a template's
+# Links of the same moments of which a template is the only explanation, and how far their masses
+# are apart at least.
+COPIES, COPIED = 3, 1.05
+SHOWN = 6  # links that a note names
 UNPLACED = 0.5  # the same where its centre of mass is not stated: it may be anywhere along it
 
 
@@ -384,7 +389,7 @@ def _build(
             f"angles of the file are rounded by up to {rounded:.1g} rad: they are taken for the "
             "multiples of 15° that they were meant to be, wherever base parameters are counted"
         )
-    return Robot(
+    robot = Robot(
         root.attributes.get("name") or "robot",
         tree,
         links,
@@ -396,6 +401,39 @@ def _build(
         form,
         rounded,
     )
+    return replace(robot, notes=(*robot.notes, *_template_moments(robot)))
+
+
+def _template_moments(robot: Robot) -> Iterator[str]:
+    """Yield a note on links whose moments are no body's of their size, or copied."""
+    moments: dict[tuple[float, ...], list[tuple[str, float]]] = {}
+    tiny = []
+    for link, least in zip(robot.bodies_links, robot.least_gyrations(), strict=True):
+        mass, _, tensor = inertia.to_body(link.written)
+        if not link.given:
+            continue
+        if np.linalg.eigvalsh(tensor)[-1] < mass * (TINY * least) ** 2:
+            tiny.append(link.name)
+        else:  # mirrored twins have moments of other signs, and the same mass
+            key = tuple(np.round(tensor[np.triu_indices(3)], 12).tolist())
+            moments.setdefault(key, []).append((link.name, mass))
+    copied = []
+    for alike in moments.values():
+        masses = [mass for _, mass in alike]
+        if len(alike) >= COPIES and max(masses) > COPIED * min(masses):
+            copied += [name for name, _ in alike]
+    for names, why in (
+        (tiny, "are those of a body far smaller than the link"),
+        (copied, "are the same for links of other masses"),
+    ):
+        if names:
+            few = ", ".join(names[:SHOWN]) + (
+                f" and {len(names) - SHOWN} more" * (len(names) > SHOWN)
+            )
+            yield (
+                f"moments of inertia in the model file {why}, as a template's: {few}; the prior "
+                "allows for bodies of the links' size"
+            )
 
 
 def _refuse_unknown_links(options: Options, links: tuple[Link, ...]) -> None:

@@ -64,6 +64,7 @@ class Diagnosis:
     # their elementary steps, with evidence and indistinguishable alternatives
     steps: tuple[StepEvidence, ...] = ()
     settings: DoctorSettings = field(default_factory=DoctorSettings)  # thresholds used
+    notes: tuple[str, ...] = ()  # on the model file: stand-ins, repairs, a template's moments
 
     @property
     def spoilt(self) -> bool:
@@ -101,7 +102,8 @@ def diagnose(
         prefix = f"{Path(recording.name).name}: " if len(recordings) > 1 else ""
         findings += [replace(f, about=prefix + f.about) for f in of_log]
     findings += matching.findings() if matching is not None else ()
-    seen = Diagnosis(tuple(logs), _sorted(findings), settings=settings)
+    notes = () if robot is None else robot.notes
+    seen = Diagnosis(tuple(logs), _sorted(findings), settings=settings, notes=notes)
     if matching is None:
         return seen
     progress("asking the robot's physics")
@@ -360,7 +362,7 @@ def text(d: Diagnosis) -> str:
             lines += [f"    {where}:  " + content.replace("\n", f"\n    {' ' * len(where)}   ")]
     if d.correction is not None and any("map" in f.lines for f in d.findings):
         lines.append("the whole column map, with what is mended: add --mended map.toml")
-    return "\n".join(lines)
+    return "\n".join([*lines, *(f"note: {note}" for note in d.notes)])
 
 
 def _percent(share: float) -> str:
@@ -377,6 +379,7 @@ def to_json(diagnosis: Diagnosis) -> dict[str, Any]:
         "motion": None if diagnosis.motion is None else asdict(diagnosis.motion),
         "unexplained": dict(diagnosis.unexplained),
         "correction": None if diagnosis.correction is None else asdict(diagnosis.correction),
+        "notes": list(diagnosis.notes),
     }
     return {k: _finite(v) for k, v in table.items()}
 
