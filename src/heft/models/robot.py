@@ -274,8 +274,8 @@ class Robot:
         """Return the radius of gyration that a link of its size has at least, per moving link [m].
 
         A uniform rod has .29 of its length. How long a link is, is told by its joints and its shape
-        where they are there, by twice the distance of its centre of mass, and by what joints of
-        this robot are apart. A centre of mass at the very origin is a template's.
+        where they are there, by twice the distance of its centre of mass from its joint, and by
+        what joints of this robot are apart. A centre of mass at the very origin is a template's.
         """
         tree = self.tree
         steps = np.where(tree.parent >= 0, np.linalg.norm(tree.translation, axis=1), 0.0)
@@ -283,12 +283,16 @@ class Robot:
         np.maximum.at(reach, tree.parent[tree.parent >= 0], steps[tree.parent >= 0])
         apart = reach[reach > 0.0]
         usual = 0.5 * float(apart.mean()) if len(apart) else 0.0
+        heaviest: dict[int, float] = {}  # of a body's links is as long as to the next joint
+        for link in self.bodies_links:
+            heaviest[link.body] = max(heaviest.get(link.body, 0.0), link.nominal[0])
         found = []
         for link in self.bodies_links:
-            arm = float(np.linalg.norm(inertia.to_body(link.nominal)[1]))
-            own = 0.0 if link.translation.any() else float(reach[link.body])
+            center = inertia.to_body(link.nominal)[1]
+            arm = float(np.linalg.norm(link.translation + link.rotation @ center))
+            own = float(reach[link.body]) if link.nominal[0] == heaviest[link.body] else 0.0
             size = max(usual, link.extent, 2.0 * arm, own)
-            found.append((LEAST_GYRATION if arm else UNPLACED) * size)
+            found.append((LEAST_GYRATION if center.any() else UNPLACED) * size)
         return tuple(found)
 
     def nominal(self) -> Array:
