@@ -80,13 +80,7 @@ class DrivenLog(Protocol):
     def slopes(
         self, step: int, values: Array, state: Array, after: Array, /
     ) -> tuple[Array, Array]:
-        """Return ∂s⁺/∂s, shape (s, s), and ∂s⁺/∂β, shape (s, b), of a step.
-
-        Args:
-            values: β, shape (b,).
-            state: Before it, shape (s,).
-            after: As `moved` returns it, shape (s,).
-        """
+        """Return ∂s⁺/∂s, shape (s, s), and ∂s⁺/∂β, shape (s, b), of a step."""
         ...
 
 

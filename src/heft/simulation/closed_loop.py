@@ -343,9 +343,7 @@ class ClosedLoop:
     def _start(self, recording: Recording, reference: Array) -> Array:
         """Return position and velocity at a log's begin: a parabola through its first positions.
 
-        Args:
-            reference: Initial position and velocity where the log has no positions, shape (2,
-                joints).
+        Those of the reference where the log has no positions, shape (2, joints).
         """
         names = [f"q.{j}" for j in self.robot.joints]
         if not set(names) <= set(recording.sources):

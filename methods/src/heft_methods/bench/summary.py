@@ -51,11 +51,7 @@ class Summary:
 def summaries(
     case: Case, truth: Truth, names: Sequence[str], outcomes: Sequence[Outcome]
 ) -> Iterator[Summary]:
-    """Yield each candidate's statistics over the trials of a case.
-
-    Args:
-        outcomes: One of each trial.
-    """
+    """Yield each candidate's statistics over the trials of a case."""
     for name in names:
         results = [o.results[name] for o in outcomes if name in o.results]
         good = [r for r in results if "failed" not in r]
