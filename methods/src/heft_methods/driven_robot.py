@@ -184,13 +184,7 @@ class RobotLog:
     def _pushed(
         self, numbers: Numbers, h: float, effort: Array, states: Array
     ) -> tuple[Array, Array]:
-        """Return states after a step, NaN where it failed, and ∂a/∂τ of the first one.
-
-        Args:
-            h: Step [s].
-            effort: Held, of each robot, shape (count, n) [N·m or N].
-            states: Before the step, shape (count, 2 n).
-        """
+        """Return states after a step, NaN where it failed, and ∂a/∂τ of the first one."""
         tree, offset, gravity = self._tree
         after, rise = np.array(states, order="C"), np.empty((effort.shape[1],) * 2)
         own = (numbers.bodies, numbers.rotors, numbers.drives)
@@ -243,15 +237,9 @@ def _runs(time: Array, good: NDArray[np.bool_]) -> list[NDArray[np.intp]]:
 
 
 def _means(time: Array, values: Array, ends: Array) -> Array:
-    """Return means over M intervals of the values, which are linear between rows.
+    """Return means of values that are linear between rows, over M intervals, shape (M, n).
 
-    Args:
-        time: Of the rows, shape (N,) [s].
-        values: Shape (N, n).
-        ends: Ends of the intervals, shape (M + 1,) [s]; outside the rows the nearest value holds.
-
-    Returns:
-        Shape (M, n).
+    Outside the rows the nearest value holds.
     """
     room = float(ends[-1] - ends[0])
     wide = np.concatenate([[time[0] - room], time, [time[-1] + room]])

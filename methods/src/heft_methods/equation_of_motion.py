@@ -123,10 +123,6 @@ class Dynamics:
         M has shape (channels, channels) [kg·m², kg·m or kg], h shape (channels,) [N·m or N].
 
         `M @ a + h == inverse_dynamics(q, v, a)`, rotors included, without friction.
-
-        Args:
-            position: q, shape (channels,) [rad or m].
-            velocity: v, shape (channels,) [rad/s or m/s].
         """
         count = len(position)
         q, v = np.empty((2, count + 1, count))
@@ -139,10 +135,7 @@ class Dynamics:
     def friction(self, position: Array, speed: Array, signs: Array) -> Array:
         """Return the friction torque of slipping drives, shape (drives,) [N·m or N].
 
-        Args:
-            position: x of the drives, shape (drives,).
-            speed: w of the drives, shape (drives,).
-            signs: Signs of the speeds, or their smooth approximation, shape (drives,).
+        All arguments are by drive; signs are those of the speeds, or their smooth approximation.
         """
         still = np.zeros(len(speed))
         motion = DriveMotion(position, speed, still, still, {})
@@ -150,12 +143,7 @@ class Dynamics:
         return np.asarray(smooth + self.coulomb * signs)
 
     def energies(self, position: Array, velocity: Array) -> tuple[Array, Array]:
-        """Return kinetic and potential energy, each of shape (N,) [J].
-
-        Args:
-            position: Shape (N, channels).
-            velocity: Shape (N, channels).
-        """
+        """Return kinetic and potential energy, each of shape (N,) [J]."""
         tree, gravity, still = self.robot.tree, self.robot.gravity, np.zeros_like(velocity)
 
         def efforts(a: Array) -> Array:

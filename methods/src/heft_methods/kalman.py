@@ -68,10 +68,6 @@ class DrivenLog(Protocol):
     def moved(self, step: int, values: Array, states: Array, /) -> tuple[Array, Array]:
         """Return states after a step, and what noise adds to the first.
 
-        Args:
-            values: β of each state, shape (count, b).
-            states: Before it, shape (count, s).
-
         Returns:
             States after it, shape (count, s), and L with L Lᵀ the covariance of what noise adds,
             shape (s, any).
@@ -84,13 +80,7 @@ class DrivenLog(Protocol):
     def slopes(
         self, step: int, values: Array, state: Array, after: Array, /
     ) -> tuple[Array, Array]:
-        """Return ∂s⁺/∂s, shape (s, s), and ∂s⁺/∂β, shape (s, b), of a step.
-
-        Args:
-            values: β, shape (b,).
-            state: Before it, shape (s,).
-            after: As `moved` returns it, shape (s,).
-        """
+        """Return ∂s⁺/∂s, shape (s, s), and ∂s⁺/∂β, shape (s, b), of a step."""
         ...
 
 

@@ -129,28 +129,18 @@ class ReEstimation:
 
 @dataclass(frozen=True)
 class _Residuals:
-    whole: Residuals
-    free: tuple[int, ...]
+    values: Array
+    noise: Array
+    regressor: Callable[[NDArray[np.intp]], Array]
+    recording: int
+    index: NDArray[np.int64] | None
 
-    @property
-    def values(self) -> Array:
-        return self.whole.values
+    @staticmethod
+    def of(whole: Residuals, free: tuple[int, ...]) -> _Residuals:
+        def regressor(at: NDArray[np.intp]) -> Array:
+            return whole.regressor(at)[:, :, list(free)]
 
-    @property
-    def noise(self) -> Array:
-        return self.whole.noise
-
-    @property
-    def regressor(self) -> Callable[[NDArray[np.intp]], Array]:
-        return lambda at: self.whole.regressor(at)[:, :, list(self.free)]
-
-    @property
-    def recording(self) -> int:
-        return self.whole.recording
-
-    @property
-    def index(self) -> NDArray[np.int64] | None:
-        return self.whole.index
+        return _Residuals(whole.values, whole.noise, regressor, whole.recording, whole.index)
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +193,7 @@ class _Some:
 
     def residuals(self, values: Array) -> Iterator[_Residuals]:
         for piece in self.problem.residuals(self._all(values)):
-            yield _Residuals(piece, self.free)
+            yield _Residuals.of(piece, self.free)
 
     def residual_energy(self, values: Array) -> Array:
         return self.problem.residual_energy(self._all(values))

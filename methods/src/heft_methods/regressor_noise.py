@@ -137,8 +137,6 @@ class _NoisyRows:
         """Return `Σ (YᵀY − λ C)/v` in y, and the score `Σ (Yᵀe − λ c)/v` at y = 0.
 
         Args:
-            strength: λ of each channel, shape (channels,).
-            variance: v of each channel, shape (channels,) [(N·m)² or N²].
             count: Number of rows by which noise scatters.
 
         Raises:

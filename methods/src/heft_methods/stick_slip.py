@@ -30,10 +30,10 @@ LOOSE = 1.0 + 1e-10  # share of the Coulomb friction above which a stuck drive b
 class Motion:
     """Motion of a robot whose drives stick and slip.
 
-    A state vector, shape (3 channels + 2,), contains q, v, the work of actuators and of friction,
-    and ∫τ dt: where all drives stick the solver's step size must still follow the effort. The mode
-    of a drive is +1 or −1 where it slips forwards or backwards, 0 where it sticks or has no Coulomb
-    friction.
+    A state vector, shape (3 channels + 2,), contains q, v, the work of actuators and of friction
+    [J], and ∫τ dt: where all drives stick the solver's step size must still follow the effort.
+    Modes, shape (drives,), are +1 or −1 where a drive slips forwards or backwards, 0 where it
+    sticks or has no Coulomb friction. Times are in s.
     """
 
     dynamics: Dynamics  # robot with known parameters
@@ -78,11 +78,6 @@ class Motion:
     def solved(self, t: float, state: Array, modes: Array) -> tuple[Array, Array, Array, Array]:
         """Return acceleration, effort, friction of slipping drives and the force on stuck ones.
 
-        Args:
-            t: Time [s].
-            state: q, v, works of actuators and friction [J], ∫τ dt, shape (3 channels + 2,).
-            modes: Of each drive: -1 or 1 where it slips, 0 where it sticks, shape (drives,).
-
         Returns:
             a, τ, the friction by drive, shape (drives,), and `τ − h − friction − M a` that the
             stuck drives balance, the others each of shape (channels,) [N·m or N].
@@ -99,35 +94,18 @@ class Motion:
         return a, tau, friction, force - mass @ a
 
     def rate(self, t: float, state: Array, modes: Array) -> Array:
-        """Return the time derivative of a state, of the same shape.
-
-        Args:
-            t: Time [s].
-            state: q, v, works of actuators and friction [J], ∫τ dt, shape (3 channels + 2,).
-            modes: Of each drive: -1 or 1 where it slips, 0 where it sticks, shape (drives,).
-        """
+        """Return the time derivative of a state, of the same shape."""
         v = self.parts(state)[1]
         a, tau, friction, _ = self.solved(t, state, modes)
         return np.concatenate([v, a, [tau @ v, friction @ self.dynamics.ratios @ v], tau])
 
     def held(self, t: float, state: Array) -> Motion:
-        """Return the motion with the effort held constant at its value of this instant.
-
-        Args:
-            t: Time [s].
-            state: q, v, works of actuators and friction [J], ∫τ dt, shape (3 channels + 2,).
-        """
+        """Return the motion with the effort held constant at its value of this instant."""
         tau = np.array(self.effort(t, *self.parts(state)), dtype=float)
         return replace(self, effort=lambda t, q, v: tau)
 
     def margins(self, t: float, state: Array, modes: Array) -> Array:
-        """Return how far each drive is from a switch, negative beyond it, shape (drives,).
-
-        Args:
-            t: Time [s].
-            state: q, v, works of actuators and friction [J], ∫τ dt, shape (3 channels + 2,).
-            modes: Of each drive: -1 or 1 where it slips, 0 where it sticks, shape (drives,).
-        """
+        """Return how far each drive is from a switch, negative beyond it, shape (drives,)."""
         margins = np.where(
             self.rubbing, modes * (self.dynamics.ratios @ self.parts(state)[1]) + STILL, np.inf
         )
@@ -141,16 +119,10 @@ class Motion:
     def switch(
         self, begin: float, end: float, between: Callable[[float], Array], modes: Array
     ) -> float | None:
-        """Return when the first drive stops or breaks away within a step, if one does.
+        """Return when the first drive stops or breaks away within a step [s]; None if none does.
 
         Args:
-            begin: Begin of the step [s].
-            end: End of the step [s].
             between: State at a time within the step.
-            modes: Of each drive: -1 or 1 where it slips, 0 where it sticks, shape (drives,).
-
-        Returns:
-            Time of the switch [s], or None.
         """
         if not self.rubbing.any():
             return None
@@ -178,16 +150,7 @@ class Motion:
         return float(scipy.optimize.brentq(margin, begin, end, xtol=1e-15, rtol=1e-15))
 
     def switched(self, t: float, state: Array, modes: Array) -> tuple[Array, Array]:
-        """Return state and modes after a switch: what stopped is still, to the last bit.
-
-        Args:
-            t: Time [s].
-            state: q, v, works of actuators and friction [J], ∫τ dt, shape (3 channels + 2,).
-            modes: Of each drive: -1 or 1 where it slips, 0 where it sticks, shape (drives,).
-
-        Returns:
-            The state, its shape unchanged, and the modes, shape (drives,).
-        """
+        """Return state and modes after a switch: what stopped is still, to the last bit."""
         speed = self.dynamics.ratios @ self.parts(state)[1]
         at_rest = self.rubbing & (modes * speed <= 0.0)
         still = np.where(at_rest, 0, modes)
@@ -198,16 +161,7 @@ class Motion:
         return state, self.decide(t, state, still)
 
     def decide(self, t: float, state: Array, modes: Array) -> Array:
-        """Return the modes with which drives at rest go on, by least constraint.
-
-        Args:
-            t: Time [s].
-            state: q, v, works of actuators and friction [J], ∫τ dt, shape (3 channels + 2,).
-            modes: Of each drive: -1 or 1 where it slips, 0 where it sticks, shape (drives,).
-
-        Returns:
-            The modes, shape (drives,).
-        """
+        """Return the modes with which drives at rest go on, by least constraint."""
         at_rest = self.rubbing & (modes == 0)
         if not at_rest.any():
             return modes

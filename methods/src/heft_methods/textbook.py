@@ -87,7 +87,6 @@ class Differenced:
         """Return the motion of a log; its efforts are held if its column map says so.
 
         Args:
-            recording: Log with positions `q.<joint>` and efforts `tau.<joint>`.
             joints: Channels, in the robot's order.
 
         Raises:
@@ -119,15 +118,7 @@ def _drive_state(robot: Robot, moved: Moved, acceleration: Array) -> DriveState:
 
 
 def sides(robot: Robot, moved: Moved) -> weak_form.Samples:
-    """Return momentum and force regressors, W₂ and F, with the efforts at every sample.
-
-    Args:
-        robot: Robot model with p standard parameters, `robot.labels`.
-        moved: Motion and effort, N samples.
-
-    Returns:
-        Samples with W₂ and F, shape (N, channels, p), and τ, shape (N, channels) [N·m or N].
-    """
+    """Return W₂ and F, shape (N, channels, p), and τ, (N, channels) [N·m or N], at N samples."""
     still = np.zeros_like(moved.velocity)
     motion = kernels.motion_of(robot.tree, robot.gravity, moved.position, moved.velocity, still)
     momentum, remainder = plants.both_sides(robot, motion, _drive_state(robot, moved, still))
@@ -135,15 +126,7 @@ def sides(robot: Robot, moved: Moved) -> weak_form.Samples:
 
 
 def differentiated(robot: Robot, moved: Moved) -> Integrals:
-    """Return the rows of the inverse dynamic model, Y(q, v, a) π = τ, at every sample.
-
-    Args:
-        robot: Robot model with p standard parameters, `robot.labels`.
-        moved: Motion with acceleration, and effort, N samples.
-
-    Returns:
-        Y, shape (N, channels, p), and τ, shape (N, channels) [N·m or N].
-    """
+    """Return the rows Y(q, v, a) π = τ: Y, (N, channels, p), τ, (N, channels) [N·m or N]."""
     a = moved.acceleration
     state = _drive_state(robot, moved, a)
     rows = plants.standard_rows(robot, moved.position, moved.velocity, a, state)
@@ -156,8 +139,6 @@ def windowed(robot: Robot, moved: Moved, windows: Windows) -> Integrals:
     Use it where velocity is too noisy to be differentiated [Shinbrot1957]; see `weak_form`.
 
     Args:
-        robot: Robot model with p standard parameters, `robot.labels`.
-        moved: Motion and effort, N samples.
         windows: Window functions φ, of unit area.
 
     Returns:
@@ -186,11 +167,7 @@ class Growing:
     doubt: float = 0.5
 
     def rows(self, robot: Robot, moved: Moved) -> Integrals:
-        """Return one row for each sample after a window's first.
-
-        Args:
-            robot: Robot model with p standard parameters, `robot.labels`.
-            moved: Motion and effort, N samples.
+        """Return one row for each sample after a window's first: Y and ∫ τ dt [N·m·s or N·s].
 
         Returns:
             Y, shape (rows, channels, p), and ∫ τ dt, shape (rows, channels) [N·m·s or N·s].
@@ -282,11 +259,7 @@ def sign_integral(time: Array, speed: Array) -> Array:
     """Return the integral `∫ sign(w) dt` from the first sample to each, shape (N,) [s].
 
     Coulomb friction jumps, and w has a kink, where w changes sign. So each zero crossing is located
-    by polynomials, at most cubic, through up to four samples on one side of it.
-
-    Args:
-        time: Times, strictly increasing, shape (N,) [s].
-        speed: Velocity w, shape (N,) [rad/s or m/s].
+    by polynomials, at most cubic, through up to four samples on one side of it. Times increase.
     """
     sign = np.sign(speed)
     steps = np.diff(time) * np.where(sign[1:] != 0.0, sign[1:], sign[:-1])
@@ -325,11 +298,7 @@ def whitened(rows: Integrals, windows: Windows, step: float) -> Integrals:
     `weak_form.whitened`.
 
     Args:
-        rows: Rows of consecutive windows, Y of shape (windows, channels, p).
         step: Sampling interval of the log [s].
-
-    Returns:
-        Whitened rows.
 
     Raises:
         InvalidSetting: If a window between others is missing.
@@ -340,28 +309,14 @@ def whitened(rows: Integrals, windows: Windows, step: float) -> Integrals:
 
 
 def chosen(rows: Integrals, columns: Sequence[int]) -> Integrals:
-    """Return rows restricted to some columns of the regressor.
-
-    Args:
-        rows: Y, shape (N, channels, p), and u, shape (N, channels).
-        columns: Indices of n columns.
-
-    Returns:
-        Y, shape (N, channels, n), and the same u.
-    """
+    """Return rows restricted to some columns of the regressor, by index."""
     return replace(rows, regressor=rows.regressor[:, :, list(columns)])
 
 
 def least_squares(rows: Integrals) -> Parameters:
     """Return the weighted least-squares estimate of rows, with white noise assumed in each channel.
 
-    Each channel is weighted by its own residual.
-
-    Args:
-        rows: Y, shape (N, channels, n), and u, shape (N, channels).
-
-    Returns:
-        Values, shape (n,), and covariance, shape (n, n); the labels are `1`, `2` and so on.
+    Each channel is weighted by its own residual; the labels are `1`, `2` and so on.
 
     Raises:
         TooLittleData: If the rows do not have full column rank.
@@ -381,14 +336,11 @@ def least_squares(rows: Integrals) -> Parameters:
 
 
 def followed(recursion: CovarianceRecursion, rows: Integrals, std: float = 1.0) -> Array:
-    """Return the recursive estimate after every row, from an initial value of zero.
+    """Return the recursive estimates after every row, from an initial value of zero, (N, n).
 
     Args:
         rows: Y, shape (N, channels, n), and u, shape (N, channels).
         std: Standard deviation of each parameter before the first row: P = std² 1.
-
-    Returns:
-        Estimates at the rows' times, shape (N, n).
     """
     state = recursion.regularised(rows.regressor.shape[2], std)
     course = np.empty((len(rows.time), rows.regressor.shape[2]))

@@ -88,23 +88,14 @@ class Clearance:
         return kept._without(kept._hopeless(q, choice))
 
     def values(self, q: Array) -> Array:
-        """Return the distances less what is required of them, shape (N, m) [m].
-
-        Args:
-            q: Positions of the channels, shape (N, d) [rad or m].
-        """
+        """Return the distances less what is required at positions q, (N, d): shape (N, m) [m]."""
         (q,) = plain(np.asarray(q))
         out = np.empty((len(q), len(self.pairs)))
         distances(q, *self._arrays, out)
         return out - self.required
 
     def pull_back(self, q: Array, seeds: Array) -> Array:
-        """Return the gradient of `(seeds * values(q)).sum()`, shape (N, d) [m/rad or 1].
-
-        Args:
-            q: Positions of the channels, shape (N, d) [rad or m].
-            seeds: Weight of each distance, shape (N, m).
-        """
+        """Return the gradient of `(seeds * values(q)).sum()`, shape (N, d) [m/rad or 1]."""
         q, seeds = plain(np.asarray(q), np.asarray(seeds))
         out = np.zeros_like(q)
         gradient(q, *self._arrays, seeds, out)

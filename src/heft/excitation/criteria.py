@@ -28,9 +28,6 @@ from heft.errors import InvalidSetting
 from heft.information import Information, Labels, triangle_of
 
 SOFTNESS = 8.0  # power of eigenvalues in place of the largest; its root is within 1.7 of it at 64
-SINGULAR = (
-    1e-13  # pivots of a Cholesky factor, squared and as a share, below which M has no inverse
-)
 
 
 class Criterion(Protocol):
@@ -45,9 +42,6 @@ class Criterion(Protocol):
         """Return φ, larger for better motion, and Φ = ∂φ/∂M, symmetric, shape (k, k).
 
         φ is −∞ and Φ zero where M is singular.
-
-        Args:
-            M: Information of k parameters, symmetric, shape (k, k).
         """
         ...
 
@@ -63,7 +57,7 @@ def inverted(M: Array) -> tuple[float, Array] | None:
         return 0.0, M.copy()
     factor, failed = scipy.linalg.lapack.dpotrf(M, lower=1)
     pivots = np.diag(factor)
-    if failed or not (pivots**2).min() > SINGULAR * (pivots**2).max():
+    if failed or not (pivots**2).min() > 1e-13 * (pivots**2).max():
         return None
     inverse, failed = scipy.linalg.lapack.dpotri(factor, lower=1)
     lower = np.tril(inverse)
@@ -211,11 +205,6 @@ CRITERIA: Mapping[str, Callable[[tuple[int, ...] | None, bool], Criterion]] = {
 def named(name: str, chosen: tuple[int, ...] | None = None, scaled: bool = True) -> Criterion:
     """Return a criterion by its name: one of `CRITERIA`.
 
-    Args:
-        name: `D`, `A`, `E` or `condition`.
-        chosen: Positions of the parameters that count; all if None.
-        scaled: Whether the condition number is that of columns of one length.
-
     Raises:
         InvalidSetting: If there is no such criterion.
     """
@@ -264,7 +253,6 @@ def conditions(rows: Array, noise: Array, columns: Sequence[int] | None = None) 
     Args:
         rows: Base regressor, shape (N, c, k).
         noise: Standard deviation of each channel, shape (c,) [channel's unit].
-        columns: Those that count, all if not given.
     """
     taken = rows if columns is None else rows[:, :, list(columns)]
     size = taken.shape[2]

@@ -21,8 +21,7 @@ from heft.dynamics import PRISMATIC, Tree, kernels
 from heft.information import inertia
 from heft.models import MotionLimits
 
-from .bounded_motions import BoundedMotion, require_bounded
-from .certificates import Certificate, Proof, proven_largest
+from .certificates import BoundedMotion, Certificate, Proof, proven_largest, require_bounded
 
 PARTS = 4  # of an interval, at whose ends torque that nothing is known of is looked at
 Jet = list[Array]  # bounds of a norm and of its derivatives', each of shape (n,)
@@ -196,7 +195,6 @@ def effort_rate(
 
     Args:
         tree: With a fixed base.
-        gravity: Shape (3,) [m/s²].
         parameters: π, ten a body, consistent or not, shape (10 bodies,) [kg, kg·m, kg·m²].
         rates: Bounds on each interval of the size of q, q̇, q̈ and so on, up to order + 2; each of
             shape (n, d) [rad or m, and per s …].
@@ -228,24 +226,16 @@ def effort_rate(
 
 
 class _Walk:
-    """Jets of angular velocity, of vectors fixed in bodies, and of the bodies' origins.
-
-    Attributes:
-        order: Highest derivative of the torques that is asked for.
-        turning: Of each body's angular velocity, up to order + 1.
-        unit: Of a unit vector fixed in each body, up to order + 2.
-        place: Of each body's origin, its velocity at index 1, up to order + 2.
-        lever: Of each body's origin from its parent's, up to order + 2.
-    """
+    """Jets of angular velocity, of vectors fixed in bodies, and of the bodies' origins."""
 
     def __init__(self, tree: Tree, rates: Sequence[Array], order: int) -> None:
-        self.order = order
+        self.order = order  # highest derivative of the torques that is asked for
         zero = np.zeros(len(rates[0]))
         self._still: Jet = [zero + 1.0, *[zero] * (order + 2)]
-        self.turning: list[Jet] = []
-        self.unit: list[Jet] = []
-        self.place: list[Jet] = []
-        self.lever: list[Jet] = []
+        self.turning: list[Jet] = []  # of each body's angular velocity, up to order + 1
+        self.unit: list[Jet] = []  # of a unit vector fixed in each body, up to order + 2
+        self.place: list[Jet] = []  # of its origin, the velocity at index 1, up to order + 2
+        self.lever: list[Jet] = []  # of its origin from its parent's, up to order + 2
         for b in range(len(tree.names)):
             above, channel = int(tree.parent[b]), int(tree.channel[b])
             scale = abs(float(tree.multiplier[b]))

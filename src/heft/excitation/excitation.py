@@ -251,10 +251,6 @@ def scaled(problem: Excitation, motions: Sequence[Array]) -> Excitation:
     """Return the problem with columns divided by their usual length in some motions.
 
     Criteria that depend on units then count a parameter by what it does to torques.
-
-    Args:
-        problem: Of columns not scaled yet.
-        motions: Unknowns X of each, shape (u, d).
     """
     total = np.zeros(len(problem.rows.columns))
     for X in motions:

@@ -109,12 +109,7 @@ class BoundsOnGrid:
     def of(
         limits: JointLimits, family: Family, names: tuple[str, ...], count: int, spare: float = 0.0
     ) -> BoundsOnGrid:
-        """Return the limits on `count` times, tightened by the overshoot possible between them.
-
-        Args:
-            count: Number of times, spread over the basis' span.
-            spare: Share of each limit that is left free.
-        """
+        """Return the limits on `count` times, tightened by the overshoot possible between them."""
         basis = family.basis
         end = basis.kind != "fourier"  # a period's end is its start
         time = np.linspace(0.0, basis.span, count, endpoint=end)
@@ -193,17 +188,12 @@ def link_deviations(values: Array, bodies: int, share: float, drives: float | Ar
     Returns:
         Shape (p, K), without columns of zeros.
     """
-    blocks = []
-    for b in range(bodies):
-        column = np.zeros(len(values))
-        column[10 * b : 10 * b + 10] = share * values[10 * b : 10 * b + 10]
-        blocks.append(column)
-    others = np.broadcast_to(drives, (len(values) - 10 * bodies,))
-    for k in range(10 * bodies, len(values)):
-        column = np.zeros(len(values))
-        column[k] = others[k - 10 * bodies] * values[k]
-        blocks.append(column)
-    return np.array([b for b in blocks if b.any()]).reshape(-1, len(values)).T
+    others = len(values) - 10 * bodies
+    owner = [*np.repeat(np.arange(bodies), 10), *range(bodies, bodies + others)]
+    shares = np.append(np.full(10 * bodies, share), np.broadcast_to(drives, (others,)))
+    made = np.zeros((bodies + others, len(values)))
+    made[owner, np.arange(len(values))] = shares * values
+    return made[made.any(axis=1)].T
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,7 +217,6 @@ class EffortBounds:
 
         Args:
             regroup: Base parameters by standard columns, shape (k, p).
-            spare: Share of each limit that is left free.
         """
         deviations = np.zeros((len(limits.values), 0))
         if limits.deviations is not None:
@@ -265,11 +254,7 @@ class EffortBounds:
         return np.asarray(made)
 
     def values(self, efforts: Array, v: Array) -> Array:
-        """Return c ≤ 0, shape (4, m, N): torque either way, power driving and braking.
-
-        Args:
-            v: Velocities of the coordinates, shape (N, d).
-        """
+        """Return c ≤ 0, shape (4, m, N): torque either way, power driving and braking."""
         centre, margin = efforts[:, :, 0], self._margin(efforts)
         limit = self.torque[:, None]
         torque = [(side * centre + margin) / limit - 1.0 for side in (1.0, -1.0)]
@@ -342,20 +327,11 @@ class Clearance(Protocol):
         ...
 
     def values(self, q: Array) -> Array:
-        """Return signed clearance less its margin, shape (N, m) [m].
-
-        Args:
-            q: Postures, shape (N, d) [rad or m].
-        """
+        """Return signed clearance less its margin at postures q, (N, d): shape (N, m) [m]."""
         ...
 
     def pull_back(self, q: Array, seeds: Array) -> Array:
-        """Return the gradient of Σ S · values by q, shape (N, d).
-
-        Args:
-            q: Postures, shape (N, d).
-            seeds: S, shape (N, m).
-        """
+        """Return the gradient of Σ S · values by q, shape (N, d), S of shape (N, m)."""
         ...
 
 
@@ -370,11 +346,7 @@ class DesignLimits:
     highest: float = np.inf
 
     def require_slow(self, frequency: float) -> None:
-        """Raise `InvalidSetting` if a basis' highest frequency would excite an elastic mode.
-
-        Raises:
-            InvalidSetting: With the number of harmonics that may be had.
-        """
+        """Raise `InvalidSetting` if a basis' highest frequency would excite an elastic mode."""
         if frequency > self.highest * (1.0 + 1e-12):
             raise InvalidSetting(
                 "the motion would excite the first resonance",
@@ -386,10 +358,6 @@ class DesignLimits:
 
 
 def worst(values: Array, labels: Iterator[Place]) -> list[Broken]:
-    """Return the most broken value of each limit, worst first.
-
-    Args:
-        values: Constraints c of one kind of bounds.
-    """
+    """Return the most broken value of each limit, worst first."""
     excesses = [Broken(kind, name, float(np.max(values[at]))) for kind, name, at in labels]
     return sorted(excesses, key=lambda b: -b.excess)

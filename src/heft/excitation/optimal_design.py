@@ -32,9 +32,6 @@ from .limits import Broken, DesignLimits
 from .starts import Levels, Progress, Start, feasible_motions, improved, nothing_kept
 from .trajectories import ExcitationTrajectory
 
-NOISE_SHARE = 0.01  # of an actuator's largest effort, where nothing is known of its noise
-UNLIMITED_NOISE = 0.1  # where its effort is not limited either [channel's unit]
-
 
 @dataclass(frozen=True, eq=False)
 class Design:
@@ -165,9 +162,6 @@ def judged(
 
     Redundant columns of a plant, such as a dictionary's, all but hold one another: they would rule
     whatever looks at single numbers.
-
-    Args:
-        about: Positions of those that count; all if None.
     """
     redundant = set(plant.redundant)
     counted = range(base.rank) if about is None else about
@@ -183,12 +177,12 @@ def default_noise(plant: Plant[Any], limits: DesignLimits) -> Array:
 
 
 def noise_of(effort: Array) -> Array:
-    """Return the default σ of actuators: a share of their largest efforts.
+    """Return the default σ of actuators: 1 % of their largest efforts, 0.1 without a limit.
 
     Args:
         effort: Largest efforts, infinite where there is no limit, shape (m,) [N·m or N].
     """
-    return np.where(np.isfinite(effort), NOISE_SHARE * effort, UNLIMITED_NOISE)
+    return np.where(np.isfinite(effort), 0.01 * effort, 0.1)
 
 
 def design(
@@ -206,12 +200,10 @@ def design(
     The same arguments give the same motion, whatever the number of workers.
 
     Args:
-        plant: An excitable plant.
         noise: σ of each channel, shape (c,), or their covariance (c, c) [channel's unit, or its
             square]; `default_noise` if not given.
         known: Information in hand, its channels' weights 1/σ of `noise` where names agree.
         criterion: In place of that of the settings, of unscaled columns: `excitation.task_error`.
-        progress: Called after each round of each start.
         stop: Once set, the best design so far is returned; see
             `heft.interrupts.stopped_by_signals`.
 

@@ -83,9 +83,6 @@ def resting_posture(
     """Return a posture at which rest breaks no limit, or least, (d,), and its worst c.
 
     The middle of the ranges if that will do: motions are shrunk about it.
-
-    Args:
-        tries: Largest number of random postures that are tried.
     """
     family = problem.family
     if family.start is not None:
@@ -105,12 +102,7 @@ def resting_posture(
 
 
 def shrunk(problem: Excitation, X: Array, posture: Array) -> Array | None:
-    """Return a motion shrunk about a posture until it breaks no limit; None if even rest does.
-
-    Args:
-        X: Unknowns, shape (u, d).
-        posture: Shape (d,) [rad or m].
-    """
+    """Return a motion shrunk about a posture until it breaks no limit; None if even rest does."""
     still = problem.family.still(posture)
     for share in SHARES:
         trial = still + share * (X - still)
@@ -184,9 +176,7 @@ def solve(
     """Return the motion that the solver reaches from a start, or had reached when stopped.
 
     Args:
-        X: Unknowns to begin with, shape (u, d).
         unit: Usual size of each coordinate's unknowns, shape (d,) [rad or m].
-        stop: Ends it after the step at hand, once set.
         report: Called after each round with round, evaluations, value and violation.
         worth: Weight of the criterion; 0 finds a motion that breaks limits least.
     """
@@ -333,9 +323,6 @@ def improved(
 
     Args:
         chosen: Motions to begin with, which keep all limits on the coarse grid.
-        posture: Posture about which motions are shrunk, shape (d,) [rad or m].
-        progress: Called after each round.
-        stop: Ends it after the steps at hand, once set.
     """
 
     def work(k: int) -> tuple[Array, Start]:
@@ -385,10 +372,6 @@ def largest_share(problem: Excitation, X: Array, posture: Array, steps: int = 12
     """Return the largest share of a motion about a posture that keeps all limits; 0 if none.
 
     By bisection: what is broken little is kept by a motion that is little smaller.
-
-    Args:
-        X: Unknowns, shape (u, d).
-        posture: Shape (d,) [rad or m].
     """
     still = problem.family.still(posture)
 

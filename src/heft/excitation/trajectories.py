@@ -55,7 +55,6 @@ class Basis(Protocol):
         """Return the functions' derivatives at times, shape (N, K) [1/s^order].
 
         Args:
-            time: Shape (N,) [s].
             order: Of the derivative, up to snap.
         """
         ...
@@ -227,7 +226,6 @@ class ExcitationTrajectory:
         """Return the motion's derivative at times, shape (N, d) [rad/s^order or m/s^order].
 
         Args:
-            time: Shape (N,) [s].
             order: 0 for positions, up to 4 for snap.
         """
         return self.basis.matrix(time, order) @ self.coefficients
@@ -242,12 +240,7 @@ class ExcitationTrajectory:
         return np.linspace(0.0, self.duration, round(self.duration * rate) + 1)
 
     def shrunk(self, share: float, about: Array) -> Self:
-        """Return the motion scaled about a posture: `about + share (q − about)`.
-
-        Args:
-            share: From 0, at rest there, to 1.
-            about: Shape (d,) [rad or m].
-        """
+        """Return the motion scaled about a posture, (d,): `about + share (q − about)`."""
         still = np.outer(self.basis.constant, about)
         return replace(self, coefficients=read_only(still + share * (self.coefficients - still)))
 
@@ -352,11 +345,7 @@ class Family:
         return np.asarray(self.null_space.T @ rest)
 
     def still(self, posture: Array) -> Array:
-        """Return unknowns X of rest at a posture, shape (u, d); zero where the start is given.
-
-        Args:
-            posture: Shape (d,) [rad or m].
-        """
+        """Return unknowns X of rest at a posture, (d,), as (u, d); zero where a start is given."""
         if self.start is not None:
             return np.zeros((self.unknowns, len(posture)))
         return np.outer(self.null_space.T @ self.basis.constant, posture)

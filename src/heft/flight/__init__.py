@@ -6,9 +6,8 @@ from heft.loading import lazy
 
 if TYPE_CHECKING:
     from .flight_design import FlightReference, design_flight
-    from .flyer_model import FlyerModel
+    from .flyer_model import FilterSettings, FlightFilter, FlyerModel
     from .predictive_tracking import Plan, PredictiveTracking, TrackingSettings
-    from .flight_filter import FilterSettings, FlightFilter
     from .free_flight import Flight, FlightFaults, FlightSettings, FlightTruth, fly
     from .free_flight import information_of, stated_errors
     from .flight_log import FlightLog

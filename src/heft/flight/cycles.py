@@ -17,18 +17,14 @@ from heft.arrays import Array
 from heft.dynamics import rigid_body
 from heft.errors import TooLittleData
 from heft.estimators import HarmonicEstimate, HarmonicLeastSquares
-from heft.files import Keys, Number, check_fields
-from heft.information import angular_velocity, inertia, matrix_of_quaternion
+from heft.files import Number, check_fields
 from heft.models import FreeFlyer
 from heft.signals import periodic
 
-from .flight_log import FlightLog, filled
+from .flight_log import FlightLog, filled, pose_regressor
 
 ON_GRID = 0.05  # of a step, by which samples may miss the phases of the first cycle
 BRIDGED = 15.0  # see `FirstPath.outlier`
-CHECKS: Keys = {
-    "skipped": Number("the number of cycles left out is no whole number", 0, 1000, whole=True),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,43 +101,19 @@ class Cycles:
 
 
 def series(values: Array, period: float, harmonics: int) -> tuple[Array, Array, Array]:
-    """Return a truncated Fourier series of even samples and its first two derivatives.
+    """Return a truncated Fourier series of a period's even samples and its first two derivatives.
 
     Keeping lines of the discrete Fourier transform is the least-squares fit of the series
     [Ekal2018, sect. V-C]; it is differentiated exactly.
 
     Args:
-        values: Over one period, shape (n, any).
-        period: [s].
         harmonics: Number of harmonics kept, beside the mean.
-
-    Returns:
-        Three arrays of shape (n, any).
     """
     lines = np.fft.rfft(values, axis=0)
     lines[harmonics + 1 :] = 0.0
     rate = 2j * np.pi / period * np.arange(len(lines))[:, None]
     x, v, a = (np.fft.irfft(lines * rate**k, len(values), axis=0) for k in range(3))
     return x, v, a
-
-
-def rows_on_so3(pose: Array, time: float, highest: int, gravity: Array) -> Array:
-    """Return the regressor of a body along a pose, by Fourier series on SO(3), (n, 6, 10).
-
-    Args:
-        pose: Position and sign-continuous quaternion at even steps, shape (n, 7).
-        time: Duration of the pose [s].
-        highest: Highest harmonic kept, in multiples of 1/time.
-        gravity: In the world frame, shape (3,) [m/s²].
-    """
-    x, v, a = series(pose, time, highest)
-    q, rate, second = x[:, 3:], v[:, 3:], a[:, 3:]
-    square = np.sum(q**2, axis=1, keepdims=True)
-    w = angular_velocity(q, rate)
-    growth = 2.0 * np.sum(q * rate, axis=1, keepdims=True) / square
-    alpha = angular_velocity(q, second) - growth * w
-    specific = np.einsum("nji,nj->ni", matrix_of_quaternion(q), a[:, :3] - gravity)
-    return inertia.wrench_regressor(specific, w, alpha)
 
 
 @dataclass(frozen=True)
@@ -160,7 +132,8 @@ class IdentifyFromCycles:
     skipped: int = 1  # first cycles left out: they lead from rest to the periodic motion
 
     def __post_init__(self) -> None:
-        check_fields(self, CHECKS)
+        says = "the number of cycles left out is no whole number"
+        check_fields(self, {"skipped": Number(says, 0, 1000, whole=True)})
 
     def fit(self, cycles: Cycles, flyer: FreeFlyer) -> HarmonicEstimate:
         """Return the ten parameters of body and load.
@@ -184,8 +157,8 @@ class IdentifyFromCycles:
         # Rows of every cycle by the whole log's lines: cycles need not be alike, nor end where
         # they began. Their mean is exact where the mean pose would not be.
         pose = cycles.pose.reshape(-1, 7)
-        time = count * cycles.period
-        Y = rows_on_so3(pose, time, count * min(self.motion, (phases - 1) // 2), flyer.gravity)
+        highest = count * min(self.motion, (phases - 1) // 2)
+        Y = pose_regressor(*series(pose, count * cycles.period, highest), flyer.gravity)
         angle = 2.0 * np.pi / phases * np.arange(lines)
         hold = np.exp(-0.5j * angle) * np.sinc(0.5 * angle / np.pi)
         mean = np.fft.rfft(cycles.wrench.mean(axis=0), axis=0)[:lines]

@@ -29,15 +29,10 @@ from scipy.spatial.transform import Rotation
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting, TooLittleData
-from heft.files import Keys, Number, check_fields
+from heft.files import Number, check_fields
 from heft.information import inertia
 
 from .cycles import Cycles, series
-
-CHECKS: Keys = {
-    "least": Number("the number of harmonics is no whole number", 1, 10_000, whole=True),
-    "most": Number("the number of harmonics is no whole number", 1, 10_000, whole=True),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +57,6 @@ def path_of_angles(pose: Array, period: float, harmonics: int) -> BodyPath:
 
     Args:
         pose: Position, then roll φ, pitch θ and yaw ψ (z-y-x), over a period, (n, 6) [m, rad].
-        period: [s].
-        harmonics: Number of harmonics kept.
     """
     x, v, a = series(pose, period, harmonics)
     back = np.swapaxes(Rotation.from_euler("ZYX", x[:, :2:-1]).as_matrix(), 1, 2)
@@ -105,15 +98,7 @@ def least_squares(regressor: Array, wrench: Array) -> Array:
 
 
 def power_gap(path: BodyPath, wrench: Array, values: Array) -> Array:
-    """Return P − Ṫ, power of the actuators less the rate of the kinetic energy (25), shape (n,).
-
-    Args:
-        wrench: F and M, shape (n, 6) [N, N·m].
-        values: π, shape (10,).
-
-    Returns:
-        [W].
-    """
+    """Return P − Ṫ, power of the actuators less the rate of the kinetic energy (25), (n,) [W]."""
     # Erratum: T of (21) has J_s about the centre of mass; (12) estimates J_c, from which (6) gives
     # it. `to_body` does.
     mass, offset, J_s = inertia.to_body(values)
@@ -151,7 +136,8 @@ class EnergyBalance:
     most: int = 15
 
     def __post_init__(self) -> None:
-        check_fields(self, CHECKS)
+        count = Number("the number of harmonics is no whole number", 1, 10_000, whole=True)
+        check_fields(self, {"least": count, "most": count})
         if self.most < self.least:
             raise InvalidSetting(
                 "the most harmonics are fewer than the least", argument="most", got=self.most

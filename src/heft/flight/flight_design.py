@@ -41,11 +41,9 @@ def design_flight(
     """Return the flight that tells most about a body that has grasped something.
 
     Args:
-        flyer: The body, without what it grasped.
         criterion: `J2`, the log-determinant of the information, or `J1`, the condition number of
             the whitened regressor in SI units, which depends on them and says little of errors.
         settings: Of the solver; duration, harmonics and criterion are those of the bounds.
-        stop: Once set, the best design so far is returned.
 
     Raises:
         InfeasibleLimits: If no motion keeps all limits.
@@ -140,11 +138,7 @@ class FlightReference:
         return self.trajectory.duration
 
     def states(self, time: Array) -> tuple[Array, Array]:
-        """Return desired states p, q, v, ω, shape (N, 13), and ω in the world, (N, 3) [rad/s].
-
-        Args:
-            time: Shape (N,) [s].
-        """
+        """Return desired states p, q, v, ω, shape (N, 13), and ω in the world, (N, 3) [rad/s]."""
         p, R, v, turning, _, _ = self._moved(time)
         from scipy.spatial.transform import Rotation
 
@@ -153,11 +147,7 @@ class FlightReference:
         return x, np.asarray(np.einsum("nij,nj->ni", R, turning))
 
     def accelerations(self, time: Array) -> tuple[Array, Array]:
-        """Return p̈ in the world [m/s²] and α in the body's axes [rad/s²], shape (N, 3) each.
-
-        Args:
-            time: Shape (N,) [s].
-        """
+        """Return p̈ in the world [m/s²] and α in the body's axes [rad/s²], shape (N, 3) each."""
         *_, a, alpha = self._moved(time)
         return a, alpha
 

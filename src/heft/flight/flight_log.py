@@ -9,6 +9,12 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.errors import InvalidRecording
+from heft.information import (
+    angular_velocity,
+    continuous_quaternions,
+    inertia,
+    matrix_of_quaternion,
+)
 from heft.models import FreeFlyer
 from heft.recordings import Recording
 
@@ -90,24 +96,14 @@ class FlightLog:
 
 
 def hold_times(time: Array) -> Array:
-    """Return how long each sample's command is held, the last as long as the one before, (N,) [s].
-
-    Args:
-        time: Shape (N,) [s].
-    """
+    """Return how long each command is held [s], the last as long as the one before, (N,)."""
     return np.diff(time, append=2.0 * time[-1] - time[-2])
 
 
 def mean_thrust(commands: Array, steps: Array, lag: Array) -> Array:
     """Return the mean thrust over each step of actuators that follow `lag · ẏ = u − y`.
 
-    Args:
-        commands: u, held over each step, shape (N, n).
-        steps: Shape (N,) [s].
-        lag: Time constants, zero for none, shape (n,) [s].
-
-    Returns:
-        Shape (N, n), in the commands' unit.
+    The commands u, shape (N, n), are held over the steps; a lag of zero is none.
     """
     if not np.any(lag > 0.0):
         return commands
@@ -121,14 +117,7 @@ def mean_thrust(commands: Array, steps: Array, lag: Array) -> Array:
 
 
 def lagging(thrust: Array, command: Array, step: float, lag: Array) -> tuple[Array, Array]:
-    """Return the thrust of such actuators over one step: its mean, and what it is at the end.
-
-    Args:
-        thrust: When the step begins, shape (n,).
-        command: Held over it, shape (n,).
-        step: [s].
-        lag: Shape (n,) [s].
-    """
+    """Return the thrust of such actuators over one step: its mean, and what it is at the end."""
     share, rest = _gap(step, lag)
     return command + (thrust - command) * share, command + (thrust - command) * rest
 
@@ -139,6 +128,19 @@ def _gap(step: Array | float, lag: Array) -> tuple[Array, Array]:
     safe = np.where(slow, lag, 1.0)
     rest = np.where(slow, np.exp(-step / safe), 0.0)
     return np.where(slow, safe / step * (1.0 - rest), 0.0), rest
+
+
+def pose_regressor(x: Array, v: Array, a: Array, gravity: Array) -> Array:
+    """Return the regressor of a body along poses and their two derivatives, shape (N, 6, 10).
+
+    Poses are position and quaternion, of any length, shape (N, 7).
+    """
+    q, rate = x[:, 3:], v[:, 3:]
+    w = angular_velocity(q, rate)
+    growth = 2.0 * np.sum(q * rate, axis=1, keepdims=True) / np.sum(q**2, axis=1, keepdims=True)
+    alpha = angular_velocity(q, a[:, 3:]) - growth * w
+    specific = np.einsum("nji,nj->ni", matrix_of_quaternion(q), a[:, :3] - gravity)
+    return inertia.wrench_regressor(specific, w, alpha)
 
 
 def filled(flight: FlightLog, worst: float) -> tuple[Array, Array]:
@@ -168,9 +170,7 @@ def filled(flight: FlightLog, worst: float) -> tuple[Array, Array]:
     kept = np.ones(len(time), dtype=bool)
     # Sign by sign, an outlier turns the rest round: signs are those of what is kept.
     for _ in range(2):
-        signs = np.where(np.sum(q[kept][1:] * q[kept][:-1], axis=1) < 0.0, -1.0, 1.0)
-        even = q[kept] * np.concatenate([[1.0], np.cumprod(signs)])[:, None]
-        both = np.hstack([p[kept], even])
+        both = np.hstack([p[kept], continuous_quaternions(q[kept])])
         away = np.abs(both - _from_neighbours(both))
         away[:2] = away[-2:] = 0.0
         # About the median of the median distance a log without noise has none: any is allowed.
@@ -179,9 +179,7 @@ def filled(flight: FlightLog, worst: float) -> tuple[Array, Array]:
         if not bad.any():
             break
         kept[np.flatnonzero(kept)[bad]] = False
-    signs = np.where(np.sum(q[kept][1:] * q[kept][:-1], axis=1) < 0.0, -1.0, 1.0)
-    even = q[kept] * np.concatenate([[1.0], np.cumprod(signs)])[:, None]
-    both = np.hstack([p[kept], even])
+    both = np.hstack([p[kept], continuous_quaternions(q[kept])])
     complete = np.stack([np.interp(flight.time, time[kept], x) for x in both.T], axis=1)
     return complete[:, :3], complete[:, 3:]
 

@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 from heft.dynamics import PLACE, SPIN, TURN
 from heft.errors import InvalidSetting
+from heft.files import Number, check_fields
 from heft.information import AXES, inertia
 from heft.models import FreeFlyer, Load
 from heft.recordings import Recording
 from heft.simulation import FreeFlyerWorld, Inertial, Thruster, coloured
 
 from .flight_design import FlightReference
-from .flight_filter import Filtered, FilterSettings, FlightFilter
 from .flight_log import lagging
-from .flyer_model import FlyerModel
+from .flyer_model import Filtered, FilterSettings, FlightFilter, FlyerModel
 from .predictive_tracking import Plan, PredictiveTracking, TrackingSettings
 
 
@@ -46,11 +46,7 @@ class FlightFaults:
 
     def __post_init__(self) -> None:
         for name in ("dropped", "repeated", "outliers", "colour"):
-            value = getattr(self, name)
-            if not 0.0 <= value < 1.0:
-                raise InvalidSetting(
-                    f"{name} is a share", argument=name, got=value, expected="from 0 to below 1"
-                )
+            check_fields(self, {name: Number(f"{name} is a share", 0.0, below=1.0)})
 
 
 @dataclass(frozen=True)
@@ -127,7 +123,10 @@ def fly(
     time = np.asarray(np.arange(count) * period, dtype=float)
     noise = _Noise.of(flyer, faults, count, np.random.default_rng(settings.seed))
     bodies = [flyer.nominal, *(load.parameters for load in loads)]
-    world = _world(flyer, bodies, period / int(np.ceil(period / settings.step)))
+    pushes = zip(flyer.mixing.T, flyer.actuators.lag.tolist(), strict=True)
+    masses = [Inertial.of_inertia(*inertia.to_body(ten)) for ten in bodies]
+    step = period / int(np.ceil(period / settings.step))
+    world = FreeFlyerWorld(masses, [Thruster(*p) for p in pushes], flyer.gravity, step)
     controller, wanted = PredictiveTracking(flyer, reference, tracking), reference.states(time)[0]
     pose = flyer.pose
     watcher = FlightFilter(FlyerModel.of(flyer), pose.position, pose.angle, settings.filter)
@@ -171,12 +170,6 @@ def fly(
     return Flight(_log(flyer, time, rows), truth, saturation, unsolved)
 
 
-def _world(flyer: FreeFlyer, bodies: Sequence[Array], step: float) -> FreeFlyerWorld:
-    pushes = zip(flyer.mixing.T, flyer.actuators.lag.tolist(), strict=True)
-    masses = [Inertial.of_inertia(*inertia.to_body(ten)) for ten in bodies]
-    return FreeFlyerWorld(masses, [Thruster(*p) for p in pushes], flyer.gravity, step)
-
-
 def _log(flyer: FreeFlyer, time: Array, rows: Mapping[str, Array]) -> Recording:
     signals = {"u": dict(zip(flyer.actuators.names, rows["u"].T, strict=True))}
     for kind in ("pos", "quat", "omega", "acc")[: 2 if flyer.imu is None else 4]:
@@ -209,10 +202,6 @@ def stated_errors(covariance: Array, parameters: Array) -> Array:
 
     Mass, rms of the six entries of the inertia about the frame's origin, and length of the error of
     the centre of mass, to first order.
-
-    Args:
-        covariance: Of the ten inertial parameters, shape (10, 10).
-        parameters: The ten inertial parameters, shape (10,).
     """
     com = parameters[1:4] / parameters[0]
     slope = np.zeros((3, 10))

@@ -337,8 +337,6 @@ def true_bound(flight: FlightLog, flyer: FreeFlyer, states: Array, parameters: A
     Args:
         flight: The log, whose times, wrench and missing poses count.
         flyer: Its sensors and actuators, which state the noise.
-        states: True states of the body's frame, shape (N, 13).
-        parameters: True parameters, shape (10,).
     """
     system = FlightSystem.of(flight, flyer, FirstPath().covariance)
     return system.bound(states, parameters, system.variance(flyer))

@@ -44,12 +44,7 @@ class WellEnough:
         check_fields(self, ENOUGH)
 
     def reached(self, values: Array, covariance: Array) -> bool:
-        """Return whether parameters are known well enough.
-
-        Args:
-            values: Shape (10,).
-            covariance: Shape (10, 10).
-        """
+        """Return whether parameters are known well enough."""
         numbers, jacobian = inertia.stated_body(values)
         std = np.sqrt(np.diag(jacobian @ covariance @ jacobian.T))
         largest = float(np.linalg.eigvalsh(inertia.to_body(values)[2])[-1])

@@ -14,11 +14,10 @@ from heft.information import (
     Directions,
     angular_velocity,
     inertia,
-    matrix_of_quaternion,
 )
 from heft.models import Actuators, FreeFlyer
 
-from .flight_log import FlightLog, filled, hold_times, mean_thrust
+from .flight_log import FlightLog, filled, hold_times, mean_thrust, pose_regressor
 
 SHARE = 1e-3  # of a step, over which the wrench is differenced by the lag
 
@@ -53,12 +52,7 @@ class FirstPath:
         step, half = float(np.median(flight.steps)), 2 * self.half
         pose = np.hstack(filled(flight, self.outlier))
         x, v, a = local_polynomial(pose, half, step)
-        q, growth = x[:, 3:], 2.0 * np.sum(x[:, 3:] * v[:, 3:], axis=1, keepdims=True)
-        w = angular_velocity(q, v[:, 3:])
-        alpha = angular_velocity(q, a[:, 3:]) - growth / np.sum(q**2, axis=1, keepdims=True) * w
-        back = np.swapaxes(matrix_of_quaternion(q), 1, 2)
-        specific = np.einsum("nij,nj->ni", back, a[:, :3] - flyer.gravity)
-        Y = inertia.wrench_regressor(specific, w, alpha)
+        Y = pose_regressor(x, v, a, flyer.gravity)
         midway = 0.5 * (flight.wrench + np.roll(flight.wrench, 1, axis=0))  # as at the samples
         wrench = local_polynomial(midway, half, step)[0]
         scale = np.sqrt(np.diag(flyer.actuators.wrench_noise))
@@ -81,9 +75,7 @@ def local_polynomial(values: Array, half: int, step: float) -> tuple[Array, Arra
     """Return signals and two derivatives by cubic polynomials over a window, shape (N, any).
 
     Args:
-        values: At even steps, shape (N, any).
         half: Half of the window [samples].
-        step: [s].
     """
     reach = np.arange(-half, half + 1)
     basis = (reach[:, None] / half) ** np.arange(4)
@@ -139,7 +131,8 @@ class FlightSystem:
             by_lag = np.einsum("nij,nj->ni", t.by_wrench, slope[:-1])
             by_parameters = np.concatenate([by_parameters, by_lag[:, :, None]], axis=2)
         own = self.actuators.wrench_noise
-        root = t.by_wrench @ np.linalg.cholesky(own + _LEAST * np.trace(own) * _SIX)
+        # A body that is not pushed in some direction has no noise there.
+        root = t.by_wrench @ np.linalg.cholesky(own + 1e-12 * np.trace(own) * np.eye(6))
         return LinearisedLog(
             t.by_error,
             by_parameters,
@@ -167,11 +160,6 @@ class FlightSystem:
         """Return the Cramér-Rao bound: the inverse information along the true path, (10, 10).
 
         No estimate without bias has a smaller covariance, whatever its method.
-
-        Args:
-            path: True states, shape (N, 13).
-            values: True parameters, shape (10,).
-            variance: Variance of measured poses, see `variance`.
         """
         t = self.linearised(path, values, variance).innovations.triangle
         inverse = Directions.of(t.R, t.rows).inverse
@@ -185,7 +173,3 @@ class FlightSystem:
     def moved(self, path: Array, errors: Array) -> Array:
         """Return a path with errors added to its states, shape (N, 13)."""
         return rigid_body.retract(path, errors)
-
-
-_SIX = np.eye(6)
-_LEAST = 1e-12  # of the noise: a body that is not pushed in some direction has none there

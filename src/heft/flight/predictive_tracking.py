@@ -119,12 +119,7 @@ class PredictiveTracking:
         return self.converged(plan, state)
 
     def step(self, plan: Plan, time: float, state: Array) -> Plan:
-        """Return the next plan, whose first command is to be held for a step.
-
-        Args:
-            time: Now [s].
-            state: x̂ at that time, shape (13,).
-        """
+        """Return the next plan, whose first command is to be held for a step."""
         moved = round((time - plan.time) / self.settings.step)
         a, s = self.flyer.actuators, self.settings
         tolerance = 0.5 * s.settled * float(np.min(a.upper - a.lower))
@@ -154,11 +149,7 @@ class PredictiveTracking:
         return Plan(time, states, commands)
 
     def wanted(self, time: float, count: int) -> tuple[Array, Array]:
-        """Return the reference's states and angular velocities in the world, a step apart.
-
-        Args:
-            time: Of the first [s].
-        """
+        """Return the reference's states and angular velocities in the world, a step apart."""
         times = time + self.settings.step * np.arange(count, dtype=float)
         return self.reference.states(np.asarray(times, dtype=float))
 
@@ -166,8 +157,6 @@ class PredictiveTracking:
         """Return weighted errors e(x_k), shape (N, 12), and their derivatives, (N, 12, 13).
 
         Args:
-            states: Shape (N, 13), a step apart.
-            wanted: Of the reference, likewise.
             spin: Its angular velocity in the world, shape (N, 3) [rad/s].
         """
         made, slope = np.empty((len(states), 12)), np.zeros((len(states), 12, STATE))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from heft.loading import lazy
 
 if TYPE_CHECKING:
-    from .bodies import Inertial
+    from .bodies import FlightState, FreeFlyerWorld, Inertial, Thruster
     from .arms import Arm, whole_robot
     from .closed_loop import ClosedLoop, FollowedMotion
     from .simulated_robot import Numbers, SimulatedRobot
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from .simulated_drives import Spring, Viscous, Warming
     from .simulator import Condition, Controller, ExactMotion, Passive
     from .simulator import SimulatedExperiment, Simulator
-    from .free_flyer_world import FlightState, FreeFlyerWorld, Thruster
     from .team import SimulatedTeam, Team, TeamMotion, TeamNoise
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

@@ -65,14 +65,7 @@ class FollowedMotion:
 
 
 def _between(values: Array, begin: Array, step: float, time: Array) -> Array:
-    """Return the linear interpolation of values at even times, shape (n, …).
-
-    Args:
-        values: Shape (N, …).
-        begin: Times of the values, a step apart, shape (N,) [s].
-        step: [s].
-        time: Times to interpolate at, shape (n,) [s].
-    """
+    """Return values a step apart, (N, …), interpolated linearly at times, (n,): shape (n, …)."""
     place = (time - begin[0]) / step
     first = np.clip(place.astype(np.intp), 0, len(values) - 2)
     share = (place - first)[:, None, None]
@@ -133,11 +126,7 @@ class ClosedLoop:
     # --- what estimators ask (`estimators.Simulation`)
 
     def starts(self, problem: Problem[RobotPlant], values: Array) -> tuple[Array, ...]:
-        """Return initial guesses of β: the model file's, that by least squares, and their mean.
-
-        Args:
-            values: β by least squares, shape (b,).
-        """
+        """Return initial guesses of β: the model file's, that by least squares, and their mean."""
         space = problem.plant.space
         columns = space.matrix @ space.nominal
         for k, name in enumerate(problem.plant.labels.names):
@@ -152,7 +141,6 @@ class ClosedLoop:
 
         Args:
             problem: Its logs hold the references.
-            values: β, shape (b,).
 
         Raises:
             MissingSignal: If a reference is not logged.
@@ -256,18 +244,10 @@ class ClosedLoop:
     def _driven(
         self, numbers: Numbers, start: Array, wanted: Array, own: Array
     ) -> tuple[Array, int]:
-        """Return simulated positions, velocities, accelerations and efforts, without own columns.
+        """Return q, v, a and efforts, (4, N, joints), without own columns, and the steps taken.
 
         The compiled steps know nothing of the user's own columns: these are taken off the effort,
         as they were in the sweep before.
-
-        Args:
-            start: Position and velocity at the begin, shape (2, joints).
-            wanted: References and feed-forward torque, shape (N, 3, joints).
-            own: Effort of the user's own columns, shape (N, joints).
-
-        Returns:
-            Shape (4, N, joints), and the steps that were taken.
         """
         robot = self.robot
         log = np.zeros((4, *own.shape))
@@ -293,7 +273,6 @@ class ClosedLoop:
 
         Args:
             standard: Its parameters, shape (p,).
-            columns: Positions of the parameters among the standard ones.
 
         Returns:
             ∂q/∂parameters at the begins of the steps, and ∂τ/∂parameters over them, each of shape
@@ -364,9 +343,7 @@ class ClosedLoop:
     def _start(self, recording: Recording, reference: Array) -> Array:
         """Return position and velocity at a log's begin: a parabola through its first positions.
 
-        Args:
-            reference: Initial position and velocity where the log has no positions, shape (2,
-                joints).
+        Those of the reference where the log has no positions, shape (2, joints).
         """
         names = [f"q.{j}" for j in self.robot.joints]
         if not set(names) <= set(recording.sources):

@@ -120,10 +120,6 @@ class Knots:
         It comes from rest to the first sample, and from the last to rest, in `REST`.
 
         Args:
-            time: Increasing, shape (N,) [s].
-            q: Shape (N, joints) [rad].
-            v: Likewise [rad/s].
-            a: Likewise [rad/s²].
             within: Limits of position, between which it rests, each of shape (joints,) [rad].
         """
         if v is None:
@@ -183,13 +179,7 @@ def _middle(arm: Arm, limits: Limits) -> tuple[Array, Array]:
 def sines(
     arm: Arm, rng: np.random.Generator, start: float, duration: float, limits: Limits, slow: bool
 ) -> Motion:
-    """Return sines of frequencies of each joint's own, as far and fast as the limits allow.
-
-    Args:
-        start: When motion begins, from rest [s].
-        duration: Until when the limits are kept [s].
-        slow: Whether speeds are bounded by `limits.slow`.
-    """
+    """Return sines of frequencies of each joint's own, as far and fast as the limits allow."""
     shape = (limits.sines, len(arm.joints))
     top = limits.speed * arm.speed
     top = np.minimum(top, limits.slow) if slow else top
@@ -215,13 +205,7 @@ def sines(
 def point_to_point(
     arm: Arm, rng: np.random.Generator, start: float, duration: float, limits: Limits, slow: bool
 ) -> Motion:
-    """Return moves to random points, each as fast as drawn, with dwells.
-
-    Args:
-        start: When motion may begin, from rest [s].
-        duration: Until when moves begin [s].
-        slow: Whether speeds are bounded by `limits.slow`.
-    """
+    """Return moves to random points, each as fast as drawn, with dwells."""
     top = limits.speed * arm.speed
     top = np.minimum(top, limits.slow) if slow else top
     middle, half = _middle(arm, limits)
@@ -242,13 +226,7 @@ def point_to_point(
 def ordinary_work(
     arm: Arm, rng: np.random.Generator, start: float, duration: float, limits: Limits, slow: bool
 ) -> Motion:
-    """Return a cycle of a few points, run again and again at speeds that vary, with dwells.
-
-    Args:
-        start: When motion may begin, from rest [s].
-        duration: Until when moves begin [s].
-        slow: Not used: work has its own speeds.
-    """
+    """Return a cycle of a few points, run again and again at speeds that vary, with dwells."""
     middle, half = _middle(arm, limits)
     home = middle + 0.4 * half * rng.uniform(-1.0, 1.0, len(half))
     reach = 0.5 * half * (rng.uniform(size=len(half)) < 0.8)
@@ -266,6 +244,8 @@ def ordinary_work(
     return Moves(np.array(points), np.array(begin), np.array(length))
 
 
+# Of an arm within limits, from rest at a start [s] on until an end [s], and whether speeds are
+# bounded by `Limits.slow` (work has its own).
 Draw = Callable[[Arm, np.random.Generator, float, float, Limits, bool], Motion]
 KINDS: Mapping[MotionKind, tuple[Draw, bool]] = {
     "sines": (sines, False),

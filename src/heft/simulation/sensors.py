@@ -68,11 +68,7 @@ class Sensors:
         return quantum * np.round(position / quantum) if quantum else position
 
     def stamps(self, time: Array, rng: np.random.Generator) -> Array:
-        """Return the times as they are logged, shape (N,) [s].
-
-        Args:
-            time: Of the rows, shape (N,) [s].
-        """
+        """Return the times as they are logged, shape (N,) [s]."""
         noise = np.clip(rng.normal(size=len(time)), -3.0, 3.0)
         return np.asarray(time + self.jitter / self.rate * noise)
 
@@ -96,18 +92,12 @@ class Sensors:
 
         Args:
             rows: Steps of the simulation at which the log has rows, shape (N,).
-            readings: At the steps, shape (steps, joints) [rad].
-            step: Of the simulation [s].
         """
         late = np.maximum(rows - round(self.encoder_delay / step), 0)
         return readings[late] + errors.zero if self.encoder_bias else readings[late]
 
     def calibration(self, size: Array, rng: np.random.Generator) -> Calibration:
-        """Return calibration errors, drawn at random.
-
-        Args:
-            size: Rms torque of each joint, shape (joints,) [N·m].
-        """
+        """Return calibration errors, drawn at random, of joints with an rms torque `size` [N·m]."""
         gain, bias, zero, phase = rng.normal(size=(4, len(size)))
         return Calibration(
             np.maximum(1.0 + self.gain_error * gain, 0.1),
@@ -122,12 +112,7 @@ class Sensors:
         return "current" if self.constants else "tau"
 
     def calibrated(self, torque: Array, q: Array, errors: Calibration) -> Array:
-        """Return the torque with calibration errors, shape (N, joints) [N·m].
-
-        Args:
-            torque: Shape (N, joints) [N·m].
-            q: Positions, shape (N, joints) [rad].
-        """
+        """Return the torque with calibration errors, shape (N, joints) [N·m]."""
         if self.gain_error:
             torque = errors.gain * torque
         if self.current_ripple:
@@ -155,12 +140,7 @@ class Sensors:
         return rows, source[rows]
 
     def torque(self, seen: Array, size: Array, rng: np.random.Generator) -> Array:
-        """Return the logged torque [N·m], or current [A], shape (N, joints).
-
-        Args:
-            seen: Without noise, shape (N, joints).
-            size: Rms torque of each joint, shape (joints,).
-        """
+        """Return the logged torque [N·m], or current [A], shape (N, joints)."""
         noise = coloured(rng.normal(size=seen.shape), self.correlation)
         logged = seen + self.torque_noise * size * noise
         if self.torque_step:
@@ -173,7 +153,6 @@ def coloured(white: Array, correlation: float) -> Array:
     """Return AR(1) noise of variance 1 from white noise, shape (N, channels).
 
     Args:
-        white: Of variance 1, shape (N, channels).
         correlation: ρ from row to row, −1 < ρ < 1.
     """
     out = np.array(white)

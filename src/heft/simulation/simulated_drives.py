@@ -256,7 +256,6 @@ class Drive:
         """Return the friction torque of steady sliding, its mean over a log, shape (N,) [N·m].
 
         Args:
-            speed: Shape (N,) [rad/s].
             duration: Of the log, in which the drive warms up [s].
             load: Torque that the gear passes on [N·m].
         """
@@ -306,12 +305,7 @@ class DriveRanges:
     gap: tuple[float, float] = (0.0, 0.0)  # least and largest play [rad]
 
     def draw(self, torque: Array, inertia: Array, rng: np.random.Generator) -> tuple[Drive, ...]:
-        """Return a drive for each joint.
-
-        Args:
-            torque: Typical torque of the links, shape (joints,) [N·m].
-            inertia: Of the links about each joint, shape (joints,) [kg·m²].
-        """
+        """Return a drive a joint, by the links' typical torque and inertia, (joints,) each."""
         made = []
         for t, i in zip(torque, inertia, strict=True):
             effort = rng.uniform(*self.coulomb) * t + self.least * float(torque.max())

@@ -197,22 +197,12 @@ class Links:
         return self._mass, self._bias
 
     def mass(self, q: Array) -> Array:
-        """Return the mass matrix M(q), rotors among it, shape (joints, joints) [kg·m²].
-
-        Args:
-            q: Position, shape (joints,) [rad].
-        """
+        """Return the mass matrix M(q), rotors among it, shape (joints, joints) [kg·m²]."""
         self.state(q)
         return self.equation()[0].copy()
 
     def inverse_dynamics(self, q: Array, v: Array, a: Array) -> Array:
-        """Return the links' torque τ(q, v, a) without rotors and friction, shape (N, joints) [N·m].
-
-        Args:
-            q: Positions, shape (N, joints) [rad].
-            v: Velocities, shape (N, joints) [rad/s].
-            a: Accelerations, shape (N, joints) [rad/s²].
-        """
+        """Return the links' torque τ(q, v, a), no rotors nor friction, shape (N, joints) [N·m]."""
         import mujoco
 
         torque, G = np.zeros((len(q), self.model.nv)), self.joints.matrix

@@ -85,8 +85,6 @@ class SimulatedRobot:
 
         Args:
             q: Positions, N states, shape (N, joints) [rad or m].
-            v: Velocities likewise.
-            a: Accelerations likewise.
             standard: Parameters, shape (p,).
             columns: Positions of the parameters by which τ is differentiated.
 
@@ -142,26 +140,14 @@ class SimulatedRobot:
         return PARAMETER_COUNT * len(self.robot.tree.names) + len(self.robot.drive_columns)
 
     def own_effort(self, q: Array, v: Array, standard: Array) -> Array:
-        """Return the effort of the user's own columns, shape (N, joints) [N·m or N].
-
-        Args:
-            q: Positions, shape (N, joints) [rad or m].
-            v: Velocities likewise.
-            standard: Parameters, shape (p,).
-        """
+        """Return the effort of the user's own columns, shape (N, joints) [N·m or N]."""
         own = self.robot.own_columns
         if own is None:
             return np.zeros_like(q)
         return own.effort(q.T, v.T, standard[self._first_own :]).T
 
     def own_efforts(self, q: Array, v: Array, standard: Array) -> Array:
-        """Return the effort of own columns of robots with unlike parameters, each at its own state.
-
-        Args:
-            q: Positions, shape (robots, joints) [rad or m].
-            v: Velocities likewise.
-            standard: Parameters, shape (robots, p).
-        """
+        """Return the effort of own columns of unlike robots, each at its own state."""
         own = self.robot.own_columns
         if own is None:
             return np.zeros_like(q)
@@ -186,10 +172,8 @@ class SimulatedRobot:
     def numbers_of(self, standard: Array) -> Numbers:
         """Return the parameters of many robots, with robots as the first axis.
 
-        All but the ratios and the speeds of sigmoids, which are the same.
-
-        Args:
-            standard: Shape (robots, p), in the order and units of `robot.labels`.
+        All but the ratios and the speeds of sigmoids, which are the same. Parameters have shape
+        (robots, p).
         """
         robot, count = self.robot, len(standard)
         own = PARAMETER_COUNT * len(robot.tree.names)

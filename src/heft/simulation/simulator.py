@@ -80,12 +80,7 @@ class Controller:
 
     @staticmethod
     def computed_torque(frequency: float = 4.0, damping: float = 1.0) -> Controller:
-        """Return computed torque: M (a + 2 ζ ω ė + ω² e) + h.
-
-        Args:
-            frequency: ω / 2π [Hz].
-            damping: ζ.
-        """
+        """Return computed torque, M (a + 2 ζ ω ė + ω² e) + h; see `pd`."""
         return replace(Controller.pd(frequency, damping), known=0.8, ahead=1.0, inverse=True)
 
 
@@ -170,11 +165,7 @@ class SimulatedExperiment:
         return self.simulator.arm
 
     def steady(self, speed: Array) -> Array:
-        """Return the true friction torque of steady sliding without load, shape (N, joints) [N·m].
-
-        Args:
-            speed: Shape (N, joints) [rad/s].
-        """
+        """Return the true friction of steady sliding without load, shape (N, joints) [N·m]."""
         duration = self.simulator.condition.duration
         pairs = zip(self.drives, np.asarray(speed).T, strict=True)
         return np.stack([d.steady(v, duration) for d, v in pairs], axis=1)
@@ -394,22 +385,15 @@ class Simulator:
 
     def _gains(self, inertia: Array, drives: tuple[Drive, ...]) -> Array:
         """Return the controller's gains, rows as `simulation_step.advance` takes them."""
-        control, n = self.condition.controller, len(drives)
+        control = self.condition.controller
         # Computed torque multiplies by the mass matrix where the robot is.
-        size = np.ones(n) if control.inverse else inertia + table(drives)[0]
+        size = np.ones(len(drives)) if control.inverse else inertia + table(drives)[0]
         velocity = control.velocity * size
         keep = 1.0 - np.exp(-2.0 * np.pi * control.corner * self.condition.step)
-        quantum = self.condition.sensors.quantum
-        return np.array(
-            [
-                np.full(n, control.position),
-                velocity,
-                control.integral * velocity,
-                np.full(n, quantum),
-                np.full(n, keep),
-                self.arm.effort if control.saturating else np.full(n, np.inf),
-            ]
-        )
+        most = self.arm.effort if control.saturating else np.inf
+        integral, quantum = control.integral * velocity, self.condition.sensors.quantum
+        rows = np.broadcast_arrays(control.position, velocity, integral, quantum, keep, most)
+        return np.array(rows)
 
     def _integrated(
         self,

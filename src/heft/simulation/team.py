@@ -25,7 +25,6 @@ KINDS = ("omega", "vel", "acc", "force", "torque")  # of columns, as logs of a f
 GRAVITY = (0.0, 0.0, -9.81)
 SINES = 4  # of each coordinate of the motion
 LOWEST, HIGHEST = 0.1, 0.6  # their frequencies [Hz]
-LEAST_POINTS = 3
 IN_SPACE = (np.ones(3), np.ones(3))  # what is free to move, and to turn
 IN_PLANE = (np.array([1.0, 1.0, 0.0]), np.array([0.0, 0.0, 1.0]))
 SUBSTEPS = 8  # of the attitude's integration, a sample
@@ -75,12 +74,7 @@ class SimulatedTeam:
         return len(self.origins)
 
     def pose(self, to: int, of: int) -> tuple[Array, Array]:
-        """Return R and t that take coordinates in one contact's frame to those in another's.
-
-        Args:
-            to: Robot whose coordinates are returned.
-            of: Robot whose coordinates are given.
-        """
+        """Return R and t that take coordinates in the contact frame `of` to those in frame `to`."""
         to_body = self.rotations[to].T
         return (
             to_body @ self.rotations[of],
@@ -88,11 +82,7 @@ class SimulatedTeam:
         )
 
     def columns(self, robot: int, frame: str = "grasp", exact: bool = False) -> dict[str, Array]:
-        """Return the columns of one robot's log, `t`, `omega.FRAME.x` and so on.
-
-        Args:
-            exact: Whether sensors have no noise.
-        """
+        """Return the columns of one robot's log, `t`, `omega.FRAME.x` and so on."""
         columns = {"t": self.time}
         for kind, values in (self.exact if exact else self.read).items():
             columns |= {f"{kind}.{frame}.{a}": values[robot][:, k] for k, a in enumerate(AXES)}
@@ -127,7 +117,7 @@ class Team:
                 argument="robots, changes",
                 got=f"{self.robots} robots, {len(self.changes)} changes, {given} bodies",
             )
-        if self.points and self.robots < LEAST_POINTS:
+        if self.points and self.robots < 3:
             raise InvalidSetting(
                 "forces at points turn a body every way from three of them on",
                 argument="robots",
@@ -235,14 +225,7 @@ def _motion(
 
 
 def _turned(angles: Array) -> Array:
-    """Return quaternions, turned by one rotation vector in the body after another.
-
-    Args:
-        angles: Shape (K, 3) [rad].
-
-    Returns:
-        Shape (K + 1, 4).
-    """
+    """Return quaternions, (K + 1, 4), turned by one rotation vector after another, (K, 3)."""
     half = 0.5 * np.sqrt(np.sum(angles**2, axis=1, keepdims=True))
     turns = np.hstack([np.cos(half), 0.5 * np.sinc(half / np.pi) * angles])
     a, b, c, d = now = 1.0, 0.0, 0.0, 0.0
@@ -265,11 +248,6 @@ def _readings(
     """Return readings by kind, shapes (n, N, 3), and the `total` wrench, shape (N, 6).
 
     The wrench is moment about the body's origin, then force, in the body's frame.
-
-    Args:
-        grasps: Rotations and origins of the contacts' frames, shapes (n, 3, 3) and (n, 3).
-        motion: As of `_motion`.
-        which: The body that is held at each time, shape (N,).
     """
     mujoco: Any = load_mujoco()
     models = [mujoco.MjModel.from_xml_string(_model(b, *grasps)) for b in bodies]

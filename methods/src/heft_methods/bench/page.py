@@ -88,13 +88,7 @@ def text(found: Sequence[Summary], real: Outcome | None) -> str:
 
 
 def page(names: Sequence[str], guesses: int, found: Sequence[Summary], real: Outcome | None) -> str:
-    """Return the page: a table and figures of each robot.
-
-    Args:
-        guesses: Trials of each case.
-        found: One of each candidate on each case.
-        real: Outcome on real logs; None without any.
-    """
+    """Return the page: a table and figures of each robot."""
     return display_page.page(
         "heft_methods:bench/report.html.jinja",
         title="Estimators on the same data",

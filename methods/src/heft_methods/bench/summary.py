@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from heft.arrays import Array
+from heft.files import plain
 
 from .experiments import Case, Truth
 from .trials import Outcome
@@ -43,19 +44,14 @@ class Summary:
         """All but times as JSON values, reproducible from run to run."""
         case = self.case
         own = {k: v for k, v in vars(self).items() if k not in ("case", "seconds")}
-        numbers = {k: _plain(v) for k, v in own.items()}
         told = {"robot": case.robot, "friction": case.friction, "noise": case.noise}
-        return {**told, "seed": case.seed, **numbers}
+        return {**told, "seed": case.seed, **plain(own)}
 
 
 def summaries(
     case: Case, truth: Truth, names: Sequence[str], outcomes: Sequence[Outcome]
 ) -> Iterator[Summary]:
-    """Yield each candidate's statistics over the trials of a case.
-
-    Args:
-        outcomes: One of each trial.
-    """
+    """Yield each candidate's statistics over the trials of a case."""
     for name in names:
         results = [o.results[name] for o in outcomes if name in o.results]
         good = [r for r in results if "failed" not in r]
@@ -104,10 +100,3 @@ def _summary(
 def _spread(values: Array) -> tuple[float, float]:
     """Return median and 90th percentile."""
     return float(np.median(values)), float(np.quantile(values, 0.9))
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON has it: what is not finite is null."""
-    if isinstance(value, tuple):
-        return [_plain(v) for v in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value

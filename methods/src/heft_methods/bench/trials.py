@@ -12,6 +12,7 @@ import numpy as np
 
 from heft.engine import one_blas_thread
 from heft.errors import HeftError
+from heft.files import plain
 from heft.fit import Settings, sharpened_and_delayed, silent
 from heft.models import JointOptions, Options, Robot
 from heft.plants import Problem, RobotPlant
@@ -65,11 +66,11 @@ def _outcome(task: Task, names: Sequence[str], scored: Problem[RobotPlant]) -> O
             outcome.results[name] = {"failed": str(problem).splitlines()[0]}
         else:
             outcome.results[name] = {
-                "values": [float(x) if np.isfinite(x) else None for x in found.values],
-                "std": [float(x) if np.isfinite(x) else None for x in found.std],
+                "values": plain(found.values),
+                "std": plain(found.std),
                 "error": torque_error(scored, found),
                 "physical": found.physical,
-                "margin": found.margin if np.isfinite(found.margin) else None,
+                "margin": plain(found.margin),
             }
         outcome.seconds[name] = time.process_time() - begin
     return outcome
