@@ -24,14 +24,10 @@ def predict_files(
     """Predict the joint torques of a log and write them to a file, whole or not at all.
 
     Args:
-        folder: Results of `heft identify`.
-        log: CSV, Parquet or NPZ with joint positions.
         out: Parquet or CSV file to write: `t` [s], `tau.<joint>`, its rigid-body part
             `tau_rigid.<joint>` and, with full friction, its standard deviation `tau_std.<joint>`
             [N·m or N].
-        columns: TOML that maps log columns to signals.
         friction: Friction model: `full`, `simple`, or `none` for rigid bodies and rotors only.
-        own_columns: Python file of the user's own columns, where the robot was identified with one.
 
     Returns:
         Number of rows written.

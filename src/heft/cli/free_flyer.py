@@ -7,18 +7,20 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from .options import Map
+from .options import Map, Quiet
 from .terminal import message, progress_unless, shown
 
 freeflyer = App(
     name="freeflyer", help="A free-flying body that grasped something: motion, flight, numbers."
 )
+BODY = "TOML of the body, or one that comes with heft: space_cobot, astrobee, quadrotor."
+Body = Annotated[str, Parameter(help=BODY)]
 Loads = Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")]
 
 
 @freeflyer.command
 def design(
-    body: str,
+    body: Body,
     *,
     out: Path,
     bounds: Path | None = None,
@@ -30,8 +32,6 @@ def design(
 
     Parameters
     ----------
-    body
-        TOML of the body, or one that comes with heft: space_cobot, astrobee, quadrotor.
     out
         Folder for motion.csv, series.json and design.json; with the extra `ros` also motion.mcap,
         and what autopilots take: px4.mcap, astrobee.mcap.
@@ -57,7 +57,7 @@ def design(
 
 @freeflyer.command
 def track(
-    body: str,
+    body: Body,
     motion: Path,
     *,
     out: Path,
@@ -75,8 +75,6 @@ def track(
 
     Parameters
     ----------
-    body
-        TOML of the body, or one that comes with heft.
     motion
         Folder of the design.
     out
@@ -108,33 +106,27 @@ def track(
 
 @freeflyer.command
 def identify(
-    body: str,
+    body: Body,
     log: Path,
     *,
     out: Path | None = None,
     period: float | None = None,
     columns: Map = None,
     lag: bool = False,
-    quiet: bool = False,
+    quiet: Quiet = False,
 ) -> None:
     """Find what a body has grasped from poses and commands, and how sure that is.
 
     Parameters
     ----------
-    body
-        TOML of the body, or one that comes with heft.
     log
         Log with its pose (pos.NAME.x, quat.NAME.w) and the actuators' commands (u.ACTUATOR).
     out
         Folder for the results: free-flyer.json and report.html.
     period
         Of the motion [s]; found in the log if not given.
-    columns
-        TOML that says what the log's columns mean.
     lag
         Find too by how much actuators lag behind what the body's TOML says, all alike.
-    quiet
-        Say nothing while working.
     """
     from heft.applications.free_flyer import identify_files
 
@@ -146,7 +138,7 @@ def identify(
 
 @freeflyer.command
 def study(
-    body: str,
+    body: Body,
     *,
     loads: Path,
     out: Path,
@@ -154,7 +146,7 @@ def study(
     trajectories: int = 11,
     cycles: int = 10,
     seed: int = 0,
-    quiet: bool = False,
+    quiet: Quiet = False,
 ) -> None:
     """Design, fly and identify motions by both criteria with each load; what was run is kept.
 
@@ -162,8 +154,6 @@ def study(
 
     Parameters
     ----------
-    body
-        TOML of the body, or one that comes with heft.
     loads
         TOML of [[load]] tables: mass [kg] and position in the body's frame [m].
     out
@@ -176,8 +166,6 @@ def study(
         How often each is flown.
     seed
         Of motions and noise.
-    quiet
-        Say nothing while working.
     """
     from heft.applications.free_flyer import StudySettings, study_files
 

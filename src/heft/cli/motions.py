@@ -5,7 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from .options import EXCITATION, SIMULATION, VIEW_PORT, Excitation, Map, Own, Simulation, With
+from .options import (
+    EXCITATION,
+    SIMULATION,
+    VIEW_PORT,
+    Excitation,
+    Map,
+    Own,
+    Quiet,
+    Simulation,
+    With,
+)
 from .terminal import message, progress_unless
 
 
@@ -19,7 +29,7 @@ def excite(
     own: Own = None,
     excitation: Excitation = EXCITATION,
     view: bool = False,
-    quiet: bool = False,
+    quiet: Quiet = False,
 ) -> None:
     """Design the motion that tells most about a robot, proven to keep all limits.
 
@@ -33,8 +43,6 @@ def excite(
         URDF, MJCF, or a TOML with Denavit-Hartenberg rows.
     out
         Folder for the results.
-    columns
-        TOML that says what the columns of the task's log mean.
     options
         TOML whose table [motion] states limits and the room: acceleration, jerk, floor, boxes.
     given
@@ -44,8 +52,6 @@ def excite(
         the torque follows from --given, or from [motion.own_columns] of --with.
     view
         Play the motion in the browser then, as heft view does; Ctrl-C ends it.
-    quiet
-        Say nothing while working.
     """
     from heft.applications.excite import excite_files, text_of
     from heft.applications.viewer import require_viewer, serve
@@ -72,7 +78,7 @@ def select(
     columns: Map = None,
     options: With = None,
     own: Own = None,
-    quiet: bool = False,
+    quiet: Quiet = False,
 ) -> None:
     """Select the stretches of recordings that tell most, and say what was never excited.
 
@@ -92,14 +98,10 @@ def select(
         Length of a segment [s]; 0.1 if not given, longer for logs of hours.
     friction
         Simple (viscous, Coulomb, offset), or full: the dictionary's terms are to be told, too.
-    columns
-        TOML that says what the logs' columns mean.
     options
         TOML that says what a model file cannot, such as drive gains.
     own
         Python file of own columns of the regressor, such as springs; it is run.
-    quiet
-        Say nothing while working.
     """
     from heft.applications.identification import Inputs
     from heft.applications.select import Select, select_files
@@ -119,7 +121,7 @@ def simulate(
     options: With = None,
     own: Own = None,
     simulation: Simulation = SIMULATION,
-    quiet: bool = False,
+    quiet: Quiet = False,
 ) -> None:
     """Simulate what the log of a motion would look like, in MuJoCo, with the truth beside it.
 
@@ -136,15 +138,11 @@ def simulate(
         JSON, or in an MCAP file.
     out
         MCAP, Parquet, NPZ or CSV file to write.
-    columns
-        TOML that says what the motion's columns mean.
     options
         TOML whose table [simulation] says what is simulated: friction, gears, sensors, controller.
     own
         Python file of own columns, such as springs; it is run. Their parameters stand in
         [simulation.own_columns].
-    quiet
-        Say nothing while working.
     """
     from heft.applications.simulate import simulate_files
 

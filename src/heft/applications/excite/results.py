@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +11,7 @@ from typing import Any
 from heft import __version__
 from heft.applications.identification import Inputs
 from heft.errors import install
-from heft.files import put, require_own, workshop
+from heft.files import json_text, new_folder, require_own
 from heft.recordings import Table, messages_can_be_written, write_table
 
 from .experiment_design import Excited, ExciteSettings, excite
@@ -45,15 +43,8 @@ def excite_files(
     """Design a motion and write it with its certificates and predictions, all files or none.
 
     Args:
-        model: URDF, MJCF, or TOML of Denavit-Hartenberg rows.
-        out: Folder for the results; see `FILES`.
         options: TOML whose table [motion] states the limits.
-        given: Folder of earlier results, whose information counts.
-        stop: Event that ends the design early, with the best motion so far.
         own_columns: Python file of the user's own columns of the regressor, which is run.
-
-    Returns:
-        The motion, as it was written.
 
     Raises:
         InputError: If an input cannot be read, is malformed, or no motion keeps all limits.
@@ -72,9 +63,7 @@ def excite_files(
     excited = excite(planned, settings, progress, stop)
     excited = replace(excited, inputs={k: f.sha256 for k, f in opened.files.items()})
     opened.refuse_changed()
-    with workshop(out) as folder:
-        new = folder / out.name
-        new.mkdir()
+    with new_folder(out) as new:
         motion = excited.joint_trajectory(settings.rate)
         for name in FILES[:2]:
             write_table(Table.of_columns(motion.columns(), new / name), new / name)
@@ -82,21 +71,16 @@ def excite_files(
         (new / "trajectory.json").write_text(points.to_json(), encoding="utf-8")
         if ros:
             points.write_mcap(new / "trajectory.mcap")
-        series = json.dumps(excited.trajectory.to_dict(), indent=1)
-        (new / "series.json").write_text(series + "\n", encoding="utf-8")
-        content = json.dumps(to_json(excited), indent=1, ensure_ascii=False)
-        (new / "design.json").write_text(content + "\n", encoding="utf-8")
+        series = json_text(excited.trajectory.to_dict())
+        (new / "series.json").write_text(series, encoding="utf-8")
+        (new / "design.json").write_text(json_text(to_json(excited)), encoding="utf-8")
         (new / "report.html").write_text(page_of(excited), encoding="utf-8")
-        put(new, out)
     return excited
 
 
 def to_json(excited: Excited) -> dict[str, Any]:
     """Return the content of `design.json`: settings, certificates and predictions."""
     made, asked = excited.design, excited.settings.design
-
-    def finite(value: float) -> float | None:
-        return value if math.isfinite(value) else None
 
     return {
         "heft": __version__,
@@ -111,16 +95,16 @@ def to_json(excited: Excited) -> dict[str, Any]:
             "seed": asked.seed,
         },
         "noise": {
-            c.name: float(s)
+            c.name: s
             for c, s in zip(excited.planned.plant.channels, excited.planned.noise, strict=True)
         },
         "independent_rows_hz": excited.planned.rate,
         "information": {
-            "nats_over_best_random": finite(made.gain),
-            "nats_over_median_random": finite(made.gain_over_median),
+            "nats_over_best_random": made.gain,
+            "nats_over_median_random": made.gain_over_median,
             "random_motions": len(made.random),
-            "condition_raw": finite(made.conditions.raw),
-            "condition_scaled": finite(made.conditions.scaled),
+            "condition_raw": made.conditions.raw,
+            "condition_scaled": made.conditions.scaled,
         },
         "interrupted": made.interrupted,
         "untold": list(excited.untold),
@@ -128,8 +112,8 @@ def to_json(excited: Excited) -> dict[str, Any]:
             {
                 "expression": p.expression,
                 "unit": p.unit,
-                "std_before": finite(p.before),
-                "std": finite(p.after),
+                "std_before": p.before,
+                "std": p.after,
                 "counts": p.counts,
             }
             for p in excited.predictions
@@ -138,9 +122,9 @@ def to_json(excited: Excited) -> dict[str, Any]:
             {
                 "quantity": c.quantity,
                 "of": c.of,
-                "proven": finite(c.bound),
-                "limit": finite(c.limit),
-                "seen": finite(c.seen),
+                "proven": c.bound,
+                "limit": c.limit,
+                "seen": c.seen,
                 "time_s": c.time,
             }
             for c in excited.certificates

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,7 +14,7 @@ from heft import __version__
 from heft.arrays import Array
 from heft.display import Plot, Series, Table, animation, page, rounded, table, verdict
 from heft.estimators import Stated
-from heft.files import put, require_own, workshop
+from heft.files import json_text, new_folder, require_own
 from heft.flight import BodyEstimate, FlightLog, FreeFlyerResult, IdentifyFreeFlyer
 from heft.information import Directions, inertia, matrix_of_quaternion, triangle_of
 from heft.models import FreeFlyer
@@ -104,10 +103,7 @@ def identify_files(
 
     Args:
         body: TOML of the body, or the name of one that comes with heft.
-        out: Folder for the files `RESULTS`; nothing is written if None.
         period: Period of the motion [s]; found in the log if None.
-        columns: TOML that maps the log's columns to signals.
-        lag: Whether the actuators' lag is found too.
 
     Raises:
         InvalidSetting: If the body's TOML is malformed.
@@ -124,13 +120,9 @@ def identify_files(
     method = IdentifyFreeFlyer(period, lag=lag)
     identified = IdentifiedFlyer(flyer, recording, flight, method.fit(flight, flyer), lag)
     if out is not None:
-        with workshop(out) as folder:
-            new = folder / out.name
-            new.mkdir()
-            content = json.dumps(to_json(identified), indent=1, ensure_ascii=False)
-            (new / RESULTS[0]).write_text(content + "\n", encoding="utf-8")
+        with new_folder(out) as new:
+            (new / RESULTS[0]).write_text(json_text(to_json(identified)), encoding="utf-8")
             (new / RESULTS[1]).write_text(page_of(identified), encoding="utf-8")
-            put(new, out)
     return identified
 
 
@@ -142,9 +134,9 @@ def to_json(identified: IdentifiedFlyer) -> dict[str, Any]:
         return {
             "numbers": {n: {"value": s.value, "std": s.std} for n, s in body.numbers.items()},
             "parameters": dict(
-                zip(body.parameters.labels.names, body.parameters.values.tolist(), strict=True)
+                zip(body.parameters.labels.names, body.parameters.values, strict=True)
             ),
-            "covariance": _listed(body.parameters.covariance),
+            "covariance": body.parameters.covariance,
             "possible": body.possible,
         }
 
@@ -159,19 +151,15 @@ def to_json(identified: IdentifiedFlyer) -> dict[str, Any]:
         if published is None
         else {
             "harmonics": published.harmonics,
-            "values": _listed(published.values),
-            "tried": _listed(published.tried),
-            "gap_W": _listed(published.gap),
+            "values": published.values,
+            "tried": published.tried,
+            "gap_W": published.gap,
         },
         "checks": [
             {"name": c.name, "status": c.status, "value": c.value, "limit": c.limit}
             for c in result.checks
         ],
     }
-
-
-def _listed(values: Array | None) -> Any:
-    return None if values is None else np.asarray(values).tolist()
 
 
 def page_of(identified: IdentifiedFlyer) -> str:
@@ -253,11 +241,7 @@ class Convergence:
 
     @staticmethod
     def of(result: FreeFlyerResult, flight: FlightLog, flyer: FreeFlyer) -> Convergence:
-        """Return the load's estimate as a flight goes on.
-
-        Args:
-            result: Of the whole flight.
-        """
+        """Return the load's estimate as a flight goes on."""
         smoothed, size = result.smoothed, len(flyer.nominal)
         nominal = np.zeros(smoothed.rows.shape[2])
         nominal[:size] = flyer.nominal

@@ -128,7 +128,6 @@ def read_motion(path: Path, column_map: Path | None = None, joints: Sequence[str
         path: A log of any format with `t` and `q.<joint>`, with `v.` and `a.` if they are known; or
             JSON with `joint_names` and `points`, as `trajectory_msgs/JointTrajectory` has them; or
             MCAP with one such message.
-        column_map: TOML that maps the log's columns to signals.
         joints: Names of the robot's joints, for logs that number theirs.
 
     Raises:
@@ -202,7 +201,6 @@ def refuse_beyond_limits(path: Path, motion: Knots, arm: Arm, duration: float) -
 
     Args:
         motion: From time 0 on; the ways from rest and to rest are not checked.
-        duration: Duration of the motion [s].
     """
     time = np.arange(0.0, duration, FINE)
     q, v, _ = motion(time)
