@@ -42,7 +42,15 @@ def predict_files(
     import pyarrow.csv
     import pyarrow.parquet
 
-    _require_output(out)
+    if out.suffix.lower() not in (".parquet", ".csv"):
+        raise InvalidSetting(
+            "the output is neither Parquet nor CSV",
+            argument=f"--out {out}",
+            valid=(".parquet", ".csv"),
+        )
+    require_writable(out)
+    if out.is_dir():
+        raise InvalidSetting("the output is a folder, not a file", argument=f"--out {out}")
     identified = Identified.load(folder, own_columns)
     inputs = Inputs(identified.robot).with_columns(columns).with_logs(log=[log])
     (recording,) = inputs.logs["log"]
@@ -82,15 +90,3 @@ def predict_files(
         inputs.refuse_changed()
         put(new, out)
     return rows
-
-
-def _require_output(out: Path) -> None:
-    if out.suffix.lower() not in (".parquet", ".csv"):
-        raise InvalidSetting(
-            "the output is neither Parquet nor CSV",
-            argument=f"--out {out}",
-            valid=(".parquet", ".csv"),
-        )
-    require_writable(out)
-    if out.is_dir():
-        raise InvalidSetting("the output is a folder, not a file", argument=f"--out {out}")

@@ -20,8 +20,7 @@ from heft.interrupts import interruptible
 from heft.loading import extensions
 
 from .cooperation import coop
-from .free_flyer import freeflyer
-from .motions import excite, select, simulate
+from .motions import excite, freeflyer, select, simulate
 from .options import (
     ESTIMATION,
     LIVE,
@@ -384,7 +383,12 @@ def convert(
             "no log is given", argument="LOGS", cure="heft convert run.mcap --out run.parquet"
         )
     mapping = ColumnMap.from_toml(columns) if columns else None
-    made = convert_logs(logs, out, mapping, _joints(robot), recover)
+    joints: tuple[str, ...] = ()
+    if robot is not None:
+        from heft.models import Robot
+
+        joints = tuple(Robot.from_file(robot).joints)
+    made = convert_logs(logs, out, mapping, joints, recover)
     for line in (*made.notes, *made.losses):
         progress(line)
     message(f"{shown(out)}: {made.rows} rows, {made.begin:.6g} s to {made.end:.6g} s")
@@ -392,14 +396,6 @@ def convert(
         progress("salvaged what can be read; lost:")
         sys.stderr.write("".join(f"  {visible(line)}\n" for line in made.damage))
         sys.exit(SALVAGED)
-
-
-def _joints(robot: Path | None) -> tuple[str, ...]:
-    if robot is None:
-        return ()
-    from heft.models import Robot
-
-    return tuple(Robot.from_file(robot).joints)
 
 
 @app.command

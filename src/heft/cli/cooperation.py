@@ -7,14 +7,14 @@ from typing import Literal
 
 from cyclopts import App
 
-from .options import Map, Quiet
+from .options import Map
 from .terminal import message, progress, progress_unless, shown
 
 coop = App(name="coop", help="Several robots that hold one load: each learns it with the others.")
 
 
 @coop.command
-def simulate(team: Path, *, out: Path, seed: int = 0, quiet: Quiet = False) -> None:
+def simulate(team: Path, *, out: Path, seed: int = 0, quiet: bool = False) -> None:
     """Simulate a team that holds a body, in MuJoCo: a log a robot, and the truth.
 
     Needs the extra `simulation`: pip install 'heft-robotics[simulation]'.
@@ -27,6 +27,8 @@ def simulate(team: Path, *, out: Path, seed: int = 0, quiet: Quiet = False) -> N
         Folder to write: a log a robot, team.toml for `heft coop identify`, truth.json.
     seed
         Of all random numbers.
+    quiet
+        Say nothing while working.
     """
     from heft.applications.cooperation import simulate_team_files
 
@@ -41,7 +43,7 @@ def identify(
     out: Path | None = None,
     method: Literal["heft", "paper"] = "heft",
     columns: Map = None,
-    quiet: Quiet = False,
+    quiet: bool = False,
 ) -> None:
     """Find what a team holds, and where each robot holds it, from the robots' own logs.
 
@@ -56,6 +58,10 @@ def identify(
         Folder for the results: team.json and report.html.
     method
         heft's own, or the recursive method of Fan, Weng and Murphey.
+    columns
+        TOML that says what the logs' columns mean.
+    quiet
+        Say nothing while working.
     """
     from heft.applications.cooperation import identify_team_files
 
@@ -79,7 +85,7 @@ def node(
     checkpoint: Path | None = None,
     lets_go: bool = False,
     out: Path | None = None,
-    quiet: Quiet = False,
+    quiet: bool = False,
 ) -> None:
     """Run one robot's node: it reads its sensors, talks to its neighbours, and tells what it knows.
 
@@ -99,6 +105,8 @@ def node(
         Of the replay; inf for as fast as possible.
     begin
         When the log's time is zero, in seconds since 1970; what is over is left out.
+    columns
+        TOML that says what the log's columns mean.
     insecure
         The sensors' connection may be open to others; that to neighbours never is.
     checkpoint
@@ -107,6 +115,8 @@ def node(
         The robot lets go of the load when the node is stopped, and says so.
     out
         Folder for the results: team.json and report.html.
+    quiet
+        Say nothing while working.
     """
     from heft.applications.cooperation import LiveNode
     from heft.interrupts import stopped_by_signals

@@ -22,11 +22,21 @@ if TYPE_CHECKING:
     from heft.signals import Smoothing
 
 Progress: TypeAlias = "Callable[[str], None]"
-MAP = "TOML that says what the logs' columns mean, if they have other names or units."
-Map = Annotated[Path | None, Parameter(name="--map", help=MAP)]
+Map = Annotated[
+    Path | None,
+    Parameter(
+        name="--map",
+        help="TOML that says what the logs' columns mean, if they have other names or units.",
+    ),
+]
 Quiet = Annotated[bool, Parameter(help="Say nothing while working.")]
-IDENTIFIED = "The Python file of own columns that the robot was identified with, if it was."
-IdentifiedWith = Annotated[Path | None, Parameter(name="--columns", help=IDENTIFIED)]
+IdentifiedWith = Annotated[
+    Path | None,
+    Parameter(
+        name="--columns",
+        help="The Python file of own columns that the robot was identified with, if it was.",
+    ),
+]
 Own = Annotated[Path | None, Parameter(name="--columns")]
 With = Annotated[Path | None, Parameter(name="--with")]
 Logs = Annotated[list[Path] | None, Parameter(consume_multiple=True, negative="")]

@@ -13,7 +13,6 @@ import numpy as np
 from heft import __version__
 from heft.arrays import Array
 from heft.display import Plot, Series, Table, animation, page, rounded, table, verdict
-from heft.estimators import Stated
 from heft.files import json_text, new_folder, require_own
 from heft.flight import BodyEstimate, FlightLog, FreeFlyerResult, IdentifyFreeFlyer
 from heft.information import Directions, inertia, matrix_of_quaternion, triangle_of
@@ -75,7 +74,10 @@ class IdentifiedFlyer:
 
 
 def _numbers(body: BodyEstimate) -> list[list[str]]:
-    return [[_name(n), *_rounded(s), _unit(n)] for n, s in body.numbers.items()]
+    return [
+        [_name(n), rounded(s.value, s.std), f"{s.std:.2g}", _unit(n)]
+        for n, s in body.numbers.items()
+    ]
 
 
 def _name(name: str) -> str:
@@ -84,10 +86,6 @@ def _name(name: str) -> str:
 
 def _unit(name: str) -> str:
     return "kg" if name == "mass" else "m" if name.startswith("com") else "kg·m²"
-
-
-def _rounded(stated: Stated) -> tuple[str, str]:
-    return rounded(stated.value, stated.std), f"{stated.std:.2g}"
 
 
 def identify_files(
@@ -166,7 +164,6 @@ def page_of(identified: IdentifiedFlyer) -> str:
     """Return the report's page."""
     result = identified.result
     head = ("", "value", "±", "unit")
-    checks = list(result.checks)
     return page.page(
         "applications/free_flyer/report.html.jinja",
         title=f"What {identified.flyer.name} grasped",
@@ -177,10 +174,7 @@ def page_of(identified: IdentifiedFlyer) -> str:
         convergence=list(_convergence(identified)),
         flight=_sticks(identified).shown(),
         saturated=f"{identified.flyer.actuators.saturation(identified.flight.commands):.1%}",
-        checks=[c for c in checks if c.status != "pass"],
-        passed=[c for c in checks if c.status == "pass"],
-        words=verdict.WORDS,
-        colours=verdict.COLOURS,
+        **verdict.for_page(result.checks),
         version=__version__,
     )
 

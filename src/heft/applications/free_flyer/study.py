@@ -25,6 +25,8 @@ from heft.files import (
     Number,
     Section,
     list_of,
+    number,
+    positive,
     read_text,
     read_toml,
     require_writable,
@@ -135,21 +137,12 @@ def loads_of(path: Path) -> tuple[Load, ...]:
     return tuple(loads)
 
 
-def _load(
-    mass: float, position: tuple[float, ...], size: tuple[float, ...] = (0.1, 0.1, 0.1)
-) -> Load:
-    x, y, z = position
-    a, b, c = size
-    return Load(mass, (x, y, z), (a, b, c))
-
-
-_side = Number("a side is a positive length", above=0.0, unit="m")
 LOAD = Section(
-    _load,
+    Load,
     {
-        "mass": Number("a mass is positive", above=0.0, unit="kg"),
-        "position": list_of(Number(), 3),
-        "size": list_of(_side, 3),
+        "mass": positive("a mass", "kg"),
+        "position": list_of(number, 3),
+        "size": list_of(Number("a side is a positive length", above=0.0, unit="m"), 3),
     },
     required=("mass", "position"),
 )

@@ -134,7 +134,10 @@ def read_motion(path: Path, column_map: Path | None = None, joints: Sequence[str
         InvalidRecording: If it cannot be read, is too short, or its times do not increase.
         MissingSignal: If it holds no positions.
     """
-    commanded = _commanded(path)
+    kind = path.suffix.lower()
+    commanded = JointTrajectory.read_json(path) if kind == ".json" else None
+    if kind == ".mcap" and path.is_file():
+        commanded = JointTrajectory.read_mcap(path)  # None if it is a log
     if commanded is not None:
         columns = commanded.columns()
         return _checked(Demanded(path, columns["t"], *_by_kind(columns)))
@@ -152,14 +155,6 @@ def read_motion(path: Path, column_map: Path | None = None, joints: Sequence[str
     rows = recording.whole(signals)
     columns = dict(zip(signals, rows.values.T, strict=True))
     return _checked(Demanded(path, rows.time, *_by_kind(columns)))
-
-
-def _commanded(path: Path) -> JointTrajectory | None:
-    """Return the motion of a JointTrajectory; None if the file is a log."""
-    if path.suffix.lower() == ".json":
-        return JointTrajectory.read_json(path)
-    is_mcap = path.suffix.lower() == ".mcap" and path.is_file()
-    return JointTrajectory.read_mcap(path) if is_mcap else None
 
 
 def _by_kind(columns: Mapping[str, Array]) -> list[dict[str, Array]]:

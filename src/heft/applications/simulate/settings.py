@@ -40,11 +40,9 @@ FRICTION = ("none", "smooth", "hard", "stribeck", "lugre", "dahl")
 LONGEST_STEP = 5e-4  # of the simulation [s], where it is not stated
 
 
-SPREAD = "a standard deviation is 0 or more"
 SEED = Number("a seed is a whole number", least=0, most=2**31, whole=True)
 RATE = positive("a rate of rows", "Hz", 20_000.0)
 CORNER = positive("a corner", "Hz", 1000.0)
-RUN_IN = Number("the robot comes to the motion in a second", least=1.0, most=60.0, unit="s")
 
 
 def _drive(
@@ -140,9 +138,11 @@ class ControllerSettings:
     frequency: Annotated[float, positive("a frequency", "Hz", 1000.0)] = 4.0
     damping: Annotated[float, positive("a damping ratio", "", 10.0)] = 1.0  # of both
     # standard deviation of ln(mass) of the links that the controller believes in
-    wrong: Annotated[float, Number(SPREAD, least=0.0, most=1.0)] = 0.0
+    wrong: Annotated[float, Number("a standard deviation is 0 or more", least=0.0, most=1.0)] = 0.0
     # rms error of their centres of mass [m]
-    shift: Annotated[float, Number(SPREAD, least=0.0, most=1.0, unit="m")] = 0.0
+    shift: Annotated[
+        float, Number("a standard deviation is 0 or more", least=0.0, most=1.0, unit="m")
+    ] = 0.0
     saturating: bool = True  # whether torque ends at the joints' limits
 
     def controller(self) -> Controller:
@@ -171,7 +171,9 @@ class SimulationSettings:
     ] = field(default_factory=dict)
     # of the base, about a random level axis, which the model file does not say [rad]
     tilt: Annotated[float, Number("an angle", least=-3.2, most=3.2, unit="rad")] = 0.0
-    run_in: Annotated[float, RUN_IN] = 2.0  # from rest to the motion's begin [s]
+    run_in: Annotated[
+        float, Number("the robot comes to the motion in a second", least=1.0, most=60.0, unit="s")
+    ] = 2.0  # from rest to the motion's begin [s]
     # of the simulation [s]; the longest up to 0.5 ms that fits the rows if not given
     step: Annotated[float | None, Number("a step of time", least=1e-6, most=0.01, unit="s")] = None
     # of a low-pass of the motion, where it was recorded [Hz]; none if not given

@@ -12,7 +12,7 @@ import numpy as np
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting, did_you_mean
-from heft.files import OpenedFile, json_text, new_folder, put, require_own, workshop
+from heft.files import OpenedFile, json_text, new_folder, plain, put, require_own, workshop
 from heft.models import OwnColumns, Robot
 from heft.recordings import Table, require_log, write_table
 from heft.simulation import (
@@ -130,7 +130,15 @@ def simulate_files(
             argument=f"--out {out}",
             cure="name another file",
         )
-    _require_fixed(Robot.from_file(model, settings.options))  # its errors name places in the file
+    robot = Robot.from_file(model, settings.options)  # its errors name places in the file
+    if robot.tree.free_base:
+        raise InvalidSetting(
+            "a floating base is not simulated: contacts hold it up, and a motion of the joints "
+            "alone falls over, unless a controller keeps its balance",
+            argument='base = "free"',
+            cure='say base = "fixed" for a robot that hangs or is clamped; a robot that stands or '
+            "walks is identified from its own log, which needs no simulation",
+        )
     opened = {"model": OpenedFile.at(model), "motion": OpenedFile.at(motion)}
     if own_columns is not None:
         opened["own_columns"] = OpenedFile.at(own_columns)
@@ -255,17 +263,6 @@ def _condition(settings: SimulationSettings, arm: Arm, motion: Knots, duration: 
     )
 
 
-def _require_fixed(robot: Robot) -> None:
-    if robot.tree.free_base:
-        raise InvalidSetting(
-            "a floating base is not simulated: contacts hold it up, and a motion of the joints "
-            "alone falls over, unless a controller keeps its balance",
-            argument='base = "free"',
-            cure='say base = "fixed" for a robot that hangs or is clamped; a robot that stands or '
-            "walks is identified from its own log, which needs no simulation",
-        )
-
-
 def _reporting(progress: Callable[[str], None], duration: float) -> Callable[[float], None]:
     """Return a callback for the simulated time, which reports progress at intervals."""
     last = time.perf_counter()
@@ -308,13 +305,17 @@ def _described(simulated: Simulated) -> dict[str, Any]:
         "joints": list(joints),
         "step_s": experiment.simulator.condition.step,
         "settings": {k: v for k, v in asdict(settings).items() if k in stated},
-        "drives": {j: _drive(d) for j, d in zip(joints, experiment.drives, strict=True)},
+        "drives": {
+            joint: {
+                "armature": drive.armature,
+                **{type(law).__name__.lower(): plain(law) for law in drive.laws},
+            }
+            for joint, drive in zip(joints, experiment.drives, strict=True)
+        },
         "sensors": {
             "delay_s": sensors.delay,
             "encoder_delay_s": sensors.encoder_delay,
-            "gain": dict(zip(joints, (calibration.gain.tolist()), strict=True))
-            if sensors.gain_error
-            else 1.0,
+            "gain": dict(zip(joints, calibration.gain, strict=True)) if sensors.gain_error else 1.0,
             "bias": dict(zip(joints, calibration.bias.tolist(), strict=True)),
             "zero": dict(zip(joints, calibration.zero.tolist(), strict=True)),
         },
@@ -328,8 +329,3 @@ def _described(simulated: Simulated) -> dict[str, Any]:
         },
         "notes": list(experiment.arm.notes),
     }
-
-
-def _drive(drive: Any) -> dict[str, Any]:
-    laws = {type(k).__name__.lower(): asdict(k) for k in drive.laws}
-    return {"armature": drive.armature, **laws}
