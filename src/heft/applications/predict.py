@@ -24,14 +24,10 @@ def predict_files(
     """Predict the joint torques of a log and write them to a file, whole or not at all.
 
     Args:
-        folder: Results of `heft identify`.
-        log: CSV, Parquet or NPZ with joint positions.
         out: Parquet or CSV file to write: `t` [s], `tau.<joint>`, its rigid-body part
             `tau_rigid.<joint>` and, with full friction, its standard deviation `tau_std.<joint>`
             [N·m or N].
-        columns: TOML that maps log columns to signals.
         friction: Friction model: `full`, `simple`, or `none` for rigid bodies and rotors only.
-        own_columns: Python file of the user's own columns, where the robot was identified with one.
 
     Returns:
         Number of rows written.
@@ -46,7 +42,15 @@ def predict_files(
     import pyarrow.csv
     import pyarrow.parquet
 
-    _require_output(out)
+    if out.suffix.lower() not in (".parquet", ".csv"):
+        raise InvalidSetting(
+            "the output is neither Parquet nor CSV",
+            argument=f"--out {out}",
+            valid=(".parquet", ".csv"),
+        )
+    require_writable(out)
+    if out.is_dir():
+        raise InvalidSetting("the output is a folder, not a file", argument=f"--out {out}")
     identified = Identified.load(folder, own_columns)
     inputs = Inputs(identified.robot).with_columns(columns).with_logs(log=[log])
     (recording,) = inputs.logs["log"]
@@ -86,15 +90,3 @@ def predict_files(
         inputs.refuse_changed()
         put(new, out)
     return rows
-
-
-def _require_output(out: Path) -> None:
-    if out.suffix.lower() not in (".parquet", ".csv"):
-        raise InvalidSetting(
-            "the output is neither Parquet nor CSV",
-            argument=f"--out {out}",
-            valid=(".parquet", ".csv"),
-        )
-    require_writable(out)
-    if out.is_dir():
-        raise InvalidSetting("the output is a folder, not a file", argument=f"--out {out}")

@@ -7,7 +7,6 @@ with it. What the data do not tell varies as widely as the model file is doubted
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -22,7 +21,7 @@ from heft.applications.identification import Identified
 from heft.arrays import Array
 from heft.certainty import ConsistentSampler, ConsistentSamples
 from heft.errors import InputError, InvalidSetting
-from heft.files import UNREADABLE, file_hash, put, read_arrays, require_own, workshop
+from heft.files import UNREADABLE, file_hash, json_text, new_folder, read_arrays, require_own
 from heft.fit import limits_of
 from heft.information import Labels, Parameters, ParameterSpace
 from heft.models import Robot, export
@@ -43,7 +42,6 @@ def sample_files(
     """Write model files drawn from what an identification knows, whole or not at all.
 
     Args:
-        results: Folder that `heft identify` wrote.
         out: Folder to write: a file a draw, and `samples.json`.
         own_columns: Python file of the user's own columns, where the robot was identified with one.
             No model file holds their parameters: they stand in `samples.json`.
@@ -68,15 +66,11 @@ def sample_files(
     limits = limits_of(identified.robot.options)
     draws = ConsistentSampler().draw(estimate, space, count, seed, limits, progress)
     friction = _friction(identified, count, np.random.default_rng([seed, 1]))
-    with workshop(out) as folder:
-        new = folder / out.name
-        new.mkdir()
+    with new_folder(out) as new:
         for name, values, joints in zip(names, draws.values, friction, strict=True):
             (new / name).write_bytes(_model(identified.robot, estimate.labels, values, joints))
         manifest = _manifest(identified, names, draws, estimate.labels, seed)
-        content = json.dumps(manifest, indent=1, ensure_ascii=False, allow_nan=False)
-        (new / MANIFEST).write_text(content + "\n", encoding="utf-8")
-        put(new, out)
+        (new / MANIFEST).write_text(json_text(manifest), encoding="utf-8")
     return draws
 
 

@@ -64,7 +64,6 @@ class Select:
         Rows are weighted by each joint's noise, as a first fit leaves it.
 
         Args:
-            recordings: Logs with positions and torques.
             keep: Map from the whole time of the logs to the time that is kept [s].
             segment: Length of a segment [s]; if None that of the settings, or longer to fit memory.
 
@@ -253,10 +252,7 @@ def select_files(
     """Select stretches of logs and write which they are, for `heft identify --only`.
 
     Args:
-        inputs: A robot, and how logs' columns map to signals.
-        logs: Logs with positions and torques or currents.
         keep: How much is kept: a time (`60s`, `2min`) or a share (`10%`).
-        out: JSON file to write.
         segment: Length of a segment [s]; if None that of the settings, or longer to fit memory.
 
     Raises:

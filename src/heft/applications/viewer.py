@@ -61,10 +61,6 @@ class Shape:
 def read_motion(robot: Robot, log: Path, columns: Path | None = None) -> Motion:
     """Return the joint positions of a log; other joints stay where they are held, or at zero.
 
-    Args:
-        log: CSV, Parquet or NPZ.
-        columns: TOML that maps log columns to signals.
-
     Returns:
         The positions, thinned to at most twice the viewer's frame rate.
 
@@ -107,10 +103,6 @@ def _resting(robot: Robot) -> Array:
 
 def read_robot(path: Path, options: Path | None = None) -> tuple[Robot, Path]:
     """Return the robot of a model file or folder of results, and the path of its model.
-
-    Args:
-        path: Model file, or folder that `heft identify` wrote.
-        options: TOML with what a model file cannot state; a folder of results holds its own.
 
     Raises:
         InputError: If it is neither.
@@ -263,12 +255,8 @@ def serve(
     """Show a robot, and optionally play a recording, until interrupted.
 
     Args:
-        robot: Model file, or folder of results.
         log: Log to be played; None for sliders of the joints.
-        columns: TOML that maps log columns to signals.
-        options: TOML with what the model file cannot state.
         port: Port to serve on; if taken, the next free one.
-        say: Callback that receives the address.
 
     Raises:
         InputError: If the robot or the log cannot be read, or the viewer is not installed.

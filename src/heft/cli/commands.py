@@ -20,8 +20,7 @@ from heft.interrupts import interruptible
 from heft.loading import extensions
 
 from .cooperation import coop
-from .free_flyer import freeflyer
-from .motions import excite, select, simulate
+from .motions import excite, freeflyer, select, simulate
 from .options import (
     ESTIMATION,
     LIVE,
@@ -29,12 +28,14 @@ from .options import (
     SMOOTHING,
     VIEW_PORT,
     Estimated,
+    IdentifiedWith,
     Live,
     Load,
     Logs,
     Map,
     Names,
     Own,
+    Quiet,
     Smoothed,
     With,
     weighed_by_robot,
@@ -89,7 +90,7 @@ def identify(
     smoothing: Smoothed = SMOOTHING,
     estimation: Estimated = ESTIMATION,
     fail_on: Literal["poor", "usable"] | None = None,
-    quiet: bool = False,
+    quiet: Quiet = False,
 ) -> None:
     """Identify a robot from its logs: masses, inertias, friction, rotor inertia.
 
@@ -109,8 +110,6 @@ def identify(
         Folder for the results.
     validate
         Logs that the fit must not see, to score it on.
-    columns
-        TOML that says what the logs' columns mean, if they have other names or units.
     options
         TOML that says what a model file cannot: gains, coupling, gravity, friction.
     given
@@ -126,8 +125,6 @@ def identify(
     fail_on
         Exit with 1 if the verdict is this or worse; all is written nevertheless. If not given, no
         verdict is a failure.
-    quiet
-        Say nothing while working.
     """
     from heft.applications.identification import (
         identify_files,
@@ -165,7 +162,7 @@ def predict(
     *,
     out: Path,
     columns: Map = None,
-    own: Own = None,
+    own: IdentifiedWith = None,
     friction: Literal["full", "simple", "none"] = "full",
 ) -> None:
     """Predict the torques of a log from an identified robot.
@@ -178,10 +175,6 @@ def predict(
         Any log with t and `q.<joint>`; torques are not looked at.
     out
         Parquet or CSV file to write: t, `tau.<joint>` and `tau_rigid.<joint>`, at the log's times.
-    columns
-        TOML that says what the log's columns mean.
-    own
-        The Python file of own columns that the robot was identified with, if it was.
     friction
         Full, simple (as the model file has it), or none for the rigid body and rotor inertia only.
     """
@@ -198,8 +191,8 @@ def sample(
     out: Path,
     n: int = 100,
     seed: int = 0,
-    own: Own = None,
-    quiet: bool = False,
+    own: IdentifiedWith = None,
+    quiet: Quiet = False,
 ) -> None:
     """Write model files that the data allow: physically consistent draws of an identified robot.
 
@@ -213,10 +206,6 @@ def sample(
         Number of draws, each worth an independent one.
     seed
         Of the random numbers; the same seed gives the same files.
-    own
-        The Python file of own columns that the robot was identified with, if it was.
-    quiet
-        No progress.
     """
     from heft.applications.sample import sample_files
 
@@ -243,7 +232,7 @@ def check(
     mended: Path | None = None,
     json: Path | None = None,
     longest: float = 300.0,
-    quiet: bool = False,
+    quiet: Quiet = False,
 ) -> None:
     """Look whether logs are any good, before a robot is identified from them.
 
@@ -257,8 +246,6 @@ def check(
     robot
         Its model file; with it the robot's physics is asked too: units, signs, order of the
         joints, offsets, gravity, delay.
-    columns
-        TOML that says what the logs' columns mean.
     options
         TOML that says what a model file cannot.
     own
@@ -272,8 +259,6 @@ def check(
         File to write the findings to, for programs.
     longest
         Time for which corrections are searched with the robot's physics, at most [s].
-    quiet
-        Say nothing while working.
     """
     from heft.applications.doctor import doctor
     from heft.errors import InvalidSetting
@@ -306,7 +291,9 @@ def check(
 
 
 @app.command
-def compare(before: Path, after: Path, *, out: Path | None = None, own: Own = None) -> None:
+def compare(
+    before: Path, after: Path, *, out: Path | None = None, own: IdentifiedWith = None
+) -> None:
     """Compare two identifications of one robot: what changed, and how sure that is.
 
     Parameters
@@ -317,8 +304,6 @@ def compare(before: Path, after: Path, *, out: Path | None = None, own: Own = No
         Folder that heft identify left, the later one.
     out
         HTML file to write, with friction's curves and every number; opens offline.
-    own
-        The Python file of own columns that both were identified with, if they were.
     """
     from heft.applications.identification import compare as compared
     from heft.applications.identification import compare_report
@@ -355,8 +340,6 @@ def view(
         The model file, or a folder that heft identify left.
     log
         CSV, Parquet or NPZ with columns t and `q.<joint>`, to be played.
-    columns
-        TOML that says what the log's columns mean.
     options
         TOML that says what the model file cannot: joints that are fixed, and where.
     port
@@ -386,8 +369,6 @@ def convert(
         are joined by time: the first gives the times, the others are interpolated at them.
     out
         CSV, Parquet, NPZ or MCAP file to write.
-    columns
-        TOML that says what the logs' columns mean.
     robot
         The model file (URDF, MJCF or TOML), for logs that only count their joints.
     recover
@@ -402,7 +383,12 @@ def convert(
             "no log is given", argument="LOGS", cure="heft convert run.mcap --out run.parquet"
         )
     mapping = ColumnMap.from_toml(columns) if columns else None
-    made = convert_logs(logs, out, mapping, _joints(robot), recover)
+    joints: tuple[str, ...] = ()
+    if robot is not None:
+        from heft.models import Robot
+
+        joints = tuple(Robot.from_file(robot).joints)
+    made = convert_logs(logs, out, mapping, joints, recover)
     for line in (*made.notes, *made.losses):
         progress(line)
     message(f"{shown(out)}: {made.rows} rows, {made.begin:.6g} s to {made.end:.6g} s")
@@ -410,14 +396,6 @@ def convert(
         progress("salvaged what can be read; lost:")
         sys.stderr.write("".join(f"  {visible(line)}\n" for line in made.damage))
         sys.exit(SALVAGED)
-
-
-def _joints(robot: Path | None) -> tuple[str, ...]:
-    if robot is None:
-        return ()
-    from heft.models import Robot
-
-    return tuple(Robot.from_file(robot).joints)
 
 
 @app.command
@@ -501,15 +479,13 @@ def derive(
 
 
 @app.command
-def demo(*, out: Path = Path("demo-out"), quiet: bool = False) -> None:
+def demo(*, out: Path = Path("demo-out"), quiet: Quiet = False) -> None:
     """Identify the simulated arm that comes with heft, and compare with the truth.
 
     Parameters
     ----------
     out
         Folder for the results.
-    quiet
-        Say nothing while working.
     """
     from heft.applications import demo
 

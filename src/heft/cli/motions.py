@@ -1,12 +1,24 @@
-"""Commands of motions: designed, selected, simulated."""
+"""Commands of motions: an arm's, designed, selected, simulated; and `heft freeflyer`."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from .options import EXCITATION, SIMULATION, VIEW_PORT, Excitation, Map, Own, Simulation, With
-from .terminal import message, progress_unless
+from cyclopts import App, Parameter
+
+from .options import (
+    EXCITATION,
+    SIMULATION,
+    VIEW_PORT,
+    Excitation,
+    Map,
+    Own,
+    Quiet,
+    Simulation,
+    With,
+)
+from .terminal import message, progress_unless, shown
 
 
 def excite(
@@ -19,7 +31,7 @@ def excite(
     own: Own = None,
     excitation: Excitation = EXCITATION,
     view: bool = False,
-    quiet: bool = False,
+    quiet: Quiet = False,
 ) -> None:
     """Design the motion that tells most about a robot, proven to keep all limits.
 
@@ -33,8 +45,6 @@ def excite(
         URDF, MJCF, or a TOML with Denavit-Hartenberg rows.
     out
         Folder for the results.
-    columns
-        TOML that says what the columns of the task's log mean.
     options
         TOML whose table [motion] states limits and the room: acceleration, jerk, floor, boxes.
     given
@@ -44,8 +54,6 @@ def excite(
         the torque follows from --given, or from [motion.own_columns] of --with.
     view
         Play the motion in the browser then, as heft view does; Ctrl-C ends it.
-    quiet
-        Say nothing while working.
     """
     from heft.applications.excite import excite_files, text_of
     from heft.applications.viewer import require_viewer, serve
@@ -72,7 +80,7 @@ def select(
     columns: Map = None,
     options: With = None,
     own: Own = None,
-    quiet: bool = False,
+    quiet: Quiet = False,
 ) -> None:
     """Select the stretches of recordings that tell most, and say what was never excited.
 
@@ -92,14 +100,10 @@ def select(
         Length of a segment [s]; 0.1 if not given, longer for logs of hours.
     friction
         Simple (viscous, Coulomb, offset), or full: the dictionary's terms are to be told, too.
-    columns
-        TOML that says what the logs' columns mean.
     options
         TOML that says what a model file cannot, such as drive gains.
     own
         Python file of own columns of the regressor, such as springs; it is run.
-    quiet
-        Say nothing while working.
     """
     from heft.applications.identification import Inputs
     from heft.applications.select import Select, select_files
@@ -119,7 +123,7 @@ def simulate(
     options: With = None,
     own: Own = None,
     simulation: Simulation = SIMULATION,
-    quiet: bool = False,
+    quiet: Quiet = False,
 ) -> None:
     """Simulate what the log of a motion would look like, in MuJoCo, with the truth beside it.
 
@@ -136,15 +140,11 @@ def simulate(
         JSON, or in an MCAP file.
     out
         MCAP, Parquet, NPZ or CSV file to write.
-    columns
-        TOML that says what the motion's columns mean.
     options
         TOML whose table [simulation] says what is simulated: friction, gears, sensors, controller.
     own
         Python file of own columns, such as springs; it is run. Their parameters stand in
         [simulation.own_columns].
-    quiet
-        Say nothing while working.
     """
     from heft.applications.simulate import simulate_files
 
@@ -154,3 +154,171 @@ def simulate(
         progress(loss)
     message(found.text())
     message(f"\n{out}   {out.with_suffix('.truth')}")
+
+
+freeflyer = App(
+    name="freeflyer", help="A free-flying body that grasped something: motion, flight, numbers."
+)
+Body = Annotated[
+    str,
+    Parameter(
+        help="TOML of the body, or one that comes with heft: space_cobot, astrobee, quadrotor."
+    ),
+]
+Loads = Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")]
+
+
+@freeflyer.command
+def design(
+    body: Body,
+    *,
+    out: Path,
+    bounds: Path | None = None,
+    criterion: Literal["J1", "J2"] = "J2",
+    starts: int = 2,
+    seed: int = 0,
+) -> None:
+    """Design the flight that tells most of what a body has grasped.
+
+    Parameters
+    ----------
+    out
+        Folder for motion.csv, series.json and design.json; with the extra `ros` also motion.mcap,
+        and what autopilots take: px4.mcap, astrobee.mcap.
+    bounds
+        TOML of room, speed and time, and of what may have been grasped.
+    criterion
+        J2, the log-determinant of the information, or J1, the condition number of the regressor.
+    starts
+        How many of the best random motions are improved.
+    seed
+        Of the random motions.
+    """
+    from heft.applications.free_flyer import design_files
+    from heft.errors import InvalidSetting
+    from heft.excitation import DesignSettings
+
+    if starts < 1 or seed < 0:
+        raise InvalidSetting("one start or more, a seed from 0 on", argument="--starts, --seed")
+    settings = DesignSettings(random=100, starts=starts, seed=seed)
+    message(design_files(body, out, bounds, criterion, settings).text())
+    message(f"\n{shown(out)}   fly it: heft freeflyer track {body} {shown(out)} --out log.parquet")
+
+
+@freeflyer.command
+def track(
+    body: Body,
+    motion: Path,
+    *,
+    out: Path,
+    load: Loads = None,
+    cycles: int | None = None,
+    seed: int = 0,
+    dropped: float = 0.0,
+    repeated: float = 0.0,
+    outliers: float = 0.0,
+    colour: float = 0.0,
+) -> None:
+    """Fly a designed motion in closed loop, in MuJoCo, with a load that the controller ignores.
+
+    Needs the extra `flight`: pip install 'heft-robotics[flight]'. The truth lies beside the log.
+
+    Parameters
+    ----------
+    motion
+        Folder of the design.
+    out
+        Log to write: MCAP, Parquet, NPZ or CSV.
+    load
+        What was grasped, such as 1.2kg@0.20,0.06,-0.10: mass, and where in the body's frame [m].
+    cycles
+        How often the motion is flown; as designed if not given.
+    seed
+        Of the noise.
+    dropped
+        Share of poses that are missing.
+    repeated
+        Share of poses that are those before once more.
+    outliers
+        Share of poses that are off by much.
+    colour
+        Factor of the poses' noise from one sample to the next; white at 0.
+    """
+    from heft.applications.free_flyer import track_files
+    from heft.flight import FlightFaults
+    from heft.models import load_of
+
+    loads = tuple(load_of(text) for text in load or ())
+    faults = FlightFaults(dropped, repeated, outliers, colour=colour)
+    message(track_files(body, motion, out, loads, cycles, seed, faults).text())
+    message(f"\n{shown(out)}   identify it: heft freeflyer identify {body} {shown(out)}")
+
+
+@freeflyer.command
+def identify(
+    body: Body,
+    log: Path,
+    *,
+    out: Path | None = None,
+    period: float | None = None,
+    columns: Map = None,
+    lag: bool = False,
+    quiet: Quiet = False,
+) -> None:
+    """Find what a body has grasped from poses and commands, and how sure that is.
+
+    Parameters
+    ----------
+    log
+        Log with its pose (pos.NAME.x, quat.NAME.w) and the actuators' commands (u.ACTUATOR).
+    out
+        Folder for the results: free-flyer.json and report.html.
+    period
+        Of the motion [s]; found in the log if not given.
+    lag
+        Find too by how much actuators lag behind what the body's TOML says, all alike.
+    """
+    from heft.applications.free_flyer import identify_files
+
+    found = identify_files(body, log, out, period, columns, lag, progress_unless(quiet))
+    message(found.text())
+    if out is not None:
+        message(f"\n{shown(out / 'report.html')}")
+
+
+@freeflyer.command
+def study(
+    body: Body,
+    *,
+    loads: Path,
+    out: Path,
+    bounds: Path | None = None,
+    trajectories: int = 11,
+    cycles: int = 10,
+    seed: int = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Design, fly and identify motions by both criteria with each load; what was run is kept.
+
+    Needs the extra `flight`: pip install 'heft-robotics[flight]'.
+
+    Parameters
+    ----------
+    loads
+        TOML of [[load]] tables: mass [kg] and position in the body's frame [m].
+    out
+        Folder for runs.jsonl, study.csv and report.html; a study that was stopped goes on.
+    bounds
+        TOML of room, speed and time.
+    trajectories
+        Motions by each criterion, from slow to fast.
+    cycles
+        How often each is flown.
+    seed
+        Of motions and noise.
+    """
+    from heft.applications.free_flyer import StudySettings, study_files
+
+    settings = StudySettings(trajectories, cycles, seed)
+    message(study_files(body, loads, out, bounds, settings, progress_unless(quiet)).text())
+    message(f"\n{shown(out / 'report.html')}")

@@ -22,7 +22,21 @@ if TYPE_CHECKING:
     from heft.signals import Smoothing
 
 Progress: TypeAlias = "Callable[[str], None]"
-Map = Annotated[Path | None, Parameter(name="--map")]
+Map = Annotated[
+    Path | None,
+    Parameter(
+        name="--map",
+        help="TOML that says what the logs' columns mean, if they have other names or units.",
+    ),
+]
+Quiet = Annotated[bool, Parameter(help="Say nothing while working.")]
+IdentifiedWith = Annotated[
+    Path | None,
+    Parameter(
+        name="--columns",
+        help="The Python file of own columns that the robot was identified with, if it was.",
+    ),
+]
 Own = Annotated[Path | None, Parameter(name="--columns")]
 With = Annotated[Path | None, Parameter(name="--with")]
 Logs = Annotated[list[Path] | None, Parameter(consume_multiple=True, negative="")]
@@ -193,8 +207,6 @@ class LoadOptions:
         difference is weighed, whatever the model file says of the robot's masses.
     mounting
         Whether the sensor may be mounted turned against the motion's frame.
-    columns
-        TOML that says what the logs' columns mean.
     options
         TOML that says what the model file cannot, such as drive gains.
     own
@@ -203,8 +215,6 @@ class LoadOptions:
         Folder for estimate.json, payload.txt and robot.toml; nothing is written if not given.
     threads
         How many threads share the work.
-    quiet
-        Say nothing while working.
     """
 
     sensor: Path | None = None
@@ -220,7 +230,7 @@ class LoadOptions:
     own: Own = None
     out: Path | None = None
     threads: int = 2
-    quiet: bool = False
+    quiet: Quiet = False
 
     def refuse_own(self, why: str) -> None:
         """Raise `InvalidSetting` if own columns are given where they mean nothing."""
@@ -355,9 +365,6 @@ class ExcitationOptions:
     def settings(self, columns: Path | None) -> ExciteSettings:
         """Return the settings of a design.
 
-        Args:
-            columns: TOML that says what the columns of the task's log mean.
-
         Raises:
             InvalidSetting: If one is out of range.
         """
@@ -415,16 +422,12 @@ class SimulationOptions:
     def settings(self, options: Path | None) -> SimulationSettings:
         """Return the settings of a simulation.
 
-        Args:
-            options: TOML of --with.
-
         Raises:
             InvalidSetting: If the TOML is malformed, or an option out of range.
         """
         from dataclasses import replace
 
-        from heft.applications.simulate import SimulationSettings
-        from heft.errors import InvalidSetting
+        from heft.applications.simulate import CORNER, RATE, SEED, SimulationSettings
 
         found = SimulationSettings.from_toml(options)
         if self.controller is not None:
@@ -432,31 +435,19 @@ class SimulationOptions:
         if self.friction is not None:
             found = replace(found, drives=replace(found.drives, friction=self.friction))
         if self.rate is not None:
-            if not 0.0 < self.rate <= 20_000.0:
-                raise InvalidSetting("rows a second are positive", argument="--rate", got=self.rate)
-            found = replace(found, sensors=replace(found.sensors, rate=self.rate))
+            rate = RATE(self.rate, "--rate")
+            found = replace(found, sensors=replace(found.sensors, rate=rate))
         if self.corner is not None:
-            if not 0.0 < self.corner <= 1000.0:
-                raise InvalidSetting("a corner is positive", argument="--corner", got=self.corner)
-            found = replace(found, corner=self.corner)
+            found = replace(found, corner=CORNER(self.corner, "--corner"))
         if self.seed is not None:
-            if self.seed < 0:
-                raise InvalidSetting("a seed is 0 or more", argument="--seed", got=self.seed)
-            found = replace(found, seed=self.seed)
+            found = replace(found, seed=int(SEED(self.seed, "--seed")))
         return found.exact() if self.exact else found
 
 
 def weighed_by_sensor(
     logs: Sequence[Path], load: LoadOptions, sensor: Path, progress: Progress
 ) -> Payload:
-    """Weigh what a wrench sensor holds, by its logs.
-
-    Args:
-        logs: Of one load.
-        load: What is asked for.
-        sensor: TOML that describes the sensor.
-        progress: Called with lines of progress.
-    """
+    """Weigh what a wrench sensor holds, by its logs."""
     from heft.applications.identification import Inputs
     from heft.applications.payload import Weigh, weigh_files
     from heft.errors import InvalidSetting
@@ -477,8 +468,6 @@ def weighed_by_robot(logs: Sequence[Path], load: LoadOptions, progress: Progress
 
     Args:
         logs: Without the load and with it, in this order, where the options name none.
-        load: What is asked for.
-        progress: Called with lines of progress.
     """
     from heft.applications.identification import Inputs
     from heft.applications.payload import WeighCarried, carry_files, difference_files
@@ -518,15 +507,7 @@ def weighed_live(
     message: Progress,
     progress: Progress,
 ) -> Payload:
-    """Weigh what a wrench sensor holds now, until stopped.
-
-    Args:
-        logs: None.
-        load: What is asked for.
-        live: Where samples come from and estimates go.
-        message: Called with lines of results.
-        progress: Called with lines of progress.
-    """
+    """Weigh what a wrench sensor holds now, until stopped."""
     from heft.applications.payload import LiveWeighing
     from heft.errors import InvalidSetting
     from heft.interrupts import stopped_by_signals

@@ -54,11 +54,7 @@ def progress_unless(quiet: bool) -> Callable[[str], None]:
 
 
 def not_done(problem: OSError) -> str:
-    """Return what the system refused, with where and what to do, as lines of an error.
-
-    Args:
-        problem: What was raised; its notes say what was to be written.
-    """
+    """Return what the system refused, with where and what to do, as lines of an error."""
     said = problem.strerror or str(problem)
     lines = [f"{said[:1].lower()}{said[1:]}; not finished"]
     named = [problem.filename] if problem.filename else []

@@ -121,11 +121,9 @@ class Tracer:
         """Begin without data.
 
         Args:
-            channels: Names of the measured channels.
             own: Of each joint with friction of its own: name, index among the measured channels,
                 index among all channels.
             step: Time between rows [s].
-            rows: Approximate number of rows to come.
         """
         self._path, self._channels, self._own, self._step = path, channels, own, step
         self._rows = max(rows, 1)

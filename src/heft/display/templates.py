@@ -87,8 +87,6 @@ def _policy(styles: Iterable[str], scripts: Iterable[str], connect: str) -> Mark
     """Return the Content-Security-Policy of a page with these styles and scripts in it.
 
     Args:
-        styles: Texts of its `<style>` elements.
-        scripts: Texts of its `<script>` elements.
         connect: From where its scripts may ask for more: `'none'` or `'self'`.
     """
     from markupsafe import Markup
@@ -100,11 +98,7 @@ def _policy(styles: Iterable[str], scripts: Iterable[str], connect: str) -> Mark
 
 
 def policy_of(page: str) -> str:
-    """Return the Content-Security-Policy of a page, to be sent as a header too.
-
-    Args:
-        page: HTML that `render` made.
-    """
+    """Return the Content-Security-Policy of a page, to be sent as a header too."""
     policy = POLICY.search(page)
     assert policy is not None  # base.html.jinja has one
     return policy[1]

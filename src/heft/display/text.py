@@ -15,7 +15,6 @@ def rounded(value: float | None, std: float | None = None) -> str:
 
     Args:
         value: May be missing or infinite: then a dash.
-        std: Standard deviation in the same unit, if known.
     """
     if value is None or not math.isfinite(value):
         return "–"
@@ -31,7 +30,6 @@ def split_sum(expression: str, width: int) -> tuple[str, str]:
     """Return a sum's first terms, and the others; a short sum has no others.
 
     Args:
-        expression: Terms joined by ` + ` and ` - `.
         width: Largest length of the first part [characters]; its first term is always whole.
     """
     terms = re.split(r" (?=[+-] )", expression)

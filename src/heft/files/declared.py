@@ -11,6 +11,7 @@ CONTACT = section(Contact)
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
@@ -39,7 +40,6 @@ def section(
 
     Args:
         make: Constructs the result; the dataclass itself by default.
-        says: Error message for a value that is not a table.
         others: Readers of keys that are no fields, for `make`.
     """
     hints = get_type_hints(made, include_extras=True)
@@ -93,6 +93,11 @@ def plain(value: object) -> Any:
     if isinstance(value, list | tuple):
         return [plain(v) for v in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def json_text(value: object) -> str:
+    """Return a value as the text of a JSON file; see `plain`."""
+    return json.dumps(plain(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def stated(settings: Any) -> dict[str, Any]:

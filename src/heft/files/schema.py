@@ -33,9 +33,6 @@ KINDS: dict[str, tuple[type, ...]] = {
 def require_schema(value: Any, schema: Schema) -> None:
     """Check a parsed JSON value against a schema.
 
-    Args:
-        schema: The schema; its references are to its own `$defs`.
-
     Raises:
         ValueError: If the value is otherwise, with its place.
     """

@@ -181,11 +181,7 @@ class Section(Generic[Made]):
 
 
 def named(each: Reader[Scalar], says: str = "a table is expected") -> Section[dict[str, Scalar]]:
-    """Return the reader of a table with arbitrary keys, whose values are all read by `each`.
-
-    Args:
-        says: What a message says where there is no table.
-    """
+    """Return the reader of a table with arbitrary keys, whose values are all read by `each`."""
     return Section(dict, lambda table, _: dict.fromkeys(table, each), says=says)
 
 
@@ -245,7 +241,6 @@ def list_of(
     It raises `InvalidSetting` for what is no list, or one of another length.
 
     Args:
-        length: Required length, or None for any.
         of: What the entries are called in messages.
         entry: Text between the list's place and an entry's number in messages; without it entries
             are not numbered.

@@ -30,10 +30,6 @@ EXCHANGE, HERE = 2, -100  # Linux's RENAME_EXCHANGE and AT_FDCWD
 def require_writable(out: Path, option: str = "--out") -> None:
     """Check that results can be written to a path; call it before any computation.
 
-    Args:
-        out: A file or folder to be written; it and its parent folders need not exist.
-        option: Command-line option that names it, for messages.
-
     Raises:
         InvalidSetting: If the path is inside a file, a device or pipe, a mount point, or not
             writable.
@@ -70,10 +66,6 @@ def require_writable(out: Path, option: str = "--out") -> None:
 def require_own(out: Path, names: Collection[str]) -> None:
     """Check that a folder for results is writable and has no other files.
 
-    Args:
-        out: The folder; it need not exist.
-        names: Names of the files that the results consist of.
-
     Raises:
         InvalidSetting: If it has other files, is a file, or cannot be written.
     """
@@ -92,11 +84,7 @@ def require_own(out: Path, names: Collection[str]) -> None:
 
 @contextmanager
 def workshop(out: Path) -> Iterator[Path]:
-    """Yield a new hidden folder beside a destination; it is removed on exit.
-
-    Args:
-        out: The destination. Its parent folders are created.
-    """
+    """Yield a new hidden folder beside a destination; it is removed on exit."""
     prefix = f".{out.name}.heft-"
     with ExitStack() as held, _noting(out):
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -151,6 +139,16 @@ def _lock(folder: Path, wait: bool = False) -> Iterator[bool]:
             yield True
     finally:
         os.close(handle)
+
+
+@contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """Yield an empty folder, which takes its destination's place if no error is raised."""
+    with workshop(out) as shop:
+        new = shop / out.name
+        new.mkdir()
+        yield new
+        put(new, out)
 
 
 def put(new: Path, out: Path) -> None:
@@ -231,7 +229,6 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     pack at all and would take most of the time.
 
     Args:
-        path: The file; replaced if it exists.
         arrays: By name; nothing is pickled.
     """
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:

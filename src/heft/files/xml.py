@@ -175,8 +175,6 @@ def numbers(
 
     Args:
         text: The value, None where the attribute is missing.
-        count: Required number of numbers.
-        largest: Largest magnitude allowed.
 
     Raises:
         InvalidModel: If count, syntax or magnitude is otherwise.
@@ -231,11 +229,7 @@ def format_number(value: float) -> str:
 
 
 def apply(data: bytes, edits: list[Edit]) -> bytes:
-    """Return the bytes with non-overlapping edits made.
-
-    Args:
-        edits: In any order.
-    """
+    """Return the bytes with non-overlapping edits made."""
     out, position = [], 0
     for edit in sorted(edits, key=lambda e: (e.start, e.stop)):
         if edit.start < position:

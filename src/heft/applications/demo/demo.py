@@ -25,9 +25,6 @@ TERMS = ("viscous", "coulomb", "offset", "armature")
 def run(out: Path, progress: Callable[[str], None]) -> str:
     """Identify the simulated arm, write the results, and compare them with the true parameters.
 
-    Returns:
-        The report and the comparison, as text for a terminal.
-
     Raises:
         InvalidSetting: If the folder holds other files.
     """

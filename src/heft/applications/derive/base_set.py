@@ -51,9 +51,6 @@ def base_set(
 
     Args:
         gravity: Gravitational acceleration in the base frame, 3 components [m/s²].
-        columns: Symbols of the standard parameters: ten for each link, then those of the drives if
-            they are included.
-        expanded: Function that makes the algebra in which expressions have a normal form.
     """
     sympy, count = load_sympy(), len(table.rows)
     bodies = PARAMETER_COUNT * count
@@ -105,11 +102,7 @@ def base_set(
 
 
 def _rows(chain: Chain, rotors: int | None) -> Iterator[dict[int, Any]]:
-    """Yield the regressor rows of the entries of C(q) and D(q), by column.
-
-    Args:
-        rotors: Column of the first rotor inertia; None without drives.
-    """
+    """Yield the regressor rows of the entries of C(q) and D(q), by column."""
     half, count = chain.algebra.half, len(chain.steps)
     for i in range(count):
         weighed, moved = {}, [dict[int, Any]() for _ in range(count)]

@@ -74,12 +74,7 @@ class Chain:
         return load_sympy().ImmutableMatrix(rows)
 
     def onto(self, j: int, i: int, motion: Rows) -> list[Any]:
-        """Return the coefficients of link j's parameters in joint i's effort, tr(A J_j X_jiᵀ).
-
-        Args:
-            i: Joint i ≤ j.
-            motion: Matrix A of the motion of the link's points in its frame.
-        """
+        """Return the coefficients of link j's parameters in joint i's effort, tr(A J_j X_jiᵀ)."""
         return pair(motion, self.twists[j][i], self.algebra.half)
 
     def second(self, j: int, k: int, m: int) -> Rows:
@@ -146,11 +141,7 @@ class Chain:
         return [scaled(x, self.algebra.lift(f)) for x, f in zip(matrices, factors, strict=False)]
 
     def total(self, least: int, ten: Callable[[int], list[Any]]) -> Any:
-        """Return Σ_j π_jᵀ ten(j) over links j ≥ `least`, as an element of the algebra.
-
-        Args:
-            ten: Function of j: coefficients of link j's ten parameters.
-        """
+        """Return Σ_j π_jᵀ ten(j) over links j ≥ `least`, as an element of the algebra."""
         total = self.algebra.lift(load_sympy().Integer(0))
         for j in range(least, self.count):
             for factor, value in zip(ten(j), self.body(j), strict=True):
@@ -159,11 +150,7 @@ class Chain:
         return total
 
     def column(self, motions: Sequence[Rows]) -> Matrix:
-        """Return the efforts Σ_j tr(A_j J_j X_jiᵀ) over links j ≥ i of each joint i, n × 1.
-
-        Args:
-            motions: A_j of each link.
-        """
+        """Return the efforts Σ_j tr(A_j J_j X_jiᵀ) over links j ≥ i of each joint i, n × 1."""
 
         def of(i: int) -> Any:
             total = self.total(i, lambda j: self.onto(j, i, motions[j]))
@@ -172,12 +159,7 @@ class Chain:
         return load_sympy().ImmutableMatrix([of(i) for i in range(self.count)])
 
     def square(self, entry: Callable[[int, int], Any], symmetric: bool) -> Matrix:
-        """Return an n × n matrix; of a symmetric one only entries with i ≤ k are computed.
-
-        Args:
-            entry: Function of row i and column k: the entry as an element of the algebra.
-            symmetric: Whether entries (k, i) are those of (i, k).
-        """
+        """Return an n × n matrix; of a symmetric one only entries with i ≤ k are computed."""
         count = self.count
         found = load_sympy().zeros(count, count)
         for i in range(count):
@@ -235,7 +217,6 @@ def follow(algebra: Algebra, table: Outline[Any], q: Sequence[Any], gravity: Any
     """Return the chain of a Denavit-Hartenberg table, by recursion from the base outwards.
 
     Args:
-        q: Joint positions; surplus ones are ignored.
         gravity: Gravitational acceleration in the base frame, 3 components [m/s²].
     """
     steps, everyone, felts = [], [], []
@@ -262,7 +243,6 @@ def moves(algebra: Algebra, row: Row[Any], position: Any, modified: bool) -> tup
     [Craig1986; Khalil1986]; the transform on its other side is the identity.
 
     Args:
-        row: Parameters θ, d, a and α of the row [rad, m].
         position: Joint position q [rad or m].
     """
     link = placed(turn(algebra, row.alpha, "x"), shift(algebra, row.a, "x"))
@@ -281,7 +261,6 @@ def turn(algebra: Algebra, angle: Any, about: str) -> Rows:
 
     Args:
         angle: SymPy expression [rad].
-        about: `x` or `z`.
     """
     zero, one = _units(algebra)
     cos, sin = (one, zero) if angle.is_zero else algebra.turn(right_angle(angle))
@@ -295,7 +274,6 @@ def shift(algebra: Algebra, way: Any, along: str) -> Rows:
 
     Args:
         way: SymPy expression [m].
-        along: `x` or `z`.
     """
     rows = turn(algebra, load_sympy().Integer(0), "z")
     rows["xyz".index(along)][3] = algebra.lift(way)
@@ -358,11 +336,7 @@ def added(matrices: Iterable[Rows]) -> Rows:
 
 
 def kept(algebra: Algebra, name: str, matrix: Rows) -> Rows:
-    """Return a matrix for repeated use: with named or reduced entries, as the algebra does.
-
-    Args:
-        name: Prefix of the entries' names, before row and column, counted from 1.
-    """
+    """Return a matrix for repeated use: with named or reduced entries, as the algebra does."""
     return [
         [algebra.keep(f"{name}_{r}{c}", x) for c, x in enumerate(row, 1)]
         for r, row in enumerate(matrix, 1)
@@ -370,11 +344,7 @@ def kept(algebra: Algebra, name: str, matrix: Rows) -> Rows:
 
 
 def pair(A: Rows, B: Rows, half: Any) -> list[Any]:
-    """Return the ten coefficients of tr(A J Bᵀ) in the parameters of the pseudo-inertia J.
-
-    Args:
-        half: ½ in the algebra.
-    """
+    """Return the ten coefficients of tr(A J Bᵀ) in the parameters of the pseudo-inertia J."""
     zero = 0 * A[0][0]
 
     def both(i: int, j: int) -> Any:
@@ -400,11 +370,7 @@ def pair(A: Rows, B: Rows, half: Any) -> list[Any]:
 
 
 def pseudo_inertia(ten: Sequence[Any], half: Any) -> list[list[Any]]:
-    """Return J = ∫ r rᵀ dm, 4 × 4, of ten parameters in heft's order.
-
-    Args:
-        half: ½ as a factor of them.
-    """
+    """Return J = ∫ r rᵀ dm, 4 × 4, of ten parameters in heft's order."""
     m, x, y, z, xx, xy, yy, xz, yz, zz = ten
     return [
         [half * (yy + zz - xx), -xy, -xz, x],

@@ -58,9 +58,6 @@ def derive_file(path: str | Path, drives: bool = False) -> Derivation:
 def derive(data: bytes, path: str = "robot.toml", drives: bool = False) -> Derivation:
     """Derive the symbolic dynamics of a robot from the bytes of a TOML file; see `derive_file`.
 
-    Args:
-        path: Name of the file in messages.
-
     Raises:
         InvalidModel: If the file is no valid table, or uses a reserved symbol.
         InvalidSetting: If SymPy is not installed.

@@ -266,7 +266,6 @@ class Derivation:
         """Return a scalar or matrix as a numerical function of q, q̇ and q̈, vectorised.
 
         Args:
-            expressions: One of the properties of this object.
             values: Value of each of `symbols`, by name [SI].
 
         Raises:

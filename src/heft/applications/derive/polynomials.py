@@ -45,11 +45,7 @@ class Algebra(ABC):
         return self.lift(sympy.cos(angle)), self.lift(sympy.sin(angle))
 
     def keep(self, name: str, element: Any) -> Any:
-        """Return an element for repeated use: named, reduced or as it is.
-
-        Args:
-            name: Of its symbol, if it gets one.
-        """
+        """Return an element for repeated use: named, reduced or as it is."""
         return element
 
     @abstractmethod
@@ -255,9 +251,6 @@ class Named(Algebra):
         """Return the symbol of a value; numbers and symbols are returned as they are.
 
         Equal values have one symbol, opposite ones its negative.
-
-        Args:
-            name: Of the symbol, with underscores appended where it is taken.
         """
         value = load_sympy().sympify(element)
         if value.is_Atom or (-value).is_Atom:
@@ -282,9 +275,6 @@ class Constants(Algebra):
 
     Cosine and sine of a constant angle are rational in the tangent of its half; for a numerical
     angle the tangent is rounded to `DIGITS` digits.
-
-    Args:
-        expressions: Expressions that will be lifted.
     """
 
     def __init__(self, expressions: Iterable[Any], angles: Iterable[Any]) -> None:
@@ -384,7 +374,6 @@ def solved(
     """Return the reduced row echelon form of a matrix, exactly.
 
     Args:
-        rows: Field elements of each row, by column.
         order: Order in which columns are tried as pivots, a permutation of all.
 
     Returns:

@@ -307,11 +307,7 @@ def certified(
     """Return a motion shrunk until all its limits are proven.
 
     Args:
-        trajectory: Of the joints that move.
         about: Posture that the motion shrinks to, shape (d,) [rad or m].
-
-    Returns:
-        The motion and its certificates.
 
     Raises:
         InfeasibleLimits: If a limit cannot be proven, with which and when.
@@ -336,11 +332,7 @@ def certified(
 def _certificates(
     trajectory: ExcitationTrajectory, planned: PlannedExperiment
 ) -> tuple[Certificate, ...]:
-    """Return the certificate of each limit of a motion, for all times.
-
-    Args:
-        trajectory: Of the joints that move.
-    """
+    """Return the certificate of each limit of a motion, for all times."""
     motion = bounded_motion(trajectory, planned.posture, planned.carrier.moving)
     joints = certify_joints(motion, planned.stated)
     efforts = certify_efforts(motion, planned.loads(), planned.stated)

@@ -76,7 +76,6 @@ class RoomClearance:
         """Return the gradient of `(seeds * values(q)).sum()`, shape (N, d).
 
         Args:
-            q: Positions of the joints that move, shape (N, d) [rad or m].
             seeds: Shape (N, m).
         """
         return self.whole.pull_back(self._postures(q), seeds)[:, self.moving]
@@ -272,11 +271,7 @@ def open_experiment(
     """Return what is known of a robot before its motion is designed.
 
     Args:
-        model: URDF, MJCF, or TOML of Denavit-Hartenberg rows.
         options: TOML with what a model file cannot say; its table [motion] states the limits.
-        given: Folder of earlier results, whose numbers, noise and information count.
-        collisions: Whether links keep clear of one another and the room.
-        load: Load to be identified instead of the robot.
         own_columns: Python file of the user's own columns, which is run.
 
     Raises:

@@ -11,10 +11,9 @@ from typing import Any, Literal
 import numpy as np
 
 from heft import __version__
-from heft.arrays import Array
 from heft.errors import InvalidRecording, InvalidSetting, install
 from heft.excitation import Design, DesignSettings, ExcitationTrajectory
-from heft.files import UNREADABLE, put, read_text, require_own, workshop
+from heft.files import UNREADABLE, json_text, new_folder, put, read_text, require_own, workshop
 from heft.flight import Flight, FlightFaults, FlightReference, FlightSettings, design_flight, fly
 from heft.models import (
     SHIPPED,
@@ -96,10 +95,7 @@ def design_files(
 
     Args:
         body: TOML of the body, or the name of one that comes with heft.
-        out: Folder for the files `MOTION`, and `MESSAGES` where they can be written.
-        bounds: TOML of the bounds; the default ones if None.
         criterion: `J2`, the log-determinant of the information, or `J1`, the condition number.
-        stop: Event that ends the design early, with the best motion so far.
 
     Raises:
         InvalidSetting: If a file is malformed.
@@ -112,14 +108,11 @@ def design_files(
         flyer, room, criterion, design_flight(flyer, room, criterion, settings, stop)
     )
     reference = FlightReference(made.design.trajectory, flyer.gravity)
-    with workshop(out) as folder:
-        new = folder / out.name
-        new.mkdir()
+    with new_folder(out) as new:
         _write_motion(new, commanded_flight(reference, flyer))
-        series = json.dumps(made.design.trajectory.to_dict(), indent=1)
-        (new / MOTION[1]).write_text(series + "\n", encoding="utf-8")
-        (new / MOTION[2]).write_text(json.dumps(_designed(made), indent=1) + "\n", encoding="utf-8")
-        put(new, out)
+        series = json_text(made.design.trajectory.to_dict())
+        (new / MOTION[1]).write_text(series, encoding="utf-8")
+        (new / MOTION[2]).write_text(json_text(_designed(made)), encoding="utf-8")
     return made
 
 
@@ -154,16 +147,13 @@ def _designed(made: DesignedFlight) -> dict[str, Any]:
         "log_determinant": design.log_determinant,
         "condition_raw": design.conditions.raw,
         "condition_scaled": design.conditions.scaled,
-        "std": dict(zip(design.base.labels.names, design.std.tolist(), strict=True)),
+        "std": dict(zip(design.base.labels.names, design.std, strict=True)),
         "interrupted": design.interrupted,
     }
 
 
 def read_motion(folder: Path) -> tuple[ExcitationTrajectory, int]:
     """Return a designed motion and the number of cycles to fly.
-
-    Args:
-        folder: Written by `heft freeflyer design`.
 
     Raises:
         InvalidRecording: If it is none.
@@ -218,12 +208,10 @@ def track_files(
 
     Args:
         body: TOML of the body, or the name of one that comes with heft.
-        motion: Folder written by `heft freeflyer design`.
         out: Log to write: MCAP, Parquet, NPZ or CSV; the truth lies beside it, in a folder of the
             same name with the ending `.truth`.
         loads: What the body has grasped, which the controller does not know.
         cycles: Number of cycles; as designed if None.
-        faults: Of the measured poses.
 
     Raises:
         InvalidSetting: If the body or a setting is none, or MuJoCo is not installed.
@@ -249,31 +237,25 @@ def track_files(
     tracked = TrackedFlight(flyer, tuple(loads), flight=flight)
     with workshop(out) as folder:
         write_table(flight.log.canonical(), folder / out.name)
-        new = folder / beside.name
-        new.mkdir()
-        (new / TRUTH[0]).write_text(json.dumps(_truth(tracked), indent=1) + "\n", encoding="utf-8")
-        put(new, beside)
+        with new_folder(beside) as new:
+            (new / TRUTH[0]).write_text(json_text(_truth(tracked)), encoding="utf-8")
         put(folder / out.name, out)
     return tracked
 
 
 def _truth(tracked: TrackedFlight) -> dict[str, Any]:
     truth = tracked.flight.truth
-
-    def listed(values: Array) -> Any:
-        return values.tolist()
-
     return {
         "heft": __version__,
         "body": tracked.flyer.name,
-        "parameters_with_load": listed(truth.parameters),
+        "parameters_with_load": truth.parameters,
         "loads": [
             {"mass_kg": k.mass, "position_m": k.position, "size_m": k.size} for k in tracked.loads
         ],
         "saturation": tracked.flight.saturation,
-        "time": listed(truth.time),
-        "position": listed(truth.position),
-        "quaternion": listed(truth.quaternion),
-        "velocity": listed(truth.velocity),
-        "omega": listed(truth.turning),
+        "time": truth.time,
+        "position": truth.position,
+        "quaternion": truth.quaternion,
+        "velocity": truth.velocity,
+        "omega": truth.turning,
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,8 +13,7 @@ import numpy as np
 from heft import __version__
 from heft.arrays import Array
 from heft.display import Plot, Series, Table, animation, page, rounded, table, verdict
-from heft.estimators import Stated
-from heft.files import put, require_own, workshop
+from heft.files import json_text, new_folder, require_own
 from heft.flight import BodyEstimate, FlightLog, FreeFlyerResult, IdentifyFreeFlyer
 from heft.information import Directions, inertia, matrix_of_quaternion, triangle_of
 from heft.models import FreeFlyer
@@ -76,7 +74,10 @@ class IdentifiedFlyer:
 
 
 def _numbers(body: BodyEstimate) -> list[list[str]]:
-    return [[_name(n), *_rounded(s), _unit(n)] for n, s in body.numbers.items()]
+    return [
+        [_name(n), rounded(s.value, s.std), f"{s.std:.2g}", _unit(n)]
+        for n, s in body.numbers.items()
+    ]
 
 
 def _name(name: str) -> str:
@@ -85,10 +86,6 @@ def _name(name: str) -> str:
 
 def _unit(name: str) -> str:
     return "kg" if name == "mass" else "m" if name.startswith("com") else "kg·m²"
-
-
-def _rounded(stated: Stated) -> tuple[str, str]:
-    return rounded(stated.value, stated.std), f"{stated.std:.2g}"
 
 
 def identify_files(
@@ -104,10 +101,7 @@ def identify_files(
 
     Args:
         body: TOML of the body, or the name of one that comes with heft.
-        out: Folder for the files `RESULTS`; nothing is written if None.
         period: Period of the motion [s]; found in the log if None.
-        columns: TOML that maps the log's columns to signals.
-        lag: Whether the actuators' lag is found too.
 
     Raises:
         InvalidSetting: If the body's TOML is malformed.
@@ -124,13 +118,9 @@ def identify_files(
     method = IdentifyFreeFlyer(period, lag=lag)
     identified = IdentifiedFlyer(flyer, recording, flight, method.fit(flight, flyer), lag)
     if out is not None:
-        with workshop(out) as folder:
-            new = folder / out.name
-            new.mkdir()
-            content = json.dumps(to_json(identified), indent=1, ensure_ascii=False)
-            (new / RESULTS[0]).write_text(content + "\n", encoding="utf-8")
+        with new_folder(out) as new:
+            (new / RESULTS[0]).write_text(json_text(to_json(identified)), encoding="utf-8")
             (new / RESULTS[1]).write_text(page_of(identified), encoding="utf-8")
-            put(new, out)
     return identified
 
 
@@ -142,9 +132,9 @@ def to_json(identified: IdentifiedFlyer) -> dict[str, Any]:
         return {
             "numbers": {n: {"value": s.value, "std": s.std} for n, s in body.numbers.items()},
             "parameters": dict(
-                zip(body.parameters.labels.names, body.parameters.values.tolist(), strict=True)
+                zip(body.parameters.labels.names, body.parameters.values, strict=True)
             ),
-            "covariance": _listed(body.parameters.covariance),
+            "covariance": body.parameters.covariance,
             "possible": body.possible,
         }
 
@@ -159,9 +149,9 @@ def to_json(identified: IdentifiedFlyer) -> dict[str, Any]:
         if published is None
         else {
             "harmonics": published.harmonics,
-            "values": _listed(published.values),
-            "tried": _listed(published.tried),
-            "gap_W": _listed(published.gap),
+            "values": published.values,
+            "tried": published.tried,
+            "gap_W": published.gap,
         },
         "checks": [
             {"name": c.name, "status": c.status, "value": c.value, "limit": c.limit}
@@ -170,15 +160,10 @@ def to_json(identified: IdentifiedFlyer) -> dict[str, Any]:
     }
 
 
-def _listed(values: Array | None) -> Any:
-    return None if values is None else np.asarray(values).tolist()
-
-
 def page_of(identified: IdentifiedFlyer) -> str:
     """Return the report's page."""
     result = identified.result
     head = ("", "value", "±", "unit")
-    checks = list(result.checks)
     return page.page(
         "applications/free_flyer/report.html.jinja",
         title=f"What {identified.flyer.name} grasped",
@@ -189,10 +174,7 @@ def page_of(identified: IdentifiedFlyer) -> str:
         convergence=list(_convergence(identified)),
         flight=_sticks(identified).shown(),
         saturated=f"{identified.flyer.actuators.saturation(identified.flight.commands):.1%}",
-        checks=[c for c in checks if c.status != "pass"],
-        passed=[c for c in checks if c.status == "pass"],
-        words=verdict.WORDS,
-        colours=verdict.COLOURS,
+        **verdict.for_page(result.checks),
         version=__version__,
     )
 
@@ -253,11 +235,7 @@ class Convergence:
 
     @staticmethod
     def of(result: FreeFlyerResult, flight: FlightLog, flyer: FreeFlyer) -> Convergence:
-        """Return the load's estimate as a flight goes on.
-
-        Args:
-            result: Of the whole flight.
-        """
+        """Return the load's estimate as a flight goes on."""
         smoothed, size = result.smoothed, len(flyer.nominal)
         nominal = np.zeros(smoothed.rows.shape[2])
         nominal[:size] = flyer.nominal

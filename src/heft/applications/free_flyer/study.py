@@ -25,11 +25,12 @@ from heft.files import (
     Number,
     Section,
     list_of,
-    put,
+    number,
+    positive,
     read_text,
     read_toml,
     require_writable,
-    workshop,
+    write_text,
 )
 from heft.flight import (
     Flight,
@@ -136,21 +137,12 @@ def loads_of(path: Path) -> tuple[Load, ...]:
     return tuple(loads)
 
 
-def _load(
-    mass: float, position: tuple[float, ...], size: tuple[float, ...] = (0.1, 0.1, 0.1)
-) -> Load:
-    x, y, z = position
-    a, b, c = size
-    return Load(mass, (x, y, z), (a, b, c))
-
-
-_side = Number("a side is a positive length", above=0.0, unit="m")
 LOAD = Section(
-    _load,
+    Load,
     {
-        "mass": Number("a mass is positive", above=0.0, unit="kg"),
-        "position": list_of(Number(), 3),
-        "size": list_of(_side, 3),
+        "mass": positive("a mass", "kg"),
+        "position": list_of(number, 3),
+        "size": list_of(Number("a side is a positive length", above=0.0, unit="m"), 3),
     },
     required=("mass", "position"),
 )
@@ -173,7 +165,6 @@ def study_files(
         body: TOML of the body, or the name of one that comes with heft.
         loads: TOML of [[load]] tables.
         out: Folder for runs.jsonl, study.csv and report.html. Runs that are there are kept.
-        bounds: TOML of the bounds; the default ones if None.
 
     Raises:
         InvalidSetting: If a file is malformed.
@@ -192,7 +183,7 @@ def study_files(
     total = 2 * settings.trajectories * len(carried)
     # What a run that was stopped had half written is left out.
     kept = [json.dumps(plan), *(json.dumps(asdict(r)) for r in done.values())]
-    _write(out / RUNS, "\n".join(kept) + "\n")
+    write_text(out / RUNS, "\n".join(kept) + "\n")
     with (out / RUNS).open("a", encoding="utf-8") as file:
         for run in _runs(flyer, carried, room, settings, set(done)):
             done[run.key] = run
@@ -201,8 +192,8 @@ def study_files(
             what = f"{run.criterion} × {run.scale:.2g}, {carried[run.load].mass:g} kg"
             progress(f"{len(done)}/{total}: {what}, saturated {run.saturation:.0%}")
     study = Study(flyer.name, carried, tuple(sorted(done.values(), key=lambda r: r.saturation)))
-    _write(out / TABLE, _csv(study))
-    _write(out / REPORT, _page(study))
+    write_text(out / TABLE, _csv(study))
+    write_text(out / REPORT, _page(study))
     return study
 
 
@@ -346,10 +337,3 @@ def _gaps(study: Study) -> Iterator[Plot]:
             curve = Series("mean |P − Ṫ|", "measured", harmonics, np.array(run.gap))
             yield Plot(f"{run.criterion} × {run.scale:.2f}, n* = {run.harmonics}", "harmonics",
                        (curve,), "harmonics", "[W]")  # fmt: skip
-
-
-def _write(path: Path, text: str) -> None:
-    with workshop(path) as folder:
-        new = folder / path.name
-        new.write_text(text, encoding="utf-8")
-        put(new, path)

@@ -6,7 +6,7 @@ from heft.loading import lazy
 
 if TYPE_CHECKING:
     from .motion_files import Demanded, read_motion
-    from .settings import ControllerName, SimulationSettings
+    from .settings import CORNER, RATE, SEED, ControllerName, SimulationSettings
     from .simulate import Simulated, simulate_files
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

@@ -128,14 +128,16 @@ def read_motion(path: Path, column_map: Path | None = None, joints: Sequence[str
         path: A log of any format with `t` and `q.<joint>`, with `v.` and `a.` if they are known; or
             JSON with `joint_names` and `points`, as `trajectory_msgs/JointTrajectory` has them; or
             MCAP with one such message.
-        column_map: TOML that maps the log's columns to signals.
         joints: Names of the robot's joints, for logs that number theirs.
 
     Raises:
         InvalidRecording: If it cannot be read, is too short, or its times do not increase.
         MissingSignal: If it holds no positions.
     """
-    commanded = _commanded(path)
+    kind = path.suffix.lower()
+    commanded = JointTrajectory.read_json(path) if kind == ".json" else None
+    if kind == ".mcap" and path.is_file():
+        commanded = JointTrajectory.read_mcap(path)  # None if it is a log
     if commanded is not None:
         columns = commanded.columns()
         return _checked(Demanded(path, columns["t"], *_by_kind(columns)))
@@ -153,14 +155,6 @@ def read_motion(path: Path, column_map: Path | None = None, joints: Sequence[str
     rows = recording.whole(signals)
     columns = dict(zip(signals, rows.values.T, strict=True))
     return _checked(Demanded(path, rows.time, *_by_kind(columns)))
-
-
-def _commanded(path: Path) -> JointTrajectory | None:
-    """Return the motion of a JointTrajectory; None if the file is a log."""
-    if path.suffix.lower() == ".json":
-        return JointTrajectory.read_json(path)
-    is_mcap = path.suffix.lower() == ".mcap" and path.is_file()
-    return JointTrajectory.read_mcap(path) if is_mcap else None
 
 
 def _by_kind(columns: Mapping[str, Array]) -> list[dict[str, Array]]:
@@ -202,7 +196,6 @@ def refuse_beyond_limits(path: Path, motion: Knots, arm: Arm, duration: float) -
 
     Args:
         motion: From time 0 on; the ways from rest and to rest are not checked.
-        duration: Duration of the motion [s].
     """
     time = np.arange(0.0, duration, FINE)
     q, v, _ = motion(time)

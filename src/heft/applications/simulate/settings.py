@@ -6,10 +6,22 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from heft.errors import InvalidSetting
-from heft.files import Number, Section, Text, interval, list_of, named, number, read_toml, truth
+from heft.files import (
+    Number,
+    Section,
+    Text,
+    interval,
+    list_of,
+    named,
+    number,
+    positive,
+    read_toml,
+    section,
+    truth,
+)
 from heft.models import Options
 from heft.simulation import (
     Controller,
@@ -28,82 +40,9 @@ FRICTION = ("none", "smooth", "hard", "stribeck", "lugre", "dahl")
 LONGEST_STEP = 5e-4  # of the simulation [s], where it is not stated
 
 
-@dataclass(frozen=True)
-class ControllerSettings:
-    """The joint controller: `[simulation.controller]`."""
-
-    # `pd`, `computed-torque`, or a `cascade` with what a model says is needed ahead
-    law: ControllerName = "computed-torque"
-    frequency: float = 4.0  # natural frequency of PD and computed torque [Hz]
-    damping: float = 1.0  # their damping ratio
-    # standard deviation of ln(mass) of the links that the controller believes in
-    wrong: float = 0.0
-    shift: float = 0.0  # rms error of their centres of mass [m]
-    saturating: bool = True  # whether torque ends at the joints' limits
-
-    def controller(self) -> Controller:
-        """Return the simulator's controller."""
-        made = {
-            "pd": Controller.pd(self.frequency, self.damping),
-            "computed-torque": Controller.computed_torque(self.frequency, self.damping),
-            "cascade": Controller(),
-        }[self.law]
-        return replace(made, saturating=self.saturating)
-
-
-@dataclass(frozen=True)
-class SimulationSettings:
-    """Settings of a simulated experiment: `[simulation]`, all of it optional."""
-
-    seed: int = 0  # of all random numbers
-    controller: ControllerSettings = field(default_factory=ControllerSettings)  # of the joints
-    # from what rotors, friction and gears are drawn
-    drives: DriveRanges = field(default_factory=DriveRanges)
-    sensors: Sensors = field(default_factory=Sensors)  # errors between motion and log
-    # rotor and friction of some joints, by name, in place of those drawn
-    joint: Mapping[str, Drive] = field(default_factory=dict)
-    # of the base, about a random level axis, which the model file does not say [rad]
-    tilt: float = 0.0
-    run_in: float = 2.0  # from rest to the motion's begin [s]
-    # of the simulation [s]; the longest up to 0.5 ms that fits the rows if not given
-    step: float | None = None
-    # of a low-pass of the motion, where it was recorded [Hz]; none if not given
-    corner: float | None = None
-    limits: bool = True  # whether a motion beyond the joints' limits is refused
-    # parameters of the user's own columns, by name, such as the stiffness of a spring; their
-    # function is named on the command line
-    own_columns: Mapping[str, float] = field(default_factory=dict)
-    # what else the TOML says of the robot: gravity, joints that stand still
-    options: Options = field(default_factory=Options)
-
-    @staticmethod
-    def from_toml(path: Path | None) -> SimulationSettings:
-        """Read the settings from the TOML of `--with`; defaults where there is none.
-
-        Args:
-            path: The file; its other tables are those of every command.
-
-        Raises:
-            InvalidSetting: If it is malformed, or holds unknown keys.
-        """
-        if path is None:
-            return SimulationSettings()
-        table = read_toml(path)
-        options = Options.from_dict(table, str(path))
-        settings = SIMULATION(table.get("simulation", {}), f"{path}, [simulation]")
-        return replace(settings, options=options)
-
-    def exact(self) -> SimulationSettings:
-        """Return the settings without friction, ripple, elasticity and sensor errors."""
-        ideal = Sensors(self.sensors.rate, bits=0, encoder_noise=0.0, torque_noise=0.0)
-        return replace(self, drives=DriveRanges(friction="none"), sensors=ideal, joint={}, tilt=0.0)
-
-    def chosen_step(self) -> float:
-        """Return the step of the simulation [s], a whole fraction of the log's unless stated."""
-        if self.step is not None:
-            return self.step
-        row = 1.0 / self.sensors.rate
-        return row / max(math.ceil(row / LONGEST_STEP - 1e-9), 1)
+SEED = Number("a seed is a whole number", least=0, most=2**31, whole=True)
+RATE = positive("a rate of rows", "Hz", 20_000.0)
+CORNER = positive("a corner", "Hz", 1000.0)
 
 
 def _drive(
@@ -138,18 +77,6 @@ def _range(value: object, where: str) -> tuple[float, float]:
 SHARE = Number("a share is from 0 to 1", least=0.0, most=1.0)
 ABOVE = Number("a number above 0 is expected", above=0.0)
 SIZE = Number("0 or more is expected", least=0.0)
-ANY = Number()
-CONTROLLER = Section(
-    ControllerSettings,
-    {
-        "law": Text("this controller is not known", ("pd", "computed-torque", "cascade")),
-        "frequency": Number("a frequency is positive", above=0.0, most=1000.0, unit="Hz"),
-        "damping": Number("a damping ratio is positive", above=0.0, most=10.0),
-        "wrong": Number("a standard deviation is 0 or more", least=0.0, most=1.0),
-        "shift": Number("a standard deviation is 0 or more", least=0.0, most=1.0, unit="m"),
-        "saturating": truth,
-    },
-)
 FRICTION_LAW = Text("this law of friction is not known", FRICTION)
 DRIVES = Section(
     DriveRanges,
@@ -171,7 +98,7 @@ def _constants(value: object, where: str) -> tuple[float, ...]:
 SENSORS = Section(
     Sensors,
     {
-        "rate": Number("rows a second are positive", above=0.0, most=20_000.0, unit="Hz"),
+        "rate": RATE,
         "bits": Number("bits of an encoder", least=0, most=40, whole=True),
         **dict.fromkeys(("encoder_noise", "torque_noise", "torque_step", "low_pass"), SIZE),
         "correlation": Number("a correlation is between -1 and 1", above=-1.0, below=1.0),
@@ -192,28 +119,96 @@ JOINT = Section(
     _drive,
     {
         **dict.fromkeys(("armature", "viscous", "coulomb"), SIZE),
-        "offset": ANY,
+        "offset": number,
         "friction": FRICTION_LAW,
         "ratio": Number("friction at rest per friction that slides", least=1.0),
         "stribeck": ABOVE,
         "presliding": ABOVE,
     },
 )
-SIMULATION = Section(
-    SimulationSettings,
-    {
-        "seed": Number("a seed is a whole number", least=0, most=2**31, whole=True),
-        "controller": CONTROLLER,
-        "drives": DRIVES,
-        "sensors": SENSORS,
-        "joint": named(JOINT, "[simulation.joint.NAME] tables are expected"),
-        "tilt": Number("an angle", least=-3.2, most=3.2, unit="rad"),
-        "run_in": Number(
-            "the robot comes to the motion in a second", least=1.0, most=60.0, unit="s"
-        ),
-        "step": Number("a step of time", least=1e-6, most=0.01, unit="s"),
-        "corner": Number("a corner is positive", above=0.0, most=1000.0, unit="Hz"),
-        "limits": truth,
-        "own_columns": named(number, "numbers by the names of own columns are expected"),
-    },
-)
+
+
+@dataclass(frozen=True)
+class ControllerSettings:
+    """The joint controller: `[simulation.controller]`."""
+
+    # `pd`, `computed-torque`, or a `cascade` with what a model says is needed ahead
+    law: Annotated[ControllerName, "this controller is not known"] = "computed-torque"
+    # natural frequency of PD and computed torque [Hz]
+    frequency: Annotated[float, positive("a frequency", "Hz", 1000.0)] = 4.0
+    damping: Annotated[float, positive("a damping ratio", "", 10.0)] = 1.0  # of both
+    # standard deviation of ln(mass) of the links that the controller believes in
+    wrong: Annotated[float, Number("a standard deviation is 0 or more", least=0.0, most=1.0)] = 0.0
+    # rms error of their centres of mass [m]
+    shift: Annotated[
+        float, Number("a standard deviation is 0 or more", least=0.0, most=1.0, unit="m")
+    ] = 0.0
+    saturating: bool = True  # whether torque ends at the joints' limits
+
+    def controller(self) -> Controller:
+        """Return the simulator's controller."""
+        made = {
+            "pd": Controller.pd(self.frequency, self.damping),
+            "computed-torque": Controller.computed_torque(self.frequency, self.damping),
+            "cascade": Controller(),
+        }[self.law]
+        return replace(made, saturating=self.saturating)
+
+
+@dataclass(frozen=True)
+class SimulationSettings:
+    """Settings of a simulated experiment: `[simulation]`, all of it optional."""
+
+    seed: Annotated[int, SEED] = 0  # of all random numbers
+    controller: ControllerSettings = field(default_factory=ControllerSettings)  # of the joints
+    # from what rotors, friction and gears are drawn
+    drives: Annotated[DriveRanges, DRIVES] = field(default_factory=DriveRanges)
+    # errors between motion and log
+    sensors: Annotated[Sensors, SENSORS] = field(default_factory=Sensors)
+    # rotor and friction of some joints, by name, in place of those drawn
+    joint: Annotated[
+        Mapping[str, Drive], named(JOINT, "[simulation.joint.NAME] tables are expected")
+    ] = field(default_factory=dict)
+    # of the base, about a random level axis, which the model file does not say [rad]
+    tilt: Annotated[float, Number("an angle", least=-3.2, most=3.2, unit="rad")] = 0.0
+    run_in: Annotated[
+        float, Number("the robot comes to the motion in a second", least=1.0, most=60.0, unit="s")
+    ] = 2.0  # from rest to the motion's begin [s]
+    # of the simulation [s]; the longest up to 0.5 ms that fits the rows if not given
+    step: Annotated[float | None, Number("a step of time", least=1e-6, most=0.01, unit="s")] = None
+    # of a low-pass of the motion, where it was recorded [Hz]; none if not given
+    corner: Annotated[float | None, CORNER] = None
+    limits: bool = True  # whether a motion beyond the joints' limits is refused
+    # parameters of the user's own columns, by name, such as the stiffness of a spring; their
+    # function is named on the command line
+    own_columns: Annotated[
+        Mapping[str, float], "numbers by the names of own columns are expected"
+    ] = field(default_factory=dict)
+    # what else the TOML says of the robot: gravity, joints that stand still
+    options: Annotated[Options, None] = field(default_factory=Options)
+
+    @staticmethod
+    def from_toml(path: Path | None) -> SimulationSettings:
+        """Read the settings from the TOML of `--with`; defaults where there is none.
+
+        Raises:
+            InvalidSetting: If it is malformed, or holds unknown keys.
+        """
+        if path is None:
+            return SimulationSettings()
+        table = read_toml(path)
+        options = Options.from_dict(table, str(path))
+        settings = section(SimulationSettings)(table.get("simulation", {}), f"{path}, [simulation]")
+        return replace(settings, options=options)
+
+    def exact(self) -> SimulationSettings:
+        """Return the settings without friction, ripple, elasticity and sensor errors."""
+        ideal = Sensors(self.sensors.rate, bits=0, encoder_noise=0.0, torque_noise=0.0)
+        return replace(self, drives=DriveRanges(friction="none"), sensors=ideal, joint={}, tilt=0.0)
+
+    def chosen_step(self) -> float:
+        """Return the step of the simulation [s], a whole fraction of the log's unless stated."""
+        if self.step is not None:
+            return self.step
+        row = 1.0 / self.sensors.rate
+        return row / max(math.ceil(row / LONGEST_STEP - 1e-9), 1)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ import numpy as np
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting, did_you_mean
-from heft.files import OpenedFile, put, require_own, workshop
+from heft.files import OpenedFile, json_text, new_folder, plain, put, require_own, workshop
 from heft.models import OwnColumns, Robot
 from heft.recordings import Table, require_log, write_table
 from heft.simulation import (
@@ -104,16 +102,10 @@ def simulate_files(
     """Simulate a motion of a robot, and write its log and the truth, whole or not at all.
 
     Args:
-        model: URDF or MJCF of the robot, whose numbers are taken for the truth.
-        motion: The motion: a log with `q.<joint>`, or a JointTrajectory as JSON.
         out: MCAP, Parquet, NPZ or CSV file to write. The truth goes to a folder beside it, of the
             same name with the ending `.truth`: `exact.parquet` and `truth.json`.
-        columns: TOML that maps the motion's columns to signals.
         own_columns: Python file of the user's own columns, which is run: torque that the drives
             supply besides, behind the gears. The settings state their parameters.
-
-    Returns:
-        The experiment, as it was written.
 
     Raises:
         InvalidModel: If the model cannot be simulated.
@@ -138,7 +130,15 @@ def simulate_files(
             argument=f"--out {out}",
             cure="name another file",
         )
-    _require_fixed(Robot.from_file(model, settings.options))  # its errors name places in the file
+    robot = Robot.from_file(model, settings.options)  # its errors name places in the file
+    if robot.tree.free_base:
+        raise InvalidSetting(
+            "a floating base is not simulated: contacts hold it up, and a motion of the joints "
+            "alone falls over, unless a controller keeps its balance",
+            argument='base = "free"',
+            cure='say base = "fixed" for a robot that hangs or is clamped; a robot that stands or '
+            "walks is identified from its own log, which needs no simulation",
+        )
     opened = {"model": OpenedFile.at(model), "motion": OpenedFile.at(motion)}
     if own_columns is not None:
         opened["own_columns"] = OpenedFile.at(own_columns)
@@ -162,13 +162,13 @@ def simulate_files(
     wall = time.perf_counter() - begin
     losses: dict[str, None] = {}
     made = Simulated(experiment, knots, settings, files, (), wall)
-    with ExitStack() as stack:
-        (log, folder) = (stack.enter_context(workshop(p.resolve())) for p in (out, truth))
+    with workshop(out.resolve()) as log:
         table = experiment.recording.canonical()
         write_table(table, log / out.name, lambda loss: losses.update({loss: None}))
-        (folder / truth.name).mkdir()
-        _write_truth(made, folder / truth.name)
-        put(folder / truth.name, truth.resolve())
+        with new_folder(truth.resolve()) as folder:
+            columns_of_truth = _exact_columns(experiment)
+            write_table(Table.of_columns(columns_of_truth, TRUTH[0]), folder / TRUTH[0])
+            (folder / TRUTH[1]).write_text(json_text(_described(made)), encoding="utf-8")
         put(log / out.name, out.resolve())
     return replace(made, losses=tuple(losses))
 
@@ -177,10 +177,6 @@ def _own_torque(
     path: Path | None, values: Mapping[str, float], joints: Sequence[str]
 ) -> Passive | None:
     """Return the torque of own columns by positions and velocities; None without a file.
-
-    Args:
-        path: Python file of the columns, which is run.
-        values: Their parameters, by name.
 
     Returns:
         Takes positions [rad or m] and velocities, both of shape (joints, N), and returns the torque
@@ -267,17 +263,6 @@ def _condition(settings: SimulationSettings, arm: Arm, motion: Knots, duration: 
     )
 
 
-def _require_fixed(robot: Robot) -> None:
-    if robot.tree.free_base:
-        raise InvalidSetting(
-            "a floating base is not simulated: contacts hold it up, and a motion of the joints "
-            "alone falls over, unless a controller keeps its balance",
-            argument='base = "free"',
-            cure='say base = "fixed" for a robot that hangs or is clamped; a robot that stands or '
-            "walks is identified from its own log, which needs no simulation",
-        )
-
-
 def _reporting(progress: Callable[[str], None], duration: float) -> Callable[[float], None]:
     """Return a callback for the simulated time, which reports progress at intervals."""
     last = time.perf_counter()
@@ -289,14 +274,6 @@ def _reporting(progress: Callable[[str], None], duration: float) -> Callable[[fl
             progress(f"{max(now, 0.0):.1f} s of {duration:.1f} s simulated")
 
     return watch
-
-
-def _write_truth(simulated: Simulated, folder: Path) -> None:
-    exact, described = TRUTH
-    columns = _exact_columns(simulated.experiment)
-    write_table(Table.of_columns(columns, exact), folder / exact)
-    text = json.dumps(_described(simulated), indent=1, ensure_ascii=False, allow_nan=False)
-    (folder / described).write_text(text + "\n", encoding="utf-8")
 
 
 def _exact_columns(experiment: SimulatedExperiment) -> dict[str, Array]:
@@ -327,14 +304,18 @@ def _described(simulated: Simulated) -> dict[str, Any]:
         "sha256": dict(simulated.files),
         "joints": list(joints),
         "step_s": experiment.simulator.condition.step,
-        "settings": {k: v for k, v in _plain(asdict(settings)).items() if k in stated},
-        "drives": {j: _drive(d) for j, d in zip(joints, experiment.drives, strict=True)},
+        "settings": {k: v for k, v in asdict(settings).items() if k in stated},
+        "drives": {
+            joint: {
+                "armature": drive.armature,
+                **{type(law).__name__.lower(): plain(law) for law in drive.laws},
+            }
+            for joint, drive in zip(joints, experiment.drives, strict=True)
+        },
         "sensors": {
             "delay_s": sensors.delay,
             "encoder_delay_s": sensors.encoder_delay,
-            "gain": dict(zip(joints, (calibration.gain.tolist()), strict=True))
-            if sensors.gain_error
-            else 1.0,
+            "gain": dict(zip(joints, calibration.gain, strict=True)) if sensors.gain_error else 1.0,
             "bias": dict(zip(joints, calibration.bias.tolist(), strict=True)),
             "zero": dict(zip(joints, calibration.zero.tolist(), strict=True)),
         },
@@ -348,17 +329,3 @@ def _described(simulated: Simulated) -> dict[str, Any]:
         },
         "notes": list(experiment.arm.notes),
     }
-
-
-def _drive(drive: Any) -> dict[str, Any]:
-    laws = {type(k).__name__.lower(): _plain(asdict(k)) for k in drive.laws}
-    return {"armature": drive.armature, **laws}
-
-
-def _plain(value: Any) -> Any:
-    """Return a value with infinity as None, which JSON can hold."""
-    if isinstance(value, Mapping):
-        return {k: _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value
