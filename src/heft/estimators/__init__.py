@@ -7,10 +7,10 @@ from heft.loading import lazy
 if TYPE_CHECKING:
     from . import noise, robust, segments
     from .noise import Noise, autocorrelation_time, autocovariance
-    from .estimate import Estimate, FromInformation
+    from .estimate import Estimate, Estimator, FromInformation, Method, Polish
+    from .estimate import estimate_at
     from .problem import Problem, Residuals, Rows, mixes_channels
     from .least_squares import LeastSquares, VarianceComponents
-    from .moved_optimum import estimate_at
     from .essential import BackwardElimination, Essential, ModelDifference, StandardEstimate
     from .essential import TruncatedRegressor, back_projection, backward_elimination
     from .essential import essential_standard
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from .bayesian import BayesianRegression
     from .simulated_rows import InstrumentalVariables, OutputError, Passes, SimulatedPiece
     from .simulated_rows import Simulation, unknown_controller
-    from .method import Estimator, Method, Polish
     from .registry import ESTIMATORS, robust_methods
     from .feasible_set import BASIS, IDENTITY, UPPER, KnownMass, Limits, LinearConstraints
     from .feasible_set import MirrorImages, cone_metric, linear_constraints, scaled_metric, stack

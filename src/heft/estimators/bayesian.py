@@ -28,9 +28,8 @@ from heft.arrays import Array
 from heft.files import Keys, Number, check_fields
 from heft.information import Directions, Triangle
 
-from .estimate import Estimate
+from .estimate import Estimate, estimate_at
 from .least_squares import LeastSquares
-from .moved_optimum import estimate_at
 from .problem import Problem
 
 LEAST = 1e-12  # variance of noise, of a column's own: less is rounding

@@ -35,6 +35,7 @@ from heft.information import (
     visible_share,
 )
 
+from .estimate import Polish
 from .feasible_set import (
     IDENTITY,
     Known,
@@ -48,7 +49,6 @@ from .feasible_set import (
     unstack,
 )
 from .log_determinant import LogDetProblem
-from .method import Polish
 from .noise import raised
 from .scaled_rows import DRIVE_RIDGE, Scaled, mean_squared_error, sparse
 from .semidefinite import nearest_body

@@ -1,11 +1,11 @@
-"""Interfaces of estimators: the problem they receive and the estimate they return."""
+"""What estimators are and return, and what `--method` and `--robust` name, here and elsewhere."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,8 @@ from heft.information import (
     shortest,
 )
 
-from .noise import Noise, raised
+from .noise import Noise, autocorrelation_time, coloured_factors, raised, thinned
+from .problem import Problem
 
 
 @dataclass(frozen=True)
@@ -117,3 +118,119 @@ class FromInformation(Protocol):
             SolverFailure: If there is no such β.
         """
         ...
+
+
+class Estimator(Protocol):
+    """An estimator of base parameters: frozen settings with one verb."""
+
+    def fit(self, problem: Problem, /) -> Estimate:
+        """Return base parameters β with their covariance, from a problem's rows."""
+        ...
+
+
+class Polish(Protocol):
+    """Steps that go on from the consistent estimate of the semidefinite program."""
+
+    def polish(self, rows: Any, start: Array, margin: float, /) -> Polished:
+        """Return where steps from a consistent point end.
+
+        Args:
+            rows: Rows and prior on scaled unknowns; see `consistent.Scaled`.
+            start: u with bodies in the cone, shape (n,).
+            margin: ε ≥ 0 in `S(x) ⪰ ε S₀`.
+        """
+        ...
+
+
+class Polished(Protocol):
+    """Where steps ended."""
+
+    @property
+    def unknown(self) -> Array:
+        """Scaled unknowns u, shape (n,)."""
+        ...
+
+    @property
+    def steps(self) -> int:
+        """Steps that were tried."""
+        ...
+
+
+@dataclass(frozen=True)
+class Method:
+    """An estimator with its default settings, as `heft identify --method` offers it."""
+
+    make: Callable[[], Estimator]  # makes it
+    summary: str  # what it does, for help
+    robust: bool = False  # whether it finds rows that are no part of the experiment
+    # what goes on from the physically consistent estimate that follows; see `PhysicallyConsistent`
+    polish: Polish | None = None
+    # whether it needs a simulation of the experiment, its field `simulate`, and hence the
+    # controller that the experiment was made with
+    simulates: bool = False
+    # refuses a robot that it is not for, before logs are read
+    require: Callable[[Any], object] | None = None
+    # whether rows of the weak form suit it; others look at the noise of each sample, or make up for
+    # what the motion's noise does
+    windows: bool = False
+
+    def __call__(self) -> Estimator:
+        """Return the estimator."""
+        return self.make()
+
+
+def moved_optimum(information: Information, values: Array) -> Information:
+    """Return information with the same R whose optimum is β in every channel.
+
+    What follows an estimate, the physically consistent one above all, starts from information whose
+    optimum is the estimate. Moved, it keeps the rows' metric, which says how much it costs to be
+    off: `‖R (x − β)‖² + ρ²` replaces `‖R x − z‖² + ρ₀²`, ρ² the residual sum of squares at β.
+
+    Args:
+        information: About β, unweighted.
+        values: β, shape (b,).
+    """
+    triangles = []
+    for t in information.triangles:
+        factor = t.factor.copy()
+        factor[:-1, -1] = t.R @ values[t.columns]
+        factor[-1, -1] = np.sqrt(t.residual_energy(values))
+        triangles.append(replace(t, factor=factor))
+    return replace(information, triangles=tuple(triangles))
+
+
+def estimate_at(
+    problem: Problem,
+    rough: Estimate,
+    values: Array,
+    change: Array,
+    scale: Array,
+    passes: int,
+    settings: dict[str, object],
+) -> Estimate:
+    """Return the estimate β of a problem, with the covariance of coloured residuals.
+
+    One pass over the rows. The covariance is `G (Σ_c w_c⁴ Yᵀ Γ Y) G`.
+
+    Args:
+        values: β, shape (b,).
+        change: G, how β changes with the score `Σ_c w_c² Yᵀ ε`, shape (b, b).
+        scale: 1/w of each channel, shape (channels,) [N·m or N].
+    """
+    information = moved_optimum(rough.information, values)
+    autocovariance, sample = thinned(problem.residuals(values), problem.spacing, problem.repeats)
+    rows, size = rough.noise.rows, len(values)
+    energy = np.array([t.energy for t in information.triangles])
+    freedom = np.maximum(rows * (1.0 - size / rows.sum()), 1.0)
+    sigma = np.maximum(np.sqrt(energy / freedom), rough.noise.sigma)
+    times = autocorrelation_time(autocovariance)
+    noise = Noise(sigma, times, rows, coloured_factors(sample, len(values)))
+    spread = noise.score_factor(information, 1.0 / scale) @ change
+    covariance = spread.T @ spread
+    triangle = rough.information.combined(rough.fitted_with)
+    blind = Directions.of(triangle.R, triangle.rows).blind
+    covariance[blind, :] = covariance[:, blind] = 0.0
+    covariance[blind, blind] = np.inf
+    told = np.where(blind, np.nan, values)
+    parameters = Parameters(information.labels, told, covariance)
+    return Estimate(parameters, information, noise, rough.rank, passes + 1, settings)

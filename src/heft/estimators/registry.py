@@ -12,9 +12,9 @@ from heft.loading import extensions
 
 from .bayesian import BayesianRegression
 from .essential import Essential
+from .estimate import Method
 from .least_squares import LeastSquares
 from .maximum_likelihood import MaximumLikelihood
-from .method import Method
 from .robust import Hampel, Huber
 from .segments import Ransac
 from .simulated_rows import InstrumentalVariables, OutputError

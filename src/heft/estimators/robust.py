@@ -1,15 +1,14 @@
 """Robust estimators, for logs with pushes, collisions, spikes or faulty stretches.
 
-Outliers dominate a sum of squares. Four estimators bound their influence, from single rows to
+Outliers dominate a sum of squares. Three estimators bound their influence, from single rows to
 whole segments of a log:
 
     Huber          weights decrease with the size of the residual; all rows are used
     Hampel         rows whose residual departs from the running median are rejected
-    BlockMedian    the geometric median of the estimates of blocks of the log
     Ransac         least squares on the segments that are consistent with one another
 
-The first two reweight single rows and pass over the data repeatedly. The last two, in
-`segments.py`, need one pass, since the information triangles of segments add.
+The first two reweight single rows and pass over the data repeatedly. The last, in `segments.py`,
+needs one pass, since the information triangles of segments add.
 """
 
 from __future__ import annotations
@@ -35,11 +34,10 @@ from .problem import Problem
 
 HUBER = 1.345  # 95 % efficiency under normal noise [Huber1964; Holland1977]
 CROWD = 0.2  # fraction of outliers in a window above which all of its rows are rejected
-CLIP = 2.5  # deviations to which residuals are clipped before their autocorrelation is computed
 CONVERGED = 0.05  # of a standard deviation of the estimate, in the mean over parameters
 
 
-def _left(problem: Problem, values: Array) -> Iterator[Array]:
+def _residuals(problem: Problem, values: Array) -> Iterator[Array]:
     """Yield τ − Y β, in the order of `rows`."""
     return (piece.values for piece in problem.residuals(values))
 
@@ -187,11 +185,6 @@ def scale_of(residuals: Iterable[Array], channels: int) -> Array:
 Rule = Callable[[Array, Array], Array]
 
 
-def _clipped(residuals: Iterable[Array], sigma: Array) -> Iterator[Array]:
-    for piece in residuals:
-        yield np.clip(piece, -CLIP * sigma, CLIP * sigma)
-
-
 def _reweighted(problem: Problem, rule: Rule, sweeps: int, settings: dict[str, object]) -> Estimate:
     """Return the fixed point of weights from residuals and least squares with these weights.
 
@@ -202,7 +195,7 @@ def _reweighted(problem: Problem, rule: Rule, sweeps: int, settings: dict[str, o
     estimate = solver.fit(problem)
     values = estimate.fitted
     channels, passes = problem.channels, 2
-    sigma = scale_of(_left(problem, values), len(channels))
+    sigma = scale_of(_residuals(problem, values), len(channels))
     information, converged = estimate.information, False
     for _ in range(sweeps):
         information, scale = _weighted_sum(problem, rule, values, sigma)
@@ -236,7 +229,7 @@ def _weighted_sum(
     sketch = MedianSketch(len(problem.channels))
 
     def weights() -> Iterator[Array]:
-        for piece in _left(problem, values):
+        for piece in _residuals(problem, values):
             sketch.add(np.abs(piece))
             yield rule(piece, sigma)
 
@@ -262,7 +255,7 @@ def _weighted_noise(
 
     def influence() -> Iterator[Array]:
         nonlocal rows
-        for piece in _left(problem, values):
+        for piece in _residuals(problem, values):
             w = np.broadcast_to(rule(piece, sigma), piece.shape)
             sums[0] += w.sum(axis=0)
             sums[1] += np.sum((w * piece) ** 2, axis=0)
@@ -296,7 +289,7 @@ def good_rows(
     Raises:
         InvalidSetting: If rows combine many samples, so that they have no sample index.
     """
-    sigma = scale_of(_left(problem, values), len(problem.channels))
+    sigma = scale_of(_residuals(problem, values), len(problem.channels))
     for piece in problem.residuals(values):
         if piece.index is None:
             refuse_made_rows()

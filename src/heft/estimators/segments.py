@@ -19,11 +19,12 @@ from .estimate import Estimate
 from .least_squares import LeastSquares
 from .noise import autocorrelation_time, autocovariance
 from .problem import Problem
-from .robust import OUT_OF_RANGE, _clipped, _left
 
 FIRST_ROWS = 64  # rows in a segment's smallest part
 LEAST_SEEN = 0.02  # share of the information in any direction that a consensus must contain
 ROUNDS = 100  # most iterations of a consensus
+CLIP = 2.5  # deviations to which residuals are clipped before their autocorrelation is computed
+OUT_OF_RANGE = "a setting of a robust estimator is out of range"
 
 CHECKS: Keys = {
     "segments": Number(OUT_OF_RANGE, 5, whole=True),
@@ -171,7 +172,10 @@ def concluded(
     ones = np.ones(len(sigma))
     at = solver.conclude(total, sigma, ones, 1).fitted
     at = at if values is None else values
-    times = autocorrelation_time(autocovariance(_clipped(_left(problem, at), sigma)))
+    clipped = (
+        np.clip(piece.values, -CLIP * sigma, CLIP * sigma) for piece in problem.residuals(at)
+    )
+    times = autocorrelation_time(autocovariance(clipped))
     found = solver.conclude(total, sigma, times, 2)
     parameters = found.parameters if values is None else replace(found.parameters, values=values)
     return SegmentEstimate(
