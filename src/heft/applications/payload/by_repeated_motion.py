@@ -75,11 +75,9 @@ class MatchedMotions:
     existence: Existence = Existence()  # limits of the check of the load
 
     def fit(self, robot: Robot, empty: Sequence[Recording], loaded: Sequence[Recording]) -> Matched:
-        """Identify the payload.
+        """Identify the payload from logs without and with it, of the same motions in one order.
 
-        Args:
-            robot: Robot model, of which only the kinematics are used.
-            loaded: Logs with it, of the same motions in the same order.
+        Of the robot only the kinematics are used.
 
         Raises:
             InvalidSetting: If the numbers of logs without and with the payload differ, or are zero.
@@ -110,9 +108,8 @@ class MatchedMotions:
                 pairs.append(difference(carrying.plant, recording, bare, lag - run.begin))
                 lags.append(lag)
                 misses.append(miss)
-            problem = Problem(
-                RepeatedMotion(RobotPlant(robot), frame), tuple(pairs), carrying.resolved
-            )
+            plant = RepeatedMotion(RobotPlant(robot), frame)
+            problem = Problem(plant, tuple(pairs), carrying.resolved)
             mismatch = float(np.sqrt(np.mean(np.square(misses))))
             return self._solve(problem, tuple(lags), mismatch)
 
@@ -187,11 +184,9 @@ def difference(plant: RobotPlant, loaded: Recording, empty: Run, lag: float) -> 
 
 
 def lag_between(loaded: Run, empty: Run) -> tuple[float, float]:
-    """Return the lag at which two runs of one motion agree best, and their mismatch there.
+    """Return the time by which the empty run of one motion is ahead [s], and what is left there.
 
-    Returns:
-        Time by which the empty run is ahead [s], and root mean square difference of positions
-        [rad or m].
+    That is the root mean square difference of positions [rad or m], which is least at this lag.
     """
     step = float(np.median(np.diff(loaded.time)))
     every = max(1, round(0.02 / step))
@@ -209,7 +204,7 @@ def lag_between(loaded: Run, empty: Run) -> tuple[float, float]:
     best = float(lags[np.argmin([mismatch(x) for x in lags])])
     width = 0.05
     while width > 1e-4:
-        tried = best + width * np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
-        best = float(tried[np.argmin([mismatch(x) for x in tried])])
+        lags = best + width * np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
+        best = float(lags[np.argmin([mismatch(x) for x in lags])])
         width *= 0.5
     return best, mismatch(best)

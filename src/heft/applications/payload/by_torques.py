@@ -79,12 +79,7 @@ class Existence:
     explained: float = 0.7  # share of the torque of bodies from which the file's masses explain it
 
     def of_load(self, ten: Array, covariance: Array) -> Check:
-        """Return the check that a load can be a body.
-
-        Args:
-            ten: Inertial parameters with nothing assumed, shape (10,) [kg, kg·m, kg·m²].
-            covariance: Covariance of them, shape (10, 10).
-        """
+        """Return the check that a load can be a body; arguments as of `from_bodies`."""
         share, other_way = (self._share_of_no_body(way, covariance) for way in (ten, -ten))
         std = float(np.sqrt(covariance[0, 0]))
         message = f"{share:.0%} of what differs between the runs is no body's"
@@ -104,12 +99,9 @@ class Existence:
         return Check.at_most("no body", share, self.no_body.passes, self.no_body.fails, message)
 
     def of_unit(self, run: ExperimentFit[RobotPlant]) -> Iterator[Check]:
-        """Yield the check that torques are of the size that the file's masses need.
+        """Yield the check that torques without the load are of the size of the file's masses.
 
         None is made where these do not explain them: placeholders, say.
-
-        Args:
-            run: Fit of the runs without the load.
         """
         times, explained = torque_over_file(run)
         if times <= 0.0 or explained < self.explained:
@@ -134,7 +126,7 @@ def from_bodies(ten: Array, covariance: Array) -> tuple[float, float]:
 
     Args:
         ten: Inertial parameters with nothing assumed, shape (10,) [kg, kg·m, kg·m²].
-        covariance: Covariance of them, shape (10, 10).
+        covariance: Of them, shape (10, 10).
     """
     space = ParameterSpace.of_one_body(Labels(SYMBOLS, UNITS), inertia.sphere(*GUESS))
     root = np.linalg.cholesky(covariance)

@@ -73,22 +73,14 @@ def about(fit: Weighed) -> Problem[HeldBody]:
 
 
 def asking(fit: Weighed, **kinds: Any) -> Problem[HeldBody]:
-    """Return the problem relinearised about a solution, with other unknowns.
-
-    Args:
-        **kinds: Fields of `Unknowns` to change, such as `tilt=True`.
-    """
+    """Return the problem relinearised about a solution, with other fields of `Unknowns`."""
     problem = about(fit)
     unknowns = replace(fit.plant.unknowns, **kinds)
     return problem.with_settings(plant=replace(problem.plant, unknowns=unknowns))
 
 
 def turned_to(problem: Problem[HeldBody], rotation: Array) -> Problem[HeldBody]:
-    """Return the problem about another mounting of the sensor.
-
-    Args:
-        rotation: From the sensor's axes as logged to those of the motion, shape (3, 3).
-    """
+    """Return the problem about another mounting, from the sensor's axes as logged, (3, 3)."""
     point = replace(problem.plant.point, rotation=rotation)
     return problem.with_settings(plant=replace(problem.plant, point=point))
 
@@ -142,10 +134,7 @@ class Weigh:
             )
 
     def fit(self, *logs: Held) -> Weighed:
-        """Identify the payload's inertial parameters from one or several logs.
-
-        Args:
-            logs: All are of the same payload, and their information adds up.
+        """Identify the inertial parameters from logs of one payload, whose information adds up.
 
         Raises:
             InvalidRecording: If signals or the resulting mass, centre of mass or mounting are not

@@ -47,10 +47,7 @@ def settings_hash(node: Node) -> str:
 
 
 def save(path: Path, node: Node, state: NodeState) -> None:
-    """Write the state atomically; write nothing before the first estimate.
-
-    Args:
-        node: Node whose settings are hashed into the file.
+    """Write the state and a hash of the node's settings atomically; nothing before an estimate.
 
     Raises:
         OSError: If it cannot be written.
@@ -86,9 +83,6 @@ def save(path: Path, node: Node, state: NodeState) -> None:
 
 def load(path: Path, node: Node) -> NodeState:
     """Read a saved state; return the node's initial state where there is no file.
-
-    Args:
-        node: Node that resumes; its settings must be those of the file.
 
     Raises:
         InvalidSetting: If the file is damaged, or was written with other sensors or settings.
@@ -224,12 +218,11 @@ def _array(
     value: object, shape: tuple[int, int], largest: float, least: float | None = None
 ) -> Array:
     count, size = shape
-    if not isinstance(value, list) or len(value) != count:
-        raise ValueError(f"numbers of shape {shape} are expected")
-    if not all(isinstance(row, list) and len(row) == size for row in value):
+    rows: list[Any] = value if isinstance(value, list) and len(value) == count else [None]
+    if not all(isinstance(row, list) and len(row) == size for row in rows):
         raise ValueError(f"numbers of shape {shape} are expected")
     low = -largest if least is None else least
-    return np.array([[_real(x, low, largest) for x in row] for row in value])
+    return np.array([[_real(x, low, largest) for x in row] for row in rows])
 
 
 def _noise(value: object) -> tuple[float, float]:

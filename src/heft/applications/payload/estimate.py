@@ -241,10 +241,7 @@ class Weighed:
 
     @cached_property
     def body_std(self) -> Array:
-        """Standard deviations of `body`, shape (10,); infinite where `body` is NaN.
-
-        By first-order propagation of the covariance.
-        """
+        """Standard deviations of `body` to first order, shape (10,); infinite where that is NaN."""
         here = np.where(np.isnan(self.values[TEN]), 0.0, self.values[TEN])
         std = inertia.stated_with_std(here, self.covariance[TEN, TEN])[1]
         return np.where(np.isnan(self.body), np.inf, std)
@@ -321,11 +318,7 @@ def not_shown(kind: str) -> Finding:
 
 
 def of_bias(unknowns: Unknowns, values: Array) -> list[Finding]:
-    """Return findings about a bias that drifts, or differs from log to log.
-
-    Args:
-        values: The estimate x, in the order of the unknowns, shape (p,).
-    """
+    """Return findings about a bias that drifts, or differs from log to log, in values (p,)."""
     if not (unknowns.drift or unknowns.cuts):
         return []
     time = np.linspace(unknowns.begin, unknowns.end, 101 * (len(unknowns.cuts) + 1))

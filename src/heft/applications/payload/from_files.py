@@ -12,7 +12,7 @@ import numpy as np
 from heft.applications.identification import Inputs
 from heft.arrays import Array
 from heft.fit import Progress, silent
-from heft.information import PARAMETER_COUNT, Check, Finding, inertia
+from heft.information import PARAMETER_COUNT, Check, inertia
 from heft.models import Robot
 from heft.recordings import Recording
 
@@ -37,13 +37,10 @@ def weigh_files(
     progress: Progress = silent,
     known_mass: float | None = None,
 ) -> Payload:
-    """Identify a load from log files of a wrench sensor.
+    """Identify a load from log files of a wrench sensor; see `weighed`.
 
     Args:
         inputs: File `sensors`, see there, and a robot where the motion comes from its joints.
-        logs: Logs of one experiment with the same load.
-        weigh: Settings; statements of the sensors' file take precedence.
-        known_mass: Mass of a reference load [kg], where the sensor's gains are to be identified.
     """
     stated = Sensors.from_toml(inputs.files["sensors"].path)
     progress(f"reading {len(logs)} log{'s' if len(logs) > 1 else ''}")
@@ -65,7 +62,7 @@ def weighed(
     """Return the estimate of a load from recordings of the sensors that hold it.
 
     Args:
-        logs: Recordings of one experiment with the same load.
+        logs: All of the same load.
         robot: Model whose joints give the motion, where they do.
         weigh: Settings; statements of the sensors take precedence.
         known_mass: Mass of a reference load [kg], where the sensor's gains are to be identified.
@@ -90,12 +87,7 @@ def weighed(
 
 
 def of_sensor(load: Weighed, stated: Sensor, inputs: Sequence[Mapping[str, Any]] = ()) -> Payload:
-    """Return the payload of an identification by a wrench sensor.
-
-    Args:
-        stated: Sensor in whose frame the load is stated.
-        inputs: Descriptions of the input files.
-    """
+    """Return the payload of an identification by a wrench sensor, in the frame of `stated`."""
     residual = Check.at_most(
         "residual size",
         load.left[0],
@@ -109,7 +101,15 @@ def of_sensor(load: Weighed, stated: Sensor, inputs: Sequence[Mapping[str, Any]]
         load.values[:PARAMETER_COUNT],
         load.body,
         load.body_std,
-        (mass_check(load.body, load.body_std), residual, *_finding_checks(load.findings)),
+        (
+            mass_check(load.body, load.body_std),
+            residual,
+            *(
+                Check(f.name, "fail" if f.name in SPOILT else "warn", 1.0, 0.0, f.message)
+                for f in load.findings
+                if f.name != "not seen"
+            ),
+        ),
         load.findings,
         {
             "bias": {},
@@ -155,23 +155,17 @@ def _angle(parts: Array, std: Array) -> dict[str, Any]:
 def carry_files(
     inputs: Inputs, weigh: WeighCarried = CARRIED, progress: Progress = silent
 ) -> Payload:
-    """Identify a load from the joint torques of the robot that carries it.
-
-    Args:
-        inputs: A robot, and logs `empty` and `loaded`.
-    """
+    """Identify a load by joint torques of the robot, from logs `empty` and `loaded` of `inputs`."""
     assert inputs.robot is not None
     carried = weigh.fit(inputs.robot, inputs.logs["empty"], inputs.logs["loaded"], progress)
     return of_joints(carried, _described(inputs))
 
 
 def difference_files(inputs: Inputs, frame: str | None = None) -> Payload:
-    """Identify a load from repeated motions; see `by_repeated_motion`.
+    """Identify a load from repeated motions; see `MatchedMotions`.
 
     Args:
-        inputs: A robot, of which only the kinematics are used; logs `empty`, and logs `loaded` of
-            the same motions in the same order.
-        frame: Link that the load is fixed to; the last one of the model file if not given.
+        inputs: A robot; logs `empty`, and logs `loaded` of the same motions in the same order.
     """
     assert inputs.robot is not None
     logs = inputs.logs
@@ -205,25 +199,18 @@ def _described(inputs: Inputs) -> tuple[dict[str, Any], ...]:
 
 
 def of_joints(carried: Carried, inputs: Sequence[Mapping[str, Any]] = ()) -> Payload:
-    """Return the payload of an identification by joint torques.
-
-    Args:
-        inputs: Descriptions of the input files.
-    """
+    """Return the payload of an identification by joint torques."""
     body, std = inertia.stated_with_std(carried.ten, carried.covariance)
     checks = [mass_check(body, std), *carried.checks]
     gains = {j: (carried.gains[j], carried.gains_std[j]) for j in carried.gains}
-    for joint, (gain, deviation) in gains.items():
-        checks.append(
-            Check.at_most(
-                f"gain of {joint}",
-                deviation / gain,
-                0.05,
-                0.3,
-                "standard deviation over the gain: move that joint faster, against gravity "
-                "(heft excite designs it)",
-            )
-        )
+    cure = (
+        "standard deviation over the gain: move that joint faster, against gravity "
+        "(heft excite designs it)"
+    )
+    checks += [
+        Check.at_most(f"gain of {joint}", std_of_gain / gain, 0.05, 0.3, cure)
+        for joint, (gain, std_of_gain) in gains.items()
+    ]
     return Payload(
         carried.frame,
         carried.ten,
@@ -234,11 +221,3 @@ def of_joints(carried: Carried, inputs: Sequence[Mapping[str, Any]] = ()) -> Pay
         inputs=tuple(inputs),
         settings={"kind": "joint torques"},
     )
-
-
-def _finding_checks(findings: Sequence[Finding]) -> list[Check]:
-    return [
-        Check(f.name, "fail" if f.name in SPOILT else "warn", 1.0, 0.0, f.message)
-        for f in findings
-        if f.name != "not seen"
-    ]

@@ -48,8 +48,7 @@ class LiveWeighing:
     """Settings of a live identification of a payload.
 
     Raises:
-        InvalidSetting: If not exactly one of `on` and `replay` is given, or rate or speed is out of
-            range.
+        InvalidSetting: If not one of `on` and `replay` is given, or rate or speed is out of range.
     """
 
     sensors: Path  # TOML file of the sensors
@@ -85,10 +84,8 @@ class LiveWeighing:
     def run(self, stop: threading.Event, message: Progress, progress: Progress = silent) -> Payload:
         """Identify until stopped, or to the end of the log, and return the final estimate.
 
-        A source that fails after its beginning leaves a result, whose notes say so.
-
-        Args:
-            message: Called with a line of text for each event.
+        Each event is a line to `message`. A source that fails after its beginning leaves a result,
+        whose notes say so.
         """
         if self.out is not None:
             payload.refuse_foreign(self.out)
@@ -147,11 +144,7 @@ class LiveWeighing:
 
 
 def result(node: Node, state: NodeState, inputs: Sequence[Mapping[str, Any]] = ()) -> Payload:
-    """Return the payload as a node knows it last.
-
-    Args:
-        inputs: Descriptions of the input files.
-    """
+    """Return the payload as a node knows it last, with descriptions of the input files."""
     estimate, sensor = load_estimate(state), node.sensors.first
     findings: dict[str, Any] = {"health": node.health(state)}
     if state.load is not None and node.sensors.bias != "none":
@@ -171,11 +164,7 @@ def result(node: Node, state: NodeState, inputs: Sequence[Mapping[str, Any]] = (
 
 
 def publish(node: Node, update: Update[NodeState], connection: Connection) -> None:
-    """Publish an update over the network.
-
-    Args:
-        update: Its events at once, the estimate and health where they are due.
-    """
+    """Publish an update's events at once, the estimate and health where they are due."""
     for event in update.stamped():
         connection.publish("event", event)
     if update.healthy:

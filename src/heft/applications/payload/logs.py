@@ -105,15 +105,12 @@ def read(recording: Recording, sensors: Sensors, robot: Robot | None = None) -> 
     )
     if still:
         rows = good & moves
-        return Sensed(_at_rest(sensors, time[rows], wrench[rows], parts[-1][rows]), noise, findings)
-    moved = _moving(motion, time, wrench, parts[-1], good, moves, step)
-    return Sensed(moved, noise, findings)
-
-
-def _at_rest(sensors: Sensors, time: Array, wrench: Array, values: Array) -> Held:
-    rotation = matrix_of_quaternion(values[:, :4])
-    gravity = np.einsum("nji,j->ni", rotation, np.array(sensors.gravity))
-    return Held.at_rest(time, wrench, gravity, np.swapaxes(rotation, 1, 2))
+        rotation = matrix_of_quaternion(parts[-1][rows, :4])
+        gravity = np.einsum("nji,j->ni", rotation, np.array(sensors.gravity))
+        held = Held.at_rest(time[rows], wrench[rows], gravity, np.swapaxes(rotation, 1, 2))
+    else:
+        held = _moving(motion, time, wrench, parts[-1], good, moves, step)
+    return Sensed(held, noise, findings)
 
 
 def _moving(
@@ -128,11 +125,9 @@ def _moving(
     """Return wrench and motion where both are usable; differentiated piece by piece if need be.
 
     Args:
-        time: Shape (N,) [s].
         wrench: On the load, shape (N, 6) [N, N·m].
         values: Of the motion's signals, shape (N, signals).
-        good: Where the wrench is usable, shape (N,).
-        moves: Where the motion is, shape (N,).
+        good, moves: Where wrench and motion are usable, shape (N,) each.
         step: Usual time step of the log [s].
     """
     if not motion.slopes:
@@ -184,12 +179,7 @@ def _read(recording: Recording, names: Sequence[str]) -> tuple[Array, Array]:
 
 
 def frozen(device: Device, time: Array, values: Array) -> NDArray[np.bool_]:
-    """Return which samples are of frozen stretches, by signal, shape (N, signals).
-
-    Args:
-        time: Shape (N,) [s].
-        values: Without NaN, shape (N, signals).
-    """
+    """Return which values without NaN are of frozen stretches, shape (N, signals)."""
     rows = np.zeros(values.shape, dtype=bool)
     if len(time) < 2:
         return rows
@@ -218,7 +208,6 @@ def usable(
     if it jumps where it begins or ends to do so.
 
     Args:
-        time: Shape (N,) [s].
         values: Shape (N, signals).
         moving: Whether the log is of a motion; poses one by one may be alike.
 
@@ -262,11 +251,7 @@ def _what(device: Device, values: Array, frozen: NDArray[np.bool_]) -> str:
 
 
 def left_out(name: str, what: str, time: Array, bad: NDArray[np.bool_]) -> Finding:
-    """Return the finding that rows are left out, with the longest stretch of them.
-
-    Args:
-        bad: Which rows are, shape (N,).
-    """
+    """Return the finding that `bad` rows, shape (N,), are left out, with their longest stretch."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], bad.astype(int), [0]])))
     begins, ends = edges[::2], edges[1::2] - 1
     longest = int(np.argmax(ends - begins))

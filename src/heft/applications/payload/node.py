@@ -22,7 +22,7 @@ from heft.information import inertia
 from heft.models import Robot
 from heft.plants import GAP_STEPS, Held
 from heft.signals import weak_form
-from heft.streams import AlignedSamples, Alignment, AlignmentState, Device, Event, Piece
+from heft.streams import Alignment, AlignmentState, Device, Event, Piece
 
 from .online import Online, OnlineState
 from .sensors import Motion, Sensors, devices_of, estimated_noise, joined, motion_of, on_load
@@ -74,11 +74,7 @@ class NodeState:
     load: OnlineState | None = None
 
     def counted(self, more: Mapping[str, int]) -> NodeState:
-        """Return the state with its counts increased.
-
-        Args:
-            more: Increments by name; names that are not in `COUNTS` are ignored.
-        """
+        """Return the state with its counts increased; names that are none of them are ignored."""
         if not any(more.values()):
             return self
         return replace(self, counts={k: n + int(more.get(k, 0)) for k, n in self.counts.items()})
@@ -162,17 +158,15 @@ class Node:
         foreign = tuple(dict.fromkeys((*state.foreign, *aligned.foreign)))[:MOST_FOREIGN]
         state = replace(state, alignment=alignment, foreign=foreign)
         state = state.counted({**aligned.counts, "garbage": garbage})
-        if aligned.samples is not None:
-            state, more = self._gathered(state, self._sensed(aligned.samples))
+        if (samples := aligned.samples) is not None:
+            *wrenches, motion = samples.values
+            wrench = on_load(self.sensors, np.concatenate(wrenches, axis=1))
+            held = self.motion.make(samples.time, wrench, motion, samples.slopes[-1])
+            state, more = self._gathered(state, held)
             events += more
             state, more = _weighed(state)
             events += more
         return state, tuple(events)
-
-    def _sensed(self, samples: AlignedSamples) -> Held:
-        *wrenches, motion = samples.values
-        summed = on_load(self.sensors, np.concatenate(wrenches, axis=1))
-        return self.motion.make(samples.time, summed, motion, samples.slopes[-1])
 
     def _gathered(self, state: NodeState, samples: Held) -> tuple[NodeState, list[Event]]:
         waiting, newest = state.waiting, state.newest
@@ -203,17 +197,11 @@ class Node:
             return replace(state, waiting=None).counted({"slow": len(waiting.time)})
         noise = state.noise or estimated_noise(waiting.wrench)
         online = self.online(noise, 1.0 / step)
-        load = online.start() if state.load is None else state.load
-        load = replace(load, open_windows=None)
+        load = replace(state.load or online.start(), open_windows=None)
         return replace(state, noise=noise, rate_known=True, online=online, load=load)
 
     def online(self, noise: tuple[float, float], rate: float) -> Online:
-        """Return the settings of the filter at a sampling rate.
-
-        Args:
-            noise: Standard deviation of one sample's force [N] and moment [N·m].
-            rate: Sampling rate [Hz].
-        """
+        """Return the filter's settings at a noise of force [N] and moment [N·m] and a rate [Hz]."""
         return Online(
             noise,
             rate,

@@ -161,14 +161,6 @@ class Online:
         )
 
     @cached_property
-    def _covariance(self) -> Array:
-        """Covariance of a window's rows, shape (6, 6).
-
-        Scaled so that overlapping windows count each sample once.
-        """
-        return self._noise / (self.rate * self.windows.stride)
-
-    @cached_property
     def _noise(self) -> Array:
         """Covariance of one sample's wrench, shape (6, 6) [N, N·m squared]."""
         return noise_covariance(*self.noise, self.others)
@@ -189,7 +181,7 @@ class Online:
             `changed`, `weighed`, `not enough motion` (the motion does not excite all parameters)
             and `no body` (the wrench is not that of one rigid body).
         """
-        begin, end = float(samples.time[0]), float(samples.time[-1])
+        begin, end = map(float, samples.time[[0, -1]])
         before = state.open_windows
         if before is not None and not follows(begin, state.time, GAP_STEPS / self.rate):
             before = None
@@ -204,8 +196,10 @@ class Online:
             spikes=state.spikes + spikes,
         )
         events: list[Event] = []
+        # So scaled that overlapping windows count each sample once.
+        covariance = self._noise / (self.rate * self.windows.stride)
         for regressor, effort, middle in zip(rows.regressor, rows.effort, rows.time, strict=True):
-            block = whitened(regressor[None], effort[None], self._covariance)
+            block = whitened(regressor[None], effort[None], covariance)
             state, more = self._window(state, block, float(middle) + 0.5 * self.windows.length)
             events += more
         state, more = self._motion_requested(state, end)
@@ -255,12 +249,10 @@ class Online:
         """
         if not state.settled or state.ten[0] < -self.light:
             return ("mass", "com", "inertia")
-        mass, deviation = (
-            abs(float(state.ten[0])),
-            inertia.stated_with_std(state.ten, state.covariance)[1],
-        )
+        mass = abs(float(state.ten[0]))
         if mass < self.light:  # unloaded: a centre of mass is not defined
             return ()
+        deviation = inertia.stated_with_std(state.ten, state.covariance)[1]
         off = deviation[1:4].max() > self.placed
         wide = deviation[[4, 6, 9]].max() > mass * self.spread**2
         return (*(["com"] if off else []), *(["inertia"] if wide else []))
@@ -287,17 +279,13 @@ class Online:
 
 
 def without_spikes(wrench: Array, noise: Array) -> tuple[Array, int]:
-    """Replace outliers of a wrench signal by a running median, and count them.
+    """Replace outliers of a wrench signal, shape (N, 6), by a running median, and count them.
 
     A single sample that deviates from the median of five neighbours by more than `SPIKE` standard
     deviations is taken for a transmission error and replaced by that median.
 
     Args:
-        wrench: Force and moment, shape (N, 6) [N, N·m].
         noise: Standard deviation of each channel, shape (6,) [N, N·m].
-
-    Returns:
-        The wrench without outliers, shape (N, 6) [N, N·m], and the number of samples changed.
     """
     calm, far = replace_outliers(wrench, NEIGHBOURS, SPIKE * noise)
     return calm, int(far.any(axis=1).sum())

@@ -64,8 +64,7 @@ class Payload:
     @property
     def cut_short(self) -> str | None:
         """How the source of samples failed, where one did."""
-        reasons = (f"{n.name}: {n.message}" for n in self.notes if n.name == CUT_SHORT)
-        return next(reasons, None)
+        return next((f"{n.name}: {n.message}" for n in self.notes if n.name == CUT_SHORT), None)
 
     @property
     def whole(self) -> bool:
@@ -89,12 +88,7 @@ def listed(body: Array, std: Array) -> list[dict[str, Any]]:
 
 
 def mass_check(body: Array, std: Array) -> Check:
-    """Return the check of how well a load's mass is known.
-
-    Args:
-        body: Mass, centre of mass and inertia about it, shape (10,).
-        std: Standard deviations of `body`, shape (10,).
-    """
+    """Return the check of how well a load's mass is known; arguments as of `Payload`."""
     share = float(std[0] / abs(body[0])) if body[0] and math.isfinite(body[0]) else 1.0
     message = "standard deviation over the mass: turn the load against gravity, or record longer"
     if body[0] < 2.0 * std[0]:
@@ -171,9 +165,8 @@ def _sensor_lines(sensor: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _degrees(angle: Mapping[str, Any]) -> str:
-    value, std = (math.degrees(angle[k]) for k in ("value", "std"))
-    return f"{value:.3f} ± {std:.2g}°"
+def _degrees(angle: Mapping[str, float]) -> str:
+    return f"{math.degrees(angle['value']):.3f} ± {math.degrees(angle['std']):.2g}°"
 
 
 def _number(value: float, std: float) -> str:
@@ -184,10 +177,7 @@ def _number(value: float, std: float) -> str:
 
 
 def settings_text(payload: Payload) -> str:
-    """Return the load settings of robots and the elements of model files, ready to paste.
-
-    Of a poor answer there are none.
-    """
+    """Return load settings of robots and elements of model files to paste; none if it is poor."""
     body = payload.body
     if payload.verdict == "poor":
         return "the verdict is poor: nothing to set before what failed is mended"
@@ -253,10 +243,7 @@ def refuse_foreign(out: Path) -> None:
 
 
 def write(payload: Payload, out: Path) -> None:
-    """Write the folder of results atomically.
-
-    Args:
-        out: The folder; replaced if it holds earlier results.
+    """Write the folder of results atomically; earlier results in it are replaced.
 
     Raises:
         InvalidSetting: If the folder holds other files.

@@ -133,10 +133,7 @@ class Sensors:
 
     @staticmethod
     def from_dict(table: Mapping[str, Any], where: str = "sensors") -> Sensors:
-        """Return the sensors of a parsed TOML table; see `from_toml`.
-
-        Args:
-            where: Its name, for messages.
+        """Return the sensors of a parsed TOML table, called `where` in messages; see `from_toml`.
 
         Raises:
             InvalidSetting: If a key is unknown or a value is wrong.
@@ -256,12 +253,7 @@ SENSORS = Section(
 
 
 def vector_names(kind: str, frame: str, parts: Sequence[str] = tuple(AXES)) -> tuple[str, ...]:
-    """Return the signal names of a vector's components: `force.tool0.x` and so on.
-
-    Args:
-        kind: Quantity, such as `force`.
-        frame: Whose axes its components are along.
-    """
+    """Return the signal names of a vector's components in a frame: `force.tool0.x` and so on."""
     return tuple(f"{kind}.{frame}.{p}" for p in parts)
 
 
@@ -301,11 +293,7 @@ class Motion:
 
 
 def motion_of(sensors: Sensors, robot: Robot | None = None) -> Motion:
-    """Select the source of motion: an inertial sensor, else a robot's joints, else a pose.
-
-    Args:
-        robot: Model whose joints give the motion, if there is no inertial sensor.
-    """
+    """Select the source of motion: an inertial sensor, else a robot's joints, else a pose."""
     if sensors.imu is not None:
         return _by_imu(sensors.imu)
     return by_pose(sensors) if robot is None else _by_joints(sensors, robot)
