@@ -33,12 +33,13 @@ from heft.information import (
     matrix_of_quaternion,
 )
 from heft.plants import Channel, FreeBody, Inputs, Measured, MotionSignal, Plant, Rows, Samples
-from heft.plants.free_body import AXIS_FORCES, AXIS_MOMENTS, NOMINAL, BodyMotion
+from heft.plants.free_body import NOMINAL, BodyMotion
+from heft.plants.wrench_sensor import CHANNELS
 from heft.recordings import Recording
 from heft.signals import Smoothed
 
 EQUATIONS = (2, 3, 4, 5)  # of the body's six: force along z, and moments
-MEASURED = (AXIS_FORCES[2], *AXIS_MOMENTS)
+MEASURED = CHANNELS[2:]
 PLACE = 3  # of the pose's signals, those of the position
 CONSTANT = "thrust constant"
 SPEED = "u.{frame}.speed"
@@ -108,8 +109,8 @@ class RotorBody(Plant[RotorMotion]):
     def channels(self) -> tuple[Channel, ...]:
         """Static force along z and static moments of the rotors."""
         force, moment = ("N", "N·m") if self.thrust_known else ("rad²/s²", "m·rad²/s²")
-        moments = (Channel(name, moment) for name in AXIS_MOMENTS)
-        return (Channel(AXIS_FORCES[2], force), *moments)
+        moments = (Channel(name, moment) for name in CHANNELS[3:])
+        return (Channel(CHANNELS[2], force), *moments)
 
     @property
     def order(self) -> Sequence[int]:

@@ -33,7 +33,7 @@ from heft.cli import app, main
 from heft.dynamics import FRICTION, TERMS
 from heft.errors import DISTRIBUTION, install
 from heft.fit.settings import Limit, Limits
-from heft.models.free_flyer import BOUNDS, FLYER
+from heft.models.free_flyer import BOUNDS, FILE
 from heft.models.options import Options
 from heft.models.robot import Robot
 from heft.recordings.columns import KINDS, ColumnMap
@@ -309,7 +309,7 @@ def test_the_toml_of_a_page_is_accepted(page: Path) -> None:
         elif {"time", "topic", *KINDS} & set(table):
             assert ColumnMap.from_dict(table, page.name) is not None
         elif "actuator" in table:
-            assert FLYER(table, page.name).actuators.names
+            assert FILE(table, page.name).flyer().actuators.names
         elif "sensor" in table:
             assert Sensors.from_dict(table, page.name).wrenches
         elif "part" in table:

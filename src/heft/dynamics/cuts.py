@@ -8,7 +8,6 @@ have the columns of the bodies beyond it and no others [Ivaldi2011].
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -97,23 +96,6 @@ class Cut:
         """Return a motion vector of the first body, shape (N, 6), in the sensor's frame."""
         linear = spatial[:, :3] + np.cross(spatial[:, 3:], self.place)
         return np.hstack([linear @ self.rotation, spatial[:, 3:] @ self.rotation])
-
-    def slots(self, columns: Sequence[int]) -> kernels.IntArray:
-        """Return each column's place among chosen ones of the whole tree, for the sensor's axes.
-
-        Args:
-            columns: Positions among the whole tree's columns; those of no body beyond the sensor
-                are ignored.
-
-        Returns:
-            Shape (channels of `tree`, its columns), −1 for what is left out; see
-            `kernels.slots_of`.
-        """
-        place = {c: k for k, c in enumerate(columns)}
-        own = np.array([place.get(int(c), -1) for c in self.columns], dtype=np.int64)
-        slots = np.full((self.tree.channels, PARAMETER_COUNT * len(self.tree.names)), -1)
-        slots[:AXES, PARAMETER_COUNT:] = own
-        return slots
 
     def contact_map(self, link: Link, point: Array, position: Array) -> Array:
         """Return the map from a wrench on a link beyond to the sensor's wrench, shape (N, 6, 6).

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .own_columns import OwnColumns, RegressorColumn, own_effort
     from .robot import Robot
     from .motion_options import MotionLimits
-    from .limits import LimitDefaults, motion_limits, with_shapes
+    from .limits import motion_limits, with_shapes
     from .friction_code import c_source, python_source
     from .link_shapes import LinkShape, cannot_touch, carried_reach
     from .shapes import bounding_extent

@@ -120,11 +120,7 @@ class Actuators:
         return int(np.linalg.matrix_rank(self.mixing)) == 6
 
     def wrench(self, commands: Array) -> Array:
-        """Return the wrench A u about the frame's origin, shape (N, 6) [N, N·m].
-
-        Args:
-            commands: u, shape (N, n).
-        """
+        """Return the wrench A u about the frame's origin, (N, 6) [N, N·m], of commands (N, n)."""
         return np.asarray(commands @ self.mixing.T)
 
     def saturated(self, commands: Array) -> NDArray[np.bool_]:
@@ -132,28 +128,17 @@ class Actuators:
 
         Of independent actuators that is where one command or more is at its limit; of nozzles that
         only push, and rest where their counterparts push, it is not.
-
-        Args:
-            commands: u, shape (N, n).
         """
         return np.asarray(self.effort(commands) >= 1.0 - AT_LIMIT)
 
     def effort(self, commands: Array) -> Array:
-        """Return the share of its attainable range that the wrench uses, shape (N,); 1 at its end.
-
-        Args:
-            commands: u, shape (N, n).
-        """
+        """Return the share of its attainable range that the wrench uses, (N,); 1 at its end."""
         can = self.attainable
         away = np.abs(self.wrench(commands) @ can.normals.T - can.middle)
         return np.asarray((away / can.reach).max(axis=1))
 
     def saturation(self, commands: Array) -> float:
-        """Return the share of samples that are `saturated`.
-
-        Args:
-            commands: u, shape (N, n).
-        """
+        """Return the share of samples that are `saturated`."""
         return float(np.mean(self.saturated(commands)))
 
     @cached_property

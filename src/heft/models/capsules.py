@@ -79,11 +79,8 @@ def fit_capsules(
 ) -> Capsules:
     """Return capsules that contain the collision shapes of a robot's links.
 
-    Args:
-        robot: Its model file; `[motion]` of its options says where packages lie, which tools it
-            carries and how thick links are whose shape is not known.
-        folder: Folder of the model file, in which meshes are looked for; None for the working
-            folder.
+    `[motion]` of its options says where packages lie, which tools it carries and how thick links
+    are whose shape is not known. Meshes are looked for in the folder of the model file.
 
     Raises:
         InvalidSetting: If a tool is to be at a link that does not exist.
@@ -109,7 +106,10 @@ def fit_capsules(
             "(radius in [motion] of --with)"
         )
     for tool in motion.tool:
-        link = _link(robot, tool.link)
+        try:
+            link = robot.link(tool.link)
+        except InvalidSetting as problem:
+            raise problem.retold(InvalidSetting, "[[motion.tool]], link") from None
         ends = np.array([tool.start, tool.end]) @ link.rotation.T + link.translation
         entries.append(_Entry.bare(f"tool of {tool.link}", link.body, ends, tool.radius))
     return Capsules(
@@ -150,13 +150,6 @@ class _Entry:
         """Return a capsule that stands for a shape of which nothing finer is known."""
         shape = LinkShape(body, ends, np.zeros((0, 3, 3)), radius)
         return _Entry(link, True, body, ends, radius, shape)
-
-
-def _link(robot: Robot, name: str) -> Link:
-    try:
-        return robot.link(name)
-    except InvalidSetting as problem:
-        raise problem.retold(InvalidSetting, "[[motion.tool]], link") from None
 
 
 def _segments(robot: Robot, body: int) -> list[Array]:
@@ -245,7 +238,7 @@ def _radius(ends: Array, points: Array, radii: Array) -> float:
 
 
 def least_capsule(points: Array, radii: Array, steps: int) -> Array:
-    """Return the ends of the segment whose capsule about some balls has the least volume.
+    """Return the ends (2, 3) of the segment whose capsule about balls has the least volume [m].
 
     Nelder-Mead over the ends, from the best capsule along a principal axis of the points.
 
@@ -253,9 +246,6 @@ def least_capsule(points: Array, radii: Array, steps: int) -> Array:
         points: Centres of the balls, shape (n, 3) [m].
         radii: Their radii, zero for corners, shape (n,) [m].
         steps: Largest number of evaluations of the volume.
-
-    Returns:
-        Shape (2, 3) [m].
     """
     from scipy.optimize import minimize
 

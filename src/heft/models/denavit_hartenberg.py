@@ -112,11 +112,8 @@ class Table:
         In the standard convention a joint's frame is the one before its link's; auxiliary links
         called `<link>@<joint>` are placed there.
 
-        Args:
-            free: Whether a floating base is requested, which a table cannot have.
-
         Raises:
-            InvalidModel: If `free`.
+            InvalidModel: If a floating base is requested, which a table cannot have.
         """
         if free:
             raise InvalidModel(
@@ -182,9 +179,36 @@ def outline(
     Raises:
         InvalidModel: If it is no TOML, or no such table; naming the key and the row.
     """
+    row = partial(_row, scalar, require)
+    body: Keys = {"mass": scalar, "com": list_of(scalar, 3), "inertia": rows_of(scalar)}
+    bodies = named(Section(partial(_body, require), body), "[inertial.NAME] tables are expected")
+    link: Keys = {
+        "convention": _convention,
+        "table": list_of(row, of="rows", entry=", row "),
+        "joints": name_list,
+        "names": name_list,
+    }
+    robot: Keys = {
+        "name": Text("a name is expected"),
+        "gravity": list_of(scalar, 3),
+        "link": Section(_links, link, required=("convention", "table")),
+        "inertial": bodies,
+    }
     try:
         table = dict(visible_texts(tomllib.loads(data.decode("utf-8-sig"))))
-        return _outline(table, path, scalar, require)
+        if "link" not in table and ("joint" in table or "coupling" in table or "limits" in table):
+            raise InvalidSetting(
+                "this TOML holds options, not a robot",
+                argument=path,
+                cure="give a model file first, and this one behind --with",
+            )
+        if not isinstance(table.get("link"), Mapping):
+            raise InvalidSetting(
+                "a robot in a TOML is a [link] table of Denavit-Hartenberg rows",
+                argument=path,
+                expected="[link] with convention and table",
+            )
+        return Section(_robot, robot)(table, path)
     except InvalidSetting as problem:
         raise problem.retold(InvalidModel, problem.argument) from None
     except (ValueError, RecursionError) as problem:  # also TOMLDecodeError, UnicodeDecodeError
@@ -224,42 +248,6 @@ def _require_bounded(values: Array) -> None:
             got=float(np.abs(values).max()),
             expected=f"at most {LARGEST_NUMBER:g}",
         )
-
-
-def _outline(
-    table: Mapping[str, Any],
-    path: str,
-    scalar: Reader[Scalar],
-    require: Callable[[Row[Scalar] | Body[Scalar]], None],
-) -> Outline[Scalar]:
-    if "link" not in table and ("joint" in table or "coupling" in table or "limits" in table):
-        raise InvalidSetting(
-            "this TOML holds options, not a robot",
-            argument=path,
-            cure="give a model file first, and this one behind --with",
-        )
-    if not isinstance(table.get("link"), Mapping):
-        raise InvalidSetting(
-            "a robot in a TOML is a [link] table of Denavit-Hartenberg rows",
-            argument=path,
-            expected="[link] with convention and table",
-        )
-    row = partial(_row, scalar, require)
-    body: Keys = {"mass": scalar, "com": list_of(scalar, 3), "inertia": rows_of(scalar)}
-    bodies = named(Section(partial(_body, require), body), "[inertial.NAME] tables are expected")
-    link: Keys = {
-        "convention": _convention,
-        "table": list_of(row, of="rows", entry=", row "),
-        "joints": name_list,
-        "names": name_list,
-    }
-    robot: Keys = {
-        "name": Text("a name is expected"),
-        "gravity": list_of(scalar, 3),
-        "link": Section(_links, link, required=("convention", "table")),
-        "inertial": bodies,
-    }
-    return Section(_robot, robot)(table, path)
 
 
 def _robot(

@@ -128,10 +128,7 @@ def write_urdf(
 ) -> bytes:
     """Return a URDF with new inertials and joint friction, all other bytes unchanged.
 
-    Args:
-        links: Ten inertial parameters of each link to change, in its own frame, shape (10,)
-            [kg, kg·m, kg·m²].
-        friction: Damping [N·m·s/rad or N·s/m] and friction [N·m or N] of each joint to change.
+    Arguments are as of `write`.
 
     Raises:
         FitError: If the numbers as written are not physically consistent.
@@ -180,7 +177,12 @@ def _mjcf_inertial(data: bytes, body: mjcf.Body, parameters: Array) -> list[Edit
         line = f'<inertial pos="{values["pos"]}" mass="{values["mass"]}" fullinertia="{full}"/>'
         return insert_child(data, body.element, "body", [line])
     assert body.parameters is not None
-    if _says(body.parameters, mass, com, tensor):
+    was, at, about = inertia.to_body(body.parameters)
+    pairs = ((was, mass), (at, com), (about, tensor))
+    if all(
+        float(np.linalg.norm(np.subtract(new, old))) <= SAME * float(np.linalg.norm(new))
+        for old, new in pairs
+    ):  # as it is written already
         return []
     if "fullinertia" in inertial.attributes:
         return set_attributes(data, inertial, values | {"fullinertia": full})
@@ -195,16 +197,6 @@ def _mjcf_inertial(data: bytes, body: mjcf.Body, parameters: Array) -> list[Edit
     # Other ways to say an orientation give way to a quaternion.
     place = Edit(*inertial.whole_spans(data)[stated[0]], f'quat="{quaternion}"')
     return [place, *set_attributes(data, inertial, values)]
-
-
-def _says(parameters: Array, mass: float, com: Array, tensor: Array) -> bool:
-    """Return whether ten parameters already equal these numbers, to the digits written."""
-    was, at, about = inertia.to_body(parameters)
-    pairs = ((was, mass), (at, com), (about, tensor))
-    return all(
-        float(np.linalg.norm(np.subtract(new, old))) <= SAME * float(np.linalg.norm(new))
-        for old, new in pairs
-    )
 
 
 def _principal(tensor: Array, before: Array) -> tuple[Array, Array]:
@@ -231,14 +223,8 @@ def write_mjcf(
     """Return an MJCF file with new inertials and joint attributes, other bytes unchanged.
 
     Joint attributes inherited from a class of defaults are written at the joint itself; where the
-    file states principal axes in another form, they are written as a quaternion.
-
-    Args:
-        links: Ten inertial parameters of each body to change, in its own frame, shape (10,)
-            [kg, kg·m, kg·m²].
-        friction: `damping` [N·m·s/rad or N·s/m] and `frictionloss` [N·m or N] of each joint to
-            change.
-        armature: Rotor inertia of each joint to change [kg·m² or kg].
+    file states principal axes in another form, they are written as a quaternion. Arguments are as
+    of `write`, links being bodies, and friction their `damping` and `frictionloss`.
 
     Raises:
         FitError: If the numbers as written are not physically consistent.
@@ -269,9 +255,7 @@ def write_mjcf(
 def write_toml(data: bytes, links: Mapping[str, Array]) -> bytes:
     """Return a TOML of Denavit-Hartenberg rows with new inertials, all else as it was.
 
-    Args:
-        links: Ten inertial parameters of each link to change, in its own frame, shape (10,)
-            [kg, kg·m, kg·m²].
+    Links are as of `write`.
 
     Raises:
         FitError: If the numbers as written are not physically consistent.

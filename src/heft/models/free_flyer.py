@@ -64,6 +64,7 @@ from heft.files import (
     box,
     interval,
     list_of,
+    located,
     named,
     number,
     positive,
@@ -80,10 +81,6 @@ LOAD = re.compile(r"\s*([0-9.eE+-]+)\s*kg\s*@\s*([^,]+),([^,]+),([^,]+?)\s*")
 Point = tuple[float, float, float]
 
 
-def _not_negative(says: str, unit: str) -> Number:
-    return Number(says, least=0.0, unit=unit)
-
-
 def _either_way(unit: str) -> Reader[Point]:
     one = Number("a limit is positive, either way", above=0.0, unit=unit)
     three = list_of(one, 3)
@@ -96,7 +93,7 @@ def _either_way(unit: str) -> Reader[Point]:
 
 
 def _deviation(unit: str) -> Number:
-    return _not_negative("noise is a standard deviation", unit)
+    return Number("noise is a standard deviation", least=0.0, unit=unit)
 
 
 NAME = Text(
@@ -104,7 +101,7 @@ NAME = Text(
     shape=re.compile(r"[A-Za-z0-9_-]+"),
     expected="such as cobot",
 )
-Lag = Annotated[float, _not_negative("a lag is a time constant", "s")]
+Lag = Annotated[float, Number("a lag is a time constant", least=0.0, unit="s")]
 Noise = Annotated[float, _deviation("N")]
 SIDES = list_of(Number("a side is a positive length", above=0.0, unit="m"), 3)
 Sides = Annotated[Point, SIDES]
@@ -182,11 +179,9 @@ class FreeFlyer:
 
 
 def load_of(text: str, size: Point = (0.1, 0.1, 0.1)) -> Load:
-    """Return the load that a text such as `1.2kg@0.20,0.06,-0.10` states.
+    """Return the load that a text such as `1.2kg@0.20,0.06,-0.10` states, of a box's size [m].
 
-    Args:
-        text: Mass, then where its centre is in the body's frame [m].
-        size: Sides of its box [m].
+    The text is its mass, then where its centre is in the body's frame [m].
 
     Raises:
         InvalidSetting: If the text is none such, or the mass not positive.
@@ -405,20 +400,11 @@ class _File:
         )
 
 
-def _flyer(**tables: Any) -> FreeFlyer:
-    return _File(**tables).flyer()
-
-
 FILE = section(_File)
-FLYER = Section(_flyer, FILE.keys, FILE.required)
 
 
-def _bounds(motion: FlightBounds, payload: PayloadRange | None = None) -> FlightBounds:
-    return replace(motion, payload=payload)
-
-
-BOUNDS = Section(
-    _bounds,
+BOUNDS: Section[FlightBounds] = Section(
+    lambda motion, payload=None: replace(motion, payload=payload),
     {"motion": section(FlightBounds), "payload": section(PayloadRange)},
     required=("motion",),
 )
@@ -430,7 +416,9 @@ def free_flyer_from_toml(path: Path | str) -> FreeFlyer:
     Raises:
         InvalidSetting: If it cannot be read, or a number in it cannot be; with the place.
     """
-    return FLYER(read_toml(Path(path)), str(path))
+    content = FILE(read_toml(Path(path)), str(path))
+    with located(str(path)):
+        return content.flyer()
 
 
 def shipped_free_flyer(name: str) -> FreeFlyer:

@@ -67,15 +67,9 @@ def c_source(
     joints: Mapping[str, Mapping[str, Any]],
     motors: Mapping[str, Mapping[str, Any]],
 ) -> str:
-    """Return a robot's friction model as a C99 header that needs `<math.h>` alone.
+    """Return a robot's friction model as a C99 header; see `python_source`.
 
-    Args:
-        robot_name: For the comment at the top.
-        joints: By name, in model order: at least `full`, as `estimate.json` has it.
-        motors: By name: at least `speed` and `full`.
-
-    Raises:
-        InputError: If a term is unknown, or its numbers are not those of such a term.
+    It needs `<math.h>` alone.
     """
     drives = _drives(joints, motors)
     stops = sum(t.remembers for d in drives for t, _ in d.terms)

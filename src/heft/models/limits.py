@@ -3,40 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
 
 import numpy as np
 
-from heft.arrays import Array, read_only
+from heft.arrays import read_only
 from heft.errors import InvalidSetting, did_you_mean
 from heft.files import Element, numbers, xml
 
 from . import mjcf
 from .mjcf_values import Compiler, Defaults, defaults_of, vector
-from .motion_options import Margins, MotionLimits, MotionOptions
+from .motion_options import MotionLimits, MotionOptions
 from .options import SHAPE, LinkOptions
 from .robot import Robot
 from .robot_parts import mimics
 from .shapes import Surface, bounding_extent, hull_planes, shapes_of
 
 QUANTITIES = ("velocity", "acceleration", "jerk", "effort", "power")
+# Where neither the model file nor `[motion]` says any limit:
+TURN = math.pi  # positions of a joint that turns without end, from −turn to turn [rad]
+RISE = 0.25  # time from rest to the largest speed: an acceleration limit [s]
+ONSET = 0.05  # time from no acceleration to the largest: a jerk limit [s]
 WORLD_CLASS = "main"  # of an MJCF
 CURES = {
     "ellipsoid": "state its extent: [[least, most] of x, of y, of z] in metres",
     "hull": "state planes [[x, y, z, most], …] about it, in metres",
 }
-
-
-@dataclass(frozen=True)
-class LimitDefaults:
-    """Limits where neither the model file nor `[motion]` says any."""
-
-    turn: float = math.pi  # positions of a joint that turns without end, from −turn to turn [rad]
-    rise: float = 0.25  # time from rest to the largest speed: an acceleration limit [s]
-    onset: float = 0.05  # time from no acceleration to the largest: a jerk limit [s]
 
 
 @dataclass
@@ -53,9 +48,7 @@ class _Stated:
     defaults: list[str] = field(default_factory=list)
 
 
-def motion_limits(
-    robot: Robot, options: MotionOptions | None = None, defaults: LimitDefaults = LimitDefaults()
-) -> MotionLimits:
+def motion_limits(robot: Robot, options: MotionOptions | None = None) -> MotionLimits:
     """Return the limits of a robot's joints, with the margins of `[motion.margin]` taken off.
 
     Position, velocity and effort are those of the URDF where `[motion]` states none, position and
@@ -80,21 +73,23 @@ def motion_limits(
                 own.lower, own.upper = value
             elif value is not None:
                 setattr(own, key, value)
-        position = robot.options.of(name).position
-        limits.append(
-            _at_rest(position) if position is not None else _completed(own, name, defaults)
-        )
+        rest = robot.options.of(name).position
+        if rest is None:
+            limits.append(_completed(own, name))
+        else:
+            limits.append(_Stated(rest, rest, 0.0, 0.0, 0.0, math.inf, math.inf))
     columns = {k: np.array([getattr(s, k) for s in limits]) for k in QUANTITIES}
     margin = vars(motion.margin)
-    lower, upper = _inside(np.array([[s.lower, s.upper] for s in limits]), motion.margin)
+    lower, upper = np.array([[s.lower, s.upper] for s in limits]).reshape(-1, 2).T
+    room = motion.margin.position * (upper - lower)
     return MotionLimits(
         joints=robot.joints,
-        lower=lower,
-        upper=upper,
+        lower=read_only(lower + room),
+        upper=read_only(upper - room),
         **{k: read_only(v * (1.0 - margin[k])) for k, v in columns.items()},
         frequency=math.inf if motion.frequency is None else motion.frequency,
         held=np.array([robot.options.of(j).position is not None for j in robot.joints]),
-        notes=_notes({j: s.defaults for j, s in zip(robot.joints, limits, strict=True)}, defaults),
+        notes=_notes({j: s.defaults for j, s in zip(robot.joints, limits, strict=True)}),
     )
 
 
@@ -111,7 +106,18 @@ def _refuse_unknown(motion: MotionOptions, joints: tuple[str, ...]) -> None:
 
 def _of_urdf(robot: Robot) -> dict[str, _Stated]:
     root = xml.parse(robot.source, "URDF")
-    limits = {j.attributes["name"]: _of_element(j) for j in root.all("joint")}
+    limits = {j.attributes["name"]: _Stated() for j in root.all("joint")}
+    for joint in root.all("joint"):
+        own, limit = limits[joint.attributes["name"]], joint.find("limit")
+        if limit is None:
+            continue
+        given = limit.attributes
+        if joint.attributes["type"] != "continuous":
+            own.lower, own.upper = (float(given.get(k, "0")) for k in ("lower", "upper"))
+        for key in ("velocity", "effort"):
+            value = float(given.get(key, "0"))
+            if 0.0 < value < math.inf:
+                setattr(own, key, value)
     return _folded(limits, mimics(root, "URDF"))
 
 
@@ -157,22 +163,6 @@ def _folded(
     return limits
 
 
-def _of_element(joint: Element) -> _Stated:
-    limit = joint.find("limit")
-    if limit is None:
-        return _Stated()
-    limits = _Stated()
-    if joint.attributes["type"] != "continuous":
-        limits.lower, limits.upper = (
-            float(limit.attributes.get(k, "0")) for k in ("lower", "upper")
-        )
-    for key in ("velocity", "effort"):
-        value = float(limit.attributes.get(key, "0"))
-        if 0.0 < value < math.inf:
-            setattr(limits, key, value)
-    return limits
-
-
 def _range(
     given: Mapping[str, str], key: str, switch: str, compiler: Compiler, where: str
 ) -> tuple[float, float]:
@@ -187,7 +177,7 @@ def _range(
 def _driven(root: Element, compiler: Compiler, defaults: Defaults, path: str) -> dict[str, float]:
     """Return the largest effort of each joint's actuators together; infinite without a limit."""
     efforts: dict[str, float] = {}
-    for element in _actuators(root):
+    for element in (e for group in root.all("actuator") for e in group.children):
         joint = element.attributes.get("joint")
         if joint is None:
             continue
@@ -204,16 +194,7 @@ def _driven(root: Element, compiler: Compiler, defaults: Defaults, path: str) ->
     return efforts
 
 
-def _actuators(root: Element) -> Iterator[Element]:
-    for group in root.all("actuator"):
-        yield from group.children
-
-
-def _at_rest(position: float) -> _Stated:
-    return _Stated(position, position, 0.0, 0.0, 0.0, math.inf, math.inf)
-
-
-def _completed(limits: _Stated, name: str, defaults: LimitDefaults) -> _Stated:
+def _completed(limits: _Stated, name: str) -> _Stated:
     """Return the limits completed by defaults, which the field `defaults` then names."""
     if math.isnan(limits.velocity):
         raise InvalidSetting(
@@ -222,8 +203,8 @@ def _completed(limits: _Stated, name: str, defaults: LimitDefaults) -> _Stated:
             cure=f"state it in the file of --with:\n[motion.joint.{name}]\nvelocity = 1.0",
         )
     if math.isinf(limits.lower) or math.isinf(limits.upper):
-        limits.lower = max(limits.lower, -defaults.turn)
-        limits.upper = min(limits.upper, defaults.turn)
+        limits.lower = max(limits.lower, -TURN)
+        limits.upper = min(limits.upper, TURN)
         limits.defaults.append("position")
     if limits.lower >= limits.upper:
         raise InvalidSetting(
@@ -233,10 +214,10 @@ def _completed(limits: _Stated, name: str, defaults: LimitDefaults) -> _Stated:
             cure=f"hold it still in the file of --with:\n[joint.{name}]\nfixed = true",
         )
     if math.isnan(limits.acceleration):
-        limits.acceleration = limits.velocity / defaults.rise
+        limits.acceleration = limits.velocity / RISE
         limits.defaults.append("acceleration")
     if math.isnan(limits.jerk):
-        limits.jerk = limits.acceleration / defaults.onset
+        limits.jerk = limits.acceleration / ONSET
         limits.defaults.append("jerk")
     for key in ("effort", "power"):
         if math.isnan(getattr(limits, key)):
@@ -246,16 +227,11 @@ def _completed(limits: _Stated, name: str, defaults: LimitDefaults) -> _Stated:
     return limits
 
 
-def _inside(ends: Array, margin: Margins) -> tuple[Array, Array]:
-    room = margin.position * (ends[:, 1] - ends[:, 0])
-    return read_only(ends[:, 0] + room), read_only(ends[:, 1] - room)
-
-
-def _notes(lacking: Mapping[str, list[str]], standard: LimitDefaults) -> tuple[str, ...]:
+def _notes(lacking: Mapping[str, list[str]]) -> tuple[str, ...]:
     says = {
         "position": "they turn without end; motion stays within half a turn of zero",
-        "acceleration": f"that which reaches the velocity limit within {standard.rise:g} s is used",
-        "jerk": f"that which reaches the acceleration limit within {standard.onset:g} s is used",
+        "acceleration": f"that which reaches the velocity limit within {RISE:g} s is used",
+        "jerk": f"that which reaches the acceleration limit within {ONSET:g} s is used",
         "effort": "torque is not limited",
     }
     notes = []
@@ -270,11 +246,8 @@ def _notes(lacking: Mapping[str, list[str]], standard: LimitDefaults) -> tuple[s
 def with_shapes(robot: Robot, folder: Path) -> Robot:
     """Return the robot with limits that say `shape` replaced by those of its collision shapes.
 
-    Where `com_in_hull` is said, links without a shape are left alone, and noted.
-
-    Args:
-        robot: Its model file; `[motion]` of its options says where packages lie.
-        folder: That of the model file, in which meshes are looked for.
+    Where `com_in_hull` is said, links without a shape are left alone, and noted. Meshes are looked
+    for in the folder of the model file, and where `[motion]` of the options says that packages lie.
 
     Raises:
         InvalidSetting: If a link's collision shapes are asked for and not known.
@@ -293,7 +266,12 @@ def with_shapes(robot: Robot, folder: Path) -> Robot:
                 got="; ".join(notes) or None,
                 cure=CURES[key],
             )
-        limits[name] = _resolved(limits[name], reduce(Surface.with_that, shapes[name]))
+        entry, surface = limits[name], reduce(Surface.with_that, shapes[name])
+        if entry.ellipsoid == SHAPE:
+            entry = replace(entry, ellipsoid=bounding_extent(surface))
+        if entry.hull == SHAPE:
+            entry = replace(entry, hull=hull_planes(surface))
+        limits[name] = entry
     notes_on_hulls: tuple[str, ...] = ()
     if robot.options.com_in_hull:
         moving = [k.name for k in robot.bodies_links]
@@ -303,21 +281,13 @@ def with_shapes(robot: Robot, folder: Path) -> Robot:
                 hull = hull_planes(reduce(Surface.with_that, shapes[name]))
                 limits[name] = replace(entry, hull=hull)
         bare = [n for n in moving if limits.get(n, LinkOptions()).hull is None]
-        notes_on_hulls = (*_without_shapes(bare), *notes)
+        if bare:
+            several = f" and {len(bare) - 4} more" if len(bare) > 4 else ""
+            notes = [
+                "centres of mass are not bounded where no collision shape is known: "
+                f"{', '.join(bare[:4])}{several}",
+                *notes,
+            ]
+        notes_on_hulls = tuple(notes)
     options = replace(robot.options, limits=limits)
     return replace(robot, options=options, notes=(*robot.notes, *notes_on_hulls))
-
-
-def _resolved(entry: LinkOptions, surface: Surface) -> LinkOptions:
-    if entry.ellipsoid == SHAPE:
-        entry = replace(entry, ellipsoid=bounding_extent(surface))
-    if entry.hull == SHAPE:
-        entry = replace(entry, hull=hull_planes(surface))
-    return entry
-
-
-def _without_shapes(links: Sequence[str]) -> tuple[str, ...]:
-    if not links:
-        return ()
-    several = f"{', '.join(links[:4])}{f' and {len(links) - 4} more' if len(links) > 4 else ''}"
-    return (f"centres of mass are not bounded where no collision shape is known: {several}",)

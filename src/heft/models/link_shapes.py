@@ -27,10 +27,7 @@ SHELLS = (0.25, 0.5)  # shares of a link's reach at which its surface is parted
 
 
 def load_coal(what: str) -> ModuleType:
-    """Return the module coal, which is an optional dependency.
-
-    Args:
-        what: What needs it, for the message.
+    """Return the module coal, an optional dependency, for `what` a message says needs it.
 
     Raises:
         InvalidSetting: If it is not installed.
@@ -96,9 +93,7 @@ def cannot_touch(
 ) -> bool:
     """Return whether it is proven that two links never touch within the joints' limits.
 
-    Args:
-        tree: The bodies, with a fixed base.
-        limits: Of the joints, in the order of the channels.
+    The tree's base is fixed; limits are in the order of the channels.
     """
     free = (_reach(tree, first, second, limits) > 0.0) & ~limits.held
     if np.count_nonzero(free) > search.joints:
@@ -113,8 +108,20 @@ def cannot_touch(
     def separate(
         a: LinkShape, b: LinkShape, make: Callable[[LinkShape], object], most: int
     ) -> bool:
-        reach, gap = _reach(tree, a, b, limits), _Gap(a, b, make(a), make(b))
-        return _proven_separate(gap, tree, middle, half, reach, search.gap, most)
+        """Return whether two shapes are proven apart, in `most` boxes of postures at most."""
+        reach, distances = _reach(tree, a, b, limits), _distances(tree, a, b, make)
+        boxes, sizes = middle[None], half[None]
+        looked = 0
+        while len(boxes):
+            looked += len(boxes)
+            if looked > most:
+                return False
+            distance = distances(boxes)
+            if distance.min() <= search.gap:
+                return False
+            near = distance - sizes @ reach <= search.gap
+            boxes, sizes = _halved(boxes[near], sizes[near], reach)
+        return True
 
     if separate(first, second, _convex, search.boxes):
         return True
@@ -123,24 +130,6 @@ def cannot_touch(
         separate(a, b, _convex, search.boxes) or separate(a, b, _surface, search.fine_boxes)
         for a, b in pairs
     )
-
-
-def _proven_separate(
-    gap: _Gap, tree: Tree, middle: Array, half: Array, reach: Array, least: float, most: int
-) -> bool:
-    """Return whether two shapes are proven apart in a box of postures, cut into `most` at most."""
-    middle, half = middle[None], half[None]
-    looked = 0
-    while len(middle):
-        looked += len(middle)
-        if looked > most:
-            return False
-        distance = gap.at(tree, middle)
-        if distance.min() <= least:
-            return False
-        near = distance - half @ reach <= least
-        middle, half = _halved(middle[near], half[near], reach)
-    return True
 
 
 def _halved(middle: Array, half: Array, reach: Array) -> tuple[Array, Array]:
@@ -172,7 +161,6 @@ def carried_reach(tree: Tree, body: int, extent: float, largest: Array) -> dict[
     the joint's.
 
     Args:
-        body: The shape's own, −1 for the world.
         extent: Largest distance of the shape's points from the body's origin [m].
         largest: Largest size of each channel's position, shape (d,) [rad or m].
     """
@@ -189,31 +177,28 @@ def carried_reach(tree: Tree, body: int, extent: float, largest: Array) -> dict[
     return reach
 
 
-@dataclass(frozen=True, eq=False)
-class _Gap:
-    """Two links' shapes with coal's objects of them (`one`, `two`), to measure distances."""
+def _distances(
+    tree: Tree, first: LinkShape, second: LinkShape, make: Callable[[LinkShape], object]
+) -> Callable[[Array], Array]:
+    """Return the function from N postures to the distances of two links, shape (N,) [m]."""
+    coal = load_coal(PROOF)
+    one, two = make(first), make(second)
+    request, result = coal.DistanceRequest(), coal.DistanceResult()
+    places = coal.Transform3s(), coal.Transform3s()
 
-    first: LinkShape
-    second: LinkShape
-    one: object
-    two: object
-
-    def at(self, tree: Tree, q: Array) -> Array:
-        """Return the distances at N postures, shape (N,) [m]."""
-        coal = load_coal(PROOF)
-        poses = np.concatenate(
-            [body_poses(tree, q), np.broadcast_to(np.eye(4), (len(q), 1, 4, 4))], axis=1
-        )  # the last is the world's
-        request, result = coal.DistanceRequest(), coal.DistanceResult()
-        places = coal.Transform3s(), coal.Transform3s()
+    def at(q: Array) -> Array:
+        world = np.broadcast_to(np.eye(4), (len(q), 1, 4, 4))
+        poses = np.concatenate([body_poses(tree, q), world], axis=1)  # the last is the world's
         distances = np.empty(len(q))
         for n in range(len(q)):
-            for place, body in zip(places, (self.first.body, self.second.body), strict=True):
+            for place, body in zip(places, (first.body, second.body), strict=True):
                 place.setRotation(poses[n, body, :3, :3])
                 place.setTranslation(poses[n, body, :3, 3])
             result.clear()
-            distances[n] = coal.distance(self.one, places[0], self.two, places[1], request, result)
-        return distances - self.first.radius - self.second.radius
+            distances[n] = coal.distance(one, places[0], two, places[1], request, result)
+        return distances - first.radius - second.radius
+
+    return at
 
 
 def _convex(shape: LinkShape) -> object:

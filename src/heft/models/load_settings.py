@@ -64,10 +64,7 @@ class Load:
 
     @staticmethod
     def from_parameters(parameters: Array) -> Load:
-        """Return the load of ten inertial parameters in the flange's frame.
-
-        Args:
-            parameters: Shape (10,) [kg, kg·m, kg·m²], inertia about the flange's origin.
+        """Return the load of ten inertial parameters in the flange's frame, shape (10,).
 
         Raises:
             InvalidSetting: If no rigid body has these numbers.
@@ -117,9 +114,7 @@ def universal_robots_ros(load: Load, nested: bool = False) -> str:
     has `mass`, `center_of_gravity` and the six moments; from Makoa on these are a
     `geometry_msgs/Inertia` called `payload` [Universal Robots, ROS 2 driver, set_payload].
 
-    Args:
-        load: The load, in the tool flange's frame.
-        nested: Whether the driver is of Makoa or later.
+    The load is in the tool flange's frame; `nested` says that the driver is of Makoa or later.
 
     Raises:
         InvalidSetting: If a moment is beyond what the robot takes.
@@ -141,10 +136,8 @@ def libfranka(load: Load, robot: str = "robot") -> str:
     `setLoad(load_mass, F_x_Cload, load_inertia)`: mass [kg], from the flange to the centre of
     mass [m], and the inertia about the centre of mass [kg·m²], nine numbers, column-major
     [libfranka, `franka::Robot::setLoad`, `franka::RobotState::I_load`]. It is for what the
-    gripper holds; the gripper itself is set in Desk (`franka_desk`).
-
-    Args:
-        robot: The name of the `franka::Robot`.
+    gripper holds; the gripper itself is set in Desk (`franka_desk`). `robot` is the name of the
+    `franka::Robot`.
     """
     columns = np.asarray(load.inertia).ravel(order="F")
     numbers = (_list(load.com, "{", "}"), _list(columns, "{", "}"))

@@ -134,7 +134,12 @@ class _Reader:
         children = []
         for child in element.children:
             if child.tag not in INSIDE_A_BODY:
-                self.refuse(child)
+                raise InvalidModel(
+                    f"<{child.tag}> is not known inside a body",
+                    argument=self.where(child),
+                    valid=INSIDE_A_BODY,
+                    cure=did_you_mean(child.tag, INSIDE_A_BODY),
+                )
             if child.tag == "frame":
                 where = self.where(child)
                 turn = orientation(child.attributes, self.compiler, where)
@@ -146,16 +151,6 @@ class _Reader:
             else:
                 children.append((child, inherited, rotation, translation))
         return children
-
-    def refuse(self, element: Element) -> None:
-        if element.tag in GENERATED:
-            raise _generated(element, self.path)
-        raise InvalidModel(
-            f"<{element.tag}> is not known inside a body",
-            argument=self.where(element),
-            valid=INSIDE_A_BODY,
-            cure=did_you_mean(element.tag, INSIDE_A_BODY),
-        )
 
     def enter(
         self, element: Element, parent: str, inherited: str, rotation: Array, translation: Array
@@ -473,14 +468,10 @@ def translate(model: Model, free: bool, path: str, still: Collection[str] = ()) 
     """Return the robot of an MJCF file as a URDF.
 
     A body whose joint is not at its origin, or that has several, gets auxiliary links in between,
-    called `<body>@<joint>`.
-
-    Args:
-        free: Whether the base floats.
-        still: Names of free joints that do not move.
+    called `<body>@<joint>`. Free joints that are `still` do not move.
 
     Raises:
-        InvalidModel: If the floating bodies of the file do not agree with `free`.
+        InvalidModel: If the file's floating bodies do not agree with whether the base is `free`.
     """
     floating = [b for b in model.bodies if b.floats and _free_joint(b) not in still]
     bodies = model.bodies

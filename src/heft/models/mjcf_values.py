@@ -45,11 +45,7 @@ class Compiler:
 
 
 def unit(direction: Array, what: str, where: str) -> Array:
-    """Return a vector of length 1, or raise `InvalidModel` if it has no direction.
-
-    Args:
-        direction: The vector, of a length that does not matter, shape (n,).
-    """
+    """Return a vector of length 1, or raise `InvalidModel` if it has no direction."""
     length = float(np.linalg.norm(direction))
     if not 1e-10 < length < 1e10:
         raise InvalidModel(f"{what} has no direction", argument=where, got=direction.tolist())
@@ -90,9 +86,6 @@ def orientation(attributes: Mapping[str, str], compiler: Compiler, where: str) -
     """Return the rotation matrix R that an element's attributes state, shape (3, 3).
 
     Columns are the element's axes in its parent's frame; the identity where nothing is stated.
-
-    Args:
-        attributes: Of an element, one of `ORIENTATIONS` among them at most.
 
     Raises:
         InvalidModel: If it is stated twice, or a vector has no direction.
@@ -186,8 +179,7 @@ def compiler_of(root: Element, path: str) -> Compiler:
 def defaults_of(root: Element, path: str) -> Defaults:
     """Return the default attributes of each class, with those of the classes around it.
 
-    Returns:
-        Attributes by class, tag and name; the outermost class is also found as `main`.
+    They are by class, tag and name; the outermost class is also found as `main`.
 
     Raises:
         InvalidModel: If a class of defaults has no name of its own.
@@ -218,10 +210,7 @@ def defaults_of(root: Element, path: str) -> Defaults:
 
 
 def inertial_parameters(element: Element, compiler: Compiler, where: str) -> Array:
-    """Return the ten parameters π that an `<inertial>` states, in the body's frame.
-
-    Returns:
-        Shape (10,) [kg, kg·m, kg·m²], about the origin of the body's frame.
+    """Return the ten parameters π that an `<inertial>` states, in the body's frame, shape (10,).
 
     Raises:
         InvalidModel: If position, mass or inertia is not stated, or the mass is negative.

@@ -63,7 +63,12 @@ class OwnColumns:
         q, v, a, other = rng.normal(size=(4, len(self.joints), PROBED))
         columns = self._called(q, v, a)
         for k, column in enumerate(columns):
-            self._require_named(column, columns[:k])
+            taken = [c.name for c in columns[:k]]
+            if not column.name or not column.name.isprintable() or column.name in taken:
+                got = repr(column.name)
+                raise InvalidSetting(
+                    "own columns need names of their own", argument=self.source, got=got
+                )
         object.__setattr__(self, "columns", columns)
         acts = [(self._channel(c, j), k) for k, c in enumerate(columns) for j in c.effort]
         object.__setattr__(self, "acts", np.array(acts, dtype=np.int64).reshape(-1, 2))
@@ -151,13 +156,8 @@ class OwnColumns:
     ) -> tuple[Array, Array, Array]:
         """Return the gradients of Σ S·rows by q, v and a, each of shape (channels, N).
 
-        Derivatives are central differences: a function need not know its own.
-
-        Args:
-            position: Of the channels, shape (channels, N) [rad or m].
-            velocity: Likewise [rad/s or m/s].
-            acceleration: Likewise [rad/s² or m/s²].
-            seeds: S, shape (channels, columns, N).
+        Derivatives are central differences: a function need not know its own. Seeds S are of the
+        shape (channels, columns, N).
         """
         state = [np.array(x) for x in (position, velocity, acceleration)]
         gradients = [np.zeros_like(x) for x in state]
@@ -170,10 +170,7 @@ class OwnColumns:
     def effort(self, position: Array, velocity: Array, parameters: Array) -> Array:
         """Return the columns' effort at zero acceleration, shape (channels, N) [N·m or N].
 
-        Args:
-            position: Of the channels, shape (channels, N) [rad or m].
-            velocity: Likewise [rad/s or m/s].
-            parameters: In the order of the columns, shape (columns,).
+        Position and velocity are as of `rows`, parameters of the shape (columns,).
         """
         rows = self.rows(position, velocity, np.zeros_like(position))
         return np.asarray(np.einsum("ckn,k->cn", rows, parameters))
@@ -242,13 +239,6 @@ class OwnColumns:
             )
         return columns
 
-    def _require_named(self, column: RegressorColumn, others: Sequence[RegressorColumn]) -> None:
-        names = [c.name for c in others]
-        if not column.name or not column.name.isprintable() or column.name in names:
-            raise InvalidSetting(
-                "own columns need names of their own", argument=self.source, got=repr(column.name)
-            )
-
     def _channel(self, column: RegressorColumn, joint: str) -> int:
         if joint in self.joints:
             return self.joints.index(joint)
@@ -283,9 +273,7 @@ class OwnColumns:
 def own_effort(own: OwnColumns | None, values: Mapping[str, float], state: DriveState) -> Array:
     """Return the effort of a robot's own columns, shape (channels, N) [N·m or N].
 
-    Args:
-        values: Parameters by name; those of other names are not looked at.
-        state: Of the drives, at N samples.
+    Values are parameters by name; those of other names are not looked at.
     """
     if own is None:
         return np.zeros_like(state.velocity)

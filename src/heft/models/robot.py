@@ -40,8 +40,6 @@ from .robot_parts import (
     links_of,
     mimics,
     places_of,
-    refuse_astray,
-    refuse_immobile,
     refuse_unknown,
     tree_of,
 )
@@ -97,19 +95,15 @@ class Robot:
                 expected="a URDF or MJCF file, or a TOML of Denavit-Hartenberg rows",
                 cure="name the model file first, then the logs",
             )
-        return Robot.from_text(_bytes(path), options, str(path))
+        data = read_text(Path(path), "model file", InvalidModel)
+        return Robot.from_text(data, options, str(path))
 
     @staticmethod
     def from_text(data: bytes, options: Options | None = None, path: str = "URDF") -> Robot:
         """Return the robot of a model file's bytes; see `from_file`.
 
-        Args:
-            path: Name of the file, for messages; the ending `.toml` says that the bytes are rows of
-                Denavit-Hartenberg parameters.
-
-        Raises:
-            InvalidModel: If it is malformed, or describes no tree of rigid bodies.
-            InvalidSetting: If the options name joints that do not exist.
+        The file's name is for messages; its ending `.toml` says that the bytes are rows of
+        Denavit-Hartenberg parameters.
         """
         options = options or Options()
         free = options.base == "free"
@@ -120,30 +114,20 @@ class Robot:
         if root.tag == "mujoco":
             model = mjcf.read(root, path)
             error = mjcf_values.angle_error(root, mjcf_values.compiler_of(root, path))
-            still = options.still
-            translation = mjcf.translate(model, free, path, still)
+            translation = mjcf.translate(model, free, path, options.still)
             translation = replace(translation, angle_error=error)
             return _build(translation, data, options, path, "mjcf")
         return Robot.from_urdf_text(data, options, path)
 
     @staticmethod
     def from_urdf(path: str | Path, options: Options | None = None) -> Robot:
-        """Read a URDF file; meshes are never opened.
-
-        Raises:
-            InvalidModel: If it is malformed, or describes no tree of rigid bodies.
-            InvalidSetting: If the options name joints that do not exist.
-        """
-        return Robot.from_urdf_text(_bytes(path), options, str(path))
+        """Read a URDF file; see `from_file`."""
+        data = read_text(Path(path), "model file", InvalidModel)
+        return Robot.from_urdf_text(data, options, str(path))
 
     @staticmethod
     def from_urdf_text(data: bytes, options: Options | None = None, path: str = "URDF") -> Robot:
-        """Return the robot of a URDF file's bytes; see `from_urdf`.
-
-        Raises:
-            InvalidModel: If it is malformed, or describes no tree of rigid bodies.
-            InvalidSetting: If the options name joints that do not exist.
-        """
+        """Return the robot of a URDF file's bytes; see `from_file`."""
         options = options or Options()
         text = urdf.held_still(data, path, options.still)
         return _build(urdf.Translation(text), data, options, path, "urdf")
@@ -296,12 +280,9 @@ class Robot:
         return tuple(found)
 
     def nominal(self) -> Array:
-        """Return the nominal standard parameters of the model file, zero for the drives.
+        """Return the nominal standard parameters of the model file, as of `labels`, shape (p,).
 
-        Bodies are the sums of their links' `Link.nominal`.
-
-        Returns:
-            Shape (p,), in the order and units of `labels`.
+        Bodies are the sums of their links' `Link.nominal`; drives' are zero.
         """
         values = np.zeros(len(self.labels))
         parts = [k.nominal for k in self.bodies_links]
@@ -310,11 +291,7 @@ class Robot:
         return values
 
     def written_bodies(self) -> Array:
-        """Return each body's inertial parameters as the file states them, consistent or not.
-
-        Returns:
-            Shape (10 bodies,) [kg, kg·m, kg·m²].
-        """
+        """Return the bodies' ten parameters as the file states them, shape (10 bodies,)."""
         total = np.zeros(10 * len(self.tree.names))
         for link in self.links:
             if link.body >= 0:
@@ -356,10 +333,6 @@ class Robot:
         return digest.hexdigest()[:12]
 
 
-def _bytes(path: str | Path) -> bytes:
-    return read_text(Path(path), "model file", InvalidModel)
-
-
 def _build(
     translation: urdf.Translation,
     data: bytes,
@@ -378,14 +351,25 @@ def _build(
     first = 6 if free else 0
     names = [n for n in (place.joint_name for place in moving) if n is not None and n not in cuts]
     if not (names or free):
-        refuse_immobile(path)
+        raise InvalidModel(
+            "the model has no moving joint",
+            argument=path,
+            cure="give at least one joint a type other than fixed",
+        )
     joints = tuple(n for n in names if n not in followers)
-    refuse_astray(followers, joints, path)
     fixed = {j.attributes["name"] for j in root.all("joint") if j.attributes["type"] == "fixed"}
-    refuse_unknown(options, joints, followers, fixed | translation.held)
+    refuse_unknown(options, joints, followers, fixed | translation.held, path)
     tree = tree_of(moving, joints, followers, cuts, first)
     links, notes = links_of(root, moving, places, translation, cuts)
-    _refuse_unknown_links(options, links)
+    moved = [k.name for k in links if k.body >= 0]
+    for name, contact in (options.contact or {}).items():
+        if contact.link not in moved:
+            raise InvalidSetting(
+                f"a contact is one of '{contact.link}', which is no link of the robot",
+                argument=f"[contact.{name}], link",
+                valid=moved,
+                cure=did_you_mean(contact.link, moved),
+            )
     drives = drives_of(joints, tree, options, first)
     rounded = translation.angle_error if form != "urdf" else urdf.angle_error(root)
     if rounded > SILENT_ROUNDING:
@@ -437,16 +421,4 @@ def _template_moments(robot: Robot) -> Iterator[str]:
             yield (
                 f"moments of inertia in the model file {why}, as a template's: {few}; the prior "
                 "allows for bodies of the links' size"
-            )
-
-
-def _refuse_unknown_links(options: Options, links: tuple[Link, ...]) -> None:
-    names = [k.name for k in links if k.body >= 0]
-    for name, contact in (options.contact or {}).items():
-        if contact.link not in names:
-            raise InvalidSetting(
-                f"a contact is one of '{contact.link}', which is no link of the robot",
-                argument=f"[contact.{name}], link",
-                valid=names,
-                cure=did_you_mean(contact.link, names),
             )

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NoReturn
 
 import numpy as np
 
@@ -47,13 +46,7 @@ def mimics(root: Element, path: str) -> dict[str, tuple[str, float, float]]:
     """Return for each mimicking joint its master, multiplier and offset, chains resolved.
 
     The position of a mimicking joint is multiplier · q + offset, with q its master's; fixed joints
-    are left out.
-
-    Args:
-        root: Root element of a URDF that `urdf_check.check` has passed.
-
-    Returns:
-        By name of the joint: name of a master that mimics none, multiplier, and offset [rad or m].
+    are left out. The file is one that `urdf_check.check` has passed; masters mimic none.
 
     Raises:
         InvalidModel: If joints mimic one another in a circle.
@@ -84,32 +77,14 @@ def mimics(root: Element, path: str) -> dict[str, tuple[str, float, float]]:
     return resolved
 
 
-def refuse_astray(
-    mimics: dict[str, tuple[str, float, float]], joints: tuple[str, ...], path: str
-) -> None:
-    """Raise `InvalidModel` if a joint mimics one that does not move.
-
-    Args:
-        mimics: As `mimics` returns them.
-        joints: Names of the joints that move by themselves.
-    """
-    for slave, (master, *_) in mimics.items():
-        if master not in joints:
-            raise InvalidModel(
-                "a joint mimics a joint that does not move",
-                argument=f"{path}, joint '{slave}'",
-                got=master,
-                valid=joints,
-            )
-
-
 def refuse_unknown(
     options: Options,
     joints: tuple[str, ...],
     mimics: Mapping[str, tuple[str, float, float]],
     fixed: Collection[str],
+    path: str,
 ) -> None:
-    """Raise `InvalidSetting` if options name a joint that does not exist or that mimics another.
+    """Refuse mimicry of joints that do not move, and options of joints that are not there.
 
     That a joint is fixed may be said of one that the file has fixed already, or floating.
 
@@ -117,7 +92,19 @@ def refuse_unknown(
         joints: Names of the joints that move by themselves.
         mimics: Those that follow others, as `mimics` returns them.
         fixed: Names of the joints that the file fixes, or that are held still.
+
+    Raises:
+        InvalidModel: If a joint mimics one that does not move.
+        InvalidSetting: If options name a joint that does not exist or that mimics another.
     """
+    for follower, (master, *_) in mimics.items():
+        if master not in joints:
+            raise InvalidModel(
+                "a joint mimics a joint that does not move",
+                argument=f"{path}, joint '{follower}'",
+                got=master,
+                valid=joints,
+            )
     for wanted in options.joint or {}:
         if wanted in joints or (wanted in options.still and wanted in fixed):
             continue
@@ -151,10 +138,7 @@ def places_of(
 ) -> tuple[list[Place], dict[str, Place]]:
     """Return the joints that move a body, in their order, and the links by name.
 
-    Args:
-        root: Root element of a URDF that `urdf_check.check` has passed.
-        free: Whether the base floats, as a body of its own.
-        cuts: Names of the fixed joints whose two sides are bodies of their own.
+    A base that is free is a body of its own, and so are both sides of fixed joints at `cuts`.
     """
     below: dict[str, list[tuple[str, Element]]] = {}
     hanging = set()
@@ -218,15 +202,6 @@ def _axis(joint: Element) -> Array:
     return near[0] if near else np.asarray(axis / np.linalg.norm(axis))
 
 
-def refuse_immobile(path: str) -> NoReturn:
-    """Raise `InvalidModel`: no joint of the file moves."""
-    raise InvalidModel(
-        "the model has no moving joint",
-        argument=path,
-        cure="give at least one joint a type other than fixed",
-    )
-
-
 def tree_of(
     moving: list[Place],
     joints: tuple[str, ...],
@@ -272,9 +247,6 @@ def cut_joints(root: Element, options: Options) -> frozenset[str]:
     A sensor sits at the joint by which a link hangs on the one before it. Where that joint moves,
     it is where two bodies meet anyhow. Where it is fixed, what is before and what is beyond would
     be one body, of which joints' torques see the sum alone, and the sensor the part beyond it.
-
-    Args:
-        root: Root element of a URDF that `urdf_check.check` has passed.
 
     Raises:
         InvalidSetting: If a sensor's link is none of the robot's, or nothing is before it.
@@ -396,10 +368,7 @@ def _written(link: Element) -> Array | None:
 
 
 def drives_of(joints: tuple[str, ...], tree: Tree, options: Options, first: int) -> Drives:
-    """Return the drives of joints, then those of motors that move several of them.
-
-    Args:
-        first: Channel of the first joint.
+    """Return the drives of joints, from channel `first` on, then of motors that move several.
 
     Raises:
         InvalidSetting: If the coupling is not one of these joints.

@@ -123,11 +123,8 @@ def shapes_of(
 ) -> tuple[dict[str, list[Surface]], list[str]]:
     """Return the collision shapes of links by name, in the links' frames, and notes to the user.
 
-    Args:
-        form: Format of the model file, as of a `Robot`.
-        source: Its bytes.
-        folder: Its folder; None for the working folder.
-        packages: Folders to look for packages in, relative to `folder`.
+    Form and source are those of a `Robot`, the folder that of its model file, to which folders of
+    packages are relative; None is the working folder.
     """
     search = _Search(folder, tuple(packages))
     if form == "mjcf":
@@ -315,9 +312,6 @@ def bounding_extent(surface: Surface) -> tuple[tuple[float, float], ...]:
 
     The box about it, as many times as wide as it takes: √3 for a box, √2 for an upright cylinder, 1
     for a ball.
-
-    Args:
-        surface: In the link's frame.
     """
     points, radii = surface.corners()
     low, high = (points - radii[:, None]).min(axis=0), (points + radii[:, None]).max(axis=0)
@@ -333,11 +327,7 @@ def hull_planes(surface: Surface, most: int = MOST_PLANES) -> tuple[Plane, ...]:
 
     They are those of its convex hull where these are few, else a choice among them that is spread
     over all directions; round shapes get planes that touch them. So the body between them contains
-    the hull: a centre of mass that is inside the shapes is never cut off.
-
-    Args:
-        surface: In the link's frame.
-        most: How many planes at most, 6 or more.
+    the hull: a centre of mass that is inside the shapes is never cut off. `most` is 6 or more.
     """
     points, radii = surface.corners()
     normals = np.concatenate([np.eye(3), -np.eye(3), _facets(points)])

@@ -42,11 +42,7 @@ def ends(joint: Element) -> tuple[str, str]:
 
 
 def held_still(data: bytes, path: str, joints: Collection[str] | None = None) -> bytes:
-    """Return a URDF whose floating and planar joints, all or some, are of type fixed.
-
-    Args:
-        joints: Names of the joints to fix, of those that float or are planar; all if not given.
-    """
+    """Return a URDF whose floating and planar joints, all or those of some names, are fixed."""
     edits = []
     for joint in xml.parse(data, path).all("joint"):
         given = joint.attributes
@@ -90,12 +86,8 @@ def inertial(link: Element) -> Inertial | None:
 def solid(link: Element, mass: float) -> Array | None:
     """Return the ten inertial parameters of a link that fills its shape with uniform density.
 
-    Args:
-        link: Its element; the first box, cylinder or ball of its collision or visual counts.
-        mass: Its mass [kg].
-
-    Returns:
-        Shape (10,) [kg, kg·m, kg·m²], in the link's frame; None if it has no such shape.
+    The first box, cylinder or ball of its collision or visual counts; None if it has none. They are
+    in the link's frame, shape (10,) [kg, kg·m, kg·m²], of a mass [kg].
     """
     for element in (*link.all("collision"), *link.all("visual")):
         geometry = element.find("geometry")
@@ -157,12 +149,7 @@ def _triple(vector: Array) -> str:
 
 
 def link_text(name: str, parameters: Array | None = None) -> str:
-    """Return the text of a `<link>`.
-
-    Args:
-        parameters: Ten inertial parameters in its frame, shape (10,) [kg, kg·m, kg·m²]; without
-            them it gets no `<inertial>`.
-    """
+    """Return the text of a `<link>`, with an `<inertial>` of ten parameters (10,) if given."""
     if parameters is None:
         return f"  <link name={_quoted(name)}/>\n"
     mass, com, tensor = inertia.to_body(parameters)
@@ -215,12 +202,7 @@ class Joint:
 
 
 def robot_text(name: str, links: list[str], joints: list[Joint]) -> bytes:
-    """Return a URDF of links and joints, as bytes.
-
-    Args:
-        links: Each as `link_text` writes it.
-        joints: In any order.
-    """
+    """Return a URDF of links, as `link_text` writes them, and joints in any order, as bytes."""
     body = "".join([*links, *(j.text for j in joints)])
     return f"<robot name={_quoted(name)}>\n{body}</robot>\n".encode()
 
@@ -228,21 +210,14 @@ def robot_text(name: str, links: list[str], joints: list[Joint]) -> bytes:
 def printed_angle_error(printed: Iterable[float]) -> float:
     """Return the largest rounding error of angles that are meant to be multiples of 15° [rad].
 
-    Args:
-        printed: Angles as a file has them [rad].
-
-    Returns:
-        0 if none was rounded, but for the rounding of floating-point numbers.
+    Angles are as a file has them [rad]. It is 0 if none was rounded, but for the rounding of
+    floating-point numbers.
     """
     return max((_angle_error(angle) for angle in printed), default=0.0)
 
 
 def printed_direction_error(printed: Iterable[float]) -> float:
-    """Return the rounding error of a printed direction that is meant to be a simple one [rad].
-
-    Args:
-        printed: Components of an axis or a quaternion, of any length.
-    """
+    """Return the rounding error of an axis or quaternion that is meant to be a simple one [rad]."""
     vector = np.array(list(printed))
     angles = [math.atan2(y, x) for x, y in combinations(vector.tolist(), 2)]
     decimals = max((_decimals(float(x)) for x in vector), default=0)
@@ -291,15 +266,9 @@ def volume(kind: str, size: tuple[float, ...]) -> float:
 
 
 def uniform_solid(kind: str, size: tuple[float, ...], mass: float) -> Array:
-    """Return the ten inertial parameters of a solid about its centre.
+    """Return the ten inertial parameters of a solid about its centre, shape (10,), of a mass [kg].
 
-    Args:
-        kind: One of `SIZES`; cylinders and capsules stand along z.
-        size: As MJCF has it: radii and half lengths [m].
-        mass: Its mass [kg].
-
-    Returns:
-        Shape (10,) [kg, kg·m, kg·m²].
+    Kind and size are as of `volume`; cylinders and capsules stand along z.
     """
     if kind in ("box", "ellipsoid"):
         share = 1.0 / 3.0 if kind == "box" else 1.0 / 5.0

@@ -104,18 +104,6 @@ def _check_joint(
             else did_you_mean(kind, JOINT_TYPES),
         )
     _refuse_two(joint, ("parent", "child", "limit", "mimic"), where)
-    _check_ends(joint, links, where)
-    _check_origin(joint, where)
-    _check_axis(joint, kind, where)
-    _check_limit(joint, kind, where)
-    dynamics = joint.find("dynamics")
-    for key in ("damping", "friction"):
-        if dynamics is not None and key in dynamics.attributes:
-            numbers(dynamics.attributes[key], 1, f"dynamics {key}", where)
-    _check_mimic(joint, joints, where)
-
-
-def _check_ends(joint: Element, links: dict[str, Element], where: str) -> None:
     for end in ("parent", "child"):
         element = joint.find(end)
         name = element.attributes.get("link", "") if element is not None else ""
@@ -127,9 +115,7 @@ def _check_ends(joint: Element, links: dict[str, Element], where: str) -> None:
                 valid=links,
                 cure=did_you_mean(name, links),
             )
-
-
-def _check_axis(joint: Element, kind: str, where: str) -> None:
+    _check_origin(joint, where)
     axis = joint.find("axis")
     if axis is not None:
         direction = numbers(axis.attributes.get("xyz"), 3, "axis xyz", where)
@@ -137,22 +123,25 @@ def _check_axis(joint: Element, kind: str, where: str) -> None:
             raise InvalidModel(
                 "a joint axis has no direction", argument=where, got=axis.attributes["xyz"]
             )
-
-
-def _check_mimic(joint: Element, joints: dict[str, Element], where: str) -> None:
+    _check_limit(joint, kind, where)
+    dynamics = joint.find("dynamics")
+    for key in ("damping", "friction"):
+        if dynamics is not None and key in dynamics.attributes:
+            numbers(dynamics.attributes[key], 1, f"dynamics {key}", where)
     mimic = joint.find("mimic")
-    if mimic is not None:
-        master = mimic.attributes.get("joint", "")
-        if master not in joints or joints[master] is joint:
-            raise InvalidModel(
-                "a joint mimics a joint that is not there",
-                argument=where,
-                got=repr(master),
-                valid=[j for j in joints if joints[j] is not joint],
-            )
-        for key in ("multiplier", "offset"):
-            if key in mimic.attributes:
-                numbers(mimic.attributes[key], 1, f"mimic {key}", where)
+    if mimic is None:
+        return
+    master = mimic.attributes.get("joint", "")
+    if master not in joints or joints[master] is joint:
+        raise InvalidModel(
+            "a joint mimics a joint that is not there",
+            argument=where,
+            got=repr(master),
+            valid=[j for j in joints if joints[j] is not joint],
+        )
+    for key in ("multiplier", "offset"):
+        if key in mimic.attributes:
+            numbers(mimic.attributes[key], 1, f"mimic {key}", where)
 
 
 def _check_limit(joint: Element, kind: str, where: str) -> None:

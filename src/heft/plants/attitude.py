@@ -64,14 +64,8 @@ class Turning:
 
     def part(self, rows: slice | NDArray[np.intp]) -> Turning:
         """Return some of the samples."""
-        return Turning(
-            self.rate[rows],
-            self.rise[rows],
-            self.rotation[rows],
-            self.E[rows],
-            self.first[:, rows],
-            self.second[:, :, rows],
-        )
+        alone = self.rate[rows], self.rise[rows], self.rotation[rows], self.E[rows]
+        return Turning(*alone, self.first[:, rows], self.second[:, :, rows])
 
     @property
     def change(self) -> Array:
@@ -141,6 +135,7 @@ def flat_attitude(flat: Sequence[Array], gravity: Array) -> tuple[Array, Array, 
     )
     front = cross(side, up)
     front1 = cross(side1, up) + cross(side, up1)
+    front2 = cross(side2, up) + 2.0 * cross(side1, up1) + cross(side, up2)
     R = np.stack((front, side, up), axis=2)
     # RᵀR' = ω×: its entries are scalar products of axes with one another's derivatives.
     omega = np.stack((_dot(up, side1), _dot(front, up1), _dot(side, front1)), 1)
@@ -148,15 +143,11 @@ def flat_attitude(flat: Sequence[Array], gravity: Array) -> tuple[Array, Array, 
         (
             _dot(up1, side1) + _dot(up, side2),
             _dot(front1, up1) + _dot(front, up2),
-            _dot(side1, front1) + _dot(side, _second(side, side1, side2, up, up1, up2)),
+            _dot(side1, front1) + _dot(side, front2),
         ),
         1,
     )
     return R, omega, alpha
-
-
-def _second(a: Array, a1: Array, a2: Array, b: Array, b1: Array, b2: Array) -> Array:
-    return np.asarray(cross(a2, b) + 2.0 * cross(a1, b1) + cross(a, b2))
 
 
 def _dot(a: Array, b: Array) -> Array:

@@ -34,13 +34,13 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 from heft.dynamics import DriveState, drive_columns, kernels
 from heft.errors import InvalidSetting
-from heft.information import PARAMETER_COUNT, ChannelRows, Labels, ParameterSpace, Triangle
+from heft.information import PARAMETER_COUNT, Labels, ParameterSpace
 from heft.models import Robot
 from heft.recordings import Recording
 from heft.signals import Smoothed
 
 from .parts import Part, TreeRows
-from .plant import Channel, ChannelSides, Inputs, Measured, MotionSignal, Samples
+from .plant import Channel, Inputs, Measured, MotionSignal, Samples
 from .robot import RobotMotion, RobotPlant
 from .robot_rows import own_slice
 from .robot_signals import motor_signals
@@ -59,12 +59,6 @@ class ElasticMotion(RobotMotion):
     # position, velocity and acceleration of motors less those of links, shape (3, channels, N) [rad
     # or m, and per s, s²]; zero where gears are rigid
     deflection: Array
-
-    def part(self, rows: slice | NDArray[np.intp]) -> ElasticMotion:
-        """Return some of the samples."""
-        plain = RobotMotion.part(self, rows)
-        deflection = np.asarray(self.deflection[:, :, rows])
-        return ElasticMotion(plain.position, plain.velocity, plain.bodies, deflection)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +82,8 @@ class Links(Part):
         zero = ((f"q_motor.{self.robot.joints[self.joints[0]]}", 0.0),)
         return tuple(Measured(k, zero) for k in range(first, first + len(self.joints)))
 
-    def _seen(self, samples: Samples[Any], columns: Sequence[int]) -> TreeRows:
+    def seen(self, samples: Samples[Any], columns: Sequence[int]) -> TreeRows:
+        """Return what links see: the bodies, the user's own columns and the gears."""
         robot, motion = self.robot, samples.motion
         acts = _acts(robot, self.joints)
         gears = self._gears(motion).transpose(1, 2, 0).reshape(-1, len(samples.time))
@@ -110,24 +105,6 @@ class Links(Part):
     def _own_rows(self, motion: ElasticMotion) -> Array:
         assert self.robot.own_columns is not None
         return self.robot.own_columns.rows(*motion.of_channels)
-
-    def rows(self, samples: Samples[Any], columns: Sequence[int]) -> tuple[ChannelRows, ...]:
-        """Return rows of the bodies, the user's own columns and the gears."""
-        return self._seen(samples, columns).rows()
-
-    def sides(self, samples: Samples[Any], columns: Sequence[int]) -> ChannelSides:
-        """Return both sides of links."""
-        return self._seen(samples, columns).sides()
-
-    def reduce(
-        self,
-        samples: Samples[Any],
-        columns: Sequence[int],
-        measured: Array,
-        counted: NDArray[np.bool_] | None,
-    ) -> tuple[Triangle, ...]:
-        """Return a triangle for each link."""
-        return self._seen(samples, columns).reduce(measured, counted)
 
     def predict(self, samples: Samples[Any], values: Array) -> Array:
         """Return what moves the links less what the gears pass on, shape (N, joints)."""
@@ -204,11 +181,7 @@ class ElasticRobotPlant(RobotPlant):
         return _about_nothing(self.robot, self.links)
 
     def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
-        """Return positions of links and motors, and torques or currents.
-
-        Raises:
-            MissingSignal: If one is not there.
-        """
+        """Return positions of links and motors, and torques or currents."""
         plain = RobotPlant.inputs(self, recording, measured)
         motors = motor_signals(self.robot, recording, self.elastic)
         return replace(plain, motion=(*plain.motion, *(MotionSignal(name) for name in motors)))
@@ -260,7 +233,7 @@ class ElasticRobotPlant(RobotPlant):
         deflection[:, chosen] = rng.normal(size=(3, len(chosen), count))
         deflection[1] *= m.velocity  # as slow as the drives are, for steep functions of the speed
         motion = ElasticMotion(m.position, m.velocity, m.bodies, deflection)
-        return replace(made, motion=motion, measured=np.zeros((count, len(self.channels))))
+        return replace(made, motion=motion)
 
 
 @lru_cache(maxsize=32)

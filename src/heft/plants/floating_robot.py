@@ -33,12 +33,11 @@ from heft.signals import Smoothed
 
 from .free_body import BodyMotion, FreeBody
 from .parts import SIX, ContactSensor, Part, WrenchSensor, sensors_of
-from .plant import Channel, Inputs, Measured, MotionSignal, Samples
+from .plant import Channel, Inputs, Measured, MotionSignal, Samples, wrench_channels
 from .robot import RobotMotion, RobotPlant, SensedRobotPlant
 from .robot_rows import fixed_positions
 from .robot_signals import joint_inputs
 
-BASE_UNITS = ("N", "N", "N", "N·m", "N·m", "N·m")
 POSE_SIGNALS, INERTIAL_SIGNALS = 7, 6
 AFTERWARDS = 1e-3  # weight of joints' equations where those of the base tell a wrench
 RATE_STEP = 1e-5  # [s] of the contacts' rate of change
@@ -52,12 +51,6 @@ class FloatingMotion(RobotMotion):
     """Motion of a robot whose base floats."""
 
     closed: NDArray[np.bool_]  # which contacts of unknown wrench may act, shape (contacts, N)
-
-    def part(self, rows: slice | NDArray[np.intp]) -> FloatingMotion:
-        """Return some of the samples."""
-        plain = RobotMotion.part(self, rows)
-        closed = np.asarray(self.closed[:, rows])
-        return FloatingMotion(plain.position, plain.velocity, plain.bodies, closed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,37 +88,27 @@ class FloatingRobotPlant(SensedRobotPlant):
     @property
     def joint_channels(self) -> tuple[Channel, ...]:
         """Base and joints, as far as their equations are used."""
-        units = dict(zip(self.robot.channels[:SIX], BASE_UNITS, strict=True))
-        return tuple(
-            Channel(c.name, units[c.name], c.name.rpartition(".")[0]) if c.name in units else c
-            for c in super().joint_channels
-        )
+        base = {c.name: c for c in wrench_channels("base")}
+        return tuple(base.get(c.name, c) for c in super().joint_channels)
 
     def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
-        """Return the base's motion, joint positions, flags of contacts, torques and wrenches.
-
-        Raises:
-            MissingSignal: If one is not there.
-        """
+        """Return the base's motion, joint positions, flags of contacts, torques and wrenches."""
         base = self.base.inputs(recording, measured=False).motion
         torques = measured and self.robot.options.equations in ("all", "joints")
         joints = joint_inputs(self.robot, recording, torques)
-        motion = (*base, *joints.motion, *self._flags(recording))
-        if not measured:
-            return Inputs(motion)
-        nothing = [
-            Measured(k, ((base[0].name, 0.0),)) for k, c in enumerate(self.robot.measured) if c < 6
-        ]
-        return Inputs(motion, (*nothing, *joints.measured, *self.part_inputs(recording)))
-
-    def _flags(self, recording: Recording) -> tuple[MotionSignal, ...]:
         flags = []
         for name, contact in self.contacts.items():
             if contact.wrench == "unknown" and contact.closed == "logged":
                 signal = f"contact.{name}"
                 recording.require(signal, f"says when contact '{name}' is closed")
                 flags.append(MotionSignal(signal, 0))
-        return tuple(flags)
+        motion = (*base, *joints.motion, *flags)
+        if not measured:
+            return Inputs(motion)
+        nothing = [
+            Measured(k, ((base[0].name, 0.0),)) for k, c in enumerate(self.robot.measured) if c < 6
+        ]
+        return Inputs(motion, (*nothing, *joints.measured, *self.part_inputs(recording)))
 
     def motion(self, smoothed: Smoothed) -> FloatingMotion:
         """Return motion of base and joints, and which contacts may act.
@@ -224,21 +207,11 @@ class FloatingRobotPlant(SensedRobotPlant):
     @property
     def told(self) -> NDArray[np.bool_]:
         """Which of the unknowns a sensor measures."""
-        return np.array(
-            [
-                c.wrench == "measured"
-                for c, own in self.components
-                for _ in range(own.stop - own.start)
-            ],
-            dtype=bool,
-        )
+        of_each = ([c.wrench == "measured"] * c.components for c in self.contacts.values())
+        return np.array([sensed for own in of_each for sensed in own], dtype=bool)
 
     def acting(self, samples: Samples[Any]) -> Array:
-        """Return N: Jᵀ of closed contacts, and rows of sensors that measure them.
-
-        Returns:
-            Shape (N, channels, unknowns).
-        """
+        """Return N: Jᵀ of closed contacts, and rows of sensors, shape (N, channels, unknowns)."""
         motion, measured = samples.motion, self.robot.measured
         out = np.zeros((len(samples.time), len(self.channels), self.unknowns))
         out[:, : len(measured)] = self.held(motion)[:, measured]
@@ -248,19 +221,12 @@ class FloatingRobotPlant(SensedRobotPlant):
                 out[:, rows, unknowns[part.name][1]] = -np.eye(part.components)
             elif isinstance(part, WrenchSensor):
                 for k, (contact, own) in enumerate(self.components):
-                    inside = self._acting_inside(motion, contact, part)
-                    out[:, rows, own] = inside * motion.closed[k][:, None, None]
+                    link, point = self.robot.link(contact.link), np.array(contact.point)
+                    if part.cut.holds(link):  # else it is before the sensor, which feels nothing
+                        inside = part.cut.contact_map(link, point, motion.position.T)
+                        inside = inside[:, :, : contact.components]
+                        out[:, rows, own] = inside * motion.closed[k][:, None, None]
         return out
-
-    def _acting_inside(
-        self, motion: RobotMotion, contact: ContactOptions, sensor: WrenchSensor
-    ) -> Array:
-        """Return the map from a contact's wrench to a sensor inside, shape (N, 6, components)."""
-        link, point = self.robot.link(contact.link), np.array(contact.point)
-        if not sensor.cut.holds(link):  # it is before the sensor, which does not feel it
-            return np.zeros((motion.position.shape[1], SIX, contact.components))
-        made = sensor.cut.contact_map(link, point, motion.position.T)
-        return made[:, :, : contact.components]
 
     def acting_rate(self, samples: Samples[Any]) -> Array:
         """Return the time derivative of `acting` along the motion, same shape; see `WithUnknowns`.
@@ -283,10 +249,9 @@ class FloatingRobotPlant(SensedRobotPlant):
         return tuple(slices)
 
     def held(self, motion: FloatingMotion) -> Array:
-        """Return the map from wrenches of closed contacts to efforts of the robot's channels.
+        """Return Jᵀ, the map from wrenches of closed contacts to efforts of the robot's channels.
 
-        Returns:
-            Jᵀ, shape (N, channels of the robot, unknowns).
+        Its shape is (N, channels of the robot, unknowns).
         """
         count = motion.position.shape[1]
         out = np.zeros((count, len(self.robot.channels), self.unknowns))
@@ -298,9 +263,7 @@ class FloatingRobotPlant(SensedRobotPlant):
     def gear_load(self, samples: Samples[Any], rigid: Array) -> Array:
         """Return the torque of the bodies less that of contacts; see `RobotPlant.gear_load`.
 
-        Args:
-            samples: With measurements, which determine the contacts' wrenches.
-            rigid: Torque of the bodies and own columns, shape (channels, N) [N·m or N].
+        Measurements determine the contacts' wrenches.
         """
         if not self.unknowns or not any(t.loaded for _, t in self.robot.drive_columns):
             return rigid
@@ -348,7 +311,7 @@ class FloatingRobotPlant(SensedRobotPlant):
         closed = np.repeat(np.array(sensed, dtype=bool)[:, None], count, axis=1)
         m = made.motion
         motion = FloatingMotion(m.position, m.velocity, m.bodies, closed)
-        return replace(made, motion=motion, measured=np.zeros((count, len(self.channels))))
+        return replace(made, motion=motion)
 
 
 def _signals(smoothed: Smoothed, cut: slice) -> Smoothed:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,10 +35,20 @@ from heft.recordings import Recording
 from heft.signals import Smoothed
 
 from .attitude import Turning, times
-from .plant import Channel, Coordinate, Inputs, Measured, MotionSignal, Plant, Rows, Samples, Sides
+from .plant import (
+    Channel,
+    Coordinate,
+    Inputs,
+    Measured,
+    MotionSignal,
+    Plant,
+    Rows,
+    Samples,
+    Sides,
+    wrench_channels,
+    wrench_signals,
+)
 
-AXIS_FORCES = tuple(f"force.{a}" for a in AXES)
-AXIS_MOMENTS = tuple(f"torque.{a}" for a in AXES)
 NOMINAL = (1.0, 0.1)  # mass [kg] and radius of gyration [m] of a body of which nothing is believed
 
 
@@ -53,9 +63,9 @@ class BodyMotion:
     velocity: Array
     rest: Array  # f, what counts as it is: a − g = v̇ + f, shape (N, 3) [m/s²]
 
-    def part(self, rows: slice | NDArray[np.intp]) -> BodyMotion:
+    def part(self, rows: slice | NDArray[np.intp]) -> Self:
         """Return some of the samples."""
-        return BodyMotion(*(array[rows] for array in vars(self).values()))
+        return type(self)(*(array[rows] for array in vars(self).values()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,10 +74,10 @@ class DesignedMotion(BodyMotion):
 
     turning: Turning  # of the attitude
 
-    def part(self, rows: slice | NDArray[np.intp]) -> DesignedMotion:
+    def part(self, rows: slice | NDArray[np.intp]) -> Self:
         """Return some of the samples."""
-        plain = {n: getattr(self, n)[rows] for n in BodyMotion.__dataclass_fields__}
-        return DesignedMotion(**plain, turning=self.turning.part(rows))
+        own = {k: getattr(self, k)[rows] for k in BodyMotion.__dataclass_fields__}
+        return type(self)(**own, turning=self.turning.part(rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,9 +111,7 @@ class FreeBody(Plant[BodyMotion]):
     @property
     def channels(self) -> tuple[Channel, ...]:
         """Force and moment applied."""
-        forces = (Channel(name, "N", "force") for name in AXIS_FORCES)
-        moments = (Channel(name, "N·m", "torque") for name in AXIS_MOMENTS)
-        return (*forces, *moments)
+        return wrench_channels()
 
     @property
     def order(self) -> Sequence[int]:
@@ -111,11 +119,7 @@ class FreeBody(Plant[BodyMotion]):
         return range(PARAMETER_COUNT)
 
     def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
-        """Return pose or inertial signals, and the applied wrench.
-
-        Raises:
-            MissingSignal: If one is not there.
-        """
+        """Return pose or inertial signals, and the applied wrench."""
         kinds = (
             (("pos", 2), ("quat", 2)) if self.motion_from == "pose" else (("omega", 1), ("acc", 0))
         )
@@ -126,9 +130,7 @@ class FreeBody(Plant[BodyMotion]):
                 recording.require(name, f"says how '{self.frame}' moves")
                 motion.append(MotionSignal(name, derivatives))  # type: ignore[arg-type]
         wrench = []
-        for k, channel in enumerate((*AXIS_FORCES, *AXIS_MOMENTS) if measured else ()):
-            kind, _, axis = channel.partition(".")
-            name = f"{kind}.{self.frame}.{axis}"
+        for k, name in enumerate(wrench_signals(self.frame) if measured else ()):
             recording.require(name, f"is what is applied to '{self.frame}'")
             wrench.append(Measured(k, ((name, 1.0),)))
         return Inputs(tuple(motion), tuple(wrench))

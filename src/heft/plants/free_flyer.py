@@ -20,7 +20,6 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.information import AXES
@@ -98,11 +97,7 @@ class FreeFlyerPlant(FreeBody):
         return self.combinations.channels
 
     def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
-        """Return pose or inertial signals, and the commands.
-
-        Raises:
-            MissingSignal: If one is not there.
-        """
+        """Return pose or inertial signals, and the commands."""
         motion = FreeBody.inputs(self, recording, measured=False).motion
         assert self.actuators is not None
         if not measured:
@@ -137,11 +132,6 @@ class FlatMotion(BodyMotion):
     """Motion of a body by position and yaw."""
 
     flat: Array  # x, y, z, ψ and their first four derivatives, shape (N, 5, 4)
-
-    def part(self, rows: slice | NDArray[np.intp]) -> FlatMotion:
-        """Return some of the samples."""
-        plain = {n: getattr(self, n)[rows] for n in BodyMotion.__dataclass_fields__}
-        return FlatMotion(**plain, flat=self.flat[rows])
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,10 +24,20 @@ from heft.information import AXES, PARAMETER_COUNT, Labels, ParameterSpace, iner
 from heft.recordings import Recording
 from heft.signals import Smoothed
 
-from .plant import Channel, Inputs, Measured, MotionSignal, Plant, Rows, Samples, Sides
+from .free_body import NOMINAL
+from .plant import (
+    Channel,
+    Inputs,
+    Measured,
+    MotionSignal,
+    Plant,
+    Rows,
+    Samples,
+    Sides,
+    wrench_channels,
+    wrench_signals,
+)
 from .wrench_sensor import (
-    CHANNEL_UNITS,
-    CHANNELS,
     GraspingPoint,
     Held,
     Point,
@@ -37,10 +47,9 @@ from .wrench_sensor import (
 )
 
 FRAME = "sensor"
-WRENCH = tuple(f"{kind}.{FRAME}.{a}" for kind in ("force", "torque") for a in AXES)
+WRENCH = wrench_signals(FRAME)
 KINEMATICS = tuple(f"{kind}.{FRAME}.{a}" for kind in ("acc", "vel", "omega") for a in AXES)
 WORLD = tuple(f"u.{FRAME}.world{i}{j}" for i in AXES for j in AXES)
-NOMINAL = (1.0, 0.1)  # mass [kg] and radius of gyration [m] of a body of which nothing is believed
 
 
 def recording_of(held: Held, name: str = "held") -> Recording:
@@ -116,10 +125,7 @@ class HeldBody(Plant[HeldMotion]):
     @property
     def channels(self) -> tuple[Channel, ...]:
         """Forces share one standard deviation, moments another."""
-        return tuple(
-            Channel(name, unit, name.partition(".")[0])
-            for name, unit in zip(CHANNELS, CHANNEL_UNITS, strict=True)
-        )
+        return wrench_channels()
 
     @property
     def independent(self) -> tuple[int, ...]:
@@ -151,11 +157,7 @@ class HeldBody(Plant[HeldMotion]):
         return np.asarray(own * scipy.linalg.solve_triangular(factor, np.eye(6), lower=True))
 
     def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
-        """Return all signals of `recording_of`; motion has the wrench too, for the delay's column.
-
-        Raises:
-            MissingSignal: If one is not there.
-        """
+        """Return all signals of `recording_of`; motion has the wrench, too, for its delay."""
         names = (*WRENCH, *KINEMATICS, *(WORLD if self.world else ()))
         for name in names:
             recording.require(name, "says what a wrench sensor and its motion show")
@@ -216,5 +218,4 @@ class HeldBody(Plant[HeldMotion]):
 
         motion = HeldMotion(drawn(), None if self.resting else drawn())
         time = np.sort(rng.uniform(self.unknowns.begin, self.unknowns.end, count))
-        none, every = np.empty((count, 0)), np.arange(count)
-        return Samples(0, time, motion, none, np.zeros((count, 6)), every, every >= 0)
+        return replace(Samples.of_motion(motion, count, len(self.channels)), time=time)

@@ -27,30 +27,15 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.dynamics import Cut, DriveState, Tree, drive_columns, kernels
+from heft.errors import InvalidSetting
 from heft.information import AXES, PARAMETER_COUNT, ChannelRows, Triangle
 from heft.models import Robot, SensorOptions
 from heft.recordings import Recording
 
-from .plant import Channel, ChannelSides, Measured, Samples
-from .robot_rows import beside_own, kernel_plan, own_slice, refuse_accelerated, standard_size
+from .plant import Channel, ChannelSides, Measured, Samples, wrench_channels, wrench_signals
+from .robot_rows import beside_own, kernel_plan, own_slice, standard_size
 
-KINDS = (("force", "N"), ("torque", "N·m"))  # of a wrench, and their units
 SIX = 2 * len(AXES)
-
-
-def wrench_signals(frame: str, components: int = SIX) -> tuple[str, ...]:
-    """Return the names of the logged signals of a wrench, in the order of `wrench_channels`."""
-    kinds = KINDS[: components // len(AXES)]
-    return tuple(f"{kind}.{frame}.{axis}" for kind, _ in kinds for axis in AXES)
-
-
-def wrench_channels(name: str, components: int = SIX) -> tuple[Channel, ...]:
-    """Return axes of a wrench; forces share one standard deviation, torques another."""
-    return tuple(
-        Channel(f"{name}.{kind}.{axis}", unit, f"{name}.{kind}")
-        for kind, unit in KINDS[: components // len(AXES)]
-        for axis in AXES
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +143,12 @@ def joint_sides(
 
     A rotor's momentum is its armature times its speed, which takes the place of ẇ.
     """
-    refuse_accelerated(robot)
+    if robot.own_columns is not None and robot.own_columns.accelerated:
+        raise InvalidSetting(
+            "own columns that depend on acceleration have no weak form",
+            argument=robot.own_columns.source,
+            cure="take differentiated rows",
+        )
     made = joint_rows(robot, motion, state.accelerating_by_velocity(), columns, chosen)
     return made.sides([k for k, (_, t) in enumerate(robot.drive_columns) if t.inertial])
 
@@ -190,20 +180,26 @@ class Part:
         raise NotImplementedError
 
     def inputs(self, recording: Recording, first: int) -> tuple[Measured, ...]:
-        """Return what its channels measure, the first of which is channel `first` of the plant.
-
-        Raises:
-            MissingSignal: If a signal is not there.
-        """
+        """Return what its channels measure, the first of which is channel `first` of the plant."""
         raise NotImplementedError
+
+    def seen(self, samples: Samples[Any], columns: Sequence[int]) -> TreeRows | None:
+        """Return what its channels see of some columns; None if that is nothing."""
+        return None
 
     def rows(self, samples: Samples[Any], columns: Sequence[int]) -> tuple[ChannelRows, ...]:
         """Return rows of its channels; see `Limbed`."""
-        return (ChannelRows.nothing(len(samples.time)),) * len(self.channels)
+        seen = self.seen(samples, columns)
+        if seen is None:
+            return (ChannelRows.nothing(len(samples.time)),) * len(self.channels)
+        return seen.rows()
 
     def sides(self, samples: Samples[Any], columns: Sequence[int]) -> ChannelSides:
         """Return both sides of its channels; see `Limbed`."""
-        return ChannelSides.nothing(len(samples.time), len(self.channels))
+        seen = self.seen(samples, columns)
+        if seen is None:
+            return ChannelSides.nothing(len(samples.time), len(self.channels))
+        return seen.sides()
 
     def reduce(
         self,
@@ -218,6 +214,9 @@ class Part:
             measured: What they measured, shape (N, own channels).
             counted: Which rows count, same shape; all if not given.
         """
+        seen = self.seen(samples, columns)
+        if seen is not None:
+            return seen.reduce(measured, counted)
         none, rows = np.empty(0, dtype=np.intp), [measured[:, k] for k in range(len(self.channels))]
         if counted is not None:
             rows = [values[counted[:, k]] for k, values in enumerate(rows)]
@@ -253,37 +252,17 @@ class WrenchSensor(Part):
         return 1.0 if self.stated.reports == "on_load" else -1.0
 
     def inputs(self, recording: Recording, first: int) -> tuple[Measured, ...]:
-        """Return what its axes measure.
-
-        Raises:
-            MissingSignal: If one is not there.
-        """
+        """Return what its axes measure."""
         recording.require(self.signals, f"is what wrench sensor '{self.name}' measures")
         return tuple(Measured(k, ((s, self.sign),)) for k, s in enumerate(self.signals, first))
 
-    def _seen(self, motion: kernels.Motion, columns: Sequence[int]) -> TreeRows:
+    def seen(self, samples: Samples[Any], columns: Sequence[int]) -> TreeRows:
+        """Return what its axes see: the bodies beyond it, and its bias."""
+        motion = samples.motion.bodies
         plan, places = _plan(self, tuple(columns))
         ones = np.ones((1, motion.sin.shape[1]))
         biases = kernels.DriveColumns(ones, plan.acts[:, :2], np.ones(SIX))
         return TreeRows(self.cut.tree, plan, self.cut.motion(motion), biases, places)
-
-    def rows(self, samples: Samples[Any], columns: Sequence[int]) -> tuple[ChannelRows, ...]:
-        """Return rows of what is beyond it, and of its bias."""
-        return self._seen(samples.motion.bodies, columns).rows()
-
-    def sides(self, samples: Samples[Any], columns: Sequence[int]) -> ChannelSides:
-        """Return both sides of what is beyond it, and its bias."""
-        return self._seen(samples.motion.bodies, columns).sides()
-
-    def reduce(
-        self,
-        samples: Samples[Any],
-        columns: Sequence[int],
-        measured: Array,
-        counted: NDArray[np.bool_] | None,
-    ) -> tuple[Triangle, ...]:
-        """Return a triangle for each axis."""
-        return self._seen(samples.motion.bodies, columns).reduce(measured, counted)
 
     def predict(self, samples: Samples[Any], values: Array) -> Array:
         """Return the wrench of standard parameters, shape (N, 6) [N or N·m]."""
@@ -341,11 +320,7 @@ class ContactSensor(Part):
         return wrench_channels(self.name, self.components)
 
     def inputs(self, recording: Recording, first: int) -> tuple[Measured, ...]:
-        """Return what its axes measure.
-
-        Raises:
-            MissingSignal: If one is not there.
-        """
+        """Return what its axes measure."""
         signals = wrench_signals(self.name, self.components)
         for signal in signals:
             recording.require(signal, f"is what acts on the robot at contact '{self.name}'")

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.information import ChannelRows, Labels, ParameterSpace, Triangle
+from heft.information import AXES, ChannelRows, Labels, ParameterSpace, Triangle
 from heft.recordings import Recording
 from heft.signals import Smoothed
 
@@ -42,7 +42,6 @@ class Motion(Protocol):
 
     def part(self, rows: slice | NDArray[np.intp]) -> Self:
         """Return some of the samples."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -60,6 +59,20 @@ class Channel:
     def noise_name(self) -> str:
         """Name of the standard deviation that it has, or shares."""
         return self.noise or self.name
+
+
+WRENCH = (("force", "N"), ("torque", "N·m"))  # kinds of its components, and their units
+
+
+def wrench_channels(name: str = "", components: int = 6) -> tuple[Channel, ...]:
+    """Return axes of a wrench; forces share one standard deviation, torques another."""
+    kinds = [(f"{name}.{kind}" if name else kind, unit) for kind, unit in WRENCH]
+    return tuple(Channel(f"{k}.{a}", unit, k) for k, unit in kinds for a in AXES)[:components]
+
+
+def wrench_signals(frame: str, components: int = 6) -> tuple[str, ...]:
+    """Return the names of the logged signals of a wrench, in the order of `wrench_channels`."""
+    return tuple(f"{kind}.{frame}.{axis}" for kind, _ in WRENCH for axis in AXES)[:components]
 
 
 @dataclass(frozen=True)
@@ -205,17 +218,14 @@ class Plant(Protocol[M]):
     @property
     def labels(self) -> Labels:
         """Labels of the p standard columns."""
-        ...
 
     @property
     def space(self) -> ParameterSpace:
         """Parameters that are stated, x, and the map from them to the p standard columns."""
-        ...
 
     @property
     def channels(self) -> tuple[Channel, ...]:
         """The c channels, each a source of noise."""
-        ...
 
     def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
         """Return the signals that are taken of a recording.
@@ -226,7 +236,6 @@ class Plant(Protocol[M]):
         Raises:
             MissingSignal: If one is not there, with the cure.
         """
-        ...
 
     def motion(self, smoothed: Smoothed) -> M:
         """Return what rows need of the motion.
@@ -234,15 +243,12 @@ class Plant(Protocol[M]):
         Args:
             smoothed: Signals of `inputs(...).motion` in their order, with their derivatives.
         """
-        ...
 
     def rows(self, samples: Samples[M], columns: Sequence[int]) -> Rows:
         """Return rows of some columns of `labels`, about the plant's point.
 
-        Args:
-            samples: Their measurements are used only where they determine a sample's unknowns.
+        Measurements are used only where they determine a sample's unknowns.
         """
-        ...
 
     def sliding(self, samples: Samples[M], speed: float) -> NDArray[np.int64]:
         """Return a code of each channel's sliding direction, shape (N, c), 0 if it may stick.
@@ -259,7 +265,6 @@ class Plant(Protocol[M]):
 
     def random_samples(self, count: int, rng: np.random.Generator) -> Samples[M]:
         """Return samples in general position, whose rows show all that any motion can."""
-        ...
 
     @property
     def independent(self) -> tuple[int, ...]:
@@ -346,7 +351,6 @@ class Fused(Protocol):
             channels: Positions of the channels that are asked for; all if not given.
             counted: Which rows of each channel count, shape (N, c); all if not given.
         """
-        ...
 
 
 @runtime_checkable
@@ -360,11 +364,9 @@ class Limbed(Protocol):
         self, samples: Any, columns: Sequence[int], channels: Sequence[int] | None = None
     ) -> tuple[ChannelRows, ...]:
         """Return what `Plant.rows` returns, of some or all channels, without zero columns."""
-        ...
 
     def channel_sides(self, samples: Any, columns: Sequence[int]) -> ChannelSides:
         """Return both sides of the equations, without columns that a channel never sees."""
-        ...
 
 
 @runtime_checkable
@@ -373,7 +375,6 @@ class Integrable(Protocol):
 
     def sides(self, samples: Any, columns: Sequence[int]) -> Sides:
         """Return momentum and remainder of the equations of motion, of these columns."""
-        ...
 
 
 @runtime_checkable
@@ -382,7 +383,6 @@ class Predicting(Protocol):
 
     def predict(self, samples: Any, values: Array) -> Array:
         """Return `Y x` of the standard columns, shape (N, c) [channel's unit]."""
-        ...
 
 
 @runtime_checkable
@@ -391,7 +391,6 @@ class PointSensitive(Protocol):
 
     def sensitivity(self, samples: Any, values: Array) -> tuple[ChannelRows, ...]:
         """Return d(Y x)/d point, rows of each channel on the standard columns, x in `values`."""
-        ...
 
 
 @runtime_checkable
@@ -401,15 +400,12 @@ class WithUnknowns(Protocol):
     @property
     def unknowns(self) -> int:
         """Number k of unknowns λ of a sample."""
-        ...
 
     def acting(self, samples: Any) -> Array:
         """Return N, shape (N, c, k), zero in the columns of what does not act at a sample."""
-        ...
 
     def acting_rate(self, samples: Any) -> Array:
         """Return the time derivative of N along the motion, same shape, for the weak form."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -431,7 +427,6 @@ class Excitable(Protocol):
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
         """The d coordinates that are designed."""
-        ...
 
     def samples_at(self, q: Array, v: Array, a: Array) -> Samples[Any]:
         """Return samples of a motion by q, v, a, shape (N, d) each; what they measured is zero.
@@ -439,10 +434,8 @@ class Excitable(Protocol):
         A plant whose `derivatives` are more than two takes these as further arguments, and
         `pull_back` returns a gradient by each.
         """
-        ...
 
     def pull_back(
         self, samples: Any, columns: Sequence[int], seeds: Array
     ) -> tuple[Array, Array, Array]:
         """Return the gradients of Σ S·Y by q, v and a, shape (N, d); `seeds` is S, of Y's shape."""
-        ...

@@ -31,7 +31,7 @@ from heft.signals import Smoothing, Timeline, Weak
 from .base import extended_base, structural_base
 from .plant import Fused, Limbed, Plant, PointSensitive, Predicting, Samples
 from .rows import Equations, Residuals
-from .sampling import Counted, Sampler, Survey, sliding_rows
+from .sampling import Counted, Survey, sliding_rows
 from .walk import Walk, cuts
 
 P = TypeVar("P", bound="Plant[Any]")
@@ -202,14 +202,9 @@ class Problem(Generic[P]):
     def later(self, by: float) -> Self | None:
         """Return the problem with measurements delayed further, its regressors unchanged.
 
-        For a look at another delay that costs no rows. Motion is as smooth as it was, and windows
-        stay where they are in it.
-
-        Args:
-            by: Increase of the delay [s].
-
-        Returns:
-            None where rows are not kept, or mix samples otherwise than by windows alone.
+        For a look at a delay larger by `by` [s] that costs no rows. Motion is as smooth as it was,
+        and windows stay where they are in it. None where rows are not kept, or mix samples
+        otherwise than by windows alone.
         """
         rows = self.walk.later(self._kept_rows, by) if self._keeps_rows else None
         if rows is None:
@@ -317,13 +312,10 @@ class Problem(Generic[P]):
         return entire and alike and self.counted is None
 
     def shortened(self, rows: int) -> Self:
-        """Return the problem on the beginnings of the logs, for a quick look.
+        """Return the problem on the beginnings of the logs, some `rows` samples, for a quick look.
 
         Motion and friction hardly change within a twelfth of a period of the cutoff, nor do
         residuals in the band; see `thinned`.
-
-        Args:
-            rows: Approximate limit on the number of samples.
         """
         decimation = self._quick_decimation
         shorter = [
@@ -337,9 +329,9 @@ class Problem(Generic[P]):
     @cached_property
     def walk(self) -> Walk:
         """Walk through the samples and rows of the recordings."""
-        sampler = Sampler(self.plant, self.recordings, self.survey)
+        looked = self.plant, self.recordings, self.survey
         return Walk(
-            sampler, self.threads, self.weak, self.decimation, self.keep_samples, self.noise
+            *looked, self.threads, self.weak, self.decimation, self.keep_samples, self.noise
         )
 
     @property
@@ -495,12 +487,9 @@ class Problem(Generic[P]):
                 yield Residuals(remaining[rows], made, s.recording, s.index[rows], part, seen)
 
     def predictions(self, values: Array) -> Iterator[tuple[Samples[Any], Array]]:
-        """Yield samples with what is predicted of their measurements, shape (N, c).
+        """Yield samples with what standard parameters (p,) predict of their measurements, (N, c).
 
         Where unknowns of each sample act, they are as the measurements have them.
-
-        Args:
-            values: Standard parameters, shape (p,).
         """
         plant = self.plant
 
@@ -568,13 +557,12 @@ def point_moments(problem: Problem[Any], values: Array, errors: Array) -> tuple[
     The point that rows are taken about is itself an estimate: of load-dependent friction, the
     rigid torque that presses on the gears.
 
+    They are means of `Yᵀe` over rows, e being what each error does to what is predicted, a row
+    each, for each channel; see `estimators.Noise`.
+
     Args:
         values: β, shape (b,).
         errors: Errors of the point, one standard deviation each, shape (p, errors).
-
-    Returns:
-        For each channel the mean of `Yᵀe` over rows, e being what each error does to what is
-        predicted, a row each. See `estimators.Noise`.
     """
     plant, kept = problem.plant, problem.base.kept
     assert isinstance(plant, PointSensitive)

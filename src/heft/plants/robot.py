@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.dynamics import LINEAR_SCALE, DriveState, drive_columns, kernels
+from heft.errors import InvalidSetting
 from heft.information import (
     PARAMETER_COUNT,
     SYMBOLS,
@@ -28,10 +29,10 @@ from heft.models import Robot, own_effort
 from heft.recordings import Recording
 from heft.signals import Smoothed
 
-from . import robot_signals
 from .parts import Part, TreeRows, WrenchSensor, joint_rows, joint_sides, sensors_of
 from .plant import Channel, ChannelSides, Inputs, Measured, Plant, Rows, Samples, Sides
-from .robot_rows import fixed_positions, of_channels, own_slice, random_drive_state, random_states
+from .robot_rows import fixed_positions, own_slice, random_drive_state, random_states
+from .robot_signals import joint_inputs
 
 T = TypeVar("T")
 # Rounding of angles leaves at most this of a dependent column (`benchmarks/rounding.py`).
@@ -51,13 +52,13 @@ class RobotMotion:
         """Position, velocity and acceleration of channels, shape (channels, N) each."""
         return self.position, self.velocity, self.bodies.acceleration
 
-    def part(self, rows: slice | NDArray[np.intp]) -> RobotMotion:
+    def part(self, rows: slice | NDArray[np.intp]) -> Self:
         """Return some of the samples."""
         bodies = self.bodies.part(rows)
-        velocity = bodies.velocity
-        if self.velocity is not self.bodies.velocity:
-            velocity = self.velocity[:, rows]
-        return RobotMotion(self.position[:, rows], velocity, bodies)
+        own = {k: v[..., rows] for k, v in vars(self).items() if k not in ("bodies", "velocity")}
+        alike = self.velocity is self.bodies.velocity
+        velocity = bodies.velocity if alike else self.velocity[:, rows]
+        return type(self)(bodies=bodies, velocity=velocity, **own)
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,20 +195,23 @@ class RobotPlant(Plant[RobotMotion]):
         """Return joint positions, torques or currents, and what parts measure.
 
         Raises:
-            MissingSignal: If one is not there.
             InvalidSetting: If the base floats.
         """
-        joints = robot_signals.inputs(self.robot, recording, measured)
+        if self.robot.tree.free_base:
+            raise InvalidSetting(
+                "this is known of a fixed base only: what contacts take of a floating one is not "
+                "told by the torque of its joints",
+                argument='base = "free"',
+                cure="leave --matched out of heft payload; or hang the robot up or clamp it, and "
+                'say base = "fixed"',
+            )
+        joints = joint_inputs(self.robot, recording, measured)
         if not measured:
             return joints
         return replace(joints, measured=(*joints.measured, *self.part_inputs(recording)))
 
     def part_inputs(self, recording: Recording) -> tuple[Measured, ...]:
-        """Return what channels of parts measure.
-
-        Raises:
-            MissingSignal: If one is not there.
-        """
+        """Return what channels of parts measure."""
         return tuple(m for part, own in self.spans for m in part.inputs(recording, own.start))
 
     def motion(self, smoothed: Smoothed) -> RobotMotion:
@@ -250,11 +254,7 @@ class RobotPlant(Plant[RobotMotion]):
         return replace(self, robot=robot, point=None)
 
     def as_measured(self, effort: Array) -> Array:
-        """Return efforts of the robot's channels on those of the plant, zero for parts, (N, c).
-
-        Args:
-            effort: Shape (channels of the robot, N) [N·m or N].
-        """
+        """Return efforts of the robot's channels, (channels, N), on the plant's, zero for parts."""
         return self._beside(effort[self.robot.measured].T, 0)
 
     def _beside(self, joints: NDArray[Any], value: int) -> NDArray[Any]:
@@ -274,10 +274,9 @@ class RobotPlant(Plant[RobotMotion]):
         return out
 
     def loads(self, samples: Samples[RobotMotion]) -> Array:
-        """Return the torque at the point that loads the gears: of bodies and own columns.
+        """Return the torque at the point that loads the gears, (channels, N) [N·m or N].
 
-        Returns:
-            Shape (channels, N) [N·m or N]; zero if the plant has no point.
+        It is that of bodies and own columns; zero if the plant has no point.
         """
         motion = samples.motion
         if self.point is None:
@@ -397,13 +396,7 @@ class RobotPlant(Plant[RobotMotion]):
         channels: Sequence[int] | None = None,
         counted: NDArray[np.bool_] | None = None,
     ) -> tuple[Triangle, ...]:
-        """Return one triangle `[R z; 0 ρ]` per channel, formed in cache without storing rows.
-
-        Args:
-            columns: Positions of columns of `labels`, ascending.
-            channels: Positions of the channels that are asked for; all of them if not given.
-            counted: Which rows of each channel count, shape (N, c); all if not given.
-        """
+        """Return one triangle `[R z; 0 ρ]` per channel, formed in cache; see `Fused`."""
         place = {c: k for k, c in enumerate(self.robot.measured.tolist())}
 
         def seen(own: slice | list[int]) -> tuple[Array, NDArray[np.bool_] | None]:
@@ -451,13 +444,8 @@ class RobotPlant(Plant[RobotMotion]):
     def sensitivity(self, samples: Samples[RobotMotion], values: Array) -> tuple[ChannelRows, ...]:
         """Return the derivative of load-dependent friction torque by the point's parameters.
 
-        Use it to count what the uncertainty of the point adds to that of the torque.
-
-        Args:
-            values: π, shape (p,).
-
-        Returns:
-            For each channel its rows on the standard columns of the point; none for parts.
+        Use it to count what the uncertainty of the point adds to that of the torque. Rows are on
+        the standard columns of the point; parts have none.
         """
         robot, own, loading = self.robot, self.bodies_size, np.array(self.point_columns)
         state, every = self.drive_state(samples), np.arange(robot.tree.channels)
@@ -498,16 +486,9 @@ class RobotPlant(Plant[RobotMotion]):
         q, v, a = random_states(robot, count, rng)
         state = random_drive_state(robot, q, v, a, rng)
         bodies = kernels.motion_of(robot.tree, robot.gravity, q, v, a)
-        position = of_channels(robot, q)
-        return Samples(
-            0,
-            np.arange(count, dtype=float),
-            RobotMotion(position, state.velocity, bodies),
-            state.stops.T,
-            np.zeros((count, len(self.channels))),
-            np.arange(count),
-            np.ones(count, dtype=bool),
-        )
+        motion = RobotMotion(state.position, state.velocity, bodies)
+        made = Samples.of_motion(motion, count, len(self.channels))
+        return replace(made, memory=state.stops.T)
 
 
 @dataclass(frozen=True, eq=False)

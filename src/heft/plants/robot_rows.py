@@ -9,7 +9,6 @@ import numpy as np
 
 from heft.arrays import Array
 from heft.dynamics import PRISMATIC, DriveState, drive_columns, kernels
-from heft.errors import InvalidSetting
 from heft.information import PARAMETER_COUNT
 from heft.models import OwnColumns, Robot
 
@@ -18,10 +17,7 @@ def random_states(robot: Robot, count: int, rng: np.random.Generator) -> tuple[A
     """Return random positions q, velocities v and accelerations a; fixed joints are at rest.
 
     They are in general position: use them where rows are to show all that motion could ever show.
-
-    Returns:
-        q, shape (N, positions) [rad or m], and v and a, each of shape (N, channels) [rad/s, rad/s²
-        or m/s, m/s²].
+    Shapes are as of `standard_rows`.
     """
     tree = robot.tree
     first = tree.channels - len(robot.joints)
@@ -68,12 +64,9 @@ def standard_rows(
 
 
 def of_channels(robot: Robot, q: Array) -> Array:
-    """Return the joints' positions by channel, shape (channels, N) [rad or m].
+    """Return the joints' positions by channel, shape (channels, N), of q (N, positions) [rad or m].
 
     Channels of a floating base are meaningless.
-
-    Args:
-        q: Positions, shape (N, positions) [rad or m].
     """
     return q.T[robot.tree.positions - robot.tree.channels :]
 
@@ -113,27 +106,13 @@ def own_slice(robot: Robot) -> slice:
     return slice(first, first + len(robot.own_names))
 
 
-def refuse_accelerated(robot: Robot) -> None:
-    """Raise `InvalidSetting` if own columns depend on acceleration, which weak rows do without."""
-    if robot.own_columns is not None and robot.own_columns.accelerated:
-        raise InvalidSetting(
-            "own columns that depend on acceleration have no weak form",
-            argument=robot.own_columns.source,
-            cure="take differentiated rows",
-        )
-
-
 def random_drive_state(
     robot: Robot, q: Array, v: Array, a: Array, rng: np.random.Generator
 ) -> DriveState:
     """Return a random state of the drives: memory and loads are drawn, not caused by motion.
 
     Speeds are made slower, by up to four decades: at common ones all sigmoids are the sign.
-
-    Args:
-        q: Positions, shape (N, positions) [rad or m].
-        v: Velocities, shape (N, channels) [rad/s or m/s].
-        a: Accelerations, shape (N, channels) [rad/s² or m/s²].
+    Arguments are as of `standard_rows`.
     """
     stops = rng.uniform(-1.0, 1.0, size=(len(robot.drives.stops), len(v)))
     slow = v.T * 10.0 ** rng.uniform(-4.0, 0.0, size=v.T.shape)

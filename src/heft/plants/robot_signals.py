@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from heft.errors import InvalidSetting, MissingSignal
+from heft.errors import MissingSignal
 from heft.models import Robot, joint_lines
 from heft.recordings import Recording
 
@@ -18,16 +18,9 @@ def position_signals(robot: Robot) -> tuple[str, ...]:
 
 
 def effort_signals(robot: Robot, recording: Recording) -> tuple[tuple[str, int, float], ...]:
-    """Return signal, channel and factor of each measured effort in a recording.
+    """Return of each measured joint the signal's name, its channel among the robot's, a factor.
 
-    A torque is taken where it is logged, else a current times its gain.
-
-    Args:
-        robot: Its options hold the gains.
-
-    Returns:
-        For each measured joint the signal's name, its channel's position among the robot's, and
-        the factor that makes it an effort: 1 or the gain [N·m/A].
+    A torque is taken where it is logged, by the factor 1, else a current by its gain [N·m/A].
 
     Raises:
         MissingSignal: If neither torque nor a current with a gain is there.
@@ -51,11 +44,10 @@ def effort_signals(robot: Robot, recording: Recording) -> tuple[tuple[str, int, 
             missing.append(joint)
     if missing:
         _require_positions(robot, recording)  # a joint that is not there at all is rather fixed
-        _refuse_missing(
-            robot,
-            recording,
+        recording.require(
             [f"tau.{j}" for j in missing],
             f"is what a joint's drive measures, or current.{missing[0]} and its gain",
+            _of_joints(robot),
             "where neither torque nor current is measured, say so in the file of --with:\n"
             + (
                 'equations = "sensors"'
@@ -75,10 +67,7 @@ def effort_signals(robot: Robot, recording: Recording) -> tuple[tuple[str, int, 
 
 
 def motor_signals(robot: Robot, recording: Recording, joints: Sequence[int]) -> tuple[str, ...]:
-    """Return the names of the positions of motors behind elastic gears.
-
-    Args:
-        joints: Positions of the joints among the robot's.
+    """Return the names of the positions of motors behind elastic gears, of joints by position.
 
     Raises:
         MissingSignal: If one is not there.
@@ -99,49 +88,21 @@ def motor_signals(robot: Robot, recording: Recording, joints: Sequence[int]) -> 
 def _require_positions(robot: Robot, recording: Recording) -> None:
     missing = [n for n in position_signals(robot) if n not in recording.sources]
     if missing:
-        _refuse_missing(
-            robot,
-            recording,
+        recording.require(
             missing,
             "says where a joint is",
+            _of_joints(robot),
             "where it stood still, say so in the file of --with (and where: position = …):\n"
             + joint_lines([n.partition(".")[2] for n in missing], "fixed = true"),
         )
 
 
-def _refuse_missing(
-    robot: Robot, recording: Recording, names: Sequence[str], purpose: str, cure: str
-) -> None:
-    own = {f"{kind}.{j}" for kind in ("q", "tau") for j in robot.joints}
-    recording.require(names, purpose, own, cure)
-
-
-def inputs(robot: Robot, recording: Recording, measured: bool = True) -> Inputs:
-    """Return joint positions, and torques or currents.
-
-    Args:
-        measured: Whether efforts are needed, or motion alone.
-
-    Raises:
-        MissingSignal: If one is not there.
-        InvalidSetting: If the base floats: `FloatingRobotPlant` takes its motion, too.
-    """
-    if robot.tree.free_base:
-        raise InvalidSetting(
-            "this is known of a fixed base only: what contacts take of a floating one is not told "
-            "by the torque of its joints",
-            argument='base = "free"',
-            cure="leave --matched out of heft payload; or hang the robot up or clamp it, and say "
-            'base = "fixed"',
-        )
-    return joint_inputs(robot, recording, measured)
+def _of_joints(robot: Robot) -> set[str]:
+    return {f"{kind}.{j}" for kind in ("q", "tau") for j in robot.joints}
 
 
 def joint_inputs(robot: Robot, recording: Recording, measured: bool = True) -> Inputs:
-    """Return joint positions, and torques or currents, whatever the base does.
-
-    Args:
-        measured: Whether efforts are needed, or motion alone.
+    """Return joint positions, and torques or currents, whatever the base does; see `Plant.inputs`.
 
     Raises:
         MissingSignal: If one is not there.

@@ -45,10 +45,6 @@ class Survey:
     ) -> Survey:
         """Survey recordings: signals that are there, clocks, and the cutoff for their motion.
 
-        Args:
-            smoothing: As asked for; its cutoff may be open.
-            measured: Whether what the channels measure is needed.
-
         Raises:
             MissingSignal: If one is not there.
             InvalidRecording: If a clock is none, or nothing moves.
@@ -85,11 +81,9 @@ class Sampler:
     def windows(
         self, core_rows: int = BLOCK_ROWS // 2, filtered: bool = False
     ) -> Iterator[tuple[int, Window]]:
-        """Yield position and windows of each recording.
+        """Yield position and windows of each recording, of `core_rows` without their margins.
 
-        Args:
-            core_rows: Rows of a window's core, margins not counted.
-            filtered: Whether rows pass a low-pass of their own, which needs wider margins.
+        Rows that are `filtered` pass a low-pass of their own, which needs wider margins.
         """
         for k, recording in enumerate(self.recordings):
             step, smoother = self.survey.timelines[k].step, self.smoothers[k]
@@ -103,11 +97,9 @@ class Sampler:
     def motion(
         self, k: int, window: Window, at: Array | None, cut: slice = slice(None)
     ) -> tuple[Any, int]:
-        """Return the plant's motion in a window, and the number of samples.
+        """Return the plant's motion in a cut of a window, at other times [s] than its own if given.
 
-        Args:
-            at: Times [s], if they are not the window's own.
-            cut: Samples that are returned.
+        Its number of samples is returned, too.
         """
         chosen = self.survey.inputs[k].motion
         values = window.values[:, : len(chosen)]
@@ -162,9 +154,7 @@ class Sampler:
     ) -> NDArray[np.bool_]:
         """Return which rows are within the trimmed log and the selection, shape (rows,).
 
-        Args:
-            time: Of the rows, shape (rows,) [s].
-            index: Their numbers in the log, shape (rows,).
+        Rows are told by their time [s] and their number in the log.
         """
         trim = self.survey.smoothing.trim
         inside = (time >= window.begin + trim) & (time <= window.end - trim)
@@ -223,11 +213,8 @@ class Sampler:
 def averaged(samples: Samples[Any], decimation: int) -> Samples[Any]:
     """Return samples whose measurements are means over blocks, counted from the log's begin.
 
-    Blocks that are not whole are left out. Motion is that of the middle sample.
-
-    Args:
-        samples: Consecutive samples.
-        decimation: Number of samples in a block.
+    Blocks, of `decimation` samples, are left out if they are not whole. Motion is that of the
+    middle sample.
     """
     block, first, count = np.unique(
         samples.index // decimation, return_index=True, return_counts=True

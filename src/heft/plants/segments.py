@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,10 +49,10 @@ class Segments:
         weight = np.array([weights[c] for c in problem.channels])
         for piece in _pieces(problem.walk, problem.base.kept, weight, length):
             full = length / problem.timelines[piece.recording].step
-            if len(piece.time) < max(ENTIRE * full, 1.0):
+            if len(piece.time) >= max(ENTIRE * full, 1.0):
+                made.append(piece)
+            else:
                 excluded += len(piece.time)
-                continue
-            made.append(piece)
         if not made:
             raise TooLittleData(
                 "no segment is whole",
@@ -62,29 +62,19 @@ class Segments:
         return Segments(
             np.stack([k.factor for k in made]),
             np.array([k.recording for k in made], dtype=np.intp),
-            np.array([(k.index[0], k.index[-1] + 1) for k in made]),
+            np.array([(k.samples[0], k.samples[-1] + 1) for k in made]),
             np.array([(k.time[0], k.time[-1]) for k in made]),
             np.array([len(k.time) for k in made]),
             excluded,
         )
 
 
-@dataclass(frozen=True, eq=False)
-class _Piece:
+class _Piece(NamedTuple):
     recording: int
     number: int
     time: Array
-    index: NDArray[np.int64]
+    samples: NDArray[np.int64]
     factor: Array
-
-    def with_more(self, other: _Piece) -> _Piece:
-        return _Piece(
-            self.recording,
-            self.number,
-            np.concatenate([self.time, other.time]),
-            np.concatenate([self.index, other.index]),
-            triangle_of(np.vstack([self.factor, other.factor])),
-        )
 
 
 def _pieces(walk: Walk, kept: Sequence[int], weight: Array, length: float) -> Iterator[_Piece]:
@@ -116,7 +106,11 @@ def _pieces(walk: Walk, kept: Sequence[int], weight: Array, length: float) -> It
             if last is None:
                 last = piece
             elif (last.recording, last.number) == (piece.recording, piece.number):
-                last = last.with_more(piece)
+                time, index = (
+                    np.concatenate(pair) for pair in zip(last[2:4], piece[2:4], strict=True)
+                )
+                factor = triangle_of(np.vstack([last.factor, piece.factor]))
+                last = _Piece(piece.recording, piece.number, time, index, factor)
             else:
                 yield last
                 last = piece

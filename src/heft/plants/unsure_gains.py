@@ -123,11 +123,7 @@ class UnsureGainsPlant(FloatingRobotPlant):
         }
 
     def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
-        """Return the robot's signals, torques scaled by the gains that rows are taken with.
-
-        Raises:
-            MissingSignal: If one is not there.
-        """
+        """Return the robot's signals, torques scaled by the gains that rows are taken with."""
         plain = FloatingRobotPlant.inputs(self, recording, measured)
         by = dict(self._driven.values())
         scaled = tuple(

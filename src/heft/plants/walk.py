@@ -26,7 +26,6 @@ from .plant import (
     ChannelSides,
     Integrable,
     Limbed,
-    Plant,
     Samples,
     Sides,
     WithUnknowns,
@@ -66,10 +65,6 @@ class Past:
     # which unknowns acted last, shape (k,); None before the first
     acts: NDArray[np.bool_] | None = None
 
-    def goes_on(self, acts: NDArray[np.bool_]) -> bool:
-        """Return whether the same unknowns still act, shape (N, k); else no window spans both."""
-        return self.acts is None or bool(np.array_equal(self.acts, acts[0]))
-
     def then(self, time: Array, out: Elimination, acts: NDArray[np.bool_], length: float) -> Past:
         """Return the eliminations to keep after further samples, for windows of a length [s]."""
         if self.out is not None:
@@ -89,10 +84,9 @@ class Past:
 
 
 @dataclass(frozen=True)
-class Walk:
+class Walk(Sampler):
     """A walk through the samples of an experiment, as often as a method needs."""
 
-    sampler: Sampler  # what makes samples of the recordings
     threads: int = 1  # how many share the work; the result does not depend on it
     weak: Weak | None = None  # windows of the weak form; rows are differentiated if not given
     decimation: int = 1  # how many samples' measurements are averaged into one row
@@ -100,11 +94,6 @@ class Walk:
     # standard deviation of each channel by which unknowns of a sample are eliminated, one where
     # none is given
     noise: tuple[float, ...] | None = None
-
-    @property
-    def plant(self) -> Plant[Any]:
-        """Plant that makes the rows."""
-        return self.sampler.plant
 
     def samples(self) -> Iterator[Samples[Any]]:
         """Yield motion and what was measured, window by window, at the log's own times."""
@@ -128,17 +117,13 @@ class Walk:
 
     def all_samples(self) -> Iterator[Samples[Any]]:
         """Yield all samples, including those that a selection excludes."""
-        sampler = self.sampler
-        windows = sampler.windows()
-        made = in_order(lambda item: sampler.sample(*item), windows, self.threads)
-        return sampler.remembered(made)
+        made = in_order(lambda item: self.sample(*item), self.windows(), self.threads)
+        return self.remembered(made)
 
     def parts(self, rows: int, block: int | None = None) -> Iterator[Samples[Any]]:
-        """Yield samples in parts of at most `rows`; no part reaches over a multiple of `block`.
+        """Yield samples in parts of at most `rows`, which do not reach over multiples of `block`.
 
-        Args:
-            block: Number of samples, counted over all recordings, whose multiples begin a new part;
-                none if not given.
+        Samples are counted over all recordings.
         """
         done = 0
         for s in self.samples():
@@ -168,7 +153,7 @@ class Walk:
     @property
     def has_explicit_rows(self) -> bool:
         """Whether rows combine many samples each and must be formed explicitly."""
-        return self.weak is not None or self.sampler.survey.smoothing.torque == "filtered"
+        return self.weak is not None or self.survey.smoothing.torque == "filtered"
 
     @property
     def mixes(self) -> bool:
@@ -205,11 +190,8 @@ class Walk:
         """Yield rows of some of the plant's columns, and what was measured."""
         if self.weak is not None:
             return self._integrated(columns)
-        if self.sampler.survey.smoothing.torque == "filtered":
+        if self.survey.smoothing.torque == "filtered":
             return self._filtered(columns)
-        return self._instantaneous(columns)
-
-    def _instantaneous(self, columns: Sequence[int]) -> Iterator[Equations]:
         parts = self.parts(self.dense_rows)
         return in_order(lambda s: self.equations_of(s, columns), parts, self.threads)
 
@@ -220,22 +202,21 @@ class Walk:
         50 times the reachable accuracy. Unknowns are eliminated before: a low-pass does not commute
         with that, and what is left of either side is the same signal.
         """
-        sampler, smoothing = self.sampler, self.sampler.survey.smoothing
 
         def work(s: Samples[Any]) -> Equations | None:
             if not s.chosen.any():
                 return None
-            step = self.sampler.survey.timelines[s.recording].step
-            made = self.equations_of(s, columns)
+            survey, made = self.survey, self.equations_of(s, columns)
+            step, order = survey.timelines[s.recording].step, survey.smoothing.order
             both = np.concatenate([made.regressor, made.effort[:, :, None]], axis=2)
-            smooth = signals.low_pass(both, step, sampler.survey.cutoff, smoothing.order)[s.chosen]
+            smooth = signals.low_pass(both, step, survey.cutoff, order)[s.chosen]
             rest = None if made.elimination is None else made.elimination.part(s.chosen)
             time = s.time[s.chosen]
             return Equations.of(smooth[:, :, :-1], smooth[:, :, -1], time, s.recording, rest)
 
-        windows = sampler.windows(self.dense_rows, filtered=True)
-        even = in_order(lambda item: sampler.even(*item), windows, self.threads)
-        made = in_order(work, sampler.remembered(even), self.threads)
+        windows = self.windows(self.dense_rows, filtered=True)
+        even = in_order(lambda item: self.even(*item), windows, self.threads)
+        made = in_order(work, self.remembered(even), self.threads)
         yield from (r for r in made if r is not None)
 
     def _integrated(self, columns: Sequence[int]) -> Iterator[Equations]:
@@ -255,32 +236,30 @@ class Walk:
         """Return rows of the weak form with measurements delayed further, regressors unchanged.
 
         Their windows weigh measurements where they stand in time, so that none is interpolated.
+        None where unknowns are eliminated, rows are whitened or a clock goes back.
 
         Args:
             kept: All rows, as `equations` yields them.
             by: Increase of the delay [s].
-
-        Returns:
-            None where unknowns are eliminated, rows are whitened or a clock goes back.
         """
-        weak, sampler = self.weak, self.sampler
+        weak = self.weak
         if weak is None or self.mixes or isinstance(weak, WhiteWeak):
             return None
         streams: dict[int, list[tuple[Array, Array]]] = {}
-        for k, window in sampler.windows():
-            measured = sampler.measured(k, window.values[window.core])
+        for k, window in self.windows():
+            measured = self.measured(k, window.values[window.core])
             streams.setdefault(k, []).append((window.time[window.core], measured))
         seen: dict[int, weak_form.Integrals] = {}
         for k, parts in streams.items():
             time, effort = (np.concatenate(each) for each in zip(*parts, strict=True))
             if (np.diff(time) <= 0.0).any():
                 return None
-            step = sampler.survey.timelines[k].step
+            step = self.survey.timelines[k].step
             ends = np.array([-1.0, 1.0]) * (abs(by) + step)  # as at the first and last sample
             time = np.concatenate([time[:1] + ends[:1], time, time[-1:] + ends[1:]]) - by
             effort = np.concatenate([effort[:1], effort, effort[-1:]])
             none = np.zeros((len(time), 1, 0))
-            windows = weak.windows(sampler.survey.cutoff, step)
+            windows = weak.windows(self.survey.cutoff, step)
             samples = weak_form.Samples(time, none, none, effort)
             seen[k] = weak_form.integrate(windows, samples)
         delayed = []
@@ -299,18 +278,18 @@ class Walk:
         past = Past()
         made = in_order(lambda s: self._sides(s, columns), self._unbroken(), self.threads)
         for piece, sides, out in made:
-            step = self.sampler.survey.timelines[piece.recording].step
+            step = self.survey.timelines[piece.recording].step
             if (
                 piece.recording != recording
                 or not 0.0 < piece.time[0] - last <= self._gap_steps * step
-                or not past.goes_on(self._acts(piece))
+                or (past.acts is not None and (past.acts != self._acts(piece)[0]).any())
             ):
                 state, white, past, begins = None, None, Past(), True
             recording = piece.recording
             last = float(piece.time[-1]) if sides is not None else -np.inf
             if sides is None:
                 continue
-            windows = self.weak.windows(self.sampler.survey.cutoff, step)
+            windows = self.weak.windows(self.survey.cutoff, step)
             measured = piece.measured
             if out is not None:
                 measured = out(measured)
@@ -384,7 +363,7 @@ class Walk:
         """Yield pieces without gaps, all chosen or none, in which the same unknowns act."""
         most = self.dense_rows if self.mixes else self.limbed_rows
         for s in self.all_samples():
-            gap = self._gap_steps * self.sampler.survey.timelines[s.recording].step
+            gap = self._gap_steps * self.survey.timelines[s.recording].step
             for first in range(0, len(s.time), most):
                 part = s.part(slice(first, first + most))
                 steps = np.diff(part.time)

@@ -49,9 +49,11 @@ from heft.information import (
 )
 from heft.signals import Samples
 
-CHANNELS = (*(f"force.{a}" for a in AXES), *(f"torque.{a}" for a in AXES))
+from .plant import wrench_channels
+
+CHANNELS = tuple(channel.name for channel in wrench_channels())
+CHANNEL_UNITS = tuple(channel.unit for channel in wrench_channels())
 GAP_STEPS = 3.5  # time steps between samples of a sensor that make a gap
-CHANNEL_UNITS = ("N", "N", "N", "N·m", "N·m", "N·m")
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,13 +155,8 @@ class Held:
 def at_first(wrench: Array, rotation: Array, translation: Array) -> Array:
     """Return a wrench of another sensor in the first one's frame, shape (N, 6) [N, N·m].
 
-    `[F; N] → [R F; R N + r × R F]`, a summand of the total wrench on the body.
-
-    Args:
-        wrench: Of the other sensor, shape (N, 6) [N, N·m].
-        rotation: R, from the other sensor's axes to the first one's, shape (3, 3).
-        translation: r, from the first sensor to the other, in the first one's axes, shape (3,)
-            [m].
+    `[F; N] → [R F; R N + r × R F]`, a summand of the total wrench on the body; rotation R and
+    translation r are those of a `GraspingPoint`.
     """
     return np.asarray(wrench @ wrench_change(rotation, translation).T)
 
@@ -179,7 +176,6 @@ def noise_covariance(force: float, torque: float, others: Sequence[GraspingPoint
     Args:
         force: Standard deviation of the first sensor's forces [N].
         torque: Standard deviation of its moments [N·m].
-        others: Further sensors, each with a noise of its own.
 
     Raises:
         InvalidSetting: If a deviation is not positive and finite.
@@ -203,7 +199,6 @@ def whitened(regressor: Array, wrench: Array, covariance: Array) -> Array:
 
     Args:
         regressor: Y, shape (N, 6, p).
-        wrench: w, shape (N, 6) [N, N·m].
         covariance: Noise covariance of each wrench, shape (6, 6).
     """
     root = np.linalg.inv(np.linalg.cholesky(covariance))
@@ -271,14 +266,7 @@ class Unknowns:
         return slice(places[0], places[-1] + 1) if places else slice(0, 0)
 
     def powers(self, time: Array) -> Array:
-        """Return the powers of scaled time in the bias and drift, piece by piece.
-
-        Args:
-            time: Shape (N,) [s].
-
-        Returns:
-            Shape (N, powers), dimensionless.
-        """
+        """Return the powers of scaled time [1] in bias and drift, piece by piece, (N, powers)."""
         if not self.bias:
             return np.zeros((len(time), 0))
         part = np.searchsorted(self.cuts, time, side="right")
@@ -321,25 +309,21 @@ class Point:
         """
         tilt, mounting = values[unknowns.columns("tilt")], values[unknowns.columns("mounting")]
         gains = values[unknowns.columns("gain")]
-        return replace(
-            self,
-            body=values[:PARAMETER_COUNT],
-            gravity=matrix_of_rotation_vector(tilt @ self.axes) @ self.gravity
-            if len(tilt)
-            else self.gravity,
-            rotation=matrix_of_rotation_vector(mounting) @ self.rotation
-            if len(mounting)
-            else self.rotation,
-            gains=self.gains + gains if len(gains) else self.gains,
-            delay=self.delay + (float(values[-1]) if unknowns.delay else 0.0),
-        )
+        moved = replace(self, body=values[:PARAMETER_COUNT])
+        if unknowns.tilt:
+            turn = matrix_of_rotation_vector(tilt @ self.axes)
+            moved = replace(moved, gravity=turn @ self.gravity)
+        if unknowns.mounting:
+            turn = matrix_of_rotation_vector(mounting)
+            moved = replace(moved, rotation=turn @ self.rotation)
+        if unknowns.gains:
+            moved = replace(moved, gains=self.gains + gains)
+        if unknowns.delay:
+            moved = replace(moved, delay=self.delay + float(values[-1]))
+        return moved
 
     def whole(self, unknowns: Unknowns, values: Array) -> Array:
-        """Return a solution with the sensor's parameters in place of their last changes.
-
-        Args:
-            values: Solution of the last Gauss-Newton step, shape (p,); see `moved`.
-        """
+        """Return a solution with the sensor's parameters in place of their last changes, (p,)."""
         solution = values.copy()
         if unknowns.tilt:
             tilt = rotation_vector_between(self.stated, self.gravity)
@@ -390,11 +374,7 @@ def at_rest(held: Held, unknowns: Unknowns) -> tuple[Array, Array]:
 
 
 def linearised(held: Held, unknowns: Unknowns, point: Point, turning_noise: float = 0.0) -> Samples:
-    """Return both sides of the equation of motion about an estimate; see `sides`.
-
-    Args:
-        turning_noise: Standard deviation of the noise of ω [rad/s]; see `sides`.
-    """
+    """Return both sides of the equation of motion about an estimate; arguments as of `sides`."""
     if held.world.shape[2]:
         tilted = held.world @ (point.gravity - point.stated)
         held = replace(held, specific=held.specific - tilted)
