@@ -22,7 +22,7 @@ from heft.recordings.formats.table import Damaged, Say, Table, Write, damaged_fi
 from heft.recordings.recording import Recording
 
 Array = NDArray[np.float64]
-KIND = "file of JSON lines"
+KIND = "file of lines"
 
 
 def read_lines(path: Path, damaged: Damaged) -> Table:
@@ -55,14 +55,14 @@ def write_lines(path: Path, table: Table, say: Say) -> Iterator[Write]:
         yield write
 
 
-JSON_LINES = Format(KIND, (".jsonl", ".ndjson"), of_columns(read_lines), write_lines)
+LINES = Format(KIND, (".lines", ".rows"), of_columns(read_lines), write_lines)
 COLUMNS = {"t": np.arange(50) / 8.0, "q.a": np.sin(np.arange(50)), "tau.a": np.arange(50) / 3.0}
 
 
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Add the line to the registry that a new format takes."""
-    monkeypatch.setattr(registry, "FORMATS", (*registry.FORMATS, JSON_LINES))
+    monkeypatch.setattr(registry, "FORMATS", (*registry.FORMATS, LINES))
 
 
 def everything(path: Path) -> Array:
@@ -78,28 +78,28 @@ def saved(path: Path) -> Path:
 @pytest.mark.usefixtures("known")
 def test_a_format_of_one_line_is_read_and_written(tmp_path: Path) -> None:
     begin = saved(tmp_path / "run.npz")
-    made = convert([begin], tmp_path / "run.jsonl")
+    made = convert([begin], tmp_path / "run.lines")
     assert made.rows == 50 and not made.losses
-    assert len((tmp_path / "run.jsonl").read_text().splitlines()) == 50
-    convert([tmp_path / "run.jsonl"], tmp_path / "again.parquet")
-    (tmp_path / "run.jsonl").rename(tmp_path / "run.NDJSON")
-    assert np.array_equal(everything(tmp_path / "run.NDJSON"), np.stack([*COLUMNS.values()], 1))
+    assert len((tmp_path / "run.lines").read_text().splitlines()) == 50
+    convert([tmp_path / "run.lines"], tmp_path / "again.parquet")
+    (tmp_path / "run.lines").rename(tmp_path / "run.ROWS")
+    assert np.array_equal(everything(tmp_path / "run.ROWS"), np.stack([*COLUMNS.values()], 1))
     assert np.array_equal(everything(tmp_path / "again.parquet"), everything(begin))
 
 
 @pytest.mark.usefixtures("known")
 def test_damage_of_a_format_of_one_line_is_salvaged_like_any(tmp_path: Path) -> None:
-    convert([saved(tmp_path / "run.npz")], tmp_path / "run.jsonl")
-    lines = (tmp_path / "run.jsonl").read_text().splitlines()
-    (tmp_path / "run.jsonl").write_text("\n".join([*lines[:20], lines[20][:10], *lines[21:]]))
+    convert([saved(tmp_path / "run.npz")], tmp_path / "run.lines")
+    lines = (tmp_path / "run.lines").read_text().splitlines()
+    (tmp_path / "run.lines").write_text("\n".join([*lines[:20], lines[20][:10], *lines[21:]]))
     with pytest.raises(InvalidRecording, match=f"the {KIND} is damaged"):
-        everything(tmp_path / "run.jsonl")
-    made = convert([tmp_path / "run.jsonl"], tmp_path / "run.csv", recover=True)
+        everything(tmp_path / "run.lines")
+    made = convert([tmp_path / "run.lines"], tmp_path / "run.csv", recover=True)
     assert made.rows == 49 and "line 21" in made.damage[0]
 
 
 @pytest.mark.usefixtures("known")
-@pytest.mark.parametrize("ending", JSON_LINES.endings)
+@pytest.mark.parametrize("ending", LINES.endings)
 def test_a_log_of_a_new_format_is_no_model(ending: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidModel, match="a log is given in place of the model"):
         Robot.from_file(tmp_path / f"run{ending}")
@@ -107,12 +107,12 @@ def test_a_log_of_a_new_format_is_no_model(ending: str, tmp_path: Path) -> None:
 
 def test_what_is_not_in_the_registry_is_not_known(tmp_path: Path) -> None:
     begin = saved(tmp_path / "run.npz")
-    with pytest.raises(InvalidSetting, match=r"does not write files ending in '.jsonl'") as caught:
-        convert([begin], tmp_path / "run.jsonl")
+    with pytest.raises(InvalidSetting, match=r"does not write files ending in '.lines'") as caught:
+        convert([begin], tmp_path / "run.lines")
     assert caught.value.valid == (".csv", ".parquet", ".npz", ".mcap")
-    (tmp_path / "run.jsonl").write_text("{}")
+    (tmp_path / "run.lines").write_text("{}")
     with pytest.raises(InvalidRecording, match="not logs that heft reads") as refused:
-        Recording.open(tmp_path / "run.jsonl")
+        Recording.open(tmp_path / "run.lines")
     assert set(refused.value.valid) == set(registry.by_ending())
     assert refused.value.cure == "save the log as CSV, Parquet, NPZ or MCAP"
 

@@ -15,6 +15,7 @@ from heft.arrays import Array
 from heft.errors import InvalidRecording, InvalidSetting, visible
 from heft.files import require_regular, require_writable
 
+from .json_lines import json_lines_table
 from .mcap import mcap_log
 from .mcap_writer import write_mcap
 from .messages import messages_table
@@ -76,6 +77,7 @@ FORMATS: tuple[Format, ...] = (
     Format("CSV file", (".csv", ".tsv", ".txt"), of_columns(text_table), write_csv, (".txt",)),
     Format("Parquet file", (".parquet", ".pq"), of_columns(parquet_table), write_parquet),
     Format("NPZ file", (".npz",), of_columns(npz_table), write_npz),
+    Format("file of JSON lines", (".jsonl", ".ndjson"), of_columns(json_lines_table)),
     Format("MCAP file", (".mcap",), of_messages(mcap_log), write_mcap),
     Format("ROS 1 bag", (".bag",), of_messages(rosbag1_log)),
     Format("SQLite file of the bag", (".db3",), of_messages(sqlite_log)),

@@ -23,6 +23,7 @@ from heft.errors import InvalidRecording, install, spelt
 BLOCK_ROWS = 65_536
 MOST_COLUMNS = 10_000
 MOST_NUMBERS = 8 << 20  # of a block
+LONGEST_LINE = 1_000_000  # bytes of a line of text
 SHIFT = 10**18  # [ns] added to the stamps of logs that begin before zero
 GAP = 10.0  # usual steps without a sample, over which nothing is interpolated
 SAME = 1e-9  # times as near as this are the same [s]: stamps count nanoseconds

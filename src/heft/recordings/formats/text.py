@@ -18,13 +18,22 @@ from heft.arrays import Array
 from heft.errors import InvalidRecording, spelt
 
 from . import table
-from .table import Damaged, Say, Table, Write, damaged_file, refuse, refuse_twice, written_by
+from .table import (
+    LONGEST_LINE,
+    Damaged,
+    Say,
+    Table,
+    Write,
+    damaged_file,
+    refuse,
+    refuse_twice,
+    written_by,
+)
 
 damage = partial(damaged_file, "CSV file")
 
 MISSING = ["", "nan", "NaN", "NAN", "null", "None", "NA"]
 CUT = "the last line does not end: its last number may be cut off"
-LONGEST_LINE = 1_000_000  # characters
 ENDS = ("\n", "\r")
 # What is left out of a damaged file.
 MISSHAPEN = "lines with another number of columns"

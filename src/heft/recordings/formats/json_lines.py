@@ -1,0 +1,124 @@
+"""JSON lines: an object a line, with the fields of a joint state or with numbers by name.
+
+Lists `position`, `velocity` and `effort` beside a list `name` are `q`, `v` and `tau` of these
+joints, as in `sensor_msgs/JointState`; any other number is a column of its own name, and any other
+list of numbers columns `name[0]`, `name[1]` …
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.errors import InvalidRecording
+
+from .message_log import JOINT_FIELDS
+from .table import LONGEST_LINE, Damaged, Table, block_rows, damaged_file, refuse, refuse_many
+
+Cells = dict[str, float]  # numbers of a line by column
+
+
+def json_lines_table(path: Path, damaged: Damaged) -> Table:
+    """Return a file of JSON lines as a table; its columns are those of the first line.
+
+    A line may lack columns, which are NaN there; it may hold no others.
+
+    Raises:
+        InvalidRecording: If there is no line of numbers; unless salvaged, if a line cannot be read.
+    """
+    first: Mapping[str, float] = {}
+    for cells, why in _lines(path, None):
+        if why and damaged is refuse:
+            raise damaged_file("file of JSON lines", path, why)
+        if cells:
+            first = cells
+            break
+    if not first:
+        raise InvalidRecording(
+            "the log holds no numbers",
+            argument=str(path),
+            expected='lines such as {"t": 0.001, "name": ["j1"], "position": [0.1], "effort": [2]}',
+        )
+    refuse_many(len(first), path)
+
+    def read(names: Sequence[str]) -> Iterator[Array]:
+        block, filled, lost = np.empty((block_rows(len(names)), len(names))), 0, 0
+        example = ""
+        for cells, why in _lines(path, first):
+            if why:
+                if damaged is refuse:
+                    raise damaged_file("file of JSON lines", path, why)
+                lost, example = lost + 1, example or why
+                continue
+            block[filled] = [cells.get(name, np.nan) for name in names]
+            filled += 1
+            if filled == len(block):
+                yield block.copy()
+                filled = 0
+        if filled:
+            yield block[:filled]
+        if lost:
+            why = f"lines left out: {lost}, the first is {example}"
+            damaged(damaged_file("file of JSON lines", path, why))
+
+    notes = ("text carries no checksum: a changed digit cannot be seen",)
+    return Table(str(path), tuple(first), None, read, notes=notes)
+
+
+def _lines(path: Path, first: Mapping[str, float] | None) -> Iterator[tuple[Cells, str]]:
+    """Yield the cells of each line, or what is wrong with it; blank lines are none.
+
+    Args:
+        first: Cells of the first line, which has all columns; None before it is read.
+    """
+    number = 0
+    with path.open("rb") as file:
+        while line := file.readline(LONGEST_LINE):
+            number += 1
+            if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
+                while line and not line.endswith(b"\n"):
+                    line = file.readline(LONGEST_LINE)
+                yield {}, f"line {number}: longer than {LONGEST_LINE} bytes"
+                continue
+            if not line.strip():
+                continue
+            try:
+                cells = _cells(line)
+                if first is not None and (more := cells.keys() - first.keys()):
+                    raise ValueError(f"'{min(more)}', which is not in the first line")
+            except (ValueError, OverflowError, RecursionError) as problem:
+                yield {}, f"line {number}: {str(problem)[:200]}"
+            else:
+                yield cells, ""
+
+
+def _cells(line: bytes) -> Cells:
+    """Return the numbers of a line; raise ValueError if it is not as it should be."""
+    sample = json.loads(line.decode("utf-8-sig"))
+    if not isinstance(sample, dict):
+        raise ValueError("no object")
+    joints = sample.get("name", [])
+    if not isinstance(joints, list) or not all(isinstance(j, str) for j in joints):
+        raise ValueError("'name' is no list of names")
+    if len(set(joints)) < len(joints):
+        raise ValueError("a joint's name repeats")
+    cells = {n: float(x) for n, x in sample.items() if type(x) in (int, float)}
+    of_joints = {n for n, _ in JOINT_FIELDS} if joints else set()
+    for name, values in sample.items():
+        if isinstance(values, list) and name not in of_joints:
+            numbers = [np.nan if x is None else x for x in values]
+            if all(type(x) in (int, float) for x in numbers):
+                cells |= {f"{name}[{k}]": float(x) for k, x in enumerate(numbers)}
+    for name, kind in JOINT_FIELDS if joints else ():
+        values = sample.get(name) or []  # what is not measured is left out, or an empty list
+        if not isinstance(values, list) or len(values) not in (0, len(joints)):
+            raise ValueError(f"'{name}' is no list of {len(joints)} numbers, one a joint")
+        for joint, x in zip(joints, values, strict=False):
+            if x is not None and type(x) not in (int, float):
+                raise ValueError(f"'{name}' of '{joint}' is no number")
+            cells[f"{kind}.{joint}"] = np.nan if x is None else float(x)
+    return cells
