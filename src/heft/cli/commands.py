@@ -104,8 +104,8 @@ def identify(
         The model file, a guess: URDF, MJCF, or a TOML with Denavit-Hartenberg rows. Its numbers
         serve as a weak prior.
     logs
-        CSV, Parquet, NPZ, JSON lines, MCAP, ROS bags or an experiment's TOML, with t, `q.<joint>` and
-        `tau.<joint>` or `current.<joint>`.
+        CSV, Parquet, NPZ, JSON lines, MCAP, ROS bags or an experiment's TOML, with t,
+        `q.<joint>` and `tau.<joint>` or `current.<joint>`.
     out
         Folder for the results.
     validate
@@ -365,8 +365,9 @@ def convert(
     Parameters
     ----------
     logs
-        CSV, Parquet, NPZ, JSON lines, MCAP, ROS 1 bag, rosbag2 folder, or the TOML of an experiment. Several
-        are joined by time: the first gives the times, the others are interpolated at them.
+        CSV, Parquet, NPZ, JSON lines, MCAP, ROS 1 bag, rosbag2 folder, or the TOML of an
+        experiment. Several are joined by time: the first gives the times, the others are
+        interpolated at them.
     out
         CSV, Parquet, NPZ or MCAP file to write.
     robot
