@@ -82,8 +82,7 @@ def perturbed(body: np.ndarray, rng: np.random.Generator, by: float = 0.15) -> n
 def case(name: str, samples: int = 200) -> Case:
     robot = ROBOTS[name]()
     problem = Problem(RobotPlant(robot), ())
-    # Measured at the file's own bodies; at typical ones only where a test says so.
-    believed, rng = replace(problem.space, gyration=()), np.random.default_rng(11)
+    believed, rng = problem.space, np.random.default_rng(11)
     truth = believed.nominal.copy()
     for first in believed.groups:
         truth[first : first + 10] = perturbed(truth[first : first + 10], rng)
@@ -649,9 +648,8 @@ def template(believed: ParameterSpace, moment: float) -> ParameterSpace:
 def test_a_template_does_not_nail_masses(moment: float) -> None:
     """Stated masses are within three deviations where moments are raised, and far off if not."""
     c = case("planar", 400)
-    usual = RobotPlant(c.robot).space
     furthest = []
-    for gyration in (usual.gyration, ()):
+    for gyration in (c.robot.least_gyrations(), ()):
         space = replace(template(c.believed, moment), gyration=gyration)
         apart = []
         for seed in range(5):
@@ -665,6 +663,6 @@ def test_a_template_does_not_nail_masses(moment: float) -> None:
 
 def test_a_template_that_no_row_speaks_of_is_not_named_as_bound() -> None:
     c = case("planar")
-    space = replace(template(c.believed, 1e-6), gyration=RobotPlant(c.robot).space.gyration)
+    space = replace(template(c.believed, 1e-6), gyration=c.robot.least_gyrations())
     nothing = Information.neutral(c.labels, c.robot.channels).combined()
     assert PhysicallyConsistent().fit(nothing, space).active == ()

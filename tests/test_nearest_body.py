@@ -140,7 +140,7 @@ def test_the_nearest_keeps_all_constraints(seed: int) -> None:
     case = Case.drawn(seed)
     found = semidefinite.nearest_body(case.triangle, case.free, case.constraints, MARGIN)
     assert found is not None
-    rounding = 1e-8 * np.abs(case.free).max()
+    rounding = 2e-8 * np.abs(case.free).max()  # which the solver leaves, and processors differ in
     assert case.least_eigenvalue(found[0]) >= MARGIN - rounding
     slack = case.constraints.rows @ found[0] - case.constraints.least
     assert slack.min() >= -rounding

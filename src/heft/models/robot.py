@@ -419,6 +419,6 @@ def _template_moments(robot: Robot) -> Iterator[str]:
                 f" and {len(names) - SHOWN} more" * (len(names) > SHOWN)
             )
             yield (
-                f"moments of inertia in the model file {why}, as a template's: {few}; the prior "
-                "allows for bodies of the links' size"
+                f"moments of inertia in the model file {why}, as a template's: {few}; a prior "
+                "that is wrong is believed. Without <inertial> a link gets a stand-in of its size"
             )
