@@ -16,7 +16,6 @@ from .clock import survey, windows
 from .filters import REACH
 from .settings import Smoothing
 
-CORNER_PER_F99 = 20.0
 LARGEST_CORNER = 0.4  # of the sampling rate
 # Corners tried for a spline, in units of 20 · f99. Cross-validation takes the encoder's noise for
 # white. On none of five measured arms it was, and the highest corner allowed was always asked for:
@@ -62,7 +61,8 @@ def choose_corner(recordings: Sequence[Recording], names: Sequence[str]) -> floa
     cutoff at 10 to 20 times f99. Never above 0.4 of the sampling rate.
 
     Args:
-        names: Position signals of the logs, which are of one experiment.
+        recordings: The logs of one experiment.
+        names: Their position signals.
 
     Raises:
         InvalidRecording: If the logs are too short for a spectrum, or nothing moves.
@@ -100,7 +100,7 @@ def choose_corner(recordings: Sequence[Recording], names: Sequence[str]) -> floa
             argument=", ".join(r.name for r in recordings),
             cure="record a motion, or check which columns hold the positions",
         )
-    return float(min(CORNER_PER_F99 * f99, LARGEST_CORNER * rate))
+    return float(min(20.0 * f99, LARGEST_CORNER * rate))
 
 
 def choose_corners(
@@ -116,7 +116,6 @@ def choose_corners(
     the spline of least score lets through.
 
     Args:
-        names: Position signals of the logs, which are of one experiment.
         corner: The common corner, 20 · f99 [Hz].
         trim: Time at each end of a segment left out of the score [s]: there a spline is no more
             than a parabola, which biases the score towards higher corners.
@@ -159,21 +158,17 @@ def resolve(
 ) -> Smoothing:
     """Return the smoothing with its corner chosen from the data, or checked if it is given.
 
-    Call it once for the logs of an experiment, before `smoother`.
-
-    Args:
-        names: Position signals of the logs, which are of one experiment.
+    Call it once for the logs of an experiment and their position signals, before `smoother`.
 
     Raises:
         InvalidSetting: If a corner is not below half the sampling rate.
         InvalidRecording: If the logs are too short, or nothing moves, to choose one.
     """
     if smoothing.corner is None:
-        corner = choose_corner(recordings, names)
-        if smoothing.method == "spline" and smoothing.corners is None:
+        corner, corners = choose_corner(recordings, names), smoothing.corners
+        if smoothing.method == "spline" and corners is None:
             corners = choose_corners(recordings, names, corner, smoothing.trim)
-            return replace(smoothing, corner=corner, corners=corners)
-        return replace(smoothing, corner=corner)
+        return replace(smoothing, corner=corner, corners=corners)
     for recording in recordings:
         rate = survey(recording).rate
         highest = max(smoothing.corner, *(smoothing.corners or (0.0,)))
@@ -190,10 +185,8 @@ def resolve(
 def limited(smoothing: Smoothing, recording: Recording) -> Smoothing:
     """Return the smoothing with no cutoff above what a recording's sampling rate allows.
 
-    Use it for a recording other than those whose cutoff was chosen. The limit is 0.4 of its rate.
-
-    Args:
-        smoothing: As `resolve` returned it for other recordings.
+    Use it for a recording other than those for which `resolve` chose the cutoff. The limit is 0.4
+    of its rate.
     """
     if smoothing.corner is None:
         return smoothing
@@ -205,12 +198,9 @@ def limited(smoothing: Smoothing, recording: Recording) -> Smoothing:
 
 
 def unsmoothed(smoothing: Smoothing, rate: float) -> Smoothing:
-    """Return the smoothing settings of signals that are used without a filter.
+    """Return the settings of signals that are used without a filter.
 
-    Their corner is 0.4 of the sampling rate unless given.
-
-    Args:
-        rate: Sampling rate [Hz].
+    Their corner is 0.4 of the sampling rate [Hz] unless given.
     """
     if smoothing.corner is not None:
         return smoothing

@@ -52,14 +52,14 @@ class Piece:
 
 
 @dataclass
-class _Tally:
+class _Counts:  # what `Timeline` says by the same names, while a log is walked
     rows: int = 0
     used: int = 0
+    duration: float = 0.0
     repeated: int = 0
     broken: int = 0
     gaps: int = 0
     segments: int = 0
-    duration: float = 0.0
 
 
 def quaternions(names: Sequence[str]) -> list[slice]:
@@ -73,32 +73,21 @@ def quaternions(names: Sequence[str]) -> list[slice]:
 
 
 def median_of_medians(medians: Sequence[tuple[float, int]]) -> float:
-    """Return the weighted median of blocks' medians.
-
-    Args:
-        medians: Median of each block, and the number of values it is of.
-    """
+    """Return the median of blocks' medians, each weighted by the number of values it is of."""
     order = sorted(medians)
     numbers = np.cumsum([n for _, n in order])
     return order[int(np.searchsorted(numbers, numbers[-1] / 2.0))][0]
 
 
 def follows(time: float, last: float, longest: float) -> bool:
-    """Return whether a sample continues its segment: 0 < time − last ≤ longest [s].
-
-    Args:
-        time: Of the sample [s].
-        last: Of the sample before [s].
-        longest: Longest step within a segment [s].
-    """
+    """Return whether a sample at `time` continues the segment: 0 < time − last ≤ longest [s]."""
     return 0.0 < time - last <= longest
 
 
 def between_gaps(time: Array, longest: float) -> Iterator[slice]:
-    """Yield the slices of a clock between gaps: runs of strictly increasing time.
+    """Yield the slices of a clock [s] between gaps: runs of strictly increasing time.
 
     Args:
-        time: Shape (rows,) [s].
         longest: Step beyond which an interval is a gap [s]; a step of zero or less is one too.
     """
     steps = np.diff(time)
@@ -108,17 +97,17 @@ def between_gaps(time: Array, longest: float) -> Iterator[slice]:
 
 
 def _pieces(
-    recording: Recording, names: Sequence[str], step: float, tally: _Tally
+    recording: Recording, names: Sequence[str], step: float, counts: _Counts
 ) -> Iterator[Piece]:
     last = -np.inf
     turns = quaternions(names)
     before = np.full(len(names), np.nan)
     for block in recording.blocks(names):
-        position = tally.rows + np.arange(len(block.time))
-        tally.rows += len(block.time)
+        position = counts.rows + np.arange(len(block.time))
+        counts.rows += len(block.time)
         sound = np.abs(block.values) <= LARGEST_VALUE  # not for NaN
         finite = np.isfinite(block.time) & sound.all(axis=1)
-        tally.broken += int(np.sum(~finite))
+        counts.broken += int(np.sum(~finite))
         # Rows are copied where some are left out, or values made continuous.
         usable = slice(None) if finite.all() and not turns else finite
         time, values, position = block.time[usable], block.values[usable], position[usable]
@@ -135,18 +124,18 @@ def _pieces(
             head = slice(0, back)
             highest = np.maximum.accumulate(np.concatenate([[last], time[head]]))
             fresh = time[head] > highest[:-1]
-            tally.repeated += int(np.sum(~fresh))
+            counts.repeated += int(np.sum(~fresh))
             new = slice(None) if fresh.all() else fresh
             kept, rows, at = time[head][new], values[head][new], position[head][new]
             for part in between_gaps(kept, GAP_STEPS * step):
                 piece = kept[part]
                 begins = not follows(float(piece[0]), last, GAP_STEPS * step)
-                tally.segments += begins
-                tally.gaps += begins and tally.segments > 1
-                tally.used += len(piece)
-                tally.duration += float(piece[-1] - piece[0])
+                counts.segments += begins
+                counts.gaps += begins and counts.segments > 1
+                counts.used += len(piece)
+                counts.duration += float(piece[-1] - piece[0])
                 if not begins:
-                    tally.duration += float(piece[0] - last)
+                    counts.duration += float(piece[0] - last)
                 yield Piece(piece, rows[part], begins, at[part])
                 last = float(piece[-1])
             time, values, position = time[back:], values[back:], position[back:]
@@ -163,28 +152,27 @@ def survey(recording: Recording, names: Sequence[str] = ()) -> Timeline:
             unusable.
     """
     step = _usual_step(recording)
-    tally = _Tally()
+    counts = _Counts()
     least, most = np.full(len(names), np.inf), np.full(len(names), -np.inf)
     efforts = [k for k, name in enumerate(names) if name.startswith(EFFORTS)]
     idle = 0
-    for piece in _pieces(recording, names, step, tally):
+    for piece in _pieces(recording, names, step, counts):
         least = np.minimum(least, piece.values.min(axis=0))
         most = np.maximum(most, piece.values.max(axis=0))
         if efforts:
             idle += int(np.sum(~piece.values[:, efforts].any(axis=1)))
-    _refuse_lost(recording, tally)
-    return Timeline(
-        step,
-        tally.rows,
-        tally.used,
-        tally.duration,
-        tally.repeated,
-        tally.broken,
-        tally.gaps,
-        tally.segments,
-        tuple(n for n, a, b in zip(names, least, most, strict=True) if a == b),
-        idle,
-    )
+    if counts.rows - counts.used > MOST_LOST * counts.rows:
+        raise InvalidRecording(
+            "too many rows of the log are unusable",
+            argument=recording.name,
+            got=f"{counts.broken} rows with numbers that are not finite or beyond "
+            f"{LARGEST_VALUE:g}, {counts.repeated} whose time is not behind the one before, "
+            f"of {counts.rows}",
+            expected=f"at most {MOST_LOST:.0%}",
+            cure="look at how the log was written; cut out what is broken",
+        )
+    constant = tuple(n for n, a, b in zip(names, least, most, strict=True) if a == b)
+    return Timeline(step, **vars(counts), constant=constant, idle=idle)
 
 
 def _usual_step(recording: Recording) -> float:
@@ -212,20 +200,6 @@ def _usual_step(recording: Recording) -> float:
             cure='say its unit in the column map (--map): [time] unit = "ms"',
         )
     return step
-
-
-def _refuse_lost(recording: Recording, tally: _Tally) -> None:
-    lost = tally.rows - tally.used
-    if lost > MOST_LOST * tally.rows:
-        raise InvalidRecording(
-            "too many rows of the log are unusable",
-            argument=recording.name,
-            got=f"{tally.broken} rows with numbers that are not finite or beyond "
-            f"{LARGEST_VALUE:g}, {tally.repeated} whose time is not behind the one before, "
-            f"of {tally.rows}",
-            expected=f"at most {MOST_LOST:.0%}",
-            cure="look at how the log was written; cut out what is broken",
-        )
 
 
 @dataclass(frozen=True)
@@ -265,17 +239,16 @@ def windows(
     def cut(stop: int, end: float) -> Window:
         low = int(np.searchsorted(time, time[start] - margin))
         high = int(np.searchsorted(time, time[stop - 1] + margin, side="right"))
-        first = begin if low == 0 else -np.inf
         return Window(
             time[low:high],
             values[low:high],
             slice(start - low, stop - low),
-            first,
+            begin if low == 0 else -np.inf,
             end if high == len(time) else np.inf,
             index[low:high],
         )
 
-    for piece in _pieces(recording, names, step, _Tally()):
+    for piece in _pieces(recording, names, step, _Counts()):
         if piece.begins:
             if start < len(time):
                 yield cut(len(time), float(time[-1]))

@@ -68,16 +68,12 @@ def butterworth(order: int, ratio: float) -> tuple[Array, Array]:
 
 
 def low_pass(values: Array, step: float, corner: float, order: int = 4) -> Array:
-    """Return signals filtered by a zero-phase Butterworth low-pass, along the first axis.
+    """Return signals filtered by a Butterworth low-pass forwards and backwards, along axis 0.
 
     Args:
         values: On a uniform grid, shape (rows, ...).
         step: Step of the grid [s].
         corner: Cutoff frequency [Hz], below half the sampling rate.
-        order: Order of the low-pass, which is applied forwards and backwards.
-
-    Returns:
-        Shape (rows, ...), in the unit of `values`.
     """
     sections, settled = butterworth(order, 2.0 * corner * step)
     count = len(values)
@@ -96,15 +92,12 @@ def remembered(rows: Array, coefficients: Array) -> Array:
     """Return rows filtered backwards by the recursion `y_k = x_k + Σ_i a_i y_{k+i}`.
 
     Args:
-        rows: x, shape (rows, ...).
+        rows: x, shape (rows, ...); y has the same.
         coefficients: a_i, shape (order,).
-
-    Returns:
-        y, of the shape of `rows`.
     """
-    found = np.array(np.reshape(rows, (len(rows), -1)), dtype=float, order="C")
-    recursions.recur(np.array(coefficients, dtype=float), found)
-    return found.reshape(rows.shape)
+    filtered = np.array(np.reshape(rows, (len(rows), -1)), dtype=float, order="C")
+    recursions.recur(np.array(coefficients, dtype=float), filtered)
+    return filtered.reshape(rows.shape)
 
 
 def density(time: Array, values: Array, step: float, length: int) -> Array:
@@ -151,10 +144,6 @@ def settling(corner: float, step: float, order: int = 4) -> float:
     """Return the time after which the low-pass's impulse response is below 1e-10 [s].
 
     Windows need margins of this length.
-
-    Args:
-        corner: Cutoff frequency [Hz].
-        step: Step of the grid [s].
     """
     slowest = float(np.abs(_poles(order, 2.0 * corner * step)).max())
     return float(step * math.ceil(math.log(1e-10) / math.log(slowest)))
@@ -186,32 +175,8 @@ class Smoothed:
     acceleration: Array
 
 
-def is_uniform(time: Array, step: float) -> bool:
-    """Return whether times lie on a grid of this step [s], to a thousandth of it.
-
-    Args:
-        time: Shape (rows,), at least one [s].
-        step: Step of the grid [s].
-    """
-    return bool(np.abs(time - time[0] - step * np.arange(len(time))).max() <= 1e-3 * step)
-
-
-def uniform_step(time: Array, step: float) -> float:
-    """Return the mean step [s] of a window of nearly uniform times; `step` for a single row.
-
-    Args:
-        time: Shape (rows,) [s].
-        step: What is returned for a single row [s].
-    """
-    return float((time[-1] - time[0]) / (len(time) - 1)) if len(time) > 1 else step
-
-
 def require_rows(time: Array) -> None:
-    """Raise `InvalidRecording` if a piece of a log is too short to differentiate.
-
-    Raises:
-        InvalidRecording: If there are too few rows.
-    """
+    """Raise `InvalidRecording` if a piece of a log is too short to differentiate."""
     if len(time) < 2 * REACH + 2:
         raise InvalidRecording(
             "a piece of the log is too short to differentiate",
@@ -246,8 +211,8 @@ def smooth(
         InvalidRecording: If there are too few rows.
     """
     require_rows(time)
-    exact = uniform_step(time, step)
-    uniform = is_uniform(time, exact)
+    exact = float((time[-1] - time[0]) / (len(time) - 1))
+    uniform = np.abs(time - time[0] - exact * np.arange(len(time))).max() <= 1e-3 * exact
     if uniform:
         grid, even, step = time, positions, exact
     else:

@@ -30,7 +30,6 @@ def running_median(values: Array, window: int) -> Array:
 
     Args:
         values: Shape (rows, signals), more than half a window of rows.
-        window: Rows, odd, at least 3.
 
     Returns:
         Shape (rows, signals); NaN where a value of the window is.
@@ -58,14 +57,10 @@ def hampel(
     window are detected.
 
     Args:
-        values: Shape (rows, signals).
-        window: Rows, odd.
+        values: Shape (rows, signals), which the mask has too.
         threshold: In standard deviations.
         floor: Least standard deviation assumed, of each signal or all, in their unit: a quantised
             signal at rest needs it, since its MAD is zero.
-
-    Returns:
-        Shape (rows, signals).
 
     Raises:
         InvalidSetting: If the window is not an odd number of rows, 3 or more.
@@ -95,12 +90,9 @@ def replace_outliers(
     """Return signals with outliers replaced by their running median, and the mask of outliers.
 
     Args:
-        values: Shape (rows, signals).
-        window: Rows, odd; signals with fewer rows are returned unchanged.
+        values: Shape (rows, signals), which the mask has too.
+        window: Rows; signals with fewer rows are returned unchanged.
         bound: Largest |x − median| that is kept, of each signal or all, in their unit.
-
-    Returns:
-        Values and mask, both of shape (rows, signals).
 
     Raises:
         InvalidSetting: If the window is not an odd number of rows, 3 or more.

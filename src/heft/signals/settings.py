@@ -8,22 +8,22 @@ from typing import Literal
 from heft.errors import InvalidSetting
 from heft.files import Keys, Number, Text, check_fields, list_of
 
-LARGEST_DELAY = 0.05  # [s]
-LOWEST_CORNER = 1e-3  # [Hz]; of a lower one nothing is left between the margins of any log
-SPLINE_CORNER = Number("the corner of a spline is no positive frequency", above=0.0, unit="Hz")
 CHECKS: Keys = {
     "corner": Number(
         "the corner of the low-pass is no positive frequency",
-        least=LOWEST_CORNER,
+        least=1e-3,  # of a lower one nothing is left between the margins of any log
         unit="Hz",
         cure="give none to choose it from the data",
     ),
     "order": Number("the order of the low-pass is none", least=1, most=8, whole=True),
     "trim": Number("the trim is negative", least=0.0, unit="s"),
     "torque": Text("torque is neither raw nor filtered", ("raw", "filtered")),
-    "delay": Number("the delay is none", -LARGEST_DELAY, LARGEST_DELAY, unit="s"),
+    "delay": Number("the delay is none", -0.05, 0.05, unit="s"),
     "method": Text("there is no such way of smoothing", ("butterworth", "spline", "fourier")),
-    "corners": list_of(SPLINE_CORNER, of="frequencies, one a joint,"),
+    "corners": list_of(
+        Number("the corner of a spline is no positive frequency", above=0.0, unit="Hz"),
+        of="frequencies, one a joint,",
+    ),
     "period": Number("the period is no positive time", above=0.0, unit="s"),
 }
 

@@ -13,7 +13,7 @@ with the rows by the same filter (`Smoothing.torque`), never alone: filtering on
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -44,6 +44,9 @@ class Smoother(Protocol):
             time: Strictly increasing, shape (rows,) [s].
             positions: Shape (rows, joints) [rad or m].
             at: Times to evaluate at, shape (times,) [s]; `time` itself if not given.
+
+        Raises:
+            InvalidRecording: If there are too few rows.
         """
         ...
 
@@ -62,20 +65,7 @@ class Butterworth:
         return settling(self.corner, self.step, self.order)
 
     def smooth(self, time: Array, positions: Array, at: Array | None = None) -> Smoothed:
-        """Return position, velocity and acceleration of a window; see `Smoother.smooth`.
-
-        Args:
-            time: Strictly increasing, shape (rows,) [s].
-            positions: Shape (rows, joints) [rad or m].
-            at: Times at which the result is wanted [s]; those of the rows if None.
-
-        Returns:
-            Position, velocity and acceleration, each of shape (times, joints) [rad or m, per s, per
-            s²].
-
-        Raises:
-            InvalidRecording: If there are too few rows.
-        """
+        """Return position, velocity and acceleration of a window; see `Smoother.smooth`."""
         return smooth(time, positions, self.step, self.corner, self.order, at)
 
 
@@ -92,20 +82,7 @@ class PenalisedSpline:
         return splines.memory(min(self.corners))
 
     def smooth(self, time: Array, positions: Array, at: Array | None = None) -> Smoothed:
-        """Return position, velocity and acceleration of a window; see `Smoother.smooth`.
-
-        Args:
-            time: Strictly increasing, shape (rows,) [s].
-            positions: Shape (rows, joints) [rad or m].
-            at: Times at which the result is wanted [s]; those of the rows if None.
-
-        Returns:
-            Position, velocity and acceleration, each of shape (times, joints) [rad or m, per s, per
-            s²].
-
-        Raises:
-            InvalidRecording: If there are too few rows.
-        """
+        """Return position, velocity and acceleration of a window; see `Smoother.smooth`."""
         require_rows(time)
         wanted = time if at is None else at
         out = np.empty((3, len(wanted), positions.shape[1]))
@@ -129,18 +106,9 @@ class Fourier:
         return 0.0
 
     def smooth(self, time: Array, positions: Array, at: Array | None = None) -> Smoothed:
-        """Return position, velocity and acceleration of the series at a window's times.
+        """Return position, velocity and acceleration of the series; see `Smoother.smooth`.
 
         The window's positions are not used: they are part of the fit already.
-
-        Args:
-            time: Strictly increasing, shape (rows,) [s].
-            positions: Not used.
-            at: Times at which the result is wanted [s]; those of the rows if None.
-
-        Returns:
-            Position, velocity and acceleration, each of shape (times, joints) [rad or m, per s, per
-            s²].
         """
         wanted = time if at is None else at
         return Smoothed(*(self.series.at(wanted, derivative) for derivative in range(3)))
@@ -152,8 +120,7 @@ def smoother(
     """Return the smoother of one recording, by the method set.
 
     Args:
-        smoothing: As `resolve` returns it.
-        recording: The log; for `fourier` it is read once or twice.
+        smoothing: As `resolve` returns it; for `fourier` the log is read once or twice.
         step: Median time step of the recording [s], if known from `survey`.
 
     Raises:
@@ -161,9 +128,8 @@ def smoother(
             Fourier series is required and the motion does not repeat.
         TooLittleData: If a Fourier series is required and the log is shorter than a period.
     """
+    step = survey(recording, names).step if step is None else step
     corner = smoothing.corner
-    if step is None:
-        step = survey(recording, names).step
     if corner is None:
         raise InvalidSetting(
             "the smoothing has no corner yet", argument="corner", cure="resolve it"
@@ -180,16 +146,12 @@ def smoother(
                 expected=f"{len(names)}: " + ", ".join(names),
             )
         return PenalisedSpline(step, corners)
-
-    def pieces() -> Iterator[tuple[Array, Array]]:
-        for window in windows(recording, names, step, 0.0):
-            yield window.time, window.values
-
     period = smoothing.period or period_of(recording, names, step)
     # No more than the corner lets through, and no more than a third of what the rows can tell.
     harmonics = math.floor(period * min(corner, 0.33 / step))
     limited = max(1, min(harmonics, periodic.MOST_HARMONICS))
-    series = periodic.fit_series(pieces(), period, limited)
+    pieces = ((w.time, w.values) for w in windows(recording, names, step, 0.0))
+    series = periodic.fit_series(pieces, period, limited)
     periodic.require_periodic(series)
     return Fourier(series)
 

@@ -52,11 +52,10 @@ def _pieces() -> Array:
 
 def _weights(u: Array, derivative: int) -> Array:
     """Return the derivative with respect to u of the six splines, shape (rows, 6)."""
-    coefficients = _pieces()
     powers = np.zeros((len(u), DEGREE + 1))
     for p in range(derivative, DEGREE + 1):
         powers[:, p] = math.perm(p, derivative) * u ** (p - derivative)
-    return np.asarray(powers @ coefficients)
+    return np.asarray(powers @ _pieces())
 
 
 @lru_cache(maxsize=1)
@@ -68,16 +67,12 @@ def _penalty() -> Array:
 
 
 def memory(corner: float) -> float:
-    """Return the time over which a row's influence decays to 1e-10 [s]: exp(−π f_c t) = 1e-10.
-
-    Args:
-        corner: f_c [Hz].
-    """
+    """Return the time over which a row's influence decays to 1e-10 [s]: exp(−π f_c t) = 1e-10."""
     return math.log(1e10) / (math.pi * corner)
 
 
 def fit(time: Array, positions: Array, step: float, corner: float) -> tuple[Array, float, float]:
-    """Return the penalised spline of positions: coefficients, first knot [s], knot spacing [s].
+    """Return the penalised spline of positions.
 
     Args:
         time: Strictly increasing, shape (rows,) [s].
@@ -121,9 +116,7 @@ def evaluate(
     """Return a spline of uniform knots or a derivative of it, shape (times, joints).
 
     Args:
-        coefficients: As `fit` returns them, shape (splines, joints).
-        first: Time of the first knot [s].
-        spacing: Between knots [s].
+        coefficients: As `fit` returns them, like `first` [s] and `spacing` [s].
         at: Times between the first knot and the last, shape (times,) [s].
         derivative: 0 to 4; the unit is that of the coefficients per s to this power.
     """
