@@ -74,8 +74,9 @@ def test_neighbours_hear_one_another_whoever_was_first(
         assert set(heard_a) == {("b", b"of b")} and set(heard_b) == {("a", b"of a")}
         assert shown[0][0] == "a" and json.loads(shown[0][1]) == {"x": 1}
         sent = a.sent["b"]
-        a.send("b", bytes(LARGEST + 1))
-        assert a.sent["b"] == sent  # too large for anybody
+        with pytest.raises(InvalidSetting, match="too long"):
+            a.send("b", bytes(LARGEST + 1))
+        assert a.sent["b"] == sent
 
 
 @needs_openssl

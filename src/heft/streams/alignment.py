@@ -76,11 +76,7 @@ class Device:
         return [k for k, n in enumerate(self.names) if n.startswith("quat.")]
 
     def plausible(self, values: Array) -> NDArray[np.bool_]:
-        """Return which samples a working device can have sent, shape (N,).
-
-        Args:
-            values: Shape (N, signals), each in its signal's unit.
-        """
+        """Return which samples, shape (N, signals), a working device can have sent, shape (N,)."""
         good = (np.abs(values) <= self.largest).all(axis=1)  # no NaN either
         if self.quaternion:
             good &= (values[:, self.quaternion] ** 2).sum(axis=1) > SHORTEST_QUATERNION**2
@@ -191,11 +187,9 @@ class Alignment:
 
     def start(self) -> AlignmentState:
         """Return the initial state, without samples."""
+        empty = np.zeros(0, dtype=np.int64)
         return AlignmentState(
-            {
-                d.name: Buffer(np.zeros(0, dtype=np.int64), np.zeros((0, len(d.names))))
-                for d in self.devices
-            }
+            {d.name: Buffer(empty, np.zeros((0, len(d.names)))) for d in self.devices}
         )
 
     def step(
@@ -268,10 +262,9 @@ class Alignment:
         counts = Counter(late=int((~later & ~sorted_in & (stamps < newest)).sum()))
         counts["repeated"] = int((~later & ~sorted_in).sum()) - counts["late"]
         used = later | sorted_in
+        late_in_a_row = buffer.late_in_a_row + len(stamps)
         if used.any():
             late_in_a_row = len(stamps) - 1 - int(np.flatnonzero(used)[-1])
-        else:
-            late_in_a_row = buffer.late_in_a_row + len(stamps)
         if late_in_a_row >= self.reset and counts["late"]:
             counts["clock set back"] = 1
             by = (int(newest[-1]) - int(stamps[-1])) / SECOND
@@ -367,10 +360,10 @@ class Alignment:
     def _settled(self, device: Device, state: AlignmentState) -> Stamps:
         """Return stamps of samples that are not frozen and before which none can be sorted in."""
         buffer = state.buffers[device.name]
-        stamps = buffer.confirmed
-        if not len(stamps):
-            return stamps
+        if not len(buffer.stamps):
+            return buffer.stamps
         newest = int(buffer.stamps[-1]) - round(self.reorder * SECOND)
+        stamps = buffer.confirmed
         return stamps[: int(np.searchsorted(stamps, newest, "right"))]
 
     def _ready(self, state: AlignmentState) -> Stamps:
@@ -472,13 +465,7 @@ def bridged(stamps: Stamps, at: Stamps, ahead: int, bridge: float) -> NDArray[np
 
 
 def interpolated(stamps: Stamps, values: Array, at: Stamps) -> Array:
-    """Return values interpolated linearly, shape (M, signals); zeros where there are no samples.
-
-    Args:
-        stamps: Stamps of the samples, shape (N,) [ns].
-        values: Shape (N, signals).
-        at: Times to interpolate at, shape (M,) [ns].
-    """
+    """Return values interpolated linearly at M stamps; zeros where there are no samples."""
     if not len(stamps):
         return np.zeros((len(at), values.shape[1]))
     seconds, wanted = (stamps - stamps[0]) / SECOND, (at - stamps[0]) / SECOND

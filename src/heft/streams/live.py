@@ -158,11 +158,12 @@ class Update(Generic[Stepped]):
 
     def lines(self) -> list[str]:
         """Return the events as lines for a terminal."""
-        times = (self.state.stamp(e.time) for e in self.events)
-        when = ("before any sample" if t is None else f"{t:.3f} s" for t in times)
-        return [
-            visible(f"{t}  {e.name}: {e.message}") for t, e in zip(when, self.events, strict=True)
-        ]
+        made = []
+        for event in self.events:
+            stamp = self.state.stamp(event.time)
+            when = "before any sample" if stamp is None else f"{stamp:.3f} s"
+            made.append(visible(f"{when}  {event.name}: {event.message}"))
+        return made
 
 
 @dataclass
@@ -269,11 +270,7 @@ def run(
 def until_failure(
     source: Iterator[Arrival], tell: Callable[[Exception], None]
 ) -> Iterator[Arrival]:
-    """Yield a source's arrivals; a failure after the first is reported and ends them.
-
-    Args:
-        source: Its failure before the first arrival is raised.
-    """
+    """Yield arrivals; a failure before the first is raised, a later one is told and ends them."""
     begun = False
     while True:
         try:

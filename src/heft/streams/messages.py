@@ -148,14 +148,11 @@ class Reader:
                 pieces += made
                 count = sum(len(piece.stamps) for piece in made)
                 good += count
-                self._remember(key, 2 * count > len(by_key[key]))
+                if 2 * count <= len(by_key[key]):
+                    self._heard.discard(key)
+                elif len(self._heard) < MOST_HEARD:
+                    self._heard.add(key)
         return pieces, len(messages) - good - self.unread
-
-    def _remember(self, key: str, sound: bool) -> None:
-        if not sound:
-            self._heard.discard(key)
-        elif len(self._heard) < MOST_HEARD:
-            self._heard.add(key)
 
     def _of(self, key: str, messages: list[bytes], until: float) -> list[Piece]:
         budget = MOST_BYTES
@@ -215,14 +212,10 @@ def _piece(channel: Channel, group: Group, frames: Mapping[str, str]) -> Piece:
     assert stamps is not None  # all types that are read have a header
     if len(columns) > MOST_SIGNALS or not _are_names(tuple(columns)):
         raise Malformed("its names are none, or too many")
-    values = [group.numbers[path][:, k] for path, k in columns.values()]
-    return Piece(tuple(columns), stamps, _beside(values, stamps))
-
-
-def _beside(values: Sequence[NDArray[Any]], stamps: NDArray[np.int64]) -> Array:
-    if not values:
-        return np.zeros((len(stamps), 0))
-    return np.stack([np.asarray(v, dtype=float) for v in values], axis=1)
+    values = np.empty((len(stamps), len(columns)))
+    for at, (path, k) in enumerate(columns.values()):
+        values[:, at] = group.numbers[path][:, k]
+    return Piece(tuple(columns), stamps, values)
 
 
 def _maps(messages: Iterable[bytes]) -> Iterator[Piece]:
@@ -245,11 +238,7 @@ def _maps(messages: Iterable[bytes]) -> Iterator[Piece]:
 
 
 def _read_map(message: bytes) -> tuple[tuple[str, ...], int, list[float]] | None:
-    """Return names, stamp [ns] and values of a message, or None if it is no such map.
-
-    Args:
-        message: A map in JSON, or in CBOR (RFC 8949) without tags.
-    """
+    """Return names, stamp [ns] and values of a map in JSON or CBOR, or None if it is none."""
     try:
         signals = json.loads(message) if message[:1] == b"{" else cbor_map(message)
         stamp = signals.pop("t")
@@ -264,7 +253,7 @@ def _read_map(message: bytes) -> tuple[tuple[str, ...], int, list[float]] | None
         return names, nanoseconds, list(map(float, signals.values()))
     except (ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError):
         return None
-    except struct.error:  # the message ends before its numbers do
+    except struct.error:  # it ends within a number
         return None
 
 

@@ -18,14 +18,14 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Annotated, Any
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting, NoConnection, install
-from heft.files import Number, Reader, Section, Text, name_list, named, read_toml
+from heft.files import Number, Reader, Text, name_list, named, read_toml, section
 from heft.recordings import KINDS
 
 from .messages import LARGEST, MOST_BYTES, refuse_types
@@ -46,42 +46,53 @@ KEY = Text(
 PATTERN = Text(
     "this is no key", shape=re.compile(r"(?!.{1025})[^/?#\s]+(/[^/?#\s]+)*"), expected=STEPS
 )
+MODE = Text("this is no mode", shape=re.compile("client|peer"), expected="client or peer")
 TOPIC = Text("this is no topic", shape=re.compile(r"(?!.{1025})(/[^/?#$*\s]+)+"))
 SAMPLES = "heft/samples/**"  # JSON and CBOR
 MOST_WAITING = 4096  # messages that wait to be taken, a subscription
-PATIENCE = 5000  # [ms] for connections to be made
-# [ms] between attempts to be connected again; Zenoh's own wait up to 4 s.
-RETRY = {"period_init_ms": 250, "period_max_ms": 1000, "period_increase_factor": 2.0}
+TEXTS = named(Text("a text is expected"), "a table of texts is expected")
+FILE = Text("certificates on both sides need three files", expected="the name of a file")
+
+
+def _names_of(each: Text) -> Reader[tuple[str, ...]]:
+    return lambda value, where: tuple(each(name, where) for name in name_list(value, where))
+
+
+def _file(value: object, where: str) -> Path:
+    return Path(FILE(value, where))
 
 
 @dataclass(frozen=True)
 class Certificates:
     """Files of certificates and key by which both ends authenticate each other (TLS)."""
 
-    ca: Path  # certificates of the authority that signs all nodes' certificates, PEM
-    certificate: Path  # the node's own, PEM
-    key: Path  # its private key, PEM, readable by its owner alone
+    # certificates of the authority that signs all nodes' certificates, PEM
+    ca: Annotated[Path, _file]
+    certificate: Annotated[Path, _file]  # the node's own, PEM
+    key: Annotated[Path, _file]  # its private key, PEM, readable by its owner alone
 
 
 @dataclass(frozen=True)
 class Link:
     """Addresses, keys and topics of a connection to other nodes."""
 
-    connect: tuple[str, ...] = (HERE,)  # addresses to connect to
-    listen: tuple[str, ...] = ()  # addresses to listen on
+    connect: Annotated[tuple[str, ...], _names_of(ADDRESS)] = (HERE,)  # addresses to connect to
+    listen: Annotated[tuple[str, ...], _names_of(ADDRESS)] = ()  # addresses to listen on
     # `client` of a router, or `peer`; None for a client where the one address to connect to is a
     # router's, and a peer elsewhere
-    mode: str | None = None
-    subscribe: tuple[str, ...] = (SAMPLES,)  # key expressions of JSON and CBOR messages
-    publish: str = "heft/payload"  # key under which estimates go out
-    domain: int = 0  # ROS 2 domain of robots that run rmw_zenoh
+    mode: Annotated[str | None, MODE] = None
+    # key expressions of JSON and CBOR messages
+    subscribe: Annotated[tuple[str, ...], _names_of(PATTERN)] = (SAMPLES,)
+    publish: Annotated[str, KEY] = "heft/payload"  # key under which estimates go out
+    # ROS 2 domain of robots that run rmw_zenoh, limited by its ports
+    domain: Annotated[int, Number("this is no ROS domain", 0, 232, whole=True)] = 0
     # types of topics behind zenoh-plugin-ros2dds, which are subscribed to by name
-    topics: Mapping[str, str] = field(default_factory=dict)
+    topics: Annotated[Mapping[str, str], TEXTS] = field(default_factory=dict)
     # frames of topics whose messages do not tell them well
-    frames: Mapping[str, str] = field(default_factory=dict)
-    certificates: Certificates | None = None  # or None
+    frames: Annotated[Mapping[str, str], TEXTS] = field(default_factory=dict)
+    certificates: Annotated[Certificates | None, None] = None  # the table `[tls]` of the file
     # topic of transforms that are published, without a stroke before it; or None
-    transforms: str | None = None
+    transforms: Annotated[str | None, None] = None
 
     @staticmethod
     def named(where: str) -> Link:
@@ -107,7 +118,11 @@ class Link:
         Raises:
             InvalidSetting: If a key is unknown or a value is wrong.
         """
-        return _link_section(path.parent)(table, str(path))
+        link = section(Link, _link, tls=section(Certificates))(table, str(path))
+        if link.certificates is None:
+            return link
+        files = (path.parent / file for file in vars(link.certificates).values())
+        return replace(link, certificates=Certificates(*files))
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -200,35 +215,6 @@ def _link(
     return Link(connect, listen, mode, topics=types, frames=named_by, certificates=tls, **others)
 
 
-def _names_of(each: Text) -> Reader[tuple[str, ...]]:
-    return lambda value, where: tuple(each(name, where) for name in name_list(value, where))
-
-
-def _link_section(folder: Path) -> Section[Link]:
-    def file(value: object, where: str) -> Path:
-        name = Text("certificates on both sides need three files", expected="the name of a file")
-        return folder / name(value, where)
-
-    texts = named(Text("a text is expected"), "a table of texts is expected")
-    files = ("ca", "certificate", "key")
-    mode = Text("this is no mode", shape=re.compile("client|peer"), expected="client or peer")
-    tls = Section(Certificates, dict.fromkeys(files, file), required=files)
-    return Section(
-        _link,
-        {
-            "connect": _names_of(ADDRESS),
-            "listen": _names_of(ADDRESS),
-            "mode": mode,
-            "subscribe": _names_of(PATTERN),
-            "publish": KEY,
-            "domain": Number("this is no ROS domain", 0, 232, whole=True),  # by its ports
-            "topics": texts,
-            "frames": texts,
-            "tls": tls,
-        },
-    )
-
-
 def _loopback(host: str) -> bool:
     if host == "localhost":
         return True
@@ -239,17 +225,18 @@ def _loopback(host: str) -> bool:
 
 
 def settings_of(link: Link, mode: str) -> dict[str, Any]:
-    """Return those of Zenoh's settings that heft sets explicitly, by key.
-
-    Args:
-        mode: `client` or `peer`.
-    """
+    """Return those of Zenoh's settings that heft sets explicitly, by key."""
     made: dict[str, Any] = {
         "mode": mode,
         "connect/endpoints": list(link.connect),
-        "connect/timeout_ms": PATIENCE,
+        "connect/timeout_ms": 5000,
         "connect/exit_on_failure": True,
-        "connect/retry": RETRY,
+        # Between attempts to be connected again [ms]; Zenoh's own wait up to 4 s.
+        "connect/retry": {
+            "period_init_ms": 250,
+            "period_max_ms": 1000,
+            "period_increase_factor": 2.0,
+        },
         "listen/endpoints": list(link.listen),
         "listen/exit_on_failure": True,
         "scouting/multicast/enabled": False,
@@ -263,19 +250,17 @@ def settings_of(link: Link, mode: str) -> dict[str, Any]:
         # Where gossip tells of others, they are not spoken to in the clear.
         kinds = {a.partition("/")[0] for a in (*link.connect, *link.listen)}
         made["transport/link/protocols"] = sorted({"tls", *kinds})
-        made |= {
-            f"transport/link/tls/{k}": v
-            for k, v in {
-                "root_ca_certificate": str(own.ca),
-                "listen_certificate": str(own.certificate),
-                "listen_private_key": str(own.key),
-                "connect_certificate": str(own.certificate),
-                "connect_private_key": str(own.key),
-                "enable_mtls": True,
-                "verify_name_on_connect": True,
-                "close_link_on_expiration": True,
-            }.items()
+        tls = {
+            "root_ca_certificate": str(own.ca),
+            "listen_certificate": str(own.certificate),
+            "listen_private_key": str(own.key),
+            "connect_certificate": str(own.certificate),
+            "connect_private_key": str(own.key),
+            "enable_mtls": True,
+            "verify_name_on_connect": True,
+            "close_link_on_expiration": True,
         }
+        made |= {f"transport/link/tls/{k}": v for k, v in tls.items()}
     return made
 
 
@@ -306,11 +291,7 @@ class Connection:
         return [one for s in self._subscribers for one in taken(s, MOST_BYTES)]
 
     def refuse_strangers(self, links: Iterable[Any]) -> None:
-        """Raise `InvalidSetting` if an unencrypted link leads to another machine.
-
-        Args:
-            links: Zenoh's links, each with `src` and `dst`.
-        """
+        """Raise `InvalidSetting` if an unencrypted one of Zenoh's links leads elsewhere."""
         for link in () if self._insecure else links:
             if not self.link.stays_here(str(link.src), str(link.dst)):
                 raise InvalidSetting(
@@ -320,11 +301,7 @@ class Connection:
                 )
 
     def publish(self, what: str, content: Mapping[str, Any]) -> None:
-        """Publish JSON under `<publish>/<what>`.
-
-        Args:
-            content: Finite numbers, texts, lists and tables.
-        """
+        """Publish finite numbers, texts, lists and tables as JSON under `<publish>/<what>`."""
         text = json.dumps(content, ensure_ascii=False, allow_nan=False)
         encoding = self._zenoh.Encoding.APPLICATION_JSON
         self._session.put(f"{self.link.publish}/{what}", text, encoding=encoding)
@@ -334,7 +311,7 @@ class Connection:
 
         Args:
             stamp: Stamp of the newest sample [s].
-            frame: Frame in whose axes the inertia is stated.
+            frame: In whose axes the inertia is stated.
             body: Mass [kg], centre of mass [m] and inertia about it [kg·m²], shape (10,); NaN where
                 it is not known.
             std: Standard deviations of these, shape (10,); infinite where they are not known.
@@ -351,7 +328,7 @@ class Connection:
 
         Args:
             stamp: Stamp of the newest sample [s].
-            frame: Parent frame, in whose axes the poses are stated.
+            frame: The parent, in whose axes the poses are stated.
             children: By frame, its quaternion w, x, y, z and its origin [m], shapes (4,) and (3,).
         """
         if self.link.transforms is not None:
@@ -393,7 +370,8 @@ def connected(link: Link, insecure: bool = False) -> Iterator[Connection]:
             subscriber = session.declare_subscriber(key, zenoh.handlers.FifoChannel(MOST_WAITING))
             stack.callback(subscriber.undeclare)
             subscribers.append(subscriber)
-        for token in _tokens(link, str(session.zid())):
+        transforms = () if link.transforms is None else (link.transforms,)
+        for token in liveliness(link.domain, str(session.zid()), link.inertias, transforms):
             stack.callback(session.liveliness().declare_token(token).undeclare)
         made = Connection(link, mode, zenoh, session, subscribers, changes, insecure)
         made.refuse_strangers(session.info.links())
@@ -409,11 +387,6 @@ def taken(subscriber: Any, most: int) -> Iterator[tuple[str, bytes]]:
         data = bytes(sample.payload)
         size += len(data)
         yield str(sample.key_expr), data
-
-
-def _tokens(link: Link, session: str) -> tuple[str, ...]:
-    transforms = () if link.transforms is None else (link.transforms,)
-    return liveliness(link.domain, session, link.inertias, transforms)
 
 
 def zenoh_library(argument: str) -> ModuleType:
@@ -436,22 +409,6 @@ def zenoh_library(argument: str) -> ModuleType:
     return zenoh
 
 
-def configured(zenoh: ModuleType, settings: Mapping[str, object]) -> Any:
-    """Return a Zenoh configuration with these settings.
-
-    Raises:
-        InvalidSetting: If one does not take: the session would be as open as without it.
-    """
-    config = zenoh.Config()
-    for key, value in settings.items():
-        config.insert_json5(key, json.dumps(value))
-    for key, value in settings.items():
-        given = json.loads(config.get_json(key))
-        if not _holds(given, value):
-            raise InvalidSetting("Zenoh does not take a setting", argument=key, got=given)
-    return config
-
-
 def _opened(zenoh: ModuleType, link: Link, mode: str) -> Any:
     return opened(
         zenoh,
@@ -471,9 +428,16 @@ def opened(zenoh: ModuleType, settings: Mapping[str, object], message: str, **fa
         message: What is wrong if there is none, beside other parts of the error.
 
     Raises:
+        InvalidSetting: If Zenoh does not take a setting: it would be as open as without it.
         NoConnection: If none can be opened.
     """
-    config = configured(zenoh, settings)
+    config = zenoh.Config()
+    for key, value in settings.items():
+        config.insert_json5(key, json.dumps(value))
+    for key, value in settings.items():
+        given = json.loads(config.get_json(key))
+        if not _holds(given, value):
+            raise InvalidSetting("Zenoh does not take a setting", argument=key, got=given)
     try:
         return zenoh.open(config)
     except zenoh.ZError as problem:

@@ -127,9 +127,8 @@ class Server(ThreadingHTTPServer):
         """Ignore errors of a connection: a browser may disconnect at any time."""
 
 
-def _protection(policy: str) -> dict[str, str]:
-    """Return HTTP headers that keep other pages from embedding or reading this one."""
-    return {
+def _handler(page: Page, body: bytes, policy: str) -> type[BaseHTTPRequestHandler]:
+    headers = {  # which keep other pages from embedding or reading this one
         "Content-Security-Policy": f"{policy}; frame-ancestors 'none'",
         "X-Frame-Options": "DENY",
         "X-Content-Type-Options": "nosniff",
@@ -138,10 +137,6 @@ def _protection(policy: str) -> dict[str, str]:
         "Cross-Origin-Opener-Policy": "same-origin",
         "Cache-Control": "no-store",
     }
-
-
-def _handler(page: Page, body: bytes, policy: str) -> type[BaseHTTPRequestHandler]:
-    headers = _protection(policy)
 
     class Handler(BaseHTTPRequestHandler):
         timeout = DEADLINE
@@ -175,17 +170,14 @@ def _handler(page: Page, body: bytes, policy: str) -> type[BaseHTTPRequestHandle
                     self.send_error(503)
                     return
                 try:
-                    self.tell()
+                    self.server.without_deadline(self.connection)
+                    self.send_response(200)
+                    self.send_header("Content-Type", "text/event-stream")
+                    self.end_headers()
+                    for text in page.news():
+                        self.wfile.write(f"data: {text}\n\n".encode() if text else b":\n\n")
                 finally:
                     page.leave()
-
-        def tell(self) -> None:
-            self.server.without_deadline(self.connection)
-            self.send_response(200)
-            self.send_header("Content-Type", "text/event-stream")
-            self.end_headers()
-            for text in page.news():
-                self.wfile.write(f"data: {text}\n\n".encode() if text else b":\n\n")
 
         def log_message(self, *_: object) -> None:
             """Log nothing."""

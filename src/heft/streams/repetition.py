@@ -23,7 +23,7 @@ NEVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """Samples of a group of signals that differ from the one before them."""
+    """Samples of a group of signals that differ from the one before: each begins a stretch."""
 
     stamps: Times  # shape (N,), increasing
     values: Array  # shape (N, signals)
@@ -63,7 +63,6 @@ class Standstill:
         """Return the duration up to which a stretch is accepted, in the stamps' unit.
 
         Args:
-            changes: Beginnings of the stretches, and the samples there.
             accepted: Duration that is accepted where changes come quickly, in the stamps' unit.
         """
         if len(changes.stamps) < 2:
@@ -72,11 +71,7 @@ class Standstill:
         return max(accepted, self.usual * float(np.quantile(stretches, self.usual_share)))
 
     def jumps(self, changes: Changes) -> NDArray[np.bool_]:
-        """Return which stretches begin or end with a jump, shape (N,).
-
-        Args:
-            changes: Beginnings of the stretches, and the samples there.
-        """
+        """Return which stretches begin or end with a jump, shape (N,)."""
         steps = changes.steps
         large = np.zeros(0, dtype=bool)
         if len(steps):
@@ -84,11 +79,9 @@ class Standstill:
         return np.asarray(np.concatenate([[False], large]) | np.concatenate([large, [False]]))
 
     def stops_at_once(self, changes: Changes, k: int, before: float) -> bool:
-        """Whether steady motion in one direction ends from one sample to the next.
+        """Whether steady motion in one direction ends where stretch k begins, at one sample.
 
         Args:
-            changes: Beginnings of stretches, and the samples there.
-            k: Position of the stretch among them.
             before: Time before it that is looked at, in the stamps' unit.
         """
         stamps, values = changes.stamps, changes.values
@@ -205,7 +198,7 @@ def unchanged_since(
     Args:
         stamps: Shape (N,), N > 0, increasing.
         values: Shape (N, signals).
-        groups: Columns of each group; one changes if one of its signals does.
+        groups: Columns of each group, which changes if one of its signals does.
         before: Sample before the first one, if any.
     """
     since = np.empty((len(stamps), len(groups)), dtype=stamps.dtype)
@@ -221,9 +214,7 @@ def unchanged_since(
 
 
 def repeated(stamps: Times, since: Times, longest: float) -> NDArray[np.bool_]:
-    """Return which samples are of a stretch that repeats itself for too long, shape (N,).
-
-    All samples of such a stretch are, its first one too.
+    """Return which samples are of a stretch that repeats itself for too long, its first one too.
 
     Args:
         stamps: Shape (N,).

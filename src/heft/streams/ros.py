@@ -26,20 +26,12 @@ STD = "std"  # last part of the topic of standard deviations
 
 
 def inertia_key(domain: int, topic: str) -> str:
-    """Return the Zenoh key of a topic of inertias, as rmw_zenoh forms it.
-
-    Args:
-        topic: Name of the topic, without a leading slash.
-    """
+    """Return rmw_zenoh's key of a topic of inertias, which is named without a leading slash."""
     return f"{domain}/{topic}/{INERTIA_TYPE}/{INERTIA_HASH}"
 
 
 def transforms_key(domain: int, topic: str) -> str:
-    """Return the Zenoh key of a topic of transforms, as rmw_zenoh forms it.
-
-    Args:
-        topic: Name of the topic, without a leading slash.
-    """
+    """Return rmw_zenoh's key of a topic of transforms, which is named without a leading slash."""
     return f"{domain}/{topic}/{TRANSFORMS_TYPE}/{TRANSFORMS_HASH}"
 
 
@@ -55,8 +47,8 @@ def liveliness(
 
     Args:
         session: Zenoh's identity of the session, as it prints it.
-        topics: Topics of inertias, without a leading slash.
-        transforms: Topics of transforms, likewise.
+        topics: Of inertias, without a leading slash.
+        transforms: Of transforms, likewise.
     """
     ours = f"@ros2_lv/{domain}/{session}/0"
     inertias = f"{INERTIA_TYPE}/{INERTIA_HASH}/{QUALITY}"
@@ -108,17 +100,13 @@ def transforms(stamp: int, frame: str, children: Mapping[str, tuple[Array, Array
     """
     data = bytearray(struct.pack("<I", len(children)))
     for child, (quaternion, origin) in children.items():
-        _pad(data, 4)
+        data += bytes(-len(data) % 4)
         data += struct.pack("<iI", stamp // 10**9, stamp % 10**9)
         for name in (frame, child):
-            _pad(data, 4)
+            data += bytes(-len(data) % 4)
             text = name.encode() + b"\0"
             data += struct.pack("<I", len(text)) + text
-        _pad(data, 8)
+        data += bytes(-len(data) % 8)
         w, x, y, z = np.asarray(quaternion, dtype=float)
         data += struct.pack("<7d", *np.asarray(origin, dtype=float), x, y, z, w)
     return b"\0\1\0\0" + bytes(data)
-
-
-def _pad(data: bytearray, size: int) -> None:
-    data += bytes(-len(data) % size)

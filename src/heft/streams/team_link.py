@@ -87,41 +87,34 @@ class TeamLink:
     def access(self) -> dict[str, Any]:
         """Return rules of access control: each name may write its own keys, all else is denied."""
         rules: list[dict[str, Any]] = []
-        subjects = [{"id": name, "cert_common_names": [name]} for name in (*self.neighbours, WATCH)]
+        policies: list[dict[str, Any]] = []
 
-        def rule(name: str, messages: str, flow: str, keys: list[str]) -> str:
-            rules.append(
-                {
-                    "id": name,
-                    "permission": "allow",
-                    "flows": [flow],
-                    "messages": [messages],
-                    "key_exprs": keys,
-                }
-            )
-            return name
+        def allow(subject: str, *allowed: tuple[str, str, str, str]) -> None:
+            for name, messages, flow, key in allowed:
+                rule = {"id": name, "permission": "allow", "flows": [flow], "messages": [messages]}
+                rules.append({**rule, "key_exprs": [key]})
+            policies.append({"rules": [name for name, *_ in allowed], "subjects": [subject]})
 
-        policies = []
         for name in self.neighbours:
-            own = [] if self.own is None else [self.key(self.own, "**")]
-            theirs = [self.key(name, "**")]
+            theirs, ours = self.key(name, "**"), self.own and self.key(self.own, "**")
             allowed = [
-                rule(f"{name} writes its own", "put", "ingress", theirs),
-                rule(f"{name} is asked", "declare_subscriber", "egress", theirs),
+                (f"{name} writes its own", "put", "ingress", theirs),
+                (f"{name} is asked", "declare_subscriber", "egress", theirs),
             ]
-            if own:
+            if ours:
                 allowed += [
-                    rule(f"{name} is told", "put", "egress", own),
-                    rule(f"{name} asks", "declare_subscriber", "ingress", own),
+                    (f"{name} is told", "put", "egress", ours),
+                    (f"{name} asks", "declare_subscriber", "ingress", ours),
                 ]
-            policies.append({"rules": allowed, "subjects": [name]})
+            allow(name, *allowed)
         if self.own is not None:
-            state = [self.key(self.own, STATE)]
-            shown = [
-                rule("state is told", "put", "egress", state),
-                rule("state is asked", "declare_subscriber", "ingress", state),
-            ]
-            policies.append({"rules": shown, "subjects": [WATCH]})
+            state = self.key(self.own, STATE)
+            allow(
+                WATCH,
+                ("state is told", "put", "egress", state),
+                ("state is asked", "declare_subscriber", "ingress", state),
+            )
+        subjects = [{"id": name, "cert_common_names": [name]} for name in (*self.neighbours, WATCH)]
         return {
             "enabled": True,
             "default_permission": "deny",
@@ -144,12 +137,19 @@ class TeamConnection:
     def send(self, neighbour: str, data: bytes) -> None:
         """Send a message to a neighbour; it is dropped rather than waited for.
 
-        Args:
-            data: At most 64 kB; a longer message is not sent.
+        Raises:
+            InvalidSetting: If it is longer than 64 kB, which no neighbour would take.
         """
-        if len(data) <= LARGEST:
-            self._publishers[neighbour].put(data)
-            self.sent[neighbour] += len(data)
+        if len(data) > LARGEST:
+            raise InvalidSetting(
+                "a message between robots is too long",
+                argument=neighbour,
+                got=f"{len(data)} bytes",
+                expected=f"at most {LARGEST}",
+                cure="send it in parts",
+            )
+        self._publishers[neighbour].put(data)
+        self.sent[neighbour] += len(data)
 
     def show(self, state: Mapping[str, Any]) -> None:
         """Publish this robot's state to whoever watches."""
