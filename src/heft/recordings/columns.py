@@ -348,15 +348,14 @@ class KnownLog:
                 )
             names = list(joints)
             notes.append("joints are taken in the model's order: " + ", ".join(names))
-        unit = self.unit
-        if unit is None:
-            unit = _unit_of_time(table, self.time)
+        unit = self.unit or _unit_of_time(table, self.time)
+        if self.unit is None:
             notes.append(f"time is taken to be in {unit}, from its steps")
         signals = []
+        count = len(names)
         for kind, pattern in self.signals:
-            of_joints = tuple(pattern.format(k) for k in range(len(names)))
+            of_joints = tuple(pattern.format(k) for k in range(count))
             if set(of_joints) <= set(table.columns):
-                count = len(names)
                 si = next(iter(UNITS[kind]))
                 signals.append(
                     SignalMap(kind, of_joints, tuple(names), si, np.eye(count), np.zeros(count))
@@ -376,16 +375,18 @@ _UR = tuple(
     f"{name}_joint"
     for name in ("shoulder_pan", "shoulder_lift", "elbow", "wrist_1", "wrist_2", "wrist_3")
 )
-_PANDA = tuple(f"panda_joint{k}" for k in range(1, 8))
-_FRANKA_NOTE = (
-    "tau_J is the measured torque on the link side, gravity included; commands and filtered "
-    "external torques are not used"
-)
 
 
 def _franka(q: str, v: str, tau: str, unit: str | None = None) -> KnownLog:
-    signals = (("q", q), ("v", v), ("tau", tau))
-    return KnownLog("libfranka", "time", unit, signals, _PANDA, _FRANKA_NOTE)
+    return KnownLog(
+        "libfranka",
+        "time",
+        unit,
+        (("q", q), ("v", v), ("tau", tau)),
+        tuple(f"panda_joint{k}" for k in range(1, 8)),
+        "tau_J is the measured torque on the link side, gravity included; commands and filtered "
+        "external torques are not used",
+    )
 
 
 KNOWN = (

@@ -113,9 +113,6 @@ class JointTrajectory:
     def read_json(path: Path) -> JointTrajectory:
         """Read a message that was written as JSON, its times as ROS 2, ROS 1 or a number has them.
 
-        Args:
-            path: The file; velocities and accelerations count where all points have them.
-
         Raises:
             InvalidRecording: If it is none.
         """

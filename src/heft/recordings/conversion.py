@@ -61,9 +61,16 @@ def convert(
         if not damage:
             raise
         raise _nothing(", ".join(map(str, logs)), [*damage, problem.message]) from problem
-    _refuse_overwriting(out, logs)
+    if out.exists() and any(out.samefile(p) for p in logs if p.exists()):
+        raise InvalidSetting(
+            "the output would overwrite a log", argument=f"--out {out}", cure="name another file"
+        )
     table = _together(recordings, ", ".join(map(str, logs)))
-    losses: dict[str, None] = dict.fromkeys(_unused_columns(recordings))
+    losses: dict[str, None] = {}
+    unused = [c for r in recordings for c in _unused(r)]
+    if unused:
+        more = f" and {len(unused) - 8} more" if len(unused) > 8 else ""
+        losses["columns without a meaning are left out: " + ", ".join(unused[:8]) + more] = None
     place = out.resolve()  # a link stays a link
     with workshop(place) as folder:
         new = folder / place.name
@@ -72,15 +79,6 @@ def convert(
             raise _nothing(table.path, list(damage))
         put(new, place)
     return Converted(rows, begin, end, table.notes, tuple(losses), tuple(damage))
-
-
-def _refuse_overwriting(out: Path, logs: Sequence[Path]) -> None:
-    if out.exists() and any(out.samefile(p) for p in logs if p.exists()):
-        raise InvalidSetting(
-            "the output would overwrite a log",
-            argument=f"--out {out}",
-            cure="name another file",
-        )
 
 
 def _together(recordings: Sequence[Recording], name: str) -> Table:
@@ -111,13 +109,6 @@ def _nothing(logs: str, damage: Sequence[str]) -> InvalidRecording:
         argument=logs,
         got="; ".join(damage) or None,
     )
-
-
-def _unused_columns(recordings: Sequence[Recording]) -> list[str]:
-    unused = [c for r in recordings for c in _unused(r)]
-    more = f" and {len(unused) - 8} more" if len(unused) > 8 else ""
-    named = "columns without a meaning are left out: " + ", ".join(unused[:8]) + more
-    return [named] if unused else []
 
 
 def _unused(recording: Recording) -> list[str]:

@@ -92,7 +92,8 @@ def draft_map(table: Table, joints: Sequence[str]) -> str:
         joints: The robot's joints, in its order; none for a log of a sensor alone.
     """
     columns = [c for c in table.columns if c]
-    time = next((c for w in TIMES for c in columns if _is_time(c, w)), None)
+    spelt = {c: [SPELLINGS.get(w, w) for w in _words(c)] for c in columns}
+    time = next((c for w in TIMES for c in columns if w in spelt[c]), None)
     guesses = [g for c in columns if c != time and (g := _guess(c)) is not None]
     lines = [
         f"# A first draft for {quoted(table.path)}: guessed from names.",
@@ -118,10 +119,8 @@ def draft_map(table: Table, joints: Sequence[str]) -> str:
         lines += ["", *_frame_lines(table, kind, named)]
     rest = [c for c in columns if c not in used]
     if rest:
-        lines += [
-            "",
-            "# Not used: " + ", ".join(map(quoted, rest[:40])) + (" …" if len(rest) > 40 else ""),
-        ]
+        more = " …" if len(rest) > 40 else ""
+        lines += ["", "# Not used: " + ", ".join(map(quoted, rest[:40])) + more]
     return "\n".join(lines) + "\n"
 
 
@@ -129,10 +128,6 @@ def _words(name: str) -> list[str]:
     """Return a name's words in lower case, numbers apart: `motorPos_3 [deg]` has four."""
     split = re.sub(r"([a-z])([A-Z])", r"\1 \2", name)
     return [w.lower() for w in re.findall(r"[A-Za-zµ]+|\d+", split)]
-
-
-def _is_time(column: str, word: str) -> bool:
-    return word in [SPELLINGS.get(w, w) for w in _words(column)]
 
 
 def _guess(column: str) -> _Guess | None:
@@ -248,7 +243,7 @@ def _time_lines(table: Table, time: str | None) -> list[str]:
     why = "its name says so"
     if unit is None:
         # Robots log at 20 Hz to 20 kHz: one unit puts the step there.
-        sizes = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
+        sizes = ALL_UNITS["t"].items()
         unit = next((u for u, size in sizes if 5e-5 <= step * size <= 5e-2), "s")
         why = f"it steps by {step:g}"
     return ["[time]", f"column = {quoted(time)}", f'unit = "{unit}"  # {why}']
@@ -260,21 +255,16 @@ def _signal_lines(table: Table, kind: str, guessed: Mapping[str, _Guess], why: s
     lines = [f"[{kind}]  # {why}"]
     if any(g.wished for g in guessed.values()):
         lines.append("# CHECK: these names speak of what was asked for, not of what was measured")
-    lines += [
-        f"columns = {toml_list(columns)}",
-        f"joints = {toml_list(guessed)}",
-    ]
+    lines += [f"columns = {toml_list(columns)}", f"joints = {toml_list(guessed)}"]
     if len(units) == 1 and (unit := next(iter(units))) is not None:
         lines.append(f'unit = "{unit}"  # the names say so')
         return lines
     unit, reason = UNITS[kind][0], "CHECK: nothing in the names says so"
     if kind == "q":
         widest = _widest(table, columns)
+        reason = f"CHECK: values reach {widest:.4g}"
         if widest > 4.0 * np.pi:
-            unit = "deg"
-            reason = f"CHECK: values reach {widest:.4g}, far for radians"
-        else:
-            reason = f"CHECK: values reach {widest:.4g}"
+            unit, reason = "deg", f"{reason}, far for radians"
     lines.append(f'unit = "{unit}"  # {reason}')
     return lines
 

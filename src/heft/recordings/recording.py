@@ -137,13 +137,9 @@ class Recording:
         Args:
             columns: Map of the columns to signals; by default their names are canonical, or those
                 of a known tool's logs.
-            joints: The robot's joints, for logs that number their joints instead of naming them.
         """
         notes = table.notes
-        tool = None
-        if columns is None and "t" not in table.columns:
-            tool = recognise(table.columns)
-        if tool is not None:
+        if columns is None and "t" not in table.columns and (tool := recognise(table.columns)):
             columns, more = tool.columns(table, joints)
             notes = (*notes, *more)
         if columns is None or columns.canonical:
@@ -185,9 +181,9 @@ class Recording:
             start: First row, counted from this recording's first.
             stop: Row behind the last, counted likewise; None means to the end.
         """
-        ends = [
-            e for e in (self.stop, None if stop is None else self.start + stop) if e is not None
-        ]
+        if stop is not None:
+            stop = self.start + stop
+        ends = [end for end in (self.stop, stop) if end is not None]
         return replace(self, start=self.start + start, stop=min(ends, default=None))
 
     def in_memory(self, names: Sequence[str]) -> Recording:

@@ -52,16 +52,12 @@ class Malformed(ValueError):
 
 @dataclass(frozen=True)
 class Layout:
-    """Byte positions of a message's numbers, valid for all messages with the same fixed bytes.
-
-    Attributes:
-        numbers: Type, position and count of every numeric field, by its path.
-    """
+    """Byte positions of a message's numbers, valid for all messages with the same fixed bytes."""
 
     size: int  # bytes of a message
     fixed: NDArray[np.int64]  # positions of the bytes of lengths and strings, shape (fixed,)
     bytes: NDArray[np.uint8]  # values of these bytes, shape (fixed,)
-    numbers: Mapping[str, tuple[str, int, int]]
+    numbers: Mapping[str, tuple[str, int, int]]  # type, position and count of each, by path
     strings: Mapping[str, tuple[str, ...]]  # every field of strings, by its path
 
     @property
@@ -191,12 +187,7 @@ class Decoder:
     def __init__(self, kind: str, types: Mapping[str, Any], encoding: str) -> None:
         self.kind, self.types, self.encoding = kind, types, encoding
         self._layouts: dict[int, list[Layout]] = {}
-        self._memory = 0
-
-    @property
-    def memory(self) -> int:
-        """Approximate memory of the kept layouts [bytes]."""
-        return self._memory
+        self.memory = 0  # of the kept layouts, approximately [bytes]
 
     def groups(self, messages: Sequence[bytes]) -> Iterator[Group]:
         """Yield the messages' numbers, grouped by layout.
@@ -242,20 +233,17 @@ class Decoder:
             if fits.any():
                 yield _group(same[fits], raw[fits], layout)
                 same, raw = same[~fits], raw[~fits]
-        if len(layouts) == MOST_LAYOUTS or self._memory > MOST_KEPT:  # strings that change
+        if len(layouts) == MOST_LAYOUTS or self.memory > MOST_KEPT:  # strings that change
             self._layouts.clear()
-            self._memory = 0
+            self.memory = 0
 
     def _keep(self, size: int, layout: Layout) -> bool:
         layouts = self._layouts.get(size, [])
-        if (
-            len(layouts) == MOST_LAYOUTS
-            or len(layout.fixed) > MOST_FIXED
-            or self._memory > MOST_KEPT
-        ):
+        full = len(layouts) == MOST_LAYOUTS or self.memory > MOST_KEPT
+        if full or len(layout.fixed) > MOST_FIXED:
             return False
         self._layouts[size] = [*layouts, layout]
-        self._memory += layout.memory
+        self.memory += layout.memory
         return True
 
 

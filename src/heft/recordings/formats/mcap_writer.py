@@ -149,7 +149,7 @@ class _Rows:
     timeless: int = 0  # how many rows had no time
 
     def write(self, block: Array) -> None:
-        """Write rows, shape (rows, columns), but those without a time."""
+        """Write the rows that have a time."""
         good = block[np.isfinite(block[:, 0])]
         self.timeless += len(block) - len(good)
         if not len(good):

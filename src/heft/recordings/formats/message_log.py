@@ -44,8 +44,8 @@ Gathered = dict[int, tuple[list[int], list[bytes]]]  # stamps and messages by ch
 MOST_BYTES = 64 << 20  # of one record, packed or not: writers make chunks of a few MB
 BATCH_BYTES = 4 << 20  # of messages that are handed on at once
 MOST_WAITING = 64 << 20  # [bytes] of messages that wait for their readers
-# Position of a channel in its log, stamps of logging [ns] and the messages themselves.
 Unpack = Callable[[bytes, int], bytes]  # takes packed bytes, and how many to return at most
+# Position of a channel in its log, stamps of logging [ns] and the messages themselves.
 Batch = tuple[int, list[int], list[bytes]]
 
 
@@ -173,11 +173,7 @@ def unpacked(
 
 
 def stepwise(make: Callable[[], Any], data: bytes, most: int) -> bytes:
-    """Return at most so many bytes of packed data, a piece at a time, to notice interrupts.
-
-    Args:
-        make: Returns a decompressor as Python's library has them.
-    """
+    """Return at most so many bytes of packed data, a piece at a time, to notice interrupts."""
     unpacker, content = make(), bytearray()
     while len(content) < most and not unpacker.eof:
         piece = unpacker.decompress(data, max_length=min(BATCH_BYTES, most - len(content)))
@@ -213,11 +209,7 @@ class SharedWalk:
         self._had = dict.fromkeys(channels, 0)  # messages
 
     def batches(self, reader: int) -> Iterator[Batch]:
-        """Yield the messages of a reader's channel.
-
-        Args:
-            reader: Number of the reader; each reads once.
-        """
+        """Yield the messages of a reader's channel; each reads once."""
         while (waiting := self._waiting.get(reader)) is not None:
             if waiting:
                 batch = waiting.popleft()

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.errors import InvalidRecording, MissingSignal
+from heft.errors import InvalidRecording
 
 from . import table
 from .layouts import ENCODINGS, Decoder, Group, Malformed
@@ -33,7 +33,7 @@ from .message_log import (
     SharedWalk,
     seconds,
 )
-from .table import Damaged, Table, Topics, damaged_file, join, library, refuse_many
+from .table import Damaged, Table, Topics, damaged_file, join, library, refuse_many, refuse_missing
 
 LATEST = 2**32  # [s], and [ns] beside it, of a stamp
 MOST_TOPICS = 256  # that are read of a log: it is walked once for each
@@ -94,8 +94,13 @@ def messages_table(log: Log, topics: Topics, damaged: Damaged) -> Table:
             signal.
         MissingSignal: If a chosen topic is missing.
     """
-    _refuse_missing(log, topics)
-    wanted = [k for k, c in enumerate(log.channels) if _is_read(c, topics)]
+    refuse_missing(topics, {c.topic for c in log.channels}, log.path)
+    wanted = [
+        k
+        for k, c in enumerate(log.channels)
+        if c.kind in KINDS and c.encoding in ENCODINGS and c.count != 0
+        if not topics.names or c.topic in topics.names
+    ]
     reader = _Reader(log, topics, damaged, _decoders(log, wanted))
     streams = reader.streams() if wanted else []
     if not streams:
@@ -124,22 +129,6 @@ def messages_table(log: Log, topics: Topics, damaged: Damaged) -> Table:
         yield from joined(shared.batches).read(names)
 
     return replace(joined(lambda k: log.batches([streams[k].channel])), read=read)
-
-
-def _refuse_missing(log: Log, topics: Topics) -> None:
-    there = {c.topic for c in log.channels}
-    missing = [t for t in (*topics.names, *topics.frames) if t not in there]
-    if missing:
-        raise MissingSignal(
-            f"the log has no topic '{missing[0]}', which the map names",
-            argument=log.path,
-            valid=sorted(there),
-        )
-
-
-def _is_read(channel: Channel, topics: Topics) -> bool:
-    chosen = not topics.names or channel.topic in topics.names
-    return channel.kind in KINDS and channel.encoding in ENCODINGS and channel.count != 0 and chosen
 
 
 def _nothing(log: Log) -> InvalidRecording:
@@ -234,9 +223,13 @@ def _stream(channel: int, logged: Sequence[int], decoded: Decoded) -> _Stream:
     # A header without a stamp has zero there, while the log's clock runs.
     header = stamps is not None and bool(stamps[0] or not when)
     first = int(stamps[0]) if header and stamps is not None else when
-    columns = {n: c for n, c in columns.items() if _is_measured(group, c)}
+    measured = {  # drivers write NaN for what they do not measure
+        n: (path, k)
+        for n, (path, k) in columns.items()
+        if np.isfinite(group.numbers[path][:, k]).any()
+    }
     late = (when - first) / 1e9
-    return _Stream(channel, key, columns, first, header, len(group.rows), late)
+    return _Stream(channel, key, measured, first, header, len(group.rows), late)
 
 
 @dataclass(frozen=True)
@@ -300,6 +293,7 @@ class _Reader:
             keys: Of all streams of the channel.
             epoch: Stamp at which time is 0 [ns].
         """
+        topic = self.log.channels[stream.channel].topic
 
         def read(names: Sequence[str]) -> Iterator[Array]:
             waiting: list[Array] = []
@@ -319,9 +313,15 @@ class _Reader:
             keep = np.zeros(len(messages), dtype=bool)
             for group, key, columns in self.decoded(stream.channel, messages):
                 if key != stream.key:
-                    if key not in keys:
-                        raise self._changed(stream, key)
-                    continue
+                    if key in keys:
+                        continue
+                    raise InvalidRecording(
+                        f"the messages of '{topic}' change what they speak of",
+                        argument=self.log.path,
+                        got=", ".join(sorted(key)) or "no joints",
+                        expected=", ".join(sorted(stream.key)),
+                        cure="cut the log where they change",
+                    )
                 keep[group.rows] = True
                 for at, name in enumerate(names):
                     if name == "t":
@@ -335,16 +335,6 @@ class _Reader:
             return values if keep.all() else values[keep]
 
         return Table(self.log.path, ("t", *stream.columns), None, read, epoch=epoch)
-
-    def _changed(self, stream: _Stream, key: frozenset[str]) -> InvalidRecording:
-        channel = self.log.channels[stream.channel]
-        return InvalidRecording(
-            f"the messages of '{channel.topic}' change what they speak of",
-            argument=self.log.path,
-            got=", ".join(sorted(key)) or "no joints",
-            expected=", ".join(sorted(stream.key)),
-            cure="cut the log where they change",
-        )
 
 
 def _enough(seen: int, count: int | None) -> bool:
@@ -388,23 +378,11 @@ def read_group(
             if numbers is None or not numbers.shape[1]:
                 raise Malformed(f"it lacks '{path}.{letter}'")
             columns[f"{kind}.{frame}.{letter}"] = (f"{path}.{letter}", 0)
-    if _no_orientation(channel, group):
+    covariance = group.numbers.get("orientation_covariance", np.empty((0, 0)))
+    if channel.kind.endswith("Imu") and covariance.size and covariance[0, 0] == -1.0:
+        # An IMU without an orientation says so.
         columns = {n: c for n, c in columns.items() if not n.startswith("quat.")}
     return frozenset({frame}), columns
-
-
-def _is_measured(group: Group, place: tuple[str, int]) -> bool:
-    """Whether a number is ever finite: drivers write NaN for what they do not measure."""
-    path, k = place
-    return bool(np.isfinite(group.numbers[path][:, k]).any())
-
-
-def _no_orientation(channel: Channel, group: Group) -> bool:
-    """Whether an IMU states that it has no orientation: its first covariance is -1."""
-    covariance = group.numbers.get("orientation_covariance")
-    if covariance is None or not covariance.size or not channel.kind.endswith("Imu"):
-        return False
-    return bool(covariance[0, 0] == -1.0)
 
 
 def stamps_of(group: Group) -> NDArray[np.int64] | None:
@@ -414,14 +392,8 @@ def stamps_of(group: Group) -> NDArray[np.int64] | None:
         Malformed: If a stamp is beyond what 64 bits hold in nanoseconds.
     """
     seconds = group.numbers.get("header.stamp.sec", group.numbers.get("header.stamp.secs"))
-    rest = next(
-        (
-            group.numbers[path]
-            for name in ("nanosec", "nsec", "nsecs")
-            if (path := f"header.stamp.{name}") in group.numbers
-        ),
-        None,
-    )
+    named = (group.numbers.get(f"header.stamp.{n}") for n in ("nanosec", "nsec", "nsecs"))
+    rest = next((numbers for numbers in named if numbers is not None), None)
     if seconds is None or rest is None:
         return None
     if not (seconds.shape[1] and rest.shape[1]):  # by a definition of the file's own

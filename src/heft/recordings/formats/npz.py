@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,28 +18,7 @@ from heft.arrays import Array
 from heft.errors import InvalidRecording
 from heft.files import UNREADABLE, read_arrays
 
-from .table import (
-    Damaged,
-    Say,
-    Table,
-    Write,
-    block_rows,
-    damaged_file,
-    refuse,
-    refuse_many,
-    say_lost_epoch,
-)
-
-damage = partial(damaged_file, "NPZ file")
-
-
-def _arrays(path: Path, damaged: Damaged) -> dict[str, NDArray[Any]]:
-    if damaged is refuse:
-        return read_arrays(path)
-    arrays = read_arrays(path, lambda name, why: damaged(damage(path, f"array '{name}': {why}")))
-    if not arrays:
-        raise ValueError("none of its arrays can be read")
-    return arrays
+from .table import Damaged, Say, Table, Write, damaged_file, refuse, refuse_many, say_lost_epoch
 
 
 def npz_table(path: Path, damaged: Damaged) -> Table:
@@ -48,8 +27,14 @@ def npz_table(path: Path, damaged: Damaged) -> Table:
     Raises:
         InvalidRecording: If it is no readable NPZ file, or its arrays differ in length.
     """
+
+    def lost(name: str, why: Exception) -> None:
+        damaged(damaged_file("NPZ file", path, f"array '{name}': {why}"))
+
     try:
-        arrays = _arrays(path, damaged)
+        arrays = read_arrays(path) if damaged is refuse else read_arrays(path, lost)
+        if not arrays and damaged is not refuse:
+            raise ValueError("none of its arrays can be read")
     except UNREADABLE as problem:
         hint = None
         if "pickle" in str(problem):
@@ -72,24 +57,8 @@ def npz_table(path: Path, damaged: Damaged) -> Table:
             refuse_many(array.shape[1], path)
             for k in range(array.shape[1]):
                 columns[f"{name}[{k}]"] = array[:, k]
-
-    def read(names: Sequence[str]) -> Iterator[Array]:
-        lengths = {n: len(columns[n]) for n in names}
-        if len(set(lengths.values())) > 1:
-            raise InvalidRecording(
-                "the arrays differ in length",
-                argument=str(path),
-                got=", ".join(f"{k}: {v}" for k, v in lengths.items()),
-            )
-        total = next(iter(lengths.values()), 0)
-        step = block_rows(len(names))
-        for first in range(0, total, step):
-            rows = slice(first, first + step)
-            yield np.stack([np.asarray(columns[n][rows], dtype=float) for n in names], 1)
-
-    longest = max((len(c) for c in columns.values()), default=0)
     others = tuple(n for n in arrays if n not in columns and f"{n}[0]" not in columns)
-    return Table(str(path), tuple(columns), longest, read, others)
+    return replace(Table.of_columns(columns, path), others=others)
 
 
 @contextmanager
@@ -97,9 +66,6 @@ def write_npz(path: Path, table: Table, say: Say) -> Iterator[Write]:
     """Open an NPZ file for writing.
 
     Each column goes to a temporary file first, since the number of rows is known only in the end.
-
-    Args:
-        table: The log; its names, not its rows, are used here.
     """
     say_lost_epoch(table, say)
     with tempfile.TemporaryDirectory(prefix=f"{path.name}.", dir=path.parent) as folder:
@@ -114,11 +80,8 @@ def write_npz(path: Path, table: Table, say: Say) -> Iterator[Write]:
             yield write
         with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
             for column, name in zip(table.columns, names, strict=True):
-                head = {
-                    "descr": "<f8",
-                    "fortran_order": False,
-                    "shape": (name.stat().st_size // 8,),
-                }
+                shape = (name.stat().st_size // 8,)
+                head = {"descr": "<f8", "fortran_order": False, "shape": shape}
                 entry = zipfile.ZipInfo(f"{column}.npy")  # no time of writing: the same bytes again
                 with archive.open(entry, "w", force_zip64=True) as target, name.open("rb") as file:
                     np.lib.format.write_array_header_1_0(target, head)

@@ -28,7 +28,6 @@ Chunk = tuple[int, int]
 
 # No file of measurements has more rows than this a byte, however well it is packed.
 MOST_ROWS_A_BYTE = 100
-LARGE_FILE = 64 * 1024 * 1024  # [bytes]
 MOST_PAGE_BYTES = 64 << 20  # writers make pages of a megabyte
 HEAD, LONGEST_HEAD = 512, 1 << 20  # [bytes] that are looked at; statistics of texts may be long
 TAIL = 8  # [bytes] behind the file's description: its length, and a mark
@@ -72,7 +71,7 @@ def _opened(path: Path) -> Any:
     import pyarrow.parquet
 
     # A small file is read without a buffer: a damaged page's claim would become the buffer's size.
-    buffer_size = 1 << 20 if path.stat().st_size > LARGE_FILE else 0
+    buffer_size = 1 << 20 if path.stat().st_size > 64 << 20 else 0
     try:
         return pyarrow.parquet.ParquetFile(
             path,
@@ -138,14 +137,7 @@ def _blocks(
 
 
 def write_parquet(path: Path, table: Table, say: Say) -> AbstractContextManager[Write]:
-    """Open a Parquet file with page checksums for writing.
-
-    Args:
-        table: The log; its names, not its rows, are used here.
-
-    Returns:
-        A context, which gives a function that takes rows, shape (rows, columns).
-    """
+    """Open a Parquet file with page checksums for writing."""
     import pyarrow.parquet
 
     return written_by(

@@ -47,10 +47,6 @@ class Format:
     # file whose presence makes a folder one log; `read` gets the path of the folder
     marker: str | None = None
 
-    def is_marked(self, path: Path) -> bool:
-        """Whether a folder is a log of this format, by the presence of `marker`."""
-        return self.marker is not None and os.path.isfile(path / self.marker)
-
 
 def of_columns(read: Callable[[Path, Damaged], Table]) -> Read:
     """Return how a format is read whose files have no topics."""
@@ -67,8 +63,7 @@ def of_columns(read: Callable[[Path, Damaged], Table]) -> Read:
     return read_without
 
 
-def of_messages(log: Opener) -> Read:
-    """Return how a format of ROS messages is read, from what opens a file as such a log."""
+def _of_messages(log: Opener) -> Read:
     return lambda path, topics, damaged: messages_table(log(path, damaged), topics, damaged)
 
 
@@ -78,10 +73,10 @@ FORMATS: tuple[Format, ...] = (
     Format("Parquet file", (".parquet", ".pq"), of_columns(parquet_table), write_parquet),
     Format("NPZ file", (".npz",), of_columns(npz_table), write_npz),
     Format("file of JSON lines", (".jsonl", ".ndjson"), of_columns(json_lines_table)),
-    Format("MCAP file", (".mcap",), of_messages(mcap_log), write_mcap),
-    Format("ROS 1 bag", (".bag",), of_messages(rosbag1_log)),
-    Format("SQLite file of the bag", (".db3",), of_messages(sqlite_log)),
-    Format("rosbag2 folder", (), of_messages(partial(rosbag2_log, STORAGES)), marker=METADATA),
+    Format("MCAP file", (".mcap",), _of_messages(mcap_log), write_mcap),
+    Format("ROS 1 bag", (".bag",), _of_messages(rosbag1_log)),
+    Format("SQLite file of the bag", (".db3",), _of_messages(sqlite_log)),
+    Format("rosbag2 folder", (), _of_messages(partial(rosbag2_log, STORAGES)), marker=METADATA),
     Format("ULog file", (".ulg", ".ulog"), ulog_table),
 )
 
@@ -108,9 +103,10 @@ def format_of(path: Path) -> Format | None:
     named = by_ending().get(path.suffix.lower())
     if not os.path.isdir(path):
         return named
-    folders = [f for f in FORMATS if f.marker is not None]
+    folders = [(f, f.marker) for f in FORMATS if f.marker is not None]
     # A folder under no file's ending is taken for a log whose marker is missing.
-    return next((f for f in folders if f.is_marked(path)), named or folders[0])
+    marked = (f for f, marker in folders if os.path.isfile(path / marker))
+    return next(marked, named or folders[0][0])
 
 
 def read_table(path: str | Path, topics: Topics | None = None, damaged: Damaged = refuse) -> Table:
@@ -122,9 +118,25 @@ def read_table(path: str | Path, topics: Topics | None = None, damaged: Damaged 
             is returned.
 
     Raises:
-        InvalidRecording: If the log is missing, empty, damaged, or of no known format.
+        InvalidRecording: If the log is missing, empty, damaged, or of no known format, or if two
+            columns' names look the same in a terminal.
     """
-    return _spelt_out(_read(Path(path), topics or Topics(), damaged))
+    table = _read(Path(path), topics or Topics(), damaged)
+    shown = {visible(name): name for name in table.columns}
+    if len(shown) < len(table.columns):
+        raise InvalidRecording("column names repeat", argument=table.path)
+
+    def read(names: Sequence[str]) -> Iterator[Array]:
+        return table.read([shown[name] for name in names])
+
+    return replace(
+        table,
+        path=visible(table.path),
+        columns=tuple(shown),
+        read=read,
+        others=tuple(map(visible, table.others)),
+        notes=tuple(map(visible, table.notes)),
+    )
 
 
 def _read(path: Path, topics: Topics, damaged: Damaged) -> Table:
@@ -150,32 +162,6 @@ def _read(path: Path, topics: Topics, damaged: Damaged) -> Table:
         ) from problem
 
 
-def _spelt_out(table: Table) -> Table:
-    """Return a table whose names are spelt as a terminal shows them; see `errors.visible`.
-
-    Raises:
-        InvalidRecording: If two columns' names are then the same.
-    """
-    shown = {visible(name): name for name in table.columns}
-    if len(shown) < len(table.columns):
-        raise InvalidRecording("column names repeat", argument=table.path)
-    if all(spelt == name for spelt, name in shown.items()):
-        read = table.read
-    else:
-
-        def read(names: Sequence[str]) -> Iterator[Array]:
-            return table.read([shown[name] for name in names])
-
-    return replace(
-        table,
-        path=visible(table.path),
-        columns=tuple(shown),
-        read=read,
-        others=tuple(map(visible, table.others)),
-        notes=tuple(map(visible, table.notes)),
-    )
-
-
 def write_table(
     table: Table, path: Path, say: Callable[[str], None] = lambda loss: None
 ) -> tuple[int, float, float]:
@@ -183,7 +169,7 @@ def write_table(
 
     Args:
         table: The columns, `t` first.
-        path: The file; its ending determines the format.
+        path: Its ending determines the format.
         say: Called with what the format cannot store.
 
     Returns:

@@ -111,13 +111,10 @@ def _metadata(path: Path) -> tuple[dict[str, str], list[str]]:
 
 
 def described(text: str) -> tuple[dict[str, str], list[str]]:
-    """Return a bag's storage identifier and compression by name, and the names of its files.
+    """Return storage identifier and compression by name, and files' names, of `metadata.yaml`.
 
     The file is written by programs, in YAML's block style. Some entries directly below its one
     table are read line by line: there is nothing to expand, to nest or to construct.
-
-    Args:
-        text: Content of `metadata.yaml`.
 
     Raises:
         ValueError: If there is no such table, an entry stands there twice, or one is no text.
@@ -187,17 +184,6 @@ def _scalar(value: str) -> str:
 
 def sqlite_log(path: Path, damaged: Damaged) -> Log:
     """Return one SQLite file of a rosbag2 as a log of messages."""
-    _refuse_unclosed(path)
-    short = _short(path)
-    if short:
-        damaged(damage(path, short))
-    channels, last = _topics(path)
-    notes = ("SQLite files carry no checksums: a changed byte cannot be seen",)
-    return log_of(path, channels, lambda p: _batches(path, p, last, damaged), notes, NAME)
-
-
-def _refuse_unclosed(path: Path) -> None:
-    """Raise `InvalidRecording` if messages wait in a write-ahead log beside the file."""
     log = path.with_name(path.name + "-wal")
     if log.is_file() and log.stat().st_size:
         raise InvalidRecording(
@@ -205,6 +191,12 @@ def _refuse_unclosed(path: Path) -> None:
             argument=str(log),
             cure=f"keep both files together and run: sqlite3 {path.name} 'PRAGMA wal_checkpoint'",
         )
+    short = _short(path)
+    if short:
+        damaged(damage(path, short))
+    channels, last = _topics(path)
+    notes = ("SQLite files carry no checksums: a changed byte cannot be seen",)
+    return log_of(path, channels, lambda p: _batches(path, p, last, damaged), notes, NAME)
 
 
 def _topics(path: Path) -> tuple[dict[int, Channel], int]:
@@ -214,7 +206,13 @@ def _topics(path: Path) -> tuple[dict[int, Channel], int]:
             base.require_table("topics", dict.fromkeys(TOPIC, ""))
             base.require_table("messages", {"id": "INTEGER"} | dict.fromkeys(MESSAGE, ""))
             rows = list(base.rows(f"SELECT {', '.join(TOPIC)} FROM main.topics"))
-            texts = _definitions(base)
+            texts: dict[str, tuple[str, str]] = {}  # encoding and text of each type's definition
+            if base.has("message_definitions"):
+                base.require_table("message_definitions", dict.fromkeys(DEFINITION, ""))
+                query = f"SELECT {', '.join(DEFINITION)} FROM main.message_definitions"
+                texts = {
+                    str(k): (str(encoding), str(text)) for k, encoding, text in base.rows(query)
+                }
             ((last,),) = base.rows("SELECT max(id) FROM main.messages")
     except UNREADABLE as problem:
         raise damage(path, str(problem)) from problem
@@ -230,14 +228,6 @@ def _topics(path: Path) -> tuple[dict[int, Channel], int]:
         if isinstance(number, int)
     }
     return channels, last if isinstance(last, int) else 0
-
-
-def _definitions(base: SqliteFile) -> dict[str, tuple[str, str]]:
-    if not base.has("message_definitions"):
-        return {}
-    base.require_table("message_definitions", dict.fromkeys(DEFINITION, ""))
-    rows = base.rows(f"SELECT {', '.join(DEFINITION)} FROM main.message_definitions")
-    return {str(kind): (str(encoding), str(text)) for kind, encoding, text in rows}
 
 
 def _batches(path: Path, places: Mapping[int, int], last: int, damaged: Damaged) -> Iterator[Batch]:
@@ -367,10 +357,7 @@ class SqliteFile:
                 yield str(row[1]), str(row[2])
 
     def rows(self, query: str, values: Sequence[object] = ()) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a query.
-
-        Args:
-            values: Values of the placeholders `?` in the query.
+        """Yield the rows of a query, whose placeholders `?` stand for values.
 
         Raises:
             sqlite3.Error: If the file is damaged, or says more than its size allows.

@@ -7,7 +7,7 @@ share: how they speak of damage, and the bounds that they keep to.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -16,9 +16,10 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.errors import InvalidRecording, install, spelt
+from heft.errors import InvalidRecording, MissingSignal, install, spelt
 
 BLOCK_ROWS = 65_536
 MOST_COLUMNS = 10_000
@@ -44,20 +45,28 @@ class Table:
     notes: tuple[str, ...] = ()  # remarks on the log, in sentences
 
     @staticmethod
-    def of_columns(columns: Mapping[str, Array], path: object) -> Table:
-        """Return columns that are held in memory as a table.
+    def of_columns(columns: Mapping[str, NDArray[Any]], path: object) -> Table:
+        """Return columns in memory, shape (N,) each, as a table.
 
-        Args:
-            columns: By name, shape (N,) each.
+        Raises:
+            InvalidRecording: While reading, if the columns that are read differ in length.
         """
 
         def read(names: Sequence[str]) -> Iterator[Array]:
+            lengths = {n: len(columns[n]) for n in names}
+            if len(set(lengths.values())) > 1:
+                raise InvalidRecording(
+                    "the arrays differ in length",
+                    argument=str(path),
+                    got=", ".join(f"{k}: {v}" for k, v in lengths.items()),
+                )
             step = block_rows(len(names))
-            for first in range(0, rows, step):
-                yield np.stack([columns[n][first : first + step] for n in names], 1)
+            for first in range(0, next(iter(lengths.values()), 0), step):
+                rows = slice(first, first + step)
+                yield np.stack([np.asarray(columns[n][rows], dtype=float) for n in names], 1)
 
-        rows = len(next(iter(columns.values())))
-        return Table(str(path), tuple(columns), rows, read)
+        longest = max(map(len, columns.values()), default=0)
+        return Table(str(path), tuple(columns), longest, read)
 
 
 @dataclass(frozen=True)
@@ -83,11 +92,7 @@ def say_lost_epoch(table: Table, say: Say) -> None:
 def written_by(
     make: Callable[[Path, Any], Any], path: Path, table: Table, say: Say
 ) -> Iterator[Write]:
-    """Open a file of columns for writing with pyarrow.
-
-    Args:
-        make: Returns pyarrow's writer for a path and a schema.
-    """
+    """Open a file of columns for writing; `make` is pyarrow's writer for a path and a schema."""
     import pyarrow
 
     say_lost_epoch(table, say)
@@ -138,6 +143,17 @@ def refuse_many(count: int, path: object) -> None:
         )
 
 
+def refuse_missing(topics: Topics, there: Collection[str], path: str) -> None:
+    """Raise `MissingSignal` if a chosen topic is not among those that are there."""
+    for name in (*topics.names, *topics.frames):
+        if name not in there:
+            raise MissingSignal(
+                f"the log has no topic '{name}', which the map names",
+                argument=path,
+                valid=sorted(there),
+            )
+
+
 def refuse_twice(names: Sequence[str], path: object) -> None:
     """Raise `InvalidRecording` if a column name repeats, or there are too many columns."""
     refuse_many(len(names), path)
@@ -147,10 +163,7 @@ def refuse_twice(names: Sequence[str], path: object) -> None:
 
 
 def library(name: str, path: object, extra: str = "ros") -> ModuleType:
-    """Return an optional library of an extra.
-
-    Args:
-        extra: Name of the extra that installs the library.
+    """Return an optional library, which an extra installs.
 
     Raises:
         InvalidRecording: If it is not installed.
@@ -235,8 +248,7 @@ class _Follower:
     def __init__(self, part: Table, names: Sequence[str], shift: float) -> None:
         self.part, self.names, self.shift = part, list(names), shift
         self.blocks = part.read(["t", *names])
-        self.held: Array = np.empty((0, 1 + len(names)))
-        self.ended = False
+        self.block: Array = np.empty((0, 1 + len(names)))
         self.last = -np.inf  # latest time of the clock
         self.usual = np.nan  # step of the part
         self.met = False
@@ -254,8 +266,8 @@ class _Follower:
             self.last = float(time[rows[-1]])
             self.clock = [self.clock[0] if self.clock else float(time[rows[0]]), self.last]
         while len(rows):
-            if len(self.held) and self.held[-1, 0] >= time[rows[0]] - SAME:
-                upto = int(np.searchsorted(time[rows], self.held[-1, 0] + SAME, side="right"))
+            if len(self.block) and self.block[-1, 0] >= time[rows[0]] - SAME:
+                upto = int(np.searchsorted(time[rows], self.block[-1, 0] + SAME, side="right"))
                 values[rows[:upto]] = self._between(time[rows[:upto]])
                 rows = rows[upto:]
             elif not self._more():
@@ -268,7 +280,7 @@ class _Follower:
             return False
         block = block.copy()
         block[:, 0] += self.shift
-        latest = float(self.held[-1, 0]) if len(self.held) else -np.inf
+        latest = float(self.block[-1, 0]) if len(self.block) else -np.inf
         time = np.where(np.isfinite(block[:, 0]), block[:, 0], -np.inf)
         ahead = np.maximum.accumulate(time)
         block = block[time > np.concatenate([[latest], np.maximum(ahead[:-1], latest)])]
@@ -276,18 +288,18 @@ class _Follower:
             self.usual = float(np.median(np.diff(block[:, 0])))
         if len(block):
             self.seen = [self.seen[0] if self.seen else float(block[0, 0]), float(block[-1, 0])]
-            self.held = np.concatenate([self.held[-1:], block])
+            self.block = np.concatenate([self.block[-1:], block])
         return True
 
     def _between(self, time: Array) -> Array:
-        stamps = self.held[:, 0]
+        stamps = self.block[:, 0]
         after = np.clip(np.searchsorted(stamps, time - SAME), 0, len(stamps) - 1)
         exact = np.abs(stamps[after] - time) <= SAME
         before = np.maximum(after - 1, 0)
         gap = stamps[after] - stamps[before]
         inside = (before < after) & (stamps[before] <= time) & ~(gap > GAP * self.usual)
         share = np.divide(time - stamps[before], gap, out=np.zeros(len(time)), where=gap > 0.0)
-        first, second = self.held[before, 1:], self.held[after, 1:].copy()
+        first, second = self.block[before, 1:], self.block[after, 1:].copy()
         for turn in self.turns:
             flip = np.einsum("ij,ij->i", first[:, turn], second[:, turn]) < 0.0
             second[np.ix_(flip, turn)] *= -1.0
@@ -296,7 +308,7 @@ class _Follower:
             for turn in self.turns:
                 values[:, turn] /= np.linalg.norm(values[:, turn], axis=1, keepdims=True)
         values[~inside] = np.nan
-        values[exact] = self.held[after[exact], 1:]
+        values[exact] = self.block[after[exact], 1:]
         self.met |= bool((exact | inside).any())
         return values
 

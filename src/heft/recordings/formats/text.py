@@ -56,10 +56,6 @@ def _layout(path: Path) -> _Layout:
             if re.fullmatch(r"sep=.\s*", line):  # as spreadsheets write it
                 line = file.readline(LONGEST_LINE)
                 above = 2
-    except OSError as problem:
-        raise InvalidRecording(
-            "the log cannot be read", argument=str(path), got=problem.strerror or str(problem)
-        ) from problem
     except UnicodeDecodeError as problem:
         raise InvalidRecording(
             "the CSV file is not UTF-8 text", argument=str(path), got=str(problem)
@@ -238,14 +234,7 @@ def _short(file: TextIO, left_out: Counter[str]) -> Iterator[str]:
 
 
 def write_csv(path: Path, table: Table, say: Say) -> AbstractContextManager[Write]:
-    """Open a CSV file with commas for writing.
-
-    Args:
-        table: The log; its names, not its rows, are used here.
-
-    Returns:
-        A context, which gives a function that takes rows, shape (rows, columns).
-    """
+    """Open a CSV file with commas for writing."""
     import pyarrow.csv
 
     options = pyarrow.csv.WriteOptions(quoting_style="needed")

@@ -30,9 +30,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.errors import InvalidRecording, MissingSignal
+from heft.errors import InvalidRecording
 
-from .table import GAP, Damaged, Table, Topics, damaged_file, join, library, refuse_many
+from .table import (
+    GAP,
+    Damaged,
+    Table,
+    Topics,
+    damaged_file,
+    join,
+    library,
+    refuse_many,
+    refuse_missing,
+)
 
 NAME = "ULog file"
 damage = partial(damaged_file, NAME)
@@ -45,15 +55,11 @@ DEEPEST = 16  # types inside one another
 FRAME = "vehicle"  # of the body, where the map gives it no other name
 NED, FRD, BODY = 1, 2, 3  # `pose_frame` and `velocity_frame`
 MOTORS = 12
-SWAP = np.sqrt(0.5)
 AXES, TURN = "xyz", "wxyz"
 
 
 def ulog_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
-    """Return the topics of a ULog that say how a vehicle moves and what drives it; see `px4`.
-
-    Args:
-        topics: Which topics are wanted, and the body's name in each.
+    """Return the topics of a ULog that say how a vehicle moves and what drives it.
 
     Raises:
         InvalidRecording: If it is no ULog, is damaged, or holds no such topic.
@@ -325,7 +331,7 @@ def forward_right_down(v: Array) -> Array:
 def turned_to_ned(q: Array) -> Array:
     """Return attitudes FRD to NED from attitudes FLU to ENU, or the reverse, shape (N, 4)."""
     w, x, y, z = q.T
-    return np.asarray(SWAP * np.stack([w + z, x + y, x - y, w - z], 1))
+    return np.asarray(np.sqrt(0.5) * np.stack([w + z, x + y, x - y, w - z], 1))
 
 
 def turned_to_frd(q: Array) -> Array:
@@ -351,21 +357,12 @@ def topics_table(
     What several topics say is taken from the first of them, in the order of `TOPICS` or of the
     map. Others are joined as `join` says; a motor's command is its mean from a time until the next.
 
-    Args:
-        topics: Topics that are wanted, and the body's name in each.
-
     Raises:
         InvalidRecording: If no topic says anything, or one is not as PX4 has it.
         MissingSignal: If a chosen topic is not there.
     """
     there = {t.name: t for t in decoded}
-    for name in (*topics.names, *topics.frames):
-        if name not in there:
-            raise MissingSignal(
-                f"the log has no topic '{name}', which the map names",
-                argument=path,
-                valid=sorted(there),
-            )
+    refuse_missing(topics, there, path)
     order = topics.names or [n for n in TOPICS if n not in ASKED]
     parts: dict[str, Signals] = {}
     remarks: list[str] = []
@@ -445,7 +442,7 @@ def means_of_steps(time: Array, signals: Signals, at: Array) -> Signals:
     out = {}
     for name, values in signals.items():
         steps = values[ahead]
-        pushed = np.concatenate([[0.0], np.cumsum(steps * np.diff(time, append=beyond))])
-        upto = np.interp(np.stack([begin, end]), np.append(time, beyond), pushed)
+        integral = np.concatenate([[0.0], np.cumsum(steps * np.diff(time, append=beyond))])
+        upto = np.interp(np.stack([begin, end]), np.append(time, beyond), integral)
         out[name] = np.where(inside, (upto[1] - upto[0]) / length, np.nan)
     return out
