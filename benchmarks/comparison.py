@@ -124,7 +124,7 @@ def measured(condition: Condition, folder: Path) -> Iterator[Row]:
 
 
 @benchmark(
-    {"share": 0.01, "FEWEST": 1, "CONDITIONS": (Condition("two joints", "full", 2.0, 100.0, 4),)}
+    {"share": 0.01, "FEWEST": 1, "CONDITIONS": (Condition("two joints", "full", 4.0, 100.0, 4),)}
 )
 def main(*, share: float = 1.0) -> Iterator[Row]:
     """Yield the rows.

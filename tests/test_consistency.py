@@ -82,7 +82,7 @@ def perturbed(body: np.ndarray, rng: np.random.Generator, by: float = 0.15) -> n
 def case(name: str, samples: int = 200) -> Case:
     robot = ROBOTS[name]()
     problem = Problem(RobotPlant(robot), ())
-    believed, rng = problem.space, np.random.default_rng(11)
+    believed, rng = replace(problem.space, gyration=()), np.random.default_rng(11)
     truth = believed.nominal.copy()
     for first in believed.groups:
         truth[first : first + 10] = perturbed(truth[first : first + 10], rng)

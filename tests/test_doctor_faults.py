@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,11 +11,14 @@ from benchmarks.doctor import KINDS, Log, clean, experiment, extra, faulty, robo
 from benchmarks.doctor_faults import FAULTS
 
 from heft.applications.doctor.corrections import Correction, TorqueGain
-from heft.applications.doctor.doctor import Diagnosis, diagnose
+from heft.applications.doctor.doctor import JUDGED, Diagnosis, diagnose
 from heft.applications.doctor.evidence import Evidence
 from heft.applications.doctor.hypotheses import Hypotheses
 from heft.applications.doctor.search import at_best_bandwidth
 from heft.applications.doctor.settings import StepAcceptance, TimingSearch
+from heft.applications.identification import identified_model, write
+from heft.applications.identification.identification import identify
+from heft.errors import InputError
 
 DURATION = 10.0
 SEED = 14
@@ -101,6 +105,26 @@ def test_a_zero_off_by_three_degrees_is_found_where_gravity_tells_it() -> None:
     finding = max(found, key=lambda f: f.evidence["evidence"])
     assert (finding.name, finding.about) == ("encoder offset", e.joints[1])
     assert finding.evidence["value"] == pytest.approx(-shift[1], abs=np.deg2rad(1.0))
+
+
+@pytest.mark.parametrize("kind", ["clean", "gain ×1.6", "gravity compensated", "two flips"])
+def test_an_identification_names_what_the_doctor_names_and_writes_no_model(
+    kind: str, tmp_path: Path
+) -> None:
+    log = Log("so101", DISTURBING, SEED, kind)
+    made, robot = faulty(log, DURATION), robot_of(log, DURATION)
+    found = identify(robot, [made.recording])
+    write(found, tmp_path / "found")
+    wrong = [f for f in examined(log).findings if f.severity == "spoils"]
+    named = {c.name: c.message for c in found.checks}
+    assert all(f.message in named[f.name] for f in wrong if f.name not in JUDGED)
+    model, code = ((tmp_path / "found" / n).exists() for n in ("robot.urdf", "friction.py"))
+    assert (found.withheld == "") == model == code == (kind == "clean")
+    if kind == "clean":
+        return
+    assert found.verdict == "poor"
+    with pytest.raises(InputError, match="hold no model file"):
+        identified_model(tmp_path / "found")
 
 
 def test_a_joint_at_rest_is_not_frozen() -> None:

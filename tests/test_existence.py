@@ -47,7 +47,8 @@ def arm() -> ParameterSpace:
     """Return the standard parameters of the planar arm, with the map to its base parameters."""
     plant = plant_of(robots.planar_arm(drives=True))
     space = plant.space
-    return replace(space, matrix=structural_base(plant).matrix @ space.matrix)
+    matrix = structural_base(plant).matrix @ space.matrix
+    return replace(space, matrix=matrix, gyration=())
 
 
 @pytest.mark.parametrize("seed", range(5))

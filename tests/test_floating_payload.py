@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heft.applications.identification import Inputs
+from heft.applications.inputs import Inputs
 from heft.applications.payload import WeighCarried, carry_files, difference_files
 from heft.cli import app
 from heft.errors import InvalidSetting

@@ -11,7 +11,7 @@ import pytest
 
 from heft.applications import demo
 from heft.applications.doctor.doctor import diagnose_files
-from heft.applications.identification.inputs import Inputs
+from heft.applications.inputs import Inputs
 from heft.errors import InvalidRecording
 from heft.files.opened import OpenedFile, file_hash
 

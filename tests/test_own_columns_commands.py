@@ -12,9 +12,10 @@ import pytest
 from heft.applications.demo import FOLDER as DEMO
 from heft.applications.doctor import doctor
 from heft.applications.excite import open_experiment
-from heft.applications.identification import Inputs, compare, compare_report, report
+from heft.applications.identification import compare, compare_report, report
 from heft.applications.identification.inputs import identify_files
 from heft.applications.identification.results import write
+from heft.applications.inputs import Inputs
 from heft.applications.payload import WeighCarried, carry_files
 from heft.applications.sample import sample_files
 from heft.applications.select import select_files

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from heft import cli
-from heft.applications.identification import Inputs
+from heft.applications.inputs import Inputs
 from heft.applications.payload import payload, weigh_files
 from heft.applications.payload.by_wrench import Weigh
 from heft.applications.payload.logs import read

@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from heft.applications.demo import FOLDER as DEMO
-from heft.applications.identification import Inputs
+from heft.applications.inputs import Inputs
 from heft.applications.select import Select, parsed, select_files
 from heft.arrays import Array
 from heft.errors import InvalidSetting, TooLittleData

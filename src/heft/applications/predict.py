@@ -8,7 +8,8 @@ from typing import Literal
 
 import numpy as np
 
-from heft.applications.identification import Identified, Inputs
+from heft.applications.identification import Identified
+from heft.applications.inputs import Inputs
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.files import put, require_writable, workshop
 

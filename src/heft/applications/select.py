@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from heft.applications.identification import Inputs
+from heft.applications.inputs import Inputs
 from heft.arrays import Array
 from heft.display import table
 from heft.engine import one_blas_thread

@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from heft.applications.identification import Inputs, identified_model
+from heft.applications.identification import identified_model
+from heft.applications.inputs import Inputs
 from heft.arrays import Array
 from heft.display import ellipsoid, ends
 from heft.dynamics import PRISMATIC, Link, body_poses

@@ -105,7 +105,7 @@ def select(
     own
         Python file of own columns of the regressor, such as springs; it is run.
     """
-    from heft.applications.identification import Inputs
+    from heft.applications.inputs import Inputs
     from heft.applications.select import Select, select_files
 
     inputs, settings = Inputs.open(model, options, columns, own), Select(friction)

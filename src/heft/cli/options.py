@@ -448,7 +448,7 @@ def weighed_by_sensor(
     logs: Sequence[Path], load: LoadOptions, sensor: Path, progress: Progress
 ) -> Payload:
     """Weigh what a wrench sensor holds, by its logs."""
-    from heft.applications.identification import Inputs
+    from heft.applications.inputs import Inputs
     from heft.applications.payload import Weigh, weigh_files
     from heft.errors import InvalidSetting
 
@@ -469,7 +469,7 @@ def weighed_by_robot(logs: Sequence[Path], load: LoadOptions, progress: Progress
     Args:
         logs: Without the load and with it, in this order, where the options name none.
     """
-    from heft.applications.identification import Inputs
+    from heft.applications.inputs import Inputs
     from heft.applications.payload import WeighCarried, carry_files, difference_files
     from heft.errors import InvalidSetting
     from heft.fit import Settings

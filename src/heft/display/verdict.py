@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,8 @@ ORDER = {"fail": 0, "warn": 1, "pass": 2}
 
 def finding(check: Check) -> str:
     """Return what a check found, with its value and limit."""
-    return f"{check.name}: {check.value:.3g} (limit {check.limit:.3g}), {check.message}"
+    number = "" if math.isnan(check.value) else f"{check.value:.3g} (limit {check.limit:.3g}), "
+    return f"{check.name}: {number}{check.message}"
 
 
 def judged(checks: Sequence[Check]) -> list[Check]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -9,6 +10,8 @@ from typing import Literal
 Status = Literal["pass", "warn", "fail"]
 Verdict = Literal["good", "usable", "poor"]
 Severity = Literal["spoils", "warns", "tells"]
+# where the lines of a cure go: the column map, the TOML of options, the command line
+TAKEN_BY = {"map": "--map", "options": "--with", "flag": "flag"}
 SEVERITIES: tuple[Severity, ...] = ("spoils", "warns", "tells")  # the worst first
 
 
@@ -18,7 +21,7 @@ class Check:
 
     name: str  # name of the tested quantity
     status: Status  # `pass`, `warn` or `fail`
-    value: float  # the quantity as computed
+    value: float  # the quantity as computed; NaN of a finding, which has no number
     limit: float  # largest value that passes, in the unit of `value`
     message: str  # what the result means and what to do
 
@@ -32,6 +35,12 @@ class Check:
         """
         status: Status = "pass" if value <= warn else "warn" if value <= fail else "fail"
         return Check(name, status, float(value), warn, message)
+
+    @staticmethod
+    def of(finding: Finding) -> Check:
+        """Return a check without a number, failed by a finding that spoils an identification."""
+        message = "\n".join([f"{finding.about}: {finding.message}", *finding.remedy])
+        return Check(finding.name, "fail", math.nan, 0.0, message)
 
 
 @dataclass(frozen=True)
@@ -55,6 +64,15 @@ class Finding:
     # of `--with`) or `flag` (the command line)
     lines: Mapping[str, str] = field(default_factory=dict)
     others: tuple[str, ...] = ()  # other causes that explain the same as well, as `name, about`
+
+    @property
+    def remedy(self) -> list[str]:
+        """What to do, in indented lines for a terminal."""
+        said = [f"    {self.cure}"] if self.cure else []
+        for place, content in self.lines.items():
+            where = f"    {TAKEN_BY[place]}:  "
+            said.append(where + content.replace("\n", "\n" + " " * len(where)))
+        return said
 
 
 def verdict(checks: Iterable[Check]) -> Verdict:

@@ -97,6 +97,7 @@ class RobotPlant(Plant[RobotMotion]):
             np.concatenate([*(k.nominal for k in links), np.zeros(len(drives))]),
             tuple(range(0, first, PARAMETER_COUNT)),
             tuple(positive),
+            robot.least_gyrations(),
         )
 
     @cached_property

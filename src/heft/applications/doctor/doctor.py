@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 
 from heft import __version__
-from heft.applications.identification import Inputs
+from heft.applications.inputs import Inputs
 from heft.errors import FitError, InvalidRecording, InvalidSetting
 from heft.files import write_text
 from heft.fit import Progress, silent, with_told_friction
-from heft.information import SEVERITIES, DataRank, Finding
+from heft.information import SEVERITIES, Check, DataRank, Finding
 from heft.models import JointOptions, Robot, joint_lines
 from heft.recordings import JOINT_KINDS, ColumnMap, Recording, draft_map, read_table
 
@@ -37,6 +37,13 @@ from .settings import CorrectionSearch, DoctorSettings
 from .wrenches import Wrenches, has_wrenches
 
 MARKS = {"spoils": "✗", "warns": "!", "tells": "·"}
+# findings of which `heft identify` has a check of its own
+JUDGED = frozenset(
+    {"never moves", "little motion", "not finite", "slow clock", "no effort", "no rows"}
+    | {"motion shows too little", "motion shows little", "unexplained torque", "physics not asked"}
+)
+MOST_ROWS = 100_000  # of a log that are looked at beside an identification
+GAINS = frozenset({"wrong torque gain", "unit of torque"})
 FIELDS = (
     "name",
     "about",
@@ -111,6 +118,19 @@ def diagnose(
         pace = Pace(settings.search.longest_s, progress=progress, stop=stop)
         seen = _by_physics(seen, matching.robot, pieces, effort_kind(recordings[0]), pace)
     return _by_wrenches(seen, matching.robot, pieces) if has_wrenches(matching.robot) else seen
+
+
+def faults(
+    recordings: Sequence[Recording], robot: Robot, gains_are_sought: bool = False
+) -> tuple[Check, ...]:
+    """Return a failed check for each finding that makes an identification from logs wrong.
+
+    What an identification judges by a check of its own is left out, and wrong gains where they are
+    sought. Of a long log the first `MOST_ROWS` are looked at.
+    """
+    left_out = JUDGED | (GAINS if gains_are_sought else frozenset())
+    found = diagnose([r.window(0, MOST_ROWS) for r in recordings], robot).findings
+    return tuple(Check.of(f) for f in found if f.severity == "spoils" and f.name not in left_out)
 
 
 @dataclass(frozen=True)
@@ -355,11 +375,7 @@ def text(d: Diagnosis) -> str:
     for f in d.findings:
         sure = "" if f.sure is None else f" [{_percent(f.sure)} sure]"
         lines.append(f"{MARKS[f.severity]} {f.name}, {f.about}: {f.message}{sure}")
-        if f.cure:
-            lines.append(f"    {f.cure}")
-        for place, content in f.lines.items():
-            where = {"map": "--map", "options": "--with", "flag": "flag"}[place]
-            lines += [f"    {where}:  " + content.replace("\n", f"\n    {' ' * len(where)}   ")]
+        lines += f.remedy
     if d.correction is not None and any("map" in f.lines for f in d.findings):
         lines.append("the whole column map, with what is mended: add --mended map.toml")
     return "\n".join([*lines, *(f"note: {note}" for note in d.notes)])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from heft.applications.identification import Inputs
+from heft.applications.inputs import Inputs
 from heft.arrays import Array
 from heft.errors import InfeasibleLimits, InvalidSetting, did_you_mean
 from heft.excitation import (

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from heft import __version__
-from heft.applications.identification import Inputs
+from heft.applications.inputs import Inputs
 from heft.display import Plot, Series, Table, page, table
 from heft.errors import install
 from heft.excitation import Certificate

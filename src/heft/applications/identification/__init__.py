@@ -7,7 +7,7 @@ from heft.loading import lazy
 if TYPE_CHECKING:
     from . import any_plant, compare_report, report, results
     from .identification import Identification, identify
-    from .inputs import Inputs, identify_files
+    from .inputs import identify_files
     from .results import refuse_foreign, schema, write
     from .identified import Identified, identified_model
     from .report import next_motion

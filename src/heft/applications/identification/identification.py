@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from heft.applications.doctor import faults
 from heft.arrays import Array
 from heft.certainty import StrictBounds, strict_bounds
 from heft.engine import one_blas_thread
@@ -58,6 +60,22 @@ class Identification(Judged):
     differentiated: str | None = None
     # what earlier results were not asked about, by names of links, joints or parameters
     anew: tuple[str, ...] = ()
+
+    @property
+    def withheld(self) -> str:
+        """Why no model file and no friction code are written; empty if they are.
+
+        Logs with a fault that makes the numbers wrong, or numbers that mean nothing.
+        """
+        limits, wrong = self.settings.limits, [c.name for c in self.checks if math.isnan(c.value)]
+        if self.predicted_error.total > limits.predicted_nonsense:
+            wrong.append(f"predicted error of {self.predicted_error.total:.3g}")
+        numbers, std = self.consistent, self.consistent.parameters.std
+        for k, link in enumerate(self.problem.plant.robot.bodies_links):
+            told = link.given and numbers.seen[10 * k] >= limits.seen
+            if told and std[10 * k] > limits.nonsense_deviation * link.nominal[0]:
+                wrong.append(f"mass of {link.name} ± {std[10 * k]:.2g} kg")
+        return ", ".join(wrong)
 
     @property
     def fastest(self) -> dict[str, tuple[float, float]]:
@@ -166,8 +184,11 @@ def identify(
                 tuple(validate) or scored.recordings,
                 corner,
             )
+        progress("asking the robot's physics what is wrong with the logs")
+        looked = run.problem.recordings
+        sought = any(robot.options.of(j).gain_std for j in robot.joints)
         return Identification(
-            **vars(judged),
+            **{**vars(judged), "checks": (*faults(looked, robot, sought), *judged.checks)},
             misfit_moments=_misfit_moments(run, judged.misfits, given),
             bounds=bounds,
             inputs=tuple(inputs),

@@ -202,7 +202,14 @@ def identified_model(folder: Path) -> Robot:
 
 
 def _model(folder: Path, options: Options) -> Robot:
-    name = next((n for n in MODELS if (folder / n).exists()), MODELS[-1])
+    name = next((n for n in MODELS if (folder / n).exists()), None)
+    if name is None:
+        raise InputError(
+            "the results hold no model file",
+            argument=str(folder),
+            cure="none is written of logs in which something is wrong: see its report.html, mend "
+            "that, and identify again",
+        )
     return Robot.from_file(folder / name, options)
 
 

@@ -408,6 +408,8 @@ def _anew(result: Identification) -> str:
 
 def _remarks(result: Identification) -> list[str]:
     said = [_rows(result)]
+    if result.withheld:
+        said.append(f"No model file and no friction code are written: {result.withheld}.")
     if result.anew:
         said.append(_anew(result))
     if result.problem.delay:

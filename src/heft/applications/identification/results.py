@@ -147,14 +147,15 @@ def write(
     with workshop(place) as folder:
         new = folder / "results"
         new.mkdir()
-        for name, data in result.files.items():
-            (new / name).write_bytes(data)
         contract = _plain(to_json(result))
         text = json.dumps(contract, indent=1, ensure_ascii=False, allow_nan=False)
         (new / "estimate.json").write_text(text + "\n", encoding="utf-8")
-        drives = (result.problem.plant.robot.name, contract["joints"], contract["motors"])
-        (new / "friction.py").write_text(python_source(*drives), encoding="utf-8")
-        (new / "friction.c").write_text(c_source(*drives), encoding="ascii")
+        if not result.withheld:
+            for name, data in result.files.items():
+                (new / name).write_bytes(data)
+            drives = (result.problem.plant.robot.name, contract["joints"], contract["motors"])
+            (new / "friction.py").write_text(python_source(*drives), encoding="utf-8")
+            (new / "friction.c").write_text(c_source(*drives), encoding="ascii")
         covariance = result.consistent.parameters.covariance
         assert covariance is not None
         assert result.estimate.parameters.covariance is not None

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from heft.applications.doctor import faults
 from heft.arrays import Array
 from heft.engine import one_blas_thread
 from heft.errors import InvalidSetting
@@ -245,6 +246,13 @@ class WeighCarried:
                 replace(check, name=f"{check.name}, {which} the load")
                 for run, which in ((without, "without"), (carrying, "with"))
                 for check in Judged.of(run, run.problem, (), corner, settings).checks
+            ]
+            progress("asking the robot's physics what is wrong with the logs")
+            sought = self.known_mass is not None or bool(unsure)
+            checks += [
+                replace(check, name=f"{check.name}, {which} the load")
+                for run, which in ((without, "without"), (carrying, "with"))
+                for check in faults(run.problem.recordings, robot, sought)
             ]
             progress("weighing the difference")
             return self._solve(frame, without, carrying, settings, checks)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from heft.applications.identification import Inputs
+from heft.applications.inputs import Inputs
 from heft.arrays import Array
 from heft.fit import Progress, silent
 from heft.information import PARAMETER_COUNT, Check, inertia

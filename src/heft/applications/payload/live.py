@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from heft import __version__
-from heft.applications.identification import Inputs
+from heft.applications.inputs import Inputs
 from heft.display import policy_of, render
 from heft.errors import InvalidSetting
 from heft.files import require_writable
