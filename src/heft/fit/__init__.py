@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .prepared import why_differentiated, with_told_friction
     from .experiment import ExperimentFit, fit_experiment
     from .simple_friction import SimpleFriction, rigid_torques
+    from .checks import UNIT_OF_TORQUE, of_the_unit, torque_over_file
     from .scores import PredictedError, Score, model_effort
     from .alternatives import Alternative, other_estimates
     from .judged import NORMAL, Judged, Number, PlantIdentification, identify_plant

@@ -21,6 +21,8 @@ from .settings import Limit, Limits
 
 KNOWN_SHARE = 0.1  # standard deviation of a sum of masses, relative, up to which it is known
 MOST_NAMES = 8  # in a sentence
+DEPENDENT = 1e-9  # singular value of friction's columns, relative, that counts as none
+UNIT_OF_TORQUE = "unit of torque"  # name of a check
 CURE = "check units, gains, signs, the order of the joints, and the delay between motion and torque"
 
 
@@ -85,6 +87,7 @@ class Judge:
             *self._of_idle_rows(),
             *self._of_the_scores(),
             *self._of_the_residual(),
+            *self._of_the_unit(),
             *self._of_the_masses(guesses, _rigid_groups(self.problem, self.consistent)),
             *self._of_the_bodies(len(guesses)),
         )
@@ -249,6 +252,16 @@ class Judge:
             "record longer, or other motions",
         )
 
+    def _of_the_unit(self) -> Iterator[Check]:
+        space = self.problem.space
+        triangle = self.estimate.information.combined(self.estimate.weights())
+        R = triangle.R @ space.matrix[triangle.columns]
+        bodies = slice(inertia.PARAMETER_COUNT * len(space.groups))
+        file = R[:, bodies] @ space.nominal[bodies]
+        scale, share = torque_over_file([file], [triangle.z], [R[:, bodies.stop :]])
+        if share >= self.limits.scale_explained and scale > 0.0:
+            yield of_the_unit(scale, self.limits.unit_of_torque)
+
     def _of_the_masses(
         self, guesses: Mapping[str, float | None], groups: Sequence[tuple[Sequence[int], str]]
     ) -> Iterator[Check]:
@@ -312,6 +325,42 @@ class Judge:
         boundary = f"; on the boundary: {', '.join(named)}" if named else ""
         positive = margin > 0.0
         yield Check("consistency", "pass" if positive else "fail", margin, 0.0, smallest + boundary)
+
+
+def torque_over_file(
+    file: Sequence[Array], torque: Sequence[Array], drives: Sequence[Array]
+) -> tuple[float, float]:
+    """Return the scale of the file's bodies that best explains torques beside any friction.
+
+    With it comes the share of the sum of squares that friction leaves which it explains.
+
+    Args:
+        file: Torques of the file's bodies, of each block of rows, shape (rows,).
+        torque: Torques as measured, likewise.
+        drives: Columns of friction, likewise, shape (rows, any).
+    """
+    parts = []
+    for own, measured, columns in zip(file, torque, drives, strict=True):
+        U, singular, _ = np.linalg.svd(columns, full_matrices=False)
+        U = U[:, singular > DEPENDENT * singular.max(initial=0.0)]
+        parts.append([x - U @ (U.T @ x) for x in (own, measured)])
+    own, measured = (np.concatenate(x) for x in zip(*parts, strict=True))
+    shared, size = float(own @ measured), float(own @ own) or 1.0
+    return shared / size, shared**2 / (size * float(measured @ measured) or 1.0)
+
+
+def of_the_unit(scale: float, limit: Limit) -> Check:
+    """Return the check that torques are of the size of the model file's masses."""
+    message = f"torques are {scale:.3g} times what the model file's masses need"
+    if not 1.0 / limit.passes <= scale <= limit.passes:
+        message += (
+            ": the scale of all masses rests on the torque's unit, and nothing else in a log tells "
+            "it. State the unit or scale in the column map (--map), or drive gains (--with) where "
+            "it is a current; or mend the file's masses, if these are in another unit or another "
+            "robot's"
+        )
+    off = max(scale, 1.0 / scale)
+    return Check.at_most(UNIT_OF_TORQUE, off, limit.passes, limit.fails, message)
 
 
 def _at_most(name: str, value: float, limit: Limit, sentence: str, cure: str = "") -> Check:

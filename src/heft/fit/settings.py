@@ -83,6 +83,11 @@ class Limits:
     # median ratio, either way, between identified masses and the model file's, over the masses that
     # the data identify
     shift_of_masses: Limit = Limit(5.0, 50.0)
+    # factor, either way, between the torque of bodies and that of the model file's masses, where
+    # these explain at least the share `scale_explained` of it: files' masses 1.3 to 2.2 times off
+    # explain 73 to 100 % and are 2.5 times off together at most; placeholders explain 3 to 25 %
+    unit_of_torque: Limit = Limit(2.0, 5.0)
+    scale_explained: float = 0.7
     # share of the masses that the prior determines and not the data
     masses_not_seen: Limit = Limit(0.5)
     # share of links on the boundary of physical consistency

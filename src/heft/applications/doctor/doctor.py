@@ -20,9 +20,10 @@ import numpy as np
 
 from heft import __version__
 from heft.applications.inputs import Inputs
+from heft.engine import one_blas_thread
 from heft.errors import FitError, InvalidRecording, InvalidSetting
 from heft.files import write_text
-from heft.fit import Progress, silent, with_told_friction
+from heft.fit import UNIT_OF_TORQUE, Progress, silent, with_told_friction
 from heft.information import SEVERITIES, Check, DataRank, Finding
 from heft.models import JointOptions, Robot, joint_lines
 from heft.recordings import JOINT_KINDS, ColumnMap, Recording, draft_map, read_table
@@ -40,10 +41,16 @@ MARKS = {"spoils": "✗", "warns": "!", "tells": "·"}
 # findings of which `heft identify` has a check of its own
 JUDGED = frozenset(
     {"never moves", "little motion", "not finite", "slow clock", "no effort", "no rows"}
-    | {"motion shows too little", "motion shows little", "unexplained torque", "physics not asked"}
+    | {
+        UNIT_OF_TORQUE,
+        "motion shows too little",
+        "motion shows little",
+        "unexplained torque",
+        "physics not asked",
+    }
 )
 MOST_ROWS = 100_000  # of a log that are looked at beside an identification
-GAINS = frozenset({"wrong torque gain", "unit of torque"})
+GAINS = frozenset({"wrong torque gain"})
 FIELDS = (
     "name",
     "about",
@@ -114,10 +121,11 @@ def diagnose(
     if matching is None:
         return seen
     progress("asking the robot's physics")
-    if not matching.robot.tree.free_base and len(matching.robot.measured):
-        pace = Pace(settings.search.longest_s, progress=progress, stop=stop)
-        seen = _by_physics(seen, matching.robot, pieces, effort_kind(recordings[0]), pace)
-    return _by_wrenches(seen, matching.robot, pieces) if has_wrenches(matching.robot) else seen
+    with one_blas_thread():
+        if not matching.robot.tree.free_base and len(matching.robot.measured):
+            pace = Pace(settings.search.longest_s, progress=progress, stop=stop)
+            seen = _by_physics(seen, matching.robot, pieces, effort_kind(recordings[0]), pace)
+        return _by_wrenches(seen, matching.robot, pieces) if has_wrenches(matching.robot) else seen
 
 
 def faults(

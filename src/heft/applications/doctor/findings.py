@@ -11,7 +11,7 @@ import numpy as np
 from heft.arrays import Array
 from heft.certainty import DelayFound, DelaySearch
 from heft.errors import HeftError
-from heft.fit import Limits, Settings, about_first_fit
+from heft.fit import Limits, Settings, about_first_fit, of_the_unit, torque_over_file
 from heft.information import DataRank, Finding
 from heft.models import Robot
 from heft.plants import Problem, RobotPlant
@@ -62,6 +62,7 @@ class Physics:
                 yield self._of_a_step(step)
             yield from self._of_the_timing()
             yield from self._of_the_model()
+            yield from self._of_the_scale()
         yield from self._of_residuals()
 
     def _sure(self, evidence: float, others: Sequence[float]) -> float:
@@ -199,6 +200,32 @@ class Physics:
                 sure=self._sure(load.evidence, []),
                 cure="is there a tool or load that the file does not name? heft identifies it "
                 "together with the last link",
+            )
+
+    def _of_the_scale(self) -> Iterator[Finding]:
+        """Yield the finding on torques of another size than the file's masses, by `heft.fit`."""
+        hypotheses, limits = Hypotheses(self.evidence), Limits()
+        fit = hypotheses.settle(self._best(), common=False)
+        rows, unknowns = hypotheses.rows(fit.correction), self.evidence.unknowns
+        effort = self.evidence.effort(fit.correction.timing)
+        blocks = []
+        for k, channel in enumerate(self.evidence.channels):
+            at, source = rows.columns[k], fit.correction.tau_source[channel]
+            own, gain = at < unknowns.bodies, fit.correction.tau_scale[channel]
+            file = unknowns.start[at[own]] @ rows.regressors[k][own]
+            torque, weight = gain * effort[:, source], 1.0 / (abs(gain) * fit.sigma[k])
+            blocks.append([weight * x for x in (file, torque, rows.regressors[k][~own].T)])
+        scale, share = torque_over_file(*zip(*blocks, strict=True))
+        if not (share >= limits.scale_explained and scale > 0.0):
+            return
+        check = of_the_unit(scale, limits.unit_of_torque)
+        if check.status != "pass":
+            yield Finding(
+                check.name,
+                check.message,
+                about="all joints",
+                severity="spoils" if check.status == "fail" else "warns",
+                evidence={"scale": scale, "explained": share},
             )
 
     def _best(self) -> Correction:

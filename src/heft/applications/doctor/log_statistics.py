@@ -89,7 +89,8 @@ def sizes_of(recording: Recording, names: Sequence[str]) -> Sizes:
             change = np.diff(values, axis=0)
             if not len(change):
                 continue
-            bound = 3.0 * np.nanquantile(np.abs(change), 0.98, axis=0)  # wraps and jumps are rare
+            # wraps and jumps are rare
+            bound = 3.0 * np.nanquantile(_or_zero(np.abs(change)), 0.98, axis=0)
             least = SMALL * np.maximum(np.abs(low), np.abs(high))
             real = np.where(np.abs(change) > least, np.abs(change), np.inf)
             quantum = np.minimum(quantum, real.min(axis=0, initial=np.inf))
@@ -97,11 +98,17 @@ def sizes_of(recording: Recording, names: Sequence[str]) -> Sizes:
             squares += np.sum(np.where(usual, change, 0.0) ** 2, axis=0)
             differences += usual.sum(axis=0)
             if len(change) > 1:
-                second.append(np.nanmedian(np.abs(np.diff(change, axis=0)), axis=0))
+                bends = _or_zero(np.abs(np.diff(change, axis=0)))
+                second.append(np.nanmedian(bends, axis=0))
     bend = np.median(second, axis=0) if second else np.zeros(count)
     rms = np.sqrt(squares / np.maximum(differences, 1))
     step = median_of_medians(medians) if medians else 0.0
     return Sizes(rows, step, low, high, rms, bend, quantum)
+
+
+def _or_zero(sizes: Array) -> Array:
+    """Return columns of which no number is finite as zero, of which statistics can be made."""
+    return np.where(np.isfinite(sizes).any(axis=0), sizes, 0.0)
 
 
 @dataclass(frozen=True)
@@ -138,7 +145,7 @@ def counts_of(
         values = np.concatenate([tail, finite])
         tally.broken += (~np.isfinite(read.values)).sum(axis=0)
         tally.broken_time += int((~np.isfinite(read.time)).sum())
-        if len(time) > 1:
+        if len(time) > 1 and count:
             block = _Block(time, values, rows - len(tail), len(tail), names, sizes)
             _walk_clock(tally, time[block.new], sizes.step)
             _walk_rows(tally, block)

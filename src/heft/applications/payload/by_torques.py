@@ -15,7 +15,7 @@ alike: no body contradicts it, but the masses of the model file do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,6 +27,7 @@ from heft.engine import one_blas_thread
 from heft.errors import InvalidSetting
 from heft.estimators import ConsistentFit, DriveGains, PhysicallyConsistent
 from heft.fit import (
+    UNIT_OF_TORQUE,
     ExperimentFit,
     Judged,
     Limit,
@@ -56,18 +57,15 @@ from heft.recordings import Recording
 EXACT = 1e-3  # relative, of a mass that is known
 UNSURE = 0.5  # relative, of a gain that a load of known mass is to find
 WEAKEST = 1e-9  # prior that leaves what is not seen somewhere [effective samples]
-DEPENDENT = 1e-9  # singular value of friction's columns, relative, that counts as none
 
 
 @dataclass(frozen=True)
 class Existence:
-    """Thresholds of the checks that a load is a body and torques have the right unit.
+    """Thresholds of the check that a load is a body.
 
     The defaults were chosen on simulated pairs of three arms. Right loads of 0.3 to 5 kg were no
     body's to 1.2 %, their joints' friction a quarter less in the second run, and a UR10e's to 4 %;
-    those of exchanged runs to 60 % and more, of a base on the ceiling to 45 % and more. File's
-    masses a factor 1.3 to 2.2 off explain 73 to 100 % of the torque and are off by 2.5 together at
-    most; placeholders explain 3 to 25 % in most arms.
+    those of exchanged runs to 60 % and more, of a base on the ceiling to 45 % and more.
     """
 
     # deviations that noise may carry a load from all bodies: ten normal numbers exceed them once in
@@ -75,9 +73,6 @@ class Existence:
     noise: float = 6.0
     # share of what differs between the runs, in its own deviations, that is no body's
     no_body: Limit = Limit(0.1, 0.2)
-    # times by which the torque is that of the file's masses, either way, where these explain it
-    unit: Limit = Limit(2.0, 5.0)
-    explained: float = 0.7  # share of the torque of bodies from which the file's masses explain it
 
     def of_load(self, ten: Array, covariance: Array) -> Check:
         """Return the check that a load can be a body; arguments as of `from_bodies`."""
@@ -99,24 +94,6 @@ class Existence:
                 )
         return Check.at_most("no body", share, self.no_body.passes, self.no_body.fails, message)
 
-    def of_unit(self, run: ExperimentFit[RobotPlant]) -> Iterator[Check]:
-        """Yield the check that torques without the load are of the size of the file's masses.
-
-        None is made where these do not explain them: placeholders, say.
-        """
-        times, explained = torque_over_file(run)
-        if times <= 0.0 or explained < self.explained:
-            return
-        message = f"torques are {times:.3g} times what the model file's masses need"
-        if not 1.0 / self.unit.passes <= times <= self.unit.passes:
-            message += (
-                ", and so is the load: state the torque's unit or scale in the column map (--map), "
-                "or drive gains (--with) where it is a current. If the torque is right and the "
-                "file is not, give the robot.urdf that heft identify finds from the empty run"
-            )
-        off = max(times, 1.0 / times)
-        yield Check.at_most("unit of torque", off, self.unit.passes, self.unit.fails, message)
-
     def _share_of_no_body(self, ten: Array, covariance: Array) -> float:
         distance, size = from_bodies(ten, covariance)
         return distance / size if distance > self.noise else 0.0
@@ -136,24 +113,6 @@ def from_bodies(ten: Array, covariance: Array) -> tuple[float, float]:
     nearest = PhysicallyConsistent(strength=WEAKEST, margin=0.0).values(total, space)
     residual = rows[:, :-1] @ nearest - rows[:, -1]
     return float(np.linalg.norm(residual)), float(np.linalg.norm(rows[:, -1]))
-
-
-def torque_over_file(run: ExperimentFit[RobotPlant]) -> tuple[float, float]:
-    """Return the scale of the file's bodies that best explains torques beside any friction.
-
-    With it comes the share of the sum of squares that friction leaves which it explains.
-    """
-    space = run.problem.space
-    triangle = run.information.combined(run.estimate.weights())
-    R = triangle.R @ space.matrix[triangle.columns]
-    bodies = slice(PARAMETER_COUNT * len(space.groups))
-    drives = R[:, bodies.stop :]
-    U, singular, _ = np.linalg.svd(drives, full_matrices=False)
-    U = U[:, singular > DEPENDENT * singular.max(initial=0.0)]
-    file, torque = (x - U @ (U.T @ x) for x in (R[:, bodies] @ space.nominal[bodies], triangle.z))
-    shared = float(file @ torque)
-    size = float(file @ file) or 1.0
-    return shared / size, shared**2 / (size * float(torque @ torque) or 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,6 +205,7 @@ class WeighCarried:
                 replace(check, name=f"{check.name}, {which} the load")
                 for run, which in ((without, "without"), (carrying, "with"))
                 for check in Judged.of(run, run.problem, (), corner, settings).checks
+                if check.name != UNIT_OF_TORQUE or run is without  # a load is no part of the file
             ]
             progress("asking the robot's physics what is wrong with the logs")
             sought = self.known_mass is not None or bool(unsure)
@@ -301,7 +261,6 @@ class WeighCarried:
             joint,
             (
                 *checks,
-                *self.existence.of_unit(empty),
                 self.existence.of_load(free[ten], covariance[ten, ten]),
             ),
         )
