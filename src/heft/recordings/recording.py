@@ -274,7 +274,7 @@ class Recording:
                 yield timed[:, [at[n] for n in names]]
 
         rows = self.table.rows if self.stop is None and not self.start else None
-        epoch = self.table.epoch if self.time == "t" else None
+        epoch = self.table.epoch if self.time in self.table.stamps else None
         return Table(self.name, ("t", *self.signals), rows, read, (), epoch, self.notes)
 
     def whole(self, names: Sequence[str]) -> Block:

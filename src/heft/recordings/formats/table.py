@@ -6,6 +6,7 @@ share: how they speak of damage, and the bounds that they keep to.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,9 @@ MOST_NUMBERS = 8 << 20  # of a block
 LONGEST_LINE = 1_000_000  # bytes of a line of text
 SHIFT = 10**18  # [ns] added to the stamps of logs that begin before zero
 GAP = 10.0  # usual steps without a sample, over which nothing is interpolated
+# Columns whose cells name joints: `field.name0`, `name_0`, `name[0]`.
+NAMED = re.compile(r"(?P<stem>.*?)name(?P<number>[_.]?\d+|\[\d+\])")
+UNGUARDED = "no checksum"  # of notes on what holds for all files of a format
 SAME = 1e-9  # times as near as this are the same [s]: stamps count nanoseconds
 
 
@@ -43,6 +47,9 @@ class Table:
     # stamp at which `t` is 0 [ns since 1970], or None where the file has none
     epoch: int | None = None
     notes: tuple[str, ...] = ()  # remarks on the log, in sentences
+    stamps: tuple[str, ...] = ("t",)  # columns that count from the epoch
+    texts: Mapping[str, str] = field(default_factory=dict)  # first cells of columns of texts
+    units: Mapping[str, str] = field(default_factory=dict)  # of columns, where the file states them
 
     @staticmethod
     def of_columns(columns: Mapping[str, NDArray[Any]], path: object) -> Table:
