@@ -48,9 +48,10 @@ ENDS = ("\n", "\r")
 MISSHAPEN = "lines with another number of columns"
 UNREAD = "with something else than numbers"
 OTHERS = "rows that name other joints, or in another order"
-BLOCK_BYTES = 8 << 20
+CHUNK_BYTES = 1 << 20
 HEAD_LINES = 300  # by which the layout of a file is known
 COMMENTS = ("#", "//", "% ")  # begin lines without numbers; `%time` is a name
+MARKS = (b"#", b"/", b"%")  # one of which is in each; single letters are found at once
 UNIT = re.compile(
     r"[\[(]?(|-|[1sgVWK%]|[mun]s|µs|sec|rpm|turn|Hz|°C|m?A|[mk]?N|[mk]?N[·*. ]?m"
     r"|(rad|deg|°|mm?)(/s(\^2|²)?)?)[\])]?"
@@ -73,6 +74,7 @@ class _Layout:
     units: Mapping[str, str] = field(default_factory=dict)  # of columns, where a line states them
     repeating: tuple[str, ...] = ()  # lines above the numbers, which may come again among them
     encoding: str = "utf-8"
+    sparse: bool = False  # whether rows leave cells empty
     notes: tuple[str, ...] = ()  # what was seen, in sentences
 
     @cached_property
@@ -259,6 +261,7 @@ def _parted(lines: Sequence[str], delimiter: str) -> _Layout:
         {n: c for n, c in cells.items() if n not in of_numbers and c and not is_value(c)},
         {n: _unit(u) for k in units for n, u in zip(names, rows[k], strict=False) if n and u},
         repeating=tuple({k.strip() for k, t in zip(lines[:above], texts, strict=False) if t}),
+        sparse=any(row[j] == "" for row in rows[first:] if len(row) == width for j in numeric),
         notes=tuple(notes),
     )
 
@@ -316,7 +319,7 @@ def text_table(path: Path, damaged: Damaged) -> Table:
 
     notes = [f"text carries {UNGUARDED}: a changed digit cannot be seen", *layout.notes]
     notes += [CUT] if cut else []
-    notes += [f"{what} among the numbers, passed over: {n}" for what, n in again.items()]
+    notes += [f"{n} {what} among the numbers are passed over" for what, n in again.items()]
     return Table(
         str(path),
         tuple(n for n in layout.names if n and n not in layout.texts),
@@ -328,18 +331,19 @@ def text_table(path: Path, damaged: Damaged) -> Table:
         tuple(layout.stamps) or ("t",),
         layout.texts,
         layout.units,
+        layout.sparse,
     )
 
 
 def _chunks(file: BinaryIO) -> Iterator[bytes]:
     """Yield what is left of a file in chunks of whole lines."""
-    while chunk := file.read(BLOCK_BYTES):
+    while chunk := file.read(CHUNK_BYTES):
         yield chunk + file.readline(LONGEST_LINE)
 
 
 def _again(path: Path, layout: _Layout) -> tuple[Counter[str], bool]:
     """Count what stands among the numbers and is none, and whether there is a `#`."""
-    marks = (*(k.encode(layout.encoding) for k in layout.repeating), b"#", b"//", b"% ")
+    marks = (*(k.encode(layout.encoding) for k in layout.repeating), *MARKS)
     counts: Counter[str] = Counter()
     marked = False
     with path.open("rb") as file:
@@ -349,7 +353,7 @@ def _again(path: Path, layout: _Layout) -> tuple[Counter[str], bool]:
             marked |= b"#" in chunk
             if any(mark in chunk for mark in marks):
                 for line in layout.between.finditer(chunk):
-                    counts["the header again" if line["again"] else "comments"] += 1
+                    counts["repeated header lines" if line["again"] else "comment lines"] += 1
     return counts, marked
 
 
@@ -399,7 +403,7 @@ def _strict(
         decimal_point=layout.decimal,
     )
     options = pyarrow.csv.ReadOptions(
-        block_size=BLOCK_BYTES,
+        block_size=8 << 20,
         column_names=layout.names,
         skip_rows=layout.above,
         use_threads=False,
