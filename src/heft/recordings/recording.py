@@ -147,8 +147,8 @@ class Recording:
             columns, more = made or (None, ())
             notes = (*notes, *more)
         if columns is None or columns.canonical:
-            return _of_one_topic(_canonical(table, notes))
-        return _of_one_topic(_mapped(table, columns, notes))
+            return _of_own_rows(_canonical(table, notes))
+        return _of_own_rows(_mapped(table, columns, notes))
 
     @property
     def sha256(self) -> str:
@@ -363,22 +363,50 @@ class Recording:
             yield Block(np.asarray(time, dtype=np.float64), values)
 
 
-def _of_one_topic(recording: Recording) -> Recording:
-    """Return a recording without the rows of other topics: those without a value of its own.
+def _of_own_rows(recording: Recording) -> Recording:
+    """Return a recording without the rows of other topics, which have no value of its signals.
 
-    Signals of several topics, with rows of their own, are joined at the times of the first.
+    Signals of several topics, in rows of their own, are joined at the times of the first.
     """
     table, time = recording.table, recording.time
-    columns = list(dict.fromkeys(c for s, _ in recording.sources.values() for c in s.columns))
+    maps = list({id(s): s for s, _ in recording.sources.values()}.values())
+    columns = list(dict.fromkeys(c for s in maps for c in s.columns))
     if not table.sparse or not columns or time is None:
         return recording
-    there = ~np.isnan(next(table.read(columns), np.empty((0, len(columns)))))
-    empty = float(np.mean(~there.any(axis=1))) if len(there) else 0.0
-    if empty < LEAST_OF_OTHERS:
+    first = next(table.read(columns), np.empty((0, len(columns))))
+    there = dict(zip(columns, ~np.isnan(first).T, strict=True))
+    topics: list[tuple[list[SignalMap], NDArray[np.bool_]]] = []
+    for source in maps:
+        rows = np.any([there[c] for c in source.columns], axis=0)
+        # Rows of one topic are those of the other, too, but where a number is missing.
+        same = (t for t in topics if 2 * np.sum(rows & t[1]) >= min(np.sum(rows), np.sum(t[1])))
+        topic = next(same, None)
+        if topic is None:
+            topics.append(([source], rows))
+        else:
+            topic[0].append(source)
+    empty = float(np.mean(~np.any(list(there.values()), axis=0))) if len(first) else 0.0
+    if len(topics) == 1 and (empty < LEAST_OF_OTHERS or {*table.columns} == {time, *columns}):
         return recording
-    note = f"rows without a value of these signals are another topic's, passed over: {empty:.0%}"
-    table = with_values(table, columns)
-    return replace(recording, table=table, notes=(*recording.notes, note))
+    notes = recording.notes
+    if empty:
+        notes += (f"rows without its signals are another topic's: {empty:.0%} are passed over",)
+    parts = []
+    for sources, _ in topics:
+        own = {n: s for n, s in recording.sources.items() if any(s[0] is m for m in sources)}
+        rows_of = with_values(table, list(dict.fromkeys(c for s in sources for c in s.columns)))
+        parts.append(replace(recording, table=rows_of, sources=own, notes=notes))
+    if len(parts) == 1:
+        return parts[0]
+    apart = "; ".join(", ".join(p.signals[:2]) + ", …" * (len(p.signals) > 2) for p in parts)
+    joined = join(
+        [p.canonical() for p in parts],
+        table.path,
+        (f"signals in rows of their own are joined at the times of the first: {apart}",),
+    )
+    made = Recording.of_table(joined)
+    held = {n: (replace(s, held=n in recording.held), k) for n, (s, k) in made.sources.items()}
+    return replace(made, sources=held, provenance=recording.provenance)
 
 
 def _canonical(table: Table, notes: tuple[str, ...]) -> Recording:
