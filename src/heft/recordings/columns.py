@@ -224,8 +224,8 @@ def _signal_map(
     unit = given.get("unit", next(iter(UNITS[kind])))
     unwrap = given.get("unwrap", ())
     wrapped = tuple(c for c, j in zip(columns, names, strict=True) if unwrap is True or j in unwrap)
-    held = given.get("held", False)
-    return SignalMap(kind, columns, names, unit, matrix * gains, offset, held, wrapped)
+    is_held = given.get("held", False)
+    return SignalMap(kind, columns, names, unit, matrix * gains, offset, is_held, wrapped)
 
 
 def _owners(kind: str) -> str:

@@ -287,8 +287,8 @@ def _signal_lines(table: Table, kind: str, guessed: Mapping[str, _Guess], why: s
         lines.append("# CHECK: these names speak of what was asked for, not of what was measured")
     lines += [f"columns = {toml_list(columns)}", f"joints = {toml_list(guessed)}"]
     if len(units) == 1 and (unit := next(iter(units))) is not None:
-        said = "file says" if columns[0] in table.units else "names say"
-        lines.append(f'unit = "{unit}"  # the {said} so')
+        who = "file says" if columns[0] in table.units else "names say"
+        lines.append(f'unit = "{unit}"  # the {who} so')
         return lines
     unit, reason = UNITS[kind][0], "CHECK: nothing in the names says so"
     if kind == "q":

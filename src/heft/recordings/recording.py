@@ -398,15 +398,15 @@ def _of_own_rows(recording: Recording) -> Recording:
         parts.append(replace(recording, table=rows_of, sources=own, notes=notes))
     if len(parts) == 1:
         return parts[0]
-    apart = "; ".join(", ".join(p.signals[:2]) + ", …" * (len(p.signals) > 2) for p in parts)
+    listed = "; ".join(", ".join(p.signals[:2]) + ", …" * (len(p.signals) > 2) for p in parts)
     joined = join(
         [p.canonical() for p in parts],
         table.path,
-        (f"signals in rows of their own are joined at the times of the first: {apart}",),
+        (f"signals in rows of their own are joined at the times of the first: {listed}",),
     )
     made = Recording.of_table(joined)
-    held = {n: (replace(s, held=n in recording.held), k) for n, (s, k) in made.sources.items()}
-    return replace(made, sources=held, provenance=recording.provenance)
+    mapped = {n: (replace(s, held=n in recording.held), k) for n, (s, k) in made.sources.items()}
+    return replace(made, sources=mapped, provenance=recording.provenance)
 
 
 def _canonical(table: Table, notes: tuple[str, ...]) -> Recording:

@@ -124,13 +124,13 @@ def unwrapped(table: Table, turns: Mapping[str, float]) -> Table:
         for block in table.read(names):
             out = np.array(block)
             for k, name in enumerate(names):
-                known = np.flatnonzero(np.isfinite(block[:, k]))
-                if name in last and len(known):
+                rows = np.flatnonzero(np.isfinite(block[:, k]))
+                if name in last and len(rows):
                     before, turned = last[name]
-                    path = block[known, k]
+                    path = block[rows, k]
                     steps = np.diff(path, prepend=path[0] if np.isnan(before) else before)
                     count = turned + np.cumsum(turns_of(steps, turns[name]))
-                    out[known, k] = path - turns[name] * count
+                    out[rows, k] = path - turns[name] * count
                     last[name] = float(path[-1]), float(count[-1])
             yield out
 
