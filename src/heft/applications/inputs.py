@@ -73,9 +73,9 @@ class Inputs:
         Raises:
             InputError: If a log cannot be read, or its columns match no known signal.
         """
-        joints = self.robot.joints if self.robot else ()
+        joints, endless = (self.robot.joints, self.robot.endless) if self.robot else ((), ())
         opened = {
-            role: tuple(Recording.open(p, self.columns, joints) for p in paths)
+            role: tuple(Recording.open(p, self.columns, joints).unwrapped(endless) for p in paths)
             for role, paths in logs.items()
         }
         return replace(self, logs={**self.logs, **opened})

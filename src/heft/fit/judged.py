@@ -31,7 +31,7 @@ from .gains import (
 from .misfit import Misfit, MisfitGatherer
 from .predicted_error import predicted_error, predicted_error_alike
 from .prepared import averaged, windows_for
-from .scores import PredictedError, Score, held_out_scores, plant_scores, scores
+from .scores import PredictedError, Score, held_out_scores, plant_scores, remarks, scores
 from .settings import Progress, Settings, silent
 from .simple_friction import SimpleFriction
 
@@ -218,7 +218,7 @@ def _judged_plant(
         checks=judge.of_plant(),
         traces=tuple(traces),
         settings=settings,
-        notes=notes,
+        notes=(*remarks(problem), *notes),
     )
 
 
@@ -306,7 +306,7 @@ class Judged(PlantIdentification[RobotPlant]):
             checks=judge.of_robot(),
             traces=tuple(traces),
             settings=settings,
-            notes=notes,
+            notes=(*remarks(problem), *notes),
             simple=simple,
             files=files,
             misfits=misfits,

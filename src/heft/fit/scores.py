@@ -250,6 +250,20 @@ def held_out_scores(
     return tuple(every), tuple(notes)
 
 
+def remarks(problem: Problem[P]) -> Iterator[str]:
+    """Yield what is to be known of each log that was fitted: how it was read, and its clock."""
+    for recording, line in zip(problem.recordings, problem.timelines, strict=True):
+        name = Path(recording.name).name
+        yield from (f"{name}: {remark}" for remark in recording.remarks)
+        if line.broken:
+            yield f"{name}: {line.broken} of {line.rows} rows hold a number that is none: left out"
+        if line.restarts:
+            yield (
+                f"{name}: time goes back {line.restarts} times, far: taken for "
+                f"{line.restarts + 1} runs, one after another"
+            )
+
+
 def plant_scores(
     problem: Problem[P], values: Array, corner: float, traces: list[Trace] | None = None
 ) -> Scores:

@@ -75,6 +75,7 @@ class Robot:
     form: Literal["urdf", "mjcf", "toml"] = "urdf"  # format of the model file
     angle_error: float = 0.0  # largest rounding error of the angles that the file prints [rad]
     own_columns: OwnColumns | None = None  # the user's own columns of the regressor; None for none
+    endless: tuple[str, ...] = ()  # joints that a URDF lets turn without end: `continuous`
 
     @staticmethod
     def from_file(path: str | Path, options: Options | None = None) -> Robot:
@@ -357,7 +358,8 @@ def _build(
             cure="give at least one joint a type other than fixed",
         )
     joints = tuple(n for n in names if n not in followers)
-    fixed = {j.attributes["name"] for j in root.all("joint") if j.attributes["type"] == "fixed"}
+    kinds = {j.attributes["name"]: j.attributes["type"] for j in root.all("joint")}
+    fixed = {j for j, kind in kinds.items() if kind == "fixed"}
     refuse_unknown(options, joints, followers, fixed | translation.held, path)
     tree = tree_of(moving, joints, followers, cuts, first)
     links, notes = links_of(root, moving, places, translation, cuts)
@@ -388,6 +390,7 @@ def _build(
         (*translation.notes, *notes),
         form,
         rounded,
+        endless=tuple(j for j in joints if form == "urdf" and kinds[j] == "continuous"),
     )
     return replace(robot, notes=(*robot.notes, *_template_moments(robot)))
 

@@ -31,7 +31,7 @@ from heft.files import (
     truth,
 )
 
-from .formats.table import Table, Topics
+from .formats.table import NAMED, Table, Topics
 
 JOINT_KINDS = ("q", "v", "a", "tau", "current", "q_ref", "q_motor")
 # Kinds of signals of frames, and their components.
@@ -107,6 +107,12 @@ class SignalMap:
     # whether each value holds until the next sample (zero-order hold), as what a digital controller
     # puts out; of `tau` and `current`
     held: bool = False
+    wrapped: tuple[str, ...] = ()  # columns that jump by a full turn, and are unwrapped
+
+    @property
+    def turns(self) -> dict[str, float]:
+        """What a full turn is in each wrapped column [the file's unit]."""
+        return dict.fromkeys(self.wrapped, 2.0 * np.pi / UNITS[self.kind][self.unit])
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -129,6 +135,7 @@ class ColumnMap:
     sign = [1, -1]
     ratio = [100, 80]           # motor turns per joint turn
     offset = [0.0, 1.5708]      # added, in rad
+    unwrap = true               # or some of the joints: angles that jump by a full turn go on
     # or: matrix = [[..], [..]]   joints = matrix @ columns
     # or: inverse = [[..], [..]]  columns = inverse @ joints
     [tau]
@@ -215,7 +222,10 @@ def _signal_map(
     gains = sign * scale * (ratio if kind in ("tau", "current") else 1.0 / ratio)
     offset = np.array(given.get("offset", np.zeros(count)))
     unit = given.get("unit", next(iter(UNITS[kind])))
-    return SignalMap(kind, columns, names, unit, matrix * gains, offset, given.get("held", False))
+    unwrap = given.get("unwrap", ())
+    wrapped = tuple(c for c, j in zip(columns, names, strict=True) if unwrap is True or j in unwrap)
+    is_held = given.get("held", False)
+    return SignalMap(kind, columns, names, unit, matrix * gains, offset, is_held, wrapped)
 
 
 def _owners(kind: str) -> str:
@@ -238,7 +248,20 @@ def _signal_keys(kind: str, table: Mapping[str, Any], _: str) -> Keys:
         "matrix": _square(count),
         "inverse": _square(count, inverted=True),
         **({"held": truth} if kind in ("tau", "current") else {}),
+        **({"unwrap": partial(_unwrap, joints)} if UNITS[kind] is POSITIONS else {}),
     }
+
+
+def _unwrap(joints: object, value: object, where: str) -> bool | tuple[str, ...]:
+    if isinstance(value, bool):
+        return value
+    chosen = name_list(value, where)
+    for name in chosen:
+        if isinstance(joints, list) and name not in joints:
+            raise InvalidSetting(
+                f"'{name}' is none of the table's joints", argument=where, valid=joints
+            )
+    return chosen
 
 
 def _names(kind: str, value: object, where: str) -> tuple[str, ...]:
@@ -364,11 +387,41 @@ class KnownLog:
 
 
 def _unit_of_time(table: Table, column: str) -> str:
-    """Return `ms` if the clock steps by about a half or more, `s` else: robots log at 2 Hz up."""
+    """Return the largest unit in which the clock steps by half a second at most."""
     block = next(table.read([column]), np.empty((0, 1)))
     steps = np.diff(block[:, 0])
     steps = steps[steps > 0.0]
-    return "ms" if len(steps) and float(np.median(steps)) >= 0.5 else "s"
+    step = float(np.median(steps)) if len(steps) else 0.0
+    return next((u for u in ("s", "ms", "us", "ns") if step * UNITS["t"][u] < 0.5), "ns")
+
+
+def named_in_cells(table: Table) -> tuple[ColumnMap, tuple[str, ...]] | None:
+    """Return the map of a log whose cells name the joints, with remarks; None if it is none.
+
+    `rostopic echo -p` writes one: `%time`, `field.name0` …, `field.position0` …; bagpy's names are
+    `Time`, `name_0` …, `position_0` …
+    """
+    named = {n: match for n in table.texts if (match := NAMED.fullmatch(n)) is not None}
+    if not named:
+        return None
+    stem = next(iter(named.values()))["stem"]
+    numbers = {m["number"]: table.texts[n] for n, m in named.items() if m["stem"] == stem}
+    joints, count = tuple(numbers.values()), len(numbers)
+    signals = []
+    for kind, word in (("q", "position"), ("v", "velocity"), ("tau", "effort")):
+        of_joints = tuple(f"{stem}{word}{number}" for number in numbers)
+        if set(of_joints) <= set(table.columns):
+            si = next(iter(UNITS[kind]))
+            signals.append(SignalMap(kind, of_joints, joints, si, np.eye(count), np.zeros(count)))
+    measured = (f"{stem}header.stamp",) if f"{stem}header.stamp" in table.stamps else ()
+    times = (*measured, "%time", "Time", "time", "timestamp")
+    time = next((t for t in times if t in table.columns), None)
+    if time is None or not signals or len(set(joints)) < count:
+        return None
+    unit = _unit_of_time(table, time)
+    note = f"joints are those that the cells of '{stem}name…' name: {', '.join(joints)}"
+    taken = f"time is '{time}', taken to be in {unit}, from its steps"
+    return ColumnMap(time, unit, None, tuple(signals)), (note, taken)
 
 
 _UR = tuple(

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from heft.arrays import Array
+from heft.errors import InvalidRecording
 
 from .columns import FRAME_KINDS
 from .columns import UNITS as ALL_UNITS
-from .formats.table import Table
+from .formats.table import GAP, NAMED, Table
 
 # Words that name a kind of signal, most telling first.
 WORDS: dict[str, tuple[str, ...]] = {
@@ -94,17 +95,24 @@ def draft_map(table: Table, joints: Sequence[str]) -> str:
     columns = [c for c in table.columns if c]
     spelt = {c: [SPELLINGS.get(w, w) for w in _words(c)] for c in columns}
     time = next((c for w in TIMES for c in columns if w in spelt[c]), None)
-    guesses = [g for c in columns if c != time and (g := _guess(c)) is not None]
+    guesses = [g for c in columns if c != time and (g := _guess(c, table.units)) is not None]
+    cells = {
+        int(m["number"].strip("_.[]")): n
+        for c, n in table.texts.items()
+        if (m := NAMED.fullmatch(c))
+    }
     lines = [
         f"# A first draft for {quoted(table.path)}: guessed from names.",
         "# Check every line, then give it with --map."
         + (" Joints: " + ", ".join(map(quoted, joints)) if joints else ""),
         "",
-        *_time_lines(table, time),
     ]
+    if time is None and (time := _growing(table, columns)) is not None:
+        lines.append("# CHECK: no column is named like a time; this one grows from row to row")
+    lines += _time_lines(table, time)
     used = {time}
     for kind in ("q", "tau", "current", "v") if joints else ():
-        guessed, why = _by_joint([g for g in guesses if g.kind == kind], joints)
+        guessed, why = _by_joint([g for g in guesses if g.kind == kind], joints, cells)
         lines.append("")
         if not guessed:
             lines += _nothing(kind, joints)
@@ -130,7 +138,7 @@ def _words(name: str) -> list[str]:
     return [w.lower() for w in re.findall(r"[A-Za-zµ]+|\d+", split)]
 
 
-def _guess(column: str) -> _Guess | None:
+def _guess(column: str, units: Mapping[str, str]) -> _Guess | None:
     words = _words(column)
     kind, telling = next(
         ((k, w) for k, names in WORDS.items() for w in words if w in names), (None, None)
@@ -143,14 +151,22 @@ def _guess(column: str) -> _Guess | None:
         return None
     numbers = [int(w) for w in words if w.isdecimal()]
     unit = next((u for u in UNITS[kind] if u.partition("/")[0].lower() in plain), None)
+    unit = units[column] if units.get(column) in ALL_UNITS[kind] else unit
     rest = tuple(w for w in words if w != telling and w not in WISHED and not w.isdecimal())
     wished = any(w in WISHED for w in words)
     return _Guess(column, kind, rest, numbers[-1] if numbers else None, unit, wished)
 
 
-def _by_joint(guesses: Sequence[_Guess], joints: Sequence[str]) -> tuple[Mapping[str, _Guess], str]:
+def _by_joint(
+    guesses: Sequence[_Guess], joints: Sequence[str], cells: Mapping[int, str]
+) -> tuple[Mapping[str, _Guess], str]:
+    """Return the guesses by joint, and why; `cells` are names in cells, by their number."""
     measured = [g for g in guesses if not g.wished] or list(guesses)
     named: dict[str, _Guess] = {}
+    if cells:  # what they number, they name
+        numbered = ((cells.get(-1 if g.number is None else g.number), g) for g in measured)
+        named = {joint: g for joint, g in numbered if joint}
+        return {j: named[j] for j in joints if j in named}, "the log's cells name the joints"
     for guess in measured:
         fitting = [j for j in joints if _names(guess.column, j)]
         if fitting:  # of `wrist` and `wrist_1` the longer
@@ -228,10 +244,22 @@ def _widest(table: Table, columns: Iterable[str]) -> float:
     return float(np.nanmax(np.abs(values), initial=0.0)) if np.isfinite(values).any() else 0.0
 
 
+def _growing(table: Table, columns: Sequence[str]) -> str | None:
+    """Return the first column that grows from row to row by about the same."""
+    try:
+        steps = np.diff(_head(table, columns), axis=0)
+    except InvalidRecording:  # a column may hold text further down
+        return None
+    for column, own in zip(columns, steps.T, strict=True):
+        if len(own) > 1 and (own > 0.0).all() and own.max() < GAP * float(np.median(own)):
+            return column
+    return None
+
+
 def _time_lines(table: Table, time: str | None) -> list[str]:
     if time is None:
         return [
-            "[time]  # no column is named like a time",
+            "[time]  # no column is named like a time, and none grows from row to row",
             "step = 0.001  # [s]: CHECK, this is not from the log",
         ]
     values = _head(table, [time])[:, 0]
@@ -241,11 +269,13 @@ def _time_lines(table: Table, time: str | None) -> list[str]:
     spelt = [SPELLINGS.get(w, w) for w in _words(time)]
     unit = next((u for u in UNITS["t"] if u in spelt and u != time), None)
     why = "its name says so"
+    if table.units.get(time) in ALL_UNITS["t"]:
+        unit, why = table.units[time], "the file says so"
     if unit is None:
         # Robots log at 20 Hz to 20 kHz: one unit puts the step there.
         sizes = ALL_UNITS["t"].items()
         unit = next((u for u, size in sizes if 5e-5 <= step * size <= 5e-2), "s")
-        why = f"it steps by {step:g}"
+        why = f"CHECK: it steps by {step:g}"
     return ["[time]", f"column = {quoted(time)}", f'unit = "{unit}"  # {why}']
 
 
@@ -257,7 +287,8 @@ def _signal_lines(table: Table, kind: str, guessed: Mapping[str, _Guess], why: s
         lines.append("# CHECK: these names speak of what was asked for, not of what was measured")
     lines += [f"columns = {toml_list(columns)}", f"joints = {toml_list(guessed)}"]
     if len(units) == 1 and (unit := next(iter(units))) is not None:
-        lines.append(f'unit = "{unit}"  # the names say so')
+        who = "file says" if columns[0] in table.units else "names say"
+        lines.append(f'unit = "{unit}"  # the {who} so')
         return lines
     unit, reason = UNITS[kind][0], "CHECK: nothing in the names says so"
     if kind == "q":

@@ -27,12 +27,14 @@ from heft.errors import (
 )
 from heft.files import OpenedFile, Section, Text, hash_of_all, list_of, number, read_toml
 
-from .columns import KINDS, UNITS, ColumnMap, SignalMap, is_canonical, recognise
+from .columns import KINDS, UNITS, ColumnMap, SignalMap, is_canonical, named_in_cells, recognise
 from .formats import Damaged, Table, join, read_table, refuse
+from .formats.table import UNGUARDED, count_turns, unwrapped, with_values
 
 __all__ = ["KINDS", "UNITS", "Block", "ColumnMap", "Recording", "SignalMap"]
 
 EXPERIMENT = ".toml"
+LEAST_OF_OTHERS = 0.01  # share of rows without a signal that are another topic's, not broken
 Part: TypeAlias = tuple[Path, Path | None, float]  # of an experiment: log, map, time offset [s]
 
 
@@ -139,12 +141,14 @@ class Recording:
                 of a known tool's logs.
         """
         notes = table.notes
-        if columns is None and "t" not in table.columns and (tool := recognise(table.columns)):
-            columns, more = tool.columns(table, joints)
+        if columns is None and "t" not in table.columns:
+            tool = recognise(table.columns)
+            made = tool.columns(table, joints) if tool else named_in_cells(table)
+            columns, more = made or (None, ())
             notes = (*notes, *more)
         if columns is None or columns.canonical:
-            return _canonical(table, notes)
-        return _mapped(table, columns, notes)
+            return _of_own_rows(_canonical(table, notes))
+        return _of_own_rows(_mapped(table, columns, notes))
 
     @property
     def sha256(self) -> str:
@@ -218,6 +222,33 @@ class Recording:
         """Return this recording with all of its rows fitted or scored."""
         return replace(self, selection=None)
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Its notes, but what holds for all files of its format."""
+        return tuple(note for note in self.notes if UNGUARDED not in note)
+
+    def unwrapped(self, joints: Collection[str]) -> Recording:
+        """Return this recording with the angles of endless joints going on at full turns.
+
+        Where one jumps is told by a pass over these columns, and said in a note.
+        """
+        turns, names = {}, {}
+        for name, (source, row) in self.sources.items():
+            used = np.flatnonzero(source.matrix[row])
+            column = source.columns[used[0]] if len(used) == 1 else ""
+            if source.kind in ("q", "q_ref") and name.partition(".")[2] in joints and column:
+                scale = UNITS[source.kind][source.unit] * abs(source.matrix[row, used[0]])
+                turns[column], names[column] = 2.0 * np.pi / scale, name
+        jumps = count_turns(self.table, turns)
+        if not jumps:
+            return self
+        notes = (
+            f"{names[c]} jumps {n} times by a full turn: of an endless joint, it is unwrapped"
+            for c, n in jumps.items()
+        )
+        table = unwrapped(self.table, {c: turns[c] for c in jumps})
+        return replace(self, table=table, notes=(*self.notes, *notes))
+
     def require(
         self,
         names: str | Sequence[str],
@@ -274,7 +305,7 @@ class Recording:
                 yield timed[:, [at[n] for n in names]]
 
         rows = self.table.rows if self.stop is None and not self.start else None
-        epoch = self.table.epoch if self.time == "t" else None
+        epoch = self.table.epoch if self.time in self.table.stamps else None
         return Table(self.name, ("t", *self.signals), rows, read, (), epoch, self.notes)
 
     def whole(self, names: Sequence[str]) -> Block:
@@ -332,6 +363,52 @@ class Recording:
             yield Block(np.asarray(time, dtype=np.float64), values)
 
 
+def _of_own_rows(recording: Recording) -> Recording:
+    """Return a recording without the rows of other topics, which have no value of its signals.
+
+    Signals of several topics, in rows of their own, are joined at the times of the first.
+    """
+    table, time = recording.table, recording.time
+    maps = list({id(s): s for s, _ in recording.sources.values()}.values())
+    columns = list(dict.fromkeys(c for s in maps for c in s.columns))
+    if not table.sparse or not columns or time is None:
+        return recording
+    first = next(table.read(columns), np.empty((0, len(columns))))
+    there = dict(zip(columns, ~np.isnan(first).T, strict=True))
+    topics: list[tuple[list[SignalMap], NDArray[np.bool_]]] = []
+    for source in maps:
+        rows = np.any([there[c] for c in source.columns], axis=0)
+        # Rows of one topic are those of the other, too, but where a number is missing.
+        same = (t for t in topics if 2 * np.sum(rows & t[1]) >= min(np.sum(rows), np.sum(t[1])))
+        topic = next(same, None)
+        if topic is None:
+            topics.append(([source], rows))
+        else:
+            topic[0].append(source)
+    empty = float(np.mean(~np.any(list(there.values()), axis=0))) if len(first) else 0.0
+    if len(topics) == 1 and (empty < LEAST_OF_OTHERS or {*table.columns} == {time, *columns}):
+        return recording
+    notes = recording.notes
+    if empty:
+        notes += (f"rows without its signals are another topic's: {empty:.0%} are passed over",)
+    parts = []
+    for sources, _ in topics:
+        own = {n: s for n, s in recording.sources.items() if any(s[0] is m for m in sources)}
+        rows_of = with_values(table, list(dict.fromkeys(c for s in sources for c in s.columns)))
+        parts.append(replace(recording, table=rows_of, sources=own, notes=notes))
+    if len(parts) == 1:
+        return parts[0]
+    listed = "; ".join(", ".join(p.signals[:2]) + ", …" * (len(p.signals) > 2) for p in parts)
+    joined = join(
+        [p.canonical() for p in parts],
+        table.path,
+        (f"signals in rows of their own are joined at the times of the first: {listed}",),
+    )
+    made = Recording.of_table(joined)
+    mapped = {n: (replace(s, held=n in recording.held), k) for n, (s, k) in made.sources.items()}
+    return replace(made, sources=mapped, provenance=recording.provenance)
+
+
 def _canonical(table: Table, notes: tuple[str, ...]) -> Recording:
     if "t" not in table.columns:
         raise _without_time(table)
@@ -339,11 +416,13 @@ def _canonical(table: Table, notes: tuple[str, ...]) -> Recording:
     for name in table.columns:
         kind, _, joint = name.partition(".")
         if is_canonical(name):
-            unit = next(iter(UNITS[kind]))
+            stated = table.units.get(name, "")
+            unit = stated if stated in UNITS[kind] else next(iter(UNITS[kind]))
             one = SignalMap(kind, (name,), (joint,), unit, np.eye(1), np.zeros(1))
             sources[name] = (one, 0)
-    own = {n: n for n in sources}
-    return Recording(table.path, table, sources, provenance=own, notes=notes)
+    own = {n: n if n not in table.units else f"{n} [{table.units[n]}]" for n in sources}
+    scale = UNITS["t"].get(table.units.get("t", "s"), 1.0)
+    return Recording(table.path, table, sources, "t", scale, provenance=own, notes=notes)
 
 
 def _without_time(table: Table) -> MissingSignal:
@@ -372,6 +451,12 @@ def _mapped(table: Table, columns: ColumnMap, notes: tuple[str, ...]) -> Recordi
         needed.insert(0, columns.time)
     for column in needed:
         if column not in table.columns:
+            if column in table.others:
+                raise MissingSignal(
+                    f"the log's column '{column}', which the map names, holds no numbers",
+                    argument=table.path,
+                    got=table.texts.get(column),
+                )
             free = [c for c in table.columns if c not in needed]
             raise MissingSignal(
                 f"the log has no column '{column}', which the map names",
@@ -380,6 +465,8 @@ def _mapped(table: Table, columns: ColumnMap, notes: tuple[str, ...]) -> Recordi
                 cure=did_you_mean(column, free),
             )
     sources = {n: (s, k) for s in columns.signals for k, n in enumerate(s.names)}
+    turns = {c: turn for s in columns.signals for c, turn in s.turns.items()}
+    table = unwrapped(table, turns) if turns else table
     return Recording(
         table.path,
         table,

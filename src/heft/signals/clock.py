@@ -32,6 +32,7 @@ class Timeline:
     broken: int  # rows with a number that is not finite, or beyond `LARGEST_VALUE`
     gaps: int  # intervals longer than `GAP_STEPS` steps, or jumps of the clock
     segments: int  # number of stretches without a gap
+    restarts: int = 0  # how often the clock goes back by more than `GAP_STEPS` steps
     constant: tuple[str, ...] = ()  # signals that never change, if any rows are used
     idle: int = 0  # rows in which every effort is exactly zero: nobody measured it
 
@@ -60,6 +61,7 @@ class _Counts:  # what `Timeline` says by the same names, while a log is walked
     broken: int = 0
     gaps: int = 0
     segments: int = 0
+    restarts: int = 0
 
 
 def quaternions(names: Sequence[str]) -> list[slice]:
@@ -120,6 +122,7 @@ def _pieces(
             back = int(jumps[0]) if len(jumps) else len(time)
             if back == 0 and not np.isinf(last):  # the clock was set back: begin anew
                 last = -np.inf
+                counts.restarts += 1
                 continue
             head = slice(0, back)
             highest = np.maximum.accumulate(np.concatenate([[last], time[head]]))

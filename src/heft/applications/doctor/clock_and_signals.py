@@ -98,7 +98,17 @@ def _of_the_clock(facts: LogFacts, counts: Counts, clock: ClockThresholds) -> It
             evidence={"step_s": step},
             cure="look at the unit of the time: [time] unit in the column map",
         )
-    if counts.backwards:
+    runs = counts.restarts + 1
+    if 1 < runs == counts.backwards + 1 and facts.rows >= clock.run_rows * runs:
+        yield Finding(
+            "clock restarts",
+            f"time begins anew {_times(counts.restarts)}: taken for {runs} runs, one after another",
+            about="t",
+            severity="tells",
+            evidence={"times": counts.restarts, "runs": runs},
+            cure="give runs of other loads or set-ups as logs of their own",
+        )
+    elif counts.backwards:
         spoils = is_lossy or counts.jumped_back
         yield Finding(
             "clock set back",
@@ -286,7 +296,8 @@ class _Signal:
                 about=self.name,
                 severity="spoils",
                 evidence={"jumps": wraps[unit], "turn": TURNS[unit]},
-                cure=f"unwrap it: numpy.unwrap(q, period={TURNS[unit]:.9g})",
+                cure="say so in the column map, and it goes on from turn to turn",
+                lines={"map": "[q]\n" + 'unit = "deg"\n' * (unit == "deg") + "unwrap = true"},
             )
         elif self.kind == "q" and jumps and not self._excused():
             yield Finding(

@@ -31,7 +31,7 @@ from heft.recordings import JOINT_KINDS, ColumnMap, Recording, draft_map, read_t
 from .clock_and_signals import LogFacts, look
 from .corrections import Context, Correction
 from .evidence import Evidence
-from .findings import Physics, effort_kind, mended_map, of_the_motion, readable
+from .findings import Physics, effort_kind, mended_map, of_the_motion, readable, unwrapped
 from .hypotheses import Explained, Pace, StepEvidence, TimingFound
 from .search import at_best_bandwidth, explain
 from .settings import CorrectionSearch, DoctorSettings
@@ -78,7 +78,7 @@ class Diagnosis:
     # their elementary steps, with evidence and indistinguishable alternatives
     steps: tuple[StepEvidence, ...] = ()
     settings: DoctorSettings = field(default_factory=DoctorSettings)  # thresholds used
-    notes: tuple[str, ...] = ()  # on the model file: stand-ins, repairs, a template's moments
+    notes: tuple[str, ...] = ()  # on the model file (stand-ins, repairs, …) and on the logs
 
     @property
     def spoilt(self) -> bool:
@@ -106,6 +106,7 @@ def diagnose(
     """
     settings = settings or DoctorSettings()
     logs, findings, pieces = [], [], []
+    notes = [] if robot is None else [*robot.notes]
     matching = None if robot is None else _Matching.of(robot, recordings)
     for recording in recordings:
         progress(f"looking at {recording.name}")
@@ -115,9 +116,9 @@ def diagnose(
         of_log = tuple(f for f in of_log if matching is None or matching.concerns(f))
         prefix = f"{Path(recording.name).name}: " if len(recordings) > 1 else ""
         findings += [replace(f, about=prefix + f.about) for f in of_log]
+        notes += [prefix + remark for remark in recording.remarks]
     findings += matching.findings() if matching is not None else ()
-    notes = () if robot is None else robot.notes
-    seen = Diagnosis(tuple(logs), _sorted(findings), settings=settings, notes=notes)
+    seen = Diagnosis(tuple(logs), _sorted(findings), settings=settings, notes=tuple(notes))
     if matching is None:
         return seen
     progress("asking the robot's physics")
@@ -384,7 +385,7 @@ def text(d: Diagnosis) -> str:
         sure = "" if f.sure is None else f" [{_percent(f.sure)} sure]"
         lines.append(f"{MARKS[f.severity]} {f.name}, {f.about}: {f.message}{sure}")
         lines += f.remedy
-    if d.correction is not None and any("map" in f.lines for f in d.findings):
+    if d.motion is not None and any("map" in f.lines for f in d.findings):
         lines.append("the whole column map, with what is mended: add --mended map.toml")
     return "\n".join([*lines, *(f"note: {note}" for note in d.notes)])
 
@@ -438,7 +439,8 @@ def write_mended(
     (recording,), plant = inputs.logs["log"], inputs.robot
     assert plant is not None
     correction = diagnosis.correction or Correction.none(plant)
-    write_text(path, mended_map(recording, plant, correction))
+    wrapped = unwrapped(recording, diagnosis.findings)
+    write_text(path, mended_map(wrapped, plant, correction))
 
 
 def write_draft(path: Path, log: Path, robot: Path | None = None) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
-from heft.arrays import Array
 from heft.certainty import DelayFound, DelaySearch
 from heft.errors import HeftError
 from heft.fit import Limits, Settings, about_first_fit, of_the_unit, torque_over_file
@@ -16,6 +16,7 @@ from heft.information import DataRank, Finding
 from heft.models import Robot
 from heft.plants import Problem, RobotPlant
 from heft.recordings import UNITS, Recording, SignalMap, quoted, toml_list
+from heft.recordings import unwrapped as unwrapped_table
 from heft.signals import Smoothing
 
 from .clock_and_signals import LogFacts
@@ -313,33 +314,21 @@ def _in_seconds(recording: Recording, findings: Sequence[Finding]) -> Recording:
 def unwrapped(recording: Recording, findings: Sequence[Finding]) -> Recording:
     """Return a recording whose angles are unwrapped where findings report jumps by full turns."""
     turns: dict[str, float] = {}
+    sources = dict(recording.sources)
     for finding in findings:
-        if finding.name != "wrapped angle":
+        name = finding.about.removeprefix(f"{Path(recording.name).name}: ")
+        if finding.name != "wrapped angle" or name not in sources:
             continue
-        source, place = recording.sources[finding.about]
+        source, place = sources[name]
         row = source.matrix[place]
         if np.count_nonzero(row) != 1:
             continue  # of several motors: which one jumps is not known
         column = int(np.flatnonzero(row)[0])
         scale = abs(row[column]) * UNITS[source.kind][source.unit]
         turns[source.columns[column]] = finding.evidence["turn"] / scale
-    if not turns:
-        return recording
-    table = recording.table
-
-    def read(names: Sequence[str]) -> Iterator[Array]:
-        last: dict[int, float] = {}
-        for block in table.read(names):
-            out = np.array(block)
-            for k, name in enumerate(names):
-                if name in turns and len(out):
-                    before = [last[k]] if k in last else []
-                    path = np.unwrap(np.concatenate([before, out[:, k]]), period=turns[name])
-                    out[:, k] = path[len(before) :]
-                    last[k] = float(out[-1, k])
-            yield out
-
-    return replace(recording, table=replace(table, read=read))
+        sources[name] = replace(source, wrapped=(source.columns[column],)), place
+    table = unwrapped_table(recording.table, turns) if turns else recording.table
+    return replace(recording, table=table, sources=sources)
 
 
 def corrected(recording: Recording, robot: Robot, correction: Correction) -> Recording:
@@ -362,6 +351,7 @@ def corrected(recording: Recording, robot: Robot, correction: Correction) -> Rec
                         scale[j] * given.matrix[place : place + 1],
                         scale[j] * given.offset[place : place + 1] + offset[j],
                         given.held,
+                        given.wrapped,
                     ),
                     0,
                 )
@@ -392,6 +382,8 @@ def _map_of(kind: str, sources: Mapping[str, tuple[SignalMap, int]]) -> Iterator
         at = [columns.index(c) for c in source.columns]
         matrix[k, at] += factor * source.matrix[place]
         offset[k] = source.offset[place]
+    if unit == "rad" and np.allclose(np.abs(matrix[matrix != 0.0]), UNITS[kind]["deg"], 1e-3):
+        unit, matrix = "deg", np.sign(matrix)  # an angle wraps at the turn of its unit
     yield f"[{kind}]"
     chosen = [int(np.flatnonzero(row)[0]) for row in matrix if np.count_nonzero(row) == 1]
     single = len(chosen) == len(matrix)
@@ -400,6 +392,10 @@ def _map_of(kind: str, sources: Mapping[str, tuple[SignalMap, int]]) -> Iterator
     yield f"unit = {quoted(unit)}"
     if all(source.held for source, _ in sources.values()):
         yield "held = true"
+    wrapped = {c for source, _ in sources.values() for c in source.wrapped}
+    if wrapped:
+        of = [n.partition(".")[2] for n, (s, _) in sources.items() if wrapped & {*s.columns}]
+        yield f"unwrap = {toml_list(of)}"
     if not single:
         yield f"matrix = {[[float(x) for x in row] for row in matrix]}"
     elif not np.all(matrix[range(len(matrix)), chosen] == 1.0):

@@ -23,6 +23,7 @@ EFFORTS = ("tau", "current")
 WRENCHES = ("force", "torque")
 FLAG = "contact"  # a signal that is 0 or 1
 EXTREMES = ((0, "smallest"), (1, "largest"))
+RESTART_SHARE = 0.1  # of the time since the first row, that a clock has which restarts
 KEPT = 3  # rows that a block hands on to the next
 
 
@@ -47,6 +48,8 @@ class Counts:
     broken_time: int = 0
     backwards: int = 0
     jumped_back: int = 0
+    restarts: int = 0  # jumps back to about the log's first time
+    first: float = np.nan  # time [s]
     same_time: int = 0
     gaps: int = 0
     longest_gap: float = 0.0
@@ -161,10 +164,14 @@ def _walk_clock(tally: Counts, time: Array, step: float) -> None:
     steps = np.diff(time[np.isfinite(time)])
     if not len(steps) or not step:
         return
+    tally.first = time[np.isfinite(time)][0] if np.isnan(tally.first) else tally.first
     tally.steps += len(steps)
     tally.same_time += int(np.sum(steps == 0.0))
     tally.backwards += int(np.sum(steps < 0.0))
-    tally.jumped_back += int(np.sum(steps < -GAP_STEPS * step))
+    back = steps < -GAP_STEPS * step
+    tally.jumped_back += int(np.sum(back))
+    since = time[np.isfinite(time)] - tally.first
+    tally.restarts += int(np.sum(back & (since[1:] < RESTART_SHARE * since[:-1])))
     gaps = steps > GAP_STEPS * step
     tally.gaps += int(gaps.sum())
     tally.longest_gap = max(tally.longest_gap, float(steps.max(initial=0.0)))
@@ -196,7 +203,7 @@ def _walk_signals(tally: Counts, block: _Block, thresholds: SignalThresholds) ->
     values, sizes = block.values, block.sizes
     change = np.diff(values, axis=0)
     with np.errstate(invalid="ignore"):  # across a silence nobody knows how it moved
-        change[np.diff(block.time) > GAP_STEPS * sizes.step] = np.nan
+        change[np.abs(np.diff(block.time)) > GAP_STEPS * sizes.step] = np.nan
         some_move = (np.abs(change) > 0.2 * sizes.change).mean(axis=1) > 0.3
         alone = np.abs(values - running_median(values, 3))[1:-1]
     alone[~(np.isfinite(change[:-1]) & np.isfinite(change[1:]))] = np.nan

@@ -24,6 +24,7 @@ class ClockThresholds:
     fast_step_s: float = 1e-5  # time between rows below which it may be [s]
     jitter_steps: float = 0.2  # robust standard deviation of the time between rows [steps]
     missing_share: float = 0.01  # share of time steps that are multiples of the usual one
+    run_rows: int = 100  # mean rows of a run, from which on a clock set back has restarted
     lost_share: float = 0.01  # share of lost rows above which an identification is spoilt
     repeated_share: float = 0.02  # share of rows that repeat the previous one while the robot moves
     repeated_share_spoils: float = 0.3  # the same share, above which an identification is spoilt

@@ -136,6 +136,9 @@ def read_table(path: str | Path, topics: Topics | None = None, damaged: Damaged 
         read=read,
         others=tuple(map(visible, table.others)),
         notes=tuple(map(visible, table.notes)),
+        stamps=tuple(map(visible, table.stamps)),
+        texts={visible(n): visible(text) for n, text in table.texts.items()},
+        units={visible(n): visible(text) for n, text in table.units.items()},
     )
 
 

@@ -6,10 +6,11 @@ share: how they speak of damage, and the bounds that they keep to.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -27,6 +28,10 @@ MOST_NUMBERS = 8 << 20  # of a block
 LONGEST_LINE = 1_000_000  # bytes of a line of text
 SHIFT = 10**18  # [ns] added to the stamps of logs that begin before zero
 GAP = 10.0  # usual steps without a sample, over which nothing is interpolated
+# Columns whose cells name joints: `field.name0`, `name_0`, `name[0]`.
+NAMED = re.compile(r"(?P<stem>.*?)name(?P<number>[_.]?\d+|\[\d+\])")
+WRAP_SHARE = 0.25  # by how much a jump may differ from a full turn, as a share of it
+UNGUARDED = "no checksum"  # of notes on what holds for all files of a format
 SAME = 1e-9  # times as near as this are the same [s]: stamps count nanoseconds
 
 
@@ -43,6 +48,10 @@ class Table:
     # stamp at which `t` is 0 [ns since 1970], or None where the file has none
     epoch: int | None = None
     notes: tuple[str, ...] = ()  # remarks on the log, in sentences
+    stamps: tuple[str, ...] = ("t",)  # columns that count from the epoch
+    texts: Mapping[str, str] = field(default_factory=dict)  # first cells of columns of texts
+    units: Mapping[str, str] = field(default_factory=dict)  # of columns, where the file states them
+    sparse: bool = False  # whether rows leave cells empty
 
     @staticmethod
     def of_columns(columns: Mapping[str, NDArray[Any]], path: object) -> Table:
@@ -67,6 +76,65 @@ class Table:
 
         longest = max(map(len, columns.values()), default=0)
         return Table(str(path), tuple(columns), longest, read)
+
+
+def with_values(table: Table, columns: Sequence[str]) -> Table:
+    """Return a table without the rows in which none of some columns has a value."""
+
+    def read(names: Sequence[str]) -> Iterator[Array]:
+        wanted = list(dict.fromkeys([*names, *columns]))
+        at = [wanted.index(n) for n in columns]
+        for block in table.read(wanted):
+            yield block[~np.isnan(block[:, at]).all(axis=1), : len(names)]
+
+    return replace(table, rows=None, read=read)
+
+
+def turns_of(steps: Array, turn: Array | float) -> Array:
+    """Return -1, 0 or 1 for steps of an angle: the full turns by which it jumps."""
+    return np.where(np.abs(np.abs(steps) - turn) < WRAP_SHARE * turn, np.sign(steps), 0.0)
+
+
+def count_turns(table: Table, turns: Mapping[str, float]) -> dict[str, int]:
+    """Return how often angles jump by a full turn, those that do and stay within about one."""
+    names = list(turns)
+    full = np.array([turns[n] for n in names])
+    last, count = np.full((1, len(names)), np.nan), np.zeros(len(names), dtype=int)
+    least, most = np.full((2, len(names)), np.nan)
+    for block in table.read(names) if names else ():
+        steps = np.diff(np.concatenate([last, block]), axis=0)
+        count += np.abs(turns_of(steps, full)).sum(axis=0).astype(int)
+        if len(block):
+            least = np.fmin(least, np.fmin.reduce(block, axis=0))
+            most = np.fmax(most, np.fmax.reduce(block, axis=0))
+            last = block[-1:]
+    within = most - least < (1.0 + WRAP_SHARE) * full
+    return {n: int(c) for n, c, one in zip(names, count, within, strict=True) if c and one}
+
+
+def unwrapped(table: Table, turns: Mapping[str, float]) -> Table:
+    """Return a table whose angles go on where they jump by a full turn.
+
+    Args:
+        turns: The columns, and what a full turn is in each, in the file's unit.
+    """
+
+    def read(names: Sequence[str]) -> Iterator[Array]:
+        last = {n: (np.nan, 0.0) for n in names if n in turns}
+        for block in table.read(names):
+            out = np.array(block)
+            for k, name in enumerate(names):
+                rows = np.flatnonzero(np.isfinite(block[:, k]))
+                if name in last and len(rows):
+                    before, turned = last[name]
+                    path = block[rows, k]
+                    steps = np.diff(path, prepend=path[0] if np.isnan(before) else before)
+                    count = turned + np.cumsum(turns_of(steps, turns[name]))
+                    out[rows, k] = path - turns[name] * count
+                    last[name] = float(path[-1]), float(count[-1])
+            yield out
+
+    return replace(table, read=read)
 
 
 @dataclass(frozen=True)
