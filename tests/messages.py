@@ -13,7 +13,7 @@ from mcap.writer import CompressionType, IndexType
 from mcap.writer import Writer as McapWriter
 from numpy.typing import NDArray
 from rosbags.rosbag1 import Writer as BagWriter
-from rosbags.rosbag2 import StoragePlugin
+from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin
 from rosbags.rosbag2 import Writer as FolderWriter
 from rosbags.typesys import Stores, get_typestore
 
@@ -140,8 +140,14 @@ def as_json(thing: Any) -> Any:
     return thing
 
 
-def save_folder(path: Path, log: Messages, storage: StoragePlugin) -> Path:
-    with FolderWriter(path, version=9, storage_plugin=storage) as writer:
+def save_folder(
+    path: Path, log: Messages, storage: StoragePlugin, packed: str | None = None
+) -> Path:
+    writer = FolderWriter(path, version=9, storage_plugin=storage)
+    if packed:
+        mode = CompressionMode[packed]
+        writer.set_compression(mode, CompressionFormat.ZSTD)
+    with writer:
         to = {
             topic: writer.add_connection(topic, kind, typestore=ROS2)
             for topic, kind in log.topics.items()
@@ -162,9 +168,10 @@ def save_bag(path: Path, log: Messages, compression: str | None = None) -> Path:
     return path
 
 
-def save_db3(path: Path, log: Messages) -> Path:
-    save_folder(path.with_suffix(""), log, StoragePlugin.SQLITE3)
-    return next(path.with_suffix("").glob("*.db3")).rename(path)
+def save_db3(path: Path, log: Messages, packed: str | None = None) -> Path:
+    folder = path.with_name(f"folder of {path.name}")
+    save_folder(folder, log, StoragePlugin.SQLITE3, packed)
+    return next(folder.glob("*.db3*")).rename(path)
 
 
 SAVE: dict[str, Callable[[Path, Messages], Path]] = {
@@ -188,7 +195,12 @@ SAVE: dict[str, Callable[[Path, Messages], Path]] = {
     "json.mcap": lambda p, log: save_mcap(p, log, "json"),
     "folder_sqlite": lambda p, log: save_folder(p, log, StoragePlugin.SQLITE3),
     "folder_mcap": lambda p, log: save_folder(p, log, StoragePlugin.MCAP),
+    "folder_sqlite_files_zstd": lambda p, log: save_folder(p, log, StoragePlugin.SQLITE3, "FILE"),
+    "folder_mcap_files_zstd": lambda p, log: save_folder(p, log, StoragePlugin.MCAP, "FILE"),
+    "folder_messages_zstd": lambda p, log: save_folder(p, log, StoragePlugin.SQLITE3, "MESSAGE"),
     "file.db3": save_db3,
+    "file.db3.zstd": lambda p, log: save_db3(p, log, "FILE"),
+    "messages_zstd.db3": lambda p, log: save_db3(p, log, "MESSAGE"),
     "plain.bag": save_bag,
     "bz2.bag": lambda p, log: save_bag(p, log, "BZ2"),
     "lz4.bag": lambda p, log: save_bag(p, log, "LZ4"),

@@ -6,13 +6,15 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.errors import HeftError, visible
+
+from .table import library
 
 # By type of message: field of vectors, kind of signal, its components in the message's order.
 FRAMED = {
@@ -182,6 +184,24 @@ def stepwise(make: Callable[[], Any], data: bytes, most: int) -> bytes:
         data = b""
         content += piece
     return bytes(content)
+
+
+def unzstd(file: BinaryIO, path: object) -> Iterator[bytes]:
+    """Yield what data packed by Zstandard hold, a piece at a time.
+
+    Raises:
+        ValueError: Behind the last piece, if the data end before they are whole.
+    """
+    packer = library("zstandard", path).ZstdDecompressor()
+    unpacker, data = None, b""
+    while data := data or file.read(1024):  # each of which holds some 32 MB at most
+        unpacker = unpacker or packer.decompressobj()
+        yield unpacker.decompress(data)
+        data = b""
+        if unpacker.eof:
+            data, unpacker = unpacker.unused_data, None
+    if unpacker:
+        raise ValueError("it is cut off")
 
 
 class SharedWalk:

@@ -20,6 +20,7 @@ from .mcap import mcap_log
 from .mcap_writer import write_mcap
 from .messages import messages_table
 from .npz import npz_table, write_npz
+from .packed import ENDINGS, packed_log
 from .parquet import parquet_table, write_parquet
 from .rosbag1 import rosbag1_log
 from .rosbag2 import METADATA, Opener, rosbag2_log, sqlite_log
@@ -68,14 +69,16 @@ def _of_messages(log: Opener) -> Read:
 
 
 STORAGES = {"mcap": mcap_log, "sqlite3": sqlite_log}  # of the files in a rosbag2 folder
+PACKED = {".mcap": mcap_log, ".db3": sqlite_log, ".bag": rosbag1_log}  # files packed whole
 FORMATS: tuple[Format, ...] = (
     Format("CSV file", (".csv", ".tsv", ".txt"), of_columns(text_table), write_csv, (".txt",)),
     Format("Parquet file", (".parquet", ".pq"), of_columns(parquet_table), write_parquet),
     Format("NPZ file", (".npz",), of_columns(npz_table), write_npz),
     Format("file of JSON lines", (".jsonl", ".ndjson"), of_columns(json_lines_table)),
     Format("MCAP file", (".mcap",), _of_messages(mcap_log), write_mcap),
-    Format("ROS 1 bag", (".bag",), _of_messages(rosbag1_log)),
+    Format("ROS 1 bag", (".bag", ".active"), _of_messages(rosbag1_log)),
     Format("SQLite file of the bag", (".db3",), _of_messages(sqlite_log)),
+    Format("packed log", ENDINGS, _of_messages(partial(packed_log, PACKED)), shared=ENDINGS[1:]),
     Format("rosbag2 folder", (), _of_messages(partial(rosbag2_log, STORAGES)), marker=METADATA),
     Format("ULog file", (".ulg", ".ulog"), ulog_table),
 )
