@@ -184,6 +184,29 @@ def test_arm_and_gripper_that_share_a_topic_are_one_log(tmp_path: Path) -> None:
     assert bits(made) == bits({"t": seconds(times), **arm, **gripper})
 
 
+@pytest.mark.parametrize("kind", ["zstd.mcap", "json.mcap", "file.db3", "plain.bag"])
+def test_joints_that_are_named_twice_are_taken_once_where_they_agree(
+    kind: str, tmp_path: Path
+) -> None:
+    values, times = columns(), stamps()
+    values["tau.elbow"][250:] = np.nan if kind != "json.mcap" else 0.0
+    log = joint_states(values, times)
+    for message in log.messages[220:]:
+        message.values["name"] = ["elbow", *message.values["name"]]
+        for field in ("position", "velocity", "effort"):
+            numbers = message.values[field]
+            message.values[field] = np.concatenate([numbers[1:], numbers])
+    recording = Recording.open(SAVE[kind](tmp_path / kind, log))
+    assert not recording.table.found()
+    assert bits(everything(recording)) == bits({"t": seconds(times), **values})
+    (note,) = recording.table.found()
+    assert "twice" in note and f"{(times[220] - times[0]) / 1e9:.1f} s" in note
+    log.messages[260].values["velocity"][0] += 1e-9
+    recording = Recording.open(SAVE[kind](tmp_path / f"unlike_{kind}", log))
+    with pytest.raises(InvalidRecording, match="named twice"):
+        everything(recording)
+
+
 def test_publishers_of_one_topic_are_one_stream(tmp_path: Path) -> None:
     values, times = columns(), stamps()
     log = joint_states(values, times)

@@ -275,7 +275,9 @@ class Recording:
 
         rows = self.table.rows if self.stop is None and not self.start else None
         epoch = self.table.epoch if self.time == "t" else None
-        return Table(self.name, ("t", *self.signals), rows, read, (), epoch, self.notes)
+        return Table(
+            self.name, ("t", *self.signals), rows, read, (), epoch, self.notes, self.table.found
+        )
 
     def whole(self, names: Sequence[str]) -> Block:
         """Return all rows of signals at once, in memory; see `blocks`."""

@@ -64,7 +64,7 @@ class Diagnosis:
     # their elementary steps, with evidence and indistinguishable alternatives
     steps: tuple[StepEvidence, ...] = ()
     settings: DoctorSettings = field(default_factory=DoctorSettings)  # thresholds used
-    notes: tuple[str, ...] = ()  # on the model file: stand-ins, repairs, a template's moments
+    notes: tuple[str, ...] = ()  # on the model file and the logs
 
     @property
     def spoilt(self) -> bool:
@@ -102,7 +102,8 @@ def diagnose(
         prefix = f"{Path(recording.name).name}: " if len(recordings) > 1 else ""
         findings += [replace(f, about=prefix + f.about) for f in of_log]
     findings += matching.findings() if matching is not None else ()
-    notes = () if robot is None else robot.notes
+    notes = robot.notes if robot else ()
+    notes = (*notes, *(note for recording in recordings for note in recording.table.found()))
     seen = Diagnosis(tuple(logs), _sorted(findings), settings=settings, notes=notes)
     if matching is None:
         return seen

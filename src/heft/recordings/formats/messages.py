@@ -10,7 +10,7 @@ Time is the stamp of the header, counted from the first in whole nanoseconds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -128,7 +128,8 @@ def messages_table(log: Log, topics: Topics, damaged: Damaged) -> Table:
         shared = SharedWalk(log.batches, {k: streams[k].channel for k in used})
         yield from joined(shared.batches).read(names)
 
-    return replace(joined(lambda k: log.batches([streams[k].channel])), read=read)
+    whole = joined(lambda k: log.batches([streams[k].channel]))
+    return replace(whole, read=read, found=lambda: list(reader.found.values()))
 
 
 def _nothing(log: Log) -> InvalidRecording:
@@ -238,6 +239,7 @@ class _Reader:
     topics: Topics
     damaged: Damaged
     decoders: Mapping[int, Decoder]  # by position of the channel
+    found: dict[str, str] = field(default_factory=dict)  # remarks that reading brings up, by topic
 
     def decoded(self, k: int, messages: Sequence[bytes]) -> list[Decoded]:
         """Return decoded messages; one that cannot be decoded is reported to `damaged`."""
@@ -323,6 +325,13 @@ class _Reader:
                         cure="cut the log where they change",
                     )
                 keep[group.rows] = True
+                if len(key) < len(group.strings.get("name", ())):
+                    when = (logged[group.rows[0]] - epoch) / 1e9
+                    self.found.setdefault(
+                        topic,
+                        f"'{topic}' names joints twice, with the same numbers, from about "
+                        f"{when:.1f} s on: each is taken once",
+                    )
                 for at, name in enumerate(names):
                     if name == "t":
                         own = stamps_of(group) if stream.header else None
@@ -354,21 +363,27 @@ def read_group(
         its position therein.
 
     Raises:
-        Malformed: If a joint is named twice, the counts of names and values differ, a field is
-            missing, or a stamp is none.
+        Malformed: If a joint is named twice with unlike numbers, the counts of names and values
+            differ, a field is missing, or a stamp is none.
     """
     stamps_of(group)
     columns: dict[str, tuple[str, int]] = {}
     if channel.kind == JOINTS:
         names = group.strings.get("name", ())
-        if len(set(names)) < len(names):
-            raise Malformed("a joint is named twice: " + ", ".join(names)[:80])
+        place: dict[str, int] = {}
+        for k, name in enumerate(names):
+            place.setdefault(name, k)
         for path, kind in JOINT_FIELDS:
             count = group.numbers[path].shape[1] if path in group.numbers else 0
             if count not in (0, len(names)):
                 raise Malformed(f"it names {len(names)} joints and gives '{path}' of {count}")
             if count:
-                columns.update({f"{kind}.{n}": (path, k) for k, n in enumerate(names)})
+                values, first = group.numbers[path], [place[n] for n in names]
+                if len(place) < count and not np.array_equal(
+                    values[:, first], values, equal_nan=True
+                ):
+                    raise Malformed("a joint is named twice: " + ", ".join(names)[:80])
+                columns.update({f"{kind}.{n}": (path, k) for n, k in place.items()})
         return frozenset(names), columns
     field = "child_frame_id" if channel.kind.endswith("Odometry") else "header.frame_id"
     frame = frames.get(channel.topic) or "".join(group.strings.get(field, ())) or "unnamed"

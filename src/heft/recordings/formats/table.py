@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -43,6 +43,7 @@ class Table:
     # stamp at which `t` is 0 [ns since 1970], or None where the file has none
     epoch: int | None = None
     notes: tuple[str, ...] = ()  # remarks on the log, in sentences
+    found: Callable[[], Sequence[str]] = tuple  # those that only reading has brought up, so far
 
     @staticmethod
     def of_columns(columns: Mapping[str, NDArray[Any]], path: object) -> Table:
@@ -199,9 +200,7 @@ def join(
     """
     if len(parts) == 1 and not any(offsets):
         only = parts[0]
-        return Table(
-            path, only.columns, only.rows, only.read, only.others, only.epoch, (*notes, *only.notes)
-        )
+        return replace(only, path=path, notes=(*notes, *only.notes))
     clock = parts[0]
     shifts = [
         (part.epoch or 0) / 1e9 - (clock.epoch or 0) / 1e9
@@ -239,6 +238,7 @@ def join(
         tuple(n for part in parts for n in part.others),
         clock.epoch,
         tuple(dict.fromkeys([*notes, *(n for part in parts for n in part.notes)])),
+        lambda: list(dict.fromkeys(n for part in parts for n in part.found())),
     )
 
 
