@@ -40,6 +40,8 @@ damage = partial(damaged_file, NAME)
 MAGIC = b"\x89MCAP0\r\n"
 FOOTER = 1 + 8 + 8 + 8 + 4  # its bytes
 FOOT, SCHEMA, CHANNEL, MESSAGE, CHUNK, STATISTICS, DATA_END = 2, 3, 4, 5, 6, 11, 15
+TEXTS = dict.fromkeys(("ros1msg", "ros2msg", "ros2idl"), ("utf-8", "replace"))
+TEXTS["protobuf"] = ("latin-1", "strict")  # no text, but bytes: see `Channel`
 BATCH = 4096  # messages of a file without chunks
 
 
@@ -167,13 +169,13 @@ def _channels(
     made = {}
     for number, channel in channels.items():
         schema = schemas.get(channel.schema_id)
-        text = schema.encoding in ("ros1msg", "ros2msg", "ros2idl") if schema else False
+        text = TEXTS.get(schema.encoding) if schema else None
         epoch = channel.metadata.get(EPOCH, "")
         made[number] = Channel(
             channel.topic,
             full_name(schema.name) if schema else "unknown",
             channel.message_encoding,
-            schema.data.decode("utf-8", "replace") if schema and text else "",
+            schema.data.decode(*text) if schema and text else "",
             bool(schema and schema.encoding == "ros2idl"),
             counts.get(number, 0) if total is not None and counts else None,
             int(epoch) if epoch.lstrip("-").isdecimal() and len(epoch) < 20 else None,

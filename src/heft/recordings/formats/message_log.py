@@ -40,7 +40,9 @@ FRAMED = {
 }
 JOINTS = "sensor_msgs/msg/JointState"
 JOINT_FIELDS = (("position", "q"), ("velocity", "v"), ("effort", "tau"))
-KINDS = (JOINTS, *FRAMED)
+JOINT_BY_JOINT = ("foxglove.JointStates", "foxglove_msgs/msg/JointStates")
+ALL_JOINTS = (JOINTS, *JOINT_BY_JOINT)
+KINDS = (*ALL_JOINTS, *FRAMED)
 EPOCH = "heft.epoch_ns"  # of a channel's metadata in MCAP: the stamp at which time is 0
 Gathered = dict[int, tuple[list[int], list[bytes]]]  # stamps and messages by channel
 MOST_BYTES = 64 << 20  # of one record, packed or not: writers make chunks of a few MB
@@ -57,8 +59,9 @@ class Channel:
 
     topic: str  # name of the topic
     kind: str  # message type, such as `sensor_msgs/msg/JointState`
-    encoding: str  # `cdr`, `ros1` or `json`
-    definition: str = ""  # definition of the type, empty where the log has none
+    encoding: str  # `cdr`, `ros1`, `json` or `protobuf`
+    # definition of the type, empty where the log has none; of `protobuf` its bytes as Latin-1
+    definition: str = ""
     idl: bool = False  # whether the definition is IDL instead of a message file
     count: int | None = None  # number of messages, or None where it is not known
     # stamp at which time is 0 [ns], or None where the log does not state it
