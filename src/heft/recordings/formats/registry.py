@@ -15,6 +15,7 @@ from heft.arrays import Array
 from heft.errors import InvalidRecording, InvalidSetting, visible
 from heft.files import require_regular, require_writable
 
+from .hdf5 import hdf5_table, matlab_table
 from .json_lines import json_lines_table
 from .mcap import mcap_log
 from .mcap_writer import write_mcap
@@ -74,6 +75,8 @@ FORMATS: tuple[Format, ...] = (
     Format("CSV file", (".csv", ".tsv", ".txt"), of_columns(text_table), write_csv, (".txt",)),
     Format("Parquet file", (".parquet", ".pq"), of_columns(parquet_table), write_parquet),
     Format("NPZ file", (".npz",), of_columns(npz_table), write_npz),
+    Format("HDF5 file", (".hdf5", ".h5"), of_columns(hdf5_table)),
+    Format("MATLAB file", (".mat",), of_columns(matlab_table)),
     Format("file of JSON lines", (".jsonl", ".ndjson"), of_columns(json_lines_table)),
     Format("MCAP file", (".mcap",), _of_messages(mcap_log), write_mcap),
     Format("ROS 1 bag", (".bag", ".active"), _of_messages(rosbag1_log)),
