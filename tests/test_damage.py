@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from heft.errors import HeftError, InvalidRecording
 from heft.recordings.formats.mcap import _unpacked
 from heft.recordings.recording import Recording
-from tests.messages import joint_states, save_bag, save_db3, save_mcap
+from tests.messages import Messages, joint_states, save_bag, save_db3, save_mcap
 
 Array = NDArray[np.float64]
 ROWS = 120
@@ -143,6 +143,57 @@ def test_a_flipped_byte_never_ends_in_anything_but_numbers_or_a_named_error(
         if name in CHECKED:  # what does not raise has changed no number
             assert found.shape[1] < whole.shape[1] or np.array_equal(found, whole)
     assert refused > 0
+
+
+def many() -> dict[str, Array]:
+    rng = np.random.default_rng(0)
+    return {n: rng.normal(size=MANY) for n in numbers()}
+
+
+def many_stamps() -> list[int]:
+    return [START + 1_000_000 * k for k in range(MANY)]
+
+
+MANY = 4000  # rows of a chunk
+OPEN: dict[str, Callable[[Path, Messages], Path]] = {
+    "plain.bag": save_bag,
+    "lz4.bag": lambda p, log: save_bag(p, log, "LZ4"),
+    "plain.mcap": lambda p, log: save_mcap(
+        p, log, compression=CompressionType.NONE, chunk_size=1 << 20
+    ),
+    "lz4.mcap": lambda p, log: save_mcap(
+        p, log, compression=CompressionType.LZ4, chunk_size=1 << 20
+    ),
+    "zstd.mcap": lambda p, log: save_mcap(p, log, chunk_size=1 << 20),
+}
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_salvage_reads_the_last_chunk_as_far_as_it_goes(name: str, tmp_path: Path) -> None:
+    path = OPEN[name](tmp_path / name, joint_states(many(), many_stamps()))
+    data, whole = path.read_bytes(), rows(path)
+    path.write_bytes(data[: int(0.7 * len(data))])
+    with pytest.raises(InvalidRecording, match="cut off"):
+        rows(path)
+    found = rows(path, [])
+    assert np.array_equal(found, whole[: len(found)])
+    assert 0.5 * MANY < len(found) < MANY
+
+
+@pytest.mark.parametrize("name", [n for n in OPEN if n.endswith(".bag")])
+def test_a_bag_that_is_still_recorded_is_salvaged(name: str, tmp_path: Path) -> None:
+    """A recorder of ROS 1 states the sizes of a chunk when it closes it."""
+    path = OPEN[name](tmp_path / name, joint_states(many(), many_stamps()))
+    data, whole = bytearray(path.read_bytes()), rows(path)
+    size = data.index(b"size=") + 5
+    data[size : size + 8] = bytes(8)  # unpacked, and packed right behind
+    path = tmp_path / f"{name}.active"
+    path.write_bytes(data[: int(0.7 * len(data))])
+    with pytest.raises(InvalidRecording, match=r"did not close|cut off"):
+        rows(path)
+    found = rows(path, [])
+    assert np.array_equal(found, whole[: len(found)])
+    assert 0.5 * MANY < len(found) < MANY
 
 
 @pytest.mark.parametrize("name", [n for n in SAVE if n.endswith((".mcap", ".bag"))])

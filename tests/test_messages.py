@@ -388,10 +388,10 @@ def test_topics_that_are_joined_are_walked_through_once(
     path, walks = several(tmp_path / "run.mcap"), 0
     unpacked = mcap._unpacked
 
-    def counted(content: bytes, where: Path) -> bytes:
+    def counted(content: bytes, where: Path, whole: bool) -> bytes:
         nonlocal walks
         walks += 1
-        return unpacked(content, where)
+        return unpacked(content, where, whole)
 
     monkeypatch.setattr(mcap, "_unpacked", counted)
     opened = read_table(path)

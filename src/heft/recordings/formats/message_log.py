@@ -155,24 +155,26 @@ def unpacked(
     size: int,
     unpackers: Mapping[str, Unpack],
     damage: Callable[[str], HeftError],
+    whole: bool = True,
 ) -> bytes:
     """Return what a chunk of a file holds, which takes no more memory than it may.
 
     Args:
         size: What it says that it unpacks to [bytes].
         damage: Returns the error for a chunk, of what is wrong with it.
+        whole: Whether all of it is there; else what can be unpacked of its beginning is returned.
     """
     if size > MOST_BYTES:
         raise damage(f"says that it unpacks to {size} bytes")
     if packing not in unpackers:
         raise damage(f"is packed by '{packing[:20]}'")
     try:
-        content = unpackers[packing](data, size + 1)
+        content = unpackers[packing](data, size + 1 if whole else MOST_BYTES)
     except HeftError:
         raise
     except Exception as problem:  # each library has errors of its own
         raise damage(f"cannot be unpacked: {str(problem)[:80]}") from problem
-    if len(content) != size:
+    if whole and len(content) != size:
         raise damage(f"unpacks to {len(content)} bytes and says {size}")
     return content
 
