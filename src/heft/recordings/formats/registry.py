@@ -16,7 +16,7 @@ from heft.errors import InvalidRecording, InvalidSetting, visible
 from heft.files import require_regular, require_writable
 
 from .hdf5 import hdf5_table, matlab_table
-from .json_lines import json_lines_table
+from .json_lines import json_document, json_lines_table
 from .mcap import mcap_log
 from .mcap_writer import write_mcap
 from .messages import messages_table
@@ -152,6 +152,8 @@ def _read(path: Path, topics: Topics, damaged: Damaged) -> Table:
     require_regular(path)
     if path.stat().st_size == 0:
         raise InvalidRecording("the log is empty", argument=str(path))
+    if path.suffix.lower() == ".json":
+        raise json_document(path)
     if log_format is None:
         *most, last = [f.name.removesuffix(" file") for f in writable().values()]
         raise InvalidRecording(
