@@ -202,9 +202,9 @@ def test_joints_that_are_named_twice_are_taken_once_where_they_agree(
             numbers = message.values[field]
             message.values[field] = np.concatenate([numbers[1:], numbers])
     recording = Recording.open(SAVE[kind](tmp_path / kind, log))
-    assert not recording.table.found()
+    assert not recording.table.remarks()
     assert bits(everything(recording)) == bits({"t": seconds(times), **values})
-    (note,) = recording.table.found()
+    (note,) = recording.table.remarks()
     assert "twice" in note and f"{(times[220] - times[0]) / 1e9:.1f} s" in note
     log.messages[260].values["velocity"][0] += 1e-9
     recording = Recording.open(SAVE[kind](tmp_path / f"unlike_{kind}", log))
@@ -388,10 +388,10 @@ def test_topics_that_are_joined_are_walked_through_once(
     path, walks = several(tmp_path / "run.mcap"), 0
     unpacked = mcap._unpacked
 
-    def counted(content: bytes, where: Path, whole: bool) -> bytes:
+    def counted(content: bytes, where: Path, complete: bool) -> bytes:
         nonlocal walks
         walks += 1
-        return unpacked(content, where, whole)
+        return unpacked(content, where, complete)
 
     monkeypatch.setattr(mcap, "_unpacked", counted)
     opened = read_table(path)

@@ -247,7 +247,7 @@ def held_out_scores(
                 f"{filter_hz:.3g} Hz (for {corner:.3g} Hz)"
             )
         every += score(other, filter_hz).list
-    notes += [note for r in (*problem.recordings, *recordings) for note in r.table.found()]
+    notes += [note for r in (*problem.recordings, *recordings) for note in r.table.remarks()]
     return tuple(every), tuple(notes)
 
 

@@ -276,7 +276,7 @@ class Recording:
         rows = self.table.rows if self.stop is None and not self.start else None
         epoch = self.table.epoch if self.time == "t" else None
         return Table(
-            self.name, ("t", *self.signals), rows, read, (), epoch, self.notes, self.table.found
+            self.name, ("t", *self.signals), rows, read, (), epoch, self.notes, self.table.remarks
         )
 
     def whole(self, names: Sequence[str]) -> Block:

@@ -103,7 +103,7 @@ def diagnose(
         findings += [replace(f, about=prefix + f.about) for f in of_log]
     findings += matching.findings() if matching is not None else ()
     notes = robot.notes if robot else ()
-    notes = (*notes, *(note for recording in recordings for note in recording.table.found()))
+    notes = (*notes, *(note for recording in recordings for note in recording.table.remarks()))
     seen = Diagnosis(tuple(logs), _sorted(findings), settings=settings, notes=notes)
     if matching is None:
         return seen

@@ -39,21 +39,21 @@ def hdf5_table(path: Path, damaged: Damaged) -> Table:
 def _datasets(path: Path, damaged: Damaged) -> tuple[dict[str, NDArray[Any]], list[str]]:
     """Return the arrays of numbers of an HDF5 file by their path, and what else is in it."""
     h5py = library("h5py", path, "hdf5")
-    found: dict[str, Any] = {}
+    datasets: dict[str, Any] = {}
 
     def visit(name: str, item: Any) -> bool | None:
         if isinstance(item, h5py.Dataset) and not name.startswith("#"):  # MATLAB's references
-            found[name] = item
-        return len(found) > MOST_COLUMNS or None
+            datasets[name] = item
+        return len(datasets) > MOST_COLUMNS or None
 
     arrays: dict[str, NDArray[Any]] = {}
     others = []
     try:
         with h5py.File(path, "r", locking=False) as file:
             file.visititems(visit)
-            refuse_many(len(found), path)
+            refuse_many(len(datasets), path)
             size = 0
-            for name, item in found.items():
+            for name, item in datasets.items():
                 own = not item.is_virtual and item.external is None
                 if own and item.dtype.kind in NUMBERS and item.ndim in (1, 2):
                     size += item.nbytes
@@ -157,7 +157,7 @@ class _Element:
 
 def _parts(path: Path) -> Iterator[_Element]:
     """Yield the matrices of a file, unpacked."""
-    size, held = path.stat().st_size, 0
+    size, unpacked = path.stat().st_size, 0
     with path.open("rb") as file:
         order = {b"IM": "<", b"MI": ">"}.get(file.read(HEAD)[126:])
         if order is None:
@@ -174,9 +174,9 @@ def _parts(path: Path) -> Iterator[_Element]:
             while data and not unpacker.eof:
                 content += unpacker.decompress(data, 1 << 20)
                 data = unpacker.unconsumed_tail
-                if is_bomb(size, held + len(content)):
-                    raise ValueError(f"{size} bytes that hold more than {held}")
-            held += len(content)
+                if is_bomb(size, unpacked + len(content)):
+                    raise ValueError(f"{size} bytes that hold more than {unpacked}")
+            unpacked += len(content)
             yield from _Element(0, bytes(content), order).elements()
 
 

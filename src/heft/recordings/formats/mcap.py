@@ -32,8 +32,8 @@ from .message_log import (
     log_of,
     stepwise,
     unpacked,
-    unzstd,
 )
+from .packed import unzstd
 from .table import Damaged, damaged_file, library
 
 NAME = "MCAP file"
@@ -258,7 +258,7 @@ def _split(content: bytes, path: Path, offset: int = 0) -> Iterator[tuple[int, b
         at += 9 + length
 
 
-def _unpacked(content: bytes, path: Path, whole: bool = True) -> bytes:
+def _unpacked(content: bytes, path: Path, complete: bool = True) -> bytes:
     """Return the records of a chunk, or the whole ones at the beginning of one that is cut off."""
     if len(content) < 40:
         raise damage(path, "a chunk without its head")
@@ -267,14 +267,14 @@ def _unpacked(content: bytes, path: Path, whole: bool = True) -> bytes:
     name = content[32 : 32 + name_length].decode("ascii", "replace")
     unpackers: dict[str, Unpack] = {
         "": lambda data, _: data,
-        "zstd": partial(_zstd if whole else _zstd_begun, path),
+        "zstd": partial(_zstd if complete else _zstd_begun, path),
         "lz4": partial(stepwise, lambda: library("lz4.frame", path).LZ4FrameDecompressor()),
     }
     data = content[32 + name_length + 8 :]
     records = unpacked(
-        name, data, size, unpackers, lambda why: damage(path, f"{where} {why}"), whole
+        name, data, size, unpackers, lambda why: damage(path, f"{where} {why}"), complete
     )
-    if not whole:
+    if not complete:
         at = behind = 0
         while (at := behind) + 9 <= len(records):
             behind = at + 9 + int.from_bytes(records[at + 1 : at + 9], "little")

@@ -6,15 +6,13 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.errors import HeftError, visible
-
-from .table import library
 
 # By type of message: field of vectors, kind of signal, its components in the message's order.
 FRAMED = {
@@ -155,26 +153,26 @@ def unpacked(
     size: int,
     unpackers: Mapping[str, Unpack],
     damage: Callable[[str], HeftError],
-    whole: bool = True,
+    complete: bool = True,
 ) -> bytes:
     """Return what a chunk of a file holds, which takes no more memory than it may.
 
     Args:
         size: What it says that it unpacks to [bytes].
         damage: Returns the error for a chunk, of what is wrong with it.
-        whole: Whether all of it is there; else what can be unpacked of its beginning is returned.
+        complete: Whether all of it is there; else its beginning is returned, as far as it unpacks.
     """
     if size > MOST_BYTES:
         raise damage(f"says that it unpacks to {size} bytes")
     if packing not in unpackers:
         raise damage(f"is packed by '{packing[:20]}'")
     try:
-        content = unpackers[packing](data, size + 1 if whole else MOST_BYTES)
+        content = unpackers[packing](data, size + 1 if complete else MOST_BYTES)
     except HeftError:
         raise
     except Exception as problem:  # each library has errors of its own
         raise damage(f"cannot be unpacked: {str(problem)[:80]}") from problem
-    if whole and len(content) != size:
+    if complete and len(content) != size:
         raise damage(f"unpacks to {len(content)} bytes and says {size}")
     return content
 
@@ -189,24 +187,6 @@ def stepwise(make: Callable[[], Any], data: bytes, most: int) -> bytes:
         data = b""
         content += piece
     return bytes(content)
-
-
-def unzstd(file: BinaryIO, path: object) -> Iterator[bytes]:
-    """Yield what data packed by Zstandard hold, a piece at a time.
-
-    Raises:
-        ValueError: Behind the last piece, if the data end before they are whole.
-    """
-    packer = library("zstandard", path).ZstdDecompressor()
-    unpacker, data = None, b""
-    while data := data or file.read(1024):  # each of which holds some 32 MB at most
-        unpacker = unpacker or packer.decompressobj()
-        yield unpacker.decompress(data)
-        data = b""
-        if unpacker.eof:
-            data, unpacker = unpacker.unused_data, None
-    if unpacker:
-        raise ValueError("it is cut off")
 
 
 class SharedWalk:

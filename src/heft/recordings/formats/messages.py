@@ -156,8 +156,8 @@ def messages_table(log: Log, topics: Topics, damaged: Damaged) -> Table:
         shared = SharedWalk(log.batches, {k: streams[k].channel for k in used})
         yield from joined(shared.batches).read(names)
 
-    whole = joined(lambda k: log.batches([streams[k].channel]))
-    return replace(whole, read=read, found=lambda: list(reader.found.values()))
+    every = joined(lambda k: log.batches([streams[k].channel]))
+    return replace(every, read=read, remarks=lambda: list(reader.remarks.values()))
 
 
 def _nothing(log: Log) -> InvalidRecording:
@@ -267,7 +267,9 @@ class _Reader:
     topics: Topics
     damaged: Damaged
     decoders: Mapping[int, Decoder]  # by position of the channel
-    found: dict[str, str] = field(default_factory=dict)  # remarks that reading brings up, by topic
+    remarks: dict[str, str] = field(
+        default_factory=dict
+    )  # remarks that reading brings up, by topic
 
     def decoded(self, k: int, messages: Sequence[bytes]) -> list[Decoded]:
         """Return decoded messages; one that cannot be decoded is reported to `damaged`."""
@@ -356,7 +358,7 @@ class _Reader:
                 keep[group.rows] = True
                 if len(key) < len(_joints(channel.kind, group)[0]):
                     when = (logged[group.rows[0]] - epoch) / 1e9
-                    self.found.setdefault(
+                    self.remarks.setdefault(
                         topic,
                         f"'{topic}' names joints twice, with the same numbers, from about "
                         f"{when:.1f} s on: each is taken once",

@@ -8,11 +8,12 @@ import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 from heft.errors import InvalidRecording, spelt
 from heft.files import is_bomb
 
-from .message_log import BATCH_BYTES, MOST_BYTES, Batch, Log, unzstd
+from .message_log import BATCH_BYTES, MOST_BYTES, Batch, Log
 from .table import Damaged, damaged_file, library
 
 ENDINGS = (".zstd", ".zst")
@@ -41,7 +42,7 @@ def packed_log(
     folder = tempfile.mkdtemp(prefix="heft-packed-")
     place = Path(folder) / inner
 
-    def told(problem: InvalidRecording) -> InvalidRecording:
+    def of_packed(problem: InvalidRecording) -> InvalidRecording:
         """Return what is wrong with the unpacked file as being so of the packed one."""
         texts = {
             name: text.replace(str(place), spelt(path) if name == "cure" else str(path))
@@ -54,14 +55,14 @@ def packed_log(
         try:
             yield from log.batches(wanted)
         except InvalidRecording as problem:
-            raise told(problem) from problem
+            raise of_packed(problem) from problem
 
     weakref.finalize(batches, shutil.rmtree, folder, ignore_errors=True)
     _unpack(path, place, damaged)
     try:
-        log = openers[inner.suffix.lower()](place, lambda problem: damaged(told(problem)))
+        log = openers[inner.suffix.lower()](place, lambda problem: damaged(of_packed(problem)))
     except InvalidRecording as problem:
-        raise told(problem) from problem
+        raise of_packed(problem) from problem
     return replace(log, path=str(path), batches=batches)
 
 
@@ -89,6 +90,24 @@ def _unpack(path: Path, place: Path, damaged: Damaged) -> None:
         damaged(damaged_file("packed file", path, why))
 
 
+def unzstd(file: BinaryIO, path: object) -> Iterator[bytes]:
+    """Yield what data packed by Zstandard hold, a piece at a time.
+
+    Raises:
+        ValueError: Behind the last piece, if the data end before they are whole.
+    """
+    packer = library("zstandard", path).ZstdDecompressor()
+    unpacker, data = None, b""
+    while data := data or file.read(1024):  # each of which holds some 32 MB at most
+        unpacker = unpacker or packer.decompressobj()
+        yield unpacker.decompress(data)
+        data = b""
+        if unpacker.eof:
+            data, unpacker = unpacker.unused_data, None
+    if unpacker:
+        raise ValueError("it is cut off")
+
+
 def unpacking(log: Log, size: int, damaged: Damaged) -> Log:
     """Return a log each of whose messages is unpacked, if it is packed.
 
@@ -97,15 +116,15 @@ def unpacking(log: Log, size: int, damaged: Damaged) -> Log:
     """
 
     def batches(wanted: Collection[int]) -> Iterator[Batch]:
-        held = since = 0
+        unpacked = since = 0
         for channel, logged, messages in log.batches(wanted):
             if not any(m.startswith(FRAME) for m in messages):
                 yield channel, logged, messages
                 continue
-            stamps, whole = list[int](), list[bytes]()
+            stamps, contents = list[int](), list[bytes]()
             for stamp, message in zip(logged, messages, strict=True):
                 try:
-                    whole.append(_message(message, log.path))
+                    contents.append(_message(message, log.path))
                 except InvalidRecording:
                     raise
                 except Exception as problem:  # the library has errors of its own
@@ -113,15 +132,15 @@ def unpacking(log: Log, size: int, damaged: Damaged) -> Log:
                     damaged(damaged_file(log.kind, log.path, why))
                     continue
                 stamps.append(stamp)
-                held += len(whole[-1])
-                if is_bomb(size, held):
-                    why = f"{size} bytes whose messages unpack to more than {held}"
+                unpacked += len(contents[-1])
+                if is_bomb(size, unpacked):
+                    why = f"{size} bytes whose messages unpack to more than {unpacked}"
                     damaged(damaged_file(log.kind, log.path, why))
                     return
-                if held - since > BATCH_BYTES:
-                    yield channel, stamps, whole
-                    stamps, whole, since = [], [], held
-            yield channel, stamps, whole
+                if unpacked - since > BATCH_BYTES:
+                    yield channel, stamps, contents
+                    stamps, contents, since = [], [], unpacked
+            yield channel, stamps, contents
 
     return replace(log, batches=batches)
 

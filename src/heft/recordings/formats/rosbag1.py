@@ -200,11 +200,11 @@ def _begun(file: BinaryIO, path: Path, size: int, at: int) -> Iterator[tuple[Hea
         header = _fields(file.read(length), path)
         file.seek(4, 1)
         if _number(header, "op") == CHUNK:
-            yield from _inside(header, file.read(MOST_BYTES), at, path, whole=False)
+            yield from _inside(header, file.read(MOST_BYTES), at, path, complete=False)
 
 
 def _inside(
-    header: Header, data: bytes, at: int, path: Path, whole: bool = True
+    header: Header, data: bytes, at: int, path: Path, complete: bool = True
 ) -> Iterator[tuple[Header, bytes]]:
     size, where = _number(header, "size"), f"the chunk at byte {at}"
     unpackers: dict[str, Unpack] = {
@@ -214,13 +214,13 @@ def _inside(
     }
     packing = header.get("compression", b"none").decode("ascii", "replace")
     data = unpacked(
-        packing, data, size, unpackers, lambda why: damage(path, f"{where} {why}"), whole
+        packing, data, size, unpackers, lambda why: damage(path, f"{where} {why}"), complete
     )
     chunk, inner, size = BytesIO(data), 0, len(data)
     while inner < size:
         record = _record(chunk, path, size, inner)
         if record is None:
-            if not whole:
+            if not complete:
                 return
             raise damage(path, f"a record runs out of {where}")
         header, content, inner = record

@@ -79,7 +79,7 @@ def rosbag2_log(openers: Mapping[str, Opener], path: Path, damaged: Damaged) -> 
     if not names:
         raise InvalidRecording(f"{METADATA} names no files", argument=str(path))
     # Only the name counts: a bag does not reach out of its folder.
-    files = [_found(path / Path(name).name) for name in names]
+    files = [_present(path / Path(name).name) for name in names]
     twice = next((f.name for f, count in Counter(files).items() if count > 1), None)
     if twice is not None:
         raise InvalidRecording(f"{METADATA} names a file twice", argument=str(path), got=twice)
@@ -99,7 +99,7 @@ def rosbag2_log(openers: Mapping[str, Opener], path: Path, damaged: Damaged) -> 
     return following(path, [opened(file) for file in files])
 
 
-def _found(file: Path) -> Path:
+def _present(file: Path) -> Path:
     """Return a file that metadata name, or the packed one in its place: some recorders name it."""
     packed = file.with_name(file.name + ENDINGS[0])
     plain = file.with_suffix("") if file.suffix in ENDINGS else file

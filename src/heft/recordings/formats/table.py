@@ -43,7 +43,7 @@ class Table:
     # stamp at which `t` is 0 [ns since 1970], or None where the file has none
     epoch: int | None = None
     notes: tuple[str, ...] = ()  # remarks on the log, in sentences
-    found: Callable[[], Sequence[str]] = tuple  # those that only reading has brought up, so far
+    remarks: Callable[[], Sequence[str]] = tuple  # those that only reading has brought up, so far
 
     @staticmethod
     def of_columns(columns: Mapping[str, NDArray[Any]], path: object) -> Table:
@@ -238,7 +238,7 @@ def join(
         tuple(n for part in parts for n in part.others),
         clock.epoch,
         tuple(dict.fromkeys([*notes, *(n for part in parts for n in part.notes)])),
-        lambda: list(dict.fromkeys(n for part in parts for n in part.found())),
+        lambda: list(dict.fromkeys(n for part in parts for n in part.remarks())),
     )
 
 
