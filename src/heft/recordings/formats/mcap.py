@@ -207,7 +207,7 @@ def _data(path: Path, end: int, damaged: Damaged) -> Iterator[tuple[int, bytes]]
             if opcode in (DATA_END, FOOT):
                 break
             if at + 9 + length > end or opcode == 0:
-                rest = f"cut off: what begins at byte {at} of {size} is no whole record"
+                rest = f"cut off at byte {size}: what begins at byte {at} is no whole record"
                 damaged(damage(path, rest))
                 if opcode == CHUNK:
                     yield BEGUN, file.read(min(end - at - 9, MOST_BYTES))

@@ -165,7 +165,7 @@ def _records(path: Path, damaged: Damaged) -> Iterator[tuple[Header, bytes]]:
                 record = None
                 damaged(problem)
             if record is None:
-                rest = f"cut off: what begins at byte {at} of {size} is no whole record"
+                rest = f"cut off at byte {size}: what begins at byte {at} is no whole record"
                 damaged(damage(path, rest))
                 yield from _begun(file, path, size, at)
                 return
