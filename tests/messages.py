@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from google.protobuf import descriptor_pb2, message_factory, timestamp_pb2
 from mcap.writer import CompressionType, IndexType
 from mcap.writer import Writer as McapWriter
 from numpy.typing import NDArray
 from rosbags.rosbag1 import Writer as BagWriter
-from rosbags.rosbag2 import StoragePlugin
+from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin
 from rosbags.rosbag2 import Writer as FolderWriter
-from rosbags.typesys import Stores, get_typestore
+from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 Array = NDArray[np.float64]
 ROS2 = get_typestore(Stores.ROS2_HUMBLE)
@@ -132,6 +133,99 @@ def save_mcap(
     return path
 
 
+FOXGLOVE = {
+    "ros2msg": f"""builtin_interfaces/Time timestamp
+foxglove_msgs/JointState[] joints
+{80 * "="}
+MSG: foxglove_msgs/JointState
+string name
+float64 position
+float64 velocity
+float64 acceleration
+float64 effort
+""",
+    "jsonschema": "{}",
+}
+
+
+def protobuf_files(optional: bool = True) -> descriptor_pb2.FileDescriptorSet:
+    """Return the definition of foxglove.JointStates, a file behind those that it needs."""
+    joint = descriptor_pb2.FileDescriptorProto(
+        name="JointState.proto", package="foxglove", syntax="proto3"
+    )
+    field = descriptor_pb2.FieldDescriptorProto
+    one = joint.message_type.add(name="JointState")
+    one.field.add(name="name", number=1, type=field.TYPE_STRING, label=field.LABEL_OPTIONAL)
+    for k, name in enumerate(("position", "velocity", "acceleration", "effort")):
+        more = {"oneof_index": k, "proto3_optional": True} if optional else {}
+        one.field.add(
+            name=name, number=2 + k, type=field.TYPE_DOUBLE, label=field.LABEL_OPTIONAL, **more
+        )
+        if optional:
+            one.oneof_decl.add(name=f"_{name}")
+    stamp = descriptor_pb2.FileDescriptorProto.FromString(timestamp_pb2.DESCRIPTOR.serialized_pb)
+    states = descriptor_pb2.FileDescriptorProto(
+        name="JointStates.proto",
+        package="foxglove",
+        syntax="proto3",
+        dependency=[joint.name, stamp.name],
+    )
+    both = states.message_type.add(name="JointStates")
+    for number, name, kind, label in (
+        (1, "timestamp", ".google.protobuf.Timestamp", field.LABEL_OPTIONAL),
+        (2, "joints", ".foxglove.JointState", field.LABEL_REPEATED),
+    ):
+        both.field.add(
+            name=name, number=number, type=field.TYPE_MESSAGE, type_name=kind, label=label
+        )
+    return descriptor_pb2.FileDescriptorSet(file=[states, joint, stamp])
+
+
+def save_foxglove(path: Path, log: Messages, schema: str, optional: bool = True) -> Path:
+    """Write joint states as foxglove.JointStates, whose joints are messages of their own."""
+    files = protobuf_files(optional)
+    made_of = message_factory.GetMessages(files.file)["foxglove.JointStates"]
+    store = get_typestore(Stores.ROS2_HUMBLE)
+    ros = "foxglove_msgs/msg/JointStates"
+    store.register(get_types_from_msg(FOXGLOVE["ros2msg"], ros))
+    text = files.SerializeToString() if schema == "protobuf" else FOXGLOVE[schema].encode()
+    encoding = {"ros2msg": "cdr", "jsonschema": "json"}.get(schema, schema)
+    with path.open("wb") as file:
+        writer = McapWriter(file)
+        writer.start()
+        kind = ros if schema == "ros2msg" else "foxglove.JointStates"
+        number = writer.register_schema(kind, schema, text)
+        channel = writer.register_channel("/joints", encoding, number)
+        for m in log.messages:
+            seconds, rest = divmod(m.stamp, 10**9)
+            fields = [f for f in ("position", "velocity", "effort") if len(m.values[f])]
+            joints = [
+                {"name": n} | {f: float(m.values[f][k]) for f in fields}
+                for k, n in enumerate(m.values["name"])
+            ]
+            if schema == "jsonschema":
+                stamp = {"sec": seconds, "nsec": rest}
+                data = json.dumps({"timestamp": stamp, "joints": joints}).encode()
+            elif schema == "protobuf":
+                stamp = {"seconds": seconds, "nanos": rest}
+                data = made_of(timestamp=stamp, joints=joints).SerializeToString()
+            else:
+                thing = store.types[ros](
+                    store.types["builtin_interfaces/msg/Time"](seconds, rest),
+                    [
+                        store.types["foxglove_msgs/msg/JointState"](
+                            **dict.fromkeys(("position", "velocity", "effort"), np.nan) | j,
+                            acceleration=0.0,
+                        )
+                        for j in joints
+                    ],
+                )
+                data = bytes(store.serialize_cdr(thing, ros))
+            writer.add_message(channel, m.logged, data, m.logged)
+        writer.finish()
+    return path
+
+
 def as_json(thing: Any) -> Any:
     if isinstance(thing, np.ndarray):
         return thing.tolist()
@@ -140,8 +234,14 @@ def as_json(thing: Any) -> Any:
     return thing
 
 
-def save_folder(path: Path, log: Messages, storage: StoragePlugin) -> Path:
-    with FolderWriter(path, version=9, storage_plugin=storage) as writer:
+def save_folder(
+    path: Path, log: Messages, storage: StoragePlugin, packed: str | None = None
+) -> Path:
+    writer = FolderWriter(path, version=9, storage_plugin=storage)
+    if packed:
+        mode = CompressionMode[packed]
+        writer.set_compression(mode, CompressionFormat.ZSTD)
+    with writer:
         to = {
             topic: writer.add_connection(topic, kind, typestore=ROS2)
             for topic, kind in log.topics.items()
@@ -162,9 +262,10 @@ def save_bag(path: Path, log: Messages, compression: str | None = None) -> Path:
     return path
 
 
-def save_db3(path: Path, log: Messages) -> Path:
-    save_folder(path.with_suffix(""), log, StoragePlugin.SQLITE3)
-    return next(path.with_suffix("").glob("*.db3")).rename(path)
+def save_db3(path: Path, log: Messages, packed: str | None = None) -> Path:
+    folder = path.with_name(f"folder of {path.name}")
+    save_folder(folder, log, StoragePlugin.SQLITE3, packed)
+    return next(folder.glob("*.db3*")).rename(path)
 
 
 SAVE: dict[str, Callable[[Path, Messages], Path]] = {
@@ -185,10 +286,19 @@ SAVE: dict[str, Callable[[Path, Messages], Path]] = {
     ),
     "big_endian.mcap": lambda p, log: save_mcap(p, log, little=False),
     "ros1.mcap": lambda p, log: save_mcap(p, log, "ros1"),
+    "foxglove_protobuf.mcap": lambda p, log: save_foxglove(p, log, "protobuf"),
+    "foxglove_zeros.mcap": lambda p, log: save_foxglove(p, log, "protobuf", optional=False),
+    "foxglove_json.mcap": lambda p, log: save_foxglove(p, log, "jsonschema"),
+    "foxglove_ros.mcap": lambda p, log: save_foxglove(p, log, "ros2msg"),
     "json.mcap": lambda p, log: save_mcap(p, log, "json"),
     "folder_sqlite": lambda p, log: save_folder(p, log, StoragePlugin.SQLITE3),
     "folder_mcap": lambda p, log: save_folder(p, log, StoragePlugin.MCAP),
+    "folder_sqlite_files_zstd": lambda p, log: save_folder(p, log, StoragePlugin.SQLITE3, "FILE"),
+    "folder_mcap_files_zstd": lambda p, log: save_folder(p, log, StoragePlugin.MCAP, "FILE"),
+    "folder_messages_zstd": lambda p, log: save_folder(p, log, StoragePlugin.SQLITE3, "MESSAGE"),
     "file.db3": save_db3,
+    "file.db3.zstd": lambda p, log: save_db3(p, log, "FILE"),
+    "messages_zstd.db3": lambda p, log: save_db3(p, log, "MESSAGE"),
     "plain.bag": save_bag,
     "bz2.bag": lambda p, log: save_bag(p, log, "BZ2"),
     "lz4.bag": lambda p, log: save_bag(p, log, "LZ4"),

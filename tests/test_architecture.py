@@ -33,6 +33,8 @@ OWNERS = {
     "sqlite3": "heft.recordings",
     "zstandard": "heft.recordings",
     "lz4": "heft.recordings",
+    "google": "heft.recordings",
+    "h5py": "heft.recordings",
     "ruamel": "heft.recordings",
     "http": "heft.streams",
     "mujoco": "heft.simulation",

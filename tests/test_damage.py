@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import shlex
+import sqlite3
+import tempfile
 import zipfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
+import zstandard
 from mcap.writer import CompressionType
 from numpy.typing import NDArray
 
 from heft.errors import HeftError, InvalidRecording
 from heft.recordings.formats.mcap import _unpacked
 from heft.recordings.recording import Recording
-from tests.messages import joint_states, save_bag, save_db3, save_mcap
+from tests.messages import Messages, joint_states, save_bag, save_db3, save_mcap
 
 Array = NDArray[np.float64]
 ROWS = 120
@@ -65,6 +70,8 @@ SAVE: dict[str, Callable[[Path], object]] = {
     "run.bag": lambda p: save_bag(p, joint_states(numbers(), stamps())),
     "bz2.bag": lambda p: save_bag(p, joint_states(numbers(), stamps()), "BZ2"),
     "run.db3": lambda p: save_db3(p, joint_states(numbers(), stamps())),
+    "run.db3.zstd": lambda p: save_db3(p, joint_states(numbers(), stamps()), "FILE"),
+    "messages.db3": lambda p: save_db3(p, joint_states(numbers(), stamps()), "MESSAGE"),
     "run.parquet": save_parquet,
     "run.npz": save_npz,
     "run.csv": save_csv,
@@ -136,6 +143,57 @@ def test_a_flipped_byte_never_ends_in_anything_but_numbers_or_a_named_error(
         if name in CHECKED:  # what does not raise has changed no number
             assert found.shape[1] < whole.shape[1] or np.array_equal(found, whole)
     assert refused > 0
+
+
+def many() -> dict[str, Array]:
+    rng = np.random.default_rng(0)
+    return {n: rng.normal(size=MANY) for n in numbers()}
+
+
+def many_stamps() -> list[int]:
+    return [START + 1_000_000 * k for k in range(MANY)]
+
+
+MANY = 4000  # rows of a chunk
+OPEN: dict[str, Callable[[Path, Messages], Path]] = {
+    "plain.bag": save_bag,
+    "lz4.bag": lambda p, log: save_bag(p, log, "LZ4"),
+    "plain.mcap": lambda p, log: save_mcap(
+        p, log, compression=CompressionType.NONE, chunk_size=1 << 20
+    ),
+    "lz4.mcap": lambda p, log: save_mcap(
+        p, log, compression=CompressionType.LZ4, chunk_size=1 << 20
+    ),
+    "zstd.mcap": lambda p, log: save_mcap(p, log, chunk_size=1 << 20),
+}
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_salvage_reads_the_last_chunk_as_far_as_it_goes(name: str, tmp_path: Path) -> None:
+    path = OPEN[name](tmp_path / name, joint_states(many(), many_stamps()))
+    data, whole = path.read_bytes(), rows(path)
+    path.write_bytes(data[: int(0.7 * len(data))])
+    with pytest.raises(InvalidRecording, match="cut off"):
+        rows(path)
+    found = rows(path, [])
+    assert np.array_equal(found, whole[: len(found)])
+    assert 0.5 * MANY < len(found) < MANY
+
+
+@pytest.mark.parametrize("name", [n for n in OPEN if n.endswith(".bag")])
+def test_a_bag_that_is_still_recorded_is_salvaged(name: str, tmp_path: Path) -> None:
+    """A recorder of ROS 1 states the sizes of a chunk when it closes it."""
+    path = OPEN[name](tmp_path / name, joint_states(many(), many_stamps()))
+    data, whole = bytearray(path.read_bytes()), rows(path)
+    size = data.index(b"size=") + 5
+    data[size : size + 8] = bytes(8)  # unpacked, and packed right behind
+    path = tmp_path / f"{name}.active"
+    path.write_bytes(data[: int(0.7 * len(data))])
+    with pytest.raises(InvalidRecording, match=r"did not close|cut off"):
+        rows(path)
+    found = rows(path, [])
+    assert np.array_equal(found, whole[: len(found)])
+    assert 0.5 * MANY < len(found) < MANY
 
 
 @pytest.mark.parametrize("name", [n for n in SAVE if n.endswith((".mcap", ".bag"))])
@@ -269,6 +327,46 @@ def test_a_chunk_may_be_empty_but_not_shorter_than_its_head() -> None:
         _unpacked(head[:-1], Path("run.mcap"))
 
 
+def test_a_packed_log_is_unpacked_while_it_is_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, place = tmp_path / "run.db3.zstd", tmp_path / "temporary"
+    save_db3(path, joint_states(numbers(), stamps()), "FILE")
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    recording = Recording.open(path)
+    assert len(list(place.rglob("*.db3"))) == 1
+    assert str(place) not in recording.name
+    del recording
+    gc.collect()
+    assert not list(place.iterdir())
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(InvalidRecording, match="cut off"):
+        Recording.open(path)
+    gc.collect()
+    assert not list(place.iterdir())
+
+
+@pytest.mark.parametrize("name", ["run.db3.zstd", "run.csv.zst"])
+def test_a_packed_file_that_is_no_log_or_grows_without_measure_is_refused(
+    name: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(zstandard.compress(bytes(300 << 20)))
+    with pytest.raises(InvalidRecording, match=r"zstd -d|hold more than"):
+        Recording.open(path)
+
+
+def test_messages_that_unpack_without_measure_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "run.db3"
+    save_db3(path, joint_states(numbers(), stamps()))
+    with closing(sqlite3.connect(path)) as base:
+        base.execute("UPDATE messages SET data = ?", [zstandard.compress(bytes(4 << 20))])
+        base.commit()
+    with pytest.raises(InvalidRecording, match="unpack"):
+        rows(path)
+
+
 def test_a_bag_does_not_reach_out_of_its_folder(tmp_path: Path) -> None:
     folder = tmp_path / "bag"
     folder.mkdir()
@@ -295,7 +393,7 @@ TABLE = "rosbag2_bagfile_information:\n"
         ("a: !!python/object/apply:os.system ['true']", "cannot be read"),
         (f"{TABLE}  storage_identifier: other", "storage is 'other'"),
         (f"{TABLE}  storage_identifier: mcap", "names no files"),
-        (f"{TABLE}  storage_identifier: mcap\n  compression_mode: FILE", "packed by FILE"),
+        (f"{TABLE}  storage_identifier: mcap\n  compression_format: lz4", "packed by 'lz4'"),
         (
             f"{TABLE}  storage_identifier: mcap\n  relative_file_paths: [a.mcap, b.mcap, x/a.mcap]",
             "names a file twice",

@@ -107,3 +107,27 @@ def test_what_holds_no_numbers_or_topics_is_refused(tmp_path: Path) -> None:
         read_table(write(tmp_path / "run.jsonl", "{", GOOD))
     with pytest.raises(InvalidSetting, match="topics"):
         read_table(write(tmp_path / "run.jsonl", GOOD), Topics(("/joint_states",)))
+
+
+@pytest.mark.parametrize(
+    ("document", "says"),
+    [
+        ('{"kp": 32, "entries": [{"position": 0.1, "load": 3}]}', r"jq -c '\.\[\"entries\"\]\[\]'"),
+        ('[{"position": 0.1, "torque_enable": true}]', "no effort, torque or current"),
+        ('{"a": [], "b": [1], "rows": [{"q": 1, "Torque": 2}]}', r"rows of q, Torque"),
+        ('[{"t": 0, "effort": 1}, {"t": 1, "effort": 2}]', r"jq -c '\.\[\]'"),
+        ('{"it\'s": [{"t": 0}]}', r"it'\"'\"'s"),
+        ('{"name": "arm"}', "a line of JSON for each sample"),
+        ('{"t": 0}\n{"t": 1}\n', "mv .*run.json .*run.jsonl"),
+        ("[" * 100_000, "a line of JSON for each sample"),
+        ("{", "a line of JSON for each sample"),
+    ],
+)
+def test_a_json_document_is_told_how_its_rows_become_a_log(
+    document: str, says: str, tmp_path: Path
+) -> None:
+    (tmp_path / "run.json").write_text(document)
+    with pytest.raises(InvalidRecording, match=says) as refused:
+        read_table(tmp_path / "run.json")
+    if "Torque" in document or '"effort"' in document:
+        assert "no effort" not in str(refused.value)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from mcap.writer import Writer
 from numpy.typing import NDArray
 
 from heft.errors import InvalidRecording, MissingSignal
@@ -26,6 +27,7 @@ from tests.messages import (
     START,
     Messages,
     joint_states,
+    protobuf_files,
     save_mcap,
     turn,
     vector,
@@ -66,6 +68,7 @@ def test_every_storage_and_encoding_gives_the_same_numbers_to_the_bit(
     kind: str, tmp_path: Path
 ) -> None:
     values, times = columns(), stamps()
+    values["v.elbow"][50:60] = 0.0  # which some encodings leave out
     recording = Recording.open(SAVE[kind](tmp_path / kind, joint_states(values, times)))
     assert bits(everything(recording)) == bits({"t": seconds(times), **values})
     assert recording.table.epoch == times[0]
@@ -184,6 +187,31 @@ def test_arm_and_gripper_that_share_a_topic_are_one_log(tmp_path: Path) -> None:
     assert bits(made) == bits({"t": seconds(times), **arm, **gripper})
 
 
+@pytest.mark.parametrize(
+    "kind", ["zstd.mcap", "json.mcap", "foxglove_protobuf.mcap", "file.db3", "plain.bag"]
+)
+def test_joints_that_are_named_twice_are_taken_once_where_they_agree(
+    kind: str, tmp_path: Path
+) -> None:
+    values, times = columns(), stamps()
+    values["tau.elbow"][250:] = np.nan if kind != "json.mcap" else 0.0
+    log = joint_states(values, times)
+    for message in log.messages[220:]:
+        message.values["name"] = ["elbow", *message.values["name"]]
+        for field in ("position", "velocity", "effort"):
+            numbers = message.values[field]
+            message.values[field] = np.concatenate([numbers[1:], numbers])
+    recording = Recording.open(SAVE[kind](tmp_path / kind, log))
+    assert not recording.table.remarks()
+    assert bits(everything(recording)) == bits({"t": seconds(times), **values})
+    (note,) = recording.table.remarks()
+    assert "twice" in note and f"{(times[220] - times[0]) / 1e9:.1f} s" in note
+    log.messages[260].values["velocity"][0] += 1e-9
+    recording = Recording.open(SAVE[kind](tmp_path / f"unlike_{kind}", log))
+    with pytest.raises(InvalidRecording, match="named twice"):
+        everything(recording)
+
+
 def test_publishers_of_one_topic_are_one_stream(tmp_path: Path) -> None:
     values, times = columns(), stamps()
     log = joint_states(values, times)
@@ -208,6 +236,31 @@ def test_a_missing_library_is_named_with_the_command_that_gets_it(
     with pytest.raises(InvalidRecording, match="'mcap', which is not installed") as caught:
         Recording.open(path)
     assert "pip install 'heft-robotics[ros]'" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("definition", "message", "says"),
+    [
+        (b"\xff" * 40, b"", "definition"),
+        (b"", b"", "definition"),
+        (protobuf_files().file[1].SerializeToString(), b"", "definition"),
+        (protobuf_files().SerializeToString(), b"\x12\xff", "it is none"),
+        (protobuf_files().SerializeToString(), b"\x12\0" * 600_000, "bytes long"),
+    ],
+)
+def test_protocol_buffers_that_are_none_are_refused(
+    definition: bytes, message: bytes, says: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.mcap"
+    with path.open("wb") as file:
+        writer = Writer(file)
+        writer.start()
+        schema = writer.register_schema("foxglove.JointStates", "protobuf", definition)
+        channel = writer.register_channel("/joints", "protobuf", schema)
+        writer.add_message(channel, START, message, START)
+        writer.finish()
+    with pytest.raises(InvalidRecording, match=says):
+        Recording.open(path)
 
 
 def test_topics_that_say_the_same_are_refused_until_the_map_chooses(tmp_path: Path) -> None:
@@ -335,10 +388,10 @@ def test_topics_that_are_joined_are_walked_through_once(
     path, walks = several(tmp_path / "run.mcap"), 0
     unpacked = mcap._unpacked
 
-    def counted(content: bytes, where: Path) -> bytes:
+    def counted(content: bytes, where: Path, complete: bool) -> bytes:
         nonlocal walks
         walks += 1
-        return unpacked(content, where)
+        return unpacked(content, where, complete)
 
     monkeypatch.setattr(mcap, "_unpacked", counted)
     opened = read_table(path)

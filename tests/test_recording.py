@@ -17,10 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from heft.errors import MissingSignal
+from heft.errors import InvalidRecording, MissingSignal
 from heft.files.opened import file_hash
 from heft.recordings.columns import FRAME_KINDS, OWNERS, UNITS, ColumnMap
 from heft.recordings.formats import table as table_module
+from heft.recordings.formats.registry import read_table
 from heft.recordings.formats.table import BLOCK_ROWS, Table, refuse
 from heft.recordings.recording import Recording
 
@@ -535,3 +536,41 @@ def test_the_hash_of_a_file_tells_files_apart_and_nothing_else(tmp_path: Path) -
     assert hashes[0] == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
     assert len(set(hashes)) == 3
     assert hashes[1] == hashes[2]
+
+
+KINDS_OF_LISTS = {
+    "lists": pyarrow.list_(pyarrow.float32()),
+    "lists of a stated length": pyarrow.list_(pyarrow.float32(), 3),
+    "large lists": pyarrow.large_list(pyarrow.float64()),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_LISTS)
+def test_lists_of_a_parquet_file_are_matrices(kind: str, tmp_path: Path) -> None:
+    path, q = tmp_path / "episode.parquet", np.arange(90, dtype=np.float32).reshape(30, 3)
+    columns = {
+        "observation.state": pyarrow.array(q.tolist(), type=KINDS_OF_LISTS[kind]),
+        "observation": pyarrow.array(range(30)),
+        "words": pyarrow.array([["a"]] * 30),
+        "timestamp": pyarrow.array(0.1 * np.arange(30)),
+    }
+    pyarrow.parquet.write_table(pyarrow.table(columns), path, row_group_size=7)
+    table = read_table(path)
+    state = [f"observation.state[{k}]" for k in range(3)]
+    assert table.columns == (*state, "observation", "timestamp") and table.others == ("words",)
+    found = np.concatenate(list(table.read(["timestamp", *state[::-1]])))
+    assert np.array_equal(found, np.column_stack([0.1 * np.arange(30), q[:, ::-1]]))
+
+
+@pytest.mark.parametrize("odd", [[1.0], None, [1.0, 2.0, 3.0]])
+def test_lists_of_unlike_lengths_are_refused_and_left_out_by_salvage(
+    odd: list[float] | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "episode.parquet"
+    lists = [*([[0.0, 1.0]] * 20), odd, *([[0.0, 1.0]] * 9)]
+    pyarrow.parquet.write_table(pyarrow.table({"q": lists}), path, row_group_size=10)
+    with pytest.raises(InvalidRecording, match="differ in length"):
+        list(read_table(path).read(["q[1]"]))
+    damage: list[object] = []
+    salvaged = list(read_table(path, damaged=damage.append).read(["q[1]"]))
+    assert sum(map(len, salvaged)) == 20 and len(damage) == 1

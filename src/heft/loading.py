@@ -20,7 +20,7 @@ LIBRARIES = sys.stdlib_module_names - {"test", "this", "antigravity", "idlelib"}
     *("numpy", "scipy", "numba", "llvmlite", "clarabel", "pyarrow", "pandas", "threadpoolctl"),
     *("cyclopts", "rich", "rich_rst", "docutils", "docstring_parser", "attr", "attrs", "tomlkit"),
     *("jinja2", "markupsafe", "yaml", "cffi", "coal", "mujoco", "daqp", "viser", "trimesh"),
-    *("mcap", "rosbags", "pyulog", "zenoh", "sympy", "heft_methods"),
+    *("mcap", "rosbags", "google", "h5py", "pyulog", "zenoh", "sympy", "heft_methods"),
 }
 
 

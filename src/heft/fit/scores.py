@@ -226,7 +226,7 @@ def held_out_scores(
     corner: float,
     score: Callable[[Problem[P], float], Scores],
 ) -> tuple[tuple[Score, ...], tuple[str, ...]]:
-    """Return the scores of held-out logs, and what users are told of those sampled too slowly.
+    """Return the scores of held-out logs, and what users are told of all logs.
 
     A log that is sampled too slowly for the fit's cutoff is scored at its own.
 
@@ -247,6 +247,7 @@ def held_out_scores(
                 f"{filter_hz:.3g} Hz (for {corner:.3g} Hz)"
             )
         every += score(other, filter_hz).list
+    notes += [f"{Path(r.name).name}: {note}" for r in recordings for note in r.remarks]
     return tuple(every), tuple(notes)
 
 

@@ -78,7 +78,9 @@ def convert(
         if not rows:
             raise _nothing(table.path, list(damage))
         put(new, place)
-    return Converted(rows, begin, end, table.notes, tuple(losses), tuple(damage))
+    return Converted(
+        rows, begin, end, (*table.notes, *table.remarks()), tuple(losses), tuple(damage)
+    )
 
 
 def _together(recordings: Sequence[Recording], name: str) -> Table:

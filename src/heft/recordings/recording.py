@@ -224,8 +224,9 @@ class Recording:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Its notes, but what holds for all files of its format."""
-        return tuple(note for note in self.notes if UNGUARDED not in note)
+        """Its notes, but what holds for all files of its format, and what reading brought up."""
+        own = (note for note in self.notes if UNGUARDED not in note)
+        return (*own, *self.table.remarks())
 
     def unwrapped(self, joints: Collection[str]) -> Recording:
         """Return this recording with the angles of endless joints going on at full turns.
@@ -306,7 +307,15 @@ class Recording:
 
         rows = self.table.rows if self.stop is None and not self.start else None
         epoch = self.table.epoch if self.time in self.table.stamps else None
-        return Table(self.name, ("t", *self.signals), rows, read, (), epoch, self.notes)
+        return Table(
+            self.name,
+            ("t", *self.signals),
+            rows,
+            read,
+            epoch=epoch,
+            notes=self.notes,
+            remarks=self.table.remarks,
+        )
 
     def whole(self, names: Sequence[str]) -> Block:
         """Return all rows of signals at once, in memory; see `blocks`."""

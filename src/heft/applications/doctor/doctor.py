@@ -78,7 +78,7 @@ class Diagnosis:
     # their elementary steps, with evidence and indistinguishable alternatives
     steps: tuple[StepEvidence, ...] = ()
     settings: DoctorSettings = field(default_factory=DoctorSettings)  # thresholds used
-    notes: tuple[str, ...] = ()  # on the model file (stand-ins, repairs, …) and on the logs
+    notes: tuple[str, ...] = ()  # on the model file and the logs
 
     @property
     def spoilt(self) -> bool:

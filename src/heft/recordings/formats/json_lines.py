@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
 from heft.arrays import Array
-from heft.errors import InvalidRecording
+from heft.errors import InvalidRecording, spelt
 
 from .message_log import JOINT_FIELDS
 from .table import LONGEST_LINE, Damaged, Table, block_rows, damaged_file, refuse, refuse_many
 
+LARGEST_DOCUMENT = 16 << 20  # [bytes] that are looked through
+EFFORTS = ("effort", "torque", "tau", "current")  # in names of what weighs
 Cells = dict[str, float]  # numbers of a line by column
 
 
@@ -67,6 +70,33 @@ def json_lines_table(path: Path, damaged: Damaged) -> Table:
 
     notes = ("text carries no checksum: a changed digit cannot be seen",)
     return Table(str(path), tuple(first), None, read, notes=notes)
+
+
+def json_document(path: Path) -> InvalidRecording:
+    """Return the error for a JSON document, with the way to make lines of the rows in it."""
+    lines = spelt(path.with_name(f"{path.stem}.jsonl"))
+    with path.open("rb") as file:
+        text = file.read(LARGEST_DOCUMENT)
+    message, got = "this is a JSON document, not a log", None
+    cure = f"write a line of JSON for each sample into {lines}"
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):  # no document, or a large one
+        with suppress(ValueError, RecursionError):
+            _cells(text.partition(b"\n")[0])
+            message, cure = "a file of JSON lines ends in .jsonl", f"mv {spelt(path)} {lines}"
+        return InvalidRecording(message, argument=str(path), cure=cure)
+    parts = document.items() if isinstance(document, dict) else [(None, document)]
+    for key, rows in parts:
+        if isinstance(rows, list) and rows and isinstance(rows[0], dict):
+            numbers = [name for name, x in rows[0].items() if not isinstance(x, bool | str)]
+            got = f"{len(rows)} rows of {', '.join(numbers)}"[:200]
+            place = ".[]" if key is None else f".[{json.dumps(key)}][]"
+            cure = f"make a line of each row: jq -c {spelt(place)} {spelt(path)} > {lines}"
+            if not any(word in name.lower() for name in numbers for word in EFFORTS):
+                cure += "; but no effort, torque or current is named there, which masses need"
+            break
+    return InvalidRecording(message, argument=str(path), got=got, cure=cure)
 
 
 def _lines(path: Path, first: Mapping[str, float] | None) -> Iterator[tuple[Cells, str]]:

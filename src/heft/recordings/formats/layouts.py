@@ -4,7 +4,8 @@ Robots send the same message repeatedly: the same joints and frame, other number
 definition is interpreted once, for the first message. Every other message whose lengths and
 strings are the same bytes has its numbers at the same positions, and thousands of them are decoded
 at once. Encodings: CDR as in ROS 2 (OMG DDS-RTPS 2.5, section 10), ROS 1 serialization
-(wiki.ros.org/ROS/Technical Overview), JSON.
+(wiki.ros.org/ROS/Technical Overview). Messages of JSON and of Protocol Buffers have no layout, and
+are decoded one by one.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ SIZES = {
 MOST = 1_000_000  # elements of a sequence
 # A field takes a byte at least: a message with more of them than bytes repeats empty ones.
 MOST_EMPTY, LONGEST_PATH, DEEPEST = 1000, 1000, 64
-ENCODINGS = ("cdr", "ros1", "json")
+ENCODINGS = ("cdr", "ros1", "json", "protobuf")
 # Layouts are kept for messages that come again, within bounds that hold whoever sends.
 MOST_LAYOUTS = 64  # of messages of one size
 MOST_FIXED = 16_384  # bytes of lengths and strings of a layout that is kept
@@ -196,7 +197,11 @@ class Decoder:
             Malformed: If a message contradicts its definition.
         """
         if self.encoding == "json":
-            yield from (_from_json(m, k) for k, m in enumerate(messages))
+            yield from (_from_values(_json(m), k) for k, m in enumerate(messages))
+            return
+        if self.encoding == "protobuf":
+            made = self.types[self.kind]
+            yield from (_from_values(_protobuf(m, made), k) for k, m in enumerate(messages))
             return
         sizes = np.fromiter(map(len, messages), dtype=np.int64, count=len(messages))
         remaining = np.arange(len(messages))
@@ -255,7 +260,34 @@ def _group(rows: NDArray[np.int64], raw: NDArray[np.uint8], layout: Layout) -> G
     return Group(rows, numbers, layout.strings)
 
 
-def _from_json(message: bytes, row: int) -> Group:
+def _json(message: bytes) -> Any:
+    try:
+        return json.loads(message)
+    except (ValueError, RecursionError) as problem:
+        raise Malformed(f"it is no JSON: {str(problem)[:80]}") from problem
+
+
+def _protobuf(message: bytes, made: Any) -> Any:
+    """Return a message's fields by name; those that say whether they are set only if they are."""
+    if len(message) > MOST:  # two bytes of it are an object
+        raise Malformed(f"it is {len(message)} bytes long")
+
+    def plain(value: Any) -> Any:
+        if hasattr(value, "DESCRIPTOR"):
+            return {
+                f.name: plain(getattr(value, f.name))
+                for f in value.DESCRIPTOR.fields
+                if not f.has_presence or value.HasField(f.name)
+            }
+        return value if isinstance(value, int | float | str | bytes) else list(map(plain, value))
+
+    try:
+        return plain(made.FromString(message))
+    except Exception as problem:  # the library has errors of its own
+        raise Malformed(f"it is none: {str(problem)[:80]}") from problem
+
+
+def _from_values(values: Any, row: int) -> Group:
     numbers: dict[str, NDArray[Any]] = {}
     strings: dict[str, tuple[str, ...]] = {}
 
@@ -267,6 +299,9 @@ def _from_json(message: bytes, row: int) -> Group:
             strings[path] = (value,)
         elif isinstance(value, list) and all(isinstance(v, str) for v in value) and value:
             strings[path] = tuple(value)
+        elif isinstance(value, list) and all(isinstance(v, dict) for v in value) and value:
+            for k, inner in enumerate(value):
+                walk(inner, f"{path}[{k}]")
         elif isinstance(value, int) and not isinstance(value, bool):
             numbers[path] = np.array([[value]], dtype=np.int64)
         elif isinstance(value, float | list):
@@ -274,7 +309,7 @@ def _from_json(message: bytes, row: int) -> Group:
             numbers[path] = made
 
     try:
-        walk(json.loads(message), "")
+        walk(values, "")
     except (ValueError, TypeError, OverflowError, RecursionError) as problem:
-        raise Malformed(f"it is no JSON of numbers: {str(problem)[:80]}") from problem
+        raise Malformed(f"it does not hold numbers: {str(problem)[:80]}") from problem
     return Group(np.array([row]), numbers, strings)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Generator, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
@@ -32,6 +33,7 @@ from .message_log import (
     stepwise,
     unpacked,
 )
+from .packed import unzstd
 from .table import Damaged, damaged_file, library
 
 NAME = "MCAP file"
@@ -40,6 +42,9 @@ damage = partial(damaged_file, NAME)
 MAGIC = b"\x89MCAP0\r\n"
 FOOTER = 1 + 8 + 8 + 8 + 4  # its bytes
 FOOT, SCHEMA, CHANNEL, MESSAGE, CHUNK, STATISTICS, DATA_END = 2, 3, 4, 5, 6, 11, 15
+BEGUN = -CHUNK  # a chunk that is cut off
+TEXTS = dict.fromkeys(("ros1msg", "ros2msg", "ros2idl"), ("utf-8", "replace"))
+TEXTS["protobuf"] = ("latin-1", "strict")  # no text, but bytes: see `Channel`
 BATCH = 4096  # messages of a file without chunks
 
 
@@ -74,9 +79,9 @@ def mcap_log(path: Path, damaged: Damaged) -> Log:
         counted = 0
         loose: list[bytes] = []  # messages of a file without chunks
         for opcode, content in _data(path, index.end, damaged):
-            if opcode == CHUNK:
+            if opcode in (CHUNK, BEGUN):
                 try:
-                    records = _unpacked(content, path)
+                    records = _unpacked(content, path, opcode == CHUNK)
                 except InvalidRecording as problem:
                     damaged(problem)
                     continue
@@ -133,9 +138,9 @@ def _scanned(path: Path, damaged: Damaged, index: _Index | None) -> _Index:
     channels: dict[int, Any] = {}
     end = index.end if index else path.stat().st_size
     for opcode, content in _data(path, end, damaged):
-        if opcode == CHUNK:
+        if opcode in (CHUNK, BEGUN):
             try:
-                for inner, part in _split(_unpacked(content, path), path):
+                for inner, part in _split(_unpacked(content, path, opcode == CHUNK), path):
                     if inner in (SCHEMA, CHANNEL):
                         _note(inner, part, schemas, channels, path)
             except InvalidRecording as problem:
@@ -167,13 +172,13 @@ def _channels(
     made = {}
     for number, channel in channels.items():
         schema = schemas.get(channel.schema_id)
-        text = schema.encoding in ("ros1msg", "ros2msg", "ros2idl") if schema else False
+        text = TEXTS.get(schema.encoding) if schema else None
         epoch = channel.metadata.get(EPOCH, "")
         made[number] = Channel(
             channel.topic,
             full_name(schema.name) if schema else "unknown",
             channel.message_encoding,
-            schema.data.decode("utf-8", "replace") if schema and text else "",
+            schema.data.decode(*text) if schema and text else "",
             bool(schema and schema.encoding == "ros2idl"),
             counts.get(number, 0) if total is not None and counts else None,
             int(epoch) if epoch.lstrip("-").isdecimal() and len(epoch) < 20 else None,
@@ -202,8 +207,10 @@ def _data(path: Path, end: int, damaged: Damaged) -> Iterator[tuple[int, bytes]]
             if opcode in (DATA_END, FOOT):
                 break
             if at + 9 + length > end or opcode == 0:
-                rest = size - at
-                damaged(damage(path, f"cut off at byte {at}: the last {rest} bytes are no record"))
+                rest = f"cut off at byte {size}: what begins at byte {at} is no whole record"
+                damaged(damage(path, rest))
+                if opcode == CHUNK:
+                    yield BEGUN, file.read(min(end - at - 9, MOST_BYTES))
                 return
             if opcode not in (SCHEMA, CHANNEL, MESSAGE, CHUNK):
                 if stated:
@@ -251,7 +258,8 @@ def _split(content: bytes, path: Path, offset: int = 0) -> Iterator[tuple[int, b
         at += 9 + length
 
 
-def _unpacked(content: bytes, path: Path) -> bytes:
+def _unpacked(content: bytes, path: Path, complete: bool = True) -> bytes:
+    """Return the records of a chunk, or the whole ones at the beginning of one that is cut off."""
     if len(content) < 40:
         raise damage(path, "a chunk without its head")
     begin, until, size, checksum, name_length = struct.unpack_from("<QQQII", content)
@@ -259,11 +267,20 @@ def _unpacked(content: bytes, path: Path) -> bytes:
     name = content[32 : 32 + name_length].decode("ascii", "replace")
     unpackers: dict[str, Unpack] = {
         "": lambda data, _: data,
-        "zstd": partial(_zstd, path),
+        "zstd": partial(_zstd if complete else _zstd_begun, path),
         "lz4": partial(stepwise, lambda: library("lz4.frame", path).LZ4FrameDecompressor()),
     }
     data = content[32 + name_length + 8 :]
-    records = unpacked(name, data, size, unpackers, lambda why: damage(path, f"{where} {why}"))
+    records = unpacked(
+        name, data, size, unpackers, lambda why: damage(path, f"{where} {why}"), complete
+    )
+    if not complete:
+        at = behind = 0
+        while (at := behind) + 9 <= len(records):
+            behind = at + 9 + int.from_bytes(records[at + 1 : at + 9], "little")
+            if behind > len(records):
+                break
+        return records[:at]
     if checksum and zlib.crc32(records) != checksum:
         raise damage(path, f"the checksum of {where} is wrong; {len(content)} bytes")
     return records
@@ -274,6 +291,16 @@ def _zstd(path: Path, data: bytes, most: int) -> bytes:
     if zstandard.frame_content_size(data) >= most:
         raise ValueError("it unpacks to more than it says")
     return bytes(zstandard.ZstdDecompressor().decompress(data, max_output_size=max(most - 1, 1)))
+
+
+def _zstd_begun(path: Path, data: bytes, most: int) -> bytes:
+    content = bytearray()
+    with suppress(ValueError):  # where the data end
+        for piece in unzstd(BytesIO(data), path):
+            content += piece
+            if len(content) > most:
+                break
+    return bytes(content)
 
 
 def _messages(

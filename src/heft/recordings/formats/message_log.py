@@ -38,7 +38,9 @@ FRAMED = {
 }
 JOINTS = "sensor_msgs/msg/JointState"
 JOINT_FIELDS = (("position", "q"), ("velocity", "v"), ("effort", "tau"))
-KINDS = (JOINTS, *FRAMED)
+JOINT_BY_JOINT = ("foxglove.JointStates", "foxglove_msgs/msg/JointStates")
+ALL_JOINTS = (JOINTS, *JOINT_BY_JOINT)
+KINDS = (*ALL_JOINTS, *FRAMED)
 EPOCH = "heft.epoch_ns"  # of a channel's metadata in MCAP: the stamp at which time is 0
 Gathered = dict[int, tuple[list[int], list[bytes]]]  # stamps and messages by channel
 MOST_BYTES = 64 << 20  # of one record, packed or not: writers make chunks of a few MB
@@ -55,8 +57,9 @@ class Channel:
 
     topic: str  # name of the topic
     kind: str  # message type, such as `sensor_msgs/msg/JointState`
-    encoding: str  # `cdr`, `ros1` or `json`
-    definition: str = ""  # definition of the type, empty where the log has none
+    encoding: str  # `cdr`, `ros1`, `json` or `protobuf`
+    # definition of the type, empty where the log has none; of `protobuf` its bytes as Latin-1
+    definition: str = ""
     idl: bool = False  # whether the definition is IDL instead of a message file
     count: int | None = None  # number of messages, or None where it is not known
     # stamp at which time is 0 [ns], or None where the log does not state it
@@ -150,24 +153,26 @@ def unpacked(
     size: int,
     unpackers: Mapping[str, Unpack],
     damage: Callable[[str], HeftError],
+    complete: bool = True,
 ) -> bytes:
     """Return what a chunk of a file holds, which takes no more memory than it may.
 
     Args:
         size: What it says that it unpacks to [bytes].
         damage: Returns the error for a chunk, of what is wrong with it.
+        complete: Whether all of it is there; else its beginning is returned, as far as it unpacks.
     """
     if size > MOST_BYTES:
         raise damage(f"says that it unpacks to {size} bytes")
     if packing not in unpackers:
         raise damage(f"is packed by '{packing[:20]}'")
     try:
-        content = unpackers[packing](data, size + 1)
+        content = unpackers[packing](data, size + 1 if complete else MOST_BYTES)
     except HeftError:
         raise
     except Exception as problem:  # each library has errors of its own
         raise damage(f"cannot be unpacked: {str(problem)[:80]}") from problem
-    if len(content) != size:
+    if complete and len(content) != size:
         raise damage(f"unpacks to {len(content)} bytes and says {size}")
     return content
 

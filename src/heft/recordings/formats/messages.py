@@ -10,7 +10,7 @@ Time is the stamp of the header, counted from the first in whole nanoseconds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,7 @@ from heft.errors import InvalidRecording
 from . import table
 from .layouts import ENCODINGS, Decoder, Group, Malformed
 from .message_log import (
+    ALL_JOINTS,
     FRAMED,
     JOINT_FIELDS,
     JOINTS,
@@ -35,6 +36,12 @@ from .message_log import (
 )
 from .table import Damaged, Table, Topics, damaged_file, join, library, refuse_many, refuse_missing
 
+STAMPS = [  # seconds and nanoseconds, as ROS, bridges to it, and Protocol Buffers spell them
+    (f"{stamp}.{seconds}", f"{stamp}.{rest}")
+    for stamp in ("header.stamp", "timestamp")
+    for seconds in ("sec", "secs", "seconds")
+    for rest in ("nanosec", "nsec", "nsecs", "nanos")
+]
 LATEST = 2**32  # [s], and [ns] beside it, of a stamp
 MOST_TOPICS = 256  # that are read of a log: it is walked once for each
 LARGEST_DEFINITION = 64 << 10  # [bytes] of text, of all topics together: it parses at 50 kB/s
@@ -51,6 +58,8 @@ def types_of(channel: Channel, path: str) -> Mapping[str, Any]:
     """
     if channel.encoding == "json":
         return {}
+    if channel.encoding == "protobuf":
+        return {channel.kind: _protobuf_class(channel, path)}
     typesys = library("rosbags.typesys", path)
     ros1 = channel.encoding == "ros1"
     store = typesys.Stores.ROS1_NOETIC if ros1 else typesys.Stores.ROS2_HUMBLE
@@ -67,14 +76,33 @@ def types_of(channel: Channel, path: str) -> Mapping[str, Any]:
         else:
             own = typesys.get_types_from_msg(text, channel.kind)
     except Exception as problem:  # a parser of what a file says: anything may be in there
-        raise InvalidRecording(
-            f"the definition of the messages of '{channel.topic}' cannot be read",
-            argument=path,
-            got=str(problem)[:200],
-        ) from problem
+        raise _undefined(channel, path, problem) from problem
     if not ros1:  # ROS 1 logs define a header's stamp by the built-in type alone
         own = {n: d for n, d in own.items() if n != "builtin_interfaces/msg/Time"}
     return shipped | own
+
+
+def _protobuf_class(channel: Channel, path: str) -> Any:
+    """Return the class of a channel's messages, which reads them."""
+    descriptors = library("google.protobuf.descriptor_pb2", path)
+    database = library("google.protobuf.descriptor_database", path).DescriptorDatabase()
+    pool = library("google.protobuf.descriptor_pool", path).DescriptorPool(database)
+    factory = library("google.protobuf.message_factory", path)
+    try:
+        files = descriptors.FileDescriptorSet.FromString(channel.definition.encode("latin-1"))
+        for file in files.file:
+            database.Add(file)
+        return factory.GetMessageClass(pool.FindMessageTypeByName(channel.kind))
+    except Exception as problem:  # a parser of what a file says: anything may be in there
+        raise _undefined(channel, path, problem) from problem
+
+
+def _undefined(channel: Channel, path: str, problem: Exception) -> InvalidRecording:
+    return InvalidRecording(
+        f"the definition of the messages of '{channel.topic}' cannot be read",
+        argument=path,
+        got=str(problem)[:200],
+    )
 
 
 def _without_comments(text: str, mark: str) -> str:
@@ -108,7 +136,7 @@ def messages_table(log: Log, topics: Topics, damaged: Damaged) -> Table:
     refuse_many(sum(len(s.columns) for s in streams), log.path)
     _refuse_ambiguous(log, streams)
     # The clock: joints before all else, then the topic that says most.
-    streams.sort(key=lambda s: (log.channels[s.channel].kind != JOINTS, -s.seen))
+    streams.sort(key=lambda s: (log.channels[s.channel].kind not in ALL_JOINTS, -s.seen))
     stated = log.channels[streams[0].channel].epoch
     epoch = streams[0].first if stated is None else stated
     notes = [*log.notes, *(n for s in streams for n in _notes(log.channels[s.channel], s, topics))]
@@ -128,7 +156,8 @@ def messages_table(log: Log, topics: Topics, damaged: Damaged) -> Table:
         shared = SharedWalk(log.batches, {k: streams[k].channel for k in used})
         yield from joined(shared.batches).read(names)
 
-    return replace(joined(lambda k: log.batches([streams[k].channel])), read=read)
+    every = joined(lambda k: log.batches([streams[k].channel]))
+    return replace(every, read=read, remarks=lambda: list(reader.remarks.values()))
 
 
 def _nothing(log: Log) -> InvalidRecording:
@@ -238,6 +267,9 @@ class _Reader:
     topics: Topics
     damaged: Damaged
     decoders: Mapping[int, Decoder]  # by position of the channel
+    remarks: dict[str, str] = field(
+        default_factory=dict
+    )  # remarks that reading brings up, by topic
 
     def decoded(self, k: int, messages: Sequence[bytes]) -> list[Decoded]:
         """Return decoded messages; one that cannot be decoded is reported to `damaged`."""
@@ -293,7 +325,8 @@ class _Reader:
             keys: Of all streams of the channel.
             epoch: Stamp at which time is 0 [ns].
         """
-        topic = self.log.channels[stream.channel].topic
+        channel = self.log.channels[stream.channel]
+        topic = channel.topic
 
         def read(names: Sequence[str]) -> Iterator[Array]:
             waiting: list[Array] = []
@@ -323,6 +356,13 @@ class _Reader:
                         cure="cut the log where they change",
                     )
                 keep[group.rows] = True
+                if len(key) < len(_joints(channel.kind, group)[0]):
+                    when = (logged[group.rows[0]] - epoch) / 1e9
+                    self.remarks.setdefault(
+                        topic,
+                        f"'{topic}' names joints twice, with the same numbers, from about "
+                        f"{when:.1f} s on: each is taken once",
+                    )
                 for at, name in enumerate(names):
                     if name == "t":
                         own = stamps_of(group) if stream.header else None
@@ -354,21 +394,18 @@ def read_group(
         its position therein.
 
     Raises:
-        Malformed: If a joint is named twice, the counts of names and values differ, a field is
-            missing, or a stamp is none.
+        Malformed: If a joint is named twice with unlike numbers, the counts of names and values
+            differ, a field is missing, or a stamp is none.
     """
     stamps_of(group)
     columns: dict[str, tuple[str, int]] = {}
-    if channel.kind == JOINTS:
-        names = group.strings.get("name", ())
-        if len(set(names)) < len(names):
-            raise Malformed("a joint is named twice: " + ", ".join(names)[:80])
-        for path, kind in JOINT_FIELDS:
-            count = group.numbers[path].shape[1] if path in group.numbers else 0
-            if count not in (0, len(names)):
-                raise Malformed(f"it names {len(names)} joints and gives '{path}' of {count}")
-            if count:
-                columns.update({f"{kind}.{n}": (path, k) for k, n in enumerate(names)})
+    if channel.kind in ALL_JOINTS:
+        names, places = _joints(channel.kind, group)
+        for column, (path, k) in places:
+            first, at = columns.setdefault(column, (path, k))
+            one, other = group.numbers[first][:, at], group.numbers[path][:, k]
+            if (first, at) != (path, k) and not np.array_equal(one, other, equal_nan=True):
+                raise Malformed("a joint is named twice: " + ", ".join(names)[:80])
         return frozenset(names), columns
     field = "child_frame_id" if channel.kind.endswith("Odometry") else "header.frame_id"
     frame = frames.get(channel.topic) or "".join(group.strings.get(field, ())) or "unnamed"
@@ -385,17 +422,36 @@ def read_group(
     return frozenset({frame}), columns
 
 
+def _joints(kind: str, group: Group) -> tuple[Sequence[str], Iterator[tuple[str, tuple[str, int]]]]:
+    """Return the joints that messages name, and where each of their columns is, in pairs."""
+    numbers = group.numbers
+    if kind == JOINTS:
+        names = group.strings.get("name", ())
+        for path, _ in JOINT_FIELDS:
+            count = numbers[path].shape[1] if path in numbers else 0
+            if count not in (0, len(names)):
+                raise Malformed(f"it names {len(names)} joints and gives '{path}' of {count}")
+        fields = [(path, s) for path, s in JOINT_FIELDS if path in numbers and numbers[path].size]
+        return names, (
+            (f"{signal}.{n}", (path, k)) for path, signal in fields for k, n in enumerate(names)
+        )
+    every: list[str] = []
+    while (name := group.strings.get(f"joints[{len(every)}].name")) is not None:
+        every += name
+    at = ((f"joints[{k}].{f}", f"{s}.{n}") for f, s in JOINT_FIELDS for k, n in enumerate(every))
+    return every, ((column, (path, 0)) for path, column in at if path in numbers)
+
+
 def stamps_of(group: Group) -> NDArray[np.int64] | None:
     """Return the header stamps of messages, shape (messages,) [ns]; None if they have none.
 
     Raises:
         Malformed: If a stamp is beyond what 64 bits hold in nanoseconds.
     """
-    seconds = group.numbers.get("header.stamp.sec", group.numbers.get("header.stamp.secs"))
-    named = (group.numbers.get(f"header.stamp.{n}") for n in ("nanosec", "nsec", "nsecs"))
-    rest = next((numbers for numbers in named if numbers is not None), None)
-    if seconds is None or rest is None:
+    places = [p for p in STAMPS if p[0] in group.numbers and p[1] in group.numbers]
+    if not places:
         return None
+    seconds, rest = (group.numbers[name] for name in places[0])
     if not (seconds.shape[1] and rest.shape[1]):  # by a definition of the file's own
         raise Malformed("its stamp is empty")
     full, part = seconds[:, 0], rest[:, 0]

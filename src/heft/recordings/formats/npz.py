@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -47,6 +47,15 @@ def npz_table(path: Path, damaged: Damaged) -> Table:
         raise InvalidRecording(
             "this is not a readable NPZ file", argument=str(path), got=str(problem)[:200], cure=hint
         ) from problem
+    return arrays_table(arrays, (), path)
+
+
+def arrays_table(arrays: Mapping[str, NDArray[Any]], others: Sequence[str], path: Path) -> Table:
+    """Return arrays as a table; `others` are names of what else is in the file.
+
+    Raises:
+        InvalidRecording: If they have too many columns.
+    """
     columns: dict[str, NDArray[Any]] = {}
     for name, array in arrays.items():
         if array.dtype.kind not in "fiu":
@@ -57,8 +66,8 @@ def npz_table(path: Path, damaged: Damaged) -> Table:
             refuse_many(array.shape[1], path)
             for k in range(array.shape[1]):
                 columns[f"{name}[{k}]"] = array[:, k]
-    others = tuple(n for n in arrays if n not in columns and f"{n}[0]" not in columns)
-    return replace(Table.of_columns(columns, path), others=others)
+    unused = tuple(n for n in arrays if n not in columns and f"{n}[0]" not in columns)
+    return replace(Table.of_columns(columns, path), others=(*unused, *others))
 
 
 @contextmanager

@@ -8,7 +8,7 @@ is read here too: asked for a column's place in a damaged one, pyarrow aborts th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache, partial
 from pathlib import Path
@@ -20,7 +20,17 @@ from heft.arrays import Array
 from heft.errors import InvalidRecording
 from heft.files import is_bomb, refuse_bomb
 
-from .table import Damaged, Say, Table, Write, block_rows, damaged_file, refuse_twice, written_by
+from .table import (
+    Damaged,
+    Say,
+    Table,
+    Write,
+    block_rows,
+    damaged_file,
+    refuse_many,
+    refuse_twice,
+    written_by,
+)
 
 damage = partial(damaged_file, "Parquet file")
 # Pages of a column in a group of rows: byte where the first one's head begins, bytes of all.
@@ -37,20 +47,20 @@ DEEPEST = 16
 
 
 def parquet_table(path: Path, damaged: Damaged) -> Table:
-    """Return the numeric columns of a Parquet file.
+    """Return the numeric columns of a Parquet file; those of a column `x` of lists are `x[0]`, ….
+
+    Lists are as long as the first of their column.
 
     Raises:
         InvalidRecording: If the file is damaged or cannot be read, or a column name repeats.
     """
-    import pyarrow.types
+    from pyarrow import types
 
     count, schema = _contents(path)
     refuse_twice(schema.names, path)
-    numeric = tuple(
-        entry.name
-        for entry in schema
-        if pyarrow.types.is_floating(entry.type) or pyarrow.types.is_integer(entry.type)
-    )
+    kinds = {e.name: e.type.value_type if _is_list(e.type) else e.type for e in schema}
+    numeric = [n for n, k in kinds.items() if types.is_floating(k) or types.is_integer(k)]
+    lists = [n for n in numeric if _is_list(schema.field(n).type)]
 
     @cache
     def chunks() -> list[list[Chunk]]:
@@ -59,11 +69,41 @@ def parquet_table(path: Path, damaged: Damaged) -> Table:
         except ValueError as problem:
             raise damage(path, str(problem)) from problem
 
+    first = next(_blocks(path, dict.fromkeys(lists), chunks(), damaged), []) if lists else []
+    widths = {n: m.shape[1] for n, m in zip(lists, first, strict=False)}
+    refuse_many(sum(widths.values()), path)
+    columns = {
+        f"{n}[{k}]" if n in lists else n: (n, k)
+        for n in numeric
+        for k in range(widths.get(n, 0 if n in lists else 1))
+    }
+    refuse_twice([*columns], path)
+
     def read(names: Sequence[str]) -> Iterator[Array]:
-        yield from _blocks(path, names, chunks(), damaged)
+        asked = {columns[name][0]: widths.get(columns[name][0]) for name in names}
+        at = {n: k for k, n in enumerate(asked)}
+        for block in _blocks(path, asked, chunks(), damaged):
+            yield np.stack([block[at[columns[n][0]]][:, columns[n][1]] for n in names], 1)
 
     others = tuple(n for n in schema.names if n not in numeric)
-    return Table(str(path), numeric, count, read, others)
+    return Table(str(path), tuple(columns), count, read, others)
+
+
+def _is_list(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def _matrix(column: Any, width: int | None) -> Array:
+    """Return a column, shape (rows, 1), or one of lists, shape (rows, their length)."""
+    if not _is_list(column.type):
+        return np.asarray(column.to_numpy(zero_copy_only=False).astype(float)[:, None])
+    values = column.flatten().to_numpy(zero_copy_only=False).astype(float)
+    lengths = set(column.value_lengths().to_pylist()) | ({width} if width is not None else set())
+    if len(lengths) > 1 or None in lengths:
+        raise ValueError("its lists differ in length")
+    return np.asarray(values.reshape(len(column), len(values) // max(len(column), 1)))
 
 
 def _opened(path: Path) -> Any:
@@ -107,15 +147,23 @@ def _contents(path: Path) -> tuple[int, Any]:
 
 
 def _blocks(
-    path: Path, names: Sequence[str], chunks: Sequence[Sequence[Chunk]], damaged: Damaged
-) -> Iterator[Array]:
-    """Yield columns in blocks; a row group that cannot be read is reported to `damaged`."""
+    path: Path,
+    widths: Mapping[str, int | None],
+    chunks: Sequence[Sequence[Chunk]],
+    damaged: Damaged,
+) -> Iterator[list[Array]]:
+    """Yield columns in blocks; a row group that cannot be read is reported to `damaged`.
+
+    Args:
+        widths: Length that lists must have, by name of the column; None if any is right.
+    """
     import pyarrow
 
     with _opened(path) as file, path.open("rb") as raw:
-        position, most = 0, block_rows(len(names))
+        position, most = 0, block_rows(sum(width or 1 for width in widths.values()))
         places = {file.schema.column(k).path: k for k in range(len(file.schema))}
-        leaves = [places[n] for n in names if n in places]
+        # A list's numbers are called `NAME.list.element`, the last by its writer.
+        leaves = [k for n, k in places.items() if n in widths or n.rsplit(".", 2)[0] in widths]
         size, unpacked = path.stat().st_size, 0
         for group in range(file.metadata.num_row_groups):
             rows = file.metadata.row_group(group).num_rows
@@ -124,12 +172,10 @@ def _blocks(
                 if is_bomb(size, unpacked):
                     raise ValueError(f"{size} bytes whose pages claim to hold {unpacked}")
                 for batch in file.iter_batches(
-                    most, row_groups=[group], columns=list(names), use_threads=False
+                    most, row_groups=[group], columns=list(widths), use_threads=False
                 ):
-                    columns = {n: batch.column(batch.schema.get_field_index(n)) for n in names}
-                    yield np.stack(
-                        [columns[n].to_numpy(zero_copy_only=False).astype(float) for n in names], 1
-                    )
+                    columns = {n: batch.column(batch.schema.get_field_index(n)) for n in widths}
+                    yield [_matrix(columns[n], width) for n, width in widths.items()]
             except (OSError, ValueError, IndexError, pyarrow.ArrowException) as problem:
                 where = f"among rows {position} to {position + rows}: {str(problem)[:160]}"
                 damaged(damage(path, where))

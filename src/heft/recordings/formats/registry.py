@@ -15,11 +15,13 @@ from heft.arrays import Array
 from heft.errors import InvalidRecording, InvalidSetting, visible
 from heft.files import require_regular, require_writable
 
-from .json_lines import json_lines_table
+from .hdf5 import hdf5_table, matlab_table
+from .json_lines import json_document, json_lines_table
 from .mcap import mcap_log
 from .mcap_writer import write_mcap
 from .messages import messages_table
 from .npz import npz_table, write_npz
+from .packed import ENDINGS, packed_log
 from .parquet import parquet_table, write_parquet
 from .rosbag1 import rosbag1_log
 from .rosbag2 import METADATA, Opener, rosbag2_log, sqlite_log
@@ -68,14 +70,18 @@ def _of_messages(log: Opener) -> Read:
 
 
 STORAGES = {"mcap": mcap_log, "sqlite3": sqlite_log}  # of the files in a rosbag2 folder
+PACKED = {".mcap": mcap_log, ".db3": sqlite_log, ".bag": rosbag1_log}  # files packed whole
 FORMATS: tuple[Format, ...] = (
     Format("CSV file", (".csv", ".tsv", ".txt"), of_columns(text_table), write_csv, (".txt",)),
     Format("Parquet file", (".parquet", ".pq"), of_columns(parquet_table), write_parquet),
     Format("NPZ file", (".npz",), of_columns(npz_table), write_npz),
+    Format("HDF5 file", (".hdf5", ".h5"), of_columns(hdf5_table)),
+    Format("MATLAB file", (".mat",), of_columns(matlab_table)),
     Format("file of JSON lines", (".jsonl", ".ndjson"), of_columns(json_lines_table)),
     Format("MCAP file", (".mcap",), _of_messages(mcap_log), write_mcap),
-    Format("ROS 1 bag", (".bag",), _of_messages(rosbag1_log)),
+    Format("ROS 1 bag", (".bag", ".active"), _of_messages(rosbag1_log)),
     Format("SQLite file of the bag", (".db3",), _of_messages(sqlite_log)),
+    Format("packed log", ENDINGS, _of_messages(partial(packed_log, PACKED)), shared=ENDINGS[1:]),
     Format("rosbag2 folder", (), _of_messages(partial(rosbag2_log, STORAGES)), marker=METADATA),
     Format("ULog file", (".ulg", ".ulog"), ulog_table),
 )
@@ -149,6 +155,8 @@ def _read(path: Path, topics: Topics, damaged: Damaged) -> Table:
     require_regular(path)
     if path.stat().st_size == 0:
         raise InvalidRecording("the log is empty", argument=str(path))
+    if path.suffix.lower() == ".json":
+        raise json_document(path)
     if log_format is None:
         *most, last = [f.name.removesuffix(" file") for f in writable().values()]
         raise InvalidRecording(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import bz2
 import struct
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from io import BytesIO
@@ -164,12 +165,18 @@ def _records(path: Path, damaged: Damaged) -> Iterator[tuple[Header, bytes]]:
                 record = None
                 damaged(problem)
             if record is None:
-                rest = f"cut off at byte {at}: the last {size - at} bytes are no record"
+                rest = f"cut off at byte {size}: what begins at byte {at} is no whole record"
                 damaged(damage(path, rest))
+                yield from _begun(file, path, size, at)
                 return
             header, data, behind = record
             if _number(header, "op") != CHUNK:
                 yield header, data
+            elif not data and behind < size and _number(header, "size") == 0:
+                # A recorder writes the sizes when it closes a chunk.
+                damaged(damage(path, f"the recorder did not close the chunk at byte {at}"))
+                yield from _begun(file, path, size, at)
+                return
             else:
                 own = _number(header, "size")
                 claimed += own if own <= MOST_BYTES else 0  # else it is not unpacked
@@ -183,7 +190,22 @@ def _records(path: Path, damaged: Damaged) -> Iterator[tuple[Header, bytes]]:
             at = behind
 
 
-def _inside(header: Header, data: bytes, at: int, path: Path) -> Iterator[tuple[Header, bytes]]:
+def _begun(file: BinaryIO, path: Path, size: int, at: int) -> Iterator[tuple[Header, bytes]]:
+    """Yield what can be read of a chunk that begins at a byte and has no end."""
+    file.seek(at)
+    length = int.from_bytes(file.read(4), "little")
+    if length > size - at:
+        return
+    with suppress(InvalidRecording):  # that it has no end is told already
+        header = _fields(file.read(length), path)
+        file.seek(4, 1)
+        if _number(header, "op") == CHUNK:
+            yield from _inside(header, file.read(MOST_BYTES), at, path, complete=False)
+
+
+def _inside(
+    header: Header, data: bytes, at: int, path: Path, complete: bool = True
+) -> Iterator[tuple[Header, bytes]]:
     size, where = _number(header, "size"), f"the chunk at byte {at}"
     unpackers: dict[str, Unpack] = {
         "none": lambda data, _: data,
@@ -191,11 +213,15 @@ def _inside(header: Header, data: bytes, at: int, path: Path) -> Iterator[tuple[
         "lz4": partial(stepwise, lambda: library("lz4.frame", path).LZ4FrameDecompressor()),
     }
     packing = header.get("compression", b"none").decode("ascii", "replace")
-    data = unpacked(packing, data, size, unpackers, lambda why: damage(path, f"{where} {why}"))
-    chunk, inner = BytesIO(data), 0
+    data = unpacked(
+        packing, data, size, unpackers, lambda why: damage(path, f"{where} {why}"), complete
+    )
+    chunk, inner, size = BytesIO(data), 0, len(data)
     while inner < size:
         record = _record(chunk, path, size, inner)
         if record is None:
+            if not complete:
+                return
             raise damage(path, f"a record runs out of {where}")
         header, content, inner = record
         yield header, content

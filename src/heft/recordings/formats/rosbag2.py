@@ -20,6 +20,7 @@ from heft.errors import InvalidRecording
 from heft.files import read_text
 
 from .message_log import Batch, Channel, Gathered, Log, batches_of, following, full_name, log_of
+from .packed import ENDINGS, packed_log, unpacking
 from .table import Damaged, damaged_file
 
 Opener = Callable[[Path, Damaged], Log]
@@ -67,17 +68,18 @@ def rosbag2_log(openers: Mapping[str, Opener], path: Path, damaged: Damaged) -> 
             valid=openers,
             cure="ros2 bag convert writes another storage",
         )
-    if stated.get("compression_mode"):
+    packing = stated.get("compression_format", "")
+    if packing not in ("", "zstd"):
         raise InvalidRecording(
-            f"the bag is packed by {stated['compression_mode']}",
+            f"the bag is packed by '{packing}', which heft does not read",
             argument=str(path),
-            got=stated.get("compression_format"),
+            valid=["zstd"],
             cure="ros2 bag convert writes it unpacked; MCAP packs by itself",
         )
     if not names:
         raise InvalidRecording(f"{METADATA} names no files", argument=str(path))
     # Only the name counts: a bag does not reach out of its folder.
-    files = [path / Path(name).name for name in names]
+    files = [_present(path / Path(name).name) for name in names]
     twice = next((f.name for f, count in Counter(files).items() if count > 1), None)
     if twice is not None:
         raise InvalidRecording(f"{METADATA} names a file twice", argument=str(path), got=twice)
@@ -88,7 +90,20 @@ def rosbag2_log(openers: Mapping[str, Opener], path: Path, damaged: Damaged) -> 
                 argument=str(file),
                 cure="copy the whole folder, or reindex what is there: ros2 bag reindex",
             )
-    return following(path, [openers[storage](f, damaged) for f in files])
+
+    def opened(file: Path) -> Log:
+        if file.suffix in ENDINGS:
+            return packed_log({Path(file.stem).suffix: openers[storage]}, file, damaged)
+        return unpacking(openers[storage](file, damaged), file.stat().st_size, damaged)
+
+    return following(path, [opened(file) for file in files])
+
+
+def _present(file: Path) -> Path:
+    """Return a file that metadata name, or the packed one in its place: some recorders name it."""
+    packed = file.with_name(file.name + ENDINGS[0])
+    plain = file.with_suffix("") if file.suffix in ENDINGS else file
+    return next((f for f in (file, packed, plain) if f.is_file()), file)
 
 
 def _metadata(path: Path) -> tuple[dict[str, str], list[str]]:
@@ -184,11 +199,11 @@ def _scalar(value: str) -> str:
 
 def sqlite_log(path: Path, damaged: Damaged) -> Log:
     """Return one SQLite file of a rosbag2 as a log of messages."""
-    log = path.with_name(path.name + "-wal")
-    if log.is_file() and log.stat().st_size:
+    ahead = path.with_name(path.name + "-wal")
+    if ahead.is_file() and ahead.stat().st_size:
         raise InvalidRecording(
             "the recorder did not close the log: messages wait in a second file",
-            argument=str(log),
+            argument=str(ahead),
             cure=f"keep both files together and run: sqlite3 {path.name} 'PRAGMA wal_checkpoint'",
         )
     short = _short(path)
@@ -196,7 +211,8 @@ def sqlite_log(path: Path, damaged: Damaged) -> Log:
         damaged(damage(path, short))
     channels, last = _topics(path)
     notes = ("SQLite files carry no checksums: a changed byte cannot be seen",)
-    return log_of(path, channels, lambda p: _batches(path, p, last, damaged), notes, NAME)
+    log = log_of(path, channels, lambda p: _batches(path, p, last, damaged), notes, NAME)
+    return unpacking(log, path.stat().st_size, damaged)
 
 
 def _topics(path: Path) -> tuple[dict[int, Channel], int]:

@@ -52,6 +52,7 @@ class Table:
     texts: Mapping[str, str] = field(default_factory=dict)  # first cells of columns of texts
     units: Mapping[str, str] = field(default_factory=dict)  # of columns, where the file states them
     sparse: bool = False  # whether rows leave cells empty
+    remarks: Callable[[], Sequence[str]] = tuple  # those that only reading has brought up, so far
 
     @staticmethod
     def of_columns(columns: Mapping[str, NDArray[Any]], path: object) -> Table:
@@ -267,9 +268,7 @@ def join(
     """
     if len(parts) == 1 and not any(offsets):
         only = parts[0]
-        return Table(
-            path, only.columns, only.rows, only.read, only.others, only.epoch, (*notes, *only.notes)
-        )
+        return replace(only, path=path, notes=(*notes, *only.notes))
     clock = parts[0]
     shifts = [
         (part.epoch or 0) / 1e9 - (clock.epoch or 0) / 1e9
@@ -307,6 +306,7 @@ def join(
         tuple(n for part in parts for n in part.others),
         clock.epoch,
         tuple(dict.fromkeys([*notes, *(n for part in parts for n in part.notes)])),
+        lambda: list(dict.fromkeys(n for part in parts for n in part.remarks())),
     )
 
 
