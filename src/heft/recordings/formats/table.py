@@ -306,7 +306,7 @@ def join(
         tuple(n for part in parts for n in part.others),
         clock.epoch,
         tuple(dict.fromkeys([*notes, *(n for part in parts for n in part.notes)])),
-        lambda: list(dict.fromkeys(n for part in parts for n in part.remarks())),
+        remarks=lambda: list(dict.fromkeys(n for part in parts for n in part.remarks())),
     )
 
 
