@@ -38,9 +38,9 @@ FRAMED = {
 }
 JOINTS = "sensor_msgs/msg/JointState"
 JOINT_FIELDS = (("position", "q"), ("velocity", "v"), ("effort", "tau"))
+KINDS = (JOINTS, *FRAMED)  # that ROS ships; of others a log has the definition
 JOINT_BY_JOINT = ("foxglove.JointStates", "foxglove_msgs/msg/JointStates")
 ALL_JOINTS = (JOINTS, *JOINT_BY_JOINT)
-KINDS = (*ALL_JOINTS, *FRAMED)
 EPOCH = "heft.epoch_ns"  # of a channel's metadata in MCAP: the stamp at which time is 0
 Gathered = dict[int, tuple[list[int], list[bytes]]]  # stamps and messages by channel
 MOST_BYTES = 64 << 20  # of one record, packed or not: writers make chunks of a few MB

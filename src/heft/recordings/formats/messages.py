@@ -25,6 +25,7 @@ from .layouts import ENCODINGS, Decoder, Group, Malformed
 from .message_log import (
     ALL_JOINTS,
     FRAMED,
+    JOINT_BY_JOINT,
     JOINT_FIELDS,
     JOINTS,
     KINDS,
@@ -126,7 +127,7 @@ def messages_table(log: Log, topics: Topics, damaged: Damaged) -> Table:
     wanted = [
         k
         for k, c in enumerate(log.channels)
-        if c.kind in KINDS and c.encoding in ENCODINGS and c.count != 0
+        if c.kind in (*KINDS, *JOINT_BY_JOINT) and c.encoding in ENCODINGS and c.count != 0
         if not topics.names or c.topic in topics.names
     ]
     reader = _Reader(log, topics, damaged, _decoders(log, wanted))
@@ -166,7 +167,7 @@ def _nothing(log: Log) -> InvalidRecording:
         "the log holds no messages that heft reads",
         argument=log.path,
         got=", ".join(there[:8]) or "no topics",
-        expected=", ".join(k.replace("/msg/", "/") for k in KINDS),
+        expected=", ".join(k.replace("/msg/", "/") for k in (*KINDS, *JOINT_BY_JOINT)),
     )
 
 
