@@ -46,8 +46,9 @@ from .estimate import (
     of_mounting,
     of_unseen,
 )
-from .logs import is_still, notice, one_behind_another, require_alike, require_usable
-from .sensors import Bias
+from .logs import is_still, is_unplaced, notice, one_behind_another, require_alike, require_usable
+from .sensors import Bias, estimated_noise
+from .without_position import unplaced
 
 VISIBLE = 1e-5  # of the largest singular value: directions below it are not identified
 SWEEPS = 5  # of the noise of forces and moments
@@ -154,11 +155,14 @@ class Weigh:
                 )
             findings = [finding for log in logs for finding in notice(log)]
             problem = self.problem(*logs)
-            fit, more = self._mounted(problem)
+            without_position = is_unplaced(logs[0])
+            fit, more = (
+                self._unplaced(problem, logs) if without_position else self._mounted(problem)
+            )
             findings += more
-            if self.bias == "auto":
+            if self.bias == "auto" and not without_position:
                 fit = self._drifting(fit)
-            if self.delay and not fit.plant.resting:
+            if self.delay and not (fit.plant.resting or without_position):
                 fit = self._late(fit)
             findings += of_bias(fit.plant.unknowns, fit.solution)
             return self._concluded(fit, findings)
@@ -226,6 +230,7 @@ class Weigh:
                     expected=f"{len(information.labels)} unknowns need more",
                     cure="record longer",
                 )
+            sigma = {name: sigma[name] for name in names if name in sigma}
             estimator = LeastSquares(sweeps=SWEEPS, visible=VISIBLE)
             estimate = estimator.solve(information, names, {STATED: 1.0})
             if sigma:
@@ -254,6 +259,30 @@ class Weigh:
                 break
             problem = about(fit)
         return fit
+
+    def _unplaced(
+        self, problem: Problem[HeldBody], logs: Sequence[Held]
+    ) -> tuple[Weighed, list[Finding]]:
+        """Return the solution of logs without positions; see `without_position`."""
+        if self.tilt or self.mounting or self.gain_std is not None:
+            raise InvalidSetting(
+                "tilt, mounting and gains are not told by a motion without positions",
+                argument="tilt, mounting, gain_std",
+                cure="log the position beside the orientation (pos.<frame>.x), or poses at rest",
+            )
+        findings = of_mounting(*self._turned(self.solve(problem)))
+        logs = one_behind_another(logs)
+        forces = (replace(log, specific=log.wrench[:, :3]) for log in logs)
+        noise = tuple(np.mean([estimated_noise(log.wrench) for log in logs], axis=0).tolist())
+        by_moments = problem.with_settings(
+            plant=replace(problem.plant, by_force=True, noise=noise),
+            recordings=tuple(recording_of(h, f"log {k + 1}") for k, h in enumerate(forces)),
+        )
+        moments = self.solve(about(self.solve(by_moments)))
+        if self.bias == "auto":
+            moments = self._drifting(moments)
+        plant = replace(problem.plant, unknowns=moments.plant.unknowns)
+        return unplaced(problem.with_settings(plant=plant), moments, logs), findings
 
     def _mounted(self, problem: Problem[HeldBody]) -> tuple[Weighed, list[Finding]]:
         """Return the solution with the mounting and tilt asked for, where they are identified."""

@@ -119,7 +119,7 @@ class Weighed:
     def noise(self) -> tuple[float, float]:
         """Standard deviation of one sample's force [N] and moment [N·m]."""
         sigma = self.estimate.noise.sigma
-        return float(sigma[0]), float(sigma[3])
+        return float(sigma[0]), float(sigma[len(self.plant.channels) - 1])
 
     @property
     def rows(self) -> int:

@@ -88,7 +88,7 @@ def read(recording: Recording, sensors: Sensors, robot: Robot | None = None) -> 
     devices = devices_of(sensors, motion)
     time, values = _read(recording, [n for d in devices for n in d.names])
     step = float(np.median(np.diff(time))) if len(time) > 1 else 1.0
-    still = posed and (len(motion.names) == 4 or step > SLOW_POSES)
+    still = posed and step > SLOW_POSES
     parts = np.split(values, np.cumsum([len(d.names) for d in devices])[:-1], axis=1)
     seen = [usable(d, time, v, not still) for d, v in zip(devices, parts, strict=True)]
     findings = tuple(f for _, some in seen for f in some)
@@ -103,13 +103,12 @@ def read(recording: Recording, sensors: Sensors, robot: Robot | None = None) -> 
         (1.0, 1.0) if still or mask.sum() < 3 else estimated_noise(v[mask])
         for v, mask in zip(parts, masks, strict=False)
     )
-    if still:
+    held = None if still else _moving(motion, time, wrench, parts[-1], good, moves, step)
+    if held is None or (posed and not held.velocity.any() and is_still(held)):
         rows = good & moves
         rotation = matrix_of_quaternion(parts[-1][rows, :4])
         gravity = np.einsum("nji,j->ni", rotation, np.array(sensors.gravity))
         held = Held.at_rest(time[rows], wrench[rows], gravity, np.swapaxes(rotation, 1, 2))
-    else:
-        held = _moving(motion, time, wrench, parts[-1], good, moves, step)
     return Sensed(held, noise, findings)
 
 
@@ -269,6 +268,11 @@ def is_still(log: Held) -> bool:
     """Return whether the samples are static poses: neither turning nor moving."""
     turning = float(np.sqrt(np.mean(log.angular_velocity**2)))
     return turning < STILL and float(np.median(np.abs(log.velocity))) < STILL
+
+
+def is_unplaced(log: Held) -> bool:
+    """Return whether the sensor turns in the world, and nothing tells where it is."""
+    return log.world.shape[2] > 0 and not log.velocity.any() and not is_still(log)
 
 
 def one_behind_another(logs: Sequence[Held]) -> tuple[Held, ...]:

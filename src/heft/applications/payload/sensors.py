@@ -329,7 +329,8 @@ def by_pose(sensors: Sensors) -> Motion:
 
     def make(time: Array, wrench: Array, values: Array, slopes: Array) -> Held:
         rotation = matrix_of_quaternion(values[:, :4])
-        velocity = np.einsum("nji,nj->ni", rotation, slopes[:, 4:])
+        placed = slopes[:, 4:] if slopes.shape[1] > 4 else np.zeros((len(slopes), 3))
+        velocity = np.einsum("nji,nj->ni", rotation, placed)
         turning = angular_velocity(values[:, :4], slopes[:, :4])
         down = np.einsum("nji,j->ni", rotation, gravity)
         world = np.swapaxes(rotation, 1, 2)
