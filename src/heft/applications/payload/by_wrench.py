@@ -10,8 +10,9 @@ not identify are NaN.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -57,6 +58,10 @@ STEPS = 10
 SETTLED = 0.02  # standard deviations: step below which the iteration has converged
 LARGEST_SHIFT = 0.05  # [s]
 WEIGHED = 1e-3  # relative, of a mass that is known
+POSED = 0.5  # [s] of a window where ω is differentiated from poses or joints
+ENOUGH = 200  # samples of a part that is weighed alone
+SURE, CHANGED = 5.0, 0.3  # deviations and share of a mass by which it is another
+FEWEST = 20  # windows that a log is to hold
 STATED = "stated"  # the channel of prior rows
 DRIFT_MOST = 5
 UNSURE = math.radians(5.0)  # standard deviation above which a tilt or mounting is not identified
@@ -116,7 +121,7 @@ class Weigh:
     gain_std: float | None = None
     # mass of the payload [kg], to identify the gains with a reference load
     known_mass: float | None = None
-    # length of the weak form's windows [s]; at least `weak_form.SHORTEST` samples
+    # length of the weak form's windows [s]; at least `weak_form.SHORTEST` samples, longer for poses
     window: float = 0.1
     overlap: float = 0.65  # share of its length that a window has in common with the next
 
@@ -134,8 +139,11 @@ class Weigh:
                 cure="find each sensor's gains with a load that it holds alone",
             )
 
-    def fit(self, *logs: Held) -> Weighed:
+    def fit(self, *logs: Held, zeroed: Sequence[Sequence[float]] = ()) -> Weighed:
         """Identify the inertial parameters from logs of one payload, whose information adds up.
+
+        Args:
+            zeroed: Times at which the bias begins anew [s], of each log by its own clock.
 
         Raises:
             InvalidRecording: If signals or the resulting mass, centre of mass or mounting are not
@@ -154,8 +162,10 @@ class Weigh:
                     cure="leave tilt out, or take the motion from poses or joints",
                 )
             findings = [finding for log in logs for finding in notice(log)]
-            problem = self.problem(*logs)
-            without_position = is_unplaced(logs[0])
+            without_position = any(is_unplaced(log) for log in logs)
+            if without_position:
+                logs = tuple(replace(log, velocity=np.zeros_like(log.specific)) for log in logs)
+            problem = self.problem(*logs, zeroed=zeroed)
             fit, more = (
                 self._unplaced(problem, logs) if without_position else self._mounted(problem)
             )
@@ -164,24 +174,34 @@ class Weigh:
                 fit = self._drifting(fit)
             if self.delay and not (fit.plant.resting or without_position):
                 fit = self._late(fit)
-            findings += of_bias(fit.plant.unknowns, fit.solution)
+            if fit.plant.unknowns.drift or fit.plant.unknowns.cuts != problem.plant.unknowns.cuts:
+                findings += of_bias(fit.plant.unknowns, fit.solution)
+            findings += self._changed(logs, zeroed)
             return self._concluded(fit, findings)
 
-    def problem(self, *logs: Held) -> Problem[HeldBody]:
+    def problem(self, *logs: Held, zeroed: Sequence[Sequence[float]] = ()) -> Problem[HeldBody]:
         """Return the identification problem of logs, linearised about a nominal payload."""
-        logs = one_behind_another(logs)
+        own, logs = logs, one_behind_another(logs)
         begin, end = float(logs[0].time[0]), float(logs[-1].time[-1])
+        moved = zip(zeroed, own, logs, strict=False)
+        cuts = (t - held.time[0] + log.time[0] for at, held, log in moved for t in at)
         still, world = is_still(logs[0]), logs[0].world.shape[2] > 0
         gains = self.gain_std is not None
         unknowns = Unknowns(
-            self.bias != "none", begin=begin, end=end if end > begin else begin + 1.0, gains=gains
+            self.bias != "none",
+            begin=begin,
+            end=end if end > begin else begin + 1.0,
+            cuts=tuple(float(t) for t in cuts if begin < t < end) if self.bias != "none" else (),
+            gains=gains,
         )
         point = Point.of(logs[0].gravity)
         noise = self.noise or (1.0, 1.0)
         turning = self.turning_noise
         plant = HeldBody(unknowns, point, still, world, turning, self.others, noise)
         step = max(float(np.median(np.diff(log.time))) for log in logs)
-        length = max(self.window, weak_form.SHORTEST * step)
+        # Of poses and joints ω is differentiated: its noise, a regressor, falls with the length.
+        posed = min(POSED, (end - begin) / FEWEST) if world else 0.0
+        length = max(self.window, posed, weak_form.SHORTEST * step)
         weak = WhiteWeak(length, 1, self.overlap, GAP_STEPS)
         return Problem(
             plant,
@@ -327,9 +347,11 @@ class Weigh:
 
         Several logs have a bias and drift each, or one bias in common.
         """
-        starts = tuple(float(next(r.blocks([])).time[0]) for r in fit.problem.recordings[1:])
+        before = fit.plant.unknowns.cuts
+        logs = (float(next(r.blocks([])).time[0]) for r in fit.problem.recordings[1:])
+        starts = tuple(sorted({*before, *logs}))
         best, misses = fit, 0
-        for drift in range(0 if starts else 1, DRIFT_MOST + 1):
+        for drift in range(0 if starts != before else 1, DRIFT_MOST + 1):
             problem = asking(fit, drift=drift, cuts=starts)
             if 3 * len(problem.labels) > 6 * fit.rows:
                 break
@@ -347,6 +369,28 @@ class Weigh:
         delay = asked.plant.point.delay + float(asked.solution[-1])
         small = abs(delay) <= LARGEST_SHIFT and asked.identified[-1]
         return asked if small and asked.std[-1] < max(step, 2e-3) else fit
+
+    def _changed(
+        self, logs: Sequence[Held], zeroed: Sequence[Sequence[float]]
+    ) -> Iterator[Finding]:
+        """Yield findings about loads that are not the same before and after a zeroing."""
+        for log, times in zip(logs, zeroed, strict=False):
+            ends = [0, *np.searchsorted(log.time, times, side="right"), len(log.time)]
+            found = []
+            for first, last in pairwise(ends):
+                part = log.part(slice(int(first), int(last)))
+                if len(part.time) < ENOUGH:
+                    continue
+                alone = self.solve(self.problem(part))
+                if alone.seen[0]:
+                    found.append((float(alone.solution[0]), float(alone.std[0])))
+            for (m, s), (n, u) in pairwise(found):
+                if abs(m - n) > max(SURE * math.hypot(s, u), CHANGED * max(m, n)):
+                    yield Finding(
+                        "load changed",
+                        f"{m:.3g} ± {s:.1g} kg before the sensor tells zero, {n:.3g} ± {u:.1g} kg "
+                        "after: the load was dropped or changed there. Cut the log there",
+                    )
 
     def _concluded(self, fit: Weighed, findings: Sequence[Finding]) -> Weighed:
         findings = [*findings, *of_mass(fit)]

@@ -26,7 +26,13 @@ from .sensors import Sensor, Sensors
 
 DIFFERENCE_WARN, DIFFERENCE_FAIL = 0.3, 0.7  # of the torque's difference
 RESIDUAL_WARN, RESIDUAL_FAIL = 0.1, 0.4  # of the force's variation that no body explains
-SPOILT = {"no body", "turned", "saturated", "no load"}  # findings that make an answer poor
+SPOILT = {
+    "no body",
+    "turned",
+    "saturated",
+    "no load",
+    "load changed",
+}  # findings that make an answer poor
 WEIGH, CARRIED = Weigh(), WeighCarried()  # as they are by default
 
 
@@ -81,7 +87,7 @@ def weighed(
         known_mass=known_mass,
     )
     progress("weighing")
-    load = settings.fit(*(part.held for part in parts))
+    load = settings.fit(*(part.held for part in parts), zeroed=[part.zeroed for part in parts])
     missing = [finding for part in parts for finding in part.findings]
     return replace(load, findings=(*missing, *load.findings))
 

@@ -39,6 +39,9 @@ SLOW_POSES = 0.5  # [s] between samples that are poses, not a motion
 STILL = 0.02  # [rad/s] below which nothing turns
 FROZEN = 0.5  # [s] for which a noisy signal does not repeat itself while others of its kind change
 LIVE = Alignment(())  # whose criteria of frozen samples are those of logs too
+SIDE = 5  # samples on each side of a jump
+JUMP = 10.0  # times the usual, of a jump that is one
+NEARLY = 0.1  # of the jump that a zeroed sensor may still tell
 STUCK = 5  # samples in a row at a signal's extreme that make it a limit
 FASTEST = 20.0  # [m/s] at which anything that holds a load moves
 BETWEEN = 1.0  # [s] between logs that are put one behind the other
@@ -54,7 +57,10 @@ class Sensed:
     # standard deviation of each wrench sensor's force [N] and moment [N·m], from its own samples;
     # all equal where poses one by one show none
     noise: tuple[tuple[float, float], ...]
-    findings: tuple[Finding, ...]  # what was left out
+    findings: tuple[Finding, ...]  # what was left out, and where a sensor was zeroed
+    # times after which a sensor that was zeroed has another bias [s]; its wrench is moved to that
+    # of the last, as far as the jump tells
+    zeroed: tuple[float, ...] = ()
 
 
 def read(recording: Recording, sensors: Sensors, robot: Robot | None = None) -> Sensed:
@@ -92,6 +98,14 @@ def read(recording: Recording, sensors: Sensors, robot: Robot | None = None) -> 
     parts = np.split(values, np.cumsum([len(d.names) for d in devices])[:-1], axis=1)
     seen = [usable(d, time, v, not still) for d, v in zip(devices, parts, strict=True)]
     findings = tuple(f for _, some in seen for f in some)
+    zeroed: list[float] = []
+    for device, v, (good, _) in zip(devices[:-1], parts, seen, strict=False):
+        if step < SLOW_POSES:
+            jumps = zeroings(time[good], v[good])
+            findings += tuple(_zeroed(device.name, at, jump) for at, jump in jumps)
+            for at, jump in jumps:
+                v[time <= at] += jump
+                zeroed.append(at - device.delay)
     *masks, moves = (good for good, _ in seen)
     late = [
         _undelayed(time, v, good, d.delay)
@@ -104,12 +118,50 @@ def read(recording: Recording, sensors: Sensors, robot: Robot | None = None) -> 
         for v, mask in zip(parts, masks, strict=False)
     )
     held = None if still else _moving(motion, time, wrench, parts[-1], good, moves, step)
-    if held is None or (posed and not held.velocity.any() and is_still(held)):
+    if held is None or (is_unplaced(held) and is_still(held)):
         rows = good & moves
         rotation = matrix_of_quaternion(parts[-1][rows, :4])
         gravity = np.einsum("nji,j->ni", rotation, np.array(sensors.gravity))
         held = Held.at_rest(time[rows], wrench[rows], gravity, np.swapaxes(rotation, 1, 2))
-    return Sensed(held, noise, findings)
+    return Sensed(held, noise, findings, tuple(sorted(zeroed)))
+
+
+def zeroings(time: Array, wrench: Array) -> list[tuple[float, Array]]:
+    """Return when a sensor was zeroed under load [s], and by how much its six signals jumped.
+
+    All of them jump to zero between two samples; a line through those before and after tells the
+    jump. A load that is dropped does the same where the bias was zero before.
+
+    Args:
+        wrench: As logged, shape (N, 6) [N, N·m].
+    """
+    count = len(time) - 2 * SIDE + 1
+    if count < 2:
+        return []
+    line = np.stack([np.ones(SIDE), np.arange(SIDE) + 0.5], axis=1)
+    ahead = np.lib.stride_tricks.sliding_window_view(wrench, SIDE, axis=0)
+    behind = np.linalg.pinv(line)[0]
+    after, before = ahead[SIDE:] @ behind, ahead[:count] @ behind[::-1]
+    jump = after - before
+    usual = 1.4826 * np.median(np.abs(jump), axis=0) + 1e-12
+    size, rest = (np.linalg.norm(x.reshape(-1, 2, 3), axis=2) for x in (jump, after))
+    at_zero = rest <= JUMP * np.linalg.norm(usual.reshape(2, 3), axis=1) / 2.0 + NEARLY * size
+    hits = np.flatnonzero(at_zero.all(axis=1) & (np.abs(jump) > JUMP * usual).any(axis=1))
+    if not len(hits):
+        return []
+    steps = np.sum((np.diff(wrench, axis=0)[SIDE - 1 :][:count] / usual) ** 2, axis=1)
+    groups = np.split(hits, np.flatnonzero(np.diff(hits) > SIDE) + 1)
+    places = [int(group[np.argmax(steps[group])]) for group in groups]
+    return [(float(time[k + SIDE - 1]), jump[k]) for k in places]
+
+
+def _zeroed(name: str, at: float, jump: Array) -> Finding:
+    force, moment = np.linalg.norm(jump.reshape(2, 3), axis=1)
+    return Finding(
+        "zeroed",
+        f"'{name}' was zeroed (tared) under load at {at:.3f} s: all its signals jump to zero, by "
+        f"{force:.3g} N and {moment:.2g} N·m. Its bias begins anew there. Zero it before a log",
+    )
 
 
 def _moving(
@@ -267,12 +319,13 @@ def left_out(name: str, what: str, time: Array, bad: NDArray[np.bool_]) -> Findi
 def is_still(log: Held) -> bool:
     """Return whether the samples are static poses: neither turning nor moving."""
     turning = float(np.sqrt(np.mean(log.angular_velocity**2)))
-    return turning < STILL and float(np.median(np.abs(log.velocity))) < STILL
+    travelling = 0.0 if is_unplaced(log) else float(np.median(np.abs(log.velocity)))
+    return turning < STILL and travelling < STILL
 
 
 def is_unplaced(log: Held) -> bool:
-    """Return whether the sensor turns in the world, and nothing tells where it is."""
-    return log.world.shape[2] > 0 and not log.velocity.any() and not is_still(log)
+    """Return whether nothing tells where the sensor is, or how fast it travels."""
+    return bool(log.velocity.shape[1] == 0)
 
 
 def one_behind_another(logs: Sequence[Held]) -> tuple[Held, ...]:
