@@ -229,5 +229,7 @@ class HeldBody(Plant[HeldMotion]):
             return Held(np.zeros(count), wrench, specific, velocity, still, world)
 
         motion = HeldMotion(drawn(), None if self.resting else drawn())
-        time = np.sort(rng.uniform(self.unknowns.begin, self.unknowns.end, count))
+        ends = (self.unknowns.begin, *self.unknowns.cuts, self.unknowns.end)
+        place = np.sort(rng.uniform(0.0, len(ends) - 1, count))  # short parts as often as long ones
+        time = np.interp(place, np.arange(len(ends)), ends)
         return replace(Samples.of_motion(motion, count, len(self.channels)), time=time)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import Any, Literal
 
 import numpy as np
@@ -47,7 +47,15 @@ from .estimate import (
     of_mounting,
     of_unseen,
 )
-from .logs import is_still, is_unplaced, notice, one_behind_another, require_alike, require_usable
+from .logs import (
+    is_still,
+    is_unplaced,
+    jumps,
+    notice,
+    one_behind_another,
+    require_alike,
+    require_usable,
+)
 from .sensors import Bias, estimated_noise
 from .without_position import unplaced
 
@@ -60,6 +68,7 @@ LARGEST_SHIFT = 0.05  # [s]
 WEIGHED = 1e-3  # relative, of a mass that is known
 POSED = 0.5  # [s] of a window where ω is differentiated from poses or joints
 ENOUGH = 200  # samples of a part that is weighed alone
+CHANGED_LOAD = "load changed"  # the finding's name
 SURE, CHANGED = 5.0, 0.3  # deviations and share of a mass by which it is another
 FEWEST = 20  # windows that a log is to hold
 STATED = "stated"  # the channel of prior rows
@@ -373,23 +382,25 @@ class Weigh:
     def _changed(
         self, logs: Sequence[Held], zeroed: Sequence[Sequence[float]]
     ) -> Iterator[Finding]:
-        """Yield findings about loads that are not the same before and after a zeroing."""
-        for log, times in zip(logs, zeroed, strict=False):
-            ends = [0, *np.searchsorted(log.time, times, side="right"), len(log.time)]
-            found = []
-            for first, last in pairwise(ends):
-                part = log.part(slice(int(first), int(last)))
-                if len(part.time) < ENOUGH:
+        """Yield findings about loads that are not the same before and after a jump."""
+        for log, known in zip_longest(logs, zeroed, fillvalue=()):
+            assert isinstance(log, Held)
+            largest = max(jumps(log.time, log.wrench), key=lambda j: j.likelihood, default=None)
+            times = sorted({*known, *([largest.time] if largest else [])})
+            ends = np.searchsorted(log.time, times, side="right")
+            parts = [log.part(slice(*map(int, p))) for p in pairwise([0, *ends, len(log.time)])]
+            for at, before, after in zip(times, parts, parts[1:], strict=False):
+                if min(len(before.time), len(after.time)) < ENOUGH:
                     continue
-                alone = self.solve(self.problem(part))
-                if alone.seen[0]:
-                    found.append((float(alone.solution[0]), float(alone.std[0])))
-            for (m, s), (n, u) in pairwise(found):
+                (m, s), (n, u) = (
+                    (float(w.solution[0]), float(w.std[0]) if w.seen[0] else math.inf)
+                    for w in (self.solve(self.problem(part)) for part in (before, after))
+                )
                 if abs(m - n) > max(SURE * math.hypot(s, u), CHANGED * max(m, n)):
                     yield Finding(
-                        "load changed",
-                        f"{m:.3g} ± {s:.1g} kg before the sensor tells zero, {n:.3g} ± {u:.1g} kg "
-                        "after: the load was dropped or changed there. Cut the log there",
+                        CHANGED_LOAD,
+                        f"{m:.3g} ± {s:.1g} kg until {at:.3f} s, {n:.3g} ± {u:.1g} kg from there: "
+                        "it was dropped, picked up or changed. Cut the log there",
                     )
 
     def _concluded(self, fit: Weighed, findings: Sequence[Finding]) -> Weighed:

@@ -39,9 +39,10 @@ SLOW_POSES = 0.5  # [s] between samples that are poses, not a motion
 STILL = 0.02  # [rad/s] below which nothing turns
 FROZEN = 0.5  # [s] for which a noisy signal does not repeat itself while others of its kind change
 LIVE = Alignment(())  # whose criteria of frozen samples are those of logs too
+APART = 1.0  # [s] between times at which a bias begins anew; between them jumps say enough
 SIDE = 5  # samples on each side of a jump
 JUMP = 10.0  # times the usual, of a jump that is one
-NEARLY = 0.1  # of the jump that a zeroed sensor may still tell
+LEFT, NEARLY = 5.0, 0.1  # times the usual, and of the jump: what a zeroed sensor may still tell
 STUCK = 5  # samples in a row at a signal's extreme that make it a limit
 FASTEST = 20.0  # [m/s] at which anything that holds a load moves
 BETWEEN = 1.0  # [s] between logs that are put one behind the other
@@ -101,11 +102,13 @@ def read(recording: Recording, sensors: Sensors, robot: Robot | None = None) -> 
     zeroed: list[float] = []
     for device, v, (good, _) in zip(devices[:-1], parts, seen, strict=False):
         if step < SLOW_POSES:
-            jumps = zeroings(time[good], v[good])
-            findings += tuple(_zeroed(device.name, at, jump) for at, jump in jumps)
-            for at, jump in jumps:
-                v[time <= at] += jump
-                zeroed.append(at - device.delay)
+            for jump in jumps(time[good], v[good]):
+                if jump.to_zero:
+                    findings += (_zeroed(device.name, jump),)
+                    v[time <= jump.time] += jump.size
+                    at = jump.time - device.delay
+                    if min(abs(at - t) for t in (time[0], time[-1], *zeroed)) > APART:
+                        zeroed.append(at)
     *masks, moves = (good for good, _ in seen)
     late = [
         _undelayed(time, v, good, d.delay)
@@ -126,15 +129,18 @@ def read(recording: Recording, sensors: Sensors, robot: Robot | None = None) -> 
     return Sensed(held, noise, findings, tuple(sorted(zeroed)))
 
 
-def zeroings(time: Array, wrench: Array) -> list[tuple[float, Array]]:
-    """Return when a sensor was zeroed under load [s], and by how much its six signals jumped.
+@dataclass(frozen=True, eq=False)
+class Jump:
+    """A wrench that jumps between two samples."""
 
-    All of them jump to zero between two samples; a line through those before and after tells the
-    jump. A load that is dropped does the same where the bias was zero before.
+    time: float  # of the sample before [s]
+    size: Array  # shape (6,) [N, N·m]
+    to_zero: bool  # in all signals: the sensor was zeroed, or a load dropped and the bias none
+    likelihood: float  # sum of squares over what is usual
 
-    Args:
-        wrench: As logged, shape (N, 6) [N, N·m].
-    """
+
+def jumps(time: Array, wrench: Array) -> list[Jump]:
+    """Return where lines through the samples before and after do not meet; wrench (N, 6)."""
     count = len(time) - 2 * SIDE + 1
     if count < 2:
         return []
@@ -145,22 +151,24 @@ def zeroings(time: Array, wrench: Array) -> list[tuple[float, Array]]:
     jump = after - before
     usual = 1.4826 * np.median(np.abs(jump), axis=0) + 1e-12
     size, rest = (np.linalg.norm(x.reshape(-1, 2, 3), axis=2) for x in (jump, after))
-    at_zero = rest <= JUMP * np.linalg.norm(usual.reshape(2, 3), axis=1) / 2.0 + NEARLY * size
-    hits = np.flatnonzero(at_zero.all(axis=1) & (np.abs(jump) > JUMP * usual).any(axis=1))
-    if not len(hits):
-        return []
+    noise = np.linalg.norm(usual.reshape(2, 3), axis=1)
+    to_zero = (rest <= LEFT * noise + NEARLY * size).all(axis=1)
+    hits = np.flatnonzero((np.abs(jump) > JUMP * usual).any(axis=1))
     steps = np.sum((np.diff(wrench, axis=0)[SIDE - 1 :][:count] / usual) ** 2, axis=1)
-    groups = np.split(hits, np.flatnonzero(np.diff(hits) > SIDE) + 1)
+    groups = np.split(hits, np.flatnonzero(np.diff(hits) > SIDE) + 1) if len(hits) else []
     places = [int(group[np.argmax(steps[group])]) for group in groups]
-    return [(float(time[k + SIDE - 1]), jump[k]) for k in places]
+    return [
+        Jump(float(time[k + SIDE - 1]), jump[k], bool(to_zero[k]), float(steps[k])) for k in places
+    ]
 
 
-def _zeroed(name: str, at: float, jump: Array) -> Finding:
-    force, moment = np.linalg.norm(jump.reshape(2, 3), axis=1)
+def _zeroed(name: str, jump: Jump) -> Finding:
+    force, moment = np.linalg.norm(jump.size.reshape(2, 3), axis=1)
     return Finding(
         "zeroed",
-        f"'{name}' was zeroed (tared) under load at {at:.3f} s: all its signals jump to zero, by "
-        f"{force:.3g} N and {moment:.2g} N·m. Its bias begins anew there. Zero it before a log",
+        f"'{name}' was zeroed (tared) under load at {jump.time:.3f} s: all its signals jump to "
+        f"zero, by {force:.3g} N and {moment:.2g} N·m. Its bias begins anew there. Zero it before "
+        "a log",
     )
 
 
