@@ -151,7 +151,7 @@ def weighing(seeds: int) -> Iterator[Row]:
         1.5,
     )
     yield at_most(
-        "centre of mass: deviation over that with positions, largest", max(shares), "", 2.2
+        "centre of mass: deviation over that with positions, largest", float(max(shares)), "", 2.2
     )
     yield at_most("refused", refused, "", 0.1 * seeds)
 

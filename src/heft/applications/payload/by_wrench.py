@@ -193,7 +193,7 @@ class Weigh:
         own, logs = logs, one_behind_another(logs)
         begin, end = float(logs[0].time[0]), float(logs[-1].time[-1])
         moved = zip(zeroed, own, logs, strict=False)
-        cuts = (t - held.time[0] + log.time[0] for at, held, log in moved for t in at)
+        cuts = (t - raw.time[0] + log.time[0] for at, raw, log in moved for t in at)
         still, world = is_still(logs[0]), logs[0].world.shape[2] > 0
         gains = self.gain_std is not None
         unknowns = Unknowns(
@@ -383,10 +383,10 @@ class Weigh:
         self, logs: Sequence[Held], zeroed: Sequence[Sequence[float]]
     ) -> Iterator[Finding]:
         """Yield findings about loads that are not the same before and after a jump."""
-        for log, known in zip_longest(logs, zeroed, fillvalue=()):
+        for log, starts in zip_longest(logs, zeroed, fillvalue=()):
             assert isinstance(log, Held)
             largest = max(jumps(log.time, log.wrench), key=lambda j: j.likelihood, default=None)
-            times = sorted({*known, *([largest.time] if largest else [])})
+            times = sorted({*starts, *([largest.time] if largest else [])})
             ends = np.searchsorted(log.time, times, side="right")
             parts = [log.part(slice(*map(int, p))) for p in pairwise([0, *ends, len(log.time)])]
             for at, before, after in zip(times, parts, parts[1:], strict=False):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +43,7 @@ LIVE = Alignment(())  # whose criteria of frozen samples are those of logs too
 APART = 1.0  # [s] between times at which a bias begins anew; between them jumps say enough
 SIDE = 5  # samples on each side of a jump
 JUMP = 10.0  # times the usual, of a jump that is one
-LEFT, NEARLY = 5.0, 0.1  # times the usual, and of the jump: what a zeroed sensor may still tell
+REST, NEARLY = 5.0, 0.1  # times the usual, and of the jump: what a zeroed sensor may still tell
 STUCK = 5  # samples in a row at a signal's extreme that make it a limit
 FASTEST = 20.0  # [m/s] at which anything that holds a load moves
 BETWEEN = 1.0  # [s] between logs that are put one behind the other
@@ -129,8 +130,7 @@ def read(recording: Recording, sensors: Sensors, robot: Robot | None = None) -> 
     return Sensed(held, noise, findings, tuple(sorted(zeroed)))
 
 
-@dataclass(frozen=True, eq=False)
-class Jump:
+class Jump(NamedTuple):
     """A wrench that jumps between two samples."""
 
     time: float  # of the sample before [s]
@@ -152,7 +152,7 @@ def jumps(time: Array, wrench: Array) -> list[Jump]:
     usual = 1.4826 * np.median(np.abs(jump), axis=0) + 1e-12
     size, rest = (np.linalg.norm(x.reshape(-1, 2, 3), axis=2) for x in (jump, after))
     noise = np.linalg.norm(usual.reshape(2, 3), axis=1)
-    to_zero = (rest <= LEFT * noise + NEARLY * size).all(axis=1)
+    to_zero = (rest <= REST * noise + NEARLY * size).all(axis=1)
     hits = np.flatnonzero((np.abs(jump) > JUMP * usual).any(axis=1))
     steps = np.sum((np.diff(wrench, axis=0)[SIDE - 1 :][:count] / usual) ** 2, axis=1)
     groups = np.split(hits, np.flatnonzero(np.diff(hits) > SIDE) + 1) if len(hits) else []

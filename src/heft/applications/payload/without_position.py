@@ -143,8 +143,8 @@ def _hung(logs: Sequence[Held], unknowns: Unknowns, noise: float) -> tuple[Array
 def _travelled(k: Array, energy: Array, freedom: Array) -> Array:
     """Return the variance that travel makes, k⁴ times what the residuals at k and above say."""
     together = np.ones(NEIGHBOURS)
-    said, by = (np.convolve(v, together)[NEIGHBOURS - 1 :] for v in (energy / k**4, freedom))
-    return np.asarray(k**4 * said / np.maximum(by, 1.0))
+    energies, by = (np.convolve(v, together)[NEIGHBOURS - 1 :] for v in (energy / k**4, freedom))
+    return np.asarray(k**4 * energies / np.maximum(by, 1.0))
 
 
 def _transformed(log: Held, unknowns: Unknowns) -> Iterator[tuple[Array, Array, Array]]:
@@ -156,8 +156,8 @@ def _transformed(log: Held, unknowns: Unknowns) -> Iterator[tuple[Array, Array, 
     step = float(np.median(np.diff(log.time)))
     for gapless in between_gaps(log.time, GAP_STEPS * step):
         for first in range(gapless.start, gapless.stop, LONGEST):
-            held = log.part(slice(first, min(first + LONGEST, gapless.stop)))
-            time = held.time - held.time[0]
+            part = log.part(slice(first, min(first + LONGEST, gapless.stop)))
+            time = part.time - part.time[0]
             lasts = float(time[-1])
             k = np.arange(1.0, int(2.0 * lasts * HIGHEST) + 1)
             if not len(k):
@@ -165,11 +165,11 @@ def _transformed(log: Held, unknowns: Unknowns) -> Iterator[tuple[Array, Array, 
             w = np.pi * k / lasts
             weight = np.sqrt(2.0 / (lasts * step)) * np.gradient(time)
             tapers = np.sin(w[:, None] * time) * weight
-            R = np.swapaxes(held.world, 1, 2)
-            force = tapers @ np.einsum("nij,nj->ni", R, held.wrench[:, :3])
-            weighed = -np.outer(tapers.sum(axis=1), held.gravity)
+            R = np.swapaxes(part.world, 1, 2)
+            force = tapers @ np.einsum("nij,nj->ni", R, part.wrench[:, :3])
+            weighed = -np.outer(tapers.sum(axis=1), part.gravity)
             biased = np.einsum(
-                "kn,nij,np->kipj", tapers, R, unknowns.powers(held.time), optimize=True
+                "kn,nij,np->kipj", tapers, R, unknowns.powers(part.time), optimize=True
             )
             ends = w[:, None, None] * (R[0] - np.cos(np.pi * k)[:, None, None] * R[-1])
             turned = np.einsum("kn,nij->kij", tapers, R, optimize=True)
