@@ -20,7 +20,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.information import AXES, PARAMETER_COUNT, Labels, ParameterSpace, inertia
+from heft.information import AXES, PARAMETER_COUNT, Labels, ParameterSpace, inertia, skew
 from heft.recordings import Recording
 from heft.signals import Smoothed
 
@@ -107,6 +107,9 @@ class HeldBody(Plant[HeldMotion]):
     # standard deviation of the first sensor's force [N] and moment [N·m], by whose ratio the
     # channels of several sensors are decorrelated
     noise: tuple[float, float] = (1.0, 1.0)
+    # whether f is the force measured, for want of an acceleration: then only moments are equations,
+    # columns h and I are c and I about the centre of mass, and the mass is not seen
+    by_force: bool = False
 
     @cached_property
     def labels(self) -> Labels:
@@ -125,7 +128,11 @@ class HeldBody(Plant[HeldMotion]):
     @property
     def channels(self) -> tuple[Channel, ...]:
         """Forces share one standard deviation, moments another."""
-        return wrench_channels()
+        return wrench_channels()[self._first :]
+
+    @property
+    def _first(self) -> int:
+        return 3 if self.by_force else 0
 
     @property
     def independent(self) -> tuple[int, ...]:
@@ -148,11 +155,15 @@ class HeldBody(Plant[HeldMotion]):
     def combined(self) -> Array | None:
         """Combinations of the wrench whose noise is independent, shape (6, 6); None of one sensor.
 
-        D_1^½ C⁻¹ of the module's docstring.
+        D_1^½ C⁻¹ of the module's docstring. The moments of `by_force` hold `c × ε` of the force.
         """
-        if not self.others:
+        if not (self.others or self.by_force):
             return None
-        factor = np.linalg.cholesky(noise_covariance(*self.noise, self.others))
+        covariance = noise_covariance(*self.noise, () if self.by_force else self.others)
+        if self.by_force:
+            lever = skew(self.point.body[1:4])
+            covariance[3:, 3:] += self.noise[0] ** 2 * lever @ lever.T
+        factor = np.linalg.cholesky(covariance)
         own = np.repeat(self.noise, 3)[:, None]
         return np.asarray(own * scipy.linalg.solve_triangular(factor, np.eye(6), lower=True))
 
@@ -165,7 +176,7 @@ class HeldBody(Plant[HeldMotion]):
         shares = np.eye(6) if self.combined is None else self.combined
         channels = (
             Measured(k, tuple((n, float(s)) for n, s in zip(WRENCH, row, strict=True) if s))
-            for k, row in enumerate(shares)
+            for k, row in enumerate(shares[self._first :])
         )
         return Inputs(motion, tuple(channels) if measured else ())
 
@@ -191,12 +202,13 @@ class HeldBody(Plant[HeldMotion]):
         regressor = -sides.remainder
         if rates is not None:  # momentum is linear in what is differentiated
             regressor = regressor + self._sides(samples, rates).momentum
-        return Rows(regressor[:, :, list(columns)])
+        return Rows(regressor[:, self._first :, list(columns)])
 
     def sides(self, samples: Samples[HeldMotion], columns: Sequence[int]) -> Sides:
         """Return both sides, (N, 6, columns): momentum [N·s, N·m·s] and remainder [N, N·m]."""
-        sides, chosen = self._sides(samples, samples.motion.at), list(columns)
-        return Sides(sides.momentum[:, :, chosen], sides.remainder[:, :, chosen])
+        sides = self._sides(samples, samples.motion.at)
+        chosen = (slice(None), slice(self._first, None), list(columns))
+        return Sides(sides.momentum[chosen], sides.remainder[chosen])
 
     def _sides(self, samples: Samples[HeldMotion], held: Held) -> Sides:
         noise = 0.0 if self.resting else self.turning_noise
@@ -217,5 +229,7 @@ class HeldBody(Plant[HeldMotion]):
             return Held(np.zeros(count), wrench, specific, velocity, still, world)
 
         motion = HeldMotion(drawn(), None if self.resting else drawn())
-        time = np.sort(rng.uniform(self.unknowns.begin, self.unknowns.end, count))
+        ends = (self.unknowns.begin, *self.unknowns.cuts, self.unknowns.end)
+        place = np.sort(rng.uniform(0.0, len(ends) - 1, count))  # short parts as often as long ones
+        time = np.interp(place, np.arange(len(ends)), ends)
         return replace(Samples.of_motion(motion, count, len(self.channels)), time=time)

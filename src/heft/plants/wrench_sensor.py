@@ -77,7 +77,9 @@ class Held:
     time: Array  # shape (N,) [s]
     wrench: Array  # force on the body and moment about the sensor's origin, shape (N, 6) [N, N·m]
     specific: Array  # f, the part of a − g that is not differentiated, shape (N, 3) [m/s²]
-    velocity: Array  # v, the part that is differentiated, shape (N, 3) [m/s]
+    # v, the part that is differentiated, shape (N, 3) [m/s]; (N, 0) where it is not known, as of
+    # an orientation without a position
+    velocity: Array
     angular_velocity: Array  # ω, shape (N, 3) [rad/s]
     # Rᵀ, from the world's axes to the sensor's, shape (N, 3, 3); (N, 3, 0) where it is not known,
     # as with an inertial sensor, which measures a − g itself

@@ -10,8 +10,9 @@ not identify are NaN.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise, zip_longest
 from typing import Any, Literal
 
 import numpy as np
@@ -46,8 +47,17 @@ from .estimate import (
     of_mounting,
     of_unseen,
 )
-from .logs import is_still, notice, one_behind_another, require_alike, require_usable
-from .sensors import Bias
+from .logs import (
+    is_still,
+    is_unplaced,
+    jumps,
+    notice,
+    one_behind_another,
+    require_alike,
+    require_usable,
+)
+from .sensors import Bias, estimated_noise
+from .without_position import unplaced
 
 VISIBLE = 1e-5  # of the largest singular value: directions below it are not identified
 SWEEPS = 5  # of the noise of forces and moments
@@ -56,6 +66,11 @@ STEPS = 10
 SETTLED = 0.02  # standard deviations: step below which the iteration has converged
 LARGEST_SHIFT = 0.05  # [s]
 WEIGHED = 1e-3  # relative, of a mass that is known
+POSED = 0.5  # [s] of a window where ω is differentiated from poses or joints
+ENOUGH = 200  # samples of a part that is weighed alone
+CHANGED_LOAD = "load changed"  # the finding's name
+SURE, CHANGED = 5.0, 0.3  # deviations and share of a mass by which it is another
+FEWEST = 20  # windows that a log is to hold
 STATED = "stated"  # the channel of prior rows
 DRIFT_MOST = 5
 UNSURE = math.radians(5.0)  # standard deviation above which a tilt or mounting is not identified
@@ -115,7 +130,7 @@ class Weigh:
     gain_std: float | None = None
     # mass of the payload [kg], to identify the gains with a reference load
     known_mass: float | None = None
-    # length of the weak form's windows [s]; at least `weak_form.SHORTEST` samples
+    # length of the weak form's windows [s]; at least `weak_form.SHORTEST` samples, longer for poses
     window: float = 0.1
     overlap: float = 0.65  # share of its length that a window has in common with the next
 
@@ -133,8 +148,11 @@ class Weigh:
                 cure="find each sensor's gains with a load that it holds alone",
             )
 
-    def fit(self, *logs: Held) -> Weighed:
+    def fit(self, *logs: Held, zeroed: Sequence[Sequence[float]] = ()) -> Weighed:
         """Identify the inertial parameters from logs of one payload, whose information adds up.
+
+        Args:
+            zeroed: Times at which the bias begins anew [s], of each log by its own clock.
 
         Raises:
             InvalidRecording: If signals or the resulting mass, centre of mass or mounting are not
@@ -153,31 +171,46 @@ class Weigh:
                     cure="leave tilt out, or take the motion from poses or joints",
                 )
             findings = [finding for log in logs for finding in notice(log)]
-            problem = self.problem(*logs)
-            fit, more = self._mounted(problem)
+            without_position = any(is_unplaced(log) for log in logs)
+            if without_position:
+                logs = tuple(replace(log, velocity=np.zeros_like(log.specific)) for log in logs)
+            problem = self.problem(*logs, zeroed=zeroed)
+            fit, more = (
+                self._unplaced(problem, logs) if without_position else self._mounted(problem)
+            )
             findings += more
-            if self.bias == "auto":
+            if self.bias == "auto" and not without_position:
                 fit = self._drifting(fit)
-            if self.delay and not fit.plant.resting:
+            if self.delay and not (fit.plant.resting or without_position):
                 fit = self._late(fit)
-            findings += of_bias(fit.plant.unknowns, fit.solution)
+            if fit.plant.unknowns.drift or fit.plant.unknowns.cuts != problem.plant.unknowns.cuts:
+                findings += of_bias(fit.plant.unknowns, fit.solution)
+            findings += self._changed(logs, zeroed)
             return self._concluded(fit, findings)
 
-    def problem(self, *logs: Held) -> Problem[HeldBody]:
+    def problem(self, *logs: Held, zeroed: Sequence[Sequence[float]] = ()) -> Problem[HeldBody]:
         """Return the identification problem of logs, linearised about a nominal payload."""
-        logs = one_behind_another(logs)
+        own, logs = logs, one_behind_another(logs)
         begin, end = float(logs[0].time[0]), float(logs[-1].time[-1])
+        moved = zip(zeroed, own, logs, strict=False)
+        cuts = (t - raw.time[0] + log.time[0] for at, raw, log in moved for t in at)
         still, world = is_still(logs[0]), logs[0].world.shape[2] > 0
         gains = self.gain_std is not None
         unknowns = Unknowns(
-            self.bias != "none", begin=begin, end=end if end > begin else begin + 1.0, gains=gains
+            self.bias != "none",
+            begin=begin,
+            end=end if end > begin else begin + 1.0,
+            cuts=tuple(float(t) for t in cuts if begin < t < end) if self.bias != "none" else (),
+            gains=gains,
         )
         point = Point.of(logs[0].gravity)
         noise = self.noise or (1.0, 1.0)
         turning = self.turning_noise
         plant = HeldBody(unknowns, point, still, world, turning, self.others, noise)
         step = max(float(np.median(np.diff(log.time))) for log in logs)
-        length = max(self.window, weak_form.SHORTEST * step)
+        # Of poses and joints ω is differentiated: its noise, a regressor, falls with the length.
+        posed = min(POSED, (end - begin) / FEWEST) if world else 0.0
+        length = max(self.window, posed, weak_form.SHORTEST * step)
         weak = WhiteWeak(length, 1, self.overlap, GAP_STEPS)
         return Problem(
             plant,
@@ -226,6 +259,7 @@ class Weigh:
                     expected=f"{len(information.labels)} unknowns need more",
                     cure="record longer",
                 )
+            sigma = {name: sigma[name] for name in names if name in sigma}
             estimator = LeastSquares(sweeps=SWEEPS, visible=VISIBLE)
             estimate = estimator.solve(information, names, {STATED: 1.0})
             if sigma:
@@ -254,6 +288,30 @@ class Weigh:
                 break
             problem = about(fit)
         return fit
+
+    def _unplaced(
+        self, problem: Problem[HeldBody], logs: Sequence[Held]
+    ) -> tuple[Weighed, list[Finding]]:
+        """Return the solution of logs without positions; see `without_position`."""
+        if self.tilt or self.mounting or self.gain_std is not None:
+            raise InvalidSetting(
+                "tilt, mounting and gains are not told by a motion without positions",
+                argument="tilt, mounting, gain_std",
+                cure="log the position beside the orientation (pos.<frame>.x), or poses at rest",
+            )
+        findings = of_mounting(*self._turned(self.solve(problem)))
+        logs = one_behind_another(logs)
+        forces = (replace(log, specific=log.wrench[:, :3]) for log in logs)
+        noise = tuple(np.mean([estimated_noise(log.wrench) for log in logs], axis=0).tolist())
+        by_moments = problem.with_settings(
+            plant=replace(problem.plant, by_force=True, noise=noise),
+            recordings=tuple(recording_of(h, f"log {k + 1}") for k, h in enumerate(forces)),
+        )
+        moments = self.solve(about(self.solve(by_moments)))
+        if self.bias == "auto":
+            moments = self._drifting(moments)
+        plant = replace(problem.plant, unknowns=moments.plant.unknowns)
+        return unplaced(problem.with_settings(plant=plant), moments, logs), findings
 
     def _mounted(self, problem: Problem[HeldBody]) -> tuple[Weighed, list[Finding]]:
         """Return the solution with the mounting and tilt asked for, where they are identified."""
@@ -298,9 +356,11 @@ class Weigh:
 
         Several logs have a bias and drift each, or one bias in common.
         """
-        starts = tuple(float(next(r.blocks([])).time[0]) for r in fit.problem.recordings[1:])
+        before = fit.plant.unknowns.cuts
+        logs = (float(next(r.blocks([])).time[0]) for r in fit.problem.recordings[1:])
+        starts = tuple(sorted({*before, *logs}))
         best, misses = fit, 0
-        for drift in range(0 if starts else 1, DRIFT_MOST + 1):
+        for drift in range(0 if starts != before else 1, DRIFT_MOST + 1):
             problem = asking(fit, drift=drift, cuts=starts)
             if 3 * len(problem.labels) > 6 * fit.rows:
                 break
@@ -318,6 +378,30 @@ class Weigh:
         delay = asked.plant.point.delay + float(asked.solution[-1])
         small = abs(delay) <= LARGEST_SHIFT and asked.identified[-1]
         return asked if small and asked.std[-1] < max(step, 2e-3) else fit
+
+    def _changed(
+        self, logs: Sequence[Held], zeroed: Sequence[Sequence[float]]
+    ) -> Iterator[Finding]:
+        """Yield findings about loads that are not the same before and after a jump."""
+        for log, starts in zip_longest(logs, zeroed, fillvalue=()):
+            assert isinstance(log, Held)
+            largest = max(jumps(log.time, log.wrench), key=lambda j: j.likelihood, default=None)
+            times = sorted({*starts, *([largest.time] if largest else [])})
+            ends = np.searchsorted(log.time, times, side="right")
+            parts = [log.part(slice(*map(int, p))) for p in pairwise([0, *ends, len(log.time)])]
+            for at, before, after in zip(times, parts, parts[1:], strict=False):
+                if min(len(before.time), len(after.time)) < ENOUGH:
+                    continue
+                (m, s), (n, u) = (
+                    (float(w.solution[0]), float(w.std[0]) if w.seen[0] else math.inf)
+                    for w in (self.solve(self.problem(part)) for part in (before, after))
+                )
+                if abs(m - n) > max(SURE * math.hypot(s, u), CHANGED * max(m, n)):
+                    yield Finding(
+                        CHANGED_LOAD,
+                        f"{m:.3g} ± {s:.1g} kg until {at:.3f} s, {n:.3g} ± {u:.1g} kg from there: "
+                        "it was dropped, picked up or changed. Cut the log there",
+                    )
 
     def _concluded(self, fit: Weighed, findings: Sequence[Finding]) -> Weighed:
         findings = [*findings, *of_mass(fit)]

@@ -24,6 +24,9 @@ from heft.plants import HeldBody, Point, Problem, Unknowns
 from heft.signals import WhiteWeak
 
 PRIOR = 1e-6  # effective samples: consistency, and nothing else
+WEIGHT = 9.81  # [N/kg]
+LIGHT = 3.0  # times a sample's noise, of a weight that is next to none
+WIDEST = 0.5  # [m] radius of gyration: more has inertia, and no weight to go with it
 LONGEST = 2.0  # [m] from a sensor to a centre of mass
 TURNED = math.radians(5.0)  # a mounting that is worth a finding
 REFUSED = math.radians(30.0)  # a mounting without which the answer is worth nothing
@@ -119,7 +122,7 @@ class Weighed:
     def noise(self) -> tuple[float, float]:
         """Standard deviation of one sample's force [N] and moment [N·m]."""
         sigma = self.estimate.noise.sigma
-        return float(sigma[0]), float(sigma[3])
+        return float(sigma[0]), float(sigma[len(self.plant.channels) - 1])
 
     @property
     def rows(self) -> int:
@@ -372,9 +375,20 @@ def of_mass(plain: Weighed) -> list[Finding]:
             expected=f"within {LONGEST:g} m",
             cure="see that forces and moments are of one sensor and in N and N·m",
         )
-    if mass >= 2.0 * std:
+    seen, gyration = plain.seen.all(), 0.0
+    if seen:
+        gyration = math.sqrt(max(float(np.trace(plain.inertia)) / 2.0, 0.0) / max(mass, 1e-9))
+    weight, noise = WEIGHT * mass, plain.noise[0]
+    if mass >= 2.0 * std and weight > LIGHT * noise and gyration < WIDEST:
         return []
-    return [Finding("no load", f"the mass is {mass:.4g} ± {std:.2g} kg: none, or too light")]
+    return [
+        Finding(
+            "no load",
+            f"the mass is {mass:.4g} ± {std:.2g} kg, next to no weight ({weight:.2g} N beside a "
+            f"noise of {noise:.2g} N): nothing is held, or the driver takes the weight of the "
+            "payload set in it away. Set that to none there, and record again",
+        )
+    ]
 
 
 def of_unseen(plain: Weighed) -> list[Finding]:

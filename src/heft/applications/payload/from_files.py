@@ -18,7 +18,7 @@ from heft.recordings import Recording
 
 from .by_repeated_motion import MatchedMotions
 from .by_torques import Carried, WeighCarried
-from .by_wrench import Weigh
+from .by_wrench import CHANGED_LOAD, Weigh
 from .estimate import Weighed
 from .logs import read
 from .payload import Payload, channel_values, logged_bias, mass_check
@@ -26,7 +26,8 @@ from .sensors import Sensor, Sensors
 
 DIFFERENCE_WARN, DIFFERENCE_FAIL = 0.3, 0.7  # of the torque's difference
 RESIDUAL_WARN, RESIDUAL_FAIL = 0.1, 0.4  # of the force's variation that no body explains
-SPOILT = {"no body", "turned", "saturated", "no load"}  # findings that make an answer poor
+# findings that make an answer poor
+SPOILT = {"no body", "turned", "saturated", "no load", CHANGED_LOAD}
 WEIGH, CARRIED = Weigh(), WeighCarried()  # as they are by default
 
 
@@ -81,8 +82,9 @@ def weighed(
         known_mass=known_mass,
     )
     progress("weighing")
-    load = settings.fit(*(part.held for part in parts))
-    missing = [finding for part in parts for finding in part.findings]
+    load = settings.fit(*(part.held for part in parts), zeroed=[part.zeroed for part in parts])
+    changed = any(f.name == CHANGED_LOAD for f in load.findings)  # and no sensor zeroed then
+    missing = [f for part in parts for f in part.findings if not (changed and f.name == "zeroed")]
     return replace(load, findings=(*missing, *load.findings))
 
 

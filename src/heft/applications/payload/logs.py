@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,10 @@ SLOW_POSES = 0.5  # [s] between samples that are poses, not a motion
 STILL = 0.02  # [rad/s] below which nothing turns
 FROZEN = 0.5  # [s] for which a noisy signal does not repeat itself while others of its kind change
 LIVE = Alignment(())  # whose criteria of frozen samples are those of logs too
+APART = 1.0  # [s] between times at which a bias begins anew; between them jumps say enough
+SIDE = 5  # samples on each side of a jump
+JUMP = 10.0  # times the usual, of a jump that is one
+REST, NEARLY = 5.0, 0.1  # times the usual, and of the jump: what a zeroed sensor may still tell
 STUCK = 5  # samples in a row at a signal's extreme that make it a limit
 FASTEST = 20.0  # [m/s] at which anything that holds a load moves
 BETWEEN = 1.0  # [s] between logs that are put one behind the other
@@ -54,7 +59,10 @@ class Sensed:
     # standard deviation of each wrench sensor's force [N] and moment [N·m], from its own samples;
     # all equal where poses one by one show none
     noise: tuple[tuple[float, float], ...]
-    findings: tuple[Finding, ...]  # what was left out
+    findings: tuple[Finding, ...]  # what was left out, and where a sensor was zeroed
+    # times after which a sensor that was zeroed has another bias [s]; its wrench is moved to that
+    # of the last, as far as the jump tells
+    zeroed: tuple[float, ...] = ()
 
 
 def read(recording: Recording, sensors: Sensors, robot: Robot | None = None) -> Sensed:
@@ -88,10 +96,20 @@ def read(recording: Recording, sensors: Sensors, robot: Robot | None = None) -> 
     devices = devices_of(sensors, motion)
     time, values = _read(recording, [n for d in devices for n in d.names])
     step = float(np.median(np.diff(time))) if len(time) > 1 else 1.0
-    still = posed and (len(motion.names) == 4 or step > SLOW_POSES)
+    still = posed and step > SLOW_POSES
     parts = np.split(values, np.cumsum([len(d.names) for d in devices])[:-1], axis=1)
     seen = [usable(d, time, v, not still) for d, v in zip(devices, parts, strict=True)]
     findings = tuple(f for _, some in seen for f in some)
+    zeroed: list[float] = []
+    for device, v, (good, _) in zip(devices[:-1], parts, seen, strict=False):
+        if step < SLOW_POSES:
+            for jump in jumps(time[good], v[good]):
+                if jump.to_zero:
+                    findings += (_zeroed(device.name, jump),)
+                    v[time <= jump.time] += jump.size
+                    at = jump.time - device.delay
+                    if min(abs(at - t) for t in (time[0], time[-1], *zeroed)) > APART:
+                        zeroed.append(at)
     *masks, moves = (good for good, _ in seen)
     late = [
         _undelayed(time, v, good, d.delay)
@@ -103,14 +121,55 @@ def read(recording: Recording, sensors: Sensors, robot: Robot | None = None) -> 
         (1.0, 1.0) if still or mask.sum() < 3 else estimated_noise(v[mask])
         for v, mask in zip(parts, masks, strict=False)
     )
-    if still:
+    held = None if still else _moving(motion, time, wrench, parts[-1], good, moves, step)
+    if held is None or (is_unplaced(held) and is_still(held)):
         rows = good & moves
         rotation = matrix_of_quaternion(parts[-1][rows, :4])
         gravity = np.einsum("nji,j->ni", rotation, np.array(sensors.gravity))
         held = Held.at_rest(time[rows], wrench[rows], gravity, np.swapaxes(rotation, 1, 2))
-    else:
-        held = _moving(motion, time, wrench, parts[-1], good, moves, step)
-    return Sensed(held, noise, findings)
+    return Sensed(held, noise, findings, tuple(sorted(zeroed)))
+
+
+class Jump(NamedTuple):
+    """A wrench that jumps between two samples."""
+
+    time: float  # of the sample before [s]
+    size: Array  # shape (6,) [N, N·m]
+    to_zero: bool  # in all signals: the sensor was zeroed, or a load dropped and the bias none
+    likelihood: float  # sum of squares over what is usual
+
+
+def jumps(time: Array, wrench: Array) -> list[Jump]:
+    """Return where lines through the samples before and after do not meet; wrench (N, 6)."""
+    count = len(time) - 2 * SIDE + 1
+    if count < 2:
+        return []
+    line = np.stack([np.ones(SIDE), np.arange(SIDE) + 0.5], axis=1)
+    ahead = np.lib.stride_tricks.sliding_window_view(wrench, SIDE, axis=0)
+    behind = np.linalg.pinv(line)[0]
+    after, before = ahead[SIDE:] @ behind, ahead[:count] @ behind[::-1]
+    jump = after - before
+    usual = 1.4826 * np.median(np.abs(jump), axis=0) + 1e-12
+    size, rest = (np.linalg.norm(x.reshape(-1, 2, 3), axis=2) for x in (jump, after))
+    noise = np.linalg.norm(usual.reshape(2, 3), axis=1)
+    to_zero = (rest <= REST * noise + NEARLY * size).all(axis=1)
+    hits = np.flatnonzero((np.abs(jump) > JUMP * usual).any(axis=1))
+    steps = np.sum((np.diff(wrench, axis=0)[SIDE - 1 :][:count] / usual) ** 2, axis=1)
+    groups = np.split(hits, np.flatnonzero(np.diff(hits) > SIDE) + 1) if len(hits) else []
+    places = [int(group[np.argmax(steps[group])]) for group in groups]
+    return [
+        Jump(float(time[k + SIDE - 1]), jump[k], bool(to_zero[k]), float(steps[k])) for k in places
+    ]
+
+
+def _zeroed(name: str, jump: Jump) -> Finding:
+    force, moment = np.linalg.norm(jump.size.reshape(2, 3), axis=1)
+    return Finding(
+        "zeroed",
+        f"'{name}' was zeroed (tared) under load at {jump.time:.3f} s: all its signals jump to "
+        f"zero, by {force:.3g} N and {moment:.2g} N·m. Its bias begins anew there. Zero it before "
+        "a log",
+    )
 
 
 def _moving(
@@ -268,7 +327,13 @@ def left_out(name: str, what: str, time: Array, bad: NDArray[np.bool_]) -> Findi
 def is_still(log: Held) -> bool:
     """Return whether the samples are static poses: neither turning nor moving."""
     turning = float(np.sqrt(np.mean(log.angular_velocity**2)))
-    return turning < STILL and float(np.median(np.abs(log.velocity))) < STILL
+    travelling = 0.0 if is_unplaced(log) else float(np.median(np.abs(log.velocity)))
+    return turning < STILL and travelling < STILL
+
+
+def is_unplaced(log: Held) -> bool:
+    """Return whether nothing tells where the sensor is, or how fast it travels."""
+    return bool(log.velocity.shape[1] == 0)
 
 
 def one_behind_another(logs: Sequence[Held]) -> tuple[Held, ...]:

@@ -329,10 +329,12 @@ def by_pose(sensors: Sensors) -> Motion:
 
     def make(time: Array, wrench: Array, values: Array, slopes: Array) -> Held:
         rotation = matrix_of_quaternion(values[:, :4])
-        velocity = np.einsum("nji,nj->ni", rotation, slopes[:, 4:])
         turning = angular_velocity(values[:, :4], slopes[:, :4])
         down = np.einsum("nji,j->ni", rotation, gravity)
         world = np.swapaxes(rotation, 1, 2)
+        if slopes.shape[1] == 4:
+            return Held(time, wrench, -down, slopes[:, 4:], turning, world)
+        velocity = np.einsum("nji,nj->ni", rotation, slopes[:, 4:])
         return Held.with_velocity(time, wrench, velocity, turning, down, world)
 
     names = (*vector_names("quat", frame, "wxyz"), *vector_names("pos", frame))
