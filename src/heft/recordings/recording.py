@@ -375,6 +375,7 @@ class Recording:
 def _of_own_rows(recording: Recording) -> Recording:
     """Return a recording without the rows of other topics, which have no value of its signals.
 
+    Rows without any effort that alternate with such as have some are another publisher's.
     Signals of several topics, in rows of their own, are joined at the times of the first.
     """
     table, time = recording.table, recording.time
@@ -384,6 +385,20 @@ def _of_own_rows(recording: Recording) -> Recording:
         return recording
     first = next(table.read(columns), np.empty((0, len(columns))))
     there = dict(zip(columns, ~np.isnan(first).T, strict=True))
+    efforts = [c for s in maps if s.kind in ("tau", "current") for c in s.columns]
+    idle = ~np.any([there[c] for c in efforts or columns], axis=0)
+    alternate = 2 * np.sum(np.diff(idle)) >= np.sum(idle) > LEAST_OF_OTHERS * len(idle)
+    if (
+        len(efforts) < len(columns)
+        and alternate
+        and np.any([there[c] for c in columns], 0)[idle].any()
+    ):
+        said = (
+            f"rows without effort alternate with the others: {np.mean(idle):.0%} are passed over, "
+        )
+        said += "as those of a second publisher"
+        rows_of, notes = with_values(table, efforts), (*recording.notes, said)
+        return _of_own_rows(replace(recording, table=rows_of, notes=notes))
     topics: list[tuple[list[SignalMap], NDArray[np.bool_]]] = []
     for source in maps:
         rows = np.any([there[c] for c in source.columns], axis=0)
