@@ -9,7 +9,7 @@ in its body. A TOML holds what a model file cannot state (see `options`).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from heft.arrays import Array
+from heft.arrays import Array, read_only
 from heft.dynamics import (
     BASE_CHANNELS,
     Column,
@@ -37,6 +37,7 @@ from .own_columns import OwnColumns
 from .robot_parts import (
     cut_joints,
     drives_of,
+    is_mended,
     links_of,
     mimics,
     places_of,
@@ -392,16 +393,20 @@ def _build(
         rounded,
         endless=tuple(j for j in joints if form == "urdf" and kinds[j] == "continuous"),
     )
-    return replace(robot, notes=(*robot.notes, *_template_moments(robot)))
+    return _with_stand_ins(robot)
 
 
-def _template_moments(robot: Robot) -> Iterator[str]:
-    """Yield a note on links whose moments are no body's of their size, or copied."""
+def _with_stand_ins(robot: Robot) -> Robot:
+    """Return a robot whose prior has moments of the links' size where the file's are no body's.
+
+    They are a template's (far too small, or copied from link to link) or what cannot be. Notes name
+    the links.
+    """
     moments: dict[tuple[float, ...], list[tuple[str, float]]] = {}
     tiny = []
     for link, least in zip(robot.bodies_links, robot.least_gyrations(), strict=True):
         mass, _, tensor = inertia.to_body(link.written)
-        if not link.given:
+        if not link.given or is_mended(link):
             continue
         if np.linalg.eigvalsh(tensor)[-1] < mass * (TINY * least) ** 2:
             tiny.append(link.name)
@@ -413,6 +418,7 @@ def _template_moments(robot: Robot) -> Iterator[str]:
         masses = [mass for _, mass in alike]
         if len(alike) >= COPIES and max(masses) > COPIED * min(masses):
             copied += [name for name, _ in alike]
+    notes = []
     for names, why in (
         (tiny, "are those of a body far smaller than the link"),
         (copied, "are the same for links of other masses"),
@@ -421,7 +427,15 @@ def _template_moments(robot: Robot) -> Iterator[str]:
             few = ", ".join(names[:SHOWN]) + (
                 f" and {len(names) - SHOWN} more" * (len(names) > SHOWN)
             )
-            yield (
-                f"moments of inertia in the model file {why}, as a template's: {few}; a prior "
-                "that is wrong is believed. Without <inertial> a link gets a stand-in of its size"
+            notes.append(
+                f"moments of inertia in the model file {why}, as a template's: {few}; those of a "
+                "body of the link's size are used as the prior"
             )
+    replaced = {*tiny, *copied, *(k.name for k in robot.bodies_links if is_mended(k))}
+    raised = {
+        link.name: replace(link, nominal=read_only(inertia.raised_to(link.nominal, least)))
+        for link, least in zip(robot.bodies_links, robot.least_gyrations(), strict=True)
+        if link.name in replaced
+    }
+    links = tuple(raised.get(link.name, link) for link in robot.links)
+    return replace(robot, links=links, notes=(*robot.notes, *notes))

@@ -334,16 +334,46 @@ def _length(solid: Array | None) -> float:
     return float(np.sqrt(12.0 * second / mass))
 
 
+# [kg]; lighter links stand for frames, and their inertia for nothing
+SOLID = 1e-3
+
+
+def is_mended(link: Link) -> bool:
+    """Return whether a link's prior is not what the file states, since that is no body."""
+    off = float(np.abs(link.nominal - link.written).max())
+    return link.given and off > 1e-9 * float(np.abs(link.written).max())
+
+
+def _why_none(link: Link) -> str:
+    """Return why a link's inertia is that of no body, or of none in these units."""
+    mass, _, tensor = inertia.to_body(link.written)
+    low, middle, high = np.linalg.eigvalsh(tensor).tolist()
+    gyration = float(np.sqrt(np.abs(tensor).max() / mass))
+    if gyration > urdf.LARGEST_GYRATION:
+        return (
+            f"a radius of gyration of {gyration:.3g} m; divide the moments by 1e6 if they are in "
+            "kg·mm², by 1e9 if in g·mm²"
+        )
+    if low < 0.0:
+        return f"a principal moment of inertia is {low:.3g} kg·m²"
+    return (
+        f"the largest principal moment of inertia, {high:.3g} kg·m², is "
+        f"{high / (low + middle):.3g} times the sum of the two others"
+    )
+
+
 def _prior(link: Link, stand_in: Array, is_shape: bool) -> tuple[Array, str | None]:
     """Return a link's prior inertial parameters, shape (10,), and a note to the user or None."""
     moves = link.body >= 0
     if link.given:
+        mass, center, tensor = inertia.to_body(link.written)
         nominal = inertia.nearest_consistent(link.written)
-        off = np.abs(nominal - link.written).max()
-        if moves and off > 1e-9 * np.abs(link.written).max():
+        if mass >= SOLID and np.abs(tensor).max() > mass * urdf.LARGEST_GYRATION**2:
+            nominal = inertia.from_body(mass, center, np.zeros((3, 3)))
+        if moves and is_mended(replace(link, nominal=nominal)):
             return nominal, (
-                f"link '{link.name}': the file's inertia is that of no rigid body, or of a "
-                "flat one; the nearest consistent one is used as the prior"
+                f"link '{link.name}': the file's inertia is that of no rigid body, or of a flat "
+                f"one: {_why_none(link)}; that of a body of the link's size is used as the prior"
             )
         return nominal, None
     if moves and not link.frame_only:

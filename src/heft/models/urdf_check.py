@@ -14,10 +14,9 @@ from heft.errors import InvalidModel, did_you_mean
 from heft.files import Element, numbers, walk
 
 from .options import joint_lines
-from .urdf import FREE_TYPES, LARGEST_GYRATION, ends, refuse_xacro
+from .urdf import FREE_TYPES, ends, refuse_xacro
 
 MOST_LINKS = 1000
-SOLID = 1e-3  # [kg]; lighter links stand for frames, and their inertia for nothing
 VERSIONS = ("1.0", "1.1", "1.2")
 JOINT_TYPES = ("revolute", "continuous", "prismatic", "fixed")
 
@@ -70,15 +69,6 @@ def _check_inertial(link: Element, where: str) -> None:
     if mass < 0.0:
         raise InvalidModel(
             "a mass is negative", argument=where, got=mass, expected="0 or more, in kg"
-        )
-    gyration = math.sqrt(max(map(abs, read.values())) / max(mass, SOLID))
-    if mass >= SOLID and gyration > LARGEST_GYRATION:
-        raise InvalidModel(
-            "an inertia is not in kg·m²",
-            argument=where,
-            got=f"a radius of gyration of {gyration:.3g} m",
-            expected=f"at most {LARGEST_GYRATION:g} m",
-            cure="divide the moments by 1e6 if they are in kg·mm², by 1e9 if in g·mm²",
         )
 
 

@@ -263,9 +263,9 @@ def _by_physics(
         if not evidence.stretches or not evidence.channels:
             raise InvalidRecording("no piece of the logs is long enough, or holds no torque")
         evidence, explained, timing = _explained(evidence, settings, pace)
-    except (InvalidRecording, FitError) as problem:
-        cure = "cure the other findings first"
-        findings.append(Finding("physics not asked", problem.message, cure=cure))
+    except (InvalidRecording, FitError, np.linalg.LinAlgError) as problem:
+        cure, why = "cure the other findings first", getattr(problem, "message", str(problem))
+        findings.append(Finding("physics not asked", why, cure=cure))
         return replace(seen, findings=_sorted(findings))
     context = Context(robot.joints, effort, robot.gravity)
     physics = Physics(robot, recordings, evidence, explained, timing, context, settings)

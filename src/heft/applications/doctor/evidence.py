@@ -40,6 +40,8 @@ from .corrections import IN_TIME, Correction, Timing
 from .settings import DEGREE, TURN, EvidenceSettings
 from .stretches import Stretch, stretches_of
 
+# share of the heaviest body's mass, and radius of gyration [m], of one without mass
+LIGHT, LIGHT_GYRATION = 1e-3, 0.05
 BLOCK = 64  # columns that LAPACK may reflect at once
 
 
@@ -56,12 +58,11 @@ class Unknowns:
     @cached_property
     def metric(self) -> tuple[Array, ...]:
         """Matrix of each body from unknowns to its ten inertial parameters, shape (10, 10)."""
-        nominal = self.robot.nominal()
-        metrics = []
-        for b in range(len(self.robot.tree.names)):
-            ten = nominal[PARAMETER_COUNT * b : PARAMETER_COUNT * (b + 1)]
-            metrics.append(cone_metric(inertia.nearest_consistent(ten)))
-        return tuple(metrics)
+        tens = self.robot.nominal()[: self.bodies].reshape(-1, PARAMETER_COUNT)
+        # between two joints of one body is another without mass
+        light = LIGHT * float(tens[:, 0].max(initial=0.0)) or LIGHT
+        solid = (t if t[0] > 0.0 else inertia.sphere(light, LIGHT_GYRATION) for t in tens)
+        return tuple(cone_metric(inertia.nearest_consistent(ten)) for ten in solid)
 
     @property
     def bodies(self) -> int:
