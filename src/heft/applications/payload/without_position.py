@@ -87,7 +87,12 @@ def unplaced(problem: Problem[HeldBody], moments: Weighed, logs: Sequence[Held])
     steps = 1e-4 * np.sqrt(np.diag(covariance)) + 1e-12  # of a polynomial of third order
     slopes = [about_origin(x + h) - about_origin(x - h) for h in np.diag(steps)]
     jacobian = (np.array(slopes) / (2.0 * steps[:, None])).T[seen]
-    root = np.linalg.cholesky(np.linalg.inv(jacobian @ covariance @ jacobian.T)).T
+    spread = jacobian @ covariance @ jacobian.T
+    std = np.sqrt(np.diag(spread))
+    sizes, axes = np.linalg.eigh(
+        spread / np.outer(std, std)
+    )  # some are known far better than others
+    root = (axes / np.sqrt(np.maximum(sizes, 1e-12))).T / std
     rows = np.zeros((len(root), len(x) + 1))
     rows[:, np.flatnonzero(seen)], rows[:, -1] = root, root @ about_origin(x)[seen]
     information = Information.neutral(problem.labels, ()).beside("all", rows)
