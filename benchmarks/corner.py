@@ -172,7 +172,7 @@ PARTS = {"light": light, "short": short, "measured": measured}
 
 @benchmark(
     {
-        **{"LIGHT": ("finger",), "LIGHT_SEEDS": 1, "LIGHT_SECONDS": 2.5, "SHORT": 4.0},
+        **{"LIGHT": ("finger",), "LIGHT_SEEDS": 1, "LIGHT_SECONDS": 4.0, "SHORT": 6.0},
         **{"OCTAVES": np.array([-1.0, 0.0]), "SHORT_SEEDS": 1, "SHORT_ARMS": ("z1",)},
         **{"SHORT_ROBOTS": ("panda",), "MEASURED": ("panda",), "ROWS": 600, "FACTORS": (1.0,)},
         **{"FRICTION": "simple", "ROBOTS": {"panda": wrist}},

@@ -127,6 +127,16 @@ def test_an_identification_names_what_the_doctor_names_and_writes_no_model(
         identified_model(tmp_path / "found")
 
 
+@pytest.mark.parametrize("factor", [1.0, 9.0, 0.125])
+def test_torques_of_another_size_than_the_files_masses_are_named(factor: float) -> None:
+    e = experiment("ur5", DISTURBING, SEED, duration=DURATION)
+    log = replace(e, torque=factor * e.torque).logged(np.random.default_rng(1))
+    found = [f for f in diagnose([log], e.robot).findings if f.name == "unit of torque"]
+    (check,) = [c for c in identify(e.robot, [log]).checks if c.name == "unit of torque"]
+    assert (len(found) > 0) == (check.status == "fail") == (factor != 1.0)
+    assert 0.6 < check.value / max(factor, 1.0 / factor) < 1.6  # the file is off by that
+
+
 def test_a_joint_at_rest_is_not_frozen() -> None:
     e = experiment("so101", DISTURBING, SEED, duration=DURATION)
     log = e.logged(np.random.default_rng(1))

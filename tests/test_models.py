@@ -17,6 +17,7 @@ from heft.applications.identification.identified import Identified
 from heft.applications.identification.results import write
 from heft.dynamics import kernels
 from heft.errors import InvalidModel
+from heft.information import inertia
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
 from heft.recordings.recording import Recording
@@ -236,6 +237,29 @@ def test_moments_of_a_template_are_named_link_by_link(
     assert robot.least_gyrations() == pytest.approx((0.08, 0.08, 0.08))
     log = Recording.from_arrays(np.arange(200) / 100.0, **wagging(robot))
     assert list(diagnose([log], robot).notes) == list(robot.notes)
+
+
+@pytest.mark.parametrize(
+    ("moments", "why"),
+    [
+        ((1e4, 1e4, 1e4), "divide the moments by 1e6"),  # in kg·mm²
+        ((0.01, 0.01, 0.05), "2.5 times the sum"),
+        ((0.01, -0.01, 0.01), "a principal moment of inertia is -0.01"),
+    ],
+)
+def test_moments_that_no_body_has_are_replaced_and_said_why(
+    moments: tuple[float, float, float], why: str
+) -> None:
+    good = 'ixx="0.05" ixy="0" ixz="0" iyy="0.05" iyz="0" izz="0.05"'
+    bad = 'ixx="{}" ixy="0" ixz="0" iyy="{}" iyz="0" izz="{}"'.format(*moments)
+    xml = template_arm(("0.05", "0.03", "0.01"))
+    robot = Robot.from_urdf_text(xml.replace(good.encode(), bad.encode()))
+    link, least = robot.bodies_links[0], robot.least_gyrations()[0]
+    assert [why in n for n in robot.notes if f"'{link.name}'" in n] == [True]
+    mass, center, own = inertia.to_body(link.nominal)
+    assert (mass, center[0]) == pytest.approx((3.0, 0.2))
+    second = np.linalg.eigvalsh(0.5 * np.trace(own) * np.eye(3) - own) / mass
+    assert 0.99 * least**2 < second.min() < second.max() < 0.4**2
 
 
 def wagging(robot: Robot) -> dict[str, dict[str, FloatArray]]:

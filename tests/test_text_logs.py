@@ -348,3 +348,21 @@ def test_a_draft_takes_units_from_the_files_line_of_units(tmp_path: Path) -> Non
     drafted = mapped(draft_map(read_table(path), ["elbow"]))
     assert drafted.time_unit == "ms"
     assert {s.kind: s.unit for s in drafted.signals} == {"q": "deg", "tau": "mNm"}
+
+
+@pytest.mark.parametrize("effort", ["", "nan"])
+def test_rows_of_a_second_publisher_without_effort_are_passed_over(
+    effort: str, tmp_path: Path
+) -> None:
+    others = [f"{t + 0.004:.3f},0,{effort}" for t in TIME]
+    lines = [line for pair in zip(LINES, others, strict=True) for line in pair]
+    recording = opened(tmp_path, "\n".join([HEAD, *lines, ""]))
+    assert same(recording)
+    assert any("second publisher" in note for note in recording.remarks)
+
+
+def test_efforts_that_end_early_are_no_second_publisher(tmp_path: Path) -> None:
+    lines = [*LINES[:20], *(f"{k.rpartition(',')[0]}," for k in LINES[20:])]
+    recording = opened(tmp_path, "\n".join([HEAD, *lines, ""]))
+    assert not any("second publisher" in note for note in recording.remarks)
+    assert len(recording.whole(["q.elbow"]).time) == ROWS

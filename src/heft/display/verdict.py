@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ ORDER = {"fail": 0, "warn": 1, "pass": 2}
 
 def finding(check: Check) -> str:
     """Return what a check found, with its value and limit."""
-    number = "" if math.isnan(check.value) else f"{check.value:.3g} (limit {check.limit:.3g}), "
+    number = "" if check.is_fault else f"{check.value:.3g} (limit {check.limit:.3g}), "
     return f"{check.name}: {number}{check.message}"
 
 

@@ -36,6 +36,11 @@ class Check:
         status: Status = "pass" if value <= warn else "warn" if value <= fail else "fail"
         return Check(name, status, float(value), warn, message)
 
+    @property
+    def is_fault(self) -> bool:
+        """Whether it is a finding on the data, which has no number."""
+        return math.isnan(self.value) and self.limit == 0.0
+
     @staticmethod
     def of(finding: Finding) -> Check:
         """Return a check without a number, failed by a finding that spoils an identification."""

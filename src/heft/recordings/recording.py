@@ -386,19 +386,15 @@ def _of_own_rows(recording: Recording) -> Recording:
     first = next(table.read(columns), np.empty((0, len(columns))))
     there = dict(zip(columns, ~np.isnan(first).T, strict=True))
     efforts = [c for s in maps if s.kind in ("tau", "current") for c in s.columns]
-    idle = ~np.any([there[c] for c in efforts or columns], axis=0)
-    alternate = 2 * np.sum(np.diff(idle)) >= np.sum(idle) > LEAST_OF_OTHERS * len(idle)
-    if (
-        len(efforts) < len(columns)
-        and alternate
-        and np.any([there[c] for c in columns], 0)[idle].any()
-    ):
-        said = (
-            f"rows without effort alternate with the others: {np.mean(idle):.0%} are passed over, "
-        )
-        said += "as those of a second publisher"
-        rows_of, notes = with_values(table, efforts), (*recording.notes, said)
-        return _of_own_rows(replace(recording, table=rows_of, notes=notes))
+    others = [c for c in columns if c not in efforts]
+    if efforts and others and len(first):
+        idle, other = (~np.any([there[c] for c in group], axis=0) for group in (efforts, others))
+        alternate = 2 * np.sum(np.diff(idle)) >= np.sum(idle) > LEAST_OF_OTHERS * len(idle)
+        if alternate and not other[idle].all() and np.mean(other[~idle]) < 0.5:
+            rows_of, share = with_values(table, efforts), f"{np.mean(idle):.0%}"
+            said = f"rows without effort alternate with the others: {share} are passed over, as "
+            notes = (*recording.notes, said + "those of a second publisher")
+            return _of_own_rows(replace(recording, table=rows_of, notes=notes))
     topics: list[tuple[list[SignalMap], NDArray[np.bool_]]] = []
     for source in maps:
         rows = np.any([there[c] for c in source.columns], axis=0)

@@ -135,11 +135,16 @@ def faults(
     """Return a failed check for each finding that makes an identification from logs wrong.
 
     What an identification judges by a check of its own is left out, and wrong gains where they are
-    sought. Of a long log the first `MOST_ROWS` are looked at.
+    sought. Of a long log the first `MOST_ROWS` are looked at; little motion tells no cause.
     """
     left_out = JUDGED | (GAINS if gains_are_sought else frozenset())
-    found = diagnose([r.window(0, MOST_ROWS) for r in recordings], robot).findings
-    return tuple(Check.of(f) for f in found if f.severity == "spoils" and f.name not in left_out)
+    found = diagnose([r.window(0, MOST_ROWS) for r in recordings], robot)
+    brief = sum(f.active for _, f in found.logs) < found.settings.clock.shortest_motion_s
+    return tuple(
+        Check.of(f)
+        for f in found.findings
+        if f.severity == "spoils" and f.name not in left_out and not (brief and f.sure is not None)
+    )
 
 
 @dataclass(frozen=True)

@@ -203,7 +203,7 @@ class Proposals:
     def _together(self, best: Fit, effects: Sequence[Array]) -> Array:
         """Return the joint least-squares amplitudes of all effects, shape (effects,)."""
         triangle, right = self._alone(best, effects)
-        ridge = np.sqrt(1e-9 * np.sum(triangle**2)) * np.eye(len(right))
+        ridge = np.sqrt(1e-9 * np.sum(triangle**2) + 1e-300) * np.eye(len(right))
         R = triangulated(np.asfortranarray(np.vstack([triangle, ridge])))
         half = solve_triangular(R, right, trans="T", check_finite=False)
         return np.asarray(solve_triangular(R, half, check_finite=False))

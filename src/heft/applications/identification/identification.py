@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -67,7 +66,7 @@ class Identification(Judged):
 
         Logs with a fault that makes the numbers wrong, or numbers that mean nothing.
         """
-        limits, wrong = self.settings.limits, [c.name for c in self.checks if math.isnan(c.value)]
+        limits, wrong = self.settings.limits, [c.name for c in self.checks if c.is_fault]
         if self.predicted_error.total > limits.predicted_nonsense:
             wrong.append(f"predicted error of {self.predicted_error.total:.3g}")
         numbers, std = self.consistent, self.consistent.parameters.std

@@ -261,7 +261,7 @@ def _parted(lines: Sequence[str], delimiter: str) -> _Layout:
         {n: c for n, c in cells.items() if n not in of_numbers and c and not is_value(c)},
         {n: _unit(u) for k in units for n, u in zip(names, rows[k], strict=False) if n and u},
         repeating=tuple({k.strip() for k, t in zip(lines[:above], texts, strict=False) if t}),
-        sparse=any(row[j] == "" for row in rows[first:] if len(row) == width for j in numeric),
+        sparse=any(row[j] in MISSING for row in rows[first:] if len(row) == width for j in numeric),
         notes=tuple(notes),
     )
 
