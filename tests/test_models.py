@@ -256,7 +256,7 @@ def test_moments_that_no_body_has_are_replaced_and_said_why(
     robot = Robot.from_urdf_text(xml.replace(good.encode(), bad.encode()))
     link, least = robot.bodies_links[0], robot.least_gyrations()[0]
     assert [why in n for n in robot.notes if f"'{link.name}'" in n] == [True]
-    mass, center, own = inertia.to_body(link.nominal)
+    mass, center, own = inertia.to_body(link.believed)
     assert (mass, center[0]) == pytest.approx((3.0, 0.2))
     second = np.linalg.eigvalsh(0.5 * np.trace(own) * np.eye(3) - own) / mass
     assert 0.99 * least**2 < second.min() < second.max() < 0.4**2

@@ -82,6 +82,14 @@ class Link:
     given: bool  # whether the file states an inertial; if not, `nominal` is a stand-in
     frame_only: bool  # whether it is only a frame: fixed to another link and without mass
     extent: float = 0.0  # length of its box, cylinder or ball, 0 where the file has none [m]
+    # `nominal` with moments of a body of the link's size, where the file's are a template's or no
+    # body's, shape (10,); None where they are not
+    resized: Array | None = None
+
+    @property
+    def believed(self) -> Array:
+        """Centre of the prior, shape (10,): `nominal`, or `resized` where that is there."""
+        return self.nominal if self.resized is None else self.resized
 
     def written_number(self, name: str) -> float:
         """Return one inertial number as the file states it [kg, m or kg·m²].

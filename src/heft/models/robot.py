@@ -433,7 +433,7 @@ def _with_stand_ins(robot: Robot) -> Robot:
             )
     replaced = {*tiny, *copied, *(k.name for k in robot.bodies_links if is_mended(k))}
     raised = {
-        link.name: replace(link, nominal=read_only(inertia.raised_to(link.nominal, least)))
+        link.name: replace(link, resized=read_only(inertia.raised_to(link.nominal, least)))
         for link, least in zip(robot.bodies_links, robot.least_gyrations(), strict=True)
         if link.name in replaced
     }

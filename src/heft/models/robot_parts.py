@@ -356,6 +356,8 @@ def _why_none(link: Link) -> str:
         )
     if low < 0.0:
         return f"a principal moment of inertia is {low:.3g} kg·m²"
+    if low + middle <= 0.0:
+        return f"its principal moments of inertia are {low:.3g}, {middle:.3g}, {high:.3g} kg·m²"
     return (
         f"the largest principal moment of inertia, {high:.3g} kg·m², is "
         f"{high / (low + middle):.3g} times the sum of the two others"
@@ -369,7 +371,8 @@ def _prior(link: Link, stand_in: Array, is_shape: bool) -> tuple[Array, str | No
         mass, center, tensor = inertia.to_body(link.written)
         nominal = inertia.nearest_consistent(link.written)
         if mass >= SOLID and np.abs(tensor).max() > mass * urdf.LARGEST_GYRATION**2:
-            nominal = inertia.from_body(mass, center, np.zeros((3, 3)))
+            own = mass / stand_in[0] * inertia.to_body(stand_in)[2]
+            nominal = inertia.from_body(mass, center, own)
         if moves and is_mended(replace(link, nominal=nominal)):
             return nominal, (
                 f"link '{link.name}': the file's inertia is that of no rigid body, or of a flat "

@@ -94,7 +94,7 @@ class RobotPlant(Plant[RobotMotion]):
         return ParameterSpace(
             Labels((*names, *drives.names), (*UNITS * len(links), *drives.units), labels.frame),
             scipy.linalg.block_diag(robot.link_matrix(), np.eye(len(drives))),
-            np.concatenate([*(k.nominal for k in links), np.zeros(len(drives))]),
+            np.concatenate([*(k.believed for k in links), np.zeros(len(drives))]),
             tuple(range(0, first, PARAMETER_COUNT)),
             tuple(positive),
             robot.least_gyrations(),
