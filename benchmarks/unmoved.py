@@ -160,7 +160,7 @@ def compare(before: Path, after: Path, name: str) -> Iterator[Row]:
 @benchmark(
     {
         **{"revision": "", "CASES": ("UR10e",), "MEASURED": {"UR10e": (wrist, 0)}},
-        **{"ROWS": 400, "FRICTION": "simple"},
+        **{"ROWS": 2000, "FRICTION": "simple"},
     }
 )
 def main(*, revision: str = "HEAD") -> Iterator[Row]:

@@ -109,8 +109,13 @@ def with_zeros(tau: FloatArray) -> FloatArray:
 PAIRS = {
     "the load as it is": (0, 1, None, set()),
     "exchanged runs": (1, 0, None, {"no body"}),
-    "effort in per mille": (0, 1, lambda tau: 8.0 * tau, {"unit of torque"}),
-    "currents for torques": (0, 1, lambda tau: tau / np.array(GAINS), {"unit of torque"}),
+    "effort in per mille": (0, 1, lambda tau: 8.0 * tau, {"unit of torque, without the load"}),
+    "currents for torques": (
+        0,
+        1,
+        lambda tau: tau / np.array(GAINS),
+        {"unit of torque, without the load"},
+    ),
     "a second publisher's zeros": (
         *(0, 1, with_zeros),
         {"rows without torque, without the load", "rows without torque, with the load"},

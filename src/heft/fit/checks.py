@@ -255,6 +255,8 @@ class Judge:
     def _of_the_unit(self) -> Iterator[Check]:
         space = self.problem.space
         triangle = self.estimate.information.combined(self.estimate.weights())
+        if len(space.matrix) < len(self.estimate.information.labels):  # gains are sought
+            return
         R = triangle.R @ space.matrix[triangle.columns]
         bodies = slice(inertia.PARAMETER_COUNT * len(space.groups))
         file = R[:, bodies] @ space.nominal[bodies]

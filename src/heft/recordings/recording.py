@@ -34,6 +34,7 @@ from .formats.table import UNGUARDED, count_turns, unwrapped, with_values
 __all__ = ["KINDS", "UNITS", "Block", "ColumnMap", "Recording", "SignalMap"]
 
 EXPERIMENT = ".toml"
+SECOND_PUBLISHER = 0.2  # share of rows without effort that are no failures of a sensor
 LEAST_OF_OTHERS = 0.01  # share of rows without a signal that are another topic's, not broken
 Part: TypeAlias = tuple[Path, Path | None, float]  # of an experiment: log, map, time offset [s]
 
@@ -389,7 +390,7 @@ def _of_own_rows(recording: Recording) -> Recording:
     others = [c for c in columns if c not in efforts]
     if efforts and others and len(first):
         idle, other = (~np.any([there[c] for c in group], axis=0) for group in (efforts, others))
-        alternate = 2 * np.sum(np.diff(idle)) >= np.sum(idle) > LEAST_OF_OTHERS * len(idle)
+        alternate = 2 * np.sum(np.diff(idle)) >= np.sum(idle) > SECOND_PUBLISHER * len(idle)
         if alternate and not other[idle].all() and np.mean(other[~idle]) < 0.5:
             rows_of, share = with_values(table, efforts), f"{np.mean(idle):.0%}"
             said = f"rows without effort alternate with the others: {share} are passed over, as "

@@ -78,12 +78,15 @@ class Physics:
         rivals = [step.describe(log).what for step, _ in proof.others[:3]]
         like = f"; as well explained by: {', '.join(rivals)}" if rivals else ""
         number = {"value": proof.step.number} if proof.step.number else {}
+        # A zero of the last joint, say, may be its link's centre of mass: torque hardly tells.
+        shown = math.sqrt(max(proof.before**2 - proof.after**2, 0.0))
+        spoils = proof.step.is_factor or shown >= self.settings.physics.least_shown
         return Finding(
             described.name,
             f"{described.what}: with that {proof.after:.1%} instead of {proof.before:.1%} of the "
             f"torque of '{proof.channel}' is not explained{like}",
             about=log.about(proof.step.joints),
-            severity="spoils",
+            severity="spoils" if spoils else "warns",
             evidence={
                 "evidence": proof.evidence,
                 "unexplained_before": proof.before,

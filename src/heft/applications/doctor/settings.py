@@ -203,6 +203,8 @@ class PhysicsThresholds:
     doubted_share: float = 0.15
     # relative residual of one joint's torque above which its column is questioned
     other_joint_share: float = 0.9
+    # share of a joint's torque that a step explains, from which on what is wrong spoils numbers
+    least_shown: float = 0.02
     # largest residual of all torque over that without corrections, up to which they explain most of
     # what is wrong where much is left
     most_left: float = 0.5
