@@ -90,7 +90,9 @@ class _Layout:
     @cached_property
     def between(self) -> re.Pattern[bytes]:
         """What stands among the numbers and is none: lines from above, which repeat, comments."""
-        again = b"|".join(re.escape(line.encode(self.encoding)) for line in self.repeating)
+        again = b"|".join(
+            re.escape(line.encode(self.encoding, "replace")) for line in self.repeating
+        )
         kinds = rb"(?P<again>" + (again or b"(?!)") + rb")|(?:#|//|% )[^\r\n]*"
         return re.compile(rb"(?m)^[ \t]*(?:" + kinds + rb")[ \t]*(?:\r?\n|\r|\Z)")
 
@@ -343,7 +345,7 @@ def _chunks(file: BinaryIO) -> Iterator[bytes]:
 
 def _again(path: Path, layout: _Layout) -> tuple[Counter[str], bool]:
     """Count what stands among the numbers and is none, and whether there is a `#`."""
-    marks = (*(k.encode(layout.encoding) for k in layout.repeating), *MARKS)
+    marks = (*(k.encode(layout.encoding, "replace") for k in layout.repeating), *MARKS)
     counts: Counter[str] = Counter()
     marked = False
     with path.open("rb") as file:
