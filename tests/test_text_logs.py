@@ -366,3 +366,10 @@ def test_efforts_that_end_early_are_no_second_publisher(tmp_path: Path) -> None:
     recording = opened(tmp_path, "\n".join([HEAD, *lines, ""]))
     assert not any("second publisher" in note for note in recording.remarks)
     assert len(recording.whole(["q.elbow"]).time) == ROWS
+
+
+def test_a_draft_knows_the_names_of_simulators(tmp_path: Path) -> None:
+    path = tmp_path / "run.csv"
+    path.write_text("\n".join(["t,a/qpos[0],a/qvel[0],a/effort[0]", "0,1,2,3", "1,2,3,5", ""]))
+    columns = {s.kind: s.columns for s in mapped(draft_map(read_table(path), ["elbow"])).signals}
+    assert columns == {"q": ("a/qpos[0]",), "v": ("a/qvel[0]",), "tau": ("a/effort[0]",)}

@@ -23,8 +23,19 @@ WORDS: dict[str, tuple[str, ...]] = {
     "current": ("current", "currents", "amp", "amps", "ampere", "iq"),
     "tau": ("tau", "torque", "torques", "trq", "effort", "efforts", "eff", "moment", "moments"),
     "a": ("qdd", "ddq", "acc", "accel", "acceleration", "accelerations"),
-    "v": ("qd", "dq", "qdot", "vel", "velocity", "velocities", "speed", "speeds", "omega"),
-    "q": ("q", "pos", "position", "positions", "angle", "angles", "theta", "encoder", "enc"),
+    "v": ("qd", "dq", "qdot", "qvel", "vel", "velocity", "velocities", "speed", "speeds", "omega"),
+    "q": (
+        "q",
+        "pos",
+        "position",
+        "positions",
+        "angle",
+        "angles",
+        "theta",
+        "qpos",
+        "encoder",
+        "enc",
+    ),
 }
 # The same of what belongs to a frame; a letter may stand before the axis, as in `Fx`.
 FRAME_WORDS: dict[str, tuple[str, ...]] = {
