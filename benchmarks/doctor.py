@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy as np
 from tests.experiments import ROBOTS
 
-from benchmarks.doctor_faults import FAULTS, Cause, Experiment, Faulty
+from benchmarks.doctor_faults import FAULTS, Cause, Experiment, Faulty, gain_deviation
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_least, at_most
 from benchmarks.truth import CONDITIONS, DEVELOPMENT, IN_CLASS, LUGRE, SCORED, File
@@ -65,7 +65,13 @@ KINDS = ("clean", *FAULTS, *RE_SIMULATED)
 TOOL = 2.0  # mass of a tool [kg]
 LIGHT = 0.25  # of the moving mass, that a tool has at most
 DURATION = 20.0  # [s]
-FACTS = ("motion shows little", "motion shows too little", "coarse", "little motion")
+FACTS = (
+    "motion shows little",
+    "motion shows too little",
+    "coarse",
+    "little motion",
+    "physics not asked",
+)
 
 
 @dataclass(frozen=True)
@@ -134,6 +140,9 @@ def experiment(
         np.full(len(plain.joints), condition.sensors.quantum),
         condition.sensors.torque_noise * np.sqrt(np.mean(exact.tau**2, axis=0)),
         lambda q: links.inverse_dynamics(q, exact.v, exact.a),
+        lambda: gain_deviation(
+            links, exact.time, exact.q, exact.v, exact.a, exact.tau, exact.passed
+        ),
     )
 
 

@@ -16,6 +16,7 @@ import scipy.signal
 from heft.arrays import Array
 from heft.models import Robot
 from heft.recordings import Recording
+from heft.simulation.simulated_links import Links
 
 if TYPE_CHECKING:
     from heft.applications.doctor.doctor import Diagnosis
@@ -40,6 +41,8 @@ class Experiment:
         noise: Standard deviation of the torque's noise, shape (n,) [N·m].
         torque_of: Torque of the links, neither rotors nor friction, in other positions at the
             same speeds, by the true numbers: positions → shape (N, n) [N·m].
+        gain_deviation: Standard deviation of the logarithm of each joint's gain that an oracle
+            reaches which knows nothing of bodies and friction: () → shape (n,).
     """
 
     robot: Robot
@@ -54,6 +57,7 @@ class Experiment:
     quantum: Array
     noise: Array
     torque_of: Callable[[Array], Array]
+    gain_deviation: Callable[[], Array]
 
     @property
     def step(self) -> float:
@@ -86,20 +90,32 @@ class Cause:
         about: Joints that it must name, all of them; empty if it concerns all or the log.
         value: Number that it must state; None if it need not.
         near: By how much that may be off.
+        scales: Factors that all torques need, which the lines must state: each within `GAIN_NEAR`,
+            or three deviations of an oracle, but for a common factor, which rests on the masses of
+            a file that is off, within `COMMON_NEAR`; none if empty.
+        deviations: Those of the oracle.
     """
 
     names: Strings
     about: Strings = ()
     value: float | None = None
     near: float = 0.0
+    scales: tuple[float, ...] = ()
+    deviations: tuple[float, ...] = ()
 
     def is_said(self, diagnosis: Diagnosis) -> bool:
         """Return whether a finding says it, alone or beside one other cause."""
-        return any(
+        named = any(
             self.is_meant(f.name, f.about, f.evidence.get("value"))
             or any(self.is_meant(*o.partition(", ")[::2], None) for o in f.others[:1])
             for f in diagnosis.findings
         )
+        if not (named and self.scales and diagnosis.correction is not None):
+            return named
+        off = np.log(np.abs(diagnosis.correction.tau_scale)) - np.log(self.scales)
+        common = np.median(off)
+        near = np.maximum(GAIN_NEAR, 3.0 * np.array(self.deviations))
+        return bool(np.all(np.abs(off - common) < near) and abs(common) < COMMON_NEAR)
 
     def is_meant(self, name: str, about: str, value: float | None) -> bool:
         """Return whether a finding's name, joints and number are this cause's."""
@@ -126,6 +142,8 @@ class Faulty:
 
 Fault = Callable[[Experiment, np.random.Generator], Faulty]
 
+TOLD = 4.0  # deviations of an oracle's test from which on a gain is told
+GAIN_NEAR, COMMON_NEAR = 0.15, np.log(1.5)  # logarithms of factors of torques
 FLIPS = ("flipped position", "flipped torque", "flipped position and torque")
 SWAPS = ("swapped columns", "swapped positions", "swapped torques")
 
@@ -244,6 +262,101 @@ def milliamperes(e: Experiment, rng: np.random.Generator) -> Faulty:
     return _torques(e, 1e3 * e.torque, (Cause(("unit of torque",)),), rng)
 
 
+def _scaled(
+    e: Experiment, scale: Array, rng: np.random.Generator, names: Strings, step: float = 0.0
+) -> Faulty:
+    """Return a log whose torques are scaled, shape (n,), and rounded to multiples of a step."""
+    noisy = scale * (e.torque + e.noise * rng.normal(size=e.torque.shape))
+    if step:
+        noisy = step * np.round(noisy / step)
+    q = e.quantum * np.round(e.position / e.quantum)
+    off, deviations = np.abs(np.log(scale / np.median(scale))), e.gain_deviation()
+    scales, std = (tuple(float(x) for x in y) for y in (1.0 / scale, deviations))
+    counts = np.ptp(scale) == 0.0 or np.any(off > np.maximum(TOLD * deviations, np.log(1.15)))
+    made = recorded(e.joints, e.time, q, noisy)
+    return Faulty(made, (Cause(names, (), None, 0.0, scales, std),), bool(counts))
+
+
+GAINS = ("unit of torque", "wrong torque gain")
+
+
+def currents(e: Experiment, rng: np.random.Generator) -> Faulty:
+    """Currents of drives that give 8 to 12 N·m an ampere, one each."""
+    return _scaled(e, 1.0 / rng.uniform(8.0, 12.0, len(e.joints)), rng, GAINS)
+
+
+def per_mille(e: Experiment, rng: np.random.Generator) -> Faulty:
+    """Whole per mille of each drive's rated torque, of which the largest in the log is .4 to .8."""
+    rated = np.abs(e.torque).max(axis=0) / rng.uniform(0.4, 0.8, len(e.joints))
+    return _scaled(e, 1e3 / rated, rng, GAINS, 1.0)
+
+
+def mild_gains(e: Experiment, rng: np.random.Generator) -> Faulty:
+    """All drives' gains are off, by .75 to 1.3, two of them by the whole of that."""
+    gains = rng.uniform(0.75, 1.3, len(e.joints))
+    gains[_chosen(e, rng, 2)] = 0.75, 1.3
+    return _scaled(e, gains, rng, GAINS[1:])
+
+
+def third(e: Experiment, rng: np.random.Generator) -> Faulty:
+    """All torques are .3 of what they are."""
+    return _scaled(e, np.full(len(e.joints), 0.3), rng, GAINS[:1])
+
+
+def hundred(e: Experiment, rng: np.random.Generator) -> Faulty:
+    """All torques are in N·cm."""
+    return _scaled(e, np.full(len(e.joints), 100.0), rng, GAINS[:1])
+
+
+def wrist_in_millinewton(e: Experiment, rng: np.random.Generator) -> Faulty:
+    """The last joint's torque is in N·mm, the others' in N·m."""
+    scale = np.ones(len(e.joints))
+    scale[-1] = 1e3
+    made = _scaled(e, scale, rng, GAINS[1:])
+    cause = replace(made.causes[0], about=e.joints[-1:], value=1e-3, near=1e-9, scales=())
+    return replace(made, causes=(cause,), counts=True)
+
+
+def all_signs(e: Experiment, rng: np.random.Generator) -> Faulty:
+    """All torques have the other sign."""
+    return _torques(e, -e.torque, (Cause((FLIPS[1],)),), rng)
+
+
+def swapped_torques(e: Experiment, rng: np.random.Generator) -> Faulty:
+    """Torques of two joints change places, positions do not."""
+    i, j = _chosen(e, rng, 2)
+    cause = Cause(("swapped torques",), (e.joints[i], e.joints[j]))
+    return _torques(e, _exchanged(e.torque, i, j), (cause,), rng)
+
+
+def zeros_between(e: Experiment, rng: np.random.Generator) -> Faulty:
+    """Every other row is a second publisher's, which knows no torque."""
+    noisy = e.torque + e.noise * rng.normal(size=e.torque.shape)
+    noisy[1::2] = 0.0
+    q = e.quantum * np.round(e.position / e.quantum)
+    causes = tuple(Cause(("zeros between values",), (f"tau.{j}",)) for j in e.joints)
+    return Faulty(recorded(e.joints, e.time, q, noisy), causes, True)
+
+
+def zeros_at_times(e: Experiment, rng: np.random.Generator) -> Faulty:
+    """Three of ten rows of one joint, at random, hold no torque."""
+    (j,) = _chosen(e, rng, 1)
+    noisy = e.torque + e.noise * rng.normal(size=e.torque.shape)
+    noisy[rng.random(len(noisy)) < 0.3, j] = 0.0
+    q = e.quantum * np.round(e.position / e.quantum)
+    cause = Cause(("zeros between values",), (f"tau.{e.joints[j]}",))
+    return Faulty(recorded(e.joints, e.time, q, noisy), (cause,), True)
+
+
+def off_at_first(e: Experiment, rng: np.random.Generator) -> Faulty:
+    """Torque is logged from the fifth part of the log on, zero before."""
+    noisy = e.torque + e.noise * rng.normal(size=e.torque.shape)
+    noisy[: len(noisy) // 5] = 0.0
+    q = e.quantum * np.round(e.position / e.quantum)
+    causes = tuple(Cause(("frozen",), (f"tau.{j}",)) for j in e.joints)
+    return Faulty(recorded(e.joints, e.time, q, noisy), causes, True)
+
+
 def milliseconds(e: Experiment, rng: np.random.Generator) -> Faulty:
     """Time is in milliseconds."""
     log = replace(e, time=1e3 * e.time).logged(rng)
@@ -343,6 +456,64 @@ def compensated_friction(e: Experiment, rng: np.random.Generator) -> Faulty:
     return _torques(e, tau, (Cause(("friction that drives",), names),), rng)
 
 
+def gain_deviation(
+    links: Links, time: Array, q: Array, v: Array, a: Array, torque: Array, link: Array
+) -> Array:
+    """Return the deviation of the logarithm of each joint's gain, shape (joints,).
+
+    Of an oracle that knows the lengths and no mass, by columns that MuJoCo's fields give, and lets
+    each joint have five columns of friction and a rotor. What these leave of the torque is its
+    noise, with the memory that it has; of a gain it knows that it is within half an e-fold.
+    """
+    rows = np.linspace(0, len(time) - 1, 400).astype(int)
+    q, v, a, torque, link = (x[rows] for x in (q, v, a, torque, link))
+    model, columns = links.model, []
+    plain = links.inverse_dynamics(q, v, a)
+
+    def column(field: Array, change: Array) -> None:
+        kept = field.copy()
+        field += change
+        columns.append((links.inverse_dynamics(q, v, a) - plain).T)
+        field[:] = kept
+
+    for body in range(1, model.nbody):
+        column(model.body_mass[body : body + 1], 0.01 * model.body_mass[body : body + 1])
+        for k in np.eye(3):
+            column(model.body_ipos[body], 1e-3 * k)
+            column(model.body_inertia[body], 1e-2 * model.body_inertia[body].max() * k)
+            turn = np.concatenate([[0.0], 1e-3 * k])
+            column(model.body_iquat[body], turn)
+    bodies = np.array(columns)  # (columns, joints, rows)
+    count, parts = len(links.joints.own), []
+    for j in range(count):
+        own = np.stack([a[:, j], v[:, j], np.tanh(v[:, j] / 0.02), np.tanh(v[:, j] / 0.1),
+                        np.tanh(v[:, j] / 0.5), np.ones(len(rows))])  # fmt: skip
+        both = np.zeros((len(bodies) + 6 * count + count, len(rows)))
+        both[: len(bodies)] = bodies[:, j]
+        both[len(bodies) + 6 * j : len(bodies) + 6 * (j + 1)] = own
+        both[len(bodies) + 6 * count + j] = link[:, j]
+        left = torque[:, j] - _explained(both[: len(bodies) + 6 * count], torque[:, j])
+        memory = np.corrcoef(left[1:], left[:-1])[0, 1].clip(0.0, 0.95)
+        sigma = np.sqrt(np.mean(left**2) * (1.0 + memory) / (1.0 - memory))
+        parts.append(both / sigma)
+    whole = np.concatenate(parts, axis=1)
+    nuisance, gains = whole[:-count], whole[-count:]
+    alone = gains - np.stack([_explained(nuisance, g) for g in gains])
+    information = alone @ alone.T + 4.0 * np.eye(count)
+    # A common factor is none of a joint: against the joint that is told best.
+    others = np.arange(count) != int(np.argmin(np.diag(np.linalg.inv(information))))
+    deviations = np.zeros(count)
+    deviations[others] = np.sqrt(np.diag(np.linalg.inv(information[others][:, others])))
+    deviations[~others] = deviations[others].min(initial=1.0)
+    return deviations
+
+
+def _explained(columns: Array, values: Array) -> Array:
+    size = np.linalg.norm(columns, axis=1)
+    kept = columns[size > 0.0] / size[size > 0.0, None]
+    return np.asarray(kept.T @ np.linalg.lstsq(kept.T, values, rcond=1e-9)[0])
+
+
 FAULTS: dict[str, Fault] = {
     "degrees": degrees,
     "swap": swap,
@@ -351,6 +522,17 @@ FAULTS: dict[str, Fault] = {
     "gear ×2": gear,
     "gain ×1.6": gain,
     "mA": milliamperes,
+    "currents": currents,
+    "per mille": per_mille,
+    "gains .75-1.3": mild_gains,
+    "all ×.3": third,
+    "N·cm": hundred,
+    "wrist in N·mm": wrist_in_millinewton,
+    "all torques' signs": all_signs,
+    "swapped torques": swapped_torques,
+    "zeros of another publisher": zeros_between,
+    "zeros at times": zeros_at_times,
+    "torque off at first": off_at_first,
     "ms": milliseconds,
     "clipping": clipping,
     "gap": gap,

@@ -272,7 +272,7 @@ PLANTED: dict[str, tuple[list[CorrectionStep], list[str]]] = {
         ["degrees for radians", "flipped torque"],
     ),
     "swapped joints, and a gain": (
-        [Swap((1, 2), "both"), TorqueGain((3,), 0.2)],
+        [Swap((1, 2), "both"), TorqueGain((3,), (0.2,))],
         ["swapped columns", "wrong torque gain"],
     ),
     "a motor's turns, and a zero": (
@@ -365,7 +365,7 @@ def test_what_a_fit_leaves_is_what_its_unknowns_leave_of_every_row() -> None:
     robot, recording = arm()
     evidence = Evidence.of(robot, [recording])
     hypotheses = Hypotheses(evidence)
-    for steps in ([], [SignFlip((1,), "tau")], [Swap((1, 2), "q"), TorqueGain((3,), 0.2)]):
+    for steps in ([], [SignFlip((1,), "tau")], [Swap((1, 2), "q"), TorqueGain((3,), (0.2,))]):
         fit = hypotheses.settle(combined(Correction.none(robot), steps))
         floor = evidence.settings.floor_share * evidence.effort_rms[list(fit.correction.tau_source)]
         wanted = np.mean(hypotheses.residuals(fit) ** 2, axis=0) + floor**2
@@ -489,12 +489,12 @@ def test_steps_make_up_the_correction_that_they_are_read_from(seed: int) -> None
         one = (int(rng.integers(6)),)
         for step in rng.choice(
             [Swap(pair, "both"), Swap(pair, "q"), SignFlip(one, "tau"), SignFlip(one, "both"),
-             PositionScale(one, 0.3), TorqueGain(one, 7.0), PositionOffset(one, 0.2),
+             PositionScale(one, 0.3), TorqueGain(one, (7.0,)), PositionOffset(one, 0.2),
              CompensatedFriction(one)],
             2, replace=False,
         ):  # fmt: skip
             correction = step.apply(correction)
-    again = combined(start, steps_between(start, correction, StepProposals().unit_log_gain))
+    again = combined(start, steps_between(start, correction))
     for key in ("q_source", "tau_source", "driven"):
         assert getattr(again, key) == getattr(correction, key)
     for key in ("q_scale", "q_offset", "tau_scale"):

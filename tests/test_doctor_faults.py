@@ -72,7 +72,7 @@ def test_a_gain_is_bound_by_the_bodies_only_where_there_is_one(kind: str, factor
     recording, robot = faulty(log).recording, robot_of(log)
     hypotheses = Hypotheses(Evidence.of(robot, [recording]))
     start = Correction.none(robot)
-    gain = TorqueGain((robot.joints.index("wrist_2_joint"),), factor)
+    gain = TorqueGain((robot.joints.index("wrist_2_joint"),), (factor,))
     fit = hypotheses.settle(gain.apply(start), common=False)
     rivals = [hypotheses.fit(c).objective for c in (start, gain.unbound().apply(start))]
     least = StepAcceptance().evidence

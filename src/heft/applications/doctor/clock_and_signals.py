@@ -19,6 +19,9 @@ TIME_UNITS = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 SHORTEST_STEP = 1e-4  # [s] between rows of what a usual log is
 
 
+ZEROS = "zeros between values"  # name of a finding
+
+
 @dataclass(frozen=True)
 class LogFacts:
     """Size and content of a log."""
@@ -235,7 +238,8 @@ class _Signal:
             dead = [*self._still(), *self._constant()]
             yield from dead
             if not dead and self.kind != FLAG:
-                yield from (*self._frozen(), *self._jumps(), *self._spikes())
+                zeros = [*self._zeros()]
+                yield from (*self._frozen(), *self._jumps(), *(zeros or self._spikes()))
                 yield from (*self._saturated(), *self._coarse())
 
     def _not_finite(self, lost: int) -> Finding:
@@ -312,6 +316,20 @@ class _Signal:
     def _excused(self) -> bool:
         """Return whether spikes or frozen stretches, reported by themselves, explain its jumps."""
         return bool(self.counts.spikes[self.k] or self.counts.frozen[self.k])
+
+    def _zeros(self) -> Iterator[Finding]:
+        zeros, falls = float(self.counts.zeros[self.k]), int(self.counts.falls[self.k])
+        share, thresholds = zeros / self.rows, self.thresholds
+        if falls >= thresholds.zeros_falls and share > thresholds.zeros_share:
+            yield Finding(
+                ZEROS,
+                f"{share:.1%} of the rows are exactly 0 between others that are not",
+                about=self.name,
+                severity="spoils",
+                evidence={"share": share, "falls": falls},
+                cure="a second publisher, or a driver that writes 0 for what it lacks: log one "
+                "topic, or leave those rows out",
+            )
 
     def _spikes(self) -> Iterator[Finding]:
         spikes, kind = int(self.counts.spikes[self.k]), self.kind

@@ -9,7 +9,7 @@ described to the user.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
 
@@ -24,6 +24,15 @@ from .settings import DEGREE, TURN, StepAcceptance
 Columns = Literal["q", "tau", "both"]  # positions, efforts, or both of a joint
 UNBOUND = 0.01  # of a gain, by which a joint's torque is no matter of the bodies' size any more
 EFFORT_UNITS = {("tau", 1e-3): "mNm", ("tau", 1e3): "kNm", ("current", 1e-3): "mA"}
+TORQUE_UNITS = {  # sizes of what torques are logged in by mistake [N·m]
+    "N·mm": 1e-3,
+    "N·cm": 1e-2,
+    "kN·m": 1e3,
+    "kgf·cm": 0.0980665,
+    "kgf·m": 9.80665,
+    "lbf·in": 0.1129848,
+}
+NEAR_UNIT = 1.5  # ratio to a unit's size of what may be it
 
 
 @dataclass(frozen=True)
@@ -141,8 +150,12 @@ class Context:
 
     def line(self, kind: str, key: str, value: float, rest: float, joints: Sequence[int]) -> str:
         """Return lines of a column map: a value for some joints or all, and one for the rest."""
-        about = set(joints or range(len(self.joints)))
-        numbers = [float(f"{value:.8g}") if j in about else rest for j in range(len(self.joints))]
+        about = joints or range(len(self.joints))
+        return self.lines(kind, key, dict.fromkeys(about, value), rest)
+
+    def lines(self, kind: str, key: str, values: Mapping[int, float], rest: float) -> str:
+        """Return lines of a column map: values of some joints by index, and one for the rest."""
+        numbers = [float(f"{values.get(j, rest):.8g}") for j in range(len(self.joints))]
         return f"[{kind}]\n{key} = {numbers}  # {', '.join(self.joints)}"
 
 
@@ -214,6 +227,12 @@ class ScalarStep(CorrectionStep):
     def moved(self, by: float) -> Self:
         """Return the step with its parameter changed by an increment."""
         return replace(self, value=self.value + by)
+
+
+def unit_near(size: float) -> float:
+    """Return the size of the one unit of torque that a size is near to; itself if none is."""
+    near = [u for u in TORQUE_UNITS.values() if abs(np.log(u / size)) < np.log(NEAR_UNIT)]
+    return near[0] if len(near) == 1 else float(f"{size:.3g}")
 
 
 def combined(start: Correction, steps: Sequence[CorrectionStep]) -> Correction:
@@ -413,45 +432,59 @@ class PositionOffset(ScalarStep):
 
 
 @dataclass(frozen=True)
-class TorqueGain(_Factor):
-    """Scale factor of joints' torques; `value` is the factor."""
+class TorqueGain(CorrectionStep):
+    """Scale factors of joints' torques."""
 
     called = "tau gain"
-    scaled = "tau"
-    width = 0.35
+    is_factor = True
+    is_continuous = True
+    values: tuple[float, ...] = ()  # factor of each of its joints
 
-    def unbound(self) -> Self:
-        """Return the gain with a torque so small that the bodies do not constrain it."""
-        return replace(self, value=UNBOUND * self.value)
+    @property
+    def number(self) -> float:
+        """Its factor, if it is of one joint."""
+        return self.values[0] if len(self.values) == 1 else 0.0
+
+    @property
+    def is_expandable(self) -> bool:
+        """Whether its parameters are refined by a first-order expansion of the residual."""
+        return True
+
+    def apply(self, to: Correction) -> Correction:
+        """Return a correction followed by this step."""
+        scale = np.ones(len(to.tau_source))
+        scale[list(self.joints)] = self.values
+        return to.torques(scale=[float(x) for x in scale])
+
+    def is_large(self, least: StepAcceptance, before: Correction) -> bool:
+        """Return whether one of its factors is beyond what good logs show."""
+        return bool(np.max(np.abs(np.log(self.values)), initial=0.0) > least.log_gain)
+
+    def of_all(self, unit: float, count: int) -> Self:
+        """Return the step with a factor of all torques, of `count` joints, in it."""
+        values = np.full(count, unit)
+        values[list(self.joints)] *= self.values
+        return replace(self, joints=tuple(range(count)), values=tuple(values.tolist()))
+
+    def unbound(self) -> Self | None:
+        """Return one joint's gain with a torque so small that the bodies do not constrain it."""
+        if len(self.joints) > 1:
+            return None
+        return replace(self, values=(UNBOUND * self.values[0],))
 
     def describe(self, log: Context) -> Description:
         """Return its description for the user."""
+        by_joint = dict(zip(self.joints, self.values, strict=True))
+        told = [
+            f"of '{log.joints[j]}' is {1.0 / x:.4g}" if k == 0 else f"'{log.joints[j]}' {1.0 / x:.4g}"
+            for k, (j, x) in enumerate(by_joint.items())
+        ]
         return Description(
             "wrong torque gain",
-            f"the torque of {log.named(self.joints)} is {1.0 / self.value:.4g} times too large",
-            "look at its gear ratio, gain and unit",
-            {"map": log.line(log.effort, "scale", self.value, 1.0, self.joints)},
-        )
-
-
-@dataclass(frozen=True)
-class TorqueUnit(_Factor):
-    """Unit of all torques; `value` is its size [N·m]."""
-
-    called = "tau unit"
-    scaled = "tau"
-    is_continuous = False
-    is_unit = True
-
-    def describe(self, log: Context) -> Description:
-        """Return its description for the user."""
-        unit = EFFORT_UNITS.get((log.effort, self.value))
-        scale = log.line(log.effort, "scale", self.value, 1.0, self.joints)
-        return Description(
-            "unit of torque",
-            f"torques are {1.0 / self.value:.4g} times too large",
-            "state the unit",
-            {"map": f'[{log.effort}]\nunit = "{unit}"' if unit else scale},
+            f"the torque {', '.join(told)} times too large",
+            "look at gear ratios, gains and units: are they currents, or per mille of what drives "
+            "are rated?" if len(told) > 1 else "look at its gear ratio, gain and unit",
+            {"map": log.lines(log.effort, "scale", by_joint, 1.0)},
         )
 
 
@@ -537,32 +570,31 @@ class CompensatedFriction(CorrectionStep):
 
 
 def steps_between(
-    start: Correction, correction: Correction, unit_log_gain: float
+    start: Correction, correction: Correction, unit_of_torque: float = 1.0
 ) -> tuple[CorrectionStep, ...]:
     """Decompose a correction, relative to another one, into elementary steps.
 
-    Swaps come first, then units, signs, factors and offsets, then gravity and friction.
+    Swaps come first, then units, signs, factors and offsets, then gains, gravity and friction.
 
     Args:
-        unit_log_gain: Logarithm of a common factor of all torques beyond which it is a unit.
+        unit_of_torque: Factor of all torques that is no step.
     """
     steps: list[CorrectionStep] = []
     q, tau = list(correction.q_source), list(correction.tau_source)
     steps += [Swap(pair, "both" if q == tau else "q") for pair in _swaps(q)]
     steps += [Swap(pair, "tau") for pair in _swaps(tau) if q != tau]
-    scale, gain = np.array(correction.q_scale), np.array(correction.tau_scale)
+    scale, gain = np.array(correction.q_scale), np.array(correction.tau_scale) / unit_of_torque
     units = (DEGREE, TURN, 1.0 / DEGREE)
     unit = next((u for u in units if np.sum(np.abs(scale) == u) > len(scale) / 2), None)
     if unit is not None:
         steps.append(PositionUnit((), unit))
         scale = scale / unit
-    if len(gain) > 1 and np.all(np.abs(np.log(np.abs(gain))) > unit_log_gain):
-        common = float(np.exp(np.median(np.log(np.abs(gain)))))
-        unit = next((u for u in (1e-3, 1e3) if abs(np.log(common / u)) < np.log(3.0)), common)
-        steps.append(TorqueUnit((), unit))
-        gain = gain / unit
     for j, offset in enumerate(correction.q_offset):
-        steps += _steps_of_a_joint(j, float(scale[j]), float(gain[j]), offset)
+        steps += _steps_of_a_joint(j, float(scale[j]), gain[j] < 0.0, offset)
+    size = np.abs(gain)
+    off = tuple(int(j) for j in np.flatnonzero(~np.isclose(size, 1.0)))
+    if off:
+        steps.append(TorqueGain(off, tuple(float(size[j]) for j in off)))
     if correction.gravity != start.gravity:
         steps.append(Gravity((), correction.gravity))
     driven = [j for j in correction.driven if j not in start.driven]
@@ -571,14 +603,14 @@ def steps_between(
     return tuple(steps)
 
 
-def _steps_of_a_joint(j: int, scale: float, gain: float, offset: float) -> Iterator[CorrectionStep]:
-    flipped = scale < 0.0, gain < 0.0
+def _steps_of_a_joint(
+    j: int, scale: float, is_reversed: bool, offset: float
+) -> Iterator[CorrectionStep]:
+    flipped = scale < 0.0, is_reversed
     if any(flipped):
         yield SignFlip((j,), "both" if all(flipped) else "q" if flipped[0] else "tau")
     if not np.isclose(abs(scale), 1.0):
         yield PositionScale((j,), abs(scale))
-    if not np.isclose(abs(gain), 1.0):
-        yield TorqueGain((j,), abs(gain))
     if offset != 0.0:
         yield PositionOffset((j,), offset)
 

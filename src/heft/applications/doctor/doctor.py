@@ -28,7 +28,7 @@ from heft.information import SEVERITIES, Check, DataRank, Finding
 from heft.models import JointOptions, Robot, joint_lines
 from heft.recordings import JOINT_KINDS, ColumnMap, Recording, draft_map, read_table
 
-from .clock_and_signals import LogFacts, look
+from .clock_and_signals import ZEROS, LogFacts, look
 from .corrections import Context, Correction
 from .evidence import Evidence
 from .findings import Physics, effort_kind, mended_map, of_the_motion, readable, unwrapped
@@ -264,6 +264,8 @@ def _by_physics(
 ) -> Diagnosis:
     settings, findings = seen.settings, list(seen.findings)
     try:
+        if any(f.name == ZEROS for f in findings):
+            raise InvalidRecording("efforts of some rows are none")
         evidence = Evidence.of(robot, recordings, settings.evidence)
         if not evidence.stretches or not evidence.channels:
             raise InvalidRecording("no piece of the logs is long enough, or holds no torque")

@@ -395,24 +395,6 @@ class Evidence:
         ridge[self.unknowns.own] = (shares.max(axis=0, initial=0.0) + 1e-9) ** 2
         return ridge
 
-    def torque_size(self, correction: Correction) -> float:
-        """Return the ratio of the corrected torque to the model file's static (gravity) torque.
-
-        The static torque is used because a wrong scale of positions scales speeds too; where the
-        correction sets gravity to zero, the torque of the motion is used instead.
-        """
-        q, v, a = self.motion(correction)
-        tree, gravity = self.robot.tree, np.array(correction.gravity)
-        rest = 0.0 if gravity.any() else 1.0
-        motion = kernels.motion_of(tree, gravity, q, rest * v, rest * a)
-        believed = kernels.inverse_dynamics(
-            tree, motion, self.unknowns.parameters(self.unknowns.start)
-        )
-        source, scale = self.channels, np.array(correction.tau_scale)
-        tau = scale * self.effort(correction.timing)[:, list(correction.tau_source)]
-        static = np.sum(believed[list(source)] ** 2)
-        return float(np.sqrt(np.sum(tau[:, list(source)] ** 2) / max(float(static), 1e-12)))
-
     def shown(self, correction: Correction) -> DataRank:
         """Return the rank of the base parameters that the corrected motion excites."""
         q, v, a = self.motion(correction)

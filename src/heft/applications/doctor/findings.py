@@ -20,7 +20,7 @@ from heft.recordings import unwrapped as unwrapped_table
 from heft.signals import Smoothing
 
 from .clock_and_signals import LogFacts
-from .corrections import Context, Correction
+from .corrections import TORQUE_UNITS, Context, Correction, TorqueGain, unit_near
 from .evidence import Evidence
 from .hypotheses import (
     Explained,
@@ -64,6 +64,7 @@ class Physics:
             yield from self._of_the_timing()
             yield from self._of_the_model()
             yield from self._of_the_scale()
+            yield from self._of_an_outlier()
         yield from self._of_residuals()
 
     def _sure(self, evidence: float, others: Sequence[float]) -> float:
@@ -74,10 +75,13 @@ class Physics:
         return min(1.0 / (1.0 + odds), thresholds.most_sure) * (1.0 - min(self.explained.total, 1))
 
     def _of_a_step(self, proof: StepEvidence) -> Finding:
-        log, described = self.context, proof.step.describe(self.context)
+        log, step, unit = self.context, proof.step, self.explained.unit
+        if isinstance(step, TorqueGain) and unit != 1.0:
+            step = step.of_all(unit, len(log.joints))
+        described = step.describe(log)
         rivals = [step.describe(log).what for step, _ in proof.others[:3]]
         like = f"; as well explained by: {', '.join(rivals)}" if rivals else ""
-        number = {"value": proof.step.number} if proof.step.number else {}
+        number = {"value": step.number} if step.number else {}
         # A zero of the last joint, say, may be its link's centre of mass: torque hardly tells.
         shown = math.sqrt(max(proof.before**2 - proof.after**2, 0.0))
         spoils = proof.step.is_factor or shown >= self.settings.physics.least_shown
@@ -85,7 +89,7 @@ class Physics:
             described.name,
             f"{described.what}: with that {proof.after:.1%} instead of {proof.before:.1%} of the "
             f"torque of '{proof.channel}' is not explained{like}",
-            about=log.about(proof.step.joints),
+            about=log.about(step.joints),
             severity="spoils" if spoils else "warns",
             evidence={
                 "evidence": proof.evidence,
@@ -208,6 +212,9 @@ class Physics:
 
     def _of_the_scale(self) -> Iterator[Finding]:
         """Yield the finding on torques of another size than the file's masses, by `heft.fit`."""
+        unit, log = self.explained.unit, self.context
+        if unit != 1.0 and any(isinstance(s.step, TorqueGain) for s in self.explained.steps):
+            return  # told with them
         hypotheses, limits = Hypotheses(self.evidence), Limits()
         fit = hypotheses.settle(self._best(), common=False)
         rows, unknowns = hypotheses.rows(fit.correction), self.evidence.unknowns
@@ -222,6 +229,7 @@ class Physics:
         scale, share = torque_over_file(*zip(*blocks, strict=True))
         if not (share >= limits.scale_explained and scale > 0.0):
             return
+        scale /= unit
         check = of_the_unit(scale, limits.unit_of_torque)
         if check.status != "pass":
             yield Finding(
@@ -230,6 +238,37 @@ class Physics:
                 about="all joints",
                 severity="spoils" if check.status == "fail" else "warns",
                 evidence={"scale": scale, "explained": share},
+                lines={"map": log.line(log.effort, "scale", unit_near(1.0 / scale), 1.0, ())},
+            )
+
+    def _of_an_outlier(self) -> Iterator[Finding]:
+        """Yield the finding on a joint of far more torque than others, which should have less.
+
+        Where friction is most of a joint's torque nothing else tells its unit.
+        """
+        evidence, correction, log = self.evidence, self.explained.correction, self.context
+        if len(evidence.channels) < 2:
+            return
+        rows = Hypotheses(evidence).rows(correction)
+        unknowns, channels = evidence.unknowns, list(evidence.channels)
+        own = [at < unknowns.bodies for at in rows.columns]
+        file = [unknowns.start[at[o]] @ y[o] for at, o, y in zip(rows.columns, own, rows.regressors, strict=True)]
+        needed = np.array([np.sqrt(np.mean(x**2)) for x in file])
+        sources = [correction.tau_source[c] for c in channels]
+        size = evidence.effort_rms[sources] * np.abs(correction.tau_scale)[channels]
+        first, others = int(np.argmax(size)), np.arange(len(size)) != int(np.argmax(size))
+        ratio = float(size[first] / size[others].max())
+        if ratio > self.settings.physics.outlier and needed[first] < needed[others].max():
+            joint, gain = channels[first], TORQUE_UNITS["N·mm"]
+            yield Finding(
+                "wrong torque gain",
+                f"its torque is {ratio:.3g} times that of any other joint, where the model file's "
+                "masses need less of it than of others",
+                about=log.joints[joint],
+                severity="spoils",
+                evidence={"value": gain, "ratio": ratio},
+                cure="is it in N·mm? look at its unit",
+                lines={"map": log.line(log.effort, "scale", gain, 1.0, (joint,))},
             )
 
     def _best(self) -> Correction:

@@ -144,12 +144,13 @@ class Hypotheses:
         deviation = floor + np.sqrt(energy / count) if sigma is None else np.abs(scale) * sigma
         sides = [rows.side(k, j, scale[k]) for k, j in enumerate(source)]
         moments = [R.T @ z for R, z, _ in sides]
-        values, ridge = self.unknowns.start, rows.ridge
+        values, prior = self.unknowns.start, self.ridge(correction)
+        ridge = prior
         must = self.unknowns.nonnegative(correction.driven)
         for _ in range(self.settings.rounds):
             roots = 1.0 / (np.maximum(deviation, floor) * np.sqrt(self.memory))
             values = self._solve(rows, ridge, moments, roots**2, must)
-            ridge = self.tempered(rows, values)
+            ridge = self.tempered(prior, values)
             errors = (R @ values[at] - z for at, (R, z, _) in zip(rows.columns, sides, strict=True))
             rest = np.array([x @ x + least for x, (_, _, least) in zip(errors, sides, strict=True)])
             deviation = np.sqrt(rest / count + floor**2)
@@ -157,32 +158,47 @@ class Hypotheses:
             likelihood = float(np.sum(count / self.memory * 2.0 * np.log(logged)))
             if likelihood > hopeless:
                 break
-        return Fit(correction, likelihood + self._distance(rows, values), logged, values)
+        return Fit(correction, likelihood + self._distance(prior, values), logged, values)
 
-    def _distance(self, rows: Rows, values: Array) -> float:
+    def ridge(self, correction: Correction) -> Array:
+        """Return the precision of the prior on the unknowns, shape (p,).
+
+        What a drive rubs is some of its torque, in whatever unit that is.
+        """
+        rows, evidence = self.rows(correction), self.evidence
+        logged = np.maximum(evidence.effort_rms, 1e-9)
+        size = np.abs(correction.tau_scale) * logged[list(correction.tau_source)]
+        ridge = rows.ridge.copy()
+        for d, drive in enumerate(evidence.robot.drives):
+            strong, was = (np.max(np.abs(drive.ratio) * x) for x in (size, logged))
+            ridge[self.unknowns.of_drive(d)] *= (was / strong) ** 2
+        return ridge
+
+    def _distance(self, ridge: Array, values: Array) -> float:
         """Return the prior's part of J: Student's t for bodies, Gaussian for other unknowns."""
         tail, drives = self.settings.tail, slice(self.unknowns.bodies, None)
-        far = self.far(rows, values)
+        far = self.far(ridge, values)
         distance = (tail + PARAMETER_COUNT) * float(np.sum(np.log1p(far / tail)))
-        return distance + float(np.sum(rows.ridge[drives] * values[drives] ** 2))
+        return distance + float(np.sum(ridge[drives] * values[drives] ** 2))
 
-    def far(self, rows: Rows, values: Array) -> Array:
+    def far(self, ridge: Array, values: Array) -> Array:
         """Return each body's squared Mahalanobis distance from the file's, shape (bodies,)."""
-        distances = rows.ridge * (values - self.unknowns.start) ** 2
+        distances = ridge * (values - self.unknowns.start) ** 2
         bodies = distances[: self.unknowns.bodies].reshape(-1, PARAMETER_COUNT)
         return np.asarray(bodies.sum(axis=1))
 
-    def tempered(self, rows: Rows, values: Array) -> Array:
+    def tempered(self, ridge: Array, values: Array) -> Array:
         """Precisions of the Gaussian prior with the Student prior's gradient, shape (p,).
 
         Args:
+            ridge: Precision of the prior, shape (p,).
             values: Unknowns u at which the gradients agree, shape (p,).
         """
         tail = self.settings.tail
-        weight = (tail + PARAMETER_COUNT) / (tail + self.far(rows, values))
+        weight = (tail + PARAMETER_COUNT) / (tail + self.far(ridge, values))
         weights = np.ones(len(values))
         weights[: self.unknowns.bodies] = np.repeat(np.minimum(weight, 1.0), PARAMETER_COUNT)
-        return np.asarray(rows.ridge * weights)
+        return np.asarray(ridge * weights)
 
     def _solve(
         self,
@@ -445,7 +461,7 @@ def tool(hypotheses: Hypotheses, fit: Fit, thresholds: LoadThresholds) -> ToolFo
     plain = replace(fit.correction, carrying=None)
     fit = hypotheses.fit(plain, fit.sigma)
     freed = hypotheses.fit(replace(plain, carrying=last), fit.sigma)
-    far = hypotheses.far(hypotheses.rows(plain), fit.values)
+    far = hypotheses.far(hypotheses.ridge(plain), fit.values)
     others = float(np.median(np.delete(far, last)[np.delete(measured, last)]))
     file, freed_mass = (_mass(hypotheses, u, last) for u in (unknowns.start, freed.values))
     moving = sum(_mass(hypotheses, unknowns.start, int(b)) for b in np.flatnonzero(measured))
@@ -517,6 +533,7 @@ class Explained:
     # accepted steps with their evidence, in the order of application
     steps: tuple[StepEvidence, ...]
     correction: Correction  # all of them combined
+    unit: float  # factor of all torques in it, by the file's masses
     unexplained: Array  # relative residual of each measured channel's torque, shape (channels,)
     total: float  # relative residual of all channels together
     total_before: float  # the same without the steps

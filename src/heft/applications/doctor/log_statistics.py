@@ -63,6 +63,8 @@ class Counts:
     wraps: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     jumps: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     spikes: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    zeros: Array = field(default_factory=lambda: np.zeros(0))  # rows of 0 between other values
+    falls: Array = field(default_factory=lambda: np.zeros(0))  # how often it falls to them
     plateau: Array = field(default_factory=lambda: np.zeros((2, 0)))
     frozen: Array = field(default_factory=lambda: np.zeros(0))
     stalls: list[tuple[int, int]] = field(default_factory=list)  # rows of what is frozen
@@ -140,6 +142,7 @@ def counts_of(
     tally.jumps, tally.spikes = (np.zeros(count, dtype=np.int64) for _ in range(2))
     tally.wraps = {unit: np.zeros(count, dtype=np.int64) for unit in TURNS}
     tally.plateau, tally.frozen = np.zeros((2, count)), np.zeros(count)
+    tally.zeros, tally.falls = np.zeros(count), np.zeros(count)
     tally.speeds = np.zeros((count, 3))
     tail_time, tail, rows = np.empty(0), np.empty((0, count)), 0
     for read in recording.blocks(names):
@@ -217,6 +220,8 @@ def _walk_signals(tally: Counts, block: _Block, thresholds: SignalThresholds) ->
         bound = thresholds.spike_ratio * max(sizes.usual[k], SMALL) + 3.0 * size
         with np.errstate(invalid="ignore"):
             tally.spikes[k] += int(np.sum(alone[max(block.fresh - 2, 0) :, k] > bound))
+        if kind in EFFORTS:
+            _count_zeros(tally, k, x[block.new], thresholds)
         inside = (x[:-1] > sizes.low[k]) & (x[:-1] < sizes.high[k])  # else it is saturated
         slope = max(0.2 * size, 3.0 * sizes.quantum[k])
         for side, _ in EXTREMES:
@@ -233,6 +238,18 @@ def _walk_signals(tally: Counts, block: _Block, thresholds: SignalThresholds) ->
         for begin, end in _frozen_runs(d, moves, max(size, sizes.quantum[k]), is_effort, least):
             tally.frozen[k] = max(tally.frozen[k], (end - begin) * sizes.step)
             tally.stalls.append((block.first + begin, block.first + end + 1))
+
+
+def _count_zeros(tally: Counts, k: int, x: Array, thresholds: SignalThresholds) -> None:
+    """Count falls to exactly 0 from far more than a value changes by where there is one."""
+    there = x != 0.0
+    changes = np.abs(np.diff(x[there & np.isfinite(x)]))
+    if not len(changes) or there.all():
+        return
+    falls = there[:-1] & ~there[1:]
+    deep = np.abs(x[:-1]) > thresholds.jump_to_zero * np.median(changes)
+    tally.falls[k] += int(np.sum(falls & deep))
+    tally.zeros[k] += int(np.sum(~there)) if np.sum(falls & deep) > 0.5 * np.sum(falls) else 0
 
 
 def _own_motion(

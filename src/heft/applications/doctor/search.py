@@ -19,8 +19,10 @@ from scipy.linalg import solve_triangular
 
 from heft.arrays import Array
 from heft.dynamics import kernels
+from heft.fit import torque_over_file
 
 from .corrections import (
+    TORQUE_UNITS,
     Columns,
     CompensatedFriction,
     Correction,
@@ -33,7 +35,6 @@ from .corrections import (
     SignFlip,
     Swap,
     TorqueGain,
-    TorqueUnit,
     combined,
     steps_between,
 )
@@ -91,14 +92,10 @@ class Proposals:
         yield from (SignFlip((j,), "tau") for j in measured)
         yield SignFlip((), "tau")
         yield from (Swap((i, j), "tau") for i in measured for j in measured if i < j)
-        yield from (TorqueGain((j,), s) for j in measured for s in self.settings.torque_gains)
-        evidence = self.hypotheses.evidence
-        size = abs(np.log(evidence.torque_size(best.correction)))
-        for factor in self.settings.torque_units:
-            unit = TorqueUnit((), factor)
-            closer = abs(np.log(evidence.torque_size(unit.apply(best.correction))))
-            if closer < size - self.settings.unit_log_gain:
-                yield unit
+        gains = 1.0 / torque_over_file_of(self.hypotheses, best, self.settings.file_explains)[0]
+        common = np.median(gains)
+        yield TorqueGain(tuple(measured), tuple(float(x / common) for x in gains))
+        yield from (TorqueGain((j,), (float(x / common),)) for j, x in zip(measured, gains, strict=True))
 
     def _of_joints(self, moving: Sequence[int], live: set[int]) -> Iterator[CorrectionStep]:
         """Yield sign flips and swaps; torque that does not vary would fit anywhere."""
@@ -134,6 +131,29 @@ class Proposals:
             yield PositionScale((j,), 0.5)
             yield PositionScale((j,), 2.0)
             yield from (PositionOffset((j,), offset) for offset in settings.offsets_rad)
+
+    def followed_gain(self, step: TorqueGain, fit: Fit) -> TorqueGain:
+        """Return gains moved by the residual's first order.
+
+        The torque that a fit finds for a joint is what its gain scales, with no noise in it; where
+        a motion does not tell a gain, it is about that of the others.
+        """
+        hypotheses, channels = self.hypotheses, list(self.hypotheses.evidence.channels)
+        rows, effects = hypotheses.rows(fit.correction), []
+        for j in step.joints:
+            k = channels.index(j)
+            effect = np.zeros((len(channels), hypotheses.evidence.count))
+            effect[k] = fit.values[rows.columns[k]] @ rows.regressors[k]
+            effects.append(effect)
+        triangle, right = self._alone(fit, effects)
+        logs, roots = np.log(step.values), np.eye(len(effects)) / self.settings.gain_deviation
+        centre = logs - np.median(logs) if len(logs) > 1 else logs
+        normal = triangle.T @ triangle + roots.T @ roots
+        by = np.linalg.solve(normal, right + roots.T @ (roots @ centre))
+        most = self.settings.most_log_gain
+        by -= np.median(by) if len(logs) > 1 else 0.0  # the scale of all is the file's
+        moved = logs - np.clip(by, -most, most)
+        return replace(step, values=tuple(float(x) for x in np.exp(moved)))
 
     def small(self, best: Fit) -> Iterator[CorrectionStep]:
         """Yield offsets and a tilt of the base, estimated from the residual to first order."""
@@ -176,7 +196,7 @@ class Proposals:
         scale = np.array([best.correction.tau_scale[c] for c in evidence.channels])
         roots = 1.0 / (np.abs(scale) * best.sigma * np.sqrt(hypotheses.memory))
         start, width = evidence.unknowns.start, len(effects)
-        ridge = hypotheses.tempered(rows, best.values)
+        ridge = hypotheses.tempered(hypotheses.ridge(best.correction), best.values)
         size, right = len(start), np.zeros(width)
         residuals = hypotheses.residuals(best) * scale
         count = size + sum(len(at) + width for at in rows.columns)
@@ -207,6 +227,27 @@ class Proposals:
         R = triangulated(np.asfortranarray(np.vstack([triangle, ridge])))
         half = solve_triangular(R, right, trans="T", check_finite=False)
         return np.asarray(solve_triangular(R, half, check_finite=False))
+
+
+def torque_over_file_of(hypotheses: Hypotheses, fit: Fit, least: float) -> tuple[Array, float]:
+    """Return each channel's torque over what the file's bodies need, shape (channels,).
+
+    With it comes the share of channels of which these explain at least a share `least` of what
+    friction leaves; of others it is the mean of those.
+    """
+    evidence, unknowns, rows = hypotheses.evidence, hypotheses.unknowns, hypotheses.rows(fit.correction)
+    sizes = np.zeros(len(evidence.channels))
+    for k, channel in enumerate(evidence.channels):
+        at, triangle = rows.columns[k], rows.triangles[k]
+        own, body = at < unknowns.bodies, triangle[:, : len(at)]
+        source = len(at) + fit.correction.tau_source[channel]
+        torque = abs(fit.correction.tau_scale[channel]) * triangle[:, source]
+        file = body[:, own] @ unknowns.start[at[own]]
+        size, share = torque_over_file([file], [torque], [body[:, ~own]])
+        sizes[k] = abs(size) if share >= least else 0.0
+    known = sizes > 0.0
+    common = float(np.exp(np.mean(np.log(sizes[known])))) if known.any() else 1.0
+    return np.where(known, sizes, common), float(np.mean(known))
 
 
 @dataclass(frozen=True)
@@ -280,6 +321,7 @@ class Judge:
         return Explained(
             tuple(accepted),
             best.correction,
+            start.tau_scale[0],
             np.asarray(best.sigma / size),
             float(np.sqrt(np.sum(best.sigma**2) / np.sum(size**2))),
             float(np.sqrt(np.sum(before**2) / np.sum(size**2))),
@@ -390,6 +432,8 @@ class Search:
 
     def refined(self, step: CorrectionStep, base: Correction, fit: Fit) -> Tried:
         """Return a step with its parameter refined, and its fit."""
+        if isinstance(step, TorqueGain):
+            return self._snapped(*self._by_gains(step, base, fit), base)
         if isinstance(step, ScalarStep) and step.width:
             return narrowed(
                 (step, fit),
@@ -401,6 +445,44 @@ class Search:
         if step.is_expandable:
             return self._by_first_order(step, base, fit)
         return step, fit
+
+    def _by_gains(self, step: TorqueGain, base: Correction, fit: Fit) -> Tried:
+        for _ in range(self.settings.refinements):
+            better = self.proposals.followed_gain(step, fit)
+            new = self.hypotheses.fit(better.apply(base), fit.sigma)
+            if not new.objective < fit.objective - BETTER:
+                break
+            step, fit = better, new
+        return self._needed(step, base, fit) if len(step.joints) > 1 else (step, fit)
+
+    def _needed(self, step: TorqueGain, base: Correction, fit: Fit) -> Tried:
+        """Return gains of those joints whose torque is none of the others' scale."""
+        least, values = self.settings.acceptance, np.array(step.values) / np.median(step.values)
+
+        def fitted(values: Array) -> Fit:
+            gains = replace(step, values=tuple(float(x) for x in values))
+            return self.hypotheses.fit(gains.apply(base), fit.sigma)
+
+        whole, kept = fitted(values), values.copy()
+        for k, value in enumerate(values):
+            one = np.arange(len(values)) == k
+            gain = fitted(np.where(one, 1.0, values)).objective - whole.objective
+            if gain < least.small_evidence:
+                kept[k] = 1.0
+        off = np.flatnonzero(kept != 1.0)
+        joints, gains = (tuple(x[k] for k in off) for x in (step.joints, kept.tolist()))
+        return TorqueGain(joints, gains), fitted(kept)
+
+    def _snapped(self, step: TorqueGain, fit: Fit, base: Correction) -> Tried:
+        """Return one joint's gain as the size of a unit, where that explains as much."""
+        near = min(TORQUE_UNITS.values(), key=lambda u: abs(np.log(u / (step.number or 1.0))))
+        least = self.settings.acceptance
+        if not abs(np.log(near / (step.number or 1.0))) < least.log_factor:
+            return step, fit
+        unit = replace(step, values=(near,))
+        at = self.hypotheses.fit(unit.apply(base), fit.sigma)
+        is_alike = at.objective < fit.objective + least.indistinguishable
+        return (unit, at) if is_alike else (step, fit)
 
     def _by_first_order(self, step: CorrectionStep, base: Correction, fit: Fit) -> Tried:
         for _ in range(self.settings.refinements):
@@ -444,7 +526,7 @@ class Search:
             return []
         proposed = (*self.proposals.steps(best), *self.proposals.small(best))
         suspects = self._suspects(best)
-        chosen = [step for step in proposed if suspects.issuperset(step.joints)]
+        chosen = [s for s in proposed if len(s.joints) > 2 or suspects.issuperset(s.joints)]
         tried: list[Tried] = []
         hopeless = best.objective + self.settings.hopeless_evidence
         for step in chosen:
@@ -475,7 +557,7 @@ class Search:
                 break
             best = self.hypotheses.settle(candidates[0][1].correction)
             candidates = self.next(best)
-        steps = steps_between(start, best.correction, self.settings.proposals.unit_log_gain)
+        steps = steps_between(start, best.correction, start.tau_scale[0])
         return self.judge.concluded(start, self._polished(start, steps))
 
     def leads(self, candidates: Sequence[Tried], best: Fit) -> bool:
@@ -550,13 +632,24 @@ def explain(
     timing = timings.fitted(start)
     if timings.hides(timing):
         start = timing.best.correction
+    start = start.torques(scale=[unit_of(search, start)] * len(start.tau_source))
     load = tool(search.hypotheses, search.hypotheses.settle(start, common=False), loads)
     if load is not None:  # what it explains is no other fault's
         start = replace(start, carrying=load.body)
     best = _searched(search, start)
-    if best.steps:
+    if best.steps or best.unit != 1.0:
         timing = timings.fitted(best.correction)
     return best, timing
+
+
+def unit_of(search: Search, start: Correction) -> float:
+    """Return the size of the unit that all torques are in, by the file's masses; 1 if near it."""
+    settings = search.settings
+    fit, least = search.hypotheses.settle(start), settings.proposals.file_explains_most
+    sizes, known = torque_over_file_of(search.hypotheses, fit, least)
+    common = float(np.median(sizes))
+    is_off = known > 0.5 and abs(np.log(common)) > settings.acceptance.log_unit
+    return 1.0 / common if is_off else 1.0
 
 
 def _searched(search: Search, start: Correction) -> Explained:

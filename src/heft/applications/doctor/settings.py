@@ -51,6 +51,9 @@ class SignalThresholds:
     wrap_share: float = 0.25  # by how much a jump may differ from a full turn, as a share of it
     jump_ratio: float = 30.0  # size of a jump over the usual change from row to row
     jump_least: float = 1e-3  # size of a jump, at least [rad or m]
+    zeros_share: float = 0.01  # share of rows of 0 between other values of an effort
+    zeros_falls: int = 5  # times that it falls to them, at least
+    jump_to_zero: float = 10.0  # size of a value that falls to 0 over the median change between rows
     # distance of a row from the nearer neighbour over the usual second difference
     spike_ratio: float = 30.0
     # by how much a stated velocity's slope over the position's own may be off 1
@@ -95,12 +98,15 @@ class StepProposals:
 
     # zero offsets of encoders at which a search begins [rad]
     offsets_rad: tuple[float, ...] = (np.pi / 2, -np.pi / 2, np.pi, np.pi / 4, -np.pi / 4)
-    # factors of one joint's torque
-    torque_gains: tuple[float, ...] = (1e-3, 0.01, 0.05, 0.2, 0.5, 2.0, 5.0, 20.0, 100.0)
-    torque_units: tuple[float, ...] = (1e-3, 1e3)  # factors of all torques
-    # least reduction by a unit of the logarithm of the ratio between the torque's size and the
-    # model file's
-    unit_log_gain: float = float(np.log(20.0))
+    # share of a joint's torque beside friction that the file's bodies explain, from which on its
+    # gain is begun with at what the file's masses need
+    file_explains: float = 0.1
+    # the same of most joints, from which on the unit of all torques is asked of it
+    file_explains_most: float = 0.5
+    # standard deviation of the logarithm of one joint's gain about that of the others, where the
+    # motion does not tell it
+    gain_deviation: float = 0.5
+    most_log_gain: float = 1.0  # largest step of such a logarithm
     # turns of a motor per turn of its joint
     gear_ratios: tuple[float, ...] = tuple(float(r) for r in np.geomspace(10.0, 250.0, 19))
     # range of a joint's positions above which they may be a motor's [turns]
@@ -152,6 +158,9 @@ class StepAcceptance:
     offset_rad: float = 1.5 * DEGREE  # smallest offset [rad]
     tilt_rad: float = 0.8 * DEGREE  # smallest tilt of the base [rad]
     log_factor: float = float(np.log(1.3))  # smallest logarithm of a factor
+    log_gain: float = float(np.log(1.15))  # the same of one joint's torque against the others'
+    # the same of all torques, which rests on the file's masses
+    log_unit: float = float(np.log(2.0))
     # share of the rows in which a joint is slower than the speed at which its friction must push
     # for a drive to compensate more than there is
     slow_share: float = 0.1
@@ -205,6 +214,9 @@ class PhysicsThresholds:
     other_joint_share: float = 0.9
     # share of a joint's torque that a step explains, from which on what is wrong spoils numbers
     least_shown: float = 0.02
+    # torque of one joint over the largest of all others, from which on its unit is doubted where the
+    # file's masses need less
+    outlier: float = 10.0
     # largest residual of all torque over that without corrections, up to which they explain most of
     # what is wrong where much is left
     most_left: float = 0.5
