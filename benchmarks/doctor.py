@@ -126,6 +126,7 @@ def experiment(
     exact, believed = made.exact, Simulator(plain, condition).believed(seed)
     links = Links.of(held.urdf, held.joints)
     still = np.zeros_like(exact.q)
+    noise = condition.sensors.torque_noise * np.sqrt(np.mean(exact.tau**2, axis=0))
     entries = [{k: v for law in d.laws for k, v in law.entries().items()} for d in made.drives]
     return Experiment(
         Robot.from_urdf_text(believed),
@@ -138,11 +139,9 @@ def experiment(
         links.inverse_dynamics(exact.q, still, still),
         np.array([e.get("bristle", e.get("coulomb", 0.0)) for e in entries]),
         np.full(len(plain.joints), condition.sensors.quantum),
-        condition.sensors.torque_noise * np.sqrt(np.mean(exact.tau**2, axis=0)),
+        noise,
         lambda q: links.inverse_dynamics(q, exact.v, exact.a),
-        lambda: gain_deviation(
-            links, exact.time, exact.q, exact.v, exact.a, exact.tau, exact.passed
-        ),
+        lambda: gain_deviation(links, noise, exact.q, exact.v, exact.a, exact.tau, exact.passed),
     )
 
 

@@ -143,7 +143,7 @@ class Faulty:
 Fault = Callable[[Experiment, np.random.Generator], Faulty]
 
 TOLD = 4.0  # deviations of an oracle's test from which on a gain is told
-GAIN_NEAR, COMMON_NEAR = 0.15, np.log(1.5)  # logarithms of factors of torques
+GAIN_NEAR, COMMON_NEAR = 0.15, np.log(2.0)  # logarithms of factors of torques
 FLIPS = ("flipped position", "flipped torque", "flipped position and torque")
 SWAPS = ("swapped columns", "swapped positions", "swapped torques")
 
@@ -353,8 +353,7 @@ def off_at_first(e: Experiment, rng: np.random.Generator) -> Faulty:
     noisy = e.torque + e.noise * rng.normal(size=e.torque.shape)
     noisy[: len(noisy) // 5] = 0.0
     q = e.quantum * np.round(e.position / e.quantum)
-    causes = tuple(Cause(("frozen",), (f"tau.{j}",)) for j in e.joints)
-    return Faulty(recorded(e.joints, e.time, q, noisy), causes, True)
+    return Faulty(recorded(e.joints, e.time, q, noisy), (Cause(("frozen",)),), True)
 
 
 def milliseconds(e: Experiment, rng: np.random.Generator) -> Faulty:
@@ -457,15 +456,15 @@ def compensated_friction(e: Experiment, rng: np.random.Generator) -> Faulty:
 
 
 def gain_deviation(
-    links: Links, time: Array, q: Array, v: Array, a: Array, torque: Array, link: Array
+    links: Links, noise: Array, q: Array, v: Array, a: Array, torque: Array, link: Array
 ) -> Array:
     """Return the deviation of the logarithm of each joint's gain, shape (joints,).
 
     Of an oracle that knows the lengths and no mass, by columns that MuJoCo's fields give, and lets
     each joint have five columns of friction and a rotor. What these leave of the torque is its
-    noise, with the memory that it has; of a gain it knows that it is within half an e-fold.
+    noise, with the memory that it has; of a gain it knows that it is within two e-folds.
     """
-    rows = np.linspace(0, len(time) - 1, 400).astype(int)
+    rows = np.linspace(0, len(q) - 1, 400).astype(int)
     q, v, a, torque, link = (x[rows] for x in (q, v, a, torque, link))
     model, columns = links.model, []
     plain = links.inverse_dynamics(q, v, a)
@@ -494,12 +493,12 @@ def gain_deviation(
         both[len(bodies) + 6 * count + j] = link[:, j]
         left = torque[:, j] - _explained(both[: len(bodies) + 6 * count], torque[:, j])
         memory = np.corrcoef(left[1:], left[:-1])[0, 1].clip(0.0, 0.95)
-        sigma = np.sqrt(np.mean(left**2) * (1.0 + memory) / (1.0 - memory))
+        sigma = np.sqrt(np.mean(left**2) * (1.0 + memory) / (1.0 - memory) + noise[j] ** 2)
         parts.append(both / sigma)
     whole = np.concatenate(parts, axis=1)
     nuisance, gains = whole[:-count], whole[-count:]
     alone = gains - np.stack([_explained(nuisance, g) for g in gains])
-    information = alone @ alone.T + 4.0 * np.eye(count)
+    information = alone @ alone.T + 0.25 * np.eye(count)
     # A common factor is none of a joint: against the joint that is told best.
     others = np.arange(count) != int(np.argmin(np.diag(np.linalg.inv(information))))
     deviations = np.zeros(count)

@@ -29,14 +29,13 @@ from heft.applications.doctor.corrections import (
     SignFlip,
     Swap,
     TorqueGain,
-    TorqueUnit,
     combined,
     steps_between,
 )
 from heft.applications.doctor.evidence import Evidence
 from heft.applications.doctor.findings import corrected
 from heft.applications.doctor.hypotheses import Hypotheses
-from heft.applications.doctor.search import Proposals, Search, explain
+from heft.applications.doctor.search import Proposals, Search, explain, unit_of
 from heft.applications.doctor.settings import (
     ClockThresholds,
     CorrectionSearch,
@@ -453,15 +452,26 @@ def test_degrees_are_proposed_where_most_joints_turn_too_often(turns: float) -> 
     assert (PositionUnit((), np.pi / 180.0) in found) == (turns > 10.0)
 
 
-@pytest.mark.parametrize("size", [1.0, 1000.0])
-def test_a_unit_of_torque_is_proposed_where_it_brings_torque_closer(size: float) -> None:
-    robot, _ = arm()
-    evidence = SimpleNamespace(torque_size=lambda c: size * float(c.tau_scale[0]))
-    proposals = Proposals(SimpleNamespace(evidence=evidence), StepProposals())  # type: ignore[arg-type]
-    best = SimpleNamespace(correction=Correction.none(robot))
-    found = [s for s in proposals._of_torque(best, (0, 1)) if isinstance(s, TorqueUnit)]  # type: ignore[arg-type]
-    assert all(abs(np.log(size * s.value)) < abs(np.log(size)) for s in found)
-    assert bool(found) == (size > 1.0)
+@pytest.mark.parametrize("size", [1.0, 1000.0, 0.3])
+def test_the_unit_of_torque_is_what_brings_it_to_the_files_masses(size: float) -> None:
+    robot, recording = arm()
+    scaled = spoilt(robot, recording, [TorqueGain(tuple(range(6)), (1.0 / size,) * 6)])
+    search = Search(Evidence.of(robot, [scaled]), CorrectionSearch())
+    found = unit_of(search, Correction.none(robot))
+    assert (found == 1.0) == (size == 1.0)
+    assert found * size == pytest.approx(1.0, rel=0.5)
+
+
+def test_gains_of_all_joints_are_found_at_once() -> None:
+    """Nearer than the masses of the model file are, by which they are begun."""
+    robot, recording = arm()
+    gains = (1.3, 0.8, 1.0, 1.0, 1.25, 0.75)
+    wrong = spoilt(robot, recording, [TorqueGain(tuple(range(6)), gains)])
+    diagnosis = doctor.diagnose([wrong], robot)
+    assert [f.name for f in physics(diagnosis)] == ["wrong torque gain"]
+    assert diagnosis.correction is not None
+    found = np.array(diagnosis.correction.tau_scale)
+    np.testing.assert_allclose(found / found[2], gains, rtol=0.1)
 
 
 def test_what_is_mended_is_scaled_and_moved_behind_the_map_that_read_it() -> None:

@@ -475,15 +475,14 @@ class TorqueGain(CorrectionStep):
     def describe(self, log: Context) -> Description:
         """Return its description for the user."""
         by_joint = dict(zip(self.joints, self.values, strict=True))
-        told = [
-            f"of '{log.joints[j]}' is {1.0 / x:.4g}" if k == 0 else f"'{log.joints[j]}' {1.0 / x:.4g}"
-            for k, (j, x) in enumerate(by_joint.items())
-        ]
+        told = ", ".join(f"'{log.joints[j]}' {1.0 / x:.4g}" for j, x in by_joint.items())
         return Description(
             "wrong torque gain",
             f"the torque {', '.join(told)} times too large",
             "look at gear ratios, gains and units: are they currents, or per mille of what drives "
-            "are rated?" if len(told) > 1 else "look at its gear ratio, gain and unit",
+            "are rated?"
+            if len(told) > 1
+            else "look at its gear ratio, gain and unit",
             {"map": log.lines(log.effort, "scale", by_joint, 1.0)},
         )
 
@@ -589,6 +588,11 @@ def steps_between(
     if unit is not None:
         steps.append(PositionUnit((), unit))
         scale = scale / unit
+    columns: tuple[tuple[Columns, Array], ...] = (("q", scale), ("tau", gain))
+    for of, values in columns:  # of all joints it is one
+        if len(values) > 1 and np.all(values < 0.0):
+            steps.append(SignFlip((), of))
+            values *= -1.0
     for j, offset in enumerate(correction.q_offset):
         steps += _steps_of_a_joint(j, float(scale[j]), gain[j] < 0.0, offset)
     size = np.abs(gain)

@@ -252,7 +252,10 @@ class Physics:
         rows = Hypotheses(evidence).rows(correction)
         unknowns, channels = evidence.unknowns, list(evidence.channels)
         own = [at < unknowns.bodies for at in rows.columns]
-        file = [unknowns.start[at[o]] @ y[o] for at, o, y in zip(rows.columns, own, rows.regressors, strict=True)]
+        file = [
+            unknowns.start[at[o]] @ y[o]
+            for at, o, y in zip(rows.columns, own, rows.regressors, strict=True)
+        ]
         needed = np.array([np.sqrt(np.mean(x**2)) for x in file])
         sources = [correction.tau_source[c] for c in channels]
         size = evidence.effort_rms[sources] * np.abs(correction.tau_scale)[channels]

@@ -223,9 +223,12 @@ def _walk_signals(tally: Counts, block: _Block, thresholds: SignalThresholds) ->
         if kind in EFFORTS:
             _count_zeros(tally, k, x[block.new], thresholds)
         inside = (x[:-1] > sizes.low[k]) & (x[:-1] < sizes.high[k])  # else it is saturated
+        inside |= x[:-1] == 0.0  # at which no drive saturates
         slope = max(0.2 * size, 3.0 * sizes.quantum[k])
         for side, _ in EXTREMES:
             level = sizes.high[k] if side else sizes.low[k]
+            if kind in EFFORTS and level == 0.0:
+                continue
             steps = 1 if kind in EFFORTS else 2  # an effort is too noisy for more
             tally.plateau[side, k] += _plateau(x, d, level, slope, thresholds.plateau_rows, steps)
         moves = _own_motion(block, kind, name, change, some_move)

@@ -22,6 +22,7 @@ from heft.dynamics import kernels
 from heft.fit import torque_over_file
 
 from .corrections import (
+    IN_TIME,
     TORQUE_UNITS,
     Columns,
     CompensatedFriction,
@@ -95,7 +96,12 @@ class Proposals:
         gains = 1.0 / torque_over_file_of(self.hypotheses, best, self.settings.file_explains)[0]
         common = np.median(gains)
         yield TorqueGain(tuple(measured), tuple(float(x / common) for x in gains))
-        yield from (TorqueGain((j,), (float(x / common),)) for j, x in zip(measured, gains, strict=True))
+        if len(measured) > 1:
+            even = TorqueGain(tuple(measured), (1.0,) * len(measured))
+            yield self.followed_gain(even, best)
+        yield from (
+            TorqueGain((j,), (float(x / common),)) for j, x in zip(measured, gains, strict=True)
+        )
 
     def _of_joints(self, moving: Sequence[int], live: set[int]) -> Iterator[CorrectionStep]:
         """Yield sign flips and swaps; torque that does not vary would fit anywhere."""
@@ -235,7 +241,11 @@ def torque_over_file_of(hypotheses: Hypotheses, fit: Fit, least: float) -> tuple
     With it comes the share of channels of which these explain at least a share `least` of what
     friction leaves; of others it is the mean of those.
     """
-    evidence, unknowns, rows = hypotheses.evidence, hypotheses.unknowns, hypotheses.rows(fit.correction)
+    evidence, unknowns, rows = (
+        hypotheses.evidence,
+        hypotheses.unknowns,
+        hypotheses.rows(fit.correction),
+    )
     sizes = np.zeros(len(evidence.channels))
     for k, channel in enumerate(evidence.channels):
         at, triangle = rows.columns[k], rows.triangles[k]
@@ -397,6 +407,8 @@ class Judge:
             others = [
                 s for s in small if (s.kind, s.joints) != place and s.is_large(self.least, base)
             ]
+            if isinstance(step, Gravity) and any(step.vector):
+                others.append(Gravity((), (0.0, 0.0, 0.0)))
         else:
             alike = (s for s in _alike(step) if s != step)
             others = [s for s in alike if s.kind == "q sign" or live >= set(s.joints)]
@@ -446,7 +458,7 @@ class Search:
             return self._by_first_order(step, base, fit)
         return step, fit
 
-    def _by_gains(self, step: TorqueGain, base: Correction, fit: Fit) -> Tried:
+    def _by_gains(self, step: TorqueGain, base: Correction, fit: Fit) -> tuple[TorqueGain, Fit]:
         for _ in range(self.settings.refinements):
             better = self.proposals.followed_gain(step, fit)
             new = self.hypotheses.fit(better.apply(base), fit.sigma)
@@ -455,7 +467,7 @@ class Search:
             step, fit = better, new
         return self._needed(step, base, fit) if len(step.joints) > 1 else (step, fit)
 
-    def _needed(self, step: TorqueGain, base: Correction, fit: Fit) -> Tried:
+    def _needed(self, step: TorqueGain, base: Correction, fit: Fit) -> tuple[TorqueGain, Fit]:
         """Return gains of those joints whose torque is none of the others' scale."""
         least, values = self.settings.acceptance, np.array(step.values) / np.median(step.values)
 
@@ -464,7 +476,7 @@ class Search:
             return self.hypotheses.fit(gains.apply(base), fit.sigma)
 
         whole, kept = fitted(values), values.copy()
-        for k, value in enumerate(values):
+        for k in range(len(values)):
             one = np.arange(len(values)) == k
             gain = fitted(np.where(one, 1.0, values)).objective - whole.objective
             if gain < least.small_evidence:
@@ -632,13 +644,18 @@ def explain(
     timing = timings.fitted(start)
     if timings.hides(timing):
         start = timing.best.correction
-    start = start.torques(scale=[unit_of(search, start)] * len(start.tau_source))
     load = tool(search.hypotheses, search.hypotheses.settle(start, common=False), loads)
+    if load is None:
+        start = start.torques(scale=[unit_of(search, start)] * len(start.tau_source))
+        load = tool(search.hypotheses, search.hypotheses.settle(start, common=False), loads)
     if load is not None:  # what it explains is no other fault's
         start = replace(start, carrying=load.body)
     best = _searched(search, start)
     if best.steps or best.unit != 1.0:
         timing = timings.fitted(best.correction)
+        if start.timing != IN_TIME and not timings.hides(timing):  # it was another fault's
+            plain = replace(start, timing=IN_TIME)
+            best = search.judge.concluded(plain, [s.step for s in best.steps])
     return best, timing
 
 

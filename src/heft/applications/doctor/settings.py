@@ -53,7 +53,9 @@ class SignalThresholds:
     jump_least: float = 1e-3  # size of a jump, at least [rad or m]
     zeros_share: float = 0.01  # share of rows of 0 between other values of an effort
     zeros_falls: int = 5  # times that it falls to them, at least
-    jump_to_zero: float = 10.0  # size of a value that falls to 0 over the median change between rows
+    jump_to_zero: float = (
+        10.0  # size of a value that falls to 0 over the median change between rows
+    )
     # distance of a row from the nearer neighbour over the usual second difference
     spike_ratio: float = 30.0
     # by how much a stated velocity's slope over the position's own may be off 1
@@ -105,7 +107,7 @@ class StepProposals:
     file_explains_most: float = 0.5
     # standard deviation of the logarithm of one joint's gain about that of the others, where the
     # motion does not tell it
-    gain_deviation: float = 0.5
+    gain_deviation: float = 1.5
     most_log_gain: float = 1.0  # largest step of such a logarithm
     # turns of a motor per turn of its joint
     gear_ratios: tuple[float, ...] = tuple(float(r) for r in np.geomspace(10.0, 250.0, 19))
@@ -214,8 +216,8 @@ class PhysicsThresholds:
     other_joint_share: float = 0.9
     # share of a joint's torque that a step explains, from which on what is wrong spoils numbers
     least_shown: float = 0.02
-    # torque of one joint over the largest of all others, from which on its unit is doubted where the
-    # file's masses need less
+    # torque of one joint over the largest of all others, from which on its unit is doubted where
+    # the file's masses need less
     outlier: float = 10.0
     # largest residual of all torque over that without corrections, up to which they explain most of
     # what is wrong where much is left
