@@ -356,6 +356,29 @@ def off_at_first(e: Experiment, rng: np.random.Generator) -> Faulty:
     return Faulty(recorded(e.joints, e.time, q, noisy), (Cause(("frozen",)),), True)
 
 
+def warming(e: Experiment, rng: np.random.Generator) -> Faulty:
+    """Sliding friction falls by 38 % through the log."""
+    through = np.linspace(0.0, 1.0, len(e.time))[:, None]
+    tau = e.torque - 0.38 * through * e.coulomb * np.tanh(e.velocity / 0.02)
+    return _torques(e, tau, (Cause(("friction that changes",)),), rng)
+
+
+def spring(e: Experiment, rng: np.random.Generator) -> Faulty:
+    """A cable pulls at one joint, with a fifth of its torque."""
+    (j,) = _chosen(e, rng, 1)
+    tau, angle = e.torque.copy(), e.position[:, j] - e.position[:, j].mean()
+    tau[:, j] += 0.2 * np.std(tau[:, j]) * angle / np.std(angle)
+    return _torques(e, tau, (Cause(("spring",), (e.joints[j],)),), rng)
+
+
+def ripple(e: Experiment, rng: np.random.Generator) -> Faulty:
+    """A torque of a tenth of one joint's repeats 50 to 400 times a turn."""
+    (j,) = _chosen(e, rng, 1)
+    tau, times = e.torque.copy(), int(rng.integers(50, 400)) / (2.0 * np.pi)
+    tau[:, j] += 0.1 * np.std(tau[:, j]) * np.sin(times * e.position[:, j])
+    return _torques(e, tau, (Cause(("ripple",), (e.joints[j],)),), rng)
+
+
 def milliseconds(e: Experiment, rng: np.random.Generator) -> Faulty:
     """Time is in milliseconds."""
     log = replace(e, time=1e3 * e.time).logged(rng)
@@ -534,6 +557,9 @@ FAULTS: dict[str, Fault] = {
     "torque off at first": off_at_first,
     "ms": milliseconds,
     "clipping": clipping,
+    "friction -38 %": warming,
+    "spring": spring,
+    "ripple": ripple,
     "gap": gap,
     "stuck encoder": stuck_encoder,
     "gravity compensated": gravity_compensated,

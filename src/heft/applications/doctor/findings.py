@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +20,13 @@ from heft.recordings import UNITS, Recording, SignalMap, quoted, toml_list
 from heft.recordings import unwrapped as unwrapped_table
 from heft.signals import Smoothing
 
+from . import score_test
 from .clock_and_signals import LogFacts
 from .corrections import TORQUE_UNITS, Context, Correction, TorqueGain, unit_near
 from .evidence import Evidence
 from .hypotheses import (
     Explained,
+    Fit,
     Hypotheses,
     StepEvidence,
     TimingFound,
@@ -65,6 +68,10 @@ class Physics:
             yield from self._of_the_model()
             yield from self._of_the_scale()
             yield from self._of_an_outlier()
+            hypotheses, fit = self._fit
+            yield from score_test.findings(
+                hypotheses, fit, self.settings.loads, self.settings.scores
+            )
         yield from self._of_residuals()
 
     def _sure(self, evidence: float, others: Sequence[float]) -> float:
@@ -180,8 +187,7 @@ class Physics:
 
     def _of_the_model(self) -> Iterator[Finding]:
         thresholds = self.settings.loads
-        hypotheses = Hypotheses(self.evidence)
-        fit = hypotheses.settle(self._best(), common=False)
+        hypotheses, fit = self._fit
         shares = friction_shares(hypotheses, fit)
         if np.max(shares) < thresholds.most_friction and (
             np.median(shares) < thresholds.usual_friction
@@ -215,8 +221,7 @@ class Physics:
         unit, log = self.explained.unit, self.context
         if unit != 1.0 and any(isinstance(s.step, TorqueGain) for s in self.explained.steps):
             return  # told with them
-        hypotheses, limits = Hypotheses(self.evidence), Limits()
-        fit = hypotheses.settle(self._best(), common=False)
+        (hypotheses, fit), limits = self._fit, Limits()
         rows, unknowns = hypotheses.rows(fit.correction), self.evidence.unknowns
         effort = self.evidence.effort(fit.correction.timing)
         blocks = []
@@ -274,11 +279,14 @@ class Physics:
                 lines={"map": log.line(log.effort, "scale", gain, 1.0, (joint,))},
             )
 
-    def _best(self) -> Correction:
-        """Return the correction with its best timing, or without one if evidence is weak."""
+    @cached_property
+    def _fit(self) -> tuple[Hypotheses, Fit]:
+        """The fit with the best timing, or without one if evidence for it is weak."""
         settings, timing = self.settings.search.timing, self.timing
         gain = timing.still.objective - timing.best.objective
-        return (timing.best if gain > settings.evidence else timing.still).correction
+        best = timing.best if gain > settings.evidence else timing.still
+        hypotheses = Hypotheses(self.evidence)
+        return hypotheses, hypotheses.settle(best.correction, common=False)
 
     def _of_residuals(self) -> Iterator[Finding]:
         thresholds, explained = self.settings.physics, self.explained

@@ -227,6 +227,30 @@ class PhysicsThresholds:
 
 
 @dataclass(frozen=True)
+class ScoreThresholds:
+    """Candidates and thresholds of score tests of what the model does not hold."""
+
+    z: float = 4.0  # least score over its deviation
+    share: float = 0.02  # least share of the weighted residual's sum of squares
+    ripple_z: float = 6.0  # the same of a ripple, of which many are asked
+    ripple_share: float = 0.08
+    visible: float = 3e-3  # least torque explained over all torque, both rms
+    least_seen: float = 1e-3  # share of a torque that the columns must leave, rms
+    block_s: float = 0.5  # duration of a block [s]
+    least_blocks: int = 20  # blocks that a log must have
+    most: int = 5  # findings
+    trend: float = 0.05  # least change of friction through a log
+    load: float = 0.1  # least change of a load [kg]
+    windup_rad: float = 1e-3  # least torsion of a gear under 95 % of its torque [rad]
+    begins: int = 12  # times at which a load may change
+    slow_hz: float = 3.0  # cutoff of the torque that winds a gear up: noise is faster [Hz]
+    bent_rad: float = 1e-4  # torsion of numerical derivatives [rad]
+    # fewest and most cycles a radian of a torque that repeats with the angle
+    cycles: tuple[float, float] = (4.0, 100.0)
+    least_range_rad: float = 1.0  # range of an angle below which cycles lie no farther apart [rad]
+
+
+@dataclass(frozen=True)
 class LoadThresholds:
     """Thresholds of findings about a tool and about torque without friction."""
 
@@ -270,6 +294,8 @@ class DoctorSettings:
     search: CorrectionSearch = field(default_factory=CorrectionSearch)
     # thresholds of findings about that search
     physics: PhysicsThresholds = field(default_factory=PhysicsThresholds)
+    # thresholds of findings about torques that the model does not hold
+    scores: ScoreThresholds = field(default_factory=ScoreThresholds)
     # thresholds of findings about a tool and about torque without friction
     loads: LoadThresholds = field(default_factory=LoadThresholds)
     # thresholds of findings about contacts and wrench sensors inside

@@ -1,0 +1,305 @@
+"""Score tests: what a fitted residual says of torques that the model does not hold.
+
+The columns of a fit are projected off a candidate's torque; what is left of it is asked of the
+residual. With Z the projected torques, E the residual, both weighted, H = ZᵀZ and S = ZᵀE, the
+amplitudes are θ = H⁻¹S, the share of the residual that they explain is Sᵀθ / EᵀE, and with Ω the
+sum of squares of the scores of blocks of time, z² = SᵀΩ⁻¹S (a Lagrange multiplier test with
+heteroscedasticity and autocorrelation). The candidate of the largest share is named, its torque
+joins the columns, and all are asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+
+from heft import signals
+from heft.arrays import Array
+from heft.dynamics import kernels
+from heft.information import PARAMETER_COUNT, Finding, Severity, inertia
+
+from .hypotheses import Fit, Hypotheses, last_body
+from .settings import LoadThresholds, ScoreThresholds
+
+RIDGE = 1e-8  # of columns of unit size: one that others make leaves nothing
+USUAL = (0.674, 1.177)  # median score of one and of two amplitudes that are not there
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Torque that a model may lack, m amplitudes."""
+
+    kind: str  # name of its finding
+    about: str  # what it is about
+    effects: Array  # torque of each amplitude's unit, shape (m, channels, n) [N·m or N]
+    sentence: str  # of its finding, with {size}
+    cure: str  # of its finding
+    least: float = 0.0  # amplitude, in its unit, from which on it matters
+    severity: Severity = "warns"  # of its finding
+    is_positive: bool = False  # whether its amplitude cannot be negative
+    place: float = np.nan  # time at which it begins, or cycles a radian, if it has one
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A candidate against the residual."""
+
+    candidate: Candidate  # the candidate
+    z: float  # its score over the deviation of that
+    share: float  # of the weighted residual's sum of squares that it explains
+    size: float  # its amplitude, signed if it is one, else the root of the sum of squares
+
+
+@dataclass(frozen=True)
+class Residual:
+    """A fit's weighted residual, beside the columns that it was fitted with."""
+
+    hypotheses: Hypotheses  # that fitted
+    fit: Fit  # the fit
+    block_s: float  # duration of a block [s]
+    known: tuple[Candidate, ...] = ()  # whose torque counts as the model's
+
+    @cached_property
+    def roots(self) -> Array:
+        """Square roots of the weights, shape (channels, 1)."""
+        scale = [abs(self.fit.correction.tau_scale[c]) for c in self.hypotheses.evidence.channels]
+        return (1.0 / (np.array(scale) * self.fit.sigma))[:, None]
+
+    @cached_property
+    def columns(self) -> Array:
+        """Weighted columns of the unknowns, then of what is known, shape (p, channels, n)."""
+        evidence, rows = self.hypotheses.evidence, self.hypotheses.rows(self.fit.correction)
+        made = np.zeros((len(self.fit.values), len(evidence.channels), evidence.count))
+        for k, (at, y) in enumerate(zip(rows.columns, rows.regressors, strict=True)):
+            made[at, k] = y
+        made = np.concatenate([made, *(c.effects for c in self.known)]) * self.roots
+        size = np.sqrt(np.sum(made**2, axis=(1, 2)))
+        return np.asarray(made[size > 0.0] / size[size > 0.0, None, None])
+
+    @cached_property
+    def error(self) -> Array:
+        """Weighted residual without what the columns explain, shape (channels · n)."""
+        scale = [self.fit.correction.tau_scale[c] for c in self.hypotheses.evidence.channels]
+        left = self.hypotheses.residuals(self.fit).T * np.array(scale)[:, None] * self.roots
+        return np.asarray(self.projected(left[None])[0])
+
+    @cached_property
+    def _factor(self) -> tuple[Array, bool]:
+        flat = self.columns.reshape(len(self.columns), -1)
+        factor, lower = cho_factor(flat @ flat.T + RIDGE * np.eye(len(flat)))
+        return np.asarray(factor), bool(lower)
+
+    def projected(self, effects: Array) -> Array:
+        """Return weighted torques without what the columns explain, shape (m, channels · n)."""
+        flat, columns = (
+            effects.reshape(len(effects), -1),
+            self.columns.reshape(len(self.columns), -1),
+        )
+        return np.asarray(flat - cho_solve(self._factor, columns @ flat.T).T @ columns)
+
+    @cached_property
+    def blocks(self) -> NDArray[np.intp]:
+        """Which block of time each instant is in, shape (n,)."""
+        made, first = [], 0
+        for s in self.hypotheses.evidence.stretches:
+            at = s.time[s.chosen]
+            own = np.floor((at - at[0]) / self.block_s).astype(np.intp)
+            made.append(first + own)
+            first += int(own.max(initial=0)) + 1
+        return np.concatenate(made)
+
+    def scored(self, candidate: Candidate, least_seen: float) -> Scored | None:
+        """Return a candidate's score; None if the columns leave next to nothing of it."""
+        weighted = candidate.effects * self.roots
+        Z, E, m = self.projected(weighted), self.error, len(weighted)
+        if not np.sum(Z**2) > least_seen**2 * np.sum(weighted**2):
+            return None
+        scores = (Z * E).reshape(m, -1, self.hypotheses.evidence.count).sum(axis=1)
+        blocks = np.zeros((m, int(self.blocks.max()) + 1))
+        np.add.at(blocks.T, self.blocks, scores.T)
+        H, S, theta = Z @ Z.T, scores.sum(axis=1), np.zeros(m)
+        theta = np.linalg.lstsq(H, S, rcond=1e-10)[0]
+        apart = blocks - blocks.mean(axis=1, keepdims=True)
+        count = blocks.shape[1]
+        spread = apart @ apart.T * count / max(count - 1, 1)
+        z = float(np.sqrt(max(S @ np.linalg.lstsq(spread, S, rcond=1e-10)[0], 0.0)))
+        size = float(theta[0]) if m == 1 else float(np.linalg.norm(theta))
+        if candidate.is_positive and size < 0.0:
+            return None
+        return Scored(candidate, z, float(S @ theta) / max(float(E @ E), 1e-300), size)
+
+
+def named(
+    hypotheses: Hypotheses, fit: Fit, candidates: Sequence[Candidate], thresholds: ScoreThresholds
+) -> Iterator[Scored]:
+    """Yield what a residual shows, the largest share first, each beside those before it."""
+    residual = Residual(hypotheses, fit, thresholds.block_s)
+    total = float(np.sqrt(np.sum(fit.sigma**2) / np.sum(hypotheses.sizes(fit) ** 2)))
+    for _ in range(thresholds.most):
+        scored = [residual.scored(c, thresholds.least_seen) for c in candidates]
+        there = [s for s in scored if s is not None]
+        over = [s.z / USUAL[len(s.candidate.effects) - 1] for s in there]
+        inflation = max(1.0, float(np.median(over or [0.0])))
+        passing = [s for s in there if _passes(s, s.z / inflation, total, thresholds)]
+        if not passing:
+            return
+        best = max(passing, key=lambda s: s.share)
+        yield best
+        residual = replace(residual, known=(*residual.known, best.candidate))
+
+
+def _passes(scored: Scored, z: float, total: float, thresholds: ScoreThresholds) -> bool:
+    periodic = len(scored.candidate.effects) > 1
+    least_z, share = (
+        (thresholds.ripple_z, thresholds.ripple_share)
+        if periodic
+        else (thresholds.z, thresholds.share)
+    )
+    return (
+        z >= least_z
+        and scored.share >= share
+        and np.sqrt(scored.share) * total >= thresholds.visible
+        and abs(scored.size) >= scored.candidate.least
+    )
+
+
+def candidates(
+    hypotheses: Hypotheses, fit: Fit, loads: LoadThresholds, thresholds: ScoreThresholds
+) -> Iterator[Candidate]:
+    """Yield what a model may lack, at a fit."""
+    evidence, rows = hypotheses.evidence, hypotheses.rows(fit.correction)
+    robot, channels, count = evidence.robot, evidence.channels, evidence.count
+    q, v, a = evidence.motion(fit.correction)
+    names = [robot.joints[c] for c in channels]
+    time = np.concatenate([s.time[s.chosen] for s in evidence.stretches])
+    _, revolute = evidence.revolute_joints()
+
+    def alone(k: int, torque: Array) -> Array:
+        effect = np.zeros((1, len(channels), count))
+        effect[0, k] = torque
+        return effect
+
+    friction = np.zeros((len(channels), count))
+    for k, (at, y) in enumerate(zip(rows.columns, rows.regressors, strict=True)):
+        own = (at >= hypotheses.unknowns.bodies) & (at < hypotheses.unknowns.own.start)
+        friction[k] = fit.values[at[own]] @ y[own]
+    through = (time - time[0]) / max(time[-1] - time[0], 1e-9) - 0.5
+    yield Candidate(
+        "friction that changes",
+        "all joints",
+        (friction * through)[None],
+        "friction changes by {size:.0%} through the log, as where drives warm up",
+        "record when they are warm, or identify parts of the log apart",
+        thresholds.trend,
+    )
+    for k, (c, name) in enumerate(zip(channels, names, strict=True)):
+        if c in revolute:
+            yield Candidate(
+                "spring",
+                name,
+                alone(k, q[:, c] - q[:, c].mean()),
+                "a torque of {size:.3g} N·m/rad acts with its angle, as of a spring or cable",
+                "take the spring off, or give its torque as a column of its own (--columns)",
+            )
+            apart = np.pi / max(float(np.ptp(q[:, c])), thresholds.least_range_rad)
+            for cycles in np.arange(*thresholds.cycles, apart):
+                pair = [alone(k, f(cycles * q[:, c])) for f in (np.sin, np.cos)]
+                yield Candidate(
+                    "ripple",
+                    name,
+                    np.concatenate(pair),
+                    "a torque of {size:.3g} N·m repeats {place:.3g} times a turn",
+                    "gears or motors ripple: give it as columns of their own (--columns)",
+                    place=cycles * 2.0 * np.pi,
+                )
+    yield from _softness(hypotheses, fit, thresholds)
+    last = last_body(hypotheses, loads)
+    if last is not None:
+        tens = robot.nominal()[: hypotheses.unknowns.bodies].reshape(-1, PARAMETER_COUNT)
+        at = tens[last, 1:4] / tens[last, 0] if tens[last, 0] > 0.0 else np.zeros(3)
+        load = np.zeros(hypotheses.unknowns.bodies)
+        load[PARAMETER_COUNT * last :][:PARAMETER_COUNT] = inertia.from_body(
+            1.0, at, np.zeros((3, 3))
+        )
+        motion = kernels.motion_of(robot.tree, np.array(fit.correction.gravity), q, v, a)
+        kilogram = kernels.inverse_dynamics(robot.tree, motion, load.ravel())[list(channels)]
+        for begin in np.quantile(time, np.linspace(0.0, 1.0, thresholds.begins + 2)[1:-1]):
+            yield Candidate(
+                "load that changes",
+                robot.tree.names[last],
+                (kilogram * (time >= begin))[None],
+                "from {place:.3g} s on it carries {size:+.2g} kg",
+                "identify what is before and behind as logs of their own",
+                thresholds.load,
+                "spoils",
+                place=float(begin),
+            )
+
+
+def _softness(hypotheses: Hypotheses, fit: Fit, thresholds: ScoreThresholds) -> Iterator[Candidate]:
+    """Yield gears that give way: a joint is elsewhere by its torque's share of their stiffness."""
+    evidence, tree = hypotheses.evidence, hypotheses.evidence.robot.tree
+    gravity, channels = np.array(fit.correction.gravity), list(evidence.channels)
+    bodies, correction = hypotheses.unknowns.parameters(fit.values), fit.correction
+    source, scale = list(correction.q_source), np.array(correction.q_scale)
+    slow = []  # torque, slope and bend of each stretch, below the frequencies of noise
+    for s in evidence.stretches:
+        q, v, a = (x[:, source] * scale for x in (s.position, s.velocity, s.acceleration))
+        q = q + np.array(correction.q_offset)
+        rigid = kernels.inverse_dynamics(tree, kernels.motion_of(tree, gravity, q, v, a), bodies).T
+        step = float(np.median(np.diff(s.time)))
+        corner = min(thresholds.slow_hz, signals.LARGEST_CORNER / step)
+        smooth = signals.low_pass(np.ascontiguousarray(rigid), step, corner)
+        slope = np.gradient(smooth, step, axis=0)
+        slow.append([x[s.chosen] for x in (smooth, slope, np.gradient(slope, step, axis=0))])
+    torque, slope, bend = (np.concatenate([x[k] for x in slow]) for k in range(3))
+    q, v, a = evidence.motion(correction)
+    for c in channels:
+        small = thresholds.bent_rad / max(float(np.abs(torque[:, c]).max()), 1e-9)
+        one = np.eye(q.shape[1])[c]
+
+        def bent(by: float, c: int = c, one: Array = one) -> Array:
+            moved = (x + by * y[:, [c]] * one for x, y in ((q, torque), (v, slope), (a, bend)))
+            motion = kernels.motion_of(tree, gravity, *moved)
+            return kernels.inverse_dynamics(tree, motion, bodies)[channels]
+
+        effect = -(bent(small) - bent(-small)) / (2.0 * small)
+        largest = float(np.quantile(np.abs(torque[:, c]), 0.95))
+        yield Candidate(
+            "gear that gives way",
+            evidence.robot.joints[c],
+            effect[None] / max(largest, 1e-9),
+            "it winds up by {size:.2g} rad under its torque",
+            "log positions behind the gears, or take its masses with their intervals widened",
+            thresholds.windup_rad,
+            is_positive=True,
+        )
+
+
+def findings(
+    hypotheses: Hypotheses, fit: Fit, loads: LoadThresholds, thresholds: ScoreThresholds
+) -> Iterator[Finding]:
+    """Yield the findings of what a fit's residual shows that its model does not hold."""
+    if (
+        len(np.unique(Residual(hypotheses, fit, thresholds.block_s).blocks))
+        < thresholds.least_blocks
+    ):
+        return
+    for found in named(
+        hypotheses, fit, [*candidates(hypotheses, fit, loads, thresholds)], thresholds
+    ):
+        candidate = found.candidate
+        told = candidate.sentence.format(size=found.size, place=candidate.place)
+        yield Finding(
+            candidate.kind,
+            f"{told}: it explains {found.share:.0%} of what is left",
+            about=candidate.about,
+            severity=candidate.severity,
+            evidence={"size": found.size, "z": found.z, "share": found.share},
+            cure=candidate.cure,
+        )
