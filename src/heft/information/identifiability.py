@@ -255,7 +255,8 @@ class Directions:
             if singular:
                 return None
             found.append((seen, Q, R, inverse))
-            size = float(np.hypot(size, np.linalg.norm(inverse)))
+            with np.errstate(over="ignore"):  # infinite is right
+                size = float(np.hypot(size, np.linalg.norm(inverse)))
         limit = self.tolerance * np.sqrt(len(self.lengths))
         return tuple(found) if size * limit < 1.0 else None
 

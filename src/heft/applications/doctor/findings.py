@@ -68,11 +68,18 @@ class Physics:
             yield from self._of_the_model()
             yield from self._of_the_scale()
             yield from self._of_an_outlier()
-            hypotheses, fit = self._fit
-            yield from score_test.findings(
-                hypotheses, fit, self.settings.loads, self.settings.scores
-            )
-        yield from self._of_residuals()
+        yield from self._of_scores
+        told = sum(f.evidence["share"] for f in self._of_scores)
+        if not (told > self.settings.physics.mostly_told):
+            yield from self._of_residuals()
+
+    @cached_property
+    def _of_scores(self) -> tuple[Finding, ...]:
+        """What the residual shows that the model does not hold."""
+        loads, scores = self.settings.loads, self.settings.scores
+        if self.explained.total > self.settings.physics.other_robot_share:
+            return ()
+        return tuple(score_test.findings(*self._fit, loads, scores))
 
     def _sure(self, evidence: float, others: Sequence[float]) -> float:
         """Return the probability of a cause, by its evidence and what is left unexplained."""

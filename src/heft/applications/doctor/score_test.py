@@ -26,8 +26,9 @@ from heft.information import PARAMETER_COUNT, Finding, Severity, inertia
 from .hypotheses import Fit, Hypotheses, last_body
 from .settings import LoadThresholds, ScoreThresholds
 
+RIPPLE = "ripple"  # name of a finding
 RIDGE = 1e-8  # of columns of unit size: one that others make leaves nothing
-USUAL = (0.674, 1.177)  # median score of one and of two amplitudes that are not there
+USUAL = (0.674, 1.177, 1.538, 1.832)  # median score of 1 to 4 amplitudes that are not there
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,9 @@ class Candidate:
     effects: Array  # torque of each amplitude's unit, shape (m, channels, n) [N·m or N]
     sentence: str  # of its finding, with {size}
     cure: str  # of its finding
-    least: float = 0.0  # amplitude, in its unit, from which on it matters
+    least: float = 0.0  # first amplitude, in its unit, from which on it matters
+    z: float = 4.0  # least score over its deviation
+    share: float = 0.02  # least share of the weighted residual's sum of squares
     severity: Severity = "warns"  # of its finding
     is_positive: bool = False  # whether its amplitude cannot be negative
     place: float = np.nan  # time at which it begins, or cycles a radian, if it has one
@@ -52,7 +55,7 @@ class Scored:
     candidate: Candidate  # the candidate
     z: float  # its score over the deviation of that
     share: float  # of the weighted residual's sum of squares that it explains
-    size: float  # its amplitude, signed if it is one, else the root of the sum of squares
+    size: float  # its first amplitude; of a ripple the root of the sum of squares
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,7 @@ class Residual:
         count = blocks.shape[1]
         spread = apart @ apart.T * count / max(count - 1, 1)
         z = float(np.sqrt(max(S @ np.linalg.lstsq(spread, S, rcond=1e-10)[0], 0.0)))
-        size = float(theta[0]) if m == 1 else float(np.linalg.norm(theta))
+        size = float(np.linalg.norm(theta)) if candidate.kind == RIPPLE else float(theta[0])
         if candidate.is_positive and size < 0.0:
             return None
         return Scored(candidate, z, float(S @ theta) / max(float(E @ E), 1e-300), size)
@@ -154,17 +157,12 @@ def named(
 
 
 def _passes(scored: Scored, z: float, total: float, thresholds: ScoreThresholds) -> bool:
-    periodic = len(scored.candidate.effects) > 1
-    least_z, share = (
-        (thresholds.ripple_z, thresholds.ripple_share)
-        if periodic
-        else (thresholds.z, thresholds.share)
-    )
+    candidate = scored.candidate
     return (
-        z >= least_z
-        and scored.share >= share
+        z >= candidate.z
+        and scored.share >= candidate.share
         and np.sqrt(scored.share) * total >= thresholds.visible
-        and abs(scored.size) >= scored.candidate.least
+        and abs(scored.size) >= candidate.least
     )
 
 
@@ -210,33 +208,38 @@ def candidates(
             for cycles in np.arange(*thresholds.cycles, apart):
                 pair = [alone(k, f(cycles * q[:, c])) for f in (np.sin, np.cos)]
                 yield Candidate(
-                    "ripple",
+                    RIPPLE,
                     name,
                     np.concatenate(pair),
                     "a torque of {size:.3g} N·m repeats {place:.3g} times a turn",
                     "gears or motors ripple: give it as columns of their own (--columns)",
+                    z=thresholds.ripple_z,
+                    share=thresholds.ripple_share,
                     place=cycles * 2.0 * np.pi,
                 )
     yield from _softness(hypotheses, fit, thresholds)
     last = last_body(hypotheses, loads)
     if last is not None:
         tens = robot.nominal()[: hypotheses.unknowns.bodies].reshape(-1, PARAMETER_COUNT)
-        at = tens[last, 1:4] / tens[last, 0] if tens[last, 0] > 0.0 else np.zeros(3)
-        load = np.zeros(hypotheses.unknowns.bodies)
-        load[PARAMETER_COUNT * last :][:PARAMETER_COUNT] = inertia.from_body(
-            1.0, at, np.zeros((3, 3))
-        )
+        mass, center = float(tens[last, 0]), tens[last, 1:4]
+        heavier = inertia.from_body(1.0, center / mass if mass else center, np.zeros((3, 3)))
         motion = kernels.motion_of(robot.tree, np.array(fit.correction.gravity), q, v, a)
-        kilogram = kernels.inverse_dynamics(robot.tree, motion, load.ravel())[list(channels)]
+        held = []
+        for ten in (heavier, *np.eye(PARAMETER_COUNT)[1:4]):  # a mass, and where it is
+            bodies = np.zeros((len(tens), PARAMETER_COUNT))
+            bodies[last] = ten
+            torque = kernels.inverse_dynamics(robot.tree, motion, bodies.ravel())
+            held.append(torque[list(channels)])
         for begin in np.quantile(time, np.linspace(0.0, 1.0, thresholds.begins + 2)[1:-1]):
             yield Candidate(
                 "load that changes",
                 robot.tree.names[last],
-                (kilogram * (time >= begin))[None],
+                np.array(held) * (time >= begin),
                 "from {place:.3g} s on it carries {size:+.2g} kg",
                 "identify what is before and behind as logs of their own",
                 thresholds.load,
-                "spoils",
+                z=thresholds.load_z,
+                severity="spoils",
                 place=float(begin),
             )
 

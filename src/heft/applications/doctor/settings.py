@@ -212,6 +212,8 @@ class PhysicsThresholds:
     other_robot_share: float = 0.5
     # the same, above which the model file is questioned: measured arms have 9 %
     doubted_share: float = 0.15
+    # share of what is left that score tests explain, from which on it is no question of the file
+    mostly_told: float = 0.5
     # relative residual of one joint's torque above which its column is questioned
     other_joint_share: float = 0.9
     # share of a joint's torque that a step explains, from which on what is wrong spoils numbers
@@ -230,19 +232,18 @@ class PhysicsThresholds:
 class ScoreThresholds:
     """Candidates and thresholds of score tests of what the model does not hold."""
 
-    z: float = 4.0  # least score over its deviation
-    share: float = 0.02  # least share of the weighted residual's sum of squares
-    ripple_z: float = 6.0  # the same of a ripple, of which many are asked
-    ripple_share: float = 0.08
+    ripple_z: float = 6.0  # least score of a ripple over its deviation: many are asked
+    ripple_share: float = 0.08  # least share of the weighted residual's sum of squares of one
+    load_z: float = 5.0  # least score of a load's four numbers
     visible: float = 3e-3  # least torque explained over all torque, both rms
     least_seen: float = 1e-3  # share of a torque that the columns must leave, rms
     block_s: float = 0.5  # duration of a block [s]
     least_blocks: int = 20  # blocks that a log must have
     most: int = 5  # findings
-    trend: float = 0.05  # least change of friction through a log
+    trend: float = 0.08  # least change of friction through a log
     load: float = 0.1  # least change of a load [kg]
     windup_rad: float = 1e-3  # least torsion of a gear under 95 % of its torque [rad]
-    begins: int = 12  # times at which a load may change
+    begins: int = 39  # times at which a load may change
     slow_hz: float = 3.0  # cutoff of the torque that winds a gear up: noise is faster [Hz]
     bent_rad: float = 1e-4  # torsion of numerical derivatives [rad]
     # fewest and most cycles a radian of a torque that repeats with the angle
