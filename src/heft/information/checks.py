@@ -43,9 +43,13 @@ class Check:
 
     @staticmethod
     def of(finding: Finding) -> Check:
-        """Return a check without a number, failed by a finding that spoils an identification."""
+        """Return a check without a number, failed by a finding that spoils an identification.
+
+        Others warn.
+        """
         message = "\n".join([f"{finding.about}: {finding.message}", *finding.remedy])
-        return Check(finding.name, "fail", math.nan, 0.0, message)
+        status: Status = "fail" if finding.severity == "spoils" else "warn"
+        return Check(finding.name, status, math.nan, 0.0, message)
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from .corrections import Context, Correction
 from .evidence import Evidence
 from .findings import Physics, effort_kind, mended_map, of_the_motion, readable, unwrapped
 from .hypotheses import Explained, Pace, StepEvidence, TimingFound
+from .score_test import UNSAID
 from .search import at_best_bandwidth, explain
 from .settings import CorrectionSearch, DoctorSettings
 from .wrenches import Wrenches, has_wrenches
@@ -132,8 +133,9 @@ def diagnose(
 def faults(
     recordings: Sequence[Recording], robot: Robot, gains_are_sought: bool = False
 ) -> tuple[Check, ...]:
-    """Return a failed check for each finding that makes an identification from logs wrong.
+    """Return a check for each finding that makes an identification from logs wrong.
 
+    What the residual shows that the model does not hold makes it worse, and warns.
     What an identification judges by a check of its own is left out, and wrong gains where they are
     sought. Of a long log the first `MOST_ROWS` are looked at; little motion tells no cause.
     """
@@ -143,7 +145,9 @@ def faults(
     return tuple(
         Check.of(f)
         for f in found.findings
-        if f.severity == "spoils" and f.name not in left_out and not (brief and f.sure is not None)
+        if (f.severity == "spoils" or f.name in UNSAID)
+        and f.name not in left_out
+        and not (brief and (f.sure is not None or f.name in UNSAID))
     )
 
 

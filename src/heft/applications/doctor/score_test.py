@@ -26,7 +26,9 @@ from heft.information import PARAMETER_COUNT, Finding, Severity, inertia
 from .hypotheses import Fit, Hypotheses, last_body
 from .settings import LoadThresholds, ScoreThresholds
 
-RIPPLE = "ripple"  # name of a finding
+RIPPLE, SPRING, WINDUP = "ripple", "spring", "gear that gives way"  # names of findings
+CHANGING, LOAD = "friction that changes", "load that changes"
+UNSAID = frozenset({RIPPLE, SPRING, WINDUP, CHANGING, LOAD})
 RIDGE = 1e-8  # of columns of unit size: one that others make leaves nothing
 USUAL = (0.674, 1.177, 1.538, 1.832)  # median score of 1 to 4 amplitudes that are not there
 
@@ -188,7 +190,7 @@ def candidates(
         friction[k] = fit.values[at[own]] @ y[own]
     through = (time - time[0]) / max(time[-1] - time[0], 1e-9) - 0.5
     yield Candidate(
-        "friction that changes",
+        CHANGING,
         "all joints",
         (friction * through)[None],
         "friction changes by {size:.0%} through the log, as where drives warm up",
@@ -198,7 +200,7 @@ def candidates(
     for k, (c, name) in enumerate(zip(channels, names, strict=True)):
         if c in revolute:
             yield Candidate(
-                "spring",
+                SPRING,
                 name,
                 alone(k, q[:, c] - q[:, c].mean()),
                 "a torque of {size:.3g} N·m/rad acts with its angle, as of a spring or cable",
@@ -232,7 +234,7 @@ def candidates(
             held.append(torque[list(channels)])
         for begin in np.quantile(time, np.linspace(0.0, 1.0, thresholds.begins + 2)[1:-1]):
             yield Candidate(
-                "load that changes",
+                LOAD,
                 robot.tree.names[last],
                 np.array(held) * (time >= begin),
                 "from {place:.3g} s on it carries {size:+.2g} kg",
@@ -274,7 +276,7 @@ def _softness(hypotheses: Hypotheses, fit: Fit, thresholds: ScoreThresholds) -> 
         effect = -(bent(small) - bent(-small)) / (2.0 * small)
         largest = float(np.quantile(np.abs(torque[:, c]), 0.95))
         yield Candidate(
-            "gear that gives way",
+            WINDUP,
             evidence.robot.joints[c],
             effect[None] / max(largest, 1e-9),
             "it winds up by {size:.2g} rad under its torque",

@@ -66,7 +66,8 @@ class Identification(Judged):
 
         Logs with a fault that makes the numbers wrong, or numbers that mean nothing.
         """
-        limits, wrong = self.settings.limits, [c.name for c in self.checks if c.is_fault]
+        limits = self.settings.limits
+        wrong = [c.name for c in self.checks if c.is_fault and c.status == "fail"]
         if self.predicted_error.total > limits.predicted_nonsense:
             wrong.append(f"predicted error of {self.predicted_error.total:.3g}")
         numbers, std = self.consistent, self.consistent.parameters.std
