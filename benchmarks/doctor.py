@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy as np
 from tests.experiments import ROBOTS
 
-from benchmarks.doctor_faults import FAULTS, Cause, Experiment, Faulty, gain_deviation
+from benchmarks.doctor_faults import FAULTS, Cause, Experiment, Faulty, Oracle
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_least, at_most
 from benchmarks.truth import CONDITIONS, DEVELOPMENT, IN_CLASS, LUGRE, SCORED, File
@@ -147,7 +147,7 @@ def experiment(
         np.full(len(plain.joints), condition.sensors.quantum),
         noise,
         lambda q: links.inverse_dynamics(q, exact.v, exact.a),
-        lambda: gain_deviation(links, noise, exact.q, exact.v, exact.a, exact.tau, exact.passed),
+        lambda: Oracle.of(links, noise, exact.q, exact.v, exact.a, exact.tau),
     )
 
 
@@ -184,6 +184,7 @@ def faulty(log: Log, duration: float = DURATION) -> Faulty:
         held = made.torque_of(good.position) - good.torque_of(good.position)
         made = replace(good, torque=good.torque + holds * held)
         cause = Cause(("load that changes",))
+        return Faulty(made.logged(rng), (cause,), good.oracle().tells(holds * held))
     moved = np.sqrt(np.mean((made.torque - good.torque) ** 2, axis=0)) > good.noise
     return Faulty(made.logged(rng), (cause,), bool(np.any(moved)))
 

@@ -6,7 +6,7 @@ that the simulator would have logged without noise by more than their noise: see
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -41,8 +41,7 @@ class Experiment:
         noise: Standard deviation of the torque's noise, shape (n,) [N·m].
         torque_of: Torque of the links, neither rotors nor friction, in other positions at the
             same speeds, by the true numbers: positions → shape (N, n) [N·m].
-        gain_deviation: Standard deviation of the logarithm of each joint's gain that an oracle
-            reaches which knows nothing of bodies and friction: () → shape (n,).
+        oracle: What can be told of it: () → oracle.
     """
 
     robot: Robot
@@ -57,7 +56,7 @@ class Experiment:
     quantum: Array
     noise: Array
     torque_of: Callable[[Array], Array]
-    gain_deviation: Callable[[], Array]
+    oracle: Callable[[], Oracle]
 
     @property
     def step(self) -> float:
@@ -173,6 +172,12 @@ def _slope(before: Array, behind: Array) -> Array:
     return np.asarray(np.ptp(behind, axis=0) / np.maximum(np.ptp(before, axis=0), 1e-12))
 
 
+def _lacking(e: Experiment, lacks: Array, cause: Cause, rng: np.random.Generator) -> Faulty:
+    """Return a log with a torque that no model has, shape (N, n); it counts if it can be told."""
+    made = _torques(e, e.torque + lacks, (cause,), rng)
+    return replace(made, counts=e.oracle().tells(lacks))
+
+
 def _torques(
     e: Experiment, tau: Array, causes: tuple[Cause, ...], rng: np.random.Generator
 ) -> Faulty:
@@ -270,7 +275,7 @@ def _scaled(
     if step:
         noisy = step * np.round(noisy / step)
     q = e.quantum * np.round(e.position / e.quantum)
-    off, deviations = np.abs(np.log(scale / np.median(scale))), e.gain_deviation()
+    off, deviations = np.abs(np.log(scale / np.median(scale))), e.oracle().gain_deviation(e.link)
     scales, std = (tuple(float(x) for x in y) for y in (1.0 / scale, deviations))
     counts = np.ptp(scale) == 0.0 or np.any(off > np.maximum(TOLD * deviations, np.log(1.15)))
     made = recorded(e.joints, e.time, q, noisy)
@@ -359,24 +364,24 @@ def off_at_first(e: Experiment, rng: np.random.Generator) -> Faulty:
 def warming(e: Experiment, rng: np.random.Generator) -> Faulty:
     """Sliding friction falls by 38 % through the log."""
     through = np.linspace(0.0, 1.0, len(e.time))[:, None]
-    tau = e.torque - 0.38 * through * e.coulomb * np.tanh(e.velocity / 0.02)
-    return _torques(e, tau, (Cause(("friction that changes",)),), rng)
+    lacks = -0.38 * through * e.coulomb * np.tanh(e.velocity / 0.02)
+    return _lacking(e, lacks, Cause(("friction that changes",)), rng)
 
 
 def spring(e: Experiment, rng: np.random.Generator) -> Faulty:
     """A cable pulls at one joint, with a fifth of its torque."""
     (j,) = _chosen(e, rng, 1)
-    tau, angle = e.torque.copy(), e.position[:, j] - e.position[:, j].mean()
-    tau[:, j] += 0.2 * np.std(tau[:, j]) * angle / np.std(angle)
-    return _torques(e, tau, (Cause(("spring",), (e.joints[j],)),), rng)
+    lacks, angle = np.zeros_like(e.torque), e.position[:, j] - e.position[:, j].mean()
+    lacks[:, j] = 0.2 * np.std(e.torque[:, j]) * angle / np.std(angle)
+    return _lacking(e, lacks, Cause(("spring",), (e.joints[j],)), rng)
 
 
 def ripple(e: Experiment, rng: np.random.Generator) -> Faulty:
     """A torque of a tenth of one joint's repeats 50 to 400 times a turn."""
     (j,) = _chosen(e, rng, 1)
-    tau, times = e.torque.copy(), int(rng.integers(50, 400)) / (2.0 * np.pi)
-    tau[:, j] += 0.1 * np.std(tau[:, j]) * np.sin(times * e.position[:, j])
-    return _torques(e, tau, (Cause(("ripple",), (e.joints[j],)),), rng)
+    lacks, cycles = np.zeros_like(e.torque), int(rng.integers(50, 400)) / (2.0 * np.pi)
+    lacks[:, j] = 0.1 * np.std(e.torque[:, j]) * np.sin(cycles * e.position[:, j])
+    return _lacking(e, lacks, Cause(("ripple",), (e.joints[j],)), rng)
 
 
 def milliseconds(e: Experiment, rng: np.random.Generator) -> Faulty:
@@ -478,56 +483,84 @@ def compensated_friction(e: Experiment, rng: np.random.Generator) -> Faulty:
     return _torques(e, tau, (Cause(("friction that drives",), names),), rng)
 
 
-def gain_deviation(
-    links: Links, noise: Array, q: Array, v: Array, a: Array, torque: Array, link: Array
-) -> Array:
-    """Return the deviation of the logarithm of each joint's gain, shape (joints,).
+@dataclass(frozen=True, eq=False)
+class Oracle:
+    """What can be told beside unknown bodies and friction, by columns that MuJoCo's fields give.
 
-    Of an oracle that knows the lengths and no mass, by columns that MuJoCo's fields give, and lets
-    each joint have five columns of friction and a rotor. What these leave of the torque is its
-    noise, with the memory that it has; of a gain it knows that it is within two e-folds.
+    It knows the lengths and no mass, and lets each joint have five columns of friction and a rotor.
+    What these leave of the torque is its noise, with the memory that it has.
+
+    Attributes:
+        rows: Those of the experiment that it looks at, shape (400,).
+        sigma: Noise of each joint's torque, shape (n,) [N·m].
+        nuisance: Weighted columns, shape (columns, n · 400).
     """
-    rows = np.linspace(0, len(q) - 1, 400).astype(int)
-    q, v, a, torque, link = (x[rows] for x in (q, v, a, torque, link))
-    model, columns = links.model, []
-    plain = links.inverse_dynamics(q, v, a)
 
-    def column(field: Array, change: Array) -> None:
-        kept = field.copy()
-        field += change
-        columns.append((links.inverse_dynamics(q, v, a) - plain).T)
-        field[:] = kept
+    rows: Array
+    sigma: Array
+    nuisance: Array
 
-    for body in range(1, model.nbody):
-        column(model.body_mass[body : body + 1], 0.01 * model.body_mass[body : body + 1])
-        for k in np.eye(3):
-            column(model.body_ipos[body], 1e-3 * k)
-            column(model.body_inertia[body], 1e-2 * model.body_inertia[body].max() * k)
-            turn = np.concatenate([[0.0], 1e-3 * k])
-            column(model.body_iquat[body], turn)
-    bodies = np.array(columns)  # (columns, joints, rows)
-    count, parts = len(links.joints.own), []
-    for j in range(count):
-        own = np.stack([a[:, j], v[:, j], np.tanh(v[:, j] / 0.02), np.tanh(v[:, j] / 0.1),
-                        np.tanh(v[:, j] / 0.5), np.ones(len(rows))])  # fmt: skip
-        both = np.zeros((len(bodies) + 6 * count + count, len(rows)))
-        both[: len(bodies)] = bodies[:, j]
-        both[len(bodies) + 6 * j : len(bodies) + 6 * (j + 1)] = own
-        both[len(bodies) + 6 * count + j] = link[:, j]
-        left = torque[:, j] - _explained(both[: len(bodies) + 6 * count], torque[:, j])
-        memory = np.corrcoef(left[1:], left[:-1])[0, 1].clip(0.0, 0.95)
-        sigma = np.sqrt(np.mean(left**2) * (1.0 + memory) / (1.0 - memory) + noise[j] ** 2)
-        parts.append(both / sigma)
-    whole = np.concatenate(parts, axis=1)
-    nuisance, gains = whole[:-count], whole[-count:]
-    alone = gains - np.stack([_explained(nuisance, g) for g in gains])
-    information = alone @ alone.T + 0.25 * np.eye(count)
-    # A common factor is none of a joint: against the joint that is told best.
-    others = np.arange(count) != int(np.argmin(np.diag(np.linalg.inv(information))))
-    deviations = np.zeros(count)
-    deviations[others] = np.sqrt(np.diag(np.linalg.inv(information[others][:, others])))
-    deviations[~others] = deviations[others].min(initial=1.0)
-    return deviations
+    @staticmethod
+    def of(links: Links, noise: Array, q: Array, v: Array, a: Array, torque: Array) -> Oracle:
+        """Return the oracle of an experiment."""
+        rows = np.linspace(0, len(q) - 1, 400).astype(int)
+        q, v, a, torque = (x[rows] for x in (q, v, a, torque))
+        model, columns = links.model, []
+        plain = links.inverse_dynamics(q, v, a)
+
+        def column(field: Array, change: Array) -> None:
+            kept = field.copy()
+            field += change
+            columns.append((links.inverse_dynamics(q, v, a) - plain).T)
+            field[:] = kept
+
+        for body in range(1, model.nbody):
+            column(model.body_mass[body : body + 1], 0.01 * model.body_mass[body : body + 1])
+            for k in np.eye(3):
+                column(model.body_ipos[body], 1e-3 * k)
+                column(model.body_inertia[body], 1e-2 * model.body_inertia[body].max() * k)
+                column(model.body_iquat[body], np.concatenate([[0.0], 1e-3 * k]))
+        bodies, parts, sigma = np.array(columns), [], np.zeros(torque.shape[1])
+        for j in range(len(sigma)):
+            own = np.stack([a[:, j], v[:, j], np.tanh(v[:, j] / 0.02), np.tanh(v[:, j] / 0.1),
+                            np.tanh(v[:, j] / 0.5), np.ones(len(rows))])  # fmt: skip
+            part = np.zeros((len(bodies) + 6 * len(sigma), len(rows)))
+            part[: len(bodies)] = bodies[:, j]
+            part[len(bodies) + 6 * j : len(bodies) + 6 * (j + 1)] = own
+            left = torque[:, j] - _explained(part, torque[:, j])
+            memory = np.corrcoef(left[1:], left[:-1])[0, 1].clip(0.0, 0.95)
+            square = np.mean(left**2) * (1.0 + memory) / (1.0 - memory)
+            sigma[j] = np.sqrt(square + noise[j] ** 2)
+            parts.append(part / sigma[j])
+        return Oracle(rows, sigma, np.concatenate(parts, axis=1))
+
+    def information(self, effects: Sequence[Array]) -> Array:
+        """Return the information on amplitudes of torques of shape (N, n), shape (m, m)."""
+        weighted = [(e[self.rows] / self.sigma).T.ravel() for e in effects]
+        alone = np.stack([w - _explained(self.nuisance, w) for w in weighted])
+        return alone @ alone.T
+
+    def tells(self, effect: Array) -> bool:
+        """Return whether a torque, shape (N, n), is beyond five deviations of its amplitude."""
+        return bool(self.information([effect])[0, 0] > 25.0)
+
+    def gain_deviation(self, link: Array) -> Array:
+        """Return the deviation of the logarithm of each joint's gain, shape (n,).
+
+        Of a gain is known that it is within two e-folds; a common factor is none of a joint: they
+        are against the joint that is told best.
+
+        Args:
+            link: Torque of the links, shape (N, n) [N·m].
+        """
+        count = link.shape[1]
+        effects = [link * (np.arange(count) == j) for j in range(count)]
+        information = self.information(effects) + 0.25 * np.eye(count)
+        others = np.arange(count) != int(np.argmin(np.diag(np.linalg.inv(information))))
+        deviations = np.zeros(count)
+        deviations[others] = np.sqrt(np.diag(np.linalg.inv(information[others][:, others])))
+        deviations[~others] = deviations[others].min(initial=1.0)
+        return deviations
 
 
 def _explained(columns: Array, values: Array) -> Array:
@@ -544,6 +577,18 @@ FAULTS: dict[str, Fault] = {
     "gear ×2": gear,
     "gain ×1.6": gain,
     "mA": milliamperes,
+    "ms": milliseconds,
+    "clipping": clipping,
+    "gap": gap,
+    "stuck encoder": stuck_encoder,
+    "gravity compensated": gravity_compensated,
+    "joint zero 3°": joint_zero,
+    "delay 20 ms": late,
+    "low-passed at 5 Hz": low_passed,
+    "clocks drift 1e-3": drifting_clocks,
+    "link-side torque": link_side,
+    "compensated friction": compensated_friction,
+    "swap and flip": swap_and_flip,
     "currents": currents,
     "per mille": per_mille,
     "gains .75-1.3": mild_gains,
@@ -555,19 +600,7 @@ FAULTS: dict[str, Fault] = {
     "zeros of another publisher": zeros_between,
     "zeros at times": zeros_at_times,
     "torque off at first": off_at_first,
-    "ms": milliseconds,
-    "clipping": clipping,
     "friction -38 %": warming,
     "spring": spring,
     "ripple": ripple,
-    "gap": gap,
-    "stuck encoder": stuck_encoder,
-    "gravity compensated": gravity_compensated,
-    "joint zero 3°": joint_zero,
-    "delay 20 ms": late,
-    "low-passed at 5 Hz": low_passed,
-    "clocks drift 1e-3": drifting_clocks,
-    "link-side torque": link_side,
-    "compensated friction": compensated_friction,
-    "swap and flip": swap_and_flip,
 }

@@ -305,6 +305,12 @@ def findings(
             f"{told}: it explains {found.share:.0%} of what is left",
             about=candidate.about,
             severity=candidate.severity,
-            evidence={"size": found.size, "z": found.z, "share": found.share},
+            evidence={
+                "size": found.size,
+                "z": found.z,
+                "share": found.share,
+                **({"cycles_per_turn": candidate.place} if candidate.kind == RIPPLE else {}),
+                **({"from_s": candidate.place} if candidate.kind == LOAD else {}),
+            },
             cure=candidate.cure,
         )

@@ -238,7 +238,7 @@ class ScoreThresholds:
     visible: float = 3e-3  # least torque explained over all torque, both rms
     least_seen: float = 1e-3  # share of a torque that the columns must leave, rms
     block_s: float = 0.5  # duration of a block [s]
-    least_blocks: int = 20  # blocks that a log must have
+    least_blocks: int = 15  # blocks that a log must have
     most: int = 5  # findings
     trend: float = 0.08  # least change of friction through a log
     load: float = 0.1  # least change of a load [kg]
