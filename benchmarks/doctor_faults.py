@@ -253,6 +253,18 @@ def gear(e: Experiment, rng: np.random.Generator) -> Faulty:
     return _positions(e, q, (cause,), rng)
 
 
+def ratio(e: Experiment, rng: np.random.Generator) -> Faulty:
+    """One joint's gear ratio is 8 % off: of its position, and of its torque."""
+    (j,) = _chosen(e, rng, 1)
+    q, tau = e.position.copy(), e.torque.copy()
+    q[:, j] *= 1.08
+    tau[:, j] /= 1.08
+    cause = Cause(("wrong gear or unit of position",), (e.joints[j],), 1.0 / 1.08, 0.03)
+    lacks = e.torque_of(q) - e.torque_of(e.position)
+    made = _positions(e, q, (cause,), rng, tau)
+    return replace(made, counts=e.oracle().tells(lacks))
+
+
 def gain(e: Experiment, rng: np.random.Generator) -> Faulty:
     """One joint's torque is 1.6 times too large."""
     (j,) = _chosen(e, rng, 1)
@@ -603,4 +615,5 @@ FAULTS: dict[str, Fault] = {
     "friction -38 %": warming,
     "spring": spring,
     "ripple": ripple,
+    "ratio ×1.08": ratio,
 }

@@ -369,7 +369,11 @@ class PositionScale(_Factor):
 
     called = "q scale"
     scaled = "q"
-    width = 0.1
+    width = 0.03
+
+    def is_large(self, least: StepAcceptance, before: Correction) -> bool:
+        """Return whether it is beyond what good logs show."""
+        return bool(abs(np.log(abs(self.value))) > least.log_ratio or self.value < 0.0)
 
     def describe(self, log: Context) -> Description:
         """Return its description for the user."""

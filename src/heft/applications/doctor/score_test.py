@@ -205,6 +205,8 @@ def candidates(
                 alone(k, q[:, c] - q[:, c].mean()),
                 "a torque of {size:.3g} N·m/rad acts with its angle, as of a spring or cable",
                 "take the spring off, or give its torque as a column of its own (--columns)",
+                share=thresholds.spring_share,
+                is_positive=True,
             )
             apart = np.pi / max(float(np.ptp(q[:, c])), thresholds.least_range_rad)
             for cycles in np.arange(*thresholds.cycles, apart):

@@ -162,30 +162,35 @@ class Proposals:
         return replace(step, values=tuple(float(x) for x in np.exp(moved)))
 
     def small(self, best: Fit) -> Iterator[CorrectionStep]:
-        """Yield offsets and a tilt of the base, estimated from the residual to first order."""
+        """Yield offsets, scales and a tilt, estimated from the residual to first order."""
         evidence, step = self.hypotheses.evidence, self.settings.derivative_step_rad
         q, v, a = evidence.motion(best.correction)
         tree, gravity = evidence.robot.tree, np.array(best.correction.gravity)
         bodies = evidence.unknowns.parameters(best.values)
 
-        def torque(shifted: Array, down: Array) -> Array:
-            motion = kernels.motion_of(tree, down, shifted, v, a)
+        def torque(down: Array, shift: float | Array = 0.0, scale: float | Array = 1.0) -> Array:
+            motion = kernels.motion_of(tree, down, q * scale + shift, v * scale, a * scale)
             return kernels.inverse_dynamics(tree, motion, bodies)[list(evidence.channels)]
 
-        _, joints = evidence.revolute_joints()
+        moving, joints = evidence.revolute_joints()
         effects = []
         for k in joints:
             shift = step * np.eye(q.shape[1])[k]
-            rise = torque(q + shift, gravity) - torque(q - shift, gravity)
+            effects.append((torque(gravity, shift) - torque(gravity, -shift)) / (2.0 * step))
+        for k in moving:
+            by = step * np.eye(q.shape[1])[k]
+            rise = torque(gravity, 0.0, 1.0 + by) - torque(gravity, 0.0, 1.0 - by)
             effects.append(rise / (2.0 * step))
-        largest = self.settings.largest_shift_rad
         sizes = self._sizes(best, effects) if effects else np.zeros(0)
-        for k, size in zip(joints, sizes, strict=True):
+        largest = self.settings.largest_shift_rad
+        for k, size in zip(joints, sizes[: len(joints)], strict=True):
             yield PositionOffset((k,), float(np.clip(size, -largest, largest)))
+        for k, size in zip(moving, sizes[len(joints) :], strict=True):
+            yield PositionScale((k,), float(np.exp(np.clip(size, -largest, largest))))
         if not np.linalg.norm(gravity):
             return
         across = np.linalg.svd(gravity[None])[2][1:]
-        level, zero = [torque(q, gravity + step * d) for d in across], torque(q, gravity)
+        level, zero = [torque(gravity + step * d) for d in across], torque(gravity)
         size = self._together(best, [(x - zero) / step for x in level])
         tilted = gravity + size @ across
         x, y, z = np.linalg.norm(gravity) * (tilted / np.linalg.norm(tilted))

@@ -160,6 +160,7 @@ class StepAcceptance:
     offset_rad: float = 1.5 * DEGREE  # smallest offset [rad]
     tilt_rad: float = 0.8 * DEGREE  # smallest tilt of the base [rad]
     log_factor: float = float(np.log(1.3))  # smallest logarithm of a factor
+    log_ratio: float = float(np.log(1.04))  # the same of a position, such as a gear ratio
     log_gain: float = float(np.log(1.15))  # the same of one joint's torque against the others'
     # the same of all torques, which rests on the file's masses
     log_unit: float = float(np.log(2.0))
@@ -234,6 +235,7 @@ class ScoreThresholds:
 
     ripple_z: float = 6.0  # least score of a ripple over its deviation: many are asked
     ripple_share: float = 0.08  # least share of the weighted residual's sum of squares of one
+    spring_share: float = 0.04  # the same of a spring, which poses hardly tell from gravity
     load_z: float = 5.0  # least score of a load's four numbers
     visible: float = 3e-3  # least torque explained over all torque, both rms
     least_seen: float = 1e-3  # share of a torque that the columns must leave, rms
