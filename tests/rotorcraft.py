@@ -79,6 +79,11 @@ class RotorBody(Plant[RotorMotion]):
     # [rad²/s², m·rad²/s²], and every parameter is a ratio to the constant
     thrust_known: bool = True
 
+    @property
+    def differentiated(self) -> str:
+        """Why rows are differentiated where settings leave it open."""
+        return "since nothing rubs"
+
     @cached_property
     def body(self) -> FreeBody:
         """The rigid body, by its pose."""

@@ -49,6 +49,10 @@ class Tilted:
     threads: int = 1
     asked: list[float] = field(default_factory=list)
 
+    @property
+    def sensed(self) -> np.ndarray:
+        return np.ones(len(CHANNELS), dtype=bool)
+
     def information(self) -> Information:
         if self.octaves < self.unsolvable:
             raise TooLittleData("no rows are left of these logs")

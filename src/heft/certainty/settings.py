@@ -373,7 +373,8 @@ class BandwidthSearch:
         here = short.information()
         weights = _weights(here)
         initial = short.residual_energy(shortest(here, weights))
-        measured = initial > 0.0
+        # What is left over where nothing is measured is the motion's noise alone.
+        measured = (initial > 0.0) & short.sensed
         if not measured.any():
             return 1.0
 

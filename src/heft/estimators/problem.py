@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, Self, TypeGuard, runtime_checkable
 
-from numpy import int64, intp
+from numpy import bool_, int64, intp
 from numpy.typing import NDArray
 
 from heft.arrays import Array
@@ -150,6 +150,10 @@ def mixes_channels(problem: Problem) -> TypeGuard[MixedProblem]:
 
 class MovableProblem(Problem, Protocol):
     """A problem whose delay, cutoff and rows the searches for a setting change."""
+
+    @property
+    def sensed(self) -> NDArray[bool_]:
+        """Which channels something is measured in, shape (c,)."""
 
     @property
     def delay(self) -> float:

@@ -151,11 +151,11 @@ def why_differentiated(plant: Plant[Any], settings: Settings, whole: bool = True
     """
     if settings.rows != "auto":
         return None if settings.rows == "weak" else "as was asked for"
-    if not isinstance(plant, RobotPlant):
-        return "since this is no robot that a controller moves"
-    own = plant.robot.own_columns
+    robot = plant.robot if isinstance(plant, RobotPlant) else None
+    own = None if robot is None else robot.own_columns
     cases = (
-        (plant.robot.tree.free_base, "since the base floats"),
+        (bool(plant.differentiated), plant.differentiated),
+        (robot is not None and robot.tree.free_base, "since the base floats"),
         (not whole, "since a selection would cut windows to pieces"),
         (settings.average, "since an average over periods has little noise"),
         (settings.robust != "none", "since rows may be left out"),

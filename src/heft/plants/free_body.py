@@ -97,6 +97,11 @@ class FreeBody(Plant[BodyMotion]):
     # ten parameters believed of it, shape (10,); a sphere of 1 kg if not given
     nominal: Array | None = None
 
+    @property
+    def differentiated(self) -> str:
+        """Why rows are differentiated where settings leave it open."""
+        return "since nothing rubs"
+
     @cached_property
     def labels(self) -> Labels:
         """Labels of the body's ten inertial parameters."""

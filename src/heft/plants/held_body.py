@@ -111,6 +111,11 @@ class HeldBody(Plant[HeldMotion]):
     # columns h and I are c and I about the centre of mass, and the mass is not seen
     by_force: bool = False
 
+    @property
+    def differentiated(self) -> str:
+        """Why rows are differentiated where settings leave it open."""
+        return "since nothing rubs"
+
     @cached_property
     def labels(self) -> Labels:
         """Labels of the body's ten inertial parameters and the sensor's parameters."""

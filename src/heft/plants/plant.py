@@ -307,6 +307,15 @@ class Plant(Protocol[M]):
         return ()
 
     @property
+    def differentiated(self) -> str:
+        """Why rows are differentiated where settings leave it open; empty if windows are taken.
+
+        A motion whose friction changes sign between two rows is blurred by the low-pass that makes
+        its acceleration; windows blur the friction's column as they blur what is measured.
+        """
+        return ""
+
+    @property
     def point_columns(self) -> Sequence[int]:
         """Standard columns that rows are taken about; none where rows are linear."""
         return ()

@@ -529,6 +529,13 @@ class Problem(Generic[P]):
         return total
 
     @property
+    def sensed(self) -> NDArray[np.bool_]:
+        """Which channels something is measured in, shape (c,)."""
+        sensed = np.zeros(len(self.channels), dtype=bool)
+        sensed[[m.channel for inputs in self.survey.inputs for m in inputs.measured]] = True
+        return sensed
+
+    @property
     def spacing(self) -> int:
         """Number of rows that one may stand for: motion hardly changes in an eighth of a period."""
         if self.has_explicit_rows:

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from heft import signals
 from heft.arrays import Array
 from heft.engine import in_order
-from heft.errors import InvalidSetting
 from heft.information import ChannelRows
 from heft.recordings import BLOCK_ROWS
 from heft.signals import Weak, WhiteWeak, weak_form
@@ -26,6 +25,7 @@ from .plant import (
     ChannelSides,
     Integrable,
     Limbed,
+    Plant,
     Samples,
     Sides,
     WithUnknowns,
@@ -312,27 +312,18 @@ class Walk(Sampler):
     ) -> tuple[Samples[Any], ChannelSides | None, Elimination | None]:
         """Return samples, both sides of their equations, and the elimination of their unknowns.
 
-        There are no sides of samples that are not chosen.
-
-        Raises:
-            InvalidSetting: If the plant has no weak form.
+        There are no sides of samples that are not chosen. Of a plant that does not part them
+        nothing is integrated by parts: windows average its rows and what is measured alike.
         """
         plant = self.plant
-        if not isinstance(plant, Integrable):
-            raise InvalidSetting(
-                f"a {type(plant).__name__} has no weak form",
-                argument="rows",
-                got="weak",
-                cure="take differentiated rows",
-            )
         if not piece.chosen[0]:
             return piece, None, None
         if self.mixes:
-            sides, out = self._without_unknowns(piece, plant.sides(piece, columns))
+            sides, out = self._without_unknowns(piece, _sides_of(plant, piece, columns))
             return piece, ChannelSides.of_each(sides), out
         if isinstance(plant, Limbed):
             return piece, plant.channel_sides(piece, columns), None
-        return piece, ChannelSides.of_each(plant.sides(piece, columns)), None
+        return piece, ChannelSides.of_each(_sides_of(plant, piece, columns)), None
 
     def _acts(self, s: Samples[Any]) -> NDArray[np.bool_]:
         """Return which unknowns act at each sample, shape (N, k)."""
@@ -372,3 +363,11 @@ class Walk(Sampler):
                 cuts = (np.flatnonzero(breaks) + 1).tolist()
                 for begin, end in zip([0, *cuts], [*cuts, len(part.time)], strict=True):
                     yield part.part(slice(begin, end)) if cuts else part
+
+
+def _sides_of(plant: Plant[Any], samples: Samples[Any], columns: Sequence[int]) -> Sides:
+    """Return both sides of a plant's equations; all remains of one that does not part them."""
+    if isinstance(plant, Integrable):
+        return plant.sides(samples, columns)
+    regressor = plant.rows(samples, columns).regressor
+    return Sides(np.zeros_like(regressor), -regressor)
