@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.own_plants import EXPERIMENTS, Motor
 from scipy.spatial.transform import Rotation
 
 from heft.applications.identification import any_plant
@@ -28,6 +29,7 @@ from heft.plants import (
     Predicting,
     Problem,
     Samples,
+    Sides,
     WithUnknowns,
 )
 from heft.plants.base import structural_base
@@ -463,3 +465,26 @@ def test_the_frame_of_a_body_does_not_matter() -> None:
     stated = inertia.frame_change(R, t)  # ten in the new frame -> ten in the old one
     carried = change @ old @ stated
     assert np.abs(new - carried).max() <= 1e-12 * np.abs(carried).max()
+
+
+def test_windows_of_rows_are_those_of_both_sides() -> None:
+    """Of a plant that does not part its equations, what is integrated by parts is the same."""
+
+    class Parted(Motor):
+        def sides(self, samples: Any, columns: Any) -> Sides:
+            m = samples.motion
+            q, v = m.position[:, 0], m.velocity[:, 0]
+            none = np.zeros_like(q)
+            momentum = np.stack((v, none, none, none), axis=1)
+            remainder = -np.stack((none, q, v, np.sign(v)), axis=1)
+            return Sides(*(s[:, None, list(columns)] for s in (momentum, remainder)))
+
+    motor = EXPERIMENTS[1]
+    log = motor.log(3)
+    found = [identify_plant(p, [log]) for p in (motor.plant, Parted())]
+    one, other = ([(n.value, n.std) for n in f.numbers] for f in found)
+    np.testing.assert_allclose(one, other, rtol=1e-3)
+    assert all(abs(v - t) < 4.0 * s for (v, s), t in zip(one, motor.truth, strict=True))
+    plain = identify_plant(motor.plant, [log], settings=Settings(rows="differentiated"))
+    friction = plain.numbers[3]  # its sign is blurred, and no deviation says so
+    assert abs(friction.value - motor.truth[3]) > 4.0 * friction.std

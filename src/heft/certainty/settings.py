@@ -139,7 +139,9 @@ class DelaySearch:
     def _speaks(self, view: _View) -> bool:
         """Return whether a view is evidence of a delay."""
         if view.channels < 3:
-            return view.ratio < self.alone and abs(view.mean) < self.reach
+            # One channel alone may show torque that comes early by its friction.
+            early = view.channels == 1 and view.mean < 0.0
+            return view.ratio < self.alone and abs(view.mean) < self.reach and not early
         least = self.late if view.mean > 0.0 else self.early
         agree = abs(view.mean) > least * max(view.std, self.least_std)
         one = view.std < self._most(view.mean)
