@@ -10,6 +10,7 @@ import pytest
 from heft.applications import demo
 from heft.applications.identification.identification import Identification, identify
 from heft.errors import FitError, InvalidSetting
+from heft.fit import of_the_unit
 from heft.fit.scores import Score
 from heft.fit.settings import Limit, Limits, Settings
 from heft.information.checks import Check, Status, verdict
@@ -154,3 +155,11 @@ def test_checks_add_up(statuses: list[Status], expected: str) -> None:
 )
 def test_a_limit_passes_what_it_says(value: float, status: str) -> None:
     assert Check.at_most("x", value, 1.0, 2.0, "").status == status
+
+
+@pytest.mark.parametrize(
+    ("scale", "grams"), [(1.1e-3, True), (7e-4, True), (1e-2, False), (1.0, False), (1e3, False)]
+)
+def test_masses_in_grams_have_their_cure(scale: float, grams: bool) -> None:
+    check = of_the_unit(scale, Limits().unit_of_torque)
+    assert ("divide all masses and inertias of the model file by 1000" in check.message) == grams

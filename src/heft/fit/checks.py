@@ -23,6 +23,7 @@ KNOWN_SHARE = 0.1  # standard deviation of a sum of masses, relative, up to whic
 MOST_NAMES = 8  # in a sentence
 DEPENDENT = 1e-9  # singular value of friction's columns, relative, that counts as none
 UNIT_OF_TORQUE = "unit of torque"  # name of a check
+GRAMS = 1000.0  # in a kilogram
 CURE = "check units, gains, signs, the order of the joints, and the delay between motion and torque"
 
 
@@ -360,6 +361,11 @@ def of_the_unit(scale: float, limit: Limit) -> Check:
             "it. State the unit or scale in the column map (--map), or drive gains (--with) where "
             "it is a current; or mend the file's masses, if these are in another unit or another "
             "robot's"
+        )
+    if 1.0 / limit.passes <= GRAMS * scale <= limit.passes:
+        message += (
+            ". Are they grams, and inertias g m²? Then divide all masses and inertias of the "
+            f"model file by {GRAMS:g}, and leave the torque as it is"
         )
     off = max(scale, 1.0 / scale)
     return Check.at_most(UNIT_OF_TORQUE, off, limit.passes, limit.fails, message)
