@@ -29,6 +29,7 @@ from pathlib import Path
 import numpy as np
 from tests.experiments import ROBOTS
 
+from benchmarks.comparison_truth import Changed
 from benchmarks.doctor_faults import FAULTS, Cause, Experiment, Faulty, Oracle
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_least, at_most
@@ -127,9 +128,9 @@ def experiment(
     plain = arm_of(arm)
     held = with_tool(plain, np.random.default_rng([seed, 7])) if tool else plain
     condition = replace(FRICTION[friction], tilt=float(np.deg2rad(tilt)), duration=duration)
-    simulator = Simulator(held, condition)
-    made = simulator.run(seed)
-    exact, believed = made.exact, Simulator(plain, condition).believed(seed)
+    before = Simulator(plain, condition)
+    made = Changed(held, condition, before=before).run(seed)
+    exact, believed = made.exact, before.believed(seed)
     links = Links.of(held.urdf, held.joints)
     still = np.zeros_like(exact.q)
     noise = condition.sensors.torque_noise * np.sqrt(np.mean(exact.tau**2, axis=0))

@@ -82,7 +82,7 @@ class DriveGains:
             changes: For each run T with `β = T @ (space.matrix @ x)`, where runs differ by the
                 load that the robot carried; the identity if not given.
             known: Further information about `space.matrix @ x`: rows of unit variance with their
-                right-hand side, shape (k, b + 1). Their noise is not propagated.
+                right-hand side, shape (k, b + 1).
 
         Raises:
             SolverFailure: If a step's consistent fit finds no solution.
@@ -118,6 +118,7 @@ class DriveGains:
             if known is not None:
                 beside = np.zeros((len(known), len(unsure)))
                 parts.append(np.hstack([known[:, :-1], beside, known[:, -1:]]))
+                noises.append(np.hstack([known[:, :-1], beside]))
             total: Triangle | Summed
             if alone:
                 total = estimates[0].information.summed(estimates[0].weights())

@@ -20,6 +20,7 @@ from heft.recordings import Recording
 from .checks import CHANNELS, CURE, JOINTS, Judge
 from .earlier import Earlier
 from .experiment import ExperimentFit, fit_experiment
+from .friction_changes import between_logs
 from .gains import (
     gain_columns,
     gain_spread,
@@ -296,6 +297,7 @@ class Judged(PlantIdentification[RobotPlant]):
             settings.limits,
             JOINTS,
         )
+        beta = calibrated.space.matrix @ calibrated.consistent.parameters.values
         return Judged(
             experiment=run,
             calibrated=calibrated,
@@ -303,7 +305,7 @@ class Judged(PlantIdentification[RobotPlant]):
             fit=fitted.list,
             validation=validation,
             predicted_error=predicted,
-            checks=judge.of_robot(),
+            checks=(*judge.of_robot(), *between_logs(run, beta)),
             traces=tuple(traces),
             settings=settings,
             notes=(*remarks(problem), *notes),

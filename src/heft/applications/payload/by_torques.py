@@ -2,7 +2,9 @@
 
 A payload fixed to a link adds its parameters p to those of that link's body. Runs without it
 identify the robot's parameters β, runs with it β + K p, on the same columns; both enter one least
-squares. The prior on the payload is physical consistency only. A robot whose base floats weighs by
+squares. Where friction differs between the runs, as of a robot that warmed up, those with the
+payload identify β + K p + F δ, of friction of their own. The prior on the payload is physical
+consistency only. A robot whose base floats weighs by
 its joints' torques, by the six equations of its base, or by both; contacts' wrenches that nobody
 measures are eliminated in both runs, as `FloatingRobotPlant` has it. Where torques are currents
 times unknown gains, a payload of known mass sets the scale, and the gains are estimated as well.
@@ -34,7 +36,9 @@ from heft.fit import (
     Progress,
     Settings,
     fit_experiment,
+    friction_columns,
     gain_spread,
+    of_friction,
     open_experiment,
     silent,
     with_told_friction,
@@ -51,7 +55,15 @@ from heft.information import (
     triangle_of,
 )
 from heft.models import Robot
-from heft.plants import GUESS, NAME, RobotPlant, currents, last_frame, load_columns, with_load
+from heft.plants import (
+    GUESS,
+    NAME,
+    RobotPlant,
+    currents,
+    last_frame,
+    load_columns,
+    with_load,
+)
 from heft.recordings import Recording
 
 EXACT = 1e-3  # relative, of a mass that is known
@@ -201,14 +213,19 @@ class WeighCarried:
             settings = replace(settings, smoothing=smoothing)
             problem, settings = open_experiment(robot, loaded, settings, progress)
             carrying = fit_experiment(problem, settings, None, progress)
+            sought = self.known_mass is not None or bool(unsure)
+            # The load is as wrong as the torque's unit, which only a load that is known tells.
+            limits = settings.limits
+            strict = replace(limits, unit_of_torque=Limit(*[limits.unit_of_torque.passes] * 2))
+            judging = replace(settings, limits=strict)
             checks = [
                 replace(check, name=f"{check.name}, {which} the load")
                 for run, which in ((without, "without"), (carrying, "with"))
-                for check in Judged.of(run, run.problem, (), corner, settings).checks
-                if check.name != UNIT_OF_TORQUE or run is without  # a load is no part of the file
+                for check in Judged.of(run, run.problem, (), corner, judging).checks
+                # a load is no part of the file
+                if check.name != UNIT_OF_TORQUE or (run is without and not sought)
             ]
             progress("asking the robot's physics what is wrong with the logs")
-            sought = self.known_mass is not None or bool(unsure)
             checks += [
                 replace(check, name=f"{check.name}, {which} the load")
                 for run, which in ((without, "without"), (carrying, "with"))
@@ -226,23 +243,46 @@ class WeighCarried:
         checks: Sequence[Check],
     ) -> Carried:
         problem = empty.problem
-        size = len(problem.labels)
         robot, log = problem.plant.robot, problem.recordings[0]
+        size = len(problem.labels)
         lifted = load_columns(robot, problem.base, frame)
-        changes = [
-            np.hstack([np.eye(size), np.zeros_like(lifted)]),
-            np.hstack([np.eye(size), lifted]),
-        ]
-        believed = with_load(problem.space)
-        solver = replace(settings.consistent, unknown=(NAME,), strength=self.strength)
-        spread, prior = gain_spread(problem), None
+        spread, known = gain_spread(problem), np.empty((0, size + PARAMETER_COUNT + 1))
         if self.known_mass is not None:
             spread = dict.fromkeys(currents(robot, log), UNSURE)
-            prior = np.zeros((1, size + PARAMETER_COUNT + 1))
-            prior[0, [size, -1]] = np.array([1.0, self.known_mass]) / (EXACT * self.known_mass)
-        joint = DriveGains(solver, rounds=20).fit(
-            [empty.estimate, loaded.estimate], believed, spread, changes, prior
-        )
+            known = np.eye(1, size + PARAMETER_COUNT + 1, size) / (EXACT * self.known_mass)
+            known[0, -1] = 1.0 / EXACT
+        solver = replace(settings.consistent, unknown=(NAME,), strength=self.strength)
+
+        def fit(changes: Array) -> ConsistentFit:
+            """Return the fit, the runs with the load with changes of β besides, shape (b, c)."""
+            count = changes.shape[1]
+            beside = [np.eye(size), np.zeros_like(lifted), np.zeros_like(changes)]
+            space = with_load(problem.space)
+            space = space.beside([f"change {k}" for k in range(count)], ["1"] * count)
+            rows = np.zeros((count, size + PARAMETER_COUNT + count + 1))
+            rows[:, size + PARAMETER_COUNT : -1] = np.eye(count)
+            return DriveGains(solver, rounds=20).fit(
+                [empty.estimate, loaded.estimate],
+                space,
+                spread,
+                [np.hstack(beside), np.hstack([np.eye(size), lifted, changes])],
+                np.vstack([np.insert(known, [-1] * count, 0.0, axis=1), rows]),
+            )
+
+        joint = fit(np.empty((size, 0)))
+        beta = (joint.space.matrix @ joint.consistent.parameters.values)[:size]
+        joints, coarse, fine = friction_columns(problem, beta)
+        if joints:
+            tried = fit(coarse).consistent.parameters
+            assert tried.covariance is not None
+            last = slice(len(joint.space.labels), len(joint.space.labels) + len(joints))
+            change, theirs = tried.values[last], tried.covariance[last, last]
+            found = of_friction(joints, change, theirs)
+            # Friction shared halves the load's deviation, and moves the load by a hundred of them
+            # where friction fell by 38 %.
+            if found is not None:
+                joint = fit(fine)
+                checks = (*checks, found)
         first = 10 * len(problem.space.groups)
         ten = slice(first, first + PARAMETER_COUNT)
         covariance = joint.consistent.parameters.covariance
