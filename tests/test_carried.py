@@ -140,6 +140,25 @@ def test_nothing_is_to_be_pasted_of_what_is_no_load_on_this_robot(pair: str) -> 
     assert ("no load, or one too light" in told) == (pair == "no load")
 
 
+def test_friction_that_fell_before_the_load_came_weighs_nothing() -> None:
+    rng = np.random.default_rng(11)
+    truth = true_robot(ARMS["six joints"], rng, "simple")
+    frame = truth.robot.bodies_links[-1].name
+    guess = Robot.from_urdf_text(wrong_prior(truth.robot, rng), truth.robot.options)
+    warm = {k: v * (0.62 if "viscous" in k else 1.0) for k, v in truth.drives.items()}
+    held = carrying(truth, frame, LOAD)
+    empty, loaded, later = (
+        log(t, 15.0, 200.0, rng, noise=0.01) for t in (truth, replace(held, drives=warm), held)
+    )
+    for run, changed in ((loaded, True), (later, False)):
+        found = WeighCarried(frame, settings=SETTINGS).fit(guess, [empty], [run])
+        off = (found.ten - LOAD)[:4] / np.sqrt(np.diag(found.covariance)[:4])
+        assert np.abs(off).max() < 3.5
+        told = [c for c in found.checks if c.name == "friction of all runs"]
+        assert [c.status for c in told] == ["warn"] * changed
+        assert all("viscous" in c.message and "warm" in c.message for c in told)
+
+
 def test_a_payload_is_no_better_than_the_fits_that_it_is_made_of() -> None:
     robot, frame, empty, loaded = experiment(0)
     strict = replace(SETTINGS, limits=Limits(residual_size=Limit(0.0, 0.0)))

@@ -38,6 +38,7 @@ from heft.fit import (
     fit_experiment,
     friction_columns,
     gain_spread,
+    likely_together,
     of_friction,
     open_experiment,
     silent,
@@ -271,13 +272,13 @@ class WeighCarried:
 
         joint = fit(np.empty((size, 0)))
         beta = (joint.space.matrix @ joint.consistent.parameters.values)[:size]
-        joints, coarse, fine = friction_columns(problem, beta)
-        if joints:
-            tried = fit(coarse).consistent.parameters
+        labels, coarse, fine = friction_columns(problem, beta)
+        if labels:
+            root = likely_together(labels)
+            tried = fit(coarse @ root).consistent.parameters
             assert tried.covariance is not None
-            last = slice(len(joint.space.labels), len(joint.space.labels) + len(joints))
-            change, theirs = tried.values[last], tried.covariance[last, last]
-            found = of_friction(joints, change, theirs)
+            last = slice(len(joint.space.labels), len(joint.space.labels) + len(labels))
+            found = of_friction(labels, root, tried.values[last], tried.covariance[last, last])
             # Friction shared halves the load's deviation, and moves the load by a hundred of them
             # where friction fell by 38 %.
             if found is not None:
