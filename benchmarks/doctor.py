@@ -35,6 +35,7 @@ from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_least, at_most
 from benchmarks.truth import CONDITIONS, DEVELOPMENT, IN_CLASS, LUGRE, SCORED, File
 from heft.applications.doctor.doctor import Diagnosis, diagnose
+from heft.arrays import Array
 from heft.errors import SolverFailure
 from heft.models.export import write_urdf
 from heft.models.robot import Robot
@@ -147,7 +148,7 @@ def experiment(
         np.array([e.get("bristle", e.get("coulomb", 0.0)) for e in entries]),
         np.full(len(plain.joints), condition.sensors.quantum),
         noise,
-        lambda q: links.inverse_dynamics(q, exact.v, exact.a),
+        lambda q, links=links: links.inverse_dynamics(q, exact.v, exact.a),
         lambda: Oracle.of(links, noise, exact.q, exact.v, exact.a, exact.tau),
     )
 
@@ -169,6 +170,13 @@ def with_tool(arm: Arm, rng: np.random.Generator) -> Arm:
     return replace(arm, urdf=write_urdf(arm.urdf, {name: ten}, {}))
 
 
+def load_torque(arm: str, seed: int, bare: Experiment) -> Array:
+    """Return the torque of a seed's tool on the motion of the arm without it, shape (N, joints)."""
+    held = with_tool(arm_of(arm), np.random.default_rng([seed, 7]))
+    both = bare.torque_of(bare.position, Links.of(held.urdf, held.joints))
+    return np.asarray(both - bare.torque_of(bare.position))
+
+
 def faulty(log: Log, duration: float = DURATION) -> Faulty:
     """Return a log of the study, of a duration [s]."""
     if log.kind == "clean":
@@ -182,7 +190,7 @@ def faulty(log: Log, duration: float = DURATION) -> Faulty:
     cause = Cause(("tool missing",)) if tool else Cause(("tilted mounting",))
     if log.kind == "tool dropped":  # halfway, on the same path
         holds = np.arange(len(made.time))[:, None] < rng.uniform(0.3, 0.7) * len(made.time)
-        held = made.torque_of(good.position) - good.torque_of(good.position)
+        held = load_torque(log.arm, log.seed, good)
         made = replace(good, torque=good.torque + holds * held)
         cause = Cause(("load that changes",))
         return Faulty(made.logged(rng), (cause,), good.oracle().tells(holds * held))

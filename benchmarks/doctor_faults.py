@@ -40,7 +40,7 @@ class Experiment:
         quantum: Step of the encoders, shape (n,) [rad].
         noise: Standard deviation of the torque's noise, shape (n,) [N·m].
         torque_of: Torque of the links, neither rotors nor friction, in other positions at the
-            same speeds, by the true numbers: positions → shape (N, n) [N·m].
+            same speeds, by the true numbers, or of other links: positions → shape (N, n) [N·m].
         oracle: What can be told of it: () → oracle.
     """
 
@@ -55,7 +55,7 @@ class Experiment:
     coulomb: Array
     quantum: Array
     noise: Array
-    torque_of: Callable[[Array], Array]
+    torque_of: Callable[..., Array]
     oracle: Callable[[], Oracle]
 
     @property

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from benchmarks.doctor import arm_of, experiment, with_tool
+from benchmarks.doctor import arm_of, experiment, load_torque, with_tool
 from benchmarks.doctor_faults import Experiment, recorded
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_most
@@ -116,8 +116,10 @@ def pair(arm: str, seed: int, kind: str) -> tuple[Robot, Recording, Recording, A
             tau = changes[kind](tau, e, np.random.default_rng([seed, 5]))
         taus.append(tau)
     if kind == "load dropped":
-        still = bare.torque_of(held.position) - held.torque_of(held.position)
-        taus[1] = taus[1] + still * (np.arange(len(still)) > len(still) // 2)[:, None]
+        lost = np.arange(len(held.time)) > len(held.time) // 2
+        taus[1] = _noisy(bare, np.random.default_rng([seed, 1]))
+        taus[1] += np.where(lost, 0.0, 1.0)[:, None] * load_torque(arm, seed, bare)
+        held = bare
     logs = [_log(e, tau) for e, tau in zip((bare, held), taus, strict=True)]
     logs = logs[::-1] if kind == "logs exchanged" else logs
     return bare.robot, logs[0], logs[1], np.concatenate([load[:1], load[1:] / load[0]])
