@@ -77,6 +77,7 @@ FACTS = (
     "motion shows little",
     "motion shows too little",
     "coarse",
+    "whole numbers",
     "little motion",
     "physics not asked",
 )

@@ -180,6 +180,36 @@ def test_what_a_log_itself_shows_is_found_and_named(case: str) -> None:
         assert {f.about.partition(".")[2] for f in findings} == {joint}
 
 
+@pytest.mark.parametrize("size", [7.0, 0.07])
+def test_torques_that_are_all_whole_numbers_may_be_per_mille(size: float) -> None:
+    arrays = good_log()
+    for joint in JOINTS:
+        arrays[f"tau.{joint}"] = np.round(arrays[f"tau.{joint}"] / size)
+    assert [f.about for f in found(arrays) if f.name == "whole numbers"] == ["all joints"]
+    arrays["tau.elbow"] = arrays["tau.elbow"] + 0.5
+    assert not [f for f in found(arrays) if f.name == "whole numbers"]
+
+
+@pytest.mark.parametrize(
+    ("size", "per_mille", "line"), [(30, False, 1), (30, True, 0), (1e-3, False, 0)]
+)
+def test_a_scale_is_proposed_where_the_torque_may_be_in_another_unit(
+    size: float, per_mille: bool, line: int
+) -> None:
+    """Per mille of ratings are each drive's own, and masses in grams are the model file's."""
+    robot, recording = arm()
+    scaled = spoilt(robot, recording, [TorqueGain(tuple(range(6)), (1.0 / size,) * 6)])
+    if per_mille:
+        block = scaled.whole(scaled.signals)
+        kinds: dict[str, dict[str, np.ndarray]] = {"q": {}, "tau": {}}
+        for name, x in zip(scaled.signals, block.values.T, strict=True):
+            kind, _, joint = name.partition(".")
+            kinds[kind][joint] = np.round(x) if kind == "tau" else x
+        scaled = Recording.from_arrays(block.time, **kinds)
+    unit = [f for f in doctor.diagnose([scaled], robot).findings if f.name == "unit of torque"]
+    assert [len(f.lines) for f in unit] == [line]
+
+
 def test_motion_in_a_silence_is_no_jump() -> None:
     arrays = good_log()
     without(slice(1000, 1500))(arrays)
@@ -470,6 +500,7 @@ def test_gains_of_all_joints_are_found_at_once() -> None:
     diagnosis = doctor.diagnose([wrong], robot)
     assert [f.name for f in physics(diagnosis)] == ["wrong torque gain"]
     assert diagnosis.correction is not None
+    assert "the torque 'shoulder_pan_joint'" in physics(diagnosis)[0].message
     found = np.array(diagnosis.correction.tau_scale)
     np.testing.assert_allclose(found / found[2], gains, rtol=0.1)
 

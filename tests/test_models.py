@@ -242,16 +242,17 @@ def test_moments_of_a_template_are_named_link_by_link(
 @pytest.mark.parametrize(
     ("moments", "why"),
     [
-        ((1e4, 1e4, 1e4), "divide the moments by 1e6"),  # in kg·mm²
-        ((0.01, 0.01, 0.05), "2.5 times the sum"),
-        ((0.01, -0.01, 0.01), "a principal moment of inertia is -0.01"),
+        ((1e4, 0, 0, 1e4, 0, 1e4), "divide the moments by 1e6"),  # in kg·mm²
+        ((0.01, 0, 0, 0.01, 0, 0.05), "2.5 times the sum"),
+        ((0.01, 0, 0, -0.01, 0, 0.01), "a principal moment of inertia is -0.01"),
+        ((0.03, 1e-4, 0, 1e-4, 0.05, 0), "its iyy repeats ixy"),  # rows one after another
     ],
 )
 def test_moments_that_no_body_has_are_replaced_and_said_why(
-    moments: tuple[float, float, float], why: str
+    moments: tuple[float, ...], why: str
 ) -> None:
     good = 'ixx="0.05" ixy="0" ixz="0" iyy="0.05" iyz="0" izz="0.05"'
-    bad = 'ixx="{}" ixy="0" ixz="0" iyy="{}" iyz="0" izz="{}"'.format(*moments)
+    bad = 'ixx="{}" ixy="{}" ixz="{}" iyy="{}" iyz="{}" izz="{}"'.format(*moments)
     xml = template_arm(("0.05", "0.03", "0.01"))
     robot = Robot.from_urdf_text(xml.replace(good.encode(), bad.encode()))
     link, least = robot.bodies_links[0], robot.least_gyrations()[0]

@@ -12,7 +12,7 @@ from benchmarks.own_plants import EXPERIMENTS, Motor
 from scipy.spatial.transform import Rotation
 
 from heft.applications.identification import any_plant
-from heft.errors import FitError, InvalidRecording, MissingSignal
+from heft.errors import FitError, InvalidRecording, InvalidSetting, MissingSignal
 from heft.estimators.least_squares import LeastSquares
 from heft.fit.experiment import fit_experiment
 from heft.fit.judged import identify_plant
@@ -22,8 +22,11 @@ from heft.information.square_root import Information
 from heft.plants import (
     Elimination,
     Fused,
+    Inputs,
     Integrable,
     Limbed,
+    Measured,
+    MotionSignal,
     Plant,
     PointSensitive,
     Predicting,
@@ -38,7 +41,7 @@ from heft.plants.walk import Walk
 from heft.recordings.recording import Recording
 from heft.signals.settings import Smoothing
 from heft.signals.weak_form import Weak
-from tests.plants import BARE, PLANTS, Array, case
+from tests.plants import BARE, PLANTS, Array, Cart, case
 
 EPS = np.finfo(float).eps
 TIME = 0.005 * np.arange(1600)
@@ -363,6 +366,18 @@ def test_what_is_missing_is_named(name: str) -> None:
     c = case(name)
     with pytest.raises(MissingSignal):
         _ = Problem(c.plant, (Recording.from_arrays(TIME, u={"other": TIME}),)).survey
+
+
+def test_what_a_plant_takes_is_asked_of_the_log_for_it() -> None:
+    class Forgetful(Cart):
+        def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
+            return Inputs((MotionSignal("q.cart"), MotionSignal("q.other")))
+
+    log = Recording.from_arrays(TIME, q={"cart": TIME})
+    with pytest.raises(MissingSignal, match=r"no signal 'q\.other', which the plant takes"):
+        _ = Problem(Forgetful(), (log,)).survey
+    with pytest.raises(InvalidSetting, match="sum of no signals"):
+        Measured(0, ())
 
 
 @every_experiment

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .experiment import ExperimentFit, fit_experiment
     from .friction_changes import friction_columns, likely_together, of_friction
     from .simple_friction import SimpleFriction, rigid_torques
-    from .checks import UNIT_OF_TORQUE, of_the_unit, torque_over_file
+    from .checks import UNIT_OF_TORQUE, in_grams, of_the_unit, torque_over_file
     from .scores import PredictedError, Score, model_effort
     from .alternatives import Alternative, other_estimates
     from .judged import NORMAL, Judged, Number, PlantIdentification, identify_plant

@@ -362,13 +362,18 @@ def of_the_unit(scale: float, limit: Limit) -> Check:
             "it is a current; or mend the file's masses, if these are in another unit or another "
             "robot's"
         )
-    if 1.0 / limit.passes <= GRAMS * scale <= limit.passes:
+    if in_grams(scale, limit):
         message += (
             ". Are they grams, and inertias g m²? Then divide all masses and inertias of the "
             f"model file by {GRAMS:g}, and leave the torque as it is"
         )
     off = max(scale, 1.0 / scale)
     return Check.at_most(UNIT_OF_TORQUE, off, limit.passes, limit.fails, message)
+
+
+def in_grams(scale: float, limit: Limit) -> bool:
+    """Return whether a model file's masses seem grams, by the torque over what they need."""
+    return 1.0 / limit.passes <= GRAMS * scale <= limit.passes
 
 
 def _at_most(name: str, value: float, limit: Limit, sentence: str, cure: str = "") -> Check:

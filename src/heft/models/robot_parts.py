@@ -319,7 +319,8 @@ def links_of(
             frame_only=frame_only,
         )
         shape = urdf.solid(elements[name], float(usual[0]))
-        nominal, note = _prior(link, usual if shape is None else shape, shape is not None)
+        stand_in = usual if shape is None else shape
+        nominal, note = _prior(link, elements[name], stand_in, shape is not None)
         links.append(replace(link, nominal=read_only(nominal), extent=_length(shape)))
         notes += [note] if note else []
     return tuple(links), notes
@@ -344,8 +345,17 @@ def is_mended(link: Link) -> bool:
     return link.given and off > 1e-9 * float(np.abs(link.written).max())
 
 
-def _why_none(link: Link) -> str:
+def _why_none(link: Link, element: Element) -> str:
     """Return why a link's inertia is that of no body, or of none in these units."""
+    stated = urdf.inertial(element)
+    assert stated is not None
+    xx, xy, yy, xz, yz, zz = stated.moments
+    if yy == xy and yz > 0.0:  # which then is the iyy
+        return (
+            f"its iyy repeats ixy, {xy:g} kg·m²: two rows of the matrix seem written one after "
+            f"another; the URDF asks for ixx ixy ixz iyy iyz izz, which would be {xx:g} {xy:g} "
+            f"{xz:g} {yz:g} {zz:g} and the izz that is not there"
+        )
     mass, _, tensor = inertia.to_body(link.written)
     low, middle, high = np.linalg.eigvalsh(tensor).tolist()
     gyration = float(np.sqrt(np.abs(tensor).max() / mass))
@@ -364,7 +374,9 @@ def _why_none(link: Link) -> str:
     )
 
 
-def _prior(link: Link, stand_in: Array, is_shape: bool) -> tuple[Array, str | None]:
+def _prior(
+    link: Link, element: Element, stand_in: Array, is_shape: bool
+) -> tuple[Array, str | None]:
     """Return a link's prior inertial parameters, shape (10,), and a note to the user or None."""
     moves = link.body >= 0
     if link.given:
@@ -376,7 +388,8 @@ def _prior(link: Link, stand_in: Array, is_shape: bool) -> tuple[Array, str | No
         if moves and is_mended(replace(link, nominal=nominal)):
             return nominal, (
                 f"link '{link.name}': the file's inertia is that of no rigid body, or of a flat "
-                f"one: {_why_none(link)}; that of a body of the link's size is used as the prior"
+                f"one: {_why_none(link, element)}; that of a body of the link's size is used as "
+                "the prior"
             )
         return nominal, None
     if moves and not link.frame_only:

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
+from heft.errors import InvalidSetting
 from heft.information import AXES, ChannelRows, Labels, ParameterSpace, Triangle
 from heft.recordings import Recording
 from heft.signals import Smoothed
@@ -89,10 +90,22 @@ class MotionSignal:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a channel measures: `Σ factor · signal`, in the channel's unit."""
+    """What a channel measures: `Σ factor · signal`, in the channel's unit.
+
+    Raises:
+        InvalidSetting: If it is the sum of no signals.
+    """
 
     channel: int  # position among the plant's channels
     terms: tuple[tuple[str, float], ...]  # signals and their factors
+
+    def __post_init__(self) -> None:
+        if not self.terms:
+            raise InvalidSetting(
+                "a channel's measurement is the sum of no signals",
+                argument=f"measured, channel {self.channel}",
+                expected="signals and their factors; leave out a channel that measures nothing",
+            )
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,9 @@ class Survey:
             InvalidRecording: If a clock is none, or nothing moves.
         """
         inputs = tuple(plant.inputs(r, measured) for r in recordings)
-        both = zip(recordings, inputs, strict=True)
+        both = [*zip(recordings, inputs, strict=True)]
+        for recording, taken in both:
+            recording.require(taken.names, "the plant takes")
         timelines = tuple(signals.survey(r, i.names) for r, i in both)
         smoothed = inputs[0].smoothed if inputs else ()
         if smoothed:

@@ -20,6 +20,7 @@ SHORTEST_STEP = 1e-4  # [s] between rows of what a usual log is
 
 
 ZEROS = "zeros between values"  # name of a finding
+INTEGERS = "whole numbers"  # likewise
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ def look(
     findings = [*_of_the_clock(facts, counts, clock), *_of_the_rows(facts, counts, clock)]
     for k, name in enumerate(names):
         findings += _Signal(k, name, sizes.rows, sizes, counts, signals).findings()
+    findings += _of_integers(names, sizes, signals)
     findings += _of_the_velocities(names, counts, signals)
     return facts, tuple(findings)
 
@@ -373,6 +375,25 @@ class _Signal:
                 evidence={"levels": self.span / quantum, "quantum": quantum},
                 cure="log more digits, or the raw counts of the sensor",
             )
+
+
+def _of_integers(
+    names: Sequence[str], sizes: Sizes, thresholds: SignalThresholds
+) -> Iterator[Finding]:
+    """Yield the finding on torques that are all whole numbers, as drives send shares of ratings."""
+    moving = (sizes.high - sizes.low) >= thresholds.constant_range
+    at = [k for k, name in enumerate(names) if name.startswith("tau.") and moving[k]]
+    if at and np.all(sizes.integer[at]):
+        largest = float(max(sizes.high[at].max(), -sizes.low[at].min()))
+        yield Finding(
+            INTEGERS,
+            f"all torques are whole numbers, up to {largest:.0f}: drives send them so where they "
+            "are no N·m but per mille of the rated torque (CANopen, CiA 402, object 0x6077)",
+            about="all joints",
+            evidence={"largest": largest},
+            cure="look at what the drives send. If it is per mille, the scale of a joint in the "
+            "column map (--map) is its rated torque [N·m] / 1000, seen at the joint",
+        )
 
 
 def _of_the_velocities(

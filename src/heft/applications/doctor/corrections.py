@@ -135,6 +135,7 @@ class Context:
     joints: tuple[str, ...]  # names of the robot's joints, in its order
     effort: str  # kind of the log's efforts: `tau` or `current`
     gravity: Array  # gravity of the robot model, shape (3,) [m/s²]
+    are_integers: bool = False  # whether all efforts are whole numbers
 
     def kinds(self, columns: Columns) -> tuple[str, ...]:
         """Return the kinds of signals that a choice of columns stands for."""
@@ -482,7 +483,7 @@ class TorqueGain(CorrectionStep):
         told = ", ".join(f"'{log.joints[j]}' {1.0 / x:.4g}" for j, x in by_joint.items())
         return Description(
             "wrong torque gain",
-            f"the torque {', '.join(told)} times too large",
+            f"the torque {told} times too large",
             "look at gear ratios, gains and units: are they currents, or per mille of what drives "
             "are rated?"
             if len(told) > 1

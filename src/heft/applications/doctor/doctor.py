@@ -28,7 +28,7 @@ from heft.information import SEVERITIES, Check, DataRank, Finding
 from heft.models import JointOptions, Robot, joint_lines
 from heft.recordings import JOINT_KINDS, ColumnMap, Recording, draft_map, read_table
 
-from .clock_and_signals import ZEROS, LogFacts, look
+from .clock_and_signals import INTEGERS, ZEROS, LogFacts, look
 from .corrections import Context, Correction
 from .evidence import Evidence
 from .findings import Physics, effort_kind, mended_map, of_the_motion, readable, unwrapped
@@ -51,7 +51,6 @@ JUDGED = frozenset(
     }
 )
 MOST_ROWS = 100_000  # of a log that are looked at beside an identification
-GAINS = frozenset({"wrong torque gain"})
 FIELDS = (
     "name",
     "about",
@@ -139,13 +138,13 @@ def faults(
     What an identification judges by a check of its own is left out, and wrong gains where they are
     sought. Of a long log the first `MOST_ROWS` are looked at; little motion tells no cause.
     """
-    left_out = JUDGED | (GAINS if gains_are_sought else frozenset())
+    left_out = {*JUDGED, *(["wrong torque gain"] if gains_are_sought else ())}
     found = diagnose([r.window(0, MOST_ROWS) for r in recordings], robot)
     brief = sum(f.active for _, f in found.logs) < found.settings.clock.shortest_motion_s
     return tuple(
         Check.of(f)
         for f in found.findings
-        if (f.severity == "spoils" or f.name in UNSAID)
+        if (f.severity == "spoils" or f.name in {*UNSAID, INTEGERS})
         and f.name not in left_out
         and not (brief and (f.sure is not None or f.name in UNSAID))
     )
@@ -278,7 +277,8 @@ def _by_physics(
         cure, why = "cure the other findings first", getattr(problem, "message", str(problem))
         findings.append(Finding("physics not asked", why, cure=cure))
         return replace(seen, findings=_sorted(findings))
-    context = Context(robot.joints, effort, robot.gravity)
+    are_integers = any(f.name == INTEGERS for f in findings)
+    context = Context(robot.joints, effort, robot.gravity, are_integers)
     physics = Physics(robot, recordings, evidence, explained, timing, context, settings)
     findings += physics.findings()
     findings += _of_the_time(pace)

@@ -12,7 +12,7 @@ import numpy as np
 
 from heft.certainty import DelayFound, DelaySearch
 from heft.errors import HeftError
-from heft.fit import Limits, Settings, about_first_fit, of_the_unit, torque_over_file
+from heft.fit import Limits, Settings, about_first_fit, in_grams, of_the_unit, torque_over_file
 from heft.information import DataRank, Finding
 from heft.models import Robot
 from heft.plants import Problem, RobotPlant
@@ -66,8 +66,8 @@ class Physics:
                 yield self._of_a_step(step)
             yield from self._of_the_timing()
             yield from self._of_the_model()
-            yield from self._of_the_scale()
             yield from self._of_an_outlier()
+        yield from self._of_the_scale()
         yield from self._of_scores
         told = sum(f.evidence["share"] for f in self._of_scores)
         if not (told > self.settings.physics.mostly_told):
@@ -244,13 +244,16 @@ class Physics:
         scale /= unit
         check = of_the_unit(scale, limits.unit_of_torque)
         if check.status != "pass":
+            line = log.line(log.effort, "scale", unit_near(1.0 / scale), 1.0, ())
+            others = log.are_integers or in_grams(scale, limits.unit_of_torque)
             yield Finding(
                 check.name,
                 check.message,
                 about="all joints",
                 severity="spoils" if check.status == "fail" else "warns",
                 evidence={"scale": scale, "explained": share},
-                lines={"map": log.line(log.effort, "scale", unit_near(1.0 / scale), 1.0, ())},
+                # what is no unit of torque takes another cure
+                lines={} if others else {"map": line},
             )
 
     def _of_an_outlier(self) -> Iterator[Finding]:

@@ -38,6 +38,7 @@ class Sizes:
     change: Array  # rms of differences between rows, wraps left out
     usual: Array  # median size of second differences
     quantum: Array  # smallest difference between rows that is one
+    integer: NDArray[np.bool_]  # whether all its values are whole numbers
 
 
 @dataclass
@@ -78,7 +79,7 @@ def sizes_of(recording: Recording, names: Sequence[str]) -> Sizes:
     low, high = np.full(count, np.inf), np.full(count, -np.inf)
     squares, differences, quantum = np.zeros(count), np.zeros(count), np.full(count, np.inf)
     second: list[Array] = []
-    rows = 0
+    integer, rows = np.full(count, True), 0
     for block in recording.blocks(names):
         rows += len(block.time)
         steps = np.diff(block.time[np.isfinite(block.time)])
@@ -91,6 +92,7 @@ def sizes_of(recording: Recording, names: Sequence[str]) -> Sizes:
         with np.errstate(invalid="ignore", over="ignore"):
             low = np.fmin(low, np.fmin.reduce(values, axis=0))
             high = np.fmax(high, np.fmax.reduce(values, axis=0))
+            integer &= ~np.any(np.abs(values - np.rint(values)) > 0.0, axis=0)
             change = np.diff(values, axis=0)
             if not len(change):
                 continue
@@ -108,7 +110,7 @@ def sizes_of(recording: Recording, names: Sequence[str]) -> Sizes:
     bend = np.median(second, axis=0) if second else np.zeros(count)
     rms = np.sqrt(squares / np.maximum(differences, 1))
     step = median_of_medians(medians) if medians else 0.0
-    return Sizes(rows, step, low, high, rms, bend, quantum)
+    return Sizes(rows, step, low, high, rms, bend, quantum, integer)
 
 
 def _or_zero(sizes: Array) -> Array:
