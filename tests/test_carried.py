@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from heft.applications.identification import identify
-from heft.applications.payload import payload
+from heft.applications.payload import by_torques, payload
 from heft.applications.payload.by_repeated_motion import MatchedMotions, runs
 from heft.applications.payload.by_torques import Carried, WeighCarried, from_bodies
 from heft.applications.payload.from_files import of_joints
@@ -157,6 +157,18 @@ def test_friction_that_fell_before_the_load_came_weighs_nothing() -> None:
         told = [c for c in found.checks if c.name == "friction of all runs"]
         assert [c.status for c in told] == ["warn"] * changed
         assert all("viscous" in c.message and "warm" in c.message for c in told)
+
+
+def test_the_log_with_the_load_is_asked_of_a_robot_that_holds_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A heavy load is nothing that is wrong with the log."""
+    asked: list[Robot] = []
+    monkeypatch.setattr(by_torques, "faults", lambda _, robot, __: (asked.append(robot), ())[1])
+    found, (_, frame, _, _) = weighed(1), experiment(1)
+    before, after = ({k.name: k.nominal for k in robot.links} for robot in asked)
+    assert [name for name in before if np.any(before[name] != after[name])] == [frame]
+    np.testing.assert_array_equal(after[frame], before[frame] + found.ten)
 
 
 def test_a_payload_is_no_better_than_the_fits_that_it_is_made_of() -> None:

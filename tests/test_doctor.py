@@ -505,6 +505,12 @@ def test_gains_of_all_joints_are_found_at_once() -> None:
     np.testing.assert_allclose(found / found[2], gains, rtol=0.1)
 
 
+def test_gains_of_no_joint_are_not_to_be_unbound() -> None:
+    """What a search leaves where no joint's torque is off the others' scale."""
+    assert TorqueGain((), ()).unbound() is None
+    assert TorqueGain((2,), (3.0,)).unbound() is not None
+
+
 def test_what_is_mended_is_scaled_and_moved_behind_the_map_that_read_it() -> None:
     robot, recording = arm()
     joint = robot.joints[0]

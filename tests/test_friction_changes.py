@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from heft.applications.identification import identify
-from heft.fit.friction_changes import likely_together
+from heft.fit.friction_changes import Change, of_friction
 from heft.fit.settings import Settings
 from heft.models.robot import Robot
 from heft.signals.settings import Smoothing
@@ -35,6 +35,24 @@ def test_runs_between_which_an_arm_warmed_up_are_told(factor: float) -> None:
     assert "run2" in check.message and "run1" not in check.message
 
 
-def test_changes_of_one_kind_go_together() -> None:
-    root = likely_together(("a.viscous", "a.dry", "b.viscous"))
-    np.testing.assert_allclose(root @ root.T, [[2, 0, 1], [0, 2, 0], [1, 0, 2]], atol=1e-12)
+JOINTS = tuple(Change("run2", joint, kind) for joint in "abc" for kind in ("viscous", "dry"))
+
+
+@pytest.mark.parametrize(
+    ("truth", "said"),
+    [
+        ((0.0, 0.0, 0.0, 0.0, 0.0, 0.0), ""),
+        ((-0.4, 0.0, -0.4, 0.0, -0.4, 0.0), "run2 viscous of all joints -40% ± 1% of its size"),
+        ((0.0, 0.0, 0.0, -0.5, 0.0, 0.0), "run2 b.dry -50% ± 2% of its size"),
+    ],
+)
+def test_a_change_is_told_of_all_joints_where_they_change_alike(
+    truth: tuple[float, ...], said: str
+) -> None:
+    information = np.diag([3000.0] * 6)
+    covariance = np.linalg.inv(information + np.eye(6))
+    check = of_friction(JOINTS, covariance @ information @ np.array(truth), covariance)
+    assert (check is not None) == bool(said)
+    if check is not None:
+        assert f"from the first by: {said}" in check.message
+        assert check.value == pytest.approx(np.abs(truth).max(), rel=0.02)

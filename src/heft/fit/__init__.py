@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .prepared import about_first_fit, limits_of, open_experiment, sharpened_and_delayed
     from .prepared import why_differentiated, with_told_friction
     from .experiment import ExperimentFit, fit_experiment
-    from .friction_changes import friction_columns, likely_together, of_friction
+    from .friction_changes import friction_columns, of_friction
     from .simple_friction import SimpleFriction, rigid_torques
     from .checks import UNIT_OF_TORQUE, in_grams, of_the_unit, torque_over_file
     from .scores import PredictedError, Score, model_effort

@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from functools import reduce
 from operator import add
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,33 +24,46 @@ from heft.plants import Problem, RobotPlant
 from .experiment import ExperimentFit
 
 SPREADS = np.geomspace(1e-3, 1.0, 40)  # of relative changes of friction, that are tried
-# Logarithm of the likelihood ratio beyond which friction has changed. Of 40 clean triples of three
-# arms' logs of the same and of unlike motions all but one stayed below 5, the largest 5.1; of 40
-# whose viscous friction fell by 20 and 38 % the least was 11.
+# Logarithm of the likelihood ratio beyond which friction of one kind has changed in all joints
+# together. Of 15 triples of three arms' logs, of the same and of unlike motions, clean ones stayed
+# below 3.2; of 15 whose viscous friction fell by 20 and 38 % the least was 25.
 LIKELIER = 8.0
+LIKELIER_APART = 20.0  # likewise in each joint by itself, which the model's own errors look like
 CHANGED = 0.1  # relative change of a joint's friction beyond which a user is warned
 # Deviations of a change that is told; runs that contradict one another make them large.
 CLEAR = 2.0
 MOST = 6  # changes that are told
 
 
+class Change(NamedTuple):
+    """What a change of friction is of."""
+
+    run: str  # name of the run, if there are several
+    joint: str  # name of the joint; empty of all joints
+    kind: str  # of its friction
+
+    def __str__(self) -> str:
+        what = f"{self.joint}.{self.kind}" if self.joint else f"{self.kind} of all joints"
+        return f"{self.run} {what}".strip()
+
+
 def friction_columns(
     problem: Problem[RobotPlant], beta: Array
-) -> tuple[tuple[str, ...], Array, Array]:
+) -> tuple[tuple[Change, ...], Array, Array]:
     """Return what may change of the friction between two runs, coarsely and term by term.
 
     Args:
         beta: Base parameters β, shape (b,), whose friction is the unit of changes.
 
     Returns:
-        Names of the coarse columns. The coarse columns, shape (b, c): of each joint its viscous
+        What the coarse columns are of. These, shape (b, c): of each joint its viscous
         friction, its dry friction in the proportions that it has, its load-dependent one, and a
         constant torque of the size of the dry one. A column for each term, shape (b, f), as large
         as the terms of its joint and unit are in the mean square.
     """
     names = problem.labels.names
     unit = np.eye(len(names))
-    coarse: dict[str, Array] = {}
+    coarse: dict[Change, Array] = {}
     fine = []
     for drive in problem.plant.robot.drives:
         terms = {
@@ -64,40 +78,50 @@ def friction_columns(
             constant = [k for k in places if isinstance(terms[k], Offset)]
             rubs = [k for k in places if k not in constant]
             kind = terms[rubs[0]].name if len(rubs) == 1 else "dry"
-            coarse[f"{drive.name}.{kind}"] = beta[rubs] @ unit[rubs]
+            coarse[Change("", drive.name, kind)] = beta[rubs] @ unit[rubs]
             for k in constant:
-                coarse[f"{drive.name}.{terms[k].name}"] = np.abs(beta[rubs]).sum() * unit[k]
+                coarse[Change("", drive.name, terms[k].name)] = np.abs(beta[rubs]).sum() * unit[k]
     shape = (-1, len(names))
     return tuple(coarse), np.reshape([*coarse.values()], shape).T, np.reshape(fine, shape).T
 
 
-def likely_together(labels: Sequence[str]) -> Array:
-    """Return L with `δ = L u` for independent u, shape (c, c): joints warm up together.
-
-    Half the variance of a change is common to the joints.
-
-    Args:
-        labels: Names of coarse columns.
-    """
-    kinds = np.array([name.rpartition(".")[2] for name in labels])
-    return np.linalg.cholesky(np.eye(len(kinds)) + (kinds[:, None] == kinds))
-
-
-def of_friction(whose: Sequence[str], root: Array, u: Array, covariance: Array) -> Check | None:
+def of_friction(whose: Sequence[Change], change: Array, covariance: Array) -> Check | None:
     """Return the check of what differs in friction between runs, None where nothing does.
 
+    Changes of one kind are alike in all joints, which warm up together, or each joint's is its own.
+
     Args:
-        whose: The name of each change.
-        root: L with coarse changes `δ = L u`, shape (c, c).
-        u: Posterior means, shape (c,), with priors of unit variance.
+        whose: What each change is of.
+        change: Posterior means, shape (c,), with priors of unit variance.
         covariance: Of them, shape (c, c).
     """
-    if _evidence(u, covariance) <= LIKELIER:
+    precision = np.linalg.inv(covariance)
+    information, score = precision - np.eye(len(whose)), precision @ change
+    alike: dict[Change, list[int]] = {}  # places of what changes together, and the name of that
+    for k, (run, _, kind) in enumerate(whose):
+        alike.setdefault(Change(run, "", kind), []).append(k)
+    together = np.zeros((len(whose), len(alike)))
+    for column, places in enumerate(alike.values()):
+        together[places, column] = 1.0
+    likeliest = None
+    for named, root, least in (
+        (tuple(alike), together, LIKELIER),
+        (tuple(whose), np.eye(len(whose)), LIKELIER_APART),
+    ):
+        seen, ways = np.linalg.eigh(root.T @ information @ root)
+        seen, along = np.maximum(seen, 0.0), ways.T @ root.T @ score
+        variance = SPREADS[:, None] ** 2
+        gain = along**2 * variance / (1.0 + seen * variance) - np.log1p(seen * variance)
+        evidence, best = 0.5 * np.max(gain.sum(axis=1)), variance[np.argmax(gain.sum(axis=1)), 0]
+        if evidence > max(least, likeliest[0] if likeliest else 0.0):
+            spread = ways / (seen + 1.0 / best) @ ways.T
+            likeliest = evidence, named, spread @ root.T @ score, np.sqrt(np.diag(spread))
+    if likeliest is None:
         return None
-    change, std = root @ u, np.sqrt(np.diag(root @ covariance @ root.T))
-    clear = np.where(np.abs(change) > CLEAR * std, change, 0.0)
-    order = np.argsort(-np.abs(clear))
-    told = [f"{whose[k]} {change[k]:+.0%} ± {std[k]:.0%}" for k in order if abs(clear[k]) > CHANGED]
+    _, named, size, std = likeliest
+    clear = np.where(np.abs(size) > CLEAR * std, size, 0.0)
+    order = np.argsort(-np.abs(clear), kind="stable")
+    told = [f"{named[k]} {size[k]:+.0%} ± {std[k]:.0%}" for k in order if abs(clear[k]) > CHANGED]
     message = "friction differs between the runs"
     if told:
         more = f" and {len(told) - MOST} more" if len(told) > MOST else ""
@@ -107,19 +131,6 @@ def of_friction(whose: Sequence[str], root: Array, u: Array, covariance: Array) 
         )
     largest = float(np.max(np.abs(clear)))
     return Check.at_most("friction of all runs", largest, CHANGED, math.inf, message)
-
-
-def _evidence(change: Array, covariance: Array) -> float:
-    """Return the logarithm of how much likelier changes with a spread are than none.
-
-    Changes are normal of one standard deviation, the likeliest: a random effect.
-    """
-    posterior = np.linalg.inv(covariance)
-    told, ways = np.linalg.eigh(posterior - np.eye(len(change)))
-    told = np.maximum(told, 0.0)
-    variance = SPREADS[:, None] ** 2
-    score = (ways.T @ posterior @ change) ** 2
-    return float(np.max(np.sum(score / (told + 1 / variance) - np.log1p(told * variance), 1)) / 2)
 
 
 def between_logs(run: ExperimentFit[RobotPlant], beta: Array) -> tuple[Check, ...]:
@@ -132,7 +143,6 @@ def between_logs(run: ExperimentFit[RobotPlant], beta: Array) -> tuple[Check, ..
     """
     logs = run.problem.recordings
     labels, coarse, _ = friction_columns(run.problem, beta)
-    root = likely_together(labels)
     if len(logs) < 2 or not run.blocks or not labels:
         return ()
     used = np.cumsum([line.used for line in run.problem.timelines])
@@ -151,12 +161,11 @@ def between_logs(run: ExperimentFit[RobotPlant], beta: Array) -> tuple[Check, ..
         part = np.zeros((len(factor), parts[0].shape[1]))
         part[:, :size], part[:, -1] = factor[:, :-1], factor[:, -1]
         if k >= 0:
-            part[:, size + k * count : size + (k + 1) * count] = factor[:, :-1] @ coarse @ root
+            part[:, size + k * count : size + (k + 1) * count] = factor[:, :-1] @ coarse
         parts.append(part)
     # Changes come last: their information, all else eliminated, is the triangle's lower corner.
     corner = triangle_of(np.vstack(parts))[size:-1, size:]
     inverse = np.linalg.inv(corner[:, :-1])
-    whose = [f"{logs[log].name} {j}" for log in told[1:] for j in labels]
-    all_runs = np.asarray(np.kron(np.eye(len(told) - 1), root), dtype=np.float64)
-    found = of_friction(whose, all_runs, inverse @ corner[:, -1], inverse @ inverse.T)
+    whose = [j._replace(run=logs[log].name) for log in told[1:] for j in labels]
+    found = of_friction(whose, inverse @ corner[:, -1], inverse @ inverse.T)
     return () if found is None else (found,)

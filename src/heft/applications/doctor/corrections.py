@@ -473,7 +473,7 @@ class TorqueGain(CorrectionStep):
 
     def unbound(self) -> Self | None:
         """Return one joint's gain with a torque so small that the bodies do not constrain it."""
-        if len(self.joints) > 1:
+        if len(self.joints) != 1:  # of none where a search let all go
             return None
         return replace(self, values=(UNBOUND * self.values[0],))
 

@@ -38,7 +38,6 @@ from heft.fit import (
     fit_experiment,
     friction_columns,
     gain_spread,
-    likely_together,
     of_friction,
     open_experiment,
     silent,
@@ -226,14 +225,16 @@ class WeighCarried:
                 # a load is no part of the file
                 if check.name != UNIT_OF_TORQUE or (run is without and not sought)
             ]
-            progress("asking the robot's physics what is wrong with the logs")
-            checks += [
-                replace(check, name=f"{check.name}, {which} the load")
-                for run, which in ((without, "without"), (carrying, "with"))
-                for check in faults(run.problem.recordings, robot, sought)
-            ]
             progress("weighing the difference")
-            return self._solve(frame, without, carrying, settings, checks)
+            weighed = self._solve(frame, without, carrying, settings, checks)
+            progress("asking the robot's physics what is wrong with the logs")
+            held = _with_load(robot, frame, weighed.ten)
+            found = [
+                replace(check, name=f"{check.name}, {which} the load")
+                for run, seen, which in ((without, robot, "without"), (carrying, held, "with"))
+                for check in faults(run.problem.recordings, seen, sought)
+            ]
+            return replace(weighed, checks=(*weighed.checks, *found))
 
     def _solve(
         self,
@@ -274,11 +275,10 @@ class WeighCarried:
         beta = (joint.space.matrix @ joint.consistent.parameters.values)[:size]
         labels, coarse, fine = friction_columns(problem, beta)
         if labels:
-            root = likely_together(labels)
-            tried = fit(coarse @ root).consistent.parameters
+            tried = fit(coarse).consistent.parameters
             assert tried.covariance is not None
             last = slice(len(joint.space.labels), len(joint.space.labels) + len(labels))
-            found = of_friction(labels, root, tried.values[last], tried.covariance[last, last])
+            found = of_friction(labels, tried.values[last], tried.covariance[last, last])
             # Friction shared halves the load's deviation, and moves the load by a hundred of them
             # where friction fell by 38 %.
             if found is not None:
@@ -305,3 +305,9 @@ class WeighCarried:
                 self.existence.of_load(free[ten], covariance[ten, ten]),
             ),
         )
+
+
+def _with_load(robot: Robot, frame: str, ten: Array) -> Robot:
+    """Return a robot one link of which is believed to hold a load, of parameters in its frame."""
+    links = (replace(k, nominal=k.nominal + ten) if k.name == frame else k for k in robot.links)
+    return replace(robot, links=tuple(links))
