@@ -22,7 +22,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
-from benchmarks import intervals, readme
+from benchmarks import intervals, readme, template_links
 
 from heft.applications import demo
 from heft.applications.cooperation.team_file import TEAM
@@ -159,6 +159,13 @@ def test_the_site_is_built_without_a_warning_a_dead_link_or_the_network(
     files = {p.stem for p in (ROOT / "src" / "heft").glob("[a-z]*.py")}
     assert sorted(boxes) == sorted(rooms | files)
     assert drawn.count('class="arrow"') >= len(boxes) - 1
+
+
+def test_the_links_of_templates_are_those_that_the_page_counts() -> None:
+    lines = (ROOT / "docs" / "models.md").read_text(encoding="utf-8").splitlines()
+    found = list(template_links.counts())
+    assert len(found) > 30
+    assert not {count.line() for count in found} - set(lines)
 
 
 def test_what_is_to_be_installed_is_spelt_as_the_project_and_its_extras_are() -> None:

@@ -224,6 +224,8 @@ def template_arm(moments: tuple[str, str, str]) -> bytes:
         (("1e-6", "0.03", "0.01"), "l0;", "far smaller"),
         (("1e-6", "1e-6", "1e-6"), "l0, l1, l2;", "far smaller"),
         (("0.01", "0.01", "0.01"), "l0, l1, l2;", "the same"),
+        (("0.5", "9", "0.01"), "l1;", "far larger"),
+        (("0.05", "0.01", "0.01"), "l1, l2;", "power of ten"),
     ],
 )
 def test_moments_of_a_template_are_named_link_by_link(
@@ -237,6 +239,23 @@ def test_moments_of_a_template_are_named_link_by_link(
     assert robot.least_gyrations() == pytest.approx((0.08, 0.08, 0.08))
     log = Recording.from_arrays(np.arange(200) / 100.0, **wagging(robot))
     assert list(diagnose([log], robot).notes) == list(robot.notes)
+
+
+def test_moments_of_a_far_larger_body_are_not_believed() -> None:
+    link = Robot.from_urdf_text(template_arm(("0.5", "9", "0.01"))).bodies_links[1]
+    mass, center, tensor = inertia.to_body(link.believed)
+    assert (mass, *center) == pytest.approx((2.0, 0.2, 0.0, 0.0))
+    assert np.linalg.eigvalsh(tensor) == pytest.approx(2.0 * 2.0 * 0.08**2)  # both other axes
+
+
+def test_what_is_fixed_far_from_the_joint_may_be_small() -> None:
+    flange = (
+        b'<link name="sensor"><inertial><mass value="0.01"/><inertia ixx="4e-7" ixy="0" ixz="0" '
+        b'iyy="4e-7" iyz="0" izz="4e-7"/></inertial></link><joint name="to" type="fixed">'
+        b'<parent link="l2"/><child link="sensor"/><origin xyz="0.4 0 0"/></joint></robot>'
+    )
+    xml = template_arm(("0.05", "0.03", "0.01")).replace(b"</robot>", flange)
+    assert not Robot.from_urdf_text(xml).notes
 
 
 @pytest.mark.parametrize(

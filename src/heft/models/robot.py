@@ -9,6 +9,7 @@ in its body. A TOML holds what a model file cannot state (see `options`).
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -50,7 +51,9 @@ BIAS_AXES = tuple(f"{kind}.{axis}" for kind in ("force", "torque") for axis in i
 BIAS_UNITS = ("N",) * 3 + ("N·m",) * 3
 
 LEAST_GYRATION = 0.2  # of a link, as a share of its length
-TINY = 0.2  # of that, below which a file's largest radius of gyration is a template's
+# Of that, below which a file's largest radius of gyration is a template's. So is one above 1 / TINY
+# of it, of two equal moments: a formula's, of another body. What was identified may be as large.
+TINY = 0.2
 # Links of the same moments of which a template is the only explanation, and how far their masses
 # are apart at least.
 COPIES, COPIED = 3, 1.05
@@ -275,10 +278,13 @@ class Robot:
         found = []
         for link in self.bodies_links:
             center = inertia.to_body(link.nominal)[1]
-            arm = float(np.linalg.norm(link.translation + link.rotation @ center))
-            own = float(reach[link.body]) if link.nominal[0] == heaviest[link.body] else 0.0
-            size = max(usual, link.extent, 2.0 * arm, own)
-            found.append((LEAST_GYRATION if center.any() else UNPLACED) * size)
+            if link.nominal[0] == heaviest[link.body]:
+                arm = float(np.linalg.norm(link.translation + link.rotation @ center))
+                size = max(usual, link.extent, 2.0 * arm, float(reach[link.body]))
+                found.append((LEAST_GYRATION if center.any() else UNPLACED) * size)
+            else:  # what is fixed to a link may be small, and far from the joint
+                own = LEAST_GYRATION * max(link.extent, 2.0 * float(np.linalg.norm(center)))
+                found.append(max(own, _ball(link.nominal[0])))
         return tuple(found)
 
     def nominal(self) -> Array:
@@ -396,46 +402,52 @@ def _build(
     return _with_stand_ins(robot)
 
 
+def _ball(mass: float) -> float:
+    """Return the radius of gyration of a ball of water, for a link that says no size [m]."""
+    return math.sqrt(0.4) * float(np.cbrt(0.75 / math.pi * mass / 1e3))
+
+
 def _with_stand_ins(robot: Robot) -> Robot:
     """Return a robot whose prior has moments of the links' size where the file's are no body's.
 
-    They are a template's (far too small, or copied from link to link) or what cannot be. Notes name
-    the links.
+    They are a template's (far too small or large, copied, or a power of ten for several links) or
+    what cannot be. Notes name the links.
     """
     moments: dict[tuple[float, ...], list[tuple[str, float]]] = {}
-    tiny = []
-    for link, least in zip(robot.bodies_links, robot.least_gyrations(), strict=True):
+    why: dict[str, str] = {}  # by name of a link
+    gyrations = robot.least_gyrations()
+    for link, least in zip(robot.bodies_links, gyrations, strict=True):
         mass, _, tensor = inertia.to_body(link.written)
         if not link.given or is_mended(link):
             continue
-        if np.linalg.eigvalsh(tensor)[-1] < mass * (TINY * least) ** 2:
-            tiny.append(link.name)
-        else:  # mirrored twins have moments of other signs, and the same mass
-            key = tuple(np.round(tensor[np.triu_indices(3)], 12).tolist())
-            moments.setdefault(key, []).append((link.name, mass))
-    copied = []
-    for alike in moments.values():
+        low, middle, high = np.linalg.eigvalsh(tensor).tolist()
+        most = max(least, float(np.mean(gyrations)), _ball(mass)) / TINY
+        if high < mass * (TINY * least) ** 2:
+            why[link.name] = "are those of a body far smaller than the link"
+        elif high > mass * most**2 and np.isclose(middle, [low, high], atol=0.0).any():
+            why[link.name] = "are those of a body far larger than the link"
+        # Mirrored twins have moments of other signs, and the same mass.
+        key = tuple(np.round(tensor[np.triu_indices(3)], 12).tolist())
+        moments.setdefault(key, []).append((link.name, mass))
+    for (value, *rest), alike in moments.items():
         masses = [mass for _, mass in alike]
         if len(alike) >= COPIES and max(masses) > COPIED * min(masses):
-            copied += [name for name, _ in alike]
-    notes = []
-    for names, why in (
-        (tiny, "are those of a body far smaller than the link"),
-        (copied, "are the same for links of other masses"),
-    ):
-        if names:
-            few = ", ".join(names[:SHOWN]) + (
-                f" and {len(names) - SHOWN} more" * (len(names) > SHOWN)
-            )
-            notes.append(
-                f"moments of inertia in the model file {why}, as a template's: {few}; those of a "
-                "body of the link's size are used as the prior"
-            )
-    replaced = {*tiny, *copied, *(k.name for k in robot.bodies_links if is_mended(k))}
-    raised = {
-        link.name: replace(link, resized=read_only(inertia.raised_to(link.nominal, least)))
-        for link, least in zip(robot.bodies_links, robot.least_gyrations(), strict=True)
-        if link.name in replaced
-    }
+            why = {k: "are the same for links of other masses" for k, _ in alike} | why
+        elif len(alike) > 1 and f"{value:e}"[:8] == "1.000000" and rest == [0, 0, value, 0, value]:
+            why = {k: "are one power of ten in all axes of several links" for k, _ in alike} | why
+    notes, raised = [], {}
+    for reason in sorted(set(why.values())):
+        names = [k.name for k in robot.links if why.get(k.name) == reason]
+        few = ", ".join(names[:SHOWN]) + f" and {len(names) - SHOWN} more" * (len(names) > SHOWN)
+        notes.append(
+            f"moments of inertia in the model file {reason}, as a template's: {few}; those of a "
+            "body of the link's size are used as the prior"
+        )
+    for link, least in zip(robot.bodies_links, gyrations, strict=True):
+        reason = why.get(link.name, "")
+        if reason or is_mended(link):
+            mass, center, tensor = inertia.to_body(link.nominal)
+            body = inertia.from_body(mass, center, tensor * ("larger" not in reason))
+            raised[link.name] = replace(link, resized=read_only(inertia.raised_to(body, least)))
     links = tuple(raised.get(link.name, link) for link in robot.links)
     return replace(robot, links=links, notes=(*robot.notes, *notes))
