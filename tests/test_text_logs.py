@@ -76,6 +76,35 @@ def test_a_header_is_found_where_it_stands(name: str, salvaging: bool, tmp_path:
     assert same(recording)
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("mark", ["\ufeff", ""])
+@pytest.mark.parametrize("name", SHAPES)
+def test_utf16_is_read_as_the_same_text_in_utf8(
+    name: str, mark: str, encoding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("heft.recordings.formats.text.CHUNK_BYTES", 9)  # halves of letters
+    text = SHAPES[name].removeprefix("\ufeff")
+    for delimited in (text, text.replace(",", "\t")):
+        plain = opened(tmp_path, delimited)
+        recording = opened(tmp_path, (mark + delimited).encode(encoding))
+        assert same(recording) and recording.notes == plain.notes
+        damage: list[InvalidRecording] = []
+        salvaged = Recording.open(tmp_path / "run.csv", damaged=damage.append)
+        assert same(salvaged) and not damage
+
+
+def test_utf16_that_is_cut_within_a_letter_is_damage(tmp_path: Path) -> None:
+    data = "\r\n".join([HEAD, *LINES, ""]).encode("utf-16")[:-9]
+    with pytest.raises(InvalidRecording, match="within a letter of UTF-16") as caught:
+        opened(tmp_path, data)
+    assert f"at byte {len(data) - 1}" in str(caught.value.got)
+    damage: list[InvalidRecording] = []
+    salvaged = Recording.open(tmp_path / "run.csv", damaged=damage.append)
+    block = salvaged.whole(["q.elbow", "tau.elbow"])
+    assert np.array_equal(block.values, np.column_stack([Q, TAU])[:-1])
+    assert any("within a letter" in str(d.got) for d in damage)
+
+
 @pytest.mark.parametrize(
     ("name", "says"),
     [

@@ -5,12 +5,13 @@ Where the columns' names and the numbers stand is found by the shape of the firs
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -97,6 +98,29 @@ class _Layout:
         return re.compile(rb"(?m)^[ \t]*(?:" + kinds + rb")[ \t]*(?:\r?\n|\r|\Z)")
 
 
+def _utf16(path: Path) -> str:
+    """Return the encoding of a file of UTF-16, as spreadsheets and PowerShell write; else ''."""
+    with path.open("rb") as file:
+        head = file.read(4096)
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16-le" if head.startswith(codecs.BOM_UTF16_LE) else "utf-16-be"
+    # Without the mark: digits and delimiters have a zero for their other half.
+    first, second = (4 * head[k::2].count(0) > len(head) for k in (0, 1))
+    return "" if first == second else "utf-16-le" if second else "utf-16-be"
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """Open a text file; one of UTF-16 is read as UTF-8."""
+    encoding = _utf16(path)
+    with path.open("rb") as file:  # its name may be no text
+        if not encoding:
+            yield file
+            return
+        chunks = codecs.iterdecode(iter(partial(file.read, CHUNK_BYTES), b""), encoding, "replace")
+        yield io.BufferedReader(_Pieces(chunk.encode() for chunk in chunks), CHUNK_BYTES)
+
+
 def _layout(path: Path) -> _Layout:
     """Return where a file has its columns' names and its numbers.
 
@@ -104,7 +128,7 @@ def _layout(path: Path) -> _Layout:
     many texts. What else stands above is a preamble, comments or units.
     """
     data = b""
-    with path.open("rb") as file:
+    with _opened(path) as file:
         for _ in range(HEAD_LINES):
             line = file.readline(LONGEST_LINE)
             if data and len(data) + len(line) > LONGEST_LINE:
@@ -286,8 +310,11 @@ def _last_line(path: Path) -> bytes:
     """Return what follows the last line end: nothing in a file that was closed properly."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
-        file.seek(max(size - 1_000_000, 0))
-        return file.read().replace(b"\r", b"\n").rpartition(b"\n")[2]
+        file.seek(max(size - 1_000_000, 0) // 2 * 2)
+        end = file.read()
+    if encoding := _utf16(path):
+        end = end.decode(encoding, "replace").encode()
+    return end.replace(b"\r", b"\n").rpartition(b"\n")[2]
 
 
 def _nanoseconds(stamp: str) -> int:
@@ -309,6 +336,9 @@ def text_table(path: Path, damaged: Damaged) -> Table:
             line cannot be read.
     """
     layout = _layout(path)
+    size = path.stat().st_size
+    if size % 2 and _utf16(path):
+        damaged(damage(path, f"it ends within a letter of UTF-16, at byte {size - 1}"))
     last = _last_line(path)
     # Of the right shape it is read like any other, though its last number may lack digits.
     cut = last.count(layout.delimiter.encode()) == len(layout.names) - 1 and bool(last)
@@ -348,7 +378,7 @@ def _again(path: Path, layout: _Layout) -> tuple[Counter[str], bool]:
     marks = (*(k.encode(layout.encoding, "replace") for k in layout.repeating), *MARKS)
     counts: Counter[str] = Counter()
     marked = False
-    with path.open("rb") as file:
+    with _opened(path) as file:
         for _ in range(layout.above):
             file.readline(LONGEST_LINE)
         for chunk in _chunks(file):
@@ -359,20 +389,26 @@ def _again(path: Path, layout: _Layout) -> tuple[Counter[str], bool]:
     return counts, marked
 
 
-class _Rows(io.RawIOBase):
-    """A file's bytes without what stands among its numbers and is none."""
+def _rows(file: BinaryIO, layout: _Layout) -> Iterator[bytes]:
+    """Yield a file's bytes without what stands among its numbers and is none."""
+    yield b"".join(file.readline(LONGEST_LINE) for _ in range(layout.above))
+    for chunk in _chunks(file):
+        yield layout.between.sub(b"", chunk)
 
-    def __init__(self, file: BinaryIO, layout: _Layout) -> None:
-        self.rest = b"".join(file.readline(LONGEST_LINE) for _ in range(layout.above))
-        self.chunks = (layout.between.sub(b"", chunk) for chunk in _chunks(file))
+
+class _Pieces(io.RawIOBase):
+    """A file whose bytes come in pieces."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self.rest, self.pieces = b"", pieces
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, out: Any) -> int:
         """Fill a buffer; return how many bytes there were, 0 at the end."""
-        while not self.rest and (chunk := next(self.chunks, None)) is not None:
-            self.rest = chunk
+        while not self.rest and (piece := next(self.pieces, None)) is not None:
+            self.rest = piece
         part, self.rest = self.rest[: len(out)], self.rest[len(out) :]
         out[: len(part)] = part
         return len(part)
@@ -413,8 +449,8 @@ def _strict(
     parse = pyarrow.csv.ParseOptions(delimiter=layout.delimiter)
     rows = 0
     try:
-        with path.open("rb") as file:  # its name may be no text
-            source = _Rows(file, layout) if filtered else file
+        with _opened(path) as file:
+            source = _Pieces(_rows(file, layout)) if filtered else file
             for batch in pyarrow.csv.open_csv(source, options, parse, convert):
                 for name, text in layout.guards.items():
                     same = pyarrow.compute.equal(batch.column(name), text).to_numpy(False)
@@ -495,7 +531,10 @@ def _salvaged(
 def _lines(path: Path, layout: _Layout, left_out: Counter[str]) -> Iterator[list[str]]:
     """Yield the cells of each line; what is none is counted in `left_out`."""
     encoding = layout.encoding
-    with path.open(encoding=encoding, errors="replace", newline="") as file:
+    with (
+        _opened(path) as raw,
+        io.TextIOWrapper(raw, encoding.replace("8", "8-sig"), "replace", newline="") as file,
+    ):
         for _ in range(layout.above):
             file.readline(LONGEST_LINE)
         numbers = (
