@@ -277,6 +277,61 @@ def test_rows_that_name_joints_in_another_order_are_refused(tmp_path: Path) -> N
     assert f"{ROWS // 2} rows that name other joints" in str(damage[0])
 
 
+def echoed(*lists: str, frame: str = "", joints: str = "wrist,elbow", step: int = 10**7) -> str:
+    """Return rows of joint states, with the lists `q`, `v` and `tau`, or '' for one without any."""
+    rows = []
+    for k in range(ROWS):
+        sec, nanosec = divmod(EPOCH + step * k, 10**9)
+        values = {"q": f"1.5,{Q[k]}", "v": "0.5,-0.5", "tau": f"nan,{TAU[k]}", "": ""}
+        rows.append(",".join([f"{sec},{nanosec},{frame},{joints}", *(values[n] for n in lists)]))
+    return "\n".join([*rows, ""])
+
+
+WARNING = "WARNING: topic [/joint_states] does not appear to be published yet\n"
+LOST = "A message was lost!!!\n\ttotal count change:1\n\ttotal count: 1---\n"
+
+
+@pytest.mark.parametrize("frame", ["", "base_link"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("lists", [("q", "v", "tau"), ("q", "", "tau")])
+def test_echoed_joint_states_are_read_as_the_same_columns_with_names(
+    lists: tuple[str, ...], encoding: str, frame: str, tmp_path: Path
+) -> None:
+    rows = echoed(*lists, frame=frame).splitlines(keepends=True)
+    text = WARNING + "".join([*rows[:9], LOST, *rows[9:]]) if frame else "".join(rows)
+    recording = opened(tmp_path, text.encode(encoding))
+    kinds = [n for n in lists if n]
+    assert set(recording.signals) == {f"{k}.{j}" for k in kinds for j in ("wrist", "elbow")}
+    assert same(recording) and recording.canonical().epoch == EPOCH
+    assert np.all(recording.whole(["q.wrist"]).values == 1.5)
+    damage: list[InvalidRecording] = []
+    assert same(Recording.open(tmp_path / "run.csv", damaged=damage.append)) and not damage
+    assert any("no header" in note for note in recording.remarks)
+
+
+@pytest.mark.parametrize("step", [10**5, 2 * 10**9])
+def test_echoed_stamps_count_nanoseconds_whatever_their_steps(step: int, tmp_path: Path) -> None:
+    block = opened(tmp_path, echoed("q", "v", "", step=step)).whole(["q.elbow"])
+    assert np.max(np.abs(block.time - 1e-9 * step * np.arange(ROWS))) < 1e-12
+
+
+def test_echoed_numbers_that_may_be_velocities_or_efforts_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRecording, match="velocities or efforts") as caught:
+        opened(tmp_path, echoed("q", "tau"))
+    assert "--draft" in caught.value.cure
+    path = tmp_path / "run.csv"
+    drafted = mapped(draft_map(read_table(path), ["wrist", "elbow"]))
+    assert drafted.time_unit == "ns"
+    assert same(Recording.open(path, drafted))
+
+
+def test_echoed_rows_of_other_joints_are_refused(tmp_path: Path) -> None:
+    text = echoed("q", "v", "tau") + echoed("q", "v", "tau", joints="elbow,wrist")
+    with pytest.raises(InvalidRecording, match="another order") as caught:
+        opened(tmp_path, text).whole(["q.elbow"])
+    assert caught.value.got == f"row {ROWS + 1} of the numbers"
+
+
 def test_a_column_of_text_is_named_as_such(tmp_path: Path) -> None:
     text = "\n".join(["time,q,mode", *(f"{k},run" for k in ("0,1", "1,2", "2,3")), ""])
     with pytest.raises(MissingSignal, match="holds no numbers"):

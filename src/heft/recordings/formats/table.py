@@ -30,6 +30,7 @@ SHIFT = 10**18  # [ns] added to the stamps of logs that begin before zero
 GAP = 10.0  # usual steps without a sample, over which nothing is interpolated
 # Columns whose cells name joints: `field.name0`, `name_0`, `name[0]`.
 NAMED = re.compile(r"(?P<stem>.*?)name(?P<number>[_.]?\d+|\[\d+\])")
+EITHER = "velocity_or_effort"  # columns of which a file does not say what they hold
 WRAP_SHARE = 0.25  # by how much a jump may differ from a full turn, as a share of it
 UNGUARDED = "no checksum"  # of notes on what holds for all files of a format
 SAME = 1e-9  # times as near as this are the same [s]: stamps count nanoseconds

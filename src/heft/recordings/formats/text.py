@@ -24,6 +24,7 @@ from heft.errors import InvalidRecording, spelt
 
 from . import table
 from .table import (
+    EITHER,
     LONGEST_LINE,
     NAMED,
     UNGUARDED,
@@ -52,13 +53,17 @@ OTHERS = "rows that name other joints, or in another order"
 CHUNK_BYTES = 1 << 20
 HEAD_LINES = 300  # by which the layout of a file is known
 COMMENTS = ("#", "//", "% ")  # begin lines without numbers; `%time` is a name
-MARKS = (b"#", b"/", b"%")  # one of which is in each; single letters are found at once
+# What `ros2 topic echo` prints where it lost a message.
+LOST = rb"A message was lost!!!|total count(?: change)?: ?\d+(?:---)?"
+MARKS = (b"#", b"/", b"%", b"lost")  # one of which is in each; single letters are found at once
 UNIT = re.compile(
     r"[\[(]?(|-|[1sgVWK%]|[mun]s|µs|sec|rpm|turn|Hz|°C|m?A|[mk]?N|[mk]?N[·*. ]?m"
     r"|(rad|deg|°|mm?)(/s(\^2|²)?)?)[\])]?"
 )
 # Whole numbers that a double does not hold: nanoseconds since 1970.
 STAMP = re.compile(r"\d{17,18}|[1-8]\d{18}")
+ECHOED = re.compile(r"\d{1,10},\d{1,9},[^,]*,")  # seconds, nanoseconds, frame
+MOMENT = "header.stamp"  # the column that is made of the first two
 DATE = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,9})?(?P<zone>Z|[+-]\d\d:?\d\d)?")
 
 
@@ -76,6 +81,7 @@ class _Layout:
     repeating: tuple[str, ...] = ()  # lines above the numbers, which may come again among them
     encoding: str = "utf-8"
     sparse: bool = False  # whether rows leave cells empty
+    echoed: bool = False  # whether its time is in seconds and nanoseconds, beside one another
     notes: tuple[str, ...] = ()  # what was seen, in sentences
 
     @cached_property
@@ -94,7 +100,7 @@ class _Layout:
         again = b"|".join(
             re.escape(line.encode(self.encoding, "replace")) for line in self.repeating
         )
-        kinds = rb"(?P<again>" + (again or b"(?!)") + rb")|(?:#|//|% )[^\r\n]*"
+        kinds = rb"(?P<again>" + (again or b"(?!)") + rb")|(?:#|//|% )[^\r\n]*|" + LOST
         return re.compile(rb"(?m)^[ \t]*(?:" + kinds + rb")[ \t]*(?:\r?\n|\r|\Z)")
 
 
@@ -158,9 +164,61 @@ def _layout(path: Path) -> _Layout:
         layouts.append(_parted(lines, " "))  # as the recorder of Universal Robots writes it
     layout = max(layouts, key=lambda k: len(k.names))
     if not layout.names:
-        layout = _of_first_line(path, first)
+        layout = _echoed(lines) or _of_first_line(path, first)
     refuse_twice([c for c in layout.names if c], path)
     return replace(layout, encoding=encoding, notes=(*notes, *layout.notes))
+
+
+def _echoed(lines: Sequence[str]) -> _Layout | None:
+    """Return the layout of joint states as `ros2 topic echo --csv` prints them; None if it is none.
+
+    A row is seconds, nanoseconds, frame, then a cell for each name, position, velocity and effort;
+    where one of these lists is empty, a cell without a text.
+    """
+    above = next((k for k, line in enumerate(lines) if ECHOED.match(line)), None)
+    if above is None:
+        return None
+    row = _cells(lines[above], ",")
+    ends = (k for k, c in enumerate(row[3:]) if c in MISSING or _is_number(c))
+    count = next(ends, 0)
+    joints, rest = row[3 : 3 + count], row[3 + count :]
+    lists: list[int] = []
+    while count and rest and (not rest[0] or len(rest) >= count):
+        lists.append(count if rest[0] else 0)
+        rest = rest[lists[-1] or 1 :]
+    if rest or not 0 < len(lists) < 4:
+        return None
+    # Rows that other tools wrote lack the cells of what is empty.
+    words = ("position", "velocity", "effort") if len(lists) == 3 else ("position", EITHER)
+    names = ["sec", "nanosec", "frame_id", *(f"name{k}" for k in range(count))]
+    for word, size in zip(words, lists, strict=False):
+        names += [f"{word}{k}" for k in range(size)] or [""]
+    texts = {f"name{k}": joint for k, joint in enumerate(joints)} | {"frame_id": row[2]}
+    stamp = str(10**9 * int(row[0]) + int(row[1]))
+    said = "there is no header: rows are taken to be joint states of 'ros2 topic echo --csv'"
+    return _Layout(
+        tuple(names),
+        above=above,
+        stamps={MOMENT: stamp},
+        texts=texts,
+        units={MOMENT: "ns"},
+        echoed=True,
+        notes=(said,),
+    )
+
+
+def _with_moment(table: Table, origin: int) -> Table:
+    """Return a table with the column of its seconds and nanoseconds since the first [ns]."""
+
+    def read(names: Sequence[str]) -> Iterator[Array]:
+        own = list(dict.fromkeys([*(n for n in names if n != MOMENT), "sec", "nanosec"]))
+        for block in table.read(own):
+            at = dict(zip(own, block.T, strict=True))
+            # Whole numbers that a double holds, unlike their sum since 1970.
+            since = 1e9 * (at["sec"] - origin // 10**9) + (at["nanosec"] - origin % 10**9)
+            yield np.stack([since if n == MOMENT else at[n] for n in names], 1)
+
+    return replace(table, columns=(MOMENT, *table.columns), read=read)
 
 
 def _of_first_line(path: Path, line: str) -> _Layout:
@@ -352,7 +410,7 @@ def text_table(path: Path, damaged: Damaged) -> Table:
     notes = [f"text carries {UNGUARDED}: a changed digit cannot be seen", *layout.notes]
     notes += [CUT] if cut else []
     notes += [f"{n} {what} among the numbers are passed over" for what, n in again.items()]
-    return Table(
+    made = Table(
         str(path),
         tuple(n for n in layout.names if n and n not in layout.texts),
         None,
@@ -365,6 +423,7 @@ def text_table(path: Path, damaged: Damaged) -> Table:
         layout.units,
         layout.sparse,
     )
+    return _with_moment(made, layout.origin) if layout.echoed else made
 
 
 def _chunks(file: BinaryIO) -> Iterator[bytes]:
