@@ -61,6 +61,8 @@ SHAPES = {
     "units above": "\n".join(["s,rad,Nm", HEAD, *LINES, ""]),
     "a row of groups above": "\n".join([",arm,", HEAD, *LINES, ""]),
     "the header again": "\n".join([HEAD, *LINES[:20], HEAD, *LINES[20:], ""]),
+    "the header again, with its mark": "\ufeff"
+    + "\n".join([HEAD, *LINES[:20], f"\ufeff{HEAD}", *LINES[20:], ""]),
     "comments between": "\n".join([HEAD, *LINES[:20], "# paused", *LINES[20:], ""]),
 }
 
@@ -224,6 +226,15 @@ def test_a_clock_that_restarts_begins_a_run(tmp_path: Path) -> None:
         assert findings["clock restarts"].severity == "tells"
         assert findings["clock restarts"].evidence == {"times": 2, "runs": 3}
         assert not findings.keys() & {"clock set back", "jumps"}
+
+
+def test_columns_in_another_order_behind_a_second_header_are_not_read(tmp_path: Path) -> None:
+    swapped = ["t,tau.elbow,q.elbow", *LINES]
+    with pytest.raises(InvalidRecording, match="cannot be read"):
+        opened(tmp_path, "\n".join([HEAD, *LINES, *swapped])).whole(["q.elbow"])
+    damage: list[InvalidRecording] = []
+    salvaged = Recording.open(tmp_path / "run.csv", damaged=damage.append)
+    assert same(salvaged) and "in another order" in str(damage[0].got)
 
 
 def test_rows_out_of_order_are_no_runs(tmp_path: Path) -> None:

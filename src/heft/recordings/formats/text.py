@@ -49,6 +49,7 @@ ENDS = ("\n", "\r")
 # What is left out of a damaged file.
 MISSHAPEN = "lines with another number of columns"
 UNREAD = "with something else than numbers"
+ORDER = "behind a second header the columns stand in another order"
 OTHERS = "rows that name other joints, or in another order"
 CHUNK_BYTES = 1 << 20
 HEAD_LINES = 300  # by which the layout of a file is known
@@ -101,7 +102,8 @@ class _Layout:
             re.escape(line.encode(self.encoding, "replace")) for line in self.repeating
         )
         kinds = rb"(?P<again>" + (again or b"(?!)") + rb")|(?:#|//|% )[^\r\n]*|" + LOST
-        return re.compile(rb"(?m)^[ \t]*(?:" + kinds + rb")[ \t]*(?:\r?\n|\r|\Z)")
+        # A file put behind another one brings its byte order mark.
+        return re.compile(rb"(?m)^(?:\xef\xbb\xbf)?[ \t]*(?:" + kinds + rb")[ \t]*(?:\r?\n|\r|\Z)")
 
 
 def _utf16(path: Path) -> str:
@@ -564,6 +566,9 @@ def _salvaged(
         if len(cells) != len(layout.names):
             left_out[MISSHAPEN] += bool(cells)
             continue
+        if sorted(map(str.strip, cells)) == sorted(layout.names):
+            damaged(damage(path, f"{ORDER}: what follows is left out"))
+            break
         if any(cells[k].strip() != text for k, text in guards.items()):
             left_out[OTHERS] += 1
             continue
