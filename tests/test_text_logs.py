@@ -12,7 +12,7 @@ from pytest import approx
 from heft.applications.doctor.clock_and_signals import look
 from heft.errors import InvalidRecording, InvalidSetting, MissingSignal
 from heft.recordings.columns import ColumnMap
-from heft.recordings.formats import read_table
+from heft.recordings.formats import read_table, text
 from heft.recordings.map_draft import draft_map
 from heft.recordings.recording import Recording
 from heft.signals.clock import survey, windows
@@ -163,15 +163,53 @@ def test_units_that_the_file_states_hold_for_canonical_names(tmp_path: Path) -> 
 
 
 def test_rows_without_names_are_refused(tmp_path: Path) -> None:
-    for text in ("\n".join(LINES), "\n".join(f"{k},elbow" for k in LINES)):
+    for rows in ("\n".join(LINES), "\n".join(f"{k},elbow" for k in LINES)):
         with pytest.raises(InvalidRecording, match="numbers, not column names"):
-            opened(tmp_path, text)
+            opened(tmp_path, rows)
 
 
 def test_a_damaged_first_row_is_not_taken_for_a_preamble(tmp_path: Path) -> None:
     recording = opened(tmp_path, "\n".join([HEAD, "0.00,ERR,1", *LINES[1:], ""]))
     with pytest.raises(InvalidRecording, match="ERR"):
         recording.whole(["q.elbow"])
+
+
+# --- what was read is kept
+
+
+@pytest.mark.parametrize("most", [0, 700, 1 << 20])
+def test_numbers_read_again_are_the_same(
+    most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("heft.recordings.formats.text.SHORT", 0)
+    monkeypatch.setattr("heft.recordings.formats.table.MOST_SPOOLED", most)
+    path = tmp_path / "run.csv"
+    path.write_text("\n".join([HEAD, *LINES, ""]))
+    table = read_table(path)
+    passes: list[str] = []
+    strict = text._strict
+    monkeypatch.setattr(text, "_strict", lambda *a: passes.append("") or strict(*a))
+    whole = np.column_stack([np.round(TIME, 2), Q, TAU])
+    next(table.read(["tau.elbow"]))  # not to its end
+    for names in (["t", "q.elbow"], ["q.elbow"], NAMES, NAMES[::-1], ["t"]):
+        block = np.concatenate(list(table.read(names)))
+        assert np.array_equal(block, whole[:, [NAMES.index(n) for n in names]])
+        assert block.flags.c_contiguous and block.flags.writeable
+    assert len(passes) == {0: 6, 700: 5, 1 << 20: 3}[most]
+
+
+def test_a_file_that_has_grown_is_read_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("heft.recordings.formats.text.SHORT", 0)
+    path = tmp_path / "run.csv"
+    path.write_text("\n".join([HEAD, *LINES[:20], ""]))
+    table = read_table(path)
+    assert len(next(table.read(["t"]))) == 20
+    path.write_text("\n".join([HEAD, *LINES, ""]))
+    assert len(next(table.read(["q.elbow"]))) == ROWS
+    list(table.read(["q.elbow"]))
+    assert len(next(table.read(["t", "q.elbow"]))) == ROWS
 
 
 # --- stamps

@@ -33,6 +33,7 @@ from .table import (
     Table,
     Write,
     damaged_file,
+    kept,
     refuse,
     refuse_many,
     refuse_twice,
@@ -52,6 +53,7 @@ UNREAD = "with something else than numbers"
 ORDER = "behind a second header the columns stand in another order"
 OTHERS = "rows that name other joints, or in another order"
 CHUNK_BYTES = 1 << 20
+SHORT = 8 << 20  # bytes of a file that is as quickly read again
 HEAD_LINES = 300  # by which the layout of a file is known
 COMMENTS = ("#", "//", "% ")  # begin lines without numbers; `%time` is a name
 # What `ros2 topic echo` prints where it lost a message.
@@ -425,6 +427,7 @@ def text_table(path: Path, damaged: Damaged) -> Table:
         layout.units,
         layout.sparse,
     )
+    made = kept(made) if size > SHORT and damaged is refuse else made
     return _with_moment(made, layout.origin) if layout.echoed else made
 
 
