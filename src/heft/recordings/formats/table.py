@@ -99,7 +99,7 @@ def kept(table: Table) -> Table:
     owner, lock = os.getpid(), threading.Lock()
     room, end = MOST_SPOOLED, 0
     # How many rows each block has, and where in the file each block of a column begins.
-    known: tuple[list[int], dict[str, list[int]]] = [], {}
+    spooled: tuple[list[int], dict[str, list[int]]] = [], {}
 
     def put(column: Array) -> int | None:
         nonlocal room, end
@@ -114,8 +114,8 @@ def kept(table: Table) -> Table:
         return at if there else None
 
     def read(names: Sequence[str]) -> Iterator[Array]:
-        nonlocal known
-        rows, places = known
+        nonlocal spooled
+        rows, places = spooled
         if names and places.keys() >= set(names):
             for k, count in enumerate(rows):
                 parts = [os.pread(file, 8 * count, places[n][k]) for n in names]
@@ -134,8 +134,8 @@ def kept(table: Table) -> Table:
                 else:
                     at.append(place)
             yield block
-        same = {} if counts != known[0] else known[1]  # a file that has grown is read anew
-        known = counts, {**same, **new}
+        same = {} if counts != spooled[0] else spooled[1]  # a file that has grown is read anew
+        spooled = counts, {**same, **new}
 
     weakref.finalize(read, os.close, file)
     return replace(table, read=read)

@@ -50,7 +50,6 @@ ENDS = ("\n", "\r")
 # What is left out of a damaged file.
 MISSHAPEN = "lines with another number of columns"
 UNREAD = "with something else than numbers"
-ORDER = "behind a second header the columns stand in another order"
 OTHERS = "rows that name other joints, or in another order"
 CHUNK_BYTES = 1 << 20
 SHORT = 8 << 20  # bytes of a file that is as quickly read again
@@ -199,7 +198,6 @@ def _echoed(lines: Sequence[str]) -> _Layout | None:
         names += [f"{word}{k}" for k in range(size)] or [""]
     texts = {f"name{k}": joint for k, joint in enumerate(joints)} | {"frame_id": row[2]}
     stamp = str(10**9 * int(row[0]) + int(row[1]))
-    said = "there is no header: rows are taken to be joint states of 'ros2 topic echo --csv'"
     return _Layout(
         tuple(names),
         above=above,
@@ -207,7 +205,7 @@ def _echoed(lines: Sequence[str]) -> _Layout | None:
         texts=texts,
         units={MOMENT: "ns"},
         echoed=True,
-        notes=(said,),
+        notes=("there is no header: rows are those of joint states by 'ros2 topic echo --csv'",),
     )
 
 
@@ -570,7 +568,8 @@ def _salvaged(
             left_out[MISSHAPEN] += bool(cells)
             continue
         if sorted(map(str.strip, cells)) == sorted(layout.names):
-            damaged(damage(path, f"{ORDER}: what follows is left out"))
+            why = "behind a second header the columns stand in another order; the rest is left out"
+            damaged(damage(path, why))
             break
         if any(cells[k].strip() != text for k, text in guards.items()):
             left_out[OTHERS] += 1

@@ -54,7 +54,7 @@ DEEPEST = 16  # types inside one another
 
 FRAME = "vehicle"  # of the body, where the map gives it no other name
 NED, FRD, BODY = 1, 2, 3  # `pose_frame` and `velocity_frame`
-MOTORS, OUTPUTS = 12, 16
+MOTORS = 12
 AXES, TURN = "xyz", "wxyz"
 
 
@@ -332,7 +332,7 @@ def _motors(topic: Topic) -> Signals:
 def _outputs(topic: Topic) -> Signals:
     # In their own units: pulse widths [µs], or a driver's counts. One that is always 0 is none.
     instance = topic.name.partition("[")[1:]
-    outputs = {k: topic.number(f"output[{k}]") for k in range(OUTPUTS)}
+    outputs = {k: topic.number(f"output[{k}]") for k in range(16)}
     return {f"u.output{k + 1}" + "".join(instance): x for k, x in outputs.items() if x.any()}
 
 
