@@ -58,6 +58,8 @@ def test_a_trace_holds_power_and_friction_in_bounded_room(rows: int) -> None:
     tracer = Tracer("log", ["elbow"], [("elbow", 0, 0)], step, 2 * rows)
     for start in (0.0, rows * step + 1.0):
         tracer.add(stretch(rng, start, rows, step))
+    kept = [a for (s,) in tracer._sliding for a in (s.velocity, s.effort)]
+    assert all(a.base is None for a in kept)  # views would hold all rows
     trace = tracer.trace()
     assert trace is not None
     (curve,), (sliding,) = trace.curves, trace.sliding

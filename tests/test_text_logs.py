@@ -12,7 +12,7 @@ from pytest import approx
 from heft.applications.doctor.clock_and_signals import look
 from heft.errors import InvalidRecording, InvalidSetting, MissingSignal
 from heft.recordings.columns import ColumnMap
-from heft.recordings.formats import read_table
+from heft.recordings.formats import read_table, text
 from heft.recordings.map_draft import draft_map
 from heft.recordings.recording import Recording
 from heft.signals.clock import survey, windows
@@ -61,6 +61,8 @@ SHAPES = {
     "units above": "\n".join(["s,rad,Nm", HEAD, *LINES, ""]),
     "a row of groups above": "\n".join([",arm,", HEAD, *LINES, ""]),
     "the header again": "\n".join([HEAD, *LINES[:20], HEAD, *LINES[20:], ""]),
+    "the header again, with its mark": "\ufeff"
+    + "\n".join([HEAD, *LINES[:20], f"\ufeff{HEAD}", *LINES[20:], ""]),
     "comments between": "\n".join([HEAD, *LINES[:20], "# paused", *LINES[20:], ""]),
 }
 
@@ -74,6 +76,35 @@ def test_a_header_is_found_where_it_stands(name: str, salvaging: bool, tmp_path:
         recording = Recording.open(tmp_path / "run.csv", damaged=damage.append)
         assert not damage
     assert same(recording)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("mark", ["\ufeff", ""])
+@pytest.mark.parametrize("name", SHAPES)
+def test_utf16_is_read_as_the_same_text_in_utf8(
+    name: str, mark: str, encoding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("heft.recordings.formats.text.CHUNK_BYTES", 9)  # halves of letters
+    text = SHAPES[name].removeprefix("\ufeff")
+    for delimited in (text, text.replace(",", "\t")):
+        plain = opened(tmp_path, delimited)
+        recording = opened(tmp_path, (mark + delimited).encode(encoding))
+        assert same(recording) and recording.notes == plain.notes
+        damage: list[InvalidRecording] = []
+        salvaged = Recording.open(tmp_path / "run.csv", damaged=damage.append)
+        assert same(salvaged) and not damage
+
+
+def test_utf16_that_is_cut_within_a_letter_is_damage(tmp_path: Path) -> None:
+    data = "\r\n".join([HEAD, *LINES, ""]).encode("utf-16")[:-9]
+    with pytest.raises(InvalidRecording, match="within a letter of UTF-16") as caught:
+        opened(tmp_path, data)
+    assert f"at byte {len(data) - 1}" in str(caught.value.got)
+    damage: list[InvalidRecording] = []
+    salvaged = Recording.open(tmp_path / "run.csv", damaged=damage.append)
+    block = salvaged.whole(["q.elbow", "tau.elbow"])
+    assert np.array_equal(block.values, np.column_stack([Q, TAU])[:-1])
+    assert any("within a letter" in str(d.got) for d in damage)
 
 
 @pytest.mark.parametrize(
@@ -132,15 +163,53 @@ def test_units_that_the_file_states_hold_for_canonical_names(tmp_path: Path) -> 
 
 
 def test_rows_without_names_are_refused(tmp_path: Path) -> None:
-    for text in ("\n".join(LINES), "\n".join(f"{k},elbow" for k in LINES)):
+    for rows in ("\n".join(LINES), "\n".join(f"{k},elbow" for k in LINES)):
         with pytest.raises(InvalidRecording, match="numbers, not column names"):
-            opened(tmp_path, text)
+            opened(tmp_path, rows)
 
 
 def test_a_damaged_first_row_is_not_taken_for_a_preamble(tmp_path: Path) -> None:
     recording = opened(tmp_path, "\n".join([HEAD, "0.00,ERR,1", *LINES[1:], ""]))
     with pytest.raises(InvalidRecording, match="ERR"):
         recording.whole(["q.elbow"])
+
+
+# --- what was read is kept
+
+
+@pytest.mark.parametrize("most", [0, 700, 1 << 20])
+def test_numbers_read_again_are_the_same(
+    most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("heft.recordings.formats.text.SHORT", 0)
+    monkeypatch.setattr("heft.recordings.formats.table.MOST_SPOOLED", most)
+    path = tmp_path / "run.csv"
+    path.write_text("\n".join([HEAD, *LINES, ""]))
+    table = read_table(path)
+    passes: list[str] = []
+    strict = text._strict
+    monkeypatch.setattr(text, "_strict", lambda *a: passes.append("") or strict(*a))
+    whole = np.column_stack([np.round(TIME, 2), Q, TAU])
+    next(table.read(["tau.elbow"]))  # not to its end
+    for names in (["t", "q.elbow"], ["q.elbow"], NAMES, NAMES[::-1], ["t"]):
+        block = np.concatenate(list(table.read(names)))
+        assert np.array_equal(block, whole[:, [NAMES.index(n) for n in names]])
+        assert block.flags.c_contiguous and block.flags.writeable
+    assert len(passes) == {0: 6, 700: 5, 1 << 20: 3}[most]
+
+
+def test_a_file_that_has_grown_is_read_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("heft.recordings.formats.text.SHORT", 0)
+    path = tmp_path / "run.csv"
+    path.write_text("\n".join([HEAD, *LINES[:20], ""]))
+    table = read_table(path)
+    assert len(next(table.read(["t"]))) == 20
+    path.write_text("\n".join([HEAD, *LINES, ""]))
+    assert len(next(table.read(["q.elbow"]))) == ROWS
+    list(table.read(["q.elbow"]))
+    assert len(next(table.read(["t", "q.elbow"]))) == ROWS
 
 
 # --- stamps
@@ -197,6 +266,15 @@ def test_a_clock_that_restarts_begins_a_run(tmp_path: Path) -> None:
         assert not findings.keys() & {"clock set back", "jumps"}
 
 
+def test_columns_in_another_order_behind_a_second_header_are_not_read(tmp_path: Path) -> None:
+    swapped = ["t,tau.elbow,q.elbow", *LINES]
+    with pytest.raises(InvalidRecording, match="cannot be read"):
+        opened(tmp_path, "\n".join([HEAD, *LINES, *swapped])).whole(["q.elbow"])
+    damage: list[InvalidRecording] = []
+    salvaged = Recording.open(tmp_path / "run.csv", damaged=damage.append)
+    assert same(salvaged) and "in another order" in str(damage[0].got)
+
+
 def test_rows_out_of_order_are_no_runs(tmp_path: Path) -> None:
     order = [k ^ 16 for k in range(400)]
     lines = [f"{STEP * k:.2f},{np.sin(0.03 * k):.5f},{k % 7}" for k in order]
@@ -246,6 +324,61 @@ def test_rows_that_name_joints_in_another_order_are_refused(tmp_path: Path) -> N
     salvaged = Recording.open(tmp_path / "run.csv", damaged=damage.append)
     assert np.array_equal(salvaged.whole(["q.elbow"]).values[:, 0], Q[::2])
     assert f"{ROWS // 2} rows that name other joints" in str(damage[0])
+
+
+def echoed(*lists: str, frame: str = "", joints: str = "wrist,elbow", step: int = 10**7) -> str:
+    """Return rows of joint states, with the lists `q`, `v` and `tau`, or '' for one without any."""
+    rows = []
+    for k in range(ROWS):
+        sec, nanosec = divmod(EPOCH + step * k, 10**9)
+        values = {"q": f"1.5,{Q[k]}", "v": "0.5,-0.5", "tau": f"nan,{TAU[k]}", "": ""}
+        rows.append(",".join([f"{sec},{nanosec},{frame},{joints}", *(values[n] for n in lists)]))
+    return "\n".join([*rows, ""])
+
+
+WARNING = "WARNING: topic [/joint_states] does not appear to be published yet\n"
+LOST = "A message was lost!!!\n\ttotal count change:1\n\ttotal count: 1---\n"
+
+
+@pytest.mark.parametrize("frame", ["", "base_link"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("lists", [("q", "v", "tau"), ("q", "", "tau")])
+def test_echoed_joint_states_are_read_as_the_same_columns_with_names(
+    lists: tuple[str, ...], encoding: str, frame: str, tmp_path: Path
+) -> None:
+    rows = echoed(*lists, frame=frame).splitlines(keepends=True)
+    text = WARNING + "".join([*rows[:9], LOST, *rows[9:]]) if frame else "".join(rows)
+    recording = opened(tmp_path, text.encode(encoding))
+    kinds = [n for n in lists if n]
+    assert set(recording.signals) == {f"{k}.{j}" for k in kinds for j in ("wrist", "elbow")}
+    assert same(recording) and recording.canonical().epoch == EPOCH
+    assert np.all(recording.whole(["q.wrist"]).values == 1.5)
+    damage: list[InvalidRecording] = []
+    assert same(Recording.open(tmp_path / "run.csv", damaged=damage.append)) and not damage
+    assert any("no header" in note for note in recording.remarks)
+
+
+@pytest.mark.parametrize("step", [10**5, 2 * 10**9])
+def test_echoed_stamps_count_nanoseconds_whatever_their_steps(step: int, tmp_path: Path) -> None:
+    block = opened(tmp_path, echoed("q", "v", "", step=step)).whole(["q.elbow"])
+    assert np.max(np.abs(block.time - 1e-9 * step * np.arange(ROWS))) < 1e-12
+
+
+def test_echoed_numbers_that_may_be_velocities_or_efforts_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRecording, match="velocities or efforts") as caught:
+        opened(tmp_path, echoed("q", "tau"))
+    assert "--draft" in caught.value.cure
+    path = tmp_path / "run.csv"
+    drafted = mapped(draft_map(read_table(path), ["wrist", "elbow"]))
+    assert drafted.time_unit == "ns"
+    assert same(Recording.open(path, drafted))
+
+
+def test_echoed_rows_of_other_joints_are_refused(tmp_path: Path) -> None:
+    text = echoed("q", "v", "tau") + echoed("q", "v", "tau", joints="elbow,wrist")
+    with pytest.raises(InvalidRecording, match="another order") as caught:
+        opened(tmp_path, text).whole(["q.elbow"])
+    assert caught.value.got == f"row {ROWS + 1} of the numbers"
 
 
 def test_a_column_of_text_is_named_as_such(tmp_path: Path) -> None:

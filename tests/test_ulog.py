@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from heft.models import load_of, shipped_free_flyer
 from heft.recordings import ColumnMap, Recording, convert
 from heft.recordings.formats.ulog import means_of_steps
 from tests.free_flights import fly
-from tests.ulog_files import message, sample, ulog, write_ulog
+from tests.ulog_files import MESSAGES, OLD_ODOMETRY, message, sample, ulog, write_ulog
 
 Array = np.ndarray
 NED = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, -1.0]])  # of ENU
@@ -152,6 +153,108 @@ def test_the_first_of_topics_that_say_the_same_is_taken_and_that_is_said(tmp_pat
         Recording.open(path, ColumnMap.from_dict({"topic": {"names": ["vehicle_odometri"]}}))
 
 
+def flown(count: int = 50) -> list[tuple[str, dict[str, object]]]:
+    """Return samples as PX4 logs them by itself: positions and attitudes apart, no odometry."""
+    rows: list[tuple[str, dict[str, object]]] = []
+    for k in range(count):
+        stamp = {"timestamp": START + 20_000 * k + 700, "timestamp_sample": START + 20_000 * k}
+        place = {"x": 1.0 + k, "y": 2.0, "z": -0.5 * k, "xy_valid": k > 4, "z_valid": True}
+        turned = np.roll(Rotation.from_rotvec([0.0, 0.0, 0.02 * k]).as_quat(), 1)
+        rows.append(("vehicle_local_position", {**stamp, **place, "xy_reset_counter": k // 20}))
+        rows.append(("vehicle_attitude", {**stamp, "q": turned}))
+        rows.append(("vehicle_acceleration", {**stamp, "xyz": [1, 2, -9]}))
+        pulses = np.array([1100.0 + k, 1900.0] + 14 * [0.0])
+        rows.append(
+            ("actuator_outputs", {"timestamp": stamp["timestamp_sample"], "output": pulses})
+        )
+        rows.append(("actuator_outputs[1]", {**stamp, "output": 2.0 * pulses}))
+    return rows
+
+
+def test_positions_and_attitudes_that_stand_apart_are_joined(tmp_path: Path) -> None:
+    """The same numbers as those of a table."""
+    found = Recording.open(write_ulog(tmp_path / "a.ulg", flown()))
+    lines = ["t,pos.vehicle.x,pos.vehicle.y,pos.vehicle.z,quat.vehicle.w,quat.vehicle.x,"
+             "quat.vehicle.y,quat.vehicle.z,acc.vehicle.x,acc.vehicle.y,acc.vehicle.z"]  # fmt: skip
+    for k in range(50):
+        turned = NED @ Rotation.from_rotvec([0.0, 0.0, 0.02 * k]).as_matrix() @ FRD
+        q = np.roll(Rotation.from_matrix(turned).as_quat(), 1)
+        place = ["", ""] if k <= 4 else [2.0, 1.0 + k]
+        lines.append(",".join(map(str, [0.02 * k, *place, 0.5 * k, *q, 1.0, -2.0, 9.0])))
+    (tmp_path / "a.csv").write_text("\n".join(lines))
+    table = Recording.open(tmp_path / "a.csv")
+    assert set(found.signals) == set(table.signals)
+    ours, theirs = found.whole(table.signals), table.whole(table.signals)
+    assert np.allclose(ours.time, theirs.time, atol=1e-9)
+    turns = [k for k, n in enumerate(table.signals) if n.startswith("quat")]
+    signs = np.sign(np.sum(ours.values[:, turns] * theirs.values[:, turns], axis=1))
+    theirs.values[:, turns] *= signs[:, None]
+    assert np.allclose(ours.values, theirs.values, atol=1e-6, equal_nan=True)
+    said = [n for n in found.notes if "jumps" in n]
+    assert said == ["vehicle_local_position jumps 2 times: the filter on board was set anew"]
+
+
+def test_outputs_are_read_if_a_map_names_them_and_may_be_scaled(tmp_path: Path) -> None:
+    path = write_ulog(tmp_path / "a.ulg", flown())
+    assert not any(n.startswith("u.") for n in Recording.open(path).signals)
+    names = ["vehicle_local_position", "actuator_outputs", "actuator_outputs[1]"]
+    found = Recording.open(path, ColumnMap.from_dict({"topic": {"names": names}}))
+    outputs = [n for n in found.signals if n.startswith("u.")]
+    assert outputs == ["u.output1", "u.output2", "u.output1[1]", "u.output2[1]"]
+    assert np.allclose(columns(found, "u.output1")[:, 0], 1100.0 + np.arange(50))
+    share = {"actuators": ["motor1"], "columns": ["u.output1"], "scale": [1e-3], "offset": [-1.0]}
+    mapped = ColumnMap.from_dict({"topic": {"names": names}, "u": share})
+    share_of = columns(Recording.open(path, mapped), "u.motor1")[:, 0]
+    assert np.allclose(share_of, 0.1 + 1e-3 * np.arange(50))
+
+
+@pytest.mark.parametrize("frame", [0, 1])
+def test_odometry_of_older_versions_is_read_as_that_of_later_ones(
+    frame: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    samples = motion(frame=frame + 1)
+    later = Recording.open(write_ulog(tmp_path / "a.ulg", samples))
+    monkeypatch.setitem(MESSAGES, "vehicle_odometry", OLD_ODOMETRY)
+    for name, values in samples:
+        if name == "vehicle_odometry":
+            parts = {"position": "x y z", "velocity": "vx vy vz"}
+            parts["angular_velocity"] = "rollspeed pitchspeed yawspeed"
+            for vector, numbers in parts.items():
+                values |= dict(zip(numbers.split(), values[vector], strict=True))  # type: ignore[call-overload]
+            values |= {"local_frame": frame, "velocity_frame": frame}
+    earlier = Recording.open(write_ulog(tmp_path / "b.ulg", samples))
+    assert earlier.signals == later.signals
+    names = later.signals
+    assert np.array_equal(earlier.whole(names).values, later.whole(names).values)
+
+
+def test_what_is_appended_and_what_was_true_are_read(tmp_path: Path) -> None:
+    samples = motion()
+    truth = [(f"{n}_groundtruth", v) for n, v in flown() if n in ("vehicle_local_position",
+                                                                  "vehicle_attitude")]  # fmt: skip
+    sound = Recording.open(write_ulog(tmp_path / "a.ulg", samples + truth))
+    (tmp_path / "b.ulg").write_bytes(ulog(samples + truth, begun=31))
+    appended = Recording.open(tmp_path / "b.ulg")
+    assert appended.signals == sound.signals
+    names = sound.signals
+    assert np.array_equal(appended.whole(names).values, sound.whole(names).values)
+    asked = ColumnMap.from_dict({"topic": {"names": list(dict(truth))}})
+    known = Recording.open(tmp_path / "b.ulg", asked)
+    assert np.allclose(columns(known, "pos.vehicle.z")[:, 0], 0.5 * np.arange(50))
+    assert "quat.vehicle.w" in known.signals and "u.motor1" not in known.signals
+
+
+def test_a_log_without_what_is_read_says_what_it_holds(tmp_path: Path) -> None:
+    path = write_ulog(tmp_path / "a.ulg", [("gimbal_controls", {"timestamp": START})])
+    with pytest.raises(InvalidRecording, match="no topics that heft reads") as caught:
+        Recording.open(path)
+    assert caught.value.got == "gimbal_controls"
+    mocap = [("vehicle_mocap_odometry", v) for n, v in motion() if n == "vehicle_odometry"]
+    with pytest.raises(InvalidRecording) as caught:
+        Recording.open(write_ulog(tmp_path / "b.ulg", mocap))
+    assert "[topic] names = ['vehicle_mocap_odometry']" in str(caught.value.cure)
+
+
 def test_what_a_vehicle_grasped_is_found_in_its_ulog(tmp_path: Path) -> None:
     cobot = shipped_free_flyer("space_cobot")
     load = load_of("1.2kg@0.20,0.06,-0.10")
@@ -246,4 +349,6 @@ def test_a_file_that_is_none_is_refused(
     (tmp_path / "a.ulg").write_bytes(data)
     with pytest.raises(InvalidRecording, match=reason):
         Recording.open(tmp_path / "a.ulg")
+    with suppress(InvalidRecording):  # nothing worse
+        convert([tmp_path / "a.ulg"], tmp_path / "kept.csv", recover=True)
     assert not capsys.readouterr().out

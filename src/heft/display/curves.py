@@ -150,15 +150,15 @@ class Tracer:
             [
                 Sliding(
                     name,
-                    s.velocity[::every, position],
-                    (s.measured - s.without_friction)[::every, channel],
+                    s.velocity[::every, position].copy(),  # a view would hold all rows
+                    s.measured[::every, channel] - s.without_friction[::every, channel],
                     (float(s.velocity[:, position].min()), float(s.velocity[:, position].max())),
                 )
                 for name, channel, position in self._own
             ]
         )
         residual = s.measured - s.predicted[0]
-        self._squares += np.sum(np.stack([s.measured, residual]) ** 2, axis=1)
+        self._squares += [np.sum(values**2, axis=0) for values in (s.measured, residual)]
         self._count += len(s.time)
         if len(s.time) >= self._length:
             for k, values in enumerate((s.measured, residual)):

@@ -148,16 +148,16 @@ def _unbroken(problem: Problem[P], parts: Iterable[Stretch]) -> Iterator[Stretch
         gap = signals.GAP_STEPS * problem.timelines[part.recording].step
         broken = part.recording != current or not signals.follows(float(part.time[0]), last, gap)
         if pending and (broken or sum(len(p.time) for p in pending) > PIECE_ROWS):
-            yield _joined(pending)
-            pending = []
+            yield _emptied(pending)
         current, last = part.recording, float(part.time[-1])
         pending.append(part)
     if pending:
-        yield _joined(pending)
+        yield _emptied(pending)
 
 
-def _joined(parts: Sequence[Stretch]) -> Stretch:
-    return Stretch(
+def _emptied(parts: list[Stretch]) -> Stretch:
+    """Return parts as one, without which nothing is left in the list: they take as much memory."""
+    joined = Stretch(
         parts[0].recording,
         np.concatenate([p.time for p in parts]),
         np.concatenate([p.index for p in parts]),
@@ -167,6 +167,8 @@ def _joined(parts: Sequence[Stretch]) -> Stretch:
         np.concatenate([p.predicted for p in parts], axis=1),
         np.concatenate([p.without_friction for p in parts]),
     )
+    parts.clear()
+    return joined
 
 
 def filtered(time: Array, values: Array, step: float, corner: float) -> Array:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from heft.arrays import Array
-from heft.errors import InvalidRecording, InvalidSetting, shown
+from heft.errors import InvalidRecording, InvalidSetting, shown, spelt
 from heft.files import (
     Keys,
     Number,
@@ -31,7 +31,7 @@ from heft.files import (
     truth,
 )
 
-from .formats.table import NAMED, Table, Topics
+from .formats.table import EITHER, NAMED, Table, Topics
 
 JOINT_KINDS = ("q", "v", "a", "tau", "current", "q_ref", "q_motor")
 # Kinds of signals of frames, and their components.
@@ -399,7 +399,10 @@ def named_in_cells(table: Table) -> tuple[ColumnMap, tuple[str, ...]] | None:
     """Return the map of a log whose cells name the joints, with remarks; None if it is none.
 
     `rostopic echo -p` writes one: `%time`, `field.name0` …, `field.position0` …; bagpy's names are
-    `Time`, `name_0` …, `position_0` …
+    `Time`, `name_0` …, `position_0` …; rows of `ros2 topic echo --csv` are given such names.
+
+    Raises:
+        InvalidRecording: If the log does not say which of its numbers are velocities or efforts.
     """
     named = {n: match for n in table.texts if (match := NAMED.fullmatch(n)) is not None}
     if not named:
@@ -418,9 +421,20 @@ def named_in_cells(table: Table) -> tuple[ColumnMap, tuple[str, ...]] | None:
     time = next((t for t in times if t in table.columns), None)
     if time is None or not signals or len(set(joints)) < count:
         return None
-    unit = _unit_of_time(table, time)
+    if f"{EITHER}0" in table.columns:
+        raise InvalidRecording(
+            "the log's rows do not say whether their last numbers are velocities or efforts",
+            argument=table.path,
+            got=f"{count} names, then {2 * count} numbers",
+            expected=f"{3 * count} numbers, or an empty cell for the list that is empty",
+            cure=f"take a draft of a map, in which {EITHER}… are efforts, write [v] for [tau] if "
+            f"they are none, and give it with --map: heft check {spelt(table.path)} --draft "
+            "map.toml --robot ROBOT",
+        )
+    stated = table.units.get(time)
+    unit = stated or _unit_of_time(table, time)
     note = f"joints are those that the cells of '{stem}name…' name: {', '.join(joints)}"
-    taken = f"time is '{time}', taken to be in {unit}, from its steps"
+    taken = f"time is '{time}'" + ("" if stated else f", taken to be in {unit}, from its steps")
     return ColumnMap(time, unit, None, tuple(signals)), (note, taken)
 
 

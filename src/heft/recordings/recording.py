@@ -360,10 +360,13 @@ class Recording:
             for m in maps:
                 block = raw[lower:upper, [at[c] for c in m.columns]]
                 scale = UNITS[m.kind][m.unit]
-                # No product where there is nothing to convert: numbers stay as logged.
-                plain = m.matrix.shape == (1, 1) and m.matrix[0, 0] == 1.0 and scale == 1.0
-                with np.errstate(invalid="ignore"):  # rows that are not finite are left out later
-                    made[id(m)] = block if plain else scale * block @ m.matrix.T
+                gains = np.diag(m.matrix)
+                if not np.array_equal(m.matrix, np.diag(gains)):
+                    with np.errstate(invalid="ignore"):  # rows not finite are left out later
+                        block = scale * block @ m.matrix.T
+                elif scale != 1.0 or (gains != 1.0).any():  # else numbers stay as logged
+                    block = scale * block * gains  # where one is no number, the others still are
+                made[id(m)] = block
                 if m.offset.any():
                     made[id(m)] = made[id(m)] + m.offset
             values = np.empty((len(time), len(names)))

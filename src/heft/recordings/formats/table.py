@@ -6,7 +6,11 @@ share: how they speak of damage, and the bounds that they keep to.
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
+import threading
+import weakref
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,11 +29,13 @@ from heft.errors import InvalidRecording, MissingSignal, install, spelt
 BLOCK_ROWS = 65_536
 MOST_COLUMNS = 10_000
 MOST_NUMBERS = 8 << 20  # of a block
+MOST_SPOOLED = 512 << 20  # bytes of a text's numbers that are kept in a temporary file
 LONGEST_LINE = 1_000_000  # bytes of a line of text
 SHIFT = 10**18  # [ns] added to the stamps of logs that begin before zero
 GAP = 10.0  # usual steps without a sample, over which nothing is interpolated
 # Columns whose cells name joints: `field.name0`, `name_0`, `name[0]`.
 NAMED = re.compile(r"(?P<stem>.*?)name(?P<number>[_.]?\d+|\[\d+\])")
+EITHER = "velocity_or_effort"  # columns of which a file does not say what they hold
 WRAP_SHARE = 0.25  # by how much a jump may differ from a full turn, as a share of it
 UNGUARDED = "no checksum"  # of notes on what holds for all files of a format
 SAME = 1e-9  # times as near as this are the same [s]: stamps count nanoseconds
@@ -77,6 +83,62 @@ class Table:
 
         longest = max(map(len, columns.values()), default=0)
         return Table(str(path), tuple(columns), longest, read)
+
+
+def kept(table: Table) -> Table:
+    """Return a table that keeps columns which were read to the end, up to `MOST_SPOOLED` bytes.
+
+    Text is read from twenty times for one identification. They lie in a temporary file without a
+    name, whose pages need no memory; where there is no room, they are read again.
+    """
+    try:
+        file, name = tempfile.mkstemp()
+    except OSError:
+        return table
+    os.unlink(name)
+    owner, lock = os.getpid(), threading.Lock()
+    room, end = MOST_SPOOLED, 0
+    # How many rows each block has, and where in the file each block of a column begins.
+    spooled: tuple[list[int], dict[str, list[int]]] = [], {}
+
+    def put(column: Array) -> int | None:
+        nonlocal room, end
+        with lock:
+            at, end = end, end + column.nbytes
+        try:
+            there = end <= room and os.pwrite(file, column.tobytes(), at) == column.nbytes
+        except OSError:  # the disk is full
+            there = False
+        if not there:
+            room = 0
+        return at if there else None
+
+    def read(names: Sequence[str]) -> Iterator[Array]:
+        nonlocal spooled
+        rows, places = spooled
+        if names and places.keys() >= set(names):
+            for k, count in enumerate(rows):
+                parts = [os.pread(file, 8 * count, places[n][k]) for n in names]
+                yield np.stack([np.frombuffer(part) for part in parts], 1)
+            return
+        # A process that was forked off shares the file, and not what is known of it.
+        own = os.getpid() == owner
+        new: dict[str, list[int]] = {n: [] for n in names if own and n not in places}
+        counts = []
+        for block in table.read(names):
+            counts.append(len(block))
+            for n, at in list(new.items()):
+                place = put(block[:, names.index(n)])
+                if place is None:
+                    del new[n]
+                else:
+                    at.append(place)
+            yield block
+        same = {} if counts != spooled[0] else spooled[1]  # a file that has grown is read anew
+        spooled = counts, {**same, **new}
+
+    weakref.finalize(read, os.close, file)
+    return replace(table, read=read)
 
 
 def with_values(table: Table, columns: Sequence[str]) -> Table:

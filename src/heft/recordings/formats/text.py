@@ -5,12 +5,13 @@ Where the columns' names and the numbers stand is found by the shape of the firs
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -23,6 +24,7 @@ from heft.errors import InvalidRecording, spelt
 
 from . import table
 from .table import (
+    EITHER,
     LONGEST_LINE,
     NAMED,
     UNGUARDED,
@@ -31,6 +33,7 @@ from .table import (
     Table,
     Write,
     damaged_file,
+    kept,
     refuse,
     refuse_many,
     refuse_twice,
@@ -49,15 +52,20 @@ MISSHAPEN = "lines with another number of columns"
 UNREAD = "with something else than numbers"
 OTHERS = "rows that name other joints, or in another order"
 CHUNK_BYTES = 1 << 20
+SHORT = 8 << 20  # bytes of a file that is as quickly read again
 HEAD_LINES = 300  # by which the layout of a file is known
 COMMENTS = ("#", "//", "% ")  # begin lines without numbers; `%time` is a name
-MARKS = (b"#", b"/", b"%")  # one of which is in each; single letters are found at once
+# What `ros2 topic echo` prints where it lost a message.
+LOST = rb"A message was lost!!!|total count(?: change)?: ?\d+(?:---)?"
+MARKS = (b"#", b"/", b"%", b"lost")  # one of which is in each; single letters are found at once
 UNIT = re.compile(
     r"[\[(]?(|-|[1sgVWK%]|[mun]s|µs|sec|rpm|turn|Hz|°C|m?A|[mk]?N|[mk]?N[·*. ]?m"
     r"|(rad|deg|°|mm?)(/s(\^2|²)?)?)[\])]?"
 )
 # Whole numbers that a double does not hold: nanoseconds since 1970.
 STAMP = re.compile(r"\d{17,18}|[1-8]\d{18}")
+ECHOED = re.compile(r"\d{1,10},\d{1,9},[^,]*,")  # seconds, nanoseconds, frame
+MOMENT = "header.stamp"  # the column that is made of the first two
 DATE = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,9})?(?P<zone>Z|[+-]\d\d:?\d\d)?")
 
 
@@ -75,6 +83,7 @@ class _Layout:
     repeating: tuple[str, ...] = ()  # lines above the numbers, which may come again among them
     encoding: str = "utf-8"
     sparse: bool = False  # whether rows leave cells empty
+    echoed: bool = False  # whether its time is in seconds and nanoseconds, beside one another
     notes: tuple[str, ...] = ()  # what was seen, in sentences
 
     @cached_property
@@ -93,8 +102,32 @@ class _Layout:
         again = b"|".join(
             re.escape(line.encode(self.encoding, "replace")) for line in self.repeating
         )
-        kinds = rb"(?P<again>" + (again or b"(?!)") + rb")|(?:#|//|% )[^\r\n]*"
-        return re.compile(rb"(?m)^[ \t]*(?:" + kinds + rb")[ \t]*(?:\r?\n|\r|\Z)")
+        kinds = rb"(?P<again>" + (again or b"(?!)") + rb")|(?:#|//|% )[^\r\n]*|" + LOST
+        # A file put behind another one brings its byte order mark.
+        return re.compile(rb"(?m)^(?:\xef\xbb\xbf)?[ \t]*(?:" + kinds + rb")[ \t]*(?:\r?\n|\r|\Z)")
+
+
+def _utf16(path: Path) -> str:
+    """Return the encoding of a file of UTF-16, as spreadsheets and PowerShell write; else ''."""
+    with path.open("rb") as file:
+        head = file.read(4096)
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16-le" if head.startswith(codecs.BOM_UTF16_LE) else "utf-16-be"
+    # Without the mark: digits and delimiters have a zero for their other half.
+    first, second = (4 * head[k::2].count(0) > len(head) for k in (0, 1))
+    return "" if first == second else "utf-16-le" if second else "utf-16-be"
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """Open a text file; one of UTF-16 is read as UTF-8."""
+    encoding = _utf16(path)
+    with path.open("rb") as file:  # its name may be no text
+        if not encoding:
+            yield file
+            return
+        chunks = codecs.iterdecode(iter(partial(file.read, CHUNK_BYTES), b""), encoding, "replace")
+        yield io.BufferedReader(_Pieces(chunk.encode() for chunk in chunks), CHUNK_BYTES)
 
 
 def _layout(path: Path) -> _Layout:
@@ -104,7 +137,7 @@ def _layout(path: Path) -> _Layout:
     many texts. What else stands above is a preamble, comments or units.
     """
     data = b""
-    with path.open("rb") as file:
+    with _opened(path) as file:
         for _ in range(HEAD_LINES):
             line = file.readline(LONGEST_LINE)
             if data and len(data) + len(line) > LONGEST_LINE:
@@ -134,9 +167,60 @@ def _layout(path: Path) -> _Layout:
         layouts.append(_parted(lines, " "))  # as the recorder of Universal Robots writes it
     layout = max(layouts, key=lambda k: len(k.names))
     if not layout.names:
-        layout = _of_first_line(path, first)
+        layout = _echoed(lines) or _of_first_line(path, first)
     refuse_twice([c for c in layout.names if c], path)
     return replace(layout, encoding=encoding, notes=(*notes, *layout.notes))
+
+
+def _echoed(lines: Sequence[str]) -> _Layout | None:
+    """Return the layout of joint states as `ros2 topic echo --csv` prints them; None if it is none.
+
+    A row is seconds, nanoseconds, frame, then a cell for each name, position, velocity and effort;
+    where one of these lists is empty, a cell without a text.
+    """
+    above = next((k for k, line in enumerate(lines) if ECHOED.match(line)), None)
+    if above is None:
+        return None
+    row = _cells(lines[above], ",")
+    ends = (k for k, c in enumerate(row[3:]) if c in MISSING or _is_number(c))
+    count = next(ends, 0)
+    joints, rest = row[3 : 3 + count], row[3 + count :]
+    lists: list[int] = []
+    while count and rest and (not rest[0] or len(rest) >= count):
+        lists.append(count if rest[0] else 0)
+        rest = rest[lists[-1] or 1 :]
+    if rest or not 0 < len(lists) < 4:
+        return None
+    # Rows that other tools wrote lack the cells of what is empty.
+    words = ("position", "velocity", "effort") if len(lists) == 3 else ("position", EITHER)
+    names = ["sec", "nanosec", "frame_id", *(f"name{k}" for k in range(count))]
+    for word, size in zip(words, lists, strict=False):
+        names += [f"{word}{k}" for k in range(size)] or [""]
+    texts = {f"name{k}": joint for k, joint in enumerate(joints)} | {"frame_id": row[2]}
+    stamp = str(10**9 * int(row[0]) + int(row[1]))
+    return _Layout(
+        tuple(names),
+        above=above,
+        stamps={MOMENT: stamp},
+        texts=texts,
+        units={MOMENT: "ns"},
+        echoed=True,
+        notes=("there is no header: rows are those of joint states by 'ros2 topic echo --csv'",),
+    )
+
+
+def _with_moment(table: Table, origin: int) -> Table:
+    """Return a table with the column of its seconds and nanoseconds since the first [ns]."""
+
+    def read(names: Sequence[str]) -> Iterator[Array]:
+        own = list(dict.fromkeys([*(n for n in names if n != MOMENT), "sec", "nanosec"]))
+        for block in table.read(own):
+            at = dict(zip(own, block.T, strict=True))
+            # Whole numbers that a double holds, unlike their sum since 1970.
+            since = 1e9 * (at["sec"] - origin // 10**9) + (at["nanosec"] - origin % 10**9)
+            yield np.stack([since if n == MOMENT else at[n] for n in names], 1)
+
+    return replace(table, columns=(MOMENT, *table.columns), read=read)
 
 
 def _of_first_line(path: Path, line: str) -> _Layout:
@@ -286,8 +370,11 @@ def _last_line(path: Path) -> bytes:
     """Return what follows the last line end: nothing in a file that was closed properly."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
-        file.seek(max(size - 1_000_000, 0))
-        return file.read().replace(b"\r", b"\n").rpartition(b"\n")[2]
+        file.seek(max(size - 1_000_000, 0) // 2 * 2)
+        end = file.read()
+    if encoding := _utf16(path):
+        end = end.decode(encoding, "replace").encode()
+    return end.replace(b"\r", b"\n").rpartition(b"\n")[2]
 
 
 def _nanoseconds(stamp: str) -> int:
@@ -309,6 +396,9 @@ def text_table(path: Path, damaged: Damaged) -> Table:
             line cannot be read.
     """
     layout = _layout(path)
+    size = path.stat().st_size
+    if size % 2 and _utf16(path):
+        damaged(damage(path, f"it ends within a letter of UTF-16, at byte {size - 1}"))
     last = _last_line(path)
     # Of the right shape it is read like any other, though its last number may lack digits.
     cut = last.count(layout.delimiter.encode()) == len(layout.names) - 1 and bool(last)
@@ -322,7 +412,7 @@ def text_table(path: Path, damaged: Damaged) -> Table:
     notes = [f"text carries {UNGUARDED}: a changed digit cannot be seen", *layout.notes]
     notes += [CUT] if cut else []
     notes += [f"{n} {what} among the numbers are passed over" for what, n in again.items()]
-    return Table(
+    made = Table(
         str(path),
         tuple(n for n in layout.names if n and n not in layout.texts),
         None,
@@ -335,6 +425,8 @@ def text_table(path: Path, damaged: Damaged) -> Table:
         layout.units,
         layout.sparse,
     )
+    made = kept(made) if size > SHORT and damaged is refuse else made
+    return _with_moment(made, layout.origin) if layout.echoed else made
 
 
 def _chunks(file: BinaryIO) -> Iterator[bytes]:
@@ -348,7 +440,7 @@ def _again(path: Path, layout: _Layout) -> tuple[Counter[str], bool]:
     marks = (*(k.encode(layout.encoding, "replace") for k in layout.repeating), *MARKS)
     counts: Counter[str] = Counter()
     marked = False
-    with path.open("rb") as file:
+    with _opened(path) as file:
         for _ in range(layout.above):
             file.readline(LONGEST_LINE)
         for chunk in _chunks(file):
@@ -359,20 +451,26 @@ def _again(path: Path, layout: _Layout) -> tuple[Counter[str], bool]:
     return counts, marked
 
 
-class _Rows(io.RawIOBase):
-    """A file's bytes without what stands among its numbers and is none."""
+def _rows(file: BinaryIO, layout: _Layout) -> Iterator[bytes]:
+    """Yield a file's bytes without what stands among its numbers and is none."""
+    yield b"".join(file.readline(LONGEST_LINE) for _ in range(layout.above))
+    for chunk in _chunks(file):
+        yield layout.between.sub(b"", chunk)
 
-    def __init__(self, file: BinaryIO, layout: _Layout) -> None:
-        self.rest = b"".join(file.readline(LONGEST_LINE) for _ in range(layout.above))
-        self.chunks = (layout.between.sub(b"", chunk) for chunk in _chunks(file))
+
+class _Pieces(io.RawIOBase):
+    """A file whose bytes come in pieces."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self.rest, self.pieces = b"", pieces
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, out: Any) -> int:
         """Fill a buffer; return how many bytes there were, 0 at the end."""
-        while not self.rest and (chunk := next(self.chunks, None)) is not None:
-            self.rest = chunk
+        while not self.rest and (piece := next(self.pieces, None)) is not None:
+            self.rest = piece
         part, self.rest = self.rest[: len(out)], self.rest[len(out) :]
         out[: len(part)] = part
         return len(part)
@@ -413,8 +511,8 @@ def _strict(
     parse = pyarrow.csv.ParseOptions(delimiter=layout.delimiter)
     rows = 0
     try:
-        with path.open("rb") as file:  # its name may be no text
-            source = _Rows(file, layout) if filtered else file
+        with _opened(path) as file:
+            source = _Pieces(_rows(file, layout)) if filtered else file
             for batch in pyarrow.csv.open_csv(source, options, parse, convert):
                 for name, text in layout.guards.items():
                     same = pyarrow.compute.equal(batch.column(name), text).to_numpy(False)
@@ -469,6 +567,10 @@ def _salvaged(
         if len(cells) != len(layout.names):
             left_out[MISSHAPEN] += bool(cells)
             continue
+        if sorted(map(str.strip, cells)) == sorted(layout.names):
+            why = "behind a second header the columns stand in another order; the rest is left out"
+            damaged(damage(path, why))
+            break
         if any(cells[k].strip() != text for k, text in guards.items()):
             left_out[OTHERS] += 1
             continue
@@ -495,7 +597,10 @@ def _salvaged(
 def _lines(path: Path, layout: _Layout, left_out: Counter[str]) -> Iterator[list[str]]:
     """Yield the cells of each line; what is none is counted in `left_out`."""
     encoding = layout.encoding
-    with path.open(encoding=encoding, errors="replace", newline="") as file:
+    with (
+        _opened(path) as raw,
+        io.TextIOWrapper(raw, encoding.replace("8", "8-sig"), "replace", newline="") as file,
+    ):
         for _ in range(layout.above):
             file.readline(LONGEST_LINE)
         numbers = (

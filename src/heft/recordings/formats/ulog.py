@@ -10,7 +10,7 @@ world is east, north, up (ENU), or forward, left, up (FLU), and the body forward
 
     p_ENU = (p_E, p_N, −p_D),    v_FLU = (v_F, −v_R, −v_D),    R' = C R D
 
-with C and D those two changes of axes (docs.px4.io, VehicleOdometry; PX4 1.14 and later).
+with C and D those two changes of axes (docs.px4.io, VehicleOdometry).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 import io
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from functools import partial
@@ -74,18 +74,21 @@ def ulog_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
         seen.walk()
     except ValueError as problem:
         damaged(damage(path, str(problem)))
-    decoded = _decoded(core, path, bytes(data[: seen.end]), seen, damaged)
+    decoded = _decoded(core, path, seen.messages(), seen, damaged)
     notes = []
     if seen.dropped:
         lost = f"{len(seen.dropped)} times, {1e-3 * sum(seen.dropped):.3g} s in all"
         notes.append(f"the logger could not write for a while {lost}")
-    return topics_table(str(path), decoded, topics, notes)
+    return topics_table(
+        str(path), decoded, topics, notes, {name for name, _ in seen.names.values()}
+    )
 
 
 @dataclass
 class _Walk:
     data: bytes  # the file
-    end: int = HEAD  # behind the last sound message
+    # where the sound messages of each section begin and end [bytes]
+    sound: list[tuple[int, int]] = field(default_factory=list)
     # fields of each type: type and count
     formats: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
     names: dict[int, tuple[str, int]] = field(default_factory=dict)  # topic of each subscription
@@ -97,6 +100,7 @@ class _Walk:
     def walk(self) -> None:
         for begin, limit in self._pieces():
             at = begin
+            self.sound.append((begin, at))
             while at < limit:
                 if at + 3 > limit:
                     if limit == len(self.data):
@@ -111,14 +115,26 @@ class _Walk:
                     break
                 self._take(kind, at + 3, at + 3 + size)
                 at += 3 + size
-                self.end = at
-            self.end = limit if limit < len(self.data) else self.end
+                self.sound[-1] = begin, at
+
+    def messages(self) -> bytes:
+        """Return a file of the sound messages alone, of which the library loses none appended."""
+        data = bytearray(self.data[:HEAD])
+        for begin, end in self.sound:
+            data += self.data[begin:end]
+        if self._appended and len(data) > HEAD + 11:
+            data[HEAD + 11] &= 0xFE
+        return bytes(data)
+
+    @property
+    def _appended(self) -> bool:
+        flagged = self.data[HEAD + 2 : HEAD + 3] == b"B" and len(self.data) >= HEAD + 43
+        return flagged and bool(self.data[HEAD + 11] & 1)
 
     def _pieces(self) -> Iterator[tuple[int, int]]:
         """Yield begin and end [bytes] of each section of messages: one if none are appended."""
         ends = []
-        flagged = self.data[HEAD + 2 : HEAD + 3] == b"B" and len(self.data) >= HEAD + 43
-        if flagged and self.data[HEAD + 11] & 1:
+        if self._appended:
             stated = struct.unpack_from("<3Q", self.data, HEAD + 19)
             ends = [at for at in stated if at]
         places = [HEAD, *ends, len(self.data)]
@@ -211,7 +227,7 @@ def _decoded(core: Any, path: Path, data: bytes, seen: _Walk, damaged: Damaged) 
 def _time(name: str, fields: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
     """Return when samples were taken; of commands, when they were given [µs]."""
     sampled = fields.get("timestamp_sample")
-    if name != COMMANDS and sampled is not None and len(sampled) and np.all(sampled > 0):
+    if name not in COMMANDS and sampled is not None and len(sampled) and np.all(sampled > 0):
         return np.asarray(sampled, dtype=np.int64)
     return np.asarray(fields["timestamp"], dtype=np.int64)
 
@@ -248,6 +264,7 @@ Signals = dict[str, Array]  # by kind and component: `pos.x`, `u.motor1`
 
 
 def _odometry(topic: Topic) -> Signals:
+    topic = topic if "pose_frame" in topic.fields else _since_1_14(topic)
     world = topic.number("pose_frame")
     q = topic.vector("q", 4)
     turned = np.where((world == NED)[:, None], turned_to_ned(q), turned_to_frd(q))
@@ -265,6 +282,28 @@ def _odometry(topic: Topic) -> Signals:
     }
 
 
+def _since_1_14(topic: Topic) -> Topic:
+    """Return odometry as PX4 1.14 and later have it."""
+    vectors = {
+        "position": ("x", "y", "z"),
+        "velocity": ("vx", "vy", "vz"),
+        "angular_velocity": ("rollspeed", "pitchspeed", "yawspeed"),
+    }
+    fields = {f"{v}[{k}]": topic.number(n) for v, ns in vectors.items() for k, n in enumerate(ns)}
+    for name, before in (("pose_frame", "local_frame"), ("velocity_frame", "velocity_frame")):
+        # Counted from 0, with 2 for none; before 1.11 all are NED.
+        frame = np.asarray(topic.fields.get(before, np.zeros(len(topic.time))))
+        fields[name] = np.where(frame == BODY, BODY, np.where(frame < FRD, frame + 1.0, 0.0))
+    return Topic(topic.name, topic.time, {**topic.fields, **fields})
+
+
+def _local_position(topic: Topic) -> Signals:
+    place = north_east_down(np.stack([topic.number(a) for a in AXES], 1))
+    place[topic.number("xy_valid") == 0.0, :2] = np.nan
+    place[topic.number("z_valid") == 0.0, 2] = np.nan
+    return _named("pos", AXES, place)
+
+
 def _attitude(topic: Topic) -> Signals:
     return _named("quat", TURN, turned_to_ned(topic.vector("q", 4)))
 
@@ -279,11 +318,22 @@ def _inertial(topic: Topic) -> Signals:
     return {**_named("acc", AXES, force), **_named("omega", AXES, rate)}
 
 
+def _acceleration(topic: Topic) -> Signals:
+    return _named("acc", AXES, forward_right_down(topic.vector("xyz")))
+
+
 def _motors(topic: Topic) -> Signals:
     # NaN stops a motor; one that never had a number is none.
     controls = topic.vector("control", MOTORS)
     there = np.isfinite(controls).any(axis=0)
     return {f"u.motor{k + 1}": np.nan_to_num(controls[:, k]) for k in np.flatnonzero(there)}
+
+
+def _outputs(topic: Topic) -> Signals:
+    # In their own units: pulse widths [µs], or a driver's counts. One that is always 0 is none.
+    instance = topic.name.partition("[")[1:]
+    outputs = {k: topic.number(f"output[{k}]") for k in range(16)}
+    return {f"u.output{k + 1}" + "".join(instance): x for k, x in outputs.items() if x.any()}
 
 
 def _escs(topic: Topic) -> Signals:
@@ -299,19 +349,29 @@ def _escs(topic: Topic) -> Signals:
     return speeds
 
 
+# Read if the map names them.
+ASKED: dict[str, Callable[[Topic], Signals]] = {
+    "vehicle_mocap_odometry": _odometry,
+    "vehicle_visual_odometry": _odometry,
+    "vehicle_angular_velocity_groundtruth": _angular_velocity,
+    "vehicle_local_position_groundtruth": _local_position,
+    "vehicle_attitude_groundtruth": _attitude,
+    "actuator_outputs": _outputs,
+}
 # In the order in which one is preferred that says the same as another.
 TOPICS: dict[str, Callable[[Topic], Signals]] = {
     "vehicle_angular_velocity": _angular_velocity,
     "sensor_combined": _inertial,
+    "vehicle_acceleration": _acceleration,
     "vehicle_odometry": _odometry,
+    "vehicle_local_position": _local_position,
     "vehicle_attitude": _attitude,
     "actuator_motors": _motors,
     "esc_status": _escs,
-    "vehicle_mocap_odometry": _odometry,
-    "vehicle_visual_odometry": _odometry,
+    **ASKED,
 }
-ASKED = ("vehicle_mocap_odometry", "vehicle_visual_odometry")  # read if the map names them
-COMMANDS = "actuator_motors"
+COMMANDS = ("actuator_motors", "actuator_outputs")
+RESETS = ("reset_counter", "xy_reset_counter", "z_reset_counter", "quat_reset_counter")
 
 
 def _named(kind: str, letters: str, values: Array) -> Signals:
@@ -350,12 +410,19 @@ def _in_body(v: Array, q: Array, frame: Array, world: Array) -> Array:
 
 
 def topics_table(
-    path: str, decoded: Sequence[Topic], topics: Topics, notes: Sequence[str]
+    path: str,
+    decoded: Sequence[Topic],
+    topics: Topics,
+    notes: Sequence[str],
+    logged: Collection[str],
 ) -> Table:
     """Return topics as one table, at the times of the pose.
 
     What several topics say is taken from the first of them, in the order of `TOPICS` or of the
     map. Others are joined as `join` says; a motor's command is its mean from a time until the next.
+
+    Args:
+        logged: Names of all topics of the log, for the error that none of them is read.
 
     Raises:
         InvalidRecording: If no topic says anything, or one is not as PX4 has it.
@@ -376,12 +443,19 @@ def topics_table(
         parts[name] = {n: x for n, x in signals.items() if n not in owner}
         owner |= dict.fromkeys(parts[name], name)
     parts = {n: signals for n, signals in parts.items() if signals}
+    for name in parts:
+        counters = [np.diff(there[name].fields[n]) for n in RESETS if n in there[name].fields]
+        if jumps := int(np.any(counters, axis=0).sum()) if counters else 0:
+            remarks.append(f"{name} jumps {jumps} times: the filter on board was set anew")
     if not parts:
         raise InvalidRecording(
             "the log holds no topics that heft reads",
             argument=path,
-            got=", ".join(sorted(there)[:8]) or "no topics",
-            expected=", ".join(TOPICS),
+            got=", ".join(sorted(logged)[:8]) + " …" * (len(logged) > 8) or "no topics",
+            expected=", ".join(n for n in TOPICS if n not in ASKED),
+            cure=f"name what is to be read in a map: [topic] names = {sorted(there)}"
+            if there
+            else None,
         )
     refuse_many(sum(map(len, parts.values())), path)
     return _joined(path, {n: there[n].time for n in parts}, parts, (*notes, *remarks))
@@ -414,7 +488,7 @@ def _joined(
     clock = max(parts, key=says)
     first = int(stamps[clock][0])
     time = {n: (x - first) / 1e6 for n, x in stamps.items()}
-    commands = [n for n in parts if n.partition("[")[0] == COMMANDS and n != clock]
+    commands = [n for n in parts if n.partition("[")[0] in COMMANDS and n != clock]
     own = dict(parts[clock])
     for name in commands:
         own |= means_of_steps(time[name], parts[name], time[clock])
