@@ -11,7 +11,7 @@ import json
 import math
 import threading
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,6 @@ MARKS = {"spoils": "✗", "warns": "!", "tells": "·"}
 JUDGED = frozenset(
     {"never moves", "little motion", "not finite", "slow clock", "no effort", "no rows"}
     | {
-        UNIT_OF_TORQUE,
         "motion shows too little",
         "motion shows little",
         "unexplained torque",
@@ -130,15 +129,22 @@ def diagnose(
 
 
 def faults(
-    recordings: Sequence[Recording], robot: Robot, gains_are_sought: bool = False
+    recordings: Sequence[Recording],
+    robot: Robot,
+    gains_are_sought: bool = False,
+    judged: Collection[str] = (),
 ) -> tuple[Check, ...]:
     """Return a check for each finding that makes an identification from logs wrong.
 
     What the residual shows that the model does not hold makes it worse, and warns.
     What an identification judges by a check of its own is left out, and wrong gains where they are
     sought. Of a long log the first `MOST_ROWS` are looked at; little motion tells no cause.
+
+    Args:
+        judged: Names of checks that the identification could make.
     """
-    left_out = {*JUDGED, *(["wrong torque gain"] if gains_are_sought else ())}
+    sought = ("wrong torque gain", UNIT_OF_TORQUE) if gains_are_sought else ()
+    left_out = {*JUDGED, *sought, *judged}
     found = diagnose([r.window(0, MOST_ROWS) for r in recordings], robot)
     brief = sum(f.active for _, f in found.logs) < found.settings.clock.shortest_motion_s
     return tuple(

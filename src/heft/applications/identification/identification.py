@@ -187,8 +187,9 @@ def identify(
         progress("asking the robot's physics what is wrong with the logs")
         looked = run.problem.recordings
         sought = any(robot.options.of(j).gain_std for j in robot.joints)
+        found = faults(looked, robot, sought, {check.name for check in judged.checks})
         return Identification(
-            **{**vars(judged), "checks": (*faults(looked, robot, sought), *judged.checks)},
+            **{**vars(judged), "checks": (*found, *judged.checks)},
             misfit_moments=_misfit_moments(run, judged.misfits, given),
             bounds=bounds,
             inputs=tuple(inputs),

@@ -229,10 +229,11 @@ class WeighCarried:
             weighed = self._solve(frame, without, carrying, settings, checks)
             progress("asking the robot's physics what is wrong with the logs")
             held = _with_load(robot, frame, weighed.ten)
+            told = {check.name.partition(",")[0] for check in checks}
             found = [
                 replace(check, name=f"{check.name}, {which} the load")
                 for run, seen, which in ((without, robot, "without"), (carrying, held, "with"))
-                for check in faults(run.problem.recordings, seen, sought)
+                for check in faults(run.problem.recordings, seen, sought, told)
             ]
             return replace(weighed, checks=(*weighed.checks, *found))
 
