@@ -33,7 +33,8 @@ from heft.applications.cooperation import (
     TeamRobot,
 )
 from heft.applications.cooperation.pose import MotionPair
-from heft.applications.cooperation.windows import TWISTS, Windows
+from heft.applications.cooperation.window_stream import windows_of
+from heft.applications.cooperation.windows import TWISTS
 from heft.information import Graph, Spectrum, chebyshev, inertia, rotation_vector_of_matrix
 from heft.simulation import Inertial, SimulatedTeam, Team, TeamMotion, TeamNoise
 
@@ -479,7 +480,7 @@ def a_thousand(seed: int) -> Iterator[Row]:
     signals = signals_of(team)
     for name, graph, sketch in graphs()[1:]:
         begin = perf_counter()
-        parts = [Windows.of(robot) for robot in signals]
+        parts = windows_of(signals)
         found = AveragesMethod(rounds=round(1.2 * sketch)).identify(parts, graph)
         took = perf_counter() - begin
         off, squared = [], []

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
+from scipy.interpolate import CubicSpline
 from scipy.spatial.transform import Rotation
 
 from heft.applications.cooperation import (
@@ -30,9 +31,9 @@ from heft.applications.cooperation.pose import (
     composed,
     inverse,
 )
+from heft.applications.cooperation.window_stream import windows_of
 from heft.applications.cooperation.windows import (
     SensorNoise,
-    Windows,
     WindowSettings,
     load_tensor,
     motion_map,
@@ -43,6 +44,9 @@ from heft.errors import InvalidRecording, InvalidSetting, MissingSignal
 from heft.estimators import TwistInformation
 from heft.estimators.dual_quaternions import difference_matrix, pose_of, product
 from heft.information import Graph, averaged, consensus_maps, inertia
+from heft.recordings.formats.registry import write_table
+from heft.recordings.formats.table import Table
+from heft.recordings.recording import Recording
 from heft.simulation import SimulatedTeam, Team, TeamMotion, TeamNoise
 from tests.teams import SHORT, pose, signals
 
@@ -146,7 +150,7 @@ def test_maps_between_frames_are_a_group(exact: Any) -> None:
 
 def test_windows_of_one_body_are_the_same_in_every_frame(team: SimulatedTeam) -> None:
     """Real accelerometers of MuJoCo: s' = R s + t × R α − ω' × (ω' × t)."""
-    parts = [Windows.of(s, WindowSettings(), NONE) for s in signals(team, exact=True)]
+    parts = windows_of(signals(team, exact=True), WindowSettings(), NONE)
     for j in (1, 2):
         moved = parts[j].moved(team.pose(0, j)).motion
         assert np.abs(moved - parts[0].motion).max() < 2e-2  # sums for integrals
@@ -163,7 +167,7 @@ def test_a_windows_load_is_newtons_and_eulers(team: SimulatedTeam) -> None:
     made = np.einsum("k,kij->ij", motion, load_tensor())
     expected = inertia.wrench_regressor(a, omega, alpha)[0]
     assert np.allclose(made, expected[[3, 4, 5, 0, 1, 2]])
-    parts = [Windows.of(s, WindowSettings(), NONE) for s in signals(team, exact=True)]
+    parts = windows_of(signals(team, exact=True), WindowSettings(), NONE)
     total = sum(p.moved(team.pose(0, k)).wrench for k, p in enumerate(parts))
     truth = inertia.from_body(*team.bodies[0].seen_from(team.rotations[0], team.origins[0]))
     predicted = np.einsum("nk,kij,j->ni", parts[0].motion, load_tensor(), truth)
@@ -174,8 +178,8 @@ def test_the_stated_noise_of_windows_is_that_of_logs(team: SimulatedTeam) -> Non
     log, exact = signals(team)[0], signals(team, exact=True)[0]
     noise = SensorNoise.of(log, 0.3)
     assert np.allclose(list(vars(noise).values()), 0.4, rtol=0.1)
-    one = Windows.of(log, WindowSettings(stride=0.3), noise)
-    other = Windows.of(exact, WindowSettings(stride=0.3), NONE)
+    (one,) = windows_of([log], WindowSettings(stride=0.3), noise)
+    (other,) = windows_of([exact], WindowSettings(stride=0.3), NONE)
     off = (one.motion - other.motion) / np.sqrt(np.diag(one.spread))
     assert np.mean(off**2) == pytest.approx(1.0, abs=0.25)
 
@@ -293,7 +297,7 @@ def test_poses_are_estimated_once_there_are_windows_enough_and_then_ever_more(
         asked.append(windows)
 
     monkeypatch.setattr(CooperativeRun, "_pose", _pose)
-    parts = [Windows.of(s) for s in signals(team)]
+    parts = windows_of(signals(team))
     run = CooperativeRun(method, parts, Graph.ring(3))
     for k, time in enumerate(parts[0].time):
         run.step(np.hstack([np.hstack([p.motion[k], p.wrench[k]]) for p in parts]), float(time))
@@ -388,7 +392,7 @@ def test_a_pose_is_as_sure_as_it_says() -> None:
     squared, misfits = [], []
     for seed in range(12):
         team = replace(SHORT, robots=2, duration=4.0).run(seed)
-        one, other = (Windows.of(s) for s in signals(team))
+        one, other = windows_of(signals(team))
         both = np.hstack([one.motion, other.motion])
         spreads = (one.spread, other.spread)
         found = MotionPair(both, spreads, len(both), one.overlap).estimate()
@@ -497,6 +501,61 @@ def test_a_log_without_a_signal_says_which(run: Path, tmp_path: Path) -> None:
     (tmp_path / "run" / "team.toml").write_text(text.replace('frame = "grasp"', 'frame = "hand"'))
     with pytest.raises(MissingSignal, match=r"omega\.hand\.x"):
         identify_team_files(tmp_path / "run")
+
+
+def as_recorded(
+    run: Path, out: Path, late: float, hole: float = 0.0, jitter: float = 0.0, apart: float = 0.0
+) -> Path:
+    """Copy a team's logs as bags with stamps, the second robot's begun later.
+
+    Args:
+        late: How much later it begins [s].
+        hole: Length of a piece that it lacks, from its third second on [s].
+        jitter: Of the true times at which it samples, either way [s].
+        apart: How much later its clock says that it was [s].
+    """
+    shutil.copytree(run, out)
+    for k, log in enumerate(sorted(out.glob("*.parquet"))):
+        table = Recording.open(log).canonical()
+        values = np.concatenate(list(table.read(table.columns)))
+        begin = late * k
+        shift = jitter * k * np.random.default_rng(0).uniform(-1.0, 1.0, len(values))
+        values[:, 0] += shift
+        values[:, 1:] = np.stack(
+            [CubicSpline(values[:, 0] - shift, x)(values[:, 0]) for x in values[:, 1:].T], 1
+        )
+        kept = (values[:, 0] >= begin) & ~(k * (np.abs(values[:, 0] - 3.0 - begin) < hole / 2) > 0)
+        values = values[kept] - np.eye(values.shape[1])[0] * begin
+        stamp = 1_700_000_000_000_000_000 + round(1e9 * (begin + apart * k))
+        columns = dict(zip(table.columns, values.T, strict=True))
+        bag = replace(Table.of_columns(columns, log), epoch=stamp)
+        write_table(bag, log.with_suffix(".mcap"), [].append)
+        log.unlink()
+    team = out / "team.toml"
+    team.write_text(team.read_text().replace(".parquet", ".mcap"))
+    return out
+
+
+@pytest.mark.parametrize(
+    ("late", "hole", "jitter"),
+    [(0.0, 0.0, 0.0), (1.5, 0.0, 0.0), (0.0, 0.5, 0.0), (0.7, 0.5, 1e-3)],
+)
+def test_logs_are_of_the_times_at_which_they_were_recorded(
+    late: float, hole: float, jitter: float, run: Path, tmp_path: Path
+) -> None:
+    """Bags begin apart, lack pieces, and are sampled unevenly."""
+    found = identify_team_files(as_recorded(run, tmp_path / "run", late, hole, jitter))
+    load = found.load(0)
+    assert load is not None and load.std is not None and not found.clocks and not found.changes
+    truth = json.loads((run / "truth.json").read_text())["loads"][0]
+    assert abs(load.mass - truth["mass_kg"]) < 4.0 * load.std[0] < 0.1
+    assert (np.abs(load.com - truth["com_m"]) < 4.0 * load.std[1:4]).all()
+    assert isinstance(found.result, CooperativeResult) and found.result.known[-1].misfit < 1.3
+
+
+def test_logs_of_other_times_are_refused(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(InvalidRecording, match=r"time in common[\s\S]*robot1 60 to[\s\S]*OWN"):
+        identify_team_files(as_recorded(run, tmp_path / "run", 0.0, 0.0, 0.0, 60.0))
 
 
 def hold(path: Path, kind: str, first: int, last: int) -> None:

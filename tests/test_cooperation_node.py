@@ -25,7 +25,8 @@ from heft.applications.cooperation import (
 from heft.applications.cooperation.live import Journal
 from heft.applications.cooperation.replication import ABSENT, ReplicaSettings
 from heft.applications.cooperation.watch import STATE
-from heft.applications.cooperation.windows import SensorNoise, Windows, WindowSettings
+from heft.applications.cooperation.window_stream import windows_of
+from heft.applications.cooperation.windows import SensorNoise, WindowSettings
 from heft.applications.cooperation.wire import (
     HEADER,
     LARGEST,
@@ -72,7 +73,7 @@ def test_windows_that_come_are_those_of_the_whole_log(
     team: SimulatedTeam, cuts: tuple[int, ...]
 ) -> None:
     whole = signals(team)[0]
-    batch = Windows.of(whole, SETTINGS, NOISE)
+    (batch,) = windows_of([whole], SETTINGS, NOISE)
     stream = WindowStream(SETTINGS, OriginSensors(0, NOISE, 0.01))
     epoch = 1_800_000_000_000_000_000
     made = []
@@ -87,7 +88,7 @@ def test_windows_that_come_are_those_of_the_whole_log(
 
 def test_how_sure_windows_are_is_known_from_noise_and_rate(team: SimulatedTeam) -> None:
     whole = signals(team)[0]
-    batch = Windows.of(whole, SETTINGS, NOISE)
+    (batch,) = windows_of([whole], SETTINGS, NOISE)
     omega = whole.angular_velocity
     second = omega.T @ omega / len(omega) - NOISE.angular_velocity**2 * np.eye(3)
     alone = OriginSensors(0, NOISE, 0.01).windows(SETTINGS, second)

@@ -24,9 +24,7 @@ from heft.applications.cooperation.pose import (
     difference,
     moved,
 )
-from heft.applications.cooperation.windows import (
-    Windows,
-)
+from heft.applications.cooperation.window_stream import windows_of
 from heft.information import Graph, inertia
 from heft.simulation import SimulatedTeam, TeamMotion, TeamNoise
 from tests.teams import SHORT, pose, signals
@@ -229,7 +227,7 @@ def test_means_alone_tell_a_large_team_what_all_windows_do() -> None:
     for seed in (1, 2, 3):
         team = replace(large, duration=5.0).run(seed)
         graph = Graph.grid(3, 4)
-        parts = [Windows.of(s) for s in signals(team)]
+        parts = windows_of(signals(team))
         found = AveragesMethod(rounds=40).identify(parts, graph)
         assert found.apart < 1e-6
         whole = CooperativeMethod(every=1000).identify(signals(team), graph).known[-1]

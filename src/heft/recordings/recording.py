@@ -307,16 +307,20 @@ class Recording:
                 yield timed[:, [at[n] for n in names]]
 
         rows = self.table.rows if self.stop is None and not self.start else None
-        epoch = self.table.epoch if self.time in self.table.stamps else None
         return Table(
             self.name,
             ("t", *self.signals),
             rows,
             read,
-            epoch=epoch,
+            epoch=self.epoch,
             notes=self.notes,
             remarks=self.table.remarks,
         )
+
+    @property
+    def epoch(self) -> int | None:
+        """Stamp at which time is 0 [ns since 1970]; None where the log has none."""
+        return self.table.epoch if self.time in self.table.stamps else None
 
     def whole(self, names: Sequence[str]) -> Block:
         """Return all rows of signals at once, in memory; see `blocks`."""

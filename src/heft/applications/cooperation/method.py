@@ -23,6 +23,7 @@ from .beliefs import LoadBelief, TeamBelief
 from .load import LoadInformation, OwnWrench, WrenchDoubt, wrench_doubt
 from .pose import composed, inverse, moved
 from .signals import ContactSignals, LoadEstimate, Pose
+from .window_stream import windows_of
 from .windows import PLANAR, SIZE, SPATIAL, SUMMED, Space, Windows, WindowSettings
 
 WIDE = SIZE + 6  # numbers of a robot's window
@@ -55,10 +56,10 @@ class CooperativeMethod:
         """Return the team's estimates over time.
 
         Args:
-            team: Signals of each robot, at the same times.
+            team: Signals of each robot, at times of its own on one clock.
             graph: Neighbours, whose motions are compared.
         """
-        parts = [Windows.of(robot, self.windows) for robot in team]
+        parts = windows_of(team, self.windows)
         run = CooperativeRun(self, parts, graph)
         rows = np.hstack([np.hstack([p.motion, p.wrench]) for p in parts])
         for k in np.flatnonzero(np.isfinite(rows).all(axis=1)):
@@ -145,9 +146,9 @@ def unplaced(
     """Return the robots whose poses relative to robot 0 the motion does not determine.
 
     Args:
-        team: Signals of each robot, at the same times.
+        team: Signals of each robot, at times of its own on one clock.
     """
-    parts = [space.of(Windows.of(robot)) for robot in team]
+    parts = [space.of(part) for part in windows_of(team)]
     sound = np.isfinite([p.motion for p in parts]).all(axis=(0, 2))
     motions = [p.motion[sound] for p in parts]
     placed = TeamMotions(motions, parts, int(sound.sum()), graph, space).placed(range(len(parts)))

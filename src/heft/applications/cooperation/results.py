@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -253,6 +253,7 @@ def identify_team_files(
     meaning = ColumnMap.from_toml(columns) if columns is not None else None
     signals: list[ContactSignals] = []
     repeated: dict[tuple[int, str], float] = {}
+    epochs: list[int | None] = []
     for k, robot in enumerate(stated.robots):
         if robot.log is None:
             raise InvalidSetting(
@@ -261,15 +262,18 @@ def identify_team_files(
                 cure=f'log = "{robot.name}.parquet"',
             )
         progress(f"reading {robot.log}")
+        recording = Recording.open(path.parent / robot.log, meaning)
         if robot.model is not None:
-            signals.append(_arm_signals(path.parent, robot, meaning))
+            signals.append(_arm_signals(path.parent, robot, recording))
         else:
-            signals.append(_signals(path.parent / robot.log, robot.frame, meaning))
+            signals.append(_signals(recording, robot.frame))
+        epochs.append(recording.epoch)
         durations = _repeated(signals[-1], f"{path.parent / robot.log}, {robot.name}")
         repeated |= {(k, sensor): duration for sensor, duration in durations.items()}
+    signals = _from_one_epoch(signals, epochs, [r.name for r in stated.robots])
     signals, clocks = on_one_clock(signals, stated.graph)
-    team = _at_one_time(signals, [r.name for r in stated.robots])
-    progress(f"{len(team)} robots, {len(team[0].time)} samples each")
+    begin, end = _together(signals)
+    progress(f"{len(signals)} robots, {end - begin:.1f} s together")
     if stated.planar and method == "paper":
         raise InvalidSetting(
             "the published method knows no plane",
@@ -278,36 +282,35 @@ def identify_team_files(
             cure="--method heft",
         )
     own = CooperativeMethod(planar=stated.planar, belief=stated.belief)
-    used = own if method == "heft" else PaperMethod()
-    result = used.identify(team, stated.graph)
-    if isinstance(result, CooperativeResult):
-        untold = result.known[-1].unplaced if result.known else tuple(range(len(team)))
+    if method == "heft":
+        result: CooperativeResult | PaperResult = own.identify(signals, stated.graph)
     else:
-        untold = unplaced(team, stated.graph)
-    end = float(team[0].time[-1])
+        result = PaperMethod().identify(_at_one_time(signals), stated.graph)
+    if isinstance(result, CooperativeResult):
+        untold = result.known[-1].unplaced if result.known else tuple(range(len(signals)))
+    else:
+        untold = unplaced(signals, stated.graph)
     found = TeamFound(stated, method, result, end, clocks, untold, repeated)
     if out is not None:
         found.write(out)
     return found
 
 
-def _signals(path: Path, frame: str, meaning: ColumnMap | None) -> ContactSignals:
-    recording = Recording.open(path, meaning)
+def _signals(recording: Recording, frame: str) -> ContactSignals:
     kinds = [k for k in KINDS if k != "torque" or f"torque.{frame}.x" in recording.signals]
     names = [f"{kind}.{frame}.{axis}" for kind in kinds for axis in "xyz"]
     for name in names:
         recording.require(name, WHY[name.partition(".")[0]])
-    time, values = _whole(recording, names, path)
+    time, values = _whole(recording, names)
     found = dict(zip(names, values.T, strict=True))
     if "torque" not in kinds:  # a point contact
         found |= {f"torque.{frame}.{axis}": np.zeros(len(values)) for axis in "xyz"}
     return ContactSignals.of_columns({"t": time, **found}, frame)
 
 
-def _arm_signals(folder: Path, robot: TeamRobot, meaning: ColumnMap | None) -> ContactSignals:
-    assert robot.log is not None and robot.model is not None and robot.link is not None
+def _arm_signals(folder: Path, robot: TeamRobot, recording: Recording) -> ContactSignals:
+    assert robot.model is not None and robot.link is not None
     arm = ArmContact(Robot.from_file(folder / robot.model), robot.link)
-    recording = Recording.open(folder / robot.log, meaning)
     sensors = {"acceleration": "acc", "force": "force", "torque": "torque"}
     own = {s: k for s, k in sensors.items() if f"{k}.{robot.frame}.x" in recording.signals}
     kinds = ["q", "v"] if "force" in own else ["q", "v", "tau"]
@@ -315,7 +318,7 @@ def _arm_signals(folder: Path, robot: TeamRobot, meaning: ColumnMap | None) -> C
     for name in names:
         recording.require(name, f"tells how {robot.name}'s arm holds the load")
     names += [f"{kind}.{robot.frame}.{axis}" for kind in own.values() for axis in AXES]
-    time, values = _whole(recording, names, folder / robot.log)
+    time, values = _whole(recording, names)
     joints, count = len(arm.robot.channels), len(kinds)
     q, v, *tau = (values[:, k * joints : (k + 1) * joints] for k in range(count))
     measured = {sensor: values[:, count * joints + 3 * k :][:, :3] for k, sensor in enumerate(own)}
@@ -324,14 +327,14 @@ def _arm_signals(folder: Path, robot: TeamRobot, meaning: ColumnMap | None) -> C
     return arm.signals(time, q, v, tau[0] if tau else None, measured)
 
 
-def _whole(recording: Recording, names: list[str], path: Path) -> tuple[Array, Array]:
+def _whole(recording: Recording, names: list[str]) -> tuple[Array, Array]:
     whole = recording.whole(names)
     time, values = whole.time, whole.values
     if not np.isfinite(values).all():
         row = int(np.argmin(np.isfinite(values).all(axis=1)))
         raise InvalidRecording(
             "numbers are missing",
-            argument=str(path),
+            argument=recording.name,
             got=f"in row {row + 1}, at {time[row]:g} s",
             cure="leave that stretch out: heft convert writes part of a log",
         )
@@ -357,18 +360,46 @@ def _repeated(signals: ContactSignals, log: str) -> dict[str, float]:
     return found
 
 
-def _at_one_time(team: list[ContactSignals], names: Sequence[str]) -> list[ContactSignals]:
-    """Return all signals at even times that all logs have, interpolated where they differ."""
-    steps = [float(np.median(np.diff(s.time))) for s in team]
-    begin, end = max(s.time[0] for s in team), min(s.time[-1] for s in team)
-    step = max(steps)
-    if end - begin < 100.0 * step:
+def _from_one_epoch(
+    team: list[ContactSignals], epochs: Sequence[int | None], names: Sequence[str]
+) -> list[ContactSignals]:
+    """Return signals whose times count from one stamp, where all logs have stamps.
+
+    Else each counts from its own beginning, and the logs are taken to begin together.
+
+    Args:
+        epochs: Stamp at which the time of each is 0 [ns]; None where it has none.
+    """
+    stamps = [e for e in epochs if e is not None]
+    if len(stamps) == len(team):
+        late = [1e-9 * (stamp - min(stamps)) for stamp in stamps]
+        team = [replace(s, time=s.time + t) for s, t in zip(team, late, strict=True)]
+    begin, end = _together(team)
+    if end - begin < 100.0 * max(float(np.median(np.diff(s.time))) for s in team):
+        spans = (
+            f"{n} {s.time[0]:.6g} to {s.time[-1]:.6g} s" for n, s in zip(names, team, strict=True)
+        )
         raise InvalidRecording(
             "the robots' logs have hardly any time in common",
             argument=", ".join(names),
-            got=f"{begin:g} s to {end:g} s",
+            got=", ".join(spans),
+            cure="take logs of one time. Where the robots' clocks were not set alike, heft convert "
+            "LOG OWN.npz writes a log that counts from its own beginning",
         )
-    time = begin + step * np.arange(int((end - begin) / step * (1.0 + 1e-12)) + 1)
+    return team
+
+
+def _together(team: Sequence[ContactSignals]) -> tuple[float, float]:
+    """Return begin and end of the time that all logs have [s]."""
+    return max(float(s.time[0]) for s in team), min(float(s.time[-1]) for s in team)
+
+
+def _at_one_time(team: Sequence[ContactSignals]) -> list[ContactSignals]:
+    """Return all signals at even times that all logs have, interpolated where they differ."""
+    step = max(float(np.median(np.diff(s.time))) for s in team)
+    begin, end = _together(team)
+    count = int((end - begin) / step * (1.0 + 1e-12)) + 1
+    time = np.asarray(begin + step * np.arange(count), dtype=np.float64)
     return [s if _same(s.time, time) else s.at(time) for s in team]
 
 

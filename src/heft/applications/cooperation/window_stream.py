@@ -7,7 +7,8 @@ times: nothing is interpolated, and the noise of a sample stays that of its sens
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -184,6 +185,44 @@ class WindowStream:
             i = int(np.searchsorted(self._stamps, self._next * self._stride))
             keep = max(min(i, len(self._stamps) - 1) - 1, 0)
             self._stamps, self._values = self._stamps[keep:], self._values[keep:]
+
+
+def windows_of(
+    team: Sequence[ContactSignals],
+    settings: WindowSettings | None = None,
+    noise: SensorNoise | None = None,
+) -> list[Windows]:
+    """Return windows of robots' whole signals, as many of each: those of one place are of one time.
+
+    Rows are not a number where a robot has none: across a hole, or where a sensor repeats itself.
+
+    Args:
+        team: Signals of each robot, at times of its own.
+        settings: Of windows; the defaults if None.
+        noise: Noise of the sensors; estimated from the signals if None.
+    """
+    settings = settings or WindowSettings()
+    made = []
+    for signals in team:
+        works = ~np.any(list(signals.repeated().values()), axis=0)
+        omega, step = signals.angular_velocity[works], float(np.median(np.diff(signals.time)))
+        own = noise or SensorNoise.of(signals, settings.length)
+        second = omega.T @ omega / max(len(omega), 1) - own.angular_velocity**2 * np.eye(3)
+        sensors = OriginSensors(0, own, step)
+        rows = WindowStream(settings, sensors).add(signals.part(works))
+        made.append((dict(rows), sensors.windows(settings, second)))
+    begin = min((min(rows, default=0) for rows, _ in made), default=0)
+    count = max((max(rows, default=-1) for rows, _ in made), default=-1) + 1 - begin
+    middles = settings.stride * (begin + np.arange(count)) + 0.5 * settings.length
+    found = []
+    for by_number, kind in made:
+        every = np.full((count, 24), np.nan)
+        for number, row in by_number.items():
+            every[number - begin] = row
+        found.append(
+            replace(kind, time=middles.astype(float), motion=every[:, :18], wrench=every[:, 18:])
+        )
+    return found
 
 
 def _widths(stamps: NDArray[np.int64], i: int, j: int, most: float) -> Array:

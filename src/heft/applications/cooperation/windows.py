@@ -100,57 +100,6 @@ class Windows:
     wrench_spread: Array  # of its wrench, shape (6, 6)
     overlap: float  # how many windows count as one
 
-    @staticmethod
-    def of(
-        signals: ContactSignals,
-        settings: WindowSettings = WindowSettings(),
-        noise: SensorNoise | None = None,
-    ) -> Windows:
-        """Return the windows of a robot's signals.
-
-        Args:
-            signals: What its sensors read, evenly sampled. Windows in which a sensor repeats itself
-                for too long have no motion: it is not a number.
-            noise: Noise of the sensors; estimated from the signals if None.
-        """
-        noise = SensorNoise.of(signals, settings.length) if noise is None else noise
-        step = float(np.median(np.diff(signals.time)))
-        count = max(round(settings.length / step), 4)
-        stride = max(round(settings.stride / step), 1)
-        at = (np.arange(count) + 0.5) / count
-        weight = (1.0 - np.cos(2.0 * np.pi * at)) / count
-        smooth = 2.0 * np.pi / (count * count * step) * np.sin(2.0 * np.pi * at)
-        slope = slope_weights(at * count * step, weight, smooth)
-        omega = signals.angular_velocity
-        repeated = np.any(list(signals.repeated().values()), axis=0)
-        starts = np.arange(0, len(omega) - count + 1, stride)
-
-        def summed(values: Array, by: Array) -> Array:
-            pieces = np.lib.stride_tricks.sliding_window_view(values, count, axis=0)[starts]
-            return np.asarray(pieces @ by)
-
-        squares = np.stack([omega[:, a] * omega[:, b] for a, b in PAIRS], axis=1)
-        squares[:, :3] -= noise.angular_velocity**2
-        motion = np.hstack(
-            [
-                summed(omega, weight),
-                summed(signals.velocity, weight),
-                -summed(omega, slope),
-                summed(squares, weight),
-                summed(signals.acceleration, weight),
-            ]
-        )
-        wrench = np.hstack([summed(signals.torque, weight), summed(signals.force, weight)])
-        motion[summed(repeated[:, None].astype(float), np.ones(count))[:, 0] > 0.0] = np.nan
-        plain, steep = float(weight @ weight), float(slope @ slope)
-        works = omega[~repeated]
-        second = works.T @ works / max(len(works), 1) - noise.angular_velocity**2 * np.eye(3)
-        spread = motion_spread(noise, plain, steep, second)
-        of_wrench = wrench_spread(noise, plain)
-        overlap = max(1.0 / (stride * plain), 1.0)
-        middle = signals.time[starts] + 0.5 * (count - 1) * step
-        return Windows(middle, motion, wrench, spread, of_wrench, overlap)
-
     def part(self, rows: slice | Array) -> Windows:
         """Return some of the windows."""
         return replace(
