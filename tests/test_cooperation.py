@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -40,6 +41,7 @@ from heft.applications.cooperation.windows import (
     slope_weights,
     wrench_map,
 )
+from heft.cli import main
 from heft.errors import InvalidRecording, InvalidSetting, MissingSignal
 from heft.estimators import TwistInformation
 from heft.estimators.dual_quaternions import difference_matrix, pose_of, product
@@ -446,6 +448,34 @@ def test_what_files_tell_is_the_truth_that_lies_beside_them(
     )
     assert "robot1" in found.text() and "<svg" not in found.text()
     assert "Centre of mass" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_what_no_load_explains_states_no_number(
+    run: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    log = tmp_path / "run" / "robot1.parquet"
+    table = pyarrow.parquet.read_table(log)
+    names = [n for n in table.column_names if n.startswith("force.")]
+    for name in names:  # it slips, slowly, from one grasp into another
+        k = table.column_names.index(name)
+        slips = table[name].to_numpy() * np.linspace(1.0, -1.0, len(table)) ** 3
+        table = table.set_column(k, table.field(k), pyarrow.array(slips))
+    pyarrow.parquet.write_table(table, log)
+    for folder, status, verdict in ((run, 0, "good"), (tmp_path / "run", 1, "poor")):
+        out = str(tmp_path / verdict)
+        call = ["heft", "coop", "identify", str(folder), "--out", out, "--quiet"]
+        monkeypatch.setattr(sys, "argv", call)
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said, stored = capsys.readouterr(), tmp_path / verdict / "team.json"
+        assert ended.value.code == status and f"verdict: {verdict}" in said.out
+        numbers = [robot["load"] for robot in json.loads(stored.read_text())["robots"]]
+        assert ("kg" in said.out) == all(numbers) == (verdict == "good")
+        assert ("no number of it is stated" in said.out) == (verdict == "poor")
 
 
 def test_a_log_without_torque_is_of_a_point(tmp_path: Path) -> None:

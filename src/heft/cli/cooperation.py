@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Literal
 
@@ -47,6 +48,8 @@ def identify(
 ) -> None:
     """Find what a team holds, and where each robot holds it, from the robots' own logs.
 
+    Exits with 1 if the numbers are not to be believed, and then states none.
+
     Each log has `omega`, `vel`, `acc`, `force` and `torque` of the contact's frame, such as
     omega.grasp.x: gyroscope, velocity, accelerometer, and what the robot applies to the load.
 
@@ -69,6 +72,8 @@ def identify(
     message(found.text())
     if out is not None:
         message(f"\n{shown(out / 'report.html')}")
+    if found.verdict == "poor":
+        sys.exit(1)
 
 
 @coop.command

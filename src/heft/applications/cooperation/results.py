@@ -16,7 +16,7 @@ from heft.display import Plot, Series, page, table
 from heft.display import Table as ShownTable
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.files import put, require_own, workshop
-from heft.information import rotation_vector_of_matrix
+from heft.information import Verdict, rotation_vector_of_matrix
 from heft.models import Robot
 from heft.recordings import ColumnMap, Recording, Table, write_table
 from heft.simulation import SimulatedTeam
@@ -41,7 +41,8 @@ WHY = {
     "torque": "is the torque that it applies",
 }
 MOST_POINTS = 400  # of a curve
-MUCH = 1.2  # times the noise, from which what is left over is more than noise
+# What is left over, times the noise, that is more than noise; beyond which nothing is believed.
+MUCH, TOO_MUCH = 1.2, 2.0
 
 
 def simulate_team_files(
@@ -137,6 +138,19 @@ class TeamFound:
         ]
         return [*clocks, *repeated, *self._not_told(), *self._left_over()]
 
+    @property
+    def verdict(self) -> Verdict | None:
+        """Whether the numbers can be believed; None of the published method, which states none."""
+        if isinstance(self.result, PaperResult):
+            return None
+        known = self.result.known
+        if not known or known[-1].poses is None:
+            return "poor"
+        left = float(np.sqrt(np.nan_to_num(known[-1].misfit)))
+        if left > TOO_MUCH or self._differ(known[-1]):
+            return "poor"
+        return "usable" if left > MUCH or self.untold or known[-1].doubts else "good"
+
     def _not_told(self) -> list[str]:
         if not self.untold:
             return []
@@ -161,11 +175,15 @@ class TeamFound:
         wrench = known[-1].wrench_doubt
         if wrench is not None:
             doubts = [*doubts, f"{wrench.words(self.stated.robots[wrench.robot].name)}."]
+        so = (
+            "no number of it is stated"
+            if left > TOO_MUCH
+            else "the numbers above are surer than they should be"
+        )
         return [
             *doubts,
             f"{said}: one rigid load, held by these robots alone, does not explain the logs, and "
-            "the numbers above are surer than they should be. A contact that slips, a sensor that "
-            "lies or a robot without a log do this.",
+            f"{so}. A contact that slips, a sensor that lies or a robot without a log do this.",
         ]
 
     def _doubts(self, known: Known) -> list[str]:
@@ -173,14 +191,20 @@ class TeamFound:
             names = [self.stated.robots[d.robot].name for d in known.doubts]
             said = (d.words(name) for d, name in zip(known.doubts, names, strict=True))
             return [f"{words}. Look at scale, axes and mounting." for words in said]
-        apart = max(known.disagreement, default=1.0)
-        if known.poses is None or not apart > AgreementSettings().doubtful:
+        if not self._differ(known):
             return []
         return [
-            f"The robots' motions differ by {np.sqrt(apart):.1f} times the noise, and who is wrong "
-            "is not clear: the numbers above are not to be trusted. A load that bends, clocks that "
-            "drift or sensors that lie do this."
+            f"The robots' motions differ by {np.sqrt(max(known.disagreement)):.1f} times the "
+            "noise, and who is wrong is not clear: no number of the load is stated. A load that "
+            "bends, clocks that drift or sensors that lie do this."
         ]
+
+    @staticmethod
+    def _differ(known: Known) -> bool:
+        """Return whether the motions differ, and no robot's sensors explain it."""
+        apart = max(known.disagreement, default=1.0)
+        unclear = known.poses is not None and not known.doubts
+        return bool(unclear and apart > AgreementSettings().doubtful)
 
     def write(self, out: Path) -> None:
         """Write the results, whole or not at all.
@@ -205,11 +229,15 @@ class TeamFound:
             if load is None:
                 rows.append([robot.name, "not told", "", "", "", ""])
                 continue
+            if self.verdict == "poor":
+                rows.append([robot.name, "withheld", "", "", "", ""])
+                continue
             mass, com = _deviations(load)
             centre = ", ".join(f"{1e3 * c:.1f}" for c in load.com if np.isfinite(c))
             moments = ", ".join(f"{v:.3g}" for v in np.diag(load.inertia) if np.isfinite(v))
             rows.append([robot.name, f"{load.mass:.4g} kg", mass, f"{centre} mm", com, moments])
-        lines = [table(head, rows), ""]
+        lines = [f"verdict: {self.verdict}", ""] if self.verdict else []
+        lines += [table(head, rows), ""]
         for (b, a), (R, t) in self.poses().items():
             turn = np.degrees(np.linalg.norm(rotation_vector_of_matrix(R)))
             one, other = self.stated.robots[a].name, self.stated.robots[b].name
@@ -411,7 +439,7 @@ def _found(found: TeamFound) -> dict[str, Any]:
     """Return the content of `team.json`."""
     robots = []
     for k, robot in enumerate(found.stated.robots):
-        load = found.load(k)
+        load = found.load(k) if found.verdict != "poor" else None
         entry: dict[str, Any] = {"name": robot.name, "load": None}
         if load is not None:
             spread = load.covariance
@@ -434,6 +462,7 @@ def _found(found: TeamFound) -> dict[str, Any]:
     return {
         "heft": __version__,
         "method": found.method,
+        "verdict": found.verdict,
         "robots": robots,
         "poses": poses,
         "changes_s": list(found.changes),
@@ -449,7 +478,7 @@ def _listed(values: Array) -> list[float | None]:
 def _page(found: TeamFound) -> str:
     rows = []
     for k, robot in enumerate(found.stated.robots):
-        load = found.load(k)
+        load = found.load(k) if found.verdict != "poor" else None
         if load is None:
             continue
         mass, com = _deviations(load)
