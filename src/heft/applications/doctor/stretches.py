@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +42,9 @@ class Stretch:
         """Return the segment low-passed at a cutoff frequency [Hz], its torque too or as it is."""
         step = float(np.median(np.diff(self.time)))
         names = ("position", "velocity", "acceleration", *(["effort"] if torque else ()))
-        made = {n: _low_passed(self.time, getattr(self, n), step, corner) for n in names}
+        made: dict[str, Any] = {
+            n: _low_passed(self.time, getattr(self, n), step, corner) for n in names
+        }
         return replace(self, **made)
 
 
