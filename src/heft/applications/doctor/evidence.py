@@ -360,7 +360,10 @@ class Evidence:
         motion = kernels.motion_of(self.robot.tree, np.array(correction.gravity), q, v, a)
         bodies = _regressor(self.robot.tree, motion)
         own = self.unknowns.own_columns(q, v, a)
-        made = [self._channel(c, bodies, drives, own) for c in self.channels]
+        shape = len(bodies), len(self.unknowns.metric), PARAMETER_COUNT, len(q)
+        normal = np.stack(self.unknowns.metric).transpose(0, 2, 1) @ bodies.reshape(shape)
+        carried = self.robot.tree.ancestry()
+        made = [self._channel(c, normal[c], carried[c], drives, own) for c in self.channels]
         ridge = self._ridge(drives, own, correction)
         return Regressor(tuple(at for at, _ in made), tuple(y for _, y in made), ridge)
 
@@ -371,14 +374,12 @@ class Evidence:
         return Rows(regressor.columns, tuple(triangles), regressor.rows, regressor.ridge)
 
     def _channel(
-        self, channel: int, bodies: Array, drives: Array, own: Array
+        self, channel: int, bodies: Array, carried: NDArray[np.bool_], drives: Array, own: Array
     ) -> tuple[NDArray[np.intp], Array]:
         """Return indices of the k unknowns that a channel's torque depends on, and Yᵀ, (k, n)."""
-        parts, places = [], []
-        for b in np.flatnonzero(self.robot.tree.ancestry()[channel]):
-            ten = slice(PARAMETER_COUNT * b, PARAMETER_COUNT * (b + 1))
-            parts.append(self.unknowns.metric[b].T @ bodies[channel, ten])
-            places.append(np.arange(ten.start, ten.stop))
+        seen = np.flatnonzero(carried)
+        parts = [bodies[seen].reshape(-1, bodies.shape[-1])]
+        places = [(PARAMETER_COUNT * seen[:, None] + np.arange(PARAMETER_COUNT)).ravel()]
         for d, drive in enumerate(self.robot.drives):
             if drive.ratio[channel] != 0.0:
                 terms = self.unknowns.of_drive(d)
