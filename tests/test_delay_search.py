@@ -56,6 +56,9 @@ class Curves:
     def delayed(self, delay: float) -> Curves:
         return replace(self, delay=delay)
 
+    def later(self, by: float) -> None:
+        return None
+
     def information(self) -> Information:
         count = len(self.least[0.5])
         names = tuple(f"c{k}" for k in range(count))

@@ -141,7 +141,20 @@ def test_what_is_measured_later_is_weighed_where_it_stands_in_time() -> None:
         np.testing.assert_allclose(found.effort, true.effort, rtol=0, atol=2e-4)
         assert np.abs(found.effort - before.effort).max() > 5e-3
         assert found.by_channel is before.by_channel
-    assert of(0.0).with_settings(weak=None).later(by) is None
+    differentiated = of(0.0).with_settings(weak=None)
+    assert differentiated.later(by) is None  # nothing of it is kept
+    for decimation in (1, 5):  # the second averages samples
+        kept, true = (
+            replace(of(x).with_settings(weak=None), keep_samples=True, decimation=decimation)
+            for x in (0.0, by)
+        )
+        later = kept.later(by)
+        assert later is not None and later.delay == by
+        for found, own, aim in zip(later.samples(), kept.samples(), true.samples(), strict=True):
+            # h²/8 of the second derivative
+            np.testing.assert_allclose(found.measured, aim.measured, rtol=0, atol=2.6e-4)
+            assert found.motion is own.motion
+            assert np.abs(found.measured - own.measured).max() > 5e-3
 
 
 def test_samples_of_no_recording_count_nowhere() -> None:

@@ -79,7 +79,9 @@ def lazy(
 
     def found(name: str) -> object:
         if name not in places:
-            added = {} if name.startswith("_") else extensions(f"{package}.names")
+            # `from package import file` asks for the file here, before it is looked for.
+            own = name.startswith("_") or os.path.isfile(file.replace("__init__", name))
+            added = {} if own else extensions(f"{package}.names")
             if name not in added:
                 raise AttributeError(f"module {package!r} has no attribute {name!r}")
             return added[name].load()

@@ -176,7 +176,7 @@ class DelaySearch:
         least = np.where(least > 0.0, least, np.inf)
 
         def look(delay: float) -> Array:
-            moved = short.delayed(problem.delay + delay)
+            moved = short.later(delay) or short.delayed(problem.delay + delay)
             return moved.residual_energy(solve(moved.information()))[used] / least
 
         ratios = {0.0: np.where(np.isfinite(least), 1.0, 0.0)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
@@ -61,6 +62,7 @@ def stated_as(name: str, path: Path) -> ast.expr:
     return value
 
 
+@cache
 def registered() -> dict[str, bool]:
     """Return the names in the registry of estimators, and whether each is a robust one."""
     table = stated_as("ESTIMATORS", REGISTRY)

@@ -202,16 +202,20 @@ class Problem(Generic[P]):
     def later(self, by: float) -> Self | None:
         """Return the problem with measurements delayed further, its regressors unchanged.
 
-        For a look at a delay larger by `by` [s] that costs no rows. Motion is as smooth as it was,
-        and windows stay where they are in it. None where rows are not kept, or mix samples
-        otherwise than by windows alone.
+        For a look at a delay larger by `by` [s] that costs no motion. It is as smooth as it was,
+        and windows stay where they are in it. None where neither rows nor samples are kept, or mix
+        samples otherwise than by windows alone.
         """
-        rows = self.walk.later(self._kept_rows, by) if self._keeps_rows else None
-        if rows is None:
-            return None
         later = self.delayed(self.delay + by)
-        vars(later)["_kept_rows"] = rows  # in place of those of a walk
-        return later
+        if self._keeps_rows:
+            rows = self.walk.later(self._kept_rows, by)
+            vars(later)["_kept_rows"] = rows  # in place of those of a walk
+            return None if rows is None else later
+        if self.has_explicit_rows or not self.keep_samples:
+            return None
+        samples = self.walk.samples_later(tuple(self.samples()), by)
+        vars(later.walk)["_kept_samples"] = samples  # likewise
+        return None if samples is None else later
 
     def sharpened(self, factor: float) -> Self | None:
         """Return the problem with the cutoff times a factor, None if the sampling leaves no room.

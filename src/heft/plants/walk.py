@@ -245,13 +245,8 @@ class Walk(Sampler):
         weak = self.weak
         if weak is None or self.mixes or isinstance(weak, WhiteWeak):
             return None
-        streams: dict[int, list[tuple[Array, Array]]] = {}
-        for k, window in self.windows():
-            measured = self.measured(k, window.values[window.core])
-            streams.setdefault(k, []).append((window.time[window.core], measured))
         seen: dict[int, weak_form.Integrals] = {}
-        for k, parts in streams.items():
-            time, effort = (np.concatenate(each) for each in zip(*parts, strict=True))
+        for k, (time, effort, _) in self._streams.items():
             if (np.diff(time) <= 0.0).any():
                 return None
             step = self.survey.timelines[k].step
@@ -268,6 +263,45 @@ class Walk(Sampler):
             place = np.searchsorted(every.time, rows.time).clip(max=len(every.time) - 1)
             delayed.append(replace(rows, effort=every.effort[place]))
         return tuple(delayed)
+
+    def samples_later(
+        self, kept: Sequence[Samples[Any]], by: float
+    ) -> tuple[Samples[Any], ...] | None:
+        """Return samples with measurements delayed further by interpolation, motion unchanged.
+
+        None where something else of the samples depends on what is measured, or a clock goes back.
+
+        Args:
+            kept: All samples, as `samples` yields them.
+            by: Increase of the delay [s].
+        """
+        signs = (m for inputs in self.survey.inputs for m in inputs.motion)
+        if self.mixes or any(m.late or not m.derivatives for m in signs):
+            return None
+        seen: dict[int, Array] = {}
+        for k, (time, effort, _) in self._streams.items():
+            if (np.diff(time) <= 0.0).any():
+                return None
+            seen[k] = np.stack([np.interp(time + by, time, x) for x in effort.T], axis=1)
+        delayed = []
+        for s in kept:
+            first = np.searchsorted(self._streams[s.recording][2], s.index * self.decimation)
+            rows = seen[s.recording][first[:, None] + np.arange(self.decimation)]
+            delayed.append(replace(s, measured=rows.mean(axis=1)))
+        return tuple(delayed)
+
+    @cached_property
+    def _streams(self) -> dict[int, tuple[Array, Array, NDArray[np.int64]]]:
+        """Time [s], measurements and index of all samples of each recording, chosen or not."""
+        parts: dict[int, list[tuple[Array, Array, NDArray[np.int64]]]] = {}
+        for k, w in self.windows():
+            own = w.time[w.core], self.measured(k, w.values[w.core]), w.index[w.core]
+            parts.setdefault(k, []).append(own)
+        streams = {}
+        for k, several in parts.items():
+            time, effort, index = zip(*several, strict=True)
+            streams[k] = np.concatenate(time), np.concatenate(effort), np.concatenate(index)
+        return streams
 
     def _windows(self, columns: Sequence[int]) -> Iterator[tuple[bool, Equations]]:
         """Yield whether a run of windows begins, and rows of windows as the logs complete them."""

@@ -107,11 +107,6 @@ class Correction:
         )
 
     @property
-    def speeds(self) -> tuple[object, ...]:
-        """The part that determines speeds, and with them the columns of friction."""
-        return (self.q_source, self.q_scale)
-
-    @property
     def motion(self) -> tuple[object, ...]:
         """The part that determines the regressor; hypotheses that share it share their rows."""
         return (self.q_source, self.q_scale, self.q_offset, self.gravity, self.carrying)

@@ -152,32 +152,39 @@ class Unknowns:
         first = self.bodies + self.terms * drive
         return slice(first, first + self.terms)
 
+    @cached_property
+    def alone(self) -> tuple[Drives, ...]:
+        """Each drive of `rubbing` by itself, on the joints that it moves alone."""
+        ratios = (d.ratio[d.ratio != 0.0] for d in self.rubbing)
+        return tuple(
+            Drives((replace(d, ratio=r),)) for d, r in zip(self.rubbing, ratios, strict=True)
+        )
+
     def drive_columns(
-        self, correction: Correction, stretches: Sequence[Stretch], v: Array, a: Array
+        self, drive: int, scale: Array, stretches: Sequence[Stretch], moved: Sequence[int]
     ) -> Array:
-        """Return each drive's friction columns at the instants compared, shape (drives, terms, n).
+        """Return a drive's friction columns at the instants compared, shape (terms, n).
 
         Args:
-            v: Corrected velocities at the instants, shape (n, joints) [rad/s or m/s].
-            a: Corrected accelerations, shape (n, joints) [rad/s² or m/s²].
+            scale: Factors of the logged motion of the joints that it moves, shape (k,).
+            moved: Which joints these are in the log, k of them.
         """
-        source, scale = list(correction.q_source), np.array(correction.q_scale)
         # The course of friction over speed is not known well enough to tell a scale.
         units = np.array([1.0, DEGREE])  # a motor's turns are nearer to the second
         ratios = np.abs(np.log(np.abs(scale)) - np.log(units[:, None]))
-        plain = np.abs(scale) / units[np.argmin(ratios, axis=0)]
-        stops = []
+        factor = (scale / (np.abs(scale) / units[np.argmin(ratios, axis=0)]))[:, None]
+        stops, rates = [], []
         for s in stretches:
-            moved = (s.position[:, source] * (scale / plain)).T
-            stops.append(drive_columns.presliding(self.rubbing, s.time, moved).values[:, s.chosen])
-        velocity, acceleration = (v / plain).T, (a / plain).T
+            path = s.position.T[moved] * factor
+            all_stops = drive_columns.presliding(self.alone[drive], s.time, path).values
+            stops.append(all_stops[:, s.chosen])
+            rates.append([x[s.chosen].T[moved] * factor for x in (s.velocity, s.acceleration)])
+        slipped, (velocity, acceleration) = np.hstack(stops), np.concatenate(rates, axis=2)
         no_load = np.zeros_like(velocity)
-        slipped = np.concatenate(stops, axis=1)
         # Of these terms none is a function of the position alone.
         state = DriveState(no_load, velocity, acceleration, slipped, no_load)
-        chosen = [(d, t) for d, drive in enumerate(self.rubbing) for t in drive.terms]
-        made = drive_columns.columns(self.rubbing, chosen, state).values
-        return made.reshape(len(self.rubbing), self.terms, -1)
+        chosen = [(0, t) for t in self.alone[drive][0].terms]
+        return drive_columns.columns(self.alone[drive], chosen, state).values
 
 
 def _steady(term: Term, speed: float) -> float:
@@ -262,9 +269,9 @@ class Evidence:
         stretches, corner = stretches_of(_without_drives(robot), recordings, settings)
         return Evidence(robot, stretches, corner, settings)
 
-    def blurred(self, corner: float) -> Evidence:
-        """Return the evidence with motion and torque low-passed at a cutoff frequency [Hz]."""
-        stretches = tuple(s.blurred(corner) for s in self.stretches)
+    def blurred(self, corner: float, torque: bool = True) -> Evidence:
+        """Return the evidence with motion, and torque, low-passed at a cutoff frequency [Hz]."""
+        stretches = tuple(s.blurred(corner, torque) for s in self.stretches)
         return replace(self, stretches=stretches, corner=corner)
 
     def halves(self) -> tuple[Evidence, Evidence]:
@@ -333,13 +340,15 @@ class Evidence:
         """Return the sum of squares of each joint's torque as logged, shape (joints,)."""
         return np.asarray(np.sum(self.effort(timing) ** 2, axis=0))
 
-    def drives(self, correction: Correction) -> Array:
-        """Return each drive's friction columns under a correction, shape (drives, terms, n).
+    def motion_of(self, drive: int, correction: Correction) -> tuple[tuple[int, ...], Array]:
+        """Return what a drive's friction columns depend on under a correction.
 
-        They depend on `Correction.speeds` alone.
+        Returns:
+            Which joints of the log it moves, and the factors of their motion, shape (k,).
         """
-        _, v, a = self.motion(correction)
-        return self.unknowns.drive_columns(correction, self.stretches, v, a)
+        at = np.flatnonzero(self.robot.drives[drive].ratio)
+        source = tuple(correction.q_source[k] for k in at)
+        return source, np.array(correction.q_scale)[at]
 
     def regressor(self, correction: Correction, drives: Array) -> Regressor:
         """Return the regressor of a correction's motion.
@@ -351,7 +360,10 @@ class Evidence:
         motion = kernels.motion_of(self.robot.tree, np.array(correction.gravity), q, v, a)
         bodies = _regressor(self.robot.tree, motion)
         own = self.unknowns.own_columns(q, v, a)
-        made = [self._channel(c, bodies, drives, own) for c in self.channels]
+        shape = len(bodies), len(self.unknowns.metric), PARAMETER_COUNT, len(q)
+        normal = np.stack(self.unknowns.metric).transpose(0, 2, 1) @ bodies.reshape(shape)
+        carried = self.robot.tree.ancestry()
+        made = [self._channel(c, normal[c], carried[c], drives, own) for c in self.channels]
         ridge = self._ridge(drives, own, correction)
         return Regressor(tuple(at for at, _ in made), tuple(y for _, y in made), ridge)
 
@@ -362,14 +374,12 @@ class Evidence:
         return Rows(regressor.columns, tuple(triangles), regressor.rows, regressor.ridge)
 
     def _channel(
-        self, channel: int, bodies: Array, drives: Array, own: Array
+        self, channel: int, bodies: Array, carried: NDArray[np.bool_], drives: Array, own: Array
     ) -> tuple[NDArray[np.intp], Array]:
         """Return indices of the k unknowns that a channel's torque depends on, and Yᵀ, (k, n)."""
-        parts, places = [], []
-        for b in np.flatnonzero(self.robot.tree.ancestry()[channel]):
-            ten = slice(PARAMETER_COUNT * b, PARAMETER_COUNT * (b + 1))
-            parts.append(self.unknowns.metric[b].T @ bodies[channel, ten])
-            places.append(np.arange(ten.start, ten.stop))
+        seen = np.flatnonzero(carried)
+        parts = [bodies[seen].reshape(-1, bodies.shape[-1])]
+        places = [(PARAMETER_COUNT * seen[:, None] + np.arange(PARAMETER_COUNT)).ravel()]
         for d, drive in enumerate(self.robot.drives):
             if drive.ratio[channel] != 0.0:
                 terms = self.unknowns.of_drive(d)

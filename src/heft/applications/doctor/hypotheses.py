@@ -46,6 +46,7 @@ from .evidence import Evidence, Regressor, Rows, triangulated
 from .settings import TURN, LoadThresholds, TimingSearch
 
 KEPT_ROWS = 4  # motions whose rows are kept
+KEPT_DRIVES = 512  # columns of a drive's friction that are
 ROUNDING = 1e-11  # that sums of squares may be off by, relative to their diagonal
 NARROWER = 0.4  # by which a comparison with both sides narrows where neither is better
 CLIPS = 4  # times that nonnegative terms which come out negative are set to zero
@@ -54,9 +55,9 @@ CLIPS = 4  # times that nonnegative terms which come out negative are set to zer
 T = TypeVar("T")
 
 
-def _kept(cache: dict[object, T], key: object, make: Callable[[], T]) -> T:
+def _kept(cache: dict[object, T], key: object, make: Callable[[], T], most: int = KEPT_ROWS) -> T:
     if key not in cache:
-        while len(cache) >= KEPT_ROWS:
+        while len(cache) >= most:
             del cache[next(iter(cache))]
         cache[key] = make()
     return cache[key]
@@ -103,12 +104,21 @@ class Hypotheses:
 
     def _regressor(self, correction: Correction) -> Regressor:
         def made() -> Regressor:
-            drives = _kept(
-                self._drives, correction.speeds, lambda: self.evidence.drives(correction)
-            )
+            count = len(self.evidence.robot.drives)
+            drives = np.array([self._drive(d, correction) for d in range(count)])
             return self.evidence.regressor(correction, drives)
 
         return _kept(self._regressors, correction.motion, made)
+
+    def _drive(self, drive: int, correction: Correction) -> Array:
+        """Return a drive's friction columns, which few corrections change, shape (terms, n)."""
+        moved, scale = self.evidence.motion_of(drive, correction)
+
+        def made() -> Array:
+            stretches = self.evidence.stretches
+            return self.unknowns.drive_columns(drive, scale, stretches, moved)
+
+        return _kept(self._drives, (drive, moved, *scale), made, KEPT_DRIVES)
 
     def settle(self, correction: Correction, common: bool = True) -> Fit:
         """Fit a correction and keep the autocorrelation times of its residual for later fits.

@@ -29,6 +29,7 @@ from .settings import LoadThresholds, ScoreThresholds
 RIPPLE, SPRING, WINDUP = "ripple", "spring", "gear that gives way"  # names of findings
 CHANGING, LOAD = "friction that changes", "load that changes"
 UNSAID = frozenset({RIPPLE, SPRING, WINDUP, CHANGING, LOAD})
+TOGETHER = 32  # candidates that are projected at once
 RIDGE = 1e-8  # of columns of unit size: one that others make leaves nothing
 USUAL = (0.674, 1.177, 1.538, 1.832)  # median score of 1 to 4 amplitudes that are not there
 
@@ -118,10 +119,22 @@ class Residual:
             first += int(own.max(initial=0)) + 1
         return np.concatenate(made)
 
-    def scored(self, candidate: Candidate, least_seen: float) -> Scored | None:
-        """Return a candidate's score; None if the columns leave next to nothing of it."""
-        weighted = candidate.effects * self.roots
-        Z, E, m = self.projected(weighted), self.error, len(weighted)
+    def scores(self, candidates: Sequence[Candidate], least_seen: float) -> Iterator[Scored]:
+        """Yield the scores of candidates of which the columns leave more than next to nothing."""
+        for first in range(0, len(candidates), TOGETHER):
+            some = candidates[first : first + TOGETHER]
+            weighted = np.concatenate([c.effects for c in some]) * self.roots
+            ends = np.cumsum([len(c.effects) for c in some])[:-1]
+            parts = (np.split(x, ends) for x in (weighted, self.projected(weighted)))
+            for candidate, own, Z in zip(some, *parts, strict=True):
+                scored = self._scored(candidate, own, Z, least_seen)
+                if scored is not None:
+                    yield scored
+
+    def _scored(
+        self, candidate: Candidate, weighted: Array, Z: Array, least_seen: float
+    ) -> Scored | None:
+        E, m = self.error, len(weighted)
         if not np.sum(Z**2) > least_seen**2 * np.sum(weighted**2):
             return None
         scores = (Z * E).reshape(m, -1, self.hypotheses.evidence.count).sum(axis=1)
@@ -146,8 +159,7 @@ def named(
     residual = Residual(hypotheses, fit, thresholds.block_s)
     total = float(np.sqrt(np.sum(fit.sigma**2) / np.sum(hypotheses.sizes(fit) ** 2)))
     for _ in range(thresholds.most):
-        scored = [residual.scored(c, thresholds.least_seen) for c in candidates]
-        there = [s for s in scored if s is not None]
+        there = [*residual.scores(candidates, thresholds.least_seen)]
         over = [s.z / USUAL[len(s.candidate.effects) - 1] for s in there]
         inflation = max(1.0, float(np.median(over or [0.0])))
         passing = [s for s in there if _passes(s, s.z / inflation, total, thresholds)]

@@ -618,10 +618,8 @@ def at_best_bandwidth(
 
     def look(octaves: float) -> float:
         """Return the residual variance with the motion alone low-passed, over that without."""
-        motion = evidence.blurred(evidence.corner * 2.0**octaves)
-        pairs = zip(motion.stretches, evidence.stretches, strict=True)
-        mixed = replace(motion, stretches=tuple(replace(m, effort=s.effort) for m, s in pairs))
-        sigma = Hypotheses(mixed).settle(correction, common=False).sigma
+        motion = evidence.blurred(evidence.corner * 2.0**octaves, torque=False)
+        sigma = Hypotheses(motion).settle(correction, common=False).sigma
         return float(np.exp(2.0 * np.mean(np.log(sigma / initial))))
 
     factor = evidence.settings.bandwidth.searched(look)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,14 +38,14 @@ class Stretch:
         """Duration [s]."""
         return float(self.time[-1] - self.time[0])
 
-    def blurred(self, corner: float) -> Stretch:
-        """Return the segment low-passed at a cutoff frequency [Hz]."""
+    def blurred(self, corner: float, torque: bool = True) -> Stretch:
+        """Return the segment low-passed at a cutoff frequency [Hz], its torque too or as it is."""
         step = float(np.median(np.diff(self.time)))
-        q, v, a, tau = (
-            _low_passed(self.time, x, step, corner)
-            for x in (self.position, self.velocity, self.acceleration, self.effort)
-        )
-        return replace(self, position=q, velocity=v, acceleration=a, effort=tau)
+        names = ("position", "velocity", "acceleration", *(["effort"] if torque else ()))
+        made: dict[str, Any] = {
+            n: _low_passed(self.time, getattr(self, n), step, corner) for n in names
+        }
+        return replace(self, **made)
 
 
 def stretches_of(
