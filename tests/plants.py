@@ -38,7 +38,6 @@ from heft.plants import (
 from heft.plants.elastic_robot import ElasticRobotPlant
 from heft.plants.floating_robot import FloatingRobotPlant
 from heft.plants.free_body import FreeBody
-from heft.plants.payload_on_robot import RepeatedMotion
 from heft.plants.robot import RobotPlant, SensedRobotPlant
 from heft.recordings.recording import Recording
 from heft.signals.filters import Smoothed
@@ -310,29 +309,6 @@ def _arm_with_springs() -> Case:
     return Case(RobotPlant(sprung()), np.append(oracle.parameters(), own), experiment)
 
 
-def _repeated_motion() -> Case:
-    """What a load on the planar arm's last link adds to its torques, by pinocchio."""
-    robot = robots.planar_arm()
-    load = inertia.from_body(1.7, np.array([0.1, -0.05, 0.02]), np.diag([0.01, 0.02, 0.025]))
-    changes = np.array([0.3, 0.2, 0.1, -0.2, 0.1, 0.15])  # offset, Coulomb, viscous of each joint
-    empty, loaded = robots.Oracle.of(robot), robots.Oracle.of(robot)
-    last = loaded.model.njoints - 1
-    body = pin.Inertia.FromDynamicParameters(load)
-    loaded.model.appendBodyToJoint(last, body, pin.SE3.Identity())
-
-    @made_once
-    def experiment(time: Array) -> tuple[Signals, Smoothed]:
-        # Friction that reverses tells little a period, so there are more of them.
-        q, v, a = _turns(time, (2.9, 4.7))
-        offset, coulomb, viscous = changes.reshape(2, 3).T
-        tau = loaded.inverse_dynamics(q, v, a) - empty.inverse_dynamics(q, v, a)
-        tau += offset + coulomb * np.tanh(v / 0.02) + viscous * v
-        return _of_joints(robot, q, tau), Smoothed(q, v, a)
-
-    plant = RepeatedMotion(RobotPlant(robot), robot.bodies_links[-1].name)
-    return Case(plant, np.concatenate([load, changes]), experiment)
-
-
 @cache
 def _flight(begin: float, step: float, count: int) -> tuple[Array, ...]:
     """Place, quaternion, velocity, acceleration, ω, α and rotation of a flight.
@@ -506,7 +482,6 @@ PLANTS: dict[str, Callable[[], Case]] = {
     "planar arm": _arm,
     "planar arm with springs": _arm_with_springs,
     "planar arm with elastic gears": _elastic_arm,
-    "difference of torques of a repeated motion": _repeated_motion,
     "free body by its pose": lambda: _free_body("pose"),
     "free body by an inertial sensor": lambda: _free_body("imu"),
     "arm with a wrench sensor inside": _sensed_arm,

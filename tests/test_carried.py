@@ -11,15 +11,14 @@ import pytest
 
 from heft.applications.identification import identify
 from heft.applications.payload import by_torques, payload
-from heft.applications.payload.by_repeated_motion import MatchedMotions, runs
 from heft.applications.payload.by_torques import Carried, WeighCarried, from_bodies
 from heft.applications.payload.from_files import of_joints
-from heft.errors import InvalidRecording, InvalidSetting
+from heft.errors import InvalidSetting
 from heft.fit import Limit, Limits
 from heft.fit.settings import Settings
 from heft.information import inertia
 from heft.models.export import write_urdf
-from heft.models.options import JointOptions, Options
+from heft.models.options import GainsOptions, JointOptions, Options
 from heft.models.robot import Robot
 from heft.plants import RobotPlant
 from heft.plants.payload_on_robot import last_frame, load_columns
@@ -199,6 +198,14 @@ def test_parameters_are_as_far_from_bodies_as_negative_moments_are_large() -> No
         assert whole == pytest.approx(np.linalg.norm(moments))
 
 
+def test_what_a_covariance_calls_certain_by_rounding_tells_of_no_body() -> None:
+    covariance = 0.01 * np.eye(10)
+    covariance[9] = covariance[:, 9] = covariance[8]  # two entries are one
+    far, whole = from_bodies(-LOAD, covariance)
+    assert 0.0 < far <= 1.001 * whole < 10.1 * np.linalg.norm(LOAD)
+    assert from_bodies(LOAD, covariance)[0] < 1e-3 * whole
+
+
 def test_load_columns_are_what_the_load_adds_to_base_parameters() -> None:
     robot, frame, empty, _ = experiment(0)
     problem = Problem(RobotPlant(robot), (empty,), SETTINGS.smoothing)
@@ -216,49 +223,40 @@ def test_a_known_mass_gives_the_gains_and_they_weigh_it() -> None:
     weigh = WeighCarried(frame, settings=SETTINGS)
     found = replace(weigh, known_mass=float(LOAD[0])).fit(rough, logs[:1], logs[1:])
     gains = np.array(list(found.gains.values()))
-    std = np.array(list(found.gains_std.values()))
+    std = np.sqrt(np.diag(found.gains_covariance))
     assert (np.abs(gains - GAINS) <= 4.0 * std).all() and (std <= 0.05 * gains).all()
     again = weigh.fit(with_gains(robot, tuple(gains)), logs[:1], logs[1:])
     assert again.mass == pytest.approx(LOAD[0], rel=0.02)
+    assert not again.notes
 
 
-def test_runs_of_one_motion_need_no_model_of_the_masses() -> None:
-    rng = np.random.default_rng(3)
-    truth = true_robot(ARMS["six joints"], rng, "simple")
-    frame = truth.robot.bodies_links[-1].name
-    logs = []
-    for robot in (truth, carrying(truth, frame, LOAD)):
-        # The same motion; the sampling noise is drawn anew.
-        one = log(robot, 12.0, 200.0, np.random.default_rng(5), noise=0.0)
-        names = [f"tau.{j}" for j in truth.robot.joints]
-        block = next(iter(one.blocks([*(f"q.{j}" for j in truth.robot.joints), *names])))
-        noisy = block.values + rng.normal(size=block.values.shape) * ([1e-5] * 6 + [0.05] * 6)
-        late = 0.0 if robot is truth else 0.3  # started by hand, later
-        logs.append(
-            Recording.from_arrays(
-                block.time + late,
-                "run",
-                q={j: noisy[:, k] for k, j in enumerate(truth.robot.joints)},
-                tau={j: noisy[:, 6 + k] for k, j in enumerate(truth.robot.joints)},
-            )
-        )
-    wrong = Robot.from_urdf_text(wrong_prior(truth.robot, rng, 1.0), truth.robot.options)
-    found = MatchedMotions(frame).fit(wrong, logs[:1], logs[1:])
-    assert found.mismatch < 1e-3
-    error = (found.ten - LOAD)[:4] / np.sqrt(np.diag(found.covariance)[:4])
-    assert np.abs(error).max() <= 4.0
-    assert found.ten[0] == pytest.approx(LOAD[0], rel=0.02)
-    assert found.no_body.status == "pass"
-    exchanged = MatchedMotions(frame).fit(wrong, logs[1:], logs[:1]).no_body
-    assert exchanged.status == "fail" and "seem exchanged" in exchanged.message
+def test_the_mass_is_no_better_known_than_what_all_gains_share() -> None:
+    """A mass is torque over gravity: what is common to all gains is in it once for once."""
+    robot, frame, empty, loaded = experiment(1)
+    logs = [in_currents(r, robot) for r in (empty, loaded)]
+    weigh = WeighCarried(frame, settings=SETTINGS)
+    exact = with_gains(robot, GAINS)
+    joint = {
+        j: replace(exact.options.of(j), gain_std=0.02 * g)
+        for j, g in zip(robot.joints, GAINS, strict=True)
+    }
 
+    def weighed_with(correlation: float, day: float) -> Carried:
+        matrix = correlation * np.ones((6, 6)) + (1.0 - correlation) * np.eye(6)
+        gains = GainsOptions(robot.joints, tuple(map(tuple, matrix.tolist())), day)
+        unsure = Robot.from_urdf_text(robot.source, Options(joint=joint, gains=gains))
+        return weigh.fit(unsure, logs[:1], logs[1:])
 
-def test_runs_of_other_motions_are_refused() -> None:
-    robot, frame, empty, loaded = experiment(2)
-    with pytest.raises(InvalidRecording, match="not of one motion"):
-        MatchedMotions(frame).fit(robot, [empty], [loaded])
-    with pytest.raises(InvalidSetting, match="as many logs"):
-        MatchedMotions(frame).fit(robot, [empty], [])
+    own = weigh.fit(exact, logs[:1], logs[1:]).mass_std / LOAD[0]
+    apart, together, later = (
+        weighed_with(0.0, 0.0),
+        weighed_with(0.9999, 0.0),
+        weighed_with(0.9999, 0.015),
+    )
+    assert apart.mass_std < 0.8 * together.mass_std
+    for found, common in ((together, 0.02), (later, 0.025)):
+        assert found.mass_std / found.mass == pytest.approx(np.hypot(common, own), rel=0.05)
+    assert not together.notes and "1 ± 0.015" in later.notes[0]
 
 
 def test_the_last_frame_is_the_default_and_others_are_refused() -> None:
@@ -268,11 +266,3 @@ def test_the_last_frame_is_the_default_and_others_are_refused() -> None:
     for wrong, words in (("nowhere", "no link 'nowhere'"), ("base_link", "nothing can be carried")):
         with pytest.raises(InvalidSetting, match=words):
             load_columns(robot, base, wrong)
-
-
-def test_runs_begin_at_zero_and_know_when_that_was() -> None:
-    robot, _, empty, _ = experiment(0)
-    problem = Problem(RobotPlant(robot), (empty,), SETTINGS.smoothing)
-    (run,) = runs(problem)
-    assert run.time[0] == 0.0 and run.begin >= next(iter(empty.blocks([]))).time[0]
-    assert np.all(np.diff(run.time) > 0.0)

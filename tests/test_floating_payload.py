@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from heft.applications.inputs import Inputs
-from heft.applications.payload import WeighCarried, carry_files, difference_files
+from heft.applications.payload import WeighCarried, carry_files
 from heft.cli import app
 from heft.errors import InvalidSetting
 from heft.information import inertia
@@ -87,7 +87,7 @@ def test_the_command_weighs_it(
     assert contract["parameters"][0]["value"] == pytest.approx(MASS, rel=0.03)
 
 
-def test_gains_and_differences_are_of_a_fixed_base(folder: Path) -> None:
+def test_gains_are_of_a_fixed_base() -> None:
     robot = robots.walker(contact={"ground": ContactOptions("foot")})
     with pytest.raises(InvalidSetting, match="gains are found on a fixed base only"):
         WeighCarried(known_mass=MASS).fit(robot, (), ())
@@ -95,7 +95,3 @@ def test_gains_and_differences_are_of_a_fixed_base(folder: Path) -> None:
     with pytest.raises(InvalidSetting, match="gains are found on a fixed base only") as told:
         WeighCarried().fit(unsure, (), ())
     assert told.value.argument == "[joint.NAME] gain_std"
-    inputs = Inputs.open(folder / "walker.urdf", folder / "all.toml", None)
-    inputs = inputs.with_logs(empty=[folder / "empty.npz"], loaded=[folder / "loaded.npz"])
-    with pytest.raises(InvalidSetting, match="fixed base only"):
-        difference_files(inputs)

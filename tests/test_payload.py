@@ -277,9 +277,31 @@ def test_results_are_written_whole_and_say_what_they_are_of(tmp_path: Path) -> N
 def test_gains_are_written_as_every_command_takes_them(tmp_path: Path) -> None:
     gains = {"elbow": (11.5, 0.2), "wrist 1": (9.25, 0.1)}
     none = np.full(10, 1.0)
-    found = payload.Payload("tool0", none, none, none, (), gains=gains)
+    covariance = np.array([[0.04, 0.0192], [0.0192, 0.01]])
+    found = payload.Payload("tool0", none, none, none, (), gains=gains, gains_covariance=covariance)
     options = Options.from_toml(written(tmp_path / "robot.toml", payload.gains_toml(found)))
     assert {j: (options.of(j).gain, options.of(j).gain_std) for j in gains} == gains
+    told = options.gains
+    assert told is not None and told.joints == ("elbow", "wrist 1") and told.other_day == 0.01
+    np.testing.assert_allclose(told.correlation, [[1.0, 0.96], [0.96, 1.0]], atol=2e-4)
+    assert Options.from_dict(json.loads(json.dumps(options.to_dict()))) == options
+
+
+def test_gains_that_are_as_good_as_one_are_written_so_that_they_can_be_read(tmp_path: Path) -> None:
+    std = np.array([0.2, 0.1, 0.0, 0.3])  # the third is known exactly
+    gains = {f"j{k}": (10.0, float(s)) for k, s in enumerate(std)}
+    none = np.full(10, 1.0)
+    covariance = np.outer(std, std)
+    found = payload.Payload("tool0", none, none, none, (), gains=gains, gains_covariance=covariance)
+    options = Options.from_toml(written(tmp_path / "robot.toml", payload.gains_toml(found)))
+    assert options.gains is not None and options.gains.joints == ("j0", "j1", "j3")
+
+
+def test_what_is_no_correlation_is_refused() -> None:
+    for rows in ([[1.0]], [[1.0, 0.5], [0.4, 1.0]], [[2.0, 0.0], [0.0, 1.0]], [[1, 1.0], [1.0, 1]]):
+        with pytest.raises(InvalidSetting, match="no correlation") as told:
+            Options.from_dict({"gains": {"joints": ["a", "b"], "correlation": rows}})
+        assert told.value.argument == "options, [gains], correlation"
 
 
 BAD_SENSORS = {

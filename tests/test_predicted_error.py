@@ -16,6 +16,7 @@ from heft.fit.predicted_error import OtherMotion, PredictedError, with_prior
 from heft.fit.scores import Score, filtered, scored
 from heft.fit.settings import Limits, RowKind, Settings
 from heft.models.export import write_urdf
+from heft.models.options import JointOptions
 from heft.models.robot import Robot
 from heft.plants import Channel
 from heft.recordings import Recording
@@ -92,6 +93,26 @@ def test_it_is_stated_and_judged(found: Identification) -> None:
     (check,) = [c for c in found.checks if c.name == "predicted error"]
     assert check.value == found.predicted_error.total == to_json(found)["predicted_error"]["total"]
     assert set(found.predicted_error.per_joint) == set(found.problem.channels)
+
+
+def test_what_the_model_file_says_of_friction_is_judged_by_itself(
+    truth: SimulatedExperiment, found: Identification
+) -> None:
+    from benchmarks.scoring import Left
+    from benchmarks.truth_scores import held_out
+
+    left, simple = Left.by(found), found.predicted_error.simple
+    errors = [held_out(left, truth.other("slow point to point", n))["simple"] for n in (2, 3)]
+    assert simple is not None and np.mean(errors) / 4.0 < simple < 4.0 * np.mean(errors)
+    assert to_json(found)["predicted_error"]["simple"] == simple
+    (check,) = [c for c in found.checks if c.name == "simple friction"]
+    assert (check.value, check.status) == (simple, "warn")
+    assert "friction.py" in check.message
+    robot = found.problem.plant.robot
+    as_simple = robot.with_joints(dict.fromkeys(robot.joints, JointOptions(friction="simple")))
+    plain = identify(as_simple, [truth.recording], settings=KNOWN)
+    assert plain.predicted_error.simple is None
+    assert not [c for c in plain.checks if c.name == "simple friction"]
 
 
 @pytest.mark.parametrize("rows", ["differentiated", "weak"])

@@ -420,7 +420,7 @@ def payload(
 
     if load.out is not None:
         results.refuse_foreign(load.out)
-    load.require_mass()
+    load.require_sound()
     live.refuse_unless_live()
     told = progress_unless(load.quiet)
     if live.live:

@@ -70,7 +70,7 @@ class DriveGains:
         self,
         estimates: Sequence[Estimate],
         space: ParameterSpace,
-        spread: Mapping[str, float],
+        spread: Mapping[str, Array],
         changes: Sequence[Array] | None = None,
         known: Array | None = None,
     ) -> ConsistentFit:
@@ -78,7 +78,8 @@ class DriveGains:
 
         Args:
             estimates: Base parameters of one run or more, whose information and noise are used.
-            spread: Relative standard deviation of each gain that is not known exactly.
+            spread: Of each gain that is not known exactly a row of F, with F Fᵀ the relative
+                covariance of these gains as stated.
             changes: For each run T with `β = T @ (space.matrix @ x)`, where runs differ by the
                 load that the robot carried; the identity if not given.
             known: Further information about `space.matrix @ x`: rows of unit variance with their
@@ -88,7 +89,8 @@ class DriveGains:
             SolverFailure: If a step's consistent fit finds no solution.
         """
         channels = estimates[0].information.channels
-        unsure = [c for c in channels if spread.get(c, 0.0) > 0.0]
+        unsure = [c for c in channels if np.any(spread.get(c, 0.0))]
+        root = inverse_root([spread[c] for c in unsure])
         gains = dict.fromkeys(channels, 1.0)
         size = len(space.matrix)
         as_they_are = not unsure and changes is None
@@ -112,9 +114,9 @@ class DriveGains:
                     )
                 )
             prior = np.zeros((len(unsure), size + len(unsure) + 1))
-            for k, channel in enumerate(unsure):
-                prior[k, size + k] = 1.0 / spread[channel]
-                prior[k, -1] = (1.0 - gains[channel]) / spread[channel]
+            prior[:, size:-1] = root
+            prior[:, -1] = root @ [1.0 - gains[c] for c in unsure]
+            noises.append(prior[:, :-1])
             if known is not None:
                 beside = np.zeros((len(known), len(unsure)))
                 parts.append(np.hstack([known[:, :-1], beside, known[:, -1:]]))
@@ -139,6 +141,12 @@ class DriveGains:
         return ConsistentFit(
             found, gains, dict.fromkeys(channels, 0.0) | std, total, wide, tuple(taken)
         )
+
+
+def inverse_root(spread: Sequence[Array]) -> Array:
+    """Return W with WᵀW the inverse of F Fᵀ, shape (k, k), of the k rows of F."""
+    covariance = np.reshape([a @ b for a in spread for b in spread], (len(spread), len(spread)))
+    return np.linalg.inv(np.linalg.cholesky(covariance))
 
 
 def _map(channel: str, gain: float, change: Array, point: Array, unsure: list[str]) -> Array:

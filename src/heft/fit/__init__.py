@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from .misfit import Misfit, TorqueDeviation
     from .earlier import Bodies, Earlier, columns_called, stored, stored_origin
     from .selection import Kept, Selection
-    from .gains import gain_columns, gain_spread, of_rows, plain_problem
+    from .gains import gain_columns, gain_spread, of_rows, plain_problem, said_of_gains
     from .prepared import about_first_fit, limits_of, open_experiment, sharpened_and_delayed
     from .prepared import why_differentiated, with_told_friction
     from .experiment import ExperimentFit, fit_experiment
     from .friction_changes import friction_columns, of_friction
     from .simple_friction import SimpleFriction, rigid_torques
-    from .checks import UNIT_OF_TORQUE, in_grams, of_the_unit, torque_over_file
+    from .checks import SIMPLE_FRICTION, UNIT_OF_TORQUE, in_grams, of_the_unit, torque_over_file
     from .scores import PredictedError, Score, model_effort
     from .alternatives import Alternative, other_estimates
     from .judged import NORMAL, Judged, Number, PlantIdentification, identify_plant

@@ -22,7 +22,7 @@ from .settings import Limit, Limits
 KNOWN_SHARE = 0.1  # standard deviation of a sum of masses, relative, up to which it is known
 MOST_NAMES = 8  # in a sentence
 DEPENDENT = 1e-9  # singular value of friction's columns, relative, that counts as none
-UNIT_OF_TORQUE = "unit of torque"  # name of a check
+UNIT_OF_TORQUE, SIMPLE_FRICTION = "unit of torque", "simple friction"  # names of checks
 GRAMS = 1000.0  # in a kilogram
 CURE = "check units, gains, signs, the order of the joints, and the delay between motion and torque"
 
@@ -207,6 +207,15 @@ class Judge:
             + (f"; most in '{most}'" if predicted.per_joint else ""),
             words.slower,
         )
+        if predicted.simple is not None:
+            yield _at_most(
+                SIMPLE_FRICTION,
+                predicted.simple,
+                self.limits.simple_friction,
+                "torque that the damping and friction of the model file are off full friction, "
+                f"relative, in {words.elsewhere} or on the logs",
+                "simulate with the full friction, which friction.py and friction.c are",
+            )
         if not held_out:
             return
         inside = max((s.total for s in fit), default=np.nan)

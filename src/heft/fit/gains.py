@@ -9,7 +9,7 @@ pass over the rows a step. What is stated of gains is information of a channel o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting
-from heft.estimators import ConsistentFit, Estimate, LeastSquares, Noise
+from heft.estimators import ConsistentFit, Estimate, LeastSquares, Noise, inverse_root
 from heft.information import Information
 from heft.plants import (
     FloatingRobotPlant,
@@ -39,26 +39,48 @@ ROUNDS = 8  # of further rows at most
 SETTLED = 1e-3  # of its stated deviation, by which a gain may still move
 
 
-def gain_spread(problem: Problem[Any]) -> dict[str, float]:
-    """Return the relative standard deviation of each drive gain whose uncertainty is stated [1]."""
+def gain_spread(problem: Problem[Any]) -> dict[str, Array]:
+    """Return of each drive gain that is stated to be unsure a row of F; see `DriveGains.fit`."""
     plant = problem.plant
     if not isinstance(plant, RobotPlant):
         return {}
     robot = plant.robot
-    spread = {}
+    deviations = {}
     for signal, channel, gain in effort_signals(robot, problem.recordings[0]):
         if signal.startswith("current."):
             stated = robot.options.of(robot.channels[channel]).gain_std
             if stated is not None:
-                spread[robot.channels[channel]] = stated / abs(gain)
-    return spread
+                deviations[robot.channels[channel]] = stated / abs(gain)
+    std, correlation = np.array(list(deviations.values())), np.eye(len(deviations))
+    day, together = np.zeros(len(std)), robot.options.gains
+    if together is not None:
+        own = [k for k, j in enumerate(deviations) if j in together.joints]
+        at = [together.joints.index(j) for j in deviations if j in together.joints]
+        correlation[np.ix_(own, own)] = np.array(together.correlation)[np.ix_(at, at)]
+        day[own] = together.other_day
+    told = np.flatnonzero(std)  # what is known exactly is so on any day
+    covariance = np.outer(std, std) * correlation + np.outer(day, day)
+    rows = np.zeros_like(correlation)
+    rows[np.ix_(told, told)] = np.linalg.cholesky(covariance[np.ix_(told, told)])
+    return dict(zip(deviations, rows, strict=True))
 
 
-def unsure_beside_contacts(problem: Problem[Any]) -> dict[str, float]:
+def said_of_gains(problem: Problem[Any]) -> Iterator[str]:
+    """Yield what is counted for the day on which gains were found, where there are such."""
+    plant = problem.plant
+    told = plant.robot.options.gains if isinstance(plant, RobotPlant) else None
+    if told is not None and told.other_day and gain_spread(problem):
+        yield (
+            f"gains were found on another day, and a factor of 1 ± {told.other_day:g} common to "
+            "all is counted for that; for logs of the same day say other_day = 0 in [gains]"
+        )
+
+
+def unsure_beside_contacts(problem: Problem[Any]) -> dict[str, Array]:
     """Return those of `gain_spread` that are columns, since contacts' wrenches are eliminated."""
     if not isinstance(problem.plant, FloatingRobotPlant) or not problem.has_unknowns:
         return {}
-    return {joint: spread for joint, spread in gain_spread(problem).items() if spread > 0.0}
+    return {joint: spread for joint, spread in gain_spread(problem).items() if spread.any()}
 
 
 def gain_columns(problem: Problem[Any]) -> tuple[str, ...]:
@@ -125,7 +147,7 @@ def with_unsure_gains(
 
 
 def stated_gains(
-    problem: Problem[Any], spread: Mapping[str, float], memory: float = 1.0
+    problem: Problem[Any], spread: Mapping[str, Array], memory: float = 1.0
 ) -> Earlier:
     """Return the stated gains as information about β, in a channel of its own.
 
@@ -133,15 +155,15 @@ def stated_gains(
     is stated once counts as much against them as it is worth, it is given as long a memory.
 
     Args:
-        spread: Relative standard deviation of each gain as stated, by joint [1].
+        spread: Rows of each gain as stated, by joint, as of `gain_spread` [1].
         memory: Integrated autocorrelation time of the logs' residuals [rows].
     """
     plant, labels, channels = problem.plant, problem.labels, problem.channels
     assert isinstance(plant, UnsureGainsPlant)
     rows = np.zeros((len(spread), len(labels) + 1))
-    for k, (joint, name) in enumerate(zip(plant.gains.factors, plant.gains.names, strict=True)):
-        rows[k, labels.names.index(name)] = 1.0 / spread[joint]
-        rows[k, -1] = (1.0 - plant.gains.factors[joint]) / spread[joint]
+    root = inverse_root([spread[joint] for joint in plant.gains.factors])
+    rows[:, [labels.names.index(name) for name in plant.gains.names]] = root
+    rows[:, -1] = root @ [1.0 - factor for factor in plant.gains.factors.values()]
     none = (np.zeros((0, len(labels))),) * len(channels)
     count = len(channels) + 1
     origin = Origin(
@@ -233,7 +255,7 @@ def _solved(problem: Problem[Any], stated: Earlier, settings: Settings) -> Estim
     return settings.least_squares.solve(information + stated.information, (), known)
 
 
-def _memory(problem: Problem[Any], spread: Mapping[str, float], settings: Settings) -> float:
+def _memory(problem: Problem[Any], spread: Mapping[str, Array], settings: Settings) -> float:
     """Return the integrated autocorrelation time of residuals [rows], at least 1."""
     if not settings.least_squares.coloured:
         return 1.0
@@ -244,7 +266,7 @@ def _memory(problem: Problem[Any], spread: Mapping[str, float], settings: Settin
 
 
 def _settled(
-    problem: Problem[P], spread: Mapping[str, float], settings: Settings, memory: float = 1.0
+    problem: Problem[P], spread: Mapping[str, Array], settings: Settings, memory: float = 1.0
 ) -> Problem[P]:
     """Return the problem linearised about gains that a further fit does not move."""
     for _ in range(ROUNDS):
@@ -255,6 +277,6 @@ def _settled(
         steps = dict(zip(plant.gains.factors, values[plant.plain :].tolist(), strict=True))
         factors = {joint: c + steps[joint] for joint, c in plant.gains.factors.items()}
         problem = _about(problem, factors, values[: plant.plain])
-        if all(abs(step) < SETTLED * spread[joint] for joint, step in steps.items()):
+        if all(abs(step) < SETTLED * np.linalg.norm(spread[j]) for j, step in steps.items()):
             break
     return problem

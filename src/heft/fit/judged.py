@@ -27,6 +27,7 @@ from .gains import (
     of_rows,
     plain_problem,
     refuse_gains_of_any_plant,
+    said_of_gains,
     with_found_gains,
 )
 from .misfit import Misfit, MisfitGatherer
@@ -285,7 +286,12 @@ class Judged(PlantIdentification[RobotPlant]):
             lambda p, hz: scores(p, bodies, friction, hz, traces),
         )
         predicted = predicted_error(
-            scored if gain_columns(problem) else whole, first.consistent, misfits, fitted.list
+            scored if gain_columns(problem) else whole,
+            first.consistent,
+            misfits,
+            fitted.list,
+            bodies,
+            friction,
         )
         judge = Judge(
             calibrated_problem,
@@ -308,7 +314,7 @@ class Judged(PlantIdentification[RobotPlant]):
             checks=(*judge.of_robot(), *between_logs(run, beta)),
             traces=tuple(traces),
             settings=settings,
-            notes=(*remarks(problem), *notes),
+            notes=(*remarks(problem), *said_of_gains(problem), *notes),
             simple=simple,
             files=files,
             misfits=misfits,

@@ -15,12 +15,16 @@ Nor has C a bound where rows cannot tell columns of friction's dictionary apart,
 windows cannot at low speed. But these coefficients have a sign and add up to friction: none is
 larger than their sum F, and F is the standard deviation of a prior about each (`with_prior`).
 
+The model file holds simple friction only. What that takes away is the difference of both
+frictions' torques along that motion, or, if larger, what it leaves over of the logs beside full
+friction (`PredictedError.simple`). C is no part of it: simple friction is not of the dictionary.
+
 Without joints that can be made to move the motion is that of the logs, and r what the fit leaves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -38,7 +42,7 @@ from heft.recordings import Recording
 
 from .conditions import since_reversal
 from .misfit import Misfit
-from .scores import PredictedError, Score
+from .scores import Models, PredictedError, Score, stretches
 
 ROUNDING = 1e-12  # share of a variance that a difference cannot tell
 STEEPEST = 1.875  # largest speed of a step of least jerk of length and time 1
@@ -80,10 +84,17 @@ def predicted_error(
     problem: Problem[RobotPlant],
     consistent: ConsistentEstimate,
     misfits: Mapping[str, Misfit],
-    fit: Iterable[Score],
+    fit: Sequence[Score],
+    bodies: Array,
+    friction: Models,
     motion: OtherMotion = OtherMotion(),
 ) -> PredictedError:
-    """Return the predicted error of a robot's torque on slow motion through the logs' poses."""
+    """Return the predicted error of a robot's torque on slow motion through the logs' poses.
+
+    Args:
+        bodies: Ten inertial parameters of each body, shape (10 bodies,).
+        friction: The drives' parameters by name, full and simple.
+    """
     robot, space = problem.plant.robot, problem.space
     if robot.tree.free_base or robot.options.sensor:
         return predicted_error_alike(problem.information(), consistent, space, fit)
@@ -91,9 +102,8 @@ def predicted_error(
     slow = _recording(problem, path, motion.rate)
     smoothing = signals.Smoothing(corner=signals.LARGEST_CORNER * motion.rate, trim=0.0, delay=0.0)
     known = problem.known_base
-    moved = Problem(
-        problem.plant, (slow,), smoothing, problem.threads, known_base=known
-    ).information()
+    slowly = Problem(problem.plant, (slow,), smoothing, problem.threads, known_base=known)
+    moved = slowly.information()
     scored = [s for s in fit if s.counts]
     variance, energy = _known(moved, within_friction(consistent, robot.drives), space)
     first = len(robot.channels) - len(robot.joints)
@@ -110,7 +120,27 @@ def predicted_error(
             for channel, ratio in enumerate(drive.ratio):
                 if channel in place:
                     variance[place[channel]] += ratio**2 * rest
-    return PredictedError.of(variance, energy, moved.channels, scored)
+    apart = None
+    if any(t.dictionary for d in robot.drives for t in d.terms):
+        apart = max(_apart(slowly, bodies, friction), _apart_on_logs(fit))
+    return PredictedError.of(variance, energy, moved.channels, scored, apart)
+
+
+def _apart(problem: Problem[RobotPlant], bodies: Array, friction: Models) -> float:
+    """Return the relative difference of torque between full and simple friction on a motion [1]."""
+    change = size = 0.0
+    for stretch in stretches(problem, bodies, friction):
+        full, simple = stretch.predicted
+        change += float(np.sum((full - simple) ** 2))
+        size += float(np.sum(full**2))
+    return float(np.sqrt(change / max(size, 1e-300)))
+
+
+def _apart_on_logs(fit: Sequence[Score]) -> float:
+    """Return what simple friction leaves over beside full friction, of the worst log [1]."""
+    own = {(s.path, s.friction): s.total**2 for s in fit if s.filter_hz is not None}
+    added = (own[path, "simple"] - own[path, "full"] for path, _ in own)
+    return float(np.sqrt(max((0.0, *added))))
 
 
 def within_friction(consistent: ConsistentEstimate, drives: Iterable[Drive]) -> ConsistentEstimate:

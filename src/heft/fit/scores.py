@@ -60,16 +60,24 @@ class PredictedError:
     total: float  # over all channels [1]
     # of each measured channel, by name [1]; infinite where the torque is zero
     per_joint: Mapping[str, float]
+    # relative difference of torque between full and simple friction over all channels [1]; None
+    # where only one is fitted
+    simple: float | None = None
 
     @staticmethod
     def of(
-        variance: Array, energy: Array, channels: Sequence[str], fit: Sequence[Score]
+        variance: Array,
+        energy: Array,
+        channels: Sequence[str],
+        fit: Sequence[Score],
+        simple: float | None = None,
     ) -> PredictedError:
         """Return the error, at least that of the fit.
 
         Args:
             variance: Sum of squared deviations of each channel, shape (channels,).
             energy: Sum of squared torques, likewise.
+            simple: As of the attribute.
         """
         if fit:  # whose channels are those that measure something
             kept = [k for k, c in enumerate(channels) if c in fit[0].per_joint]
@@ -81,6 +89,7 @@ class PredictedError:
         return PredictedError(
             max(total, max((s.total for s in fit), default=0.0)),
             {c: max(float(e), least[c]) for c, e in zip(channels, own, strict=True)},
+            simple,
         )
 
 

@@ -7,6 +7,7 @@ from heft.loading import lazy
 if TYPE_CHECKING:
     from . import export, load_settings
     from .options import STANDARD_GRAVITY, JointOptions, Coupling, LinkOptions, Options, joint_lines
+    from .options import GainsOptions
     from .options import ContactOptions, ControllerOptions, JointGains, SensorOptions
     from .motion_options import Box, HalfSpace, JointMotionOptions, Margins, MotionOptions
     from .motion_options import ToolCapsule

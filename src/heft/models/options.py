@@ -129,6 +129,39 @@ def _joint_options(fixed: bool | None = None, **stated: Any) -> JointOptions:
 
 
 @dataclass(frozen=True)
+class GainsOptions:
+    """How gains that were found together err together: `[gains]`, beside their `gain_std`.
+
+    Raises:
+        InvalidSetting: If the correlation is none of as many joints.
+    """
+
+    joints: Annotated[tuple[str, ...], name_list]  # whose gains they are
+    # correlation of the gains' errors, shape (joints, joints)
+    correlation: Annotated[tuple[tuple[float, ...], ...], rows_of(number)]
+    # relative standard deviation of a factor common to all, for logs of another day: those of a
+    # UR10e differed by 1.1 to 2.8 % between two days
+    other_day: Annotated[
+        float, Number("a share is 0 or more, and less than 1", least=0.0, below=1.0)
+    ] = 0.01
+
+    def __post_init__(self) -> None:
+        matrix, count = np.array(self.correlation), len(self.joints)
+        if not (
+            matrix.shape == (count, count)
+            and (matrix == matrix.T).all()
+            and (np.diag(matrix) == 1.0).all()
+            and np.linalg.eigvalsh(matrix).min() > 0.0
+        ):
+            raise InvalidSetting(
+                "this is no correlation of these joints' gains",
+                argument="correlation",
+                got=f"{matrix.shape[0]}×{matrix.shape[1]}, {count} joints",
+                expected="a row a joint, symmetric, ones on the diagonal, positive definite",
+            )
+
+
+@dataclass(frozen=True)
 class Coupling:
     """Transmission that couples several joints to motors: `joint torque = matrix @ motor torque`.
 
@@ -352,6 +385,8 @@ class Options:
             section(JointOptions, _joint_options, fixed=truth), "[joint.NAME] tables are expected"
         ),
     ] = None
+    # how gains that were found together err together
+    gains: Annotated[GainsOptions | None, "a [gains] table is expected"] = None
     # transmission of motors that move several joints
     coupling: Annotated[Coupling | None, COUPLING] = None
     # bounds on mass and centre of mass, by link name

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .plant_of_robot import plant_of, with_logged_gears
     from .problem import Problem, point_moments
     from .payload_on_robot import GUESS, NAME, carrying, currents, last_frame, load_columns
-    from .payload_on_robot import RepeatedMotion, with_load
+    from .payload_on_robot import with_load
     from .excitable_robot import ExcitableLoad, ExcitableRobot, with_smooth_friction
     from .segments import Segments
     from .wrench_sensor import CHANNEL_UNITS, CHANNELS, GAP_STEPS, GraspingPoint, Held, Point

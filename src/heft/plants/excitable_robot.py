@@ -21,10 +21,13 @@ from heft.dynamics import (
     drive_columns,
     kernels,
 )
+from heft.information import SYMBOLS, UNITS, Labels, ParameterSpace, inertia
 from heft.models import Robot
+from heft.recordings import Recording
+from heft.signals import Smoothed
 
-from .payload_on_robot import LoadOnRobot, carrying
-from .plant import Coordinate, Rows, Samples
+from .payload_on_robot import GUESS, NAME, carrying
+from .plant import Channel, Coordinate, Inputs, Plant, Rows, Samples
 from .robot import RobotMotion, RobotPlant
 from .robot_rows import fixed_positions
 
@@ -162,13 +165,41 @@ class ExcitableRobot(RobotPlant):
 
 
 @dataclass(frozen=True, eq=False)
-class ExcitableLoad(LoadOnRobot):
+class ExcitableLoad(Plant[RobotMotion]):
     """A load on a known robot as a plant: the same motion, the load's ten columns alone.
 
-    Use it to design what tells a payload; see `payload_on_robot` for its estimation.
+    Use it to design what tells a payload. Signals, motion and channels are the robot's.
     """
 
     carrier: ExcitableRobot  # the robot that moves it
+    frame: str  # the link that the load is fixed to, in whose frame it is stated
+
+    @cached_property
+    def labels(self) -> Labels:
+        """Labels of the load's ten inertial parameters."""
+        return Labels(tuple(f"{NAME}.{s}" for s in SYMBOLS), UNITS, self.frame)
+
+    @cached_property
+    def space(self) -> ParameterSpace:
+        """The load's ten parameters, physically consistent; no prior."""
+        return ParameterSpace.of_one_body(self.labels, inertia.sphere(*GUESS))
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """The joints whose torque is measured."""
+        return self.carrier.channels
+
+    def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
+        """Return joint positions, and torques or currents; see `RobotPlant.inputs`."""
+        return self.carrier.inputs(recording, measured)
+
+    def motion(self, smoothed: Smoothed) -> RobotMotion:
+        """Return the robot's motion; see `RobotPlant.motion`."""
+        return self.carrier.motion(smoothed)
+
+    def random_samples(self, count: int, rng: np.random.Generator) -> Samples[RobotMotion]:
+        """Return random states of the robot; see `RobotPlant.random_samples`."""
+        return self.carrier.random_samples(count, rng)
 
     @cached_property
     def _body(self) -> tuple[list[int], Array]:

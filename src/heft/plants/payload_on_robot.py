@@ -1,24 +1,10 @@
-"""A load on a robot: columns beside the robot's own, of a body fixed to one of its links.
-
-In the difference of torques of one motion, run with the load and without it,
-
-    τ_loaded(t) − τ_empty(t + lag) = Y_load(q, q̇, q̈) p + friction's change
-
-what the robot needs for itself drops out, so that of its model file only the kinematics are used
-(`RepeatedMotion`). A recording holds the loaded run's positions, `q.JOINT`, and the difference,
-`tau.JOINT`.
-"""
+"""A load on a robot: columns beside the robot's own, of a body fixed to one of its links."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from heft.arrays import Array
-from heft.dynamics import Offset, Sigmoid, Term, Viscous, kernels, steady
 from heft.errors import InvalidSetting
 from heft.information import (
     PARAMETER_COUNT,
@@ -27,21 +13,15 @@ from heft.information import (
     BaseParameters,
     Labels,
     ParameterSpace,
-    column_order,
     inertia,
 )
 from heft.models import Robot
 from heft.recordings import Recording
-from heft.signals import Smoothed
 
-from .plant import Channel, Inputs, Plant, Rows, Samples
-from .robot import RobotMotion, RobotPlant
 from .robot_signals import effort_signals
 
 NAME = "payload"
 GUESS = (1.0, 0.1)  # mass [kg] and radius of gyration [m] that the cone's metric is measured at
-# What of friction changes with the load; the scale is a speed [rad/s or m/s].
-CHANGES: tuple[Term, ...] = (Offset(), Sigmoid(0.02), Viscous())
 
 
 def last_frame(robot: Robot) -> str:
@@ -107,92 +87,3 @@ def with_load(space: ParameterSpace) -> ParameterSpace:
         tuple(k + PARAMETER_COUNT for k in space.nonnegative),
         (*space.gyration, 0.0) if space.gyration else (),
     )
-
-
-@dataclass(frozen=True, eq=False)
-class LoadOnRobot(Plant[RobotMotion]):
-    """A load fixed to a robot's link, whose ten parameters in the link's frame are columns.
-
-    Signals, motion and channels are the robot's.
-    """
-
-    carrier: RobotPlant  # the robot, without the load
-    frame: str  # the link that the load is fixed to, in whose frame it is stated
-
-    @cached_property
-    def labels(self) -> Labels:
-        """Labels of the load's ten inertial parameters."""
-        return Labels(tuple(f"{NAME}.{s}" for s in SYMBOLS), UNITS, self.frame)
-
-    @cached_property
-    def space(self) -> ParameterSpace:
-        """The load's ten parameters, physically consistent, others of either sign; no prior."""
-        others = np.zeros(len(self.labels) - PARAMETER_COUNT)
-        nominal = np.concatenate([inertia.sphere(*GUESS), others])
-        return ParameterSpace.of_one_body(self.labels, nominal)
-
-    @property
-    def channels(self) -> tuple[Channel, ...]:
-        """The joints whose torque is measured."""
-        return self.carrier.channels
-
-    def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
-        """Return joint positions, and torques or currents; see `RobotPlant.inputs`."""
-        return self.carrier.inputs(recording, measured)
-
-    def motion(self, smoothed: Smoothed) -> RobotMotion:
-        """Return the robot's motion; see `RobotPlant.motion`."""
-        return self.carrier.motion(smoothed)
-
-    def random_samples(self, count: int, rng: np.random.Generator) -> Samples[RobotMotion]:
-        """Return random states of the robot; see `RobotPlant.random_samples`."""
-        return self.carrier.random_samples(count, rng)
-
-
-@dataclass(frozen=True, eq=False)
-class RepeatedMotion(LoadOnRobot):
-    """A load fixed to a robot's link, seen in the difference of torques of one motion run twice.
-
-    A recording is both runs as one log: the motion, and the torques' differences. Columns: the
-    load's ten, then for each measured joint the change of its friction: offset, Coulomb (smoothed)
-    and viscous.
-    """
-
-    @cached_property
-    def labels(self) -> Labels:
-        """Labels of the load's ten parameters, then of the changes of each joint's friction."""
-        names = [f"{NAME}.{s}" for s in SYMBOLS]
-        units = list(UNITS)
-        for channel in self.channels:
-            names += [f"{channel.name}.{t.name}" for t in CHANGES]
-            units += [t.unit(channel.unit == "N") for t in CHANGES]
-        return Labels(tuple(names), tuple(units), self.frame)
-
-    @property
-    def order(self) -> Sequence[int]:
-        """The load's mass last of its ten, as for a robot's bodies; then friction."""
-        return column_order(1, len(self.labels))
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a user should know of the model file."""
-        return self.carrier.notes
-
-    def rows(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Rows:
-        """Return Y of the measured joints, shape (N, c, columns) [N·m or N, per column's unit]."""
-        robot, motion = self.carrier.robot, samples.motion
-        body, stated = carrying(robot, self.frame)
-        own = PARAMETER_COUNT * len(robot.tree.names)
-        bodies = np.zeros((robot.tree.channels, own, len(samples.time)))
-        kernels.regressor(robot.tree, motion.bodies, bodies)
-        carried = np.moveaxis(bodies[robot.measured, body], 2, 0) @ stated
-        every = np.concatenate([carried, self._changes(motion.velocity)], axis=2)
-        return Rows(every[:, :, list(columns)])
-
-    def _changes(self, velocity: Array) -> Array:
-        """Return friction's columns, shape (N, m, 3 m): each joint has its own."""
-        measured, width = self.carrier.robot.measured, len(CHANGES)
-        changes = np.zeros((velocity.shape[1], len(measured), width * len(measured)))
-        for k, c in enumerate(measured):
-            changes[:, k, width * k : width * (k + 1)] = steady(CHANGES, velocity[c]).T
-        return changes

@@ -202,8 +202,7 @@ class RobotPlant(Plant[RobotMotion]):
                 "this is known of a fixed base only: what contacts take of a floating one is not "
                 "told by the torque of its joints",
                 argument='base = "free"',
-                cure="leave --matched out of heft payload; or hang the robot up or clamp it, and "
-                'say base = "fixed"',
+                cure='hang the robot up or clamp it, and say base = "fixed"',
             )
         joints = joint_inputs(self.robot, recording, measured)
         if not measured:

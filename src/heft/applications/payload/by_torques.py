@@ -21,7 +21,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from heft.applications.doctor import faults
 from heft.arrays import Array
@@ -29,6 +28,7 @@ from heft.engine import one_blas_thread
 from heft.errors import InvalidSetting
 from heft.estimators import ConsistentFit, DriveGains, PhysicallyConsistent
 from heft.fit import (
+    SIMPLE_FRICTION,
     UNIT_OF_TORQUE,
     ExperimentFit,
     Judged,
@@ -40,6 +40,7 @@ from heft.fit import (
     gain_spread,
     of_friction,
     open_experiment,
+    said_of_gains,
     silent,
     with_told_friction,
 )
@@ -68,6 +69,7 @@ from heft.recordings import Recording
 
 EXACT = 1e-3  # relative, of a mass that is known
 UNSURE = 0.5  # relative, of a gain that a load of known mass is to find
+ROUNDING = 1e-12  # share of a correlation that is none
 WEAKEST = 1e-9  # prior that leaves what is not seen somewhere [effective samples]
 
 
@@ -116,11 +118,15 @@ def from_bodies(ten: Array, covariance: Array) -> tuple[float, float]:
 
     Args:
         ten: Inertial parameters with nothing assumed, shape (10,) [kg, kg·m, kg·m²].
-        covariance: Of them, shape (10, 10).
+        covariance: Of them, shape (10, 10); what is certain in it to rounding is not known at all.
     """
     space = ParameterSpace.of_one_body(Labels(SYMBOLS, UNITS), inertia.sphere(*GUESS))
-    root = np.linalg.cholesky(covariance)
-    rows = solve_triangular(root, np.column_stack([np.eye(PARAMETER_COUNT), ten]), lower=True)
+    scale = np.sqrt(np.diag(covariance))
+    sizes, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
+    told = sizes > ROUNDING
+    weights = np.where(told, 1.0 / np.sqrt(np.where(told, sizes, 1.0)), 0.0)
+    root = weights[:, None] * vectors.T / scale
+    rows = np.column_stack([root, root @ ten])
     total = Triangle(np.arange(PARAMETER_COUNT), triangle_of(rows), PARAMETER_COUNT)
     nearest = PhysicallyConsistent(strength=WEAKEST, margin=0.0).values(total, space)
     residual = rows[:, :-1] @ nearest - rows[:, -1]
@@ -135,7 +141,7 @@ class Carried:
     ten: Array  # inertial parameters in that frame, shape (10,) [kg, kg·m, kg·m²]
     covariance: Array  # covariance of them, shape (10, 10)
     gains: Mapping[str, float]  # torque per current by joint [N·m/A], where they were estimated
-    gains_std: Mapping[str, float]  # their standard deviations [N·m/A]
+    gains_covariance: Array  # covariance of them, in their order [(N·m/A)²]
     # empty, loaded: fits of the runs without and with the payload
     empty: ExperimentFit[RobotPlant]
     loaded: ExperimentFit[RobotPlant]
@@ -143,6 +149,7 @@ class Carried:
     # those that `heft identify` makes of each of both fits, and whether there can be such a load on
     # such a robot
     checks: tuple[Check, ...]
+    notes: tuple[str, ...] = ()  # what is to be known of the answer
 
     @property
     def mass(self) -> float:
@@ -224,6 +231,7 @@ class WeighCarried:
                 for check in Judged.of(run, run.problem, (), corner, judging).checks
                 # a load is no part of the file
                 if check.name != UNIT_OF_TORQUE or (run is without and not sought)
+                if check.name != SIMPLE_FRICTION  # no model file is written
             ]
             progress("weighing the difference")
             weighed = self._solve(frame, without, carrying, settings, checks)
@@ -251,7 +259,8 @@ class WeighCarried:
         lifted = load_columns(robot, problem.base, frame)
         spread, known = gain_spread(problem), np.empty((0, size + PARAMETER_COUNT + 1))
         if self.known_mass is not None:
-            spread = dict.fromkeys(currents(robot, log), UNSURE)
+            sought = currents(robot, log)
+            spread = dict(zip(sought, UNSURE * np.eye(len(sought)), strict=True))
             known = np.eye(1, size + PARAMETER_COUNT + 1, size) / (EXACT * self.known_mass)
             known[0, -1] = 1.0 / EXACT
         solver = replace(settings.consistent, unknown=(NAME,), strength=self.strength)
@@ -292,12 +301,16 @@ class WeighCarried:
         free = solver.unconstrained(joint.total, joint.space)
         nominal = currents(robot, log)
         gains = {j: nominal[j] / joint.gains[j] for j in spread}
+        names, slopes = joint.consistent.parameters.labels.names, np.zeros((len(gains), len(free)))
+        for k, j in enumerate(gains):
+            if f"{j}.gain" in names:  # else it is known
+                slopes[k, names.index(f"{j}.gain")] = gains[j] / joint.gains[j]
         return Carried(
             frame,
             joint.consistent.parameters.values[ten],
             covariance[ten, ten],
             gains,
-            {j: gains[j] * joint.std[j] / joint.gains[j] for j in spread},
+            slopes @ covariance @ slopes.T,
             empty,
             loaded,
             joint,
@@ -305,6 +318,7 @@ class WeighCarried:
                 *checks,
                 self.existence.of_load(free[ten], covariance[ten, ten]),
             ),
+            tuple(said_of_gains(problem)) if self.known_mass is None else (),
         )
 
 

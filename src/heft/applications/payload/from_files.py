@@ -12,11 +12,10 @@ import numpy as np
 from heft.applications.inputs import Inputs
 from heft.arrays import Array
 from heft.fit import Progress, silent
-from heft.information import PARAMETER_COUNT, Check, inertia
+from heft.information import PARAMETER_COUNT, Check, Finding, inertia
 from heft.models import Robot
 from heft.recordings import Recording
 
-from .by_repeated_motion import MatchedMotions
 from .by_torques import Carried, WeighCarried
 from .by_wrench import CHANGED_LOAD, Weigh
 from .estimate import Weighed
@@ -24,7 +23,6 @@ from .logs import read
 from .payload import Payload, channel_values, logged_bias, mass_check
 from .sensors import Sensor, Sensors
 
-DIFFERENCE_WARN, DIFFERENCE_FAIL = 0.3, 0.7  # of the torque's difference
 RESIDUAL_WARN, RESIDUAL_FAIL = 0.1, 0.4  # of the force's variation that no body explains
 # findings that make an answer poor
 SPOILT = {"no body", "turned", "saturated", "no load", CHANGED_LOAD}
@@ -160,51 +158,19 @@ def carry_files(
     """Identify a load by joint torques of the robot, from logs `empty` and `loaded` of `inputs`."""
     assert inputs.robot is not None
     carried = weigh.fit(inputs.robot, inputs.logs["empty"], inputs.logs["loaded"], progress)
-    return of_joints(carried, _described(inputs))
-
-
-def difference_files(inputs: Inputs, frame: str | None = None) -> Payload:
-    """Identify a load from repeated motions; see `MatchedMotions`.
-
-    Args:
-        inputs: A robot; logs `empty`, and logs `loaded` of the same motions in the same order.
-    """
-    assert inputs.robot is not None
-    logs = inputs.logs
-    matched = MatchedMotions(frame).fit(inputs.robot, logs["empty"], logs["loaded"])
-    body, std = inertia.stated_with_std(matched.ten, matched.covariance)
-    residual = Check.at_most(
-        "residual size",
-        matched.left,
-        DIFFERENCE_WARN,
-        DIFFERENCE_FAIL,
-        "share of the difference's variation that no load explains: is it one motion, and the "
-        "robot as warm?",
-    )
-    return Payload(
-        matched.frame,
-        matched.ten,
-        body,
-        std,
-        (mass_check(body, std), residual, matched.no_body),
-        inputs=_described(inputs),
-        settings={"kind": "difference of matched motions", "lags_s": list(matched.lags)},
-    )
-
-
-def _described(inputs: Inputs) -> tuple[dict[str, Any], ...]:
-    """Return the entries of the files of runs without and with the load, none changed since."""
     roles = ("model", "empty", "loaded", "options", "columns", "own_columns")
     described = inputs.described(*roles)
     inputs.refuse_changed()
-    return described
+    return of_joints(carried, described)
 
 
 def of_joints(carried: Carried, inputs: Sequence[Mapping[str, Any]] = ()) -> Payload:
     """Return the payload of an identification by joint torques."""
     body, std = inertia.stated_with_std(carried.ten, carried.covariance)
     checks = [mass_check(body, std), *carried.checks]
-    gains = {j: (carried.gains[j], carried.gains_std[j]) for j in carried.gains}
+    std_of_gains = np.sqrt(np.diag(carried.gains_covariance)).tolist()
+    pairs = zip(carried.gains.items(), std_of_gains, strict=True)
+    gains = {j: (gain, std_of_gain) for (j, gain), std_of_gain in pairs}
     cure = (
         "standard deviation over the gain: move that joint faster, against gravity "
         "(heft excite designs it)"
@@ -219,7 +185,9 @@ def of_joints(carried: Carried, inputs: Sequence[Mapping[str, Any]] = ()) -> Pay
         body,
         std,
         tuple(checks),
+        tuple(Finding("gains", note, severity="tells") for note in carried.notes),
         gains=gains,
+        gains_covariance=carried.gains_covariance,
         inputs=tuple(inputs),
         settings={"kind": "joint torques"},
     )

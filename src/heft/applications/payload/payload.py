@@ -15,7 +15,7 @@ from heft import __version__
 from heft.arrays import Array
 from heft.files import format_number, put, require_own, workshop
 from heft.information import AXES, Check, Finding, Verdict, inertia, verdict
-from heft.models import load_settings
+from heft.models import GainsOptions, load_settings
 from heft.plants import CHANNEL_UNITS, CHANNELS
 
 from .sensors import Sensor
@@ -28,6 +28,7 @@ NAMES = (
     *(f"payload.inertia.{AXES[i]}{AXES[j]}" for i, j in inertia.INERTIA_INDEX),
 )
 UNITS = ("kg", "m", "m", "m", *("kg·m²",) * 6)
+SOFTENED = 1.0 - 1e-4  # factor of correlations in files
 UNSURE_WARN, UNSURE_FAIL = 0.03, 0.2  # standard deviation of the mass over it
 CUT_SHORT = "source failed"  # note of a result of a part of what was to be weighed
 
@@ -48,6 +49,7 @@ class Payload:
     sensor: Mapping[str, Any] = field(default_factory=dict)
     # torque per current and its standard deviation, by joint [N·m/A]
     gains: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    gains_covariance: Array | None = None  # covariance of them, in their order [(N·m/A)²]
     inputs: tuple[Mapping[str, Any], ...] = ()  # input files with their hashes
     settings: Mapping[str, Any] = field(default_factory=dict)  # settings of the identification
 
@@ -234,6 +236,22 @@ def gains_toml(payload: Payload) -> str:
     lines = ["# Torque per current [N·m/A], found with a load of known mass."]
     for joint, (gain, std) in payload.gains.items():
         lines += [f"[joint.{json.dumps(joint)}]", f"gain = {gain:.6g}", f"gain_std = {std:.3g}", ""]
+    unsure = [k for k, (_, std) in enumerate(payload.gains.values()) if std > 0.0]
+    if payload.gains_covariance is not None and unsure:
+        covariance = payload.gains_covariance[np.ix_(unsure, unsure)]
+        sizes = np.sqrt(np.diag(covariance))
+        # rounded, it is definite still
+        halves = np.tril(np.round(SOFTENED * covariance / np.outer(sizes, sizes), 6), -1)
+        shown = (np.eye(len(sizes)) + halves + halves.T).tolist()
+        lines += [
+            "# Their errors have much in common. Where the logs are of the day that the gains were",
+            "# found on, say other_day = 0: it is what all may have changed by since, relative.",
+            "[gains]",
+            f"joints = {json.dumps([list(payload.gains)[k] for k in unsure], ensure_ascii=False)}",
+            f"correlation = {shown}",
+            f"other_day = {GainsOptions.other_day:g}",
+            "",
+        ]
     return "\n".join(lines)
 
 
