@@ -300,7 +300,7 @@ class Judged(PlantIdentification[RobotPlant]):
                 "no parameters explain these torques",
                 got=f"{fitted.unexplained:.0%} of the torque's variation is left over on the logs "
                 "fitted themselves",
-                cure=f"{CURE}: heft check LOG --robot MODEL looks for these",
+                cure=f"{CURE}; what looks for these: heft check",
             )
         misfits = gatherer.misfits()
         validation, notes = held_out_scores(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib import resources
@@ -301,4 +302,6 @@ def said_errors(entry: Mapping[str, Any]) -> str:
 
 def percent(value: float) -> str:
     """Return a share as per cent, with two decimals below one."""
+    if not math.isfinite(value):
+        return "–"
     return f"{value:.2%}" if value < 0.00995 else f"{value:.1%}" if value < 1.0 else f"{value:.0%}"

@@ -38,6 +38,7 @@ from .entries import (
 )
 from .identification import Identification
 from .identified import percent, said_errors
+from .inputs import check_command, stated
 from .report_figures import DRAWN_LOGS, logs, plots_of_friction, scene
 from .results import settings_entry
 
@@ -176,6 +177,25 @@ LEGEND = (
 )
 
 
+def _missed(result: Identification) -> Table:
+    """Return each joint's torque errors before and after, and what is to be expected of it."""
+    errors, expected = result.torque_errors, result.predicted_error
+    if errors is None:
+        return Table("", (), [])
+    scores = (errors.written, errors.drives, errors.identified)
+    rows = [
+        [joint, *(percent(s.per_joint[joint]) for s in scores), percent(expected.per_joint[joint])]
+        for joint in errors.identified.per_joint
+        if joint in expected.per_joint
+    ]
+    total = ["all", *(percent(s.total) for s in scores), percent(expected.total)]
+    return Table(
+        f"Torque missed on {Path(errors.identified.path).name}, low-passed",
+        ("joint", "model file", "its masses, fitted friction", "now", "expected in slow motion"),
+        [total, *rows],
+    )
+
+
 def _scores(result: Identification) -> Table:
     rows = []
     for role, scores in (("fit", result.fit), ("held out", result.validation)):
@@ -288,7 +308,9 @@ def text(result: Identification, explain: bool = False) -> str:
 def _said(result: Identification, room: float) -> list[str]:
     """Return what else is to be known; beyond some lines the names of the rest."""
     notes = [f"note: {note}" for note in (*result.problem.plant.robot.notes, *result.notes)]
-    wrong = verdict.not_passed(result.checks)
+    wrong, paths = verdict.not_passed(result.checks), _paths(result)
+    if "model" in paths:
+        wrong = [line.replace("heft check", check_command(paths)) for line in wrong]
     said = [*_unusual(result), *(wrong or ["all checks passed"]), *notes]
     ends = [*accumulate(line.count("\n") + 1 for line in said)]
     if ends[-1] <= room:
@@ -309,7 +331,7 @@ def _headline(result: Identification) -> str:
 
 def _elsewhere(result: Identification) -> str:
     predicted = result.predicted_error
-    said = f"{percent(predicted.total)} is to be expected"
+    said = f"{percent(predicted.total)} of the torque is expected to be missed"
     joints = {j: e for j, e in predicted.per_joint.items() if math.isfinite(e)}
     worst = max(joints, key=lambda j: joints[j], default=None)
     return said if worst is None else f"{said}, {percent(joints[worst])} of {worst}'s own"
@@ -369,19 +391,23 @@ def _deviation(entry: Mapping[str, Any]) -> str:
     return "dropped" if std == 0.0 == value else f"±{std:.2g}{anew}"
 
 
-def command(result: Identification) -> str | None:
-    """Return the command line that repeats this identification; None without a model file."""
+def _paths(result: Identification) -> dict[str, list[str]]:
+    """Return the paths of the input files by role."""
     paths: dict[str, list[str]] = {}
     for entry in result.inputs:
         paths.setdefault(str(entry["role"]), []).append(str(entry["path"]))
+    return paths
+
+
+def command(result: Identification) -> str | None:
+    """Return the command line that repeats this identification; None without a model file."""
+    paths = _paths(result)
     if "model" not in paths:
         return None
     words = ["heft", "identify", *paths["model"], *paths["fit"]]
     if "validation" in paths:
         words += ["--validate", *paths["validation"]]
-    files = (("columns", "--map"), ("options", "--with"), ("own_columns", "--columns"))
-    for role, option in files:
-        words += [w for path in paths.get(role, []) for w in (option, path)]
+    words += stated(paths)
     for path in paths.get("given", []):
         words += ["--given", str(Path(path).parent)]
     words += ["--anew", *result.anew] if result.anew else []
@@ -484,6 +510,7 @@ def _of_the_verdict(result: Identification) -> dict[str, object]:
         "elsewhere": _elsewhere(result),
         **verdict.for_page(result.checks),
         "notes": (*result.problem.plant.robot.notes, *result.notes),
+        "missed": _missed(result),
         "scores": _scores(result),
         "alternatives": _alternatives(result),
         "alternatives_legend": ALTERNATIVES_LEGEND,
@@ -536,8 +563,7 @@ def next_motion(result: Identification, out: Path) -> str:
 
     Links are named of which most numbers are the model file's, although motion could tell them.
     """
-    robot = result.problem.plant.robot
-    paths = {str(e["role"]): str(e["path"]) for e in result.inputs}
+    robot, paths = result.problem.plant.robot, _paths(result)
     if robot.tree.free_base or robot.options.sensor or "model" not in paths:
         return ""  # motions are designed for what joints' torques show
     left = Counter(
@@ -549,8 +575,8 @@ def next_motion(result: Identification, out: Path) -> str:
     links = [name for name, _ in left.most_common(MOST_NAMED)]
     if not links:
         return ""
-    words = ["heft", "excite", paths["model"]]
-    words += ["--with", paths["options"]] if "options" in paths else []
+    words = ["heft", "excite", *paths["model"]]
+    words += ["--with", *paths["options"]] if "options" in paths else []
     # Results with own columns are about another robot than the model file's.
     words += [] if robot.own_names else ["--given", str(out)]
     words += ["--for", *links]
