@@ -580,4 +580,5 @@ def next_motion(result: Identification, out: Path) -> str:
     # Results with own columns are about another robot than the model file's.
     words += [] if robot.own_names else ["--given", str(out)]
     words += ["--for", *links]
-    return f"Least is seen of {', '.join(links)}. A motion that tells more: {shlex.join(words)}"
+    asked = ", ".join(links)
+    return f"Another motion could tell more of {asked}; to design it: {shlex.join(words)}"
