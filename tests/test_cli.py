@@ -504,6 +504,7 @@ def test_torques_that_nothing_explains_exit_with_1_and_write_nothing(
     done = called("identify", ARM, files / "shuffled.parquet", "--out", "found", cwd=tmp_path)
     assert done.code == 1, done.said
     assert "no parameters explain these torques" in done.told
+    assert f"heft check {files / 'shuffled.parquet'} --robot {ARM}" in done.told
     assert done.said == ""
     assert tree(tmp_path) == {}
 
@@ -600,7 +601,7 @@ def test_a_verdict_fails_only_where_it_is_asked_to(
     found = SimpleNamespace(verdict=verdict)
     monkeypatch.setattr(f"{room}.identify_files", lambda *_: found)
     monkeypatch.setattr(f"{room}.write", lambda _, out, __: out.mkdir())
-    monkeypatch.setattr(f"{room}.report.text", lambda _: "")
+    monkeypatch.setattr(f"{room}.report.text", lambda *_: "")
     monkeypatch.setattr(f"{room}.next_motion", lambda *_: "")
     call = ["heft", "identify", "arm.urdf", "run.csv", "--out", str(tmp_path / "out")]
     monkeypatch.setattr("sys.argv", [*call, *(["--fail-on", fail_on] if fail_on else [])])

@@ -16,6 +16,7 @@ import scipy.stats
 from heft.applications.identification import compare_report, results
 from heft.applications.identification.comparison import ALARM, Side, compare
 from heft.applications.identification.identification import identify
+from heft.applications.identification.identified import percent
 from heft.cli import main
 from heft.errors import InputError, InvalidSetting
 from heft.files.opened import file_hash
@@ -153,6 +154,19 @@ def test_a_folder_is_as_it_is(before: Path) -> None:
     seen = [c.difference for c in found.changes if np.isfinite(c.difference[1])]
     assert seen and all(abs(value) < 1e-6 * std for value, std in seen)
     assert "nothing changed" in compare_report.text(found)
+
+
+def test_torque_errors_are_told_of_both_where_they_differ(before: Path, rubbing: Path) -> None:
+    assert compare(before, before).errors == ()
+    found = compare(before, rubbing)
+    stated = [
+        json.loads((folder / "estimate.json").read_text("utf-8"))["torque_errors"]
+        for folder in (before, rubbing)
+    ]
+    for text in (compare_report.text(found), compare_report.html(found)):
+        for entry, side in zip(stated, ("before", "after"), strict=True):
+            assert f"{side}: on {Path(entry['path']).name}" in text
+            assert f"{percent(entry['fitted_drives']['total'])} with its masses" in text
 
 
 def test_forwards_and_backwards_are_the_same_change(before: Path, rubbing: Path) -> None:

@@ -383,11 +383,11 @@ def test_a_log_too_short_for_windows_has_differentiated_rows() -> None:
     progress: list[str] = []
     few = identify(planar(), [short], settings=Settings(blurred), progress=progress.append)
     assert few.problem.weak is None
-    assert "Rows are differentiated, since the logs hold too few windows" in report.text(few)
+    assert "Rows are differentiated, since the logs hold too few windows" in report.text(few, True)
     assert "smoothing at 3 Hz, summing up rows, differentiated" in progress
     whole = identify(planar(), [log], settings=Settings(blurred), progress=progress.append)
     assert whole.problem.weak is not None and whole.differentiated is None
-    assert "Rows are of the weak form; motion is smoothed at 3 Hz." in report.text(whole)
+    assert "Rows are of the weak form; motion is smoothed at 3 Hz." in report.text(whole, True)
     assert "smoothing at 3 Hz, summing up rows of the weak form" in progress
     with pytest.raises(HeftError, match="more rows than parameters"):
         identify(planar(), [short], settings=Settings(blurred, rows="weak"))

@@ -23,6 +23,7 @@ from heft.applications.identification.results import schema, write
 from heft.cli import app
 from heft.display import split_sum
 from heft.estimators import ESTIMATORS, Essential, FromInformation
+from heft.fit.checks import JOINTS
 from heft.fit.settings import Settings
 from tests.browser import browser, opened
 
@@ -137,6 +138,50 @@ def test_the_next_motion_is_a_command_that_can_be_typed(
     assert asked["excitation"].about
     for link in asked["excitation"].about:
         assert any(n.startswith(f"{link}.") for n in left)
+
+
+def test_the_headline_comes_first_and_names_the_worst_joint(
+    found: Identification, written: Path
+) -> None:
+    errors, expected = found.torque_errors, found.predicted_error.per_joint
+    assert errors is not None
+    worst = max(expected, key=lambda j: expected[j])
+    kinds = (errors.written, errors.drives, errors.identified)
+    before, drives, now = (f"{100.0 * s.total:.2g}" for s in kinds)
+    said = " ".join(report.text(found).splitlines()[:3])
+    page = " ".join(written.read_text(encoding="utf-8").split())
+    first, second = re.findall(r"</button>.*?<p>(.*?)</p> <p>(.*?)</p>", page)[0]
+    for text in (said, first):
+        shown = [float(n) for n in re.findall(r"([\d.]+)%", text)[:3]]
+        assert shown == pytest.approx([float(before), float(drives), float(now)], rel=0.05)
+        assert "run2.parquet, held out" in text
+    for text in (said, second):
+        assert worst in text and f"{expected[worst]:.1%}" in text
+
+
+def test_the_terminal_says_what_columns_mean_once_and_only_if_asked(
+    found: Identification,
+) -> None:
+    """Seven joints have two lines more; two stand behind these: 25 at most."""
+    short, explained = report.text(found), " ".join(report.text(found, explain=True).split())
+    assert len(short.splitlines()) <= 25 - 2 - 2
+    assert "one standard deviation" not in short
+    assert explained.count("± is one standard deviation") == 1
+    checks = tuple(replace(c, status="warn") for c in found.checks)
+    many = replace(found, checks=checks)
+    assert len(report.text(many).splitlines()) <= 25 - 2
+    assert all(c.name in report.text(many) for c in checks)
+    assert all(c.message in report.text(many, explain=True) for c in checks[:-1])
+
+
+def test_a_check_that_asks_for_heft_check_says_how_to_type_it(found: Identification) -> None:
+    (check,) = [c for c in found.checks if c.name == "predicted error"]
+    other = replace(found, checks=(replace(check, status="warn", message=JOINTS.slower),))
+    line = next(x for x in report.text(other).splitlines() if "predicted error" in x)
+    command, bound, *_ = app.parse_args(shlex.split(line.rpartition("heft ")[2]))
+    assert command.__name__ == "check"
+    assert bound.args == (DEMO / "run1.parquet",)
+    assert bound.arguments["robot"] == DEMO / "arm.urdf"
 
 
 def test_checks_that_passed_are_folded_and_the_others_are_a_table(

@@ -655,7 +655,8 @@ def test_a_mass_is_stated_with_its_deviation_where_the_logs_say_something(arm: R
             assert (re.split(r"\s{2,}", rows[link])[3] != "prior") == told
             assert ("±" in rows[link]) == told
             assert ("open" in rows[link]) == (entry["interval"][1] is None)
-    assert "Strict 95 % intervals of the masses" in " ".join(shown.split())
+    explained = report.text(arm.found, explain=True)
+    assert "Strict 95 % intervals of the masses" in " ".join(explained.split())
 
 
 def test_information_of_another_robot_does_not_add(tmp_path: Path) -> None:

@@ -90,6 +90,7 @@ def identify(
     smoothing: Smoothed = SMOOTHING,
     estimation: Estimated = ESTIMATION,
     fail_on: Literal["poor", "usable"] | None = None,
+    explain: bool = False,
     quiet: Quiet = False,
 ) -> None:
     """Identify a robot from its logs: masses, inertias, friction, rotor inertia.
@@ -125,6 +126,8 @@ def identify(
     fail_on
         Exit with 1 if the verdict is this or worse; all is written nevertheless. If not given, no
         verdict is a failure.
+    explain
+        Say also what the columns mean, and every score, check and note.
     """
     from heft.applications.identification import (
         identify_files,
@@ -147,10 +150,11 @@ def identify(
     found = identify_files(*files, settings, progress, only, own, anew or ())
     progress("writing the report")
     write(found, out, report.html)
-    message(report.text(found))
-    message("\n" + "\n".join(map(shown, sorted(out.iterdir()))))
+    message(report.text(found, explain))
+    names = ", ".join(sorted(path.name for path in out.iterdir()))
+    message(f"{shown(out)}: {names}{'' if explain else '. --explain: what columns mean'}")
     if advice := next_motion(found, out):
-        message("\n" + advice)
+        message(advice)
     if found.verdict in {None: (), "poor": ("poor",), "usable": ("usable", "poor")}[fail_on]:
         sys.exit(POOR)
 

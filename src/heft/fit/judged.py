@@ -6,13 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+
 from heft.arrays import Array
 from heft.certainty import DelayFound
 from heft.display import Trace
 from heft.engine import one_blas_thread
 from heft.errors import FitError, InvalidRecording
-from heft.estimators import ConsistentEstimate, ConsistentFit, DriveGains, Estimate, stated_numbers
-from heft.information import Check, Information, Verdict, verdict
+from heft.estimators import (
+    ConsistentEstimate,
+    ConsistentFit,
+    DriveGains,
+    Estimate,
+    PhysicallyConsistent,
+    stated_numbers,
+)
+from heft.information import Check, Information, ParameterSpace, Verdict, verdict
 from heft.models import Robot, export
 from heft.plants import Plant, Problem, RobotPlant
 from heft.recordings import Recording
@@ -33,7 +42,18 @@ from .gains import (
 from .misfit import Misfit, MisfitGatherer
 from .predicted_error import predicted_error, predicted_error_alike
 from .prepared import averaged, windows_for
-from .scores import PredictedError, Score, held_out_scores, plant_scores, remarks, scores
+from .scores import (
+    BASELINES,
+    Model,
+    Models,
+    PredictedError,
+    Score,
+    TorqueErrors,
+    held_out_scores,
+    plant_scores,
+    remarks,
+    scores,
+)
 from .settings import Progress, Settings, silent
 from .simple_friction import SimpleFriction
 
@@ -234,6 +254,9 @@ class Judged(PlantIdentification[RobotPlant]):
     # Denavit-Hartenberg rows also a URDF
     files: Mapping[str, bytes]
     misfits: Mapping[str, Misfit]  # what the model leaves over of each drive's effort, by drive
+    # of the model file before and after, on one log, a held-out one if there is any; None if no log
+    # has a stretch that is long enough for the low-pass
+    torque_errors: TorqueErrors | None
 
     @staticmethod
     def of(
@@ -268,23 +291,28 @@ class Judged(PlantIdentification[RobotPlant]):
         )
         progress("scoring")
         bodies, traces = _written_bodies(robot, files), list[Trace]()
+        models = {name: Model(bodies, drives) for name, drives in friction.items()}
+        before = {**models, **_baselines(problem, calibrated)}
         scored = with_gains(whole, calibrated.gains)
         gatherer = MisfitGatherer.of(robot)
-        fitted = scores(scored, bodies, friction, corner, traces, gatherer)
+        fitted = scores(scored, models if validate else before, corner, traces, gatherer)
         if fitted.unexplained > settings.limits.unexplained:
             raise FitError(
                 "no parameters explain these torques",
                 got=f"{fitted.unexplained:.0%} of the torque's variation is left over on the logs "
                 "fitted themselves",
-                cure=f"{CURE}: heft check LOG --robot MODEL looks for these",
+                cure=f"{CURE}; what looks for these: heft check",
             )
         misfits = gatherer.misfits()
         validation, notes = held_out_scores(
             calibrated_problem,
             validate,
             corner,
-            lambda p, hz: scores(p, bodies, friction, hz, traces),
+            lambda p, hz: scores(p, before, hz, traces),
         )
+        errors = TorqueErrors.of(validation or fitted.list, bool(validation))
+        fitted = replace(fitted, list=_without_baselines(fitted.list))
+        validation = _without_baselines(validation)
         predicted = predicted_error(
             scored if gain_columns(problem) else whole,
             first.consistent,
@@ -311,6 +339,7 @@ class Judged(PlantIdentification[RobotPlant]):
             fit=fitted.list,
             validation=validation,
             predicted_error=predicted,
+            torque_errors=errors,
             checks=(*judge.of_robot(), *between_logs(run, beta)),
             traces=tuple(traces),
             settings=settings,
@@ -319,6 +348,37 @@ class Judged(PlantIdentification[RobotPlant]):
             files=files,
             misfits=misfits,
         )
+
+
+def _baselines(problem: Problem[RobotPlant], calibrated: ConsistentFit) -> Models:
+    """Return the model file as it came, and its bodies with drives that are fitted to them.
+
+    The drives' terms are solved for as in the fit, from the same information, which is about
+    load-dependent friction linearised about the fit's bodies.
+    """
+    robot, space = problem.plant.robot, calibrated.space
+    bodies, first = robot.written_bodies(), 10 * len(problem.space.groups)
+    names = plain_problem(problem).plant.space.labels.names[first:]
+    drives = range(first, first + len(names))
+    held = calibrated.consistent.parameters.values.copy()
+    held[:first] = np.concatenate([np.zeros(0), *(k.written for k in robot.bodies_links)])
+    held[drives] = 0.0
+    total = calibrated.triangle
+    rest = total.factor.copy()
+    rest[:-1, -1] -= total.R @ (space.matrix @ held)
+    own = ParameterSpace(
+        space.labels.select(drives),
+        space.matrix[:, drives],
+        np.zeros(len(names)),
+        nonnegative=tuple(k - first for k in space.nonnegative if k in drives),
+    )
+    solved = PhysicallyConsistent().values(replace(total, factor=rest), own) if names else ()
+    fitted = dict(zip(names, map(float, solved), strict=True))
+    return dict(zip(BASELINES, (Model(bodies, {}), Model(bodies, fitted)), strict=True))
+
+
+def _without_baselines(found: Sequence[Score]) -> tuple[Score, ...]:
+    return tuple(s for s in found if s.friction not in BASELINES)
 
 
 def _simple(

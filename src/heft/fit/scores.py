@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -13,12 +13,12 @@ from heft import signals
 from heft.arrays import Array
 from heft.display import Stretch, Trace, Tracer
 from heft.dynamics import DriveState, drive_columns
+from heft.engine import in_order
 from heft.models import Robot, own_effort
 from heft.plants import Plant, Problem, RobotMotion, RobotPlant, Samples
 from heft.recordings import Recording
 
 from .misfit import MisfitGatherer, noise_in_band
-from .simple_friction import rigid_torques
 
 PIECE_ROWS = 1_000_000
 
@@ -28,7 +28,9 @@ class Score:
     """Relative prediction error of effort on one log."""
 
     path: str  # log
-    friction: str  # friction model of the prediction, `full` or `simple`
+    # what predicts: `full` or `simple` friction of the fit, `written` the model file as it came,
+    # `drives` its bodies with drives that are fitted to them
+    friction: str
     # cutoff frequency of the low-pass on both signals [Hz]; None for raw signals
     filter_hz: float | None
     total: float  # ‖τ − τ̂‖ / ‖τ‖ over all channels [1]
@@ -93,8 +95,36 @@ class PredictedError:
         )
 
 
+@dataclass(frozen=True)
+class TorqueErrors:
+    """What the model file missed of a log's torque, and what is missed now, filtered."""
+
+    written: Score  # by the model file as it came
+    drives: Score  # by its bodies, with friction, rotors and offsets fitted to them
+    identified: Score  # by the identified bodies and full friction
+    held_out: bool  # whether the fit did not see the log
+
+    @staticmethod
+    def of(scores: Sequence[Score], held_out: bool) -> TorqueErrors | None:
+        """Return the errors on the log of which most is missed now; None if none was filtered."""
+        shown = {(s.path, s.friction): s for s in scores if s.filter_hz is not None}
+        now = max((s for s in shown.values() if s.counts), key=lambda s: s.total, default=None)
+        if now is None:
+            return None
+        written, drives = (shown[now.path, name] for name in BASELINES)
+        return TorqueErrors(written, drives, now, held_out)
+
+
+class Model(NamedTuple):
+    """What predicts effort."""
+
+    bodies: Array  # ten inertial parameters of each body, shape (10 bodies,)
+    drives: Mapping[str, float]  # the drives' parameters by name, and those of own columns
+
+
 P = TypeVar("P", bound="Plant[Any]")
-Models = Mapping[str, Mapping[str, float]]  # drives' terms by name, for each kind of friction
+Models = Mapping[str, Model]  # by what `Score.friction` calls them
+BASELINES = ("written", "drives")  # what predicts without the fit's bodies
 
 
 def model_effort(model: str, robot: Robot, values: Mapping[str, float], state: DriveState) -> Array:
@@ -103,38 +133,51 @@ def model_effort(model: str, robot: Robot, values: Mapping[str, float], state: D
     Of drives with a friction model, and of the user's own columns.
 
     Args:
-        model: `full`, `simple` or `none`.
+        model: As of `Score.friction`, or `none`.
         values: The drives' parameters by name, with this model, and those of own columns.
     """
+    if model == "written":
+        damping, dry, rotor = robot.written_drives[:, :, None]
+        slides = damping * state.velocity + dry * np.sign(state.velocity)
+        return np.asarray(slides + rotor * state.acceleration)
     predicted = drive_columns.simple_effort if model == "simple" else drive_columns.effort
     return predicted(robot.drives, values, state) + own_effort(robot.own_columns, values, state)
 
 
-def stretches(problem: Problem[RobotPlant], bodies: Array, models: Models) -> Iterator[Stretch]:
+def stretches(problem: Problem[RobotPlant], models: Models) -> Iterator[Stretch]:
     """Yield measured and predicted effort in stretches without gaps.
 
     Args:
-        bodies: Ten inertial parameters of each body, shape (10 bodies,).
-        models: The drives' parameters by name, for each friction model.
+        models: What predicts, by name; see `Score.friction`. Effort without friction is that of the
+            first.
 
     Yields:
         Stretches of rows without gaps, of about `PIECE_ROWS` rows at most.
     """
-    robot = problem.plant.robot
+    robot, plant = problem.plant.robot, problem.plant
     kept = {*robot.drives.names_where(lambda t: t.inertial), *robot.own_names}
     first = next(iter(models.values()))
-    rotors = {k: v for k, v in first.items() if k in kept}
-    standard = np.zeros(len(robot.labels))
-    standard[: len(bodies)] = bodies
-    standard[len(standard) - len(robot.bias_names) :] = [first[n] for n in robot.bias_names]
+    rotors = {k: v for k, v in first.drives.items() if k in kept}
+    every = {**models, "none": Model(first.bodies, rotors)}
 
-    def part(s: Samples[RobotMotion], rigid: Array) -> Stretch:
-        state = problem.plant.drive_state(s, problem.plant.gear_load(s, rigid), rotors)
-        rest = [model_effort(name, robot, drives, state) for name, drives in models.items()]
-        rest.append(model_effort("none", robot, rotors, state))
-        sensed = problem.plant.sensed(s.motion, standard)
-        plain = (problem.plant.as_measured(rigid + effort) + sensed for effort in rest)
-        efforts = [problem.completed(s, effort) for effort in plain]
+    def part(s: Samples[RobotMotion]) -> Stretch:
+        rigids = {id(m.bodies): m.bodies for m in models.values()}
+        rigids = {k: plant.rigid(s.motion, bodies) for k, bodies in rigids.items()}
+
+        def predicted(name: str, model: Model) -> Array:
+            rigid = rigids[id(model.bodies)]
+            own = {k: v for k, v in model.drives.items() if k in kept}
+            state = plant.drive_state(s, plant.gear_load(s, rigid), own)
+            standard = np.zeros(len(robot.labels))
+            standard[: len(model.bodies)] = model.bodies
+            if robot.bias_names:
+                biases = [model.drives.get(n, 0.0) for n in robot.bias_names]
+                standard[-len(biases) :] = biases
+            effort = rigid + model_effort(name, robot, model.drives, state)
+            plain = plant.as_measured(effort) + plant.sensed(s.motion, standard)
+            return problem.completed(s, plain)
+
+        efforts = [predicted(name, model) for name, model in every.items()]
         return Stretch(
             s.recording,
             s.time,
@@ -146,7 +189,7 @@ def stretches(problem: Problem[RobotPlant], bodies: Array, models: Models) -> It
             efforts[-1],
         )
 
-    return _unbroken(problem, (part(s, rigid) for s, rigid in rigid_torques(problem, bodies)))
+    return _unbroken(problem, in_order(part, problem.samples(), problem.threads))
 
 
 def _unbroken(problem: Problem[P], parts: Iterable[Stretch]) -> Iterator[Stretch]:
@@ -200,17 +243,15 @@ def filtered(time: Array, values: Array, step: float, corner: float) -> Array:
 
 def scores(
     problem: Problem[RobotPlant],
-    bodies: Array,
     models: Models,
     corner: float,
     traces: list[Trace] | None = None,
     gatherer: MisfitGatherer | None = None,
 ) -> Scores:
-    """Return the relative torque errors of a robot with each friction model; see `scored`.
+    """Return the relative torque errors of a robot by each model; see `scored`.
 
     Args:
-        bodies: Ten inertial parameters of each body, shape (10 bodies,).
-        models: The drives' parameters by name, for each friction model, the most accurate first.
+        models: What predicts, by name, the most accurate first.
         corner: Cutoff frequency of the low-pass [Hz].
         traces: List to which curves of the first model are appended; None for none.
 
@@ -223,7 +264,7 @@ def scores(
     return scored(
         problem,
         tuple(models),
-        lambda p: stretches(p, bodies, models),
+        lambda p: stretches(p, models),
         corner,
         traces,
         own,

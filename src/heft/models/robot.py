@@ -307,6 +307,28 @@ class Robot:
                 total[10 * link.body : 10 * link.body + 10] += change @ link.written
         return total
 
+    @cached_property
+    def written_drives(self) -> Array:
+        """What the file states of each channel's drive: damping, dry friction and rotor inertia.
+
+        Shape (3, channels) [N·m·s/rad, N·m, kg·m²; N·s/m, N, kg if prismatic], zero where it states
+        nothing. What joints that follow others state is left out.
+        """
+        keys = ("damping", "friction", "armature")
+        stated: dict[str, Mapping[str, str]] = {}
+        if self.form == "urdf":
+            for joint in xml.parse(self.source, self.name).all("joint"):
+                dynamics = joint.find("dynamics")
+                stated[joint.attributes["name"]] = {} if dynamics is None else dynamics.attributes
+        elif self.form == "mjcf":
+            keys = ("damping", "frictionloss", "armature")
+            bodies = mjcf.read(xml.parse(self.source, self.name), self.name).bodies
+            stated = {joint.name: joint.given for body in bodies for joint in body.joints}
+        given = (stated.get(channel, {}) for channel in self.channels)
+        # MuJoCo takes up to three coefficients of damping, the first that of the velocity.
+        rows = [[float(g.get(key, "0").split()[0]) for key in keys] for g in given]
+        return read_only(np.array(rows).T)
+
     def structure_hash(self) -> str:
         """Return a hash of all that determines the regressor, without the inertial values.
 

@@ -49,6 +49,7 @@ def text(compared: Comparison) -> str:
     parts = [
         f"{compared.robot}: {_sentence(compared)}",
         f"before: {compared.before}\nafter:  {compared.after}",
+        *(["\n".join(_errors(compared))] if compared.errors else []),
     ]
     parts += [f"note: {note}" for note in compared.notes]
     for kind, title in _titles(compared).items():
@@ -80,7 +81,7 @@ def html(compared: Comparison) -> str:
         sentence=_sentence(compared),
         before=compared.before,
         after=compared.after,
-        notes=compared.notes,
+        notes=[*_errors(compared), *compared.notes],
         kinds=[_of_kind(compared, kind, title) for kind, title in _titles(compared).items()],
         suspect=_suspect(compared),
         rule=RULE.format(marked="In bold, and first,", count=len(compared.changes)),
@@ -132,6 +133,11 @@ def _suspect(compared: Comparison) -> str:
         return "No link's changing alone explains the change of the bodies."
     shares = ", ".join(f"{name} {share:.1%}" for name, share in named)
     return f"Of the change of the bodies, one link's changing alone explains: {shares}."
+
+
+def _errors(compared: Comparison) -> list[str]:
+    sides = ("before", "after")
+    return [f"{side}: {said}" for side, said in zip(sides, compared.errors, strict=False)]
 
 
 def _mark(change: Change) -> str:

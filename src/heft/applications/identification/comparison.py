@@ -38,7 +38,7 @@ from heft.information import PARAMETER_COUNT, Information
 from heft.plants import extended_base, plant_of, structural_base
 
 from .difference import ChangeEstimate, Difference
-from .identified import Identified
+from .identified import Identified, said_errors
 
 ALARM = 0.05  # chance of one or more false alarms in a comparison where nothing changed
 LIKE = 0.56  # share of sliding at like speeds, in the mean of all drives, to compare friction from
@@ -189,6 +189,8 @@ class Comparison:
     likeness: Mapping[str, float]  # by drive, the share of sliding at like speeds
     # drives whose friction is not compared, since the logs slide at unlike speeds
     withheld: tuple[str, ...]
+    # torque errors of both as sentences; none where they are alike, or a folder states none
+    errors: tuple[str, ...]
 
     def of(self, kind: Kind) -> list[Change]:
         """Return the changes of a kind."""
@@ -239,7 +241,15 @@ def compare(before: Path, after: Path, own_columns: Path | None = None) -> Compa
     of_links = [(k.name, shares[k.body]) for k in robot.bodies_links if k.body in shares]
     suspects = tuple(sorted(of_links, key=lambda item: -item[1]))
     told = robot.name, a.name, b.name, changes, tuple(curves), suspects, tuple(notes)
-    return Comparison(*told, likeness, withheld)
+    return Comparison(*told, likeness, withheld, _errors(a, b))
+
+
+def _errors(*sides: Side) -> tuple[str, ...]:
+    stated = [s.identified.estimate.get("torque_errors") for s in sides]
+    entries = [entry for entry in stated if entry]
+    if len(entries) < len(sides) or entries[0] == entries[1]:
+        return ()
+    return tuple(said_errors(entry) for entry in entries)
 
 
 def _alike(a: Side, b: Side) -> tuple[Side, Side]:

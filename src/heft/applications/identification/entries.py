@@ -280,3 +280,21 @@ def channel_entries(result: Identification) -> list[dict[str, Any]]:
         }
         for c, name in enumerate(information.channels)
     ]
+
+
+def error_entry(result: Identification) -> dict[str, Any] | None:
+    """Return the torque errors of the model file before and after; None if no log is filtered."""
+    errors = result.torque_errors
+    if errors is None:
+        return None
+    kinds = {
+        "model_file": errors.written,
+        "fitted_drives": errors.drives,
+        "identified": errors.identified,
+    }
+    return {
+        "path": errors.identified.path,
+        "held_out": errors.held_out,
+        "filter_hz": errors.identified.filter_hz,
+        **{kind: {"total": s.total, "per_joint": s.per_joint} for kind, s in kinds.items()},
+    }

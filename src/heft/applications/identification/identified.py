@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib import resources
@@ -286,3 +287,21 @@ def _torque_deviation(path: Path, robot: Robot, data: Mapping[str, Any]) -> Torq
             cure="identify again",
         ) from problem
     return TorqueDeviation(deviations @ plant.space.matrix.T, misfits)
+
+
+def said_errors(entry: Mapping[str, Any]) -> str:
+    """Return the torque errors of `error_entry` as a sentence."""
+    kinds = ("model_file", "fitted_drives", "identified")
+    before, drives, now = (percent(entry[kind]["total"]) for kind in kinds)
+    where = "held out" if entry["held_out"] else "which was fitted"
+    return (
+        f"on {Path(entry['path']).name}, {where}, {before} of the torque was missed by the model "
+        f"file, {drives} with its masses and fitted friction, {now} now"
+    )
+
+
+def percent(value: float) -> str:
+    """Return a share as per cent, with two decimals below one."""
+    if not math.isfinite(value):
+        return "–"
+    return f"{value:.2%}" if value < 0.00995 else f"{value:.1%}" if value < 1.0 else f"{value:.0%}"

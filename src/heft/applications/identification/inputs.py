@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from heft.applications.inputs import Inputs
-from heft.errors import InvalidSetting, nearest
+from heft.errors import FitError, InvalidSetting, nearest
 from heft.fit import Earlier, Progress, Selection, Settings, silent
 from heft.information import Information
 from heft.models import Robot
@@ -72,7 +73,14 @@ def identify_files(
         before = Earlier.load(given / "information.npz")
     assert opened.robot is not None
     fit, held = opened.logs["fit"], opened.logs["validation"]
-    found = identify(opened.robot, fit, held, settings, before, (), progress, selection, anew)
+    try:
+        found = identify(opened.robot, fit, held, settings, before, (), progress, selection, anew)
+    except FitError as problem:
+        given_paths = {"model": [model], "fit": logs, "columns": [columns], "options": [options]}
+        paths = {k: [str(p) for p in ps if p] for k, ps in given_paths.items()}
+        paths["own_columns"] = [str(own_columns)] if own_columns else []
+        cure = problem.cure and problem.cure.replace("heft check", check_command(paths))
+        raise FitError(**(vars(problem) | {"cure": cure})) from problem
     # A fit that left rows out or averaged them walked other recordings than the files'.
     fitted = found.problem
     if any(a is not b for a, b in zip(fitted.recordings, fit, strict=True)):
@@ -86,6 +94,17 @@ def identify_files(
     )
     opened.refuse_changed()
     return replace(found, inputs=inputs)
+
+
+def check_command(paths: Mapping[str, Sequence[str]]) -> str:
+    """Return the command that looks whether the fitted logs are any good, given paths by role."""
+    return shlex.join(["heft", "check", *paths["fit"], "--robot", *paths["model"], *stated(paths)])
+
+
+def stated(paths: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the options that name files of settings, given paths by role."""
+    files = (("columns", "--map"), ("options", "--with"), ("own_columns", "--columns"))
+    return [w for role, option in files for path in paths.get(role, ()) for w in (option, path)]
 
 
 def _refuse_same(logs: Sequence[Path], validate: Sequence[Path]) -> None:

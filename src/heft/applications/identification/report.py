@@ -9,6 +9,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,19 @@ from heft.estimators import stated_numbers
 from heft.fit import NORMAL, Limit, Limits, Settings
 from heft.plants import GEAR
 
-from .entries import base_entries, estimated_anew, gear_entry, own_entries, parameter_entries
+from .entries import (
+    base_entries,
+    error_entry,
+    estimated_anew,
+    gear_entry,
+    own_entries,
+    parameter_entries,
+)
 from .identification import Identification
+from .identified import percent, said_errors
+from .inputs import check_command, stated
 from .report_figures import DRAWN_LOGS, logs, plots_of_friction, scene
-from .results import to_json
+from .results import settings_entry
 
 SEEN_MARKS = {"alone": "●", "in combination": "◐", "prior": "○", "not at all": "–"}
 
@@ -153,6 +163,8 @@ def _joints(result: Identification) -> Table:
 LEAST_SEEN = 0.25  # share of a mass's doubt that data took away, from which its ± is stated
 NOTHING = 1e-3  # share of a mass that is none
 MOST_NAMED = 3  # links that the next motion is designed for
+MOST_LINES = 23  # of the terminal report, and two behind it, unless tables are longer
+LEAST_SAID = 2  # lines of checks that did not pass, and of notes, however long the tables are
 MOST_UNSEEN = 6  # links that a table lists of which the logs show nothing
 LEGEND = (
     "± is one standard deviation, for masses widened by what the model file may be wrong; “seen” "
@@ -163,6 +175,25 @@ LEGEND = (
     "0* is held at zero, where the data ask for less. Sliding joints: N, m and kg. “Error” is the "
     "joint's own torque left over with full friction, filtered, on held-out logs if there are any."
 )
+
+
+def _missed(result: Identification) -> Table:
+    """Return each joint's torque errors before and after, and what is to be expected of it."""
+    errors, expected = result.torque_errors, result.predicted_error
+    if errors is None:
+        return Table("", (), [])
+    scores = (errors.written, errors.drives, errors.identified)
+    rows = [
+        [joint, *(percent(s.per_joint[joint]) for s in scores), percent(expected.per_joint[joint])]
+        for joint in errors.identified.per_joint
+        if joint in expected.per_joint
+    ]
+    total = ["all", *(percent(s.total) for s in scores), percent(expected.total)]
+    return Table(
+        f"Torque missed on {Path(errors.identified.path).name}, low-passed",
+        ("joint", "model file", "its masses, fitted friction", "now", "expected in slow motion"),
+        [total, *rows],
+    )
 
 
 def _scores(result: Identification) -> Table:
@@ -247,27 +278,63 @@ def _alternatives(result: Identification) -> Table:
     )
 
 
-def text(result: Identification) -> str:
-    """Return the terminal report: verdict, checks not passed, then tables of links and joints."""
+def text(result: Identification, explain: bool = False) -> str:
+    """Return the terminal report: headline, what is to be known, tables of links and joints.
+
+    Args:
+        explain: Whether to add all that else is known of the fit, and what the columns mean.
+    """
     links, folded = _folded_links(result)
     joints, scores = _joints(result), _scores(result)
     parts = [
-        f"{result.problem.plant.robot.name}: {result.verdict}"
-        + f", torque error to be expected in slow motion {result.predicted_error.total:.1%}"
-        + ("" if result.validation else ", on the logs fitted only (give --validate)"),
-        "\n".join(verdict.not_passed(result.checks)) or "all checks passed",
-        table(links.head, links.rows),
+        *([table(links.head, links.rows)] if links.rows else []),
         *folded,
         table(joints.head, joints.rows),
-        "\n".join(textwrap.wrap(f"{LEGEND} {_strict_masses(result)}", 96)),
         *_as_text(_own(result), OWN_LEGEND),
         *_as_text(_gears(result), GEAR_LEGEND),
-        table(scores.head, scores.rows),
         *_as_text(_alternatives(result), ALTERNATIVES_LEGEND),
-        *_remarks(result),
-        *(f"note: {note}" for note in (*result.problem.plant.robot.notes, *result.notes)),
     ]
-    return "\n\n".join(parts)
+    headline = f"{result.problem.plant.robot.name}: {result.verdict}, {_headline(result)}"
+    head = textwrap.wrap(headline, 96)
+    room = MOST_LINES - len(head) - sum(part.count("\n") + 2 for part in parts)
+    head += _said(result, math.inf if explain else max(room, LEAST_SAID))
+    if explain:
+        definitions = textwrap.wrap(f"{LEGEND} {_strict_masses(result)}", 96)
+        remarks = textwrap.wrap(" ".join(_of_the_rows(result)), 96)
+        parts += [table(scores.head, scores.rows), "\n".join([*definitions, *remarks])]
+    return "\n\n".join(["\n".join(head), *parts])
+
+
+def _said(result: Identification, room: float) -> list[str]:
+    """Return what else is to be known; beyond some lines the names of the rest."""
+    notes = [f"note: {note}" for note in (*result.problem.plant.robot.notes, *result.notes)]
+    wrong, paths = verdict.not_passed(result.checks), _paths(result)
+    if "model" in paths:
+        wrong = [line.replace("heft check", check_command(paths)) for line in wrong]
+    said = [*_unusual(result), *(wrong or ["all checks passed"]), *notes]
+    ends = [*accumulate(line.count("\n") + 1 for line in said)]
+    if ends[-1] <= room:
+        return said
+    shown = sum(end < room for end in ends)
+    names = Counter(line.partition(":")[0] for line in said[shown:])
+    told = ", ".join(f"{count} × {name}" if count > 1 else name for name, count in names.items())
+    return [*said[:shown], f"… more ({told}): --explain says it, or report.html"]
+
+
+def _headline(result: Identification) -> str:
+    """Return what was missed and is missed of the torque, and what is to be expected elsewhere."""
+    entry = error_entry(result)
+    said = f"{said_errors(entry)}. " if entry else ""
+    # One clause each for the logs' own motion and for another kind, lest they contradict.
+    return f"{said}In slow motion {_elsewhere(result)}."
+
+
+def _elsewhere(result: Identification) -> str:
+    predicted = result.predicted_error
+    said = f"{percent(predicted.total)} of the torque is expected to be missed"
+    joints = {j: e for j, e in predicted.per_joint.items() if math.isfinite(e)}
+    worst = max(joints, key=lambda j: joints[j], default=None)
+    return said if worst is None else f"{said}, {percent(joints[worst])} of {worst}'s own"
 
 
 def _all_numbers(result: Identification) -> Table:
@@ -324,19 +391,23 @@ def _deviation(entry: Mapping[str, Any]) -> str:
     return "dropped" if std == 0.0 == value else f"±{std:.2g}{anew}"
 
 
-def command(result: Identification) -> str | None:
-    """Return the command line that repeats this identification; None without a model file."""
+def _paths(result: Identification) -> dict[str, list[str]]:
+    """Return the paths of the input files by role."""
     paths: dict[str, list[str]] = {}
     for entry in result.inputs:
         paths.setdefault(str(entry["role"]), []).append(str(entry["path"]))
+    return paths
+
+
+def command(result: Identification) -> str | None:
+    """Return the command line that repeats this identification; None without a model file."""
+    paths = _paths(result)
     if "model" not in paths:
         return None
     words = ["heft", "identify", *paths["model"], *paths["fit"]]
     if "validation" in paths:
         words += ["--validate", *paths["validation"]]
-    files = (("columns", "--map"), ("options", "--with"), ("own_columns", "--columns"))
-    for role, option in files:
-        words += [w for path in paths.get(role, []) for w in (option, path)]
+    words += stated(paths)
     for path in paths.get("given", []):
         words += ["--given", str(Path(path).parent)]
     words += ["--anew", *result.anew] if result.anew else []
@@ -382,11 +453,6 @@ def _limits(limits: Limits) -> Iterator[list[str]]:
             yield [f"limits.{name}", f"{limit:g}"]
 
 
-def _unexplained(result: Identification) -> str:
-    chosen = [s.total for s in result.validation or result.fit if s.counts]
-    return f"{max(chosen):.1%}" if chosen else "–"
-
-
 def _behind(delay: float) -> str:
     """Return how far torque comes behind motion [s], or ahead of it, as a sentence."""
     return f"Torque comes {1e3 * abs(delay):.2g} ms {'behind' if delay > 0 else 'ahead of'} motion."
@@ -406,18 +472,20 @@ def _anew(result: Identification) -> str:
     )
 
 
-def _remarks(result: Identification) -> list[str]:
-    said = [_rows(result)]
+def _unusual(result: Identification) -> list[str]:
+    said = []
     if result.withheld:
         said.append(f"No model file and no friction code are written: {result.withheld}.")
     if result.anew:
         said.append(_anew(result))
-    if result.problem.delay:
-        said.append(_behind(result.problem.delay))
     if sum(result.left_out.values()):
         counts = ", ".join(f"{n} of {Path(k).name}" for k, n in result.left_out.items())
         said.append(f"Rows left out as no part of the experiment: {counts}.")
     return said
+
+
+def _of_the_rows(result: Identification) -> list[str]:
+    return [_rows(result), *([_behind(result.problem.delay)] if result.problem.delay else [])]
 
 
 def html(result: Identification) -> str:
@@ -433,13 +501,16 @@ def html(result: Identification) -> str:
 
 
 def _of_the_verdict(result: Identification) -> dict[str, object]:
+    entry = error_entry(result)
+    said = said_errors(entry) if entry else ""
     return {
         "verdict": result.verdict,
         "held_out": bool(result.validation),
-        "predicted_error": f"{result.predicted_error.total:.1%}",
-        "unexplained": _unexplained(result),
+        "headline": said[:1].upper() + said[1:] if said else "",
+        "elsewhere": _elsewhere(result),
         **verdict.for_page(result.checks),
         "notes": (*result.problem.plant.robot.notes, *result.notes),
+        "missed": _missed(result),
         "scores": _scores(result),
         "alternatives": _alternatives(result),
         "alternatives_legend": ALTERNATIVES_LEGEND,
@@ -457,7 +528,7 @@ def _of_the_robot(result: Identification) -> dict[str, object]:
         "gears_legend": GEAR_LEGEND,
         "columns": f"{LEGEND} {_strict_masses(result)}",
         "model": next(iter(result.files)),
-        "remarks": _remarks(result),
+        "remarks": [*_of_the_rows(result), *_unusual(result)],
         "friction": plots_of_friction(result),
     }
 
@@ -474,7 +545,7 @@ def _of_the_data(result: Identification) -> dict[str, object]:
 
 
 def _of_the_making(result: Identification) -> dict[str, object]:
-    settings = [*_flat(to_json(result)["settings"]), *_limits(result.settings.limits)]
+    settings = [*_flat(settings_entry(result)), *_limits(result.settings.limits)]
     files = [[str(i["role"]), str(i["path"]), str(i["sha256"])] for i in result.inputs]
     return {
         "command": command(result),
@@ -492,8 +563,7 @@ def next_motion(result: Identification, out: Path) -> str:
 
     Links are named of which most numbers are the model file's, although motion could tell them.
     """
-    robot = result.problem.plant.robot
-    paths = {str(e["role"]): str(e["path"]) for e in result.inputs}
+    robot, paths = result.problem.plant.robot, _paths(result)
     if robot.tree.free_base or robot.options.sensor or "model" not in paths:
         return ""  # motions are designed for what joints' torques show
     left = Counter(
@@ -505,9 +575,10 @@ def next_motion(result: Identification, out: Path) -> str:
     links = [name for name, _ in left.most_common(MOST_NAMED)]
     if not links:
         return ""
-    words = ["heft", "excite", paths["model"]]
-    words += ["--with", paths["options"]] if "options" in paths else []
+    words = ["heft", "excite", *paths["model"]]
+    words += ["--with", *paths["options"]] if "options" in paths else []
     # Results with own columns are about another robot than the model file's.
     words += [] if robot.own_names else ["--given", str(out)]
     words += ["--for", *links]
-    return f"Least is seen of {', '.join(links)}. A motion that tells more: {shlex.join(words)}"
+    asked = ", ".join(links)
+    return f"Another motion could tell more of {asked}; to design it: {shlex.join(words)}"

@@ -30,6 +30,7 @@ from heft.models import Robot, c_source, python_source
 from .entries import (
     base_entries,
     channel_entries,
+    error_entry,
     joint_entries,
     motor_entries,
     own_entries,
@@ -77,33 +78,38 @@ def _method(name: str) -> dict[str, str]:
     return {} if name == "least-squares" else {"method": name}
 
 
+def settings_entry(result: Identification) -> dict[str, Any]:
+    """Return the settings of `to_json`."""
+    problem, robot = result.problem, result.problem.plant.robot
+    return {
+        "robot": {
+            "name": robot.name,
+            "structure": robot.structure_hash(),
+            "options": robot.options.to_dict(),
+        },
+        "smoothing": vars(problem.resolved) | {"chosen": result.settings.smoothing.corner is None},
+        "least_squares": vars(result.settings.least_squares),
+        "consistent": _consistent(result.settings.consistent),
+        "jackknife": vars(result.settings.jackknife),
+        "weak": None if result.problem.weak is None else asdict(result.problem.weak),
+        **_method(result.settings.method),
+        "robust": result.settings.robust,
+        "average": result.settings.average,
+        **({"anew": list(result.anew)} if result.anew else {}),
+    }
+
+
 def to_json(result: Identification) -> dict[str, Any]:
     """Return the content of `estimate.json` (`estimate.schema.json`).
 
     Numbers are not yet converted to JSON types; infinite and NaN values may occur.
     """
-    problem, robot = result.problem, result.problem.plant.robot
+    robot = result.problem.plant.robot
     return {
         "heft": __version__,
         "schema": SCHEMA,
         "inputs": [dict(i) for i in result.inputs],
-        "settings": {
-            "robot": {
-                "name": robot.name,
-                "structure": robot.structure_hash(),
-                "options": robot.options.to_dict(),
-            },
-            "smoothing": vars(problem.resolved)
-            | {"chosen": result.settings.smoothing.corner is None},
-            "least_squares": vars(result.settings.least_squares),
-            "consistent": _consistent(result.settings.consistent),
-            "jackknife": vars(result.settings.jackknife),
-            "weak": None if result.problem.weak is None else asdict(result.problem.weak),
-            **_method(result.settings.method),
-            "robust": result.settings.robust,
-            "average": result.settings.average,
-            **({"anew": list(result.anew)} if result.anew else {}),
-        },
+        "settings": settings_entry(result),
         "parameters": list(parameter_entries(result)),
         "joints": joint_entries(result),
         "motors": motor_entries(result),
@@ -125,6 +131,7 @@ def to_json(result: Identification) -> dict[str, Any]:
         "notes": [*robot.notes, *result.notes],
         "checks": [vars(c) for c in result.checks],
         "verdict": result.verdict,
+        "torque_errors": error_entry(result),
         "predicted_error": vars(result.predicted_error),
     }
 
