@@ -318,8 +318,7 @@ class Judged(PlantIdentification[RobotPlant]):
             first.consistent,
             misfits,
             fitted.list,
-            bodies,
-            friction,
+            models,
         )
         judge = Judge(
             calibrated_problem,

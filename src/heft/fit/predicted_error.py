@@ -85,15 +85,13 @@ def predicted_error(
     consistent: ConsistentEstimate,
     misfits: Mapping[str, Misfit],
     fit: Sequence[Score],
-    bodies: Array,
-    friction: Models,
+    models: Models,
     motion: OtherMotion = OtherMotion(),
 ) -> PredictedError:
     """Return the predicted error of a robot's torque on slow motion through the logs' poses.
 
     Args:
-        bodies: Ten inertial parameters of each body, shape (10 bodies,).
-        friction: The drives' parameters by name, full and simple.
+        models: What predicts with full and with simple friction.
     """
     robot, space = problem.plant.robot, problem.space
     if robot.tree.free_base or robot.options.sensor:
@@ -122,14 +120,14 @@ def predicted_error(
                     variance[place[channel]] += ratio**2 * rest
     apart = None
     if any(t.dictionary for d in robot.drives for t in d.terms):
-        apart = max(_apart(slowly, bodies, friction), _apart_on_logs(fit))
+        apart = max(_apart(slowly, models), _apart_on_logs(fit))
     return PredictedError.of(variance, energy, moved.channels, scored, apart)
 
 
-def _apart(problem: Problem[RobotPlant], bodies: Array, friction: Models) -> float:
+def _apart(problem: Problem[RobotPlant], models: Models) -> float:
     """Return the relative difference of torque between full and simple friction on a motion [1]."""
     change = size = 0.0
-    for stretch in stretches(problem, bodies, friction):
+    for stretch in stretches(problem, models):
         full, simple = stretch.predicted
         change += float(np.sum((full - simple) ** 2))
         size += float(np.sum(full**2))
