@@ -129,7 +129,7 @@ def test_predictions_hold_the_spring(
     log = Recording.open(folder / "run2.parquet")
     drives = {k: {**v, "elbow.spring": 0.0, "cable": 0.0} for k, v in identified.friction.items()}
     whole, without = (
-        np.concatenate([p.effort for p in i.predict(log, friction)])
+        np.concatenate([p.effort for p in i.predictions(log, friction)])
         for i in (identified, replace(identified, friction=drives))
     )
     table = pyarrow.parquet.read_table(folder / "run2.parquet")

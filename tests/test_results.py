@@ -427,7 +427,7 @@ def oracle_effort(
 def predicted(
     folder: Path, recording: Recording, **how: Any
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    parts = list(Identified.load(folder).predict(recording, **how))
+    parts = list(Identified.load(folder).predictions(recording, **how))
     time, effort, rigid = (np.concatenate([p[k] for p in parts]) for k in range(3))
     return time, effort, rigid
 
@@ -630,7 +630,7 @@ def test_given_information_makes_surer(second: Identification, both: Identificat
 
 def test_a_predicted_torque_states_its_deviation(arm: Run) -> None:
     """On the log that was held out, in the motion's band; another motion than the fit's."""
-    parts = list(Identified.load(arm.folder).predict(Recording.open(RUN2)))
+    parts = list(Identified.load(arm.folder).predictions(Recording.open(RUN2)))
     time, effort, _, std = (np.concatenate(p) for p in zip(*parts, strict=True))
     table = pyarrow.parquet.read_table(RUN2)
     measured = np.stack([np.interp(time, table["t"], table[f"tau.{j}"]) for j in JOINTS], axis=1)
@@ -641,7 +641,7 @@ def test_a_predicted_torque_states_its_deviation(arm: Run) -> None:
     assert np.mean(np.abs(left[inside]) <= 1.96 * std[inside]) >= 0.85
     assert np.median(std[inside] / left[inside].std(axis=0)) <= 3.0
     for simple in ("simple", "none"):
-        part = next(Identified.load(arm.folder).predict(Recording.open(RUN2), friction=simple))
+        part = next(Identified.load(arm.folder).predictions(Recording.open(RUN2), friction=simple))
         assert np.isnan(part.std).all()
 
 
@@ -824,7 +824,7 @@ def test_results_are_read_again_as_they_were_found(arm: Run) -> None:
 
 def test_what_is_printed_as_json_is_what_was_found(arm: Run) -> None:
     assert json.loads(json.dumps(to_json(arm.found), default=float))["verdict"] == "good"
-    assert math.isclose(arm.estimate["parameters"][0]["value"], arm.found.links["shoulder"][0])
+    assert math.isclose(arm.estimate["parameters"][0]["value"], arm.found.links["shoulder"].mass)
 
 
 DAMAGE: dict[str, Callable[[Path], object]] = {

@@ -126,8 +126,8 @@ def identify(
         Exit with 1 if the verdict is this or worse; all is written nevertheless. If not given, no
         verdict is a failure.
     """
+    from heft.applications.identification import identify as identified
     from heft.applications.identification import (
-        identify_files,
         next_motion,
         refuse_foreign,
         report,
@@ -143,8 +143,19 @@ def identify(
         )
     refuse_foreign(out)
     settings, progress = estimation.settings(smoothing), progress_unless(quiet)
-    files = (model, logs, validate or (), options, columns, given)
-    found = identify_files(*files, settings, progress, only, own, anew or ())
+    found = identified(
+        model,
+        logs,
+        validate or (),
+        settings,
+        given,
+        progress=progress,
+        only=only,
+        anew=anew or (),
+        options=options,
+        columns=columns,
+        own_columns=own,
+    )
     progress("writing the report")
     write(found, out, report.html)
     message(report.text(found))
