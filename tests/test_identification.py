@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from heft.applications.identification import report, results
-from heft.applications.identification.identification import Identification, identify
+from heft.applications.identification.identification import Identification
 from heft.applications.identification.identified import Identified
-from heft.applications.identification.inputs import identify_files
+from heft.applications.identification.inputs import identify
 from heft.applications.identification.results import to_json
 from heft.certainty import BandwidthSearch, DelaySearch
 from heft.errors import HeftError, InvalidSetting
@@ -501,9 +501,7 @@ def test_files_are_described_as_they_are_whatever_is_made_of_them(
     (tmp_path / "arm.urdf").write_bytes(PLANAR_ARM)
     (tmp_path / "arm.toml").write_text("gravity = [0.0, -9.81, 0.0]")
     files = [tmp_path / "log.npz"]
-    found = identify_files(
-        tmp_path / "arm.urdf", files, (), tmp_path / "arm.toml", settings=settings
-    )
+    found = identify(tmp_path / "arm.urdf", files, options=tmp_path / "arm.toml", settings=settings)
     entry = found.inputs[-1]
     assert (entry["role"], entry["samples"], entry["gaps"]) == ("fit", len(time), 0)
     assert entry["duration_s"] == pytest.approx(time[-1], abs=1.0 / RATE)

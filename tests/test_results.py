@@ -33,9 +33,9 @@ from heft.applications.demo import FOLDER as DEMO
 from heft.applications.identification import report
 from heft.applications.identification.comparison import Side
 from heft.applications.identification.entries import base_entries
-from heft.applications.identification.identification import Identification, identify
+from heft.applications.identification.identification import Identification
 from heft.applications.identification.identified import Identified
-from heft.applications.identification.inputs import identify_files
+from heft.applications.identification.inputs import identify
 from heft.applications.identification.results import FILES, refuse_foreign, schema, to_json, write
 from heft.applications.predict import predict_files
 from heft.dynamics.drive_columns import steady
@@ -76,7 +76,7 @@ class Run:
 
 def run(folder: Path, threads: int = 2, given: Path | None = None) -> Run:
     settings = Settings(threads=threads)
-    found = identify_files(ARM, [RUN1], [RUN2], given=given, settings=settings)
+    found = identify(ARM, [RUN1], [RUN2], given=given, settings=settings)
     write(found, folder, report.html)
     return Run(found, folder, json.loads((folder / "estimate.json").read_text(encoding="utf-8")))
 
@@ -90,13 +90,13 @@ def arm(tmp_path_factory: pytest.TempPathFactory) -> Run:
 @pytest.fixture(scope="module")
 def second(arm: Run) -> Identification:
     """Return the arm identified from its second log alone."""
-    return identify_files(ARM, [RUN2])
+    return identify(ARM, [RUN2])
 
 
 @pytest.fixture(scope="module")
 def both(arm: Run) -> Identification:
     """Return the arm identified from its second log and what the first one told."""
-    return identify_files(ARM, [RUN2], given=arm.folder)
+    return identify(ARM, [RUN2], given=arm.folder)
 
 
 DOWN = (0.0, -9.81, 0.0)
@@ -661,7 +661,7 @@ def test_a_mass_is_stated_with_its_deviation_where_the_logs_say_something(arm: R
 def test_information_of_another_robot_does_not_add(tmp_path: Path) -> None:
     planar("two joints", tmp_path / "found")
     with pytest.raises(UnlikeLabels):
-        identify_files(ARM, [RUN2], given=tmp_path / "found")
+        identify(ARM, [RUN2], given=tmp_path / "found")
 
 
 # Written whole or not at all

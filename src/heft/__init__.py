@@ -27,7 +27,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from .applications.doctor import check
     from .applications.identification import Identification, Identified, Result, load
-    from .applications.identification import compare, identify, identify_files, write
+    from .applications.identification import compare, identify, write
     from .applications.payload import Weigh, WeighCarried
     from .applications.payload import carried as payload
     from .applications.predict import predict_files

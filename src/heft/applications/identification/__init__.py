@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from .identification import Identification
     from .answers import Answers, Body, Joint
     from .result import Result
-    from .inputs import identify, identify as identify_files
+    from .inputs import identify
     from .results import refuse_foreign, schema, write
     from .identified import Identified, Prediction, identified_model, load
     from .report import next_motion

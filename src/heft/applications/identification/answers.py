@@ -251,23 +251,24 @@ class Answers:
                 yield f"{check['status']}: {check['name']}: {check['message']}"
 
     def _tables(self) -> Iterator[Table]:
-        known = {e["name"]: e["before"] for e in self.contract["parameters"]}
+        known = {e["name"]: e for e in self.contract["parameters"]}
         bodies = [
             [
                 b.name,
-                rounded(known[f"{b.name}.mass"]),
+                rounded(known[f"{b.name}.mass"]["before"]),
                 f"{rounded(b.mass, b.mass_std)} ± {b.mass_std:.2g}",
                 ", ".join(rounded(*c) for c in zip(b.com, b.com_std, strict=True)),
                 f"{max(b.com_std):.2g}",
+                known[f"{b.name}.mass"]["seen"],
             ]
             for b in self.links.values()
         ]
-        head = ("link", "before [kg]", "mass [kg]", "centre of mass [m]", "± at most [m]")
-        yield Table("Links, ± one standard deviation", head, bodies)
-        units = ("viscous [N·m·s/rad]", "Coulomb [N·m]", "offset [N·m]", "rotor [kg·m²]")
+        units = ("before [kg]", "mass [kg]", "centre of mass [m]", "± at most [m]", "mass seen")
+        yield Table("Links, ± one standard deviation, prior included", ("link", *units), bodies)
+        terms = ("viscous [N·m·s/rad]", "Coulomb [N·m]", "offset [N·m]", "rotor [kg·m²]")
         drives = [[j.name, *map(j.cell, JOINT)] for j in self.joints.values()]
         yield Table(
-            "Joints, with simple friction; sliding ones: N, m, kg", ("joint", *units), drives
+            "Joints, with simple friction; sliding ones: N, m, kg", ("joint", *terms), drives
         )
         scores = [
             [Path(s["path"]).name, role, f"{s['total']:.2%}"]

@@ -16,6 +16,7 @@ from heft.information import Information
 from heft.models import Robot
 from heft.recordings import JOINT_KINDS, ColumnMap
 
+from .identification import Identification
 from .identification import identify as of_recordings
 from .result import Result
 
@@ -48,7 +49,8 @@ def identify(
         validate: Held-out logs, used for scores only.
         given: Folder of earlier results for the same robot, or what they tell, to be added; noise
             of information alone is taken for like these logs'.
-        inputs: Entries of the input files, stored with the results; by default those of the files.
+        inputs: Entries of the input files, stored with the results; those of the files
+            where the robot and all logs are files.
         only: What of the logs is fitted, or a file of `heft select`; all if None.
         anew: What may have changed since the earlier experiments, which tell all else: links,
             joints, `friction` for that of all joints, or parameters.
@@ -97,6 +99,15 @@ def identify(
         told = Path(given) / "information.npz"
         opened, given = opened.holding(given=told), Earlier.load(told)
     found = of_recordings(asked, fit, held, settings, given, (), progress, only, anew)
+    if all(isinstance(f, str | os.PathLike) for f in (robot, *each(logs), *each(validate))):
+        inputs = _described(opened, found)
+    known = {f.name: getattr(found, f.name) for f in fields(found)}
+    return Result(**{**known, "inputs": tuple(inputs)})
+
+
+def _described(opened: Inputs, found: Identification) -> tuple[dict[str, Any], ...]:
+    """Return the entries of the files, none of which changed since it was opened."""
+    fit, held = opened.logs["fit"], opened.logs["validation"]
     # A fit that left rows out or averaged them walked other recordings than the files'.
     fitted = found.problem
     if any(a is not b for a, b in zip(fitted.recordings, fit, strict=True)):
@@ -109,8 +120,7 @@ def identify(
         },
     )
     opened.refuse_changed()
-    known = {f.name: getattr(found, f.name) for f in fields(found)}
-    return Result(**{**known, "inputs": tuple(inputs) or described})
+    return described
 
 
 def _refuse_same(logs: Sequence[AnyLog], validate: Sequence[AnyLog]) -> None:
