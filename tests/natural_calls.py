@@ -111,7 +111,7 @@ CALLS = (
     Call(
         'heft.check("run1.csv", "arm.urdf")', "isinstance(repr(it), str) and len(repr(it)) <= 200"
     ),
-    Call("heft.check(log, robot).summary()", "'run1.csv: clean' in it"),
+    Call("heft.check(log, robot).summary()", "'run1.csv: usable' in it and 'little motion' in it"),
     Call('heft.check("run1.csv")', "it.motion is None and not it.spoilt"),
     Call('heft.payload("arm.urdf", "run1.csv", "run2.csv").mass', "isinstance(it, float)"),
     Call('heft.payload(result, "run2.csv").mass_std', "it > 0"),
