@@ -14,7 +14,7 @@ from heft.files import put, workshop, write_text
 from heft.information import Parameters
 from heft.models import Robot
 
-from . import report, results
+from . import results
 from .answers import Answers
 from .identification import Identification
 from .identified import MODELS, Friction, Identified, Prediction, stated_in
@@ -68,11 +68,15 @@ class Result(Answers, Identification):
         Raises:
             InvalidSetting: If the folder holds other files, or cannot be written.
         """
+        from . import report  # with templates of pages, which few programs need
+
         results.write(self, Path(out), report.html)
         return Path(out)
 
     def report(self, out: AnyPath) -> Path:
         """Write the report, an HTML page that opens offline."""
+        from . import report
+
         write_text(Path(out), report.html(self))
         return Path(out)
 
