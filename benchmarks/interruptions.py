@@ -32,7 +32,7 @@ from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_least, at_most
 from heft.applications.identification import report
 from heft.applications.identification.identification import Identification
-from heft.applications.identification.inputs import identify_files
+from heft.applications.identification.inputs import identify
 from heft.applications.identification.results import write
 from heft.fit.settings import Settings
 from heft.signals.settings import Smoothing
@@ -81,7 +81,7 @@ class Work:
 
 def identified(inputs: Path, smoothing: Smoothing) -> Identification:
     """Identify the pendulum."""
-    return identify_files(
+    return identify(
         inputs / "pendulum.urdf",
         [inputs / "log.csv"],
         settings=Settings(smoothing, threads=1),

@@ -33,8 +33,8 @@ from benchmarks.sources import ROOT
 from heft.applications.demo import FOLDER as DEMO
 from heft.applications.identification import compare_report, report
 from heft.applications.identification.comparison import compare
-from heft.applications.identification.identification import Identification, identify
-from heft.applications.identification.inputs import identify_files
+from heft.applications.identification.identification import Identification
+from heft.applications.identification.inputs import identify
 from heft.applications.identification.results import write
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
@@ -111,7 +111,7 @@ def write_pictures(folder: Path) -> None:
     docs = ROOT / "docs" / "pictures"
     runs = [DEMO / "run1.parquet", DEMO / "run2.parquet"]
     page = folder / "report.html"
-    found = identify_files(DEMO / "arm.urdf", runs[:1], runs[1:])
+    found = identify(DEMO / "arm.urdf", runs[:1], runs[1:])
     page.write_text(report.html(found), encoding="utf-8")
     with contextlib.chdir(folder):  # the picture names the folders as they are given
         changed = compare(*changing())

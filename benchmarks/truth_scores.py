@@ -133,7 +133,9 @@ def predicted(found: Identification, motion: ExactMotion) -> tuple[Array, Array,
         results.write(found, out)
         stated = Identified.load(out)
         undelayed = replace(stated, smoothing=replace(stated.smoothing, delay=0.0))
-        parts = list(undelayed.predict(Recording.from_arrays(motion.time, "other", q=positions)))
+        parts = list(
+            undelayed.predictions(Recording.from_arrays(motion.time, "other", q=positions))
+        )
     time, effort, _, std = (np.concatenate(p) for p in zip(*parts, strict=True))
     return time, effort, std
 

@@ -29,7 +29,7 @@ from numpy.lib import format as npy
 
 from heft import cli
 from heft.applications.identification.identified import Identified
-from heft.applications.identification.inputs import identify_files
+from heft.applications.identification.inputs import identify
 from heft.applications.identification.results import refuse_foreign
 from heft.applications.predict import predict_files
 from heft.cli import SmoothingOptions
@@ -1572,7 +1572,7 @@ def test_a_log_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
             file.write("\n")
 
     with pytest.raises(InvalidRecording, match="changed while it was read"):
-        identify_files(model, [run], settings=Settings(Smoothing(10.0)), progress=progress)
+        identify(model, [run], settings=Settings(Smoothing(10.0)), progress=progress)
 
 
 def good_inputs() -> Iterator[tuple[str, Callable[[Path], object]]]:

@@ -601,7 +601,7 @@ def test_a_verdict_fails_only_where_it_is_asked_to(
 ) -> None:
     room = "heft.applications.identification"
     found = SimpleNamespace(verdict=verdict)
-    monkeypatch.setattr(f"{room}.identify_files", lambda *_: found)
+    monkeypatch.setattr(f"{room}.identify", lambda *_, **__: found)
     monkeypatch.setattr(f"{room}.write", lambda _, out, __: out.mkdir())
     monkeypatch.setattr(f"{room}.report.text", lambda *_: "")
     monkeypatch.setattr(f"{room}.next_motion", lambda *_: "")

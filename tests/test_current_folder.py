@@ -20,7 +20,7 @@ import heft
 
 SOURCES = str(Path(heft.__file__).parents[1])
 HOSTILE = "open('run', 'a').write(__name__ + ' ')\n"
-IDENTIFY = "from pathlib import Path; heft.identify_files(Path('arm.urdf'), [Path('run1.parquet')])"
+IDENTIFY = "from pathlib import Path; heft.identify(Path('arm.urdf'), [Path('run1.parquet')])"
 # Loaded by the interpreter before anything that heft could see to.
 BEFORE = {"__main__", "__mp_main__", "site", "sitecustomize", "usercustomize", "heft"}
 

@@ -144,13 +144,15 @@ def test_results_state_gears_and_predict_by_them(tmp_path: Path) -> None:
         assert all(f"{joint}.link" not in s["per_joint"] for s in stated["validation"])
     assert "elastic gear" in text(found) and "elastic gear" in html(found)
     again = Identified.load(out)
-    made = np.concatenate([p.effort for p in again.predict(log(1))])
+    made = np.concatenate([p.effort for p in again.predictions(log(1))])
     exact = experiment().other(number=1).tau
     inside = slice(125, -125)  # a smoother has nothing beyond a log's ends
     assert np.linalg.norm((made - exact)[inside]) < 0.01 * np.linalg.norm(exact[inside])
     with pytest.raises(MissingSignal, match="q_motor"):
         list(
-            again.predict(Recording.from_arrays(np.arange(9.0), q=columns(experiment(), exact[:9])))
+            again.predictions(
+                Recording.from_arrays(np.arange(9.0), q=columns(experiment(), exact[:9]))
+            )
         )
 
 

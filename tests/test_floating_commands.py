@@ -122,7 +122,7 @@ def test_a_prediction_needs_the_wrenches_that_were_said_to_be_measured(folder: P
     kept = log_of(1, ("q", "pos", "quat", "contact"))
     np.savez(folder / "bare.npz", **kept)
     with pytest.raises(Exception, match=r"force\.hook\.x"):
-        next(identified.predict(Recording.open(folder / "bare.npz")))
+        next(identified.predictions(Recording.open(folder / "bare.npz")))
 
 
 # ---- selection

@@ -140,5 +140,5 @@ def test_a_floating_robot_is_identified_by_either_form(
     off = found.estimate.parameters.values - found.problem.base.matrix @ c.truth
     ratio = off / found.estimate.parameters.std
     assert np.sqrt(np.mean(ratio**2)) < 2.0, ratio
-    mass = sum(v[0] for v in found.links.values())
+    mass = sum(v.mass for v in found.links.values())
     assert mass == pytest.approx(8.0, rel=5e-3)

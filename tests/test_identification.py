@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from heft.applications.identification import report, results
-from heft.applications.identification.identification import Identification, identify
+from heft.applications.identification.identification import Identification
 from heft.applications.identification.identified import Identified
-from heft.applications.identification.inputs import identify_files
+from heft.applications.identification.inputs import identify
 from heft.applications.identification.results import to_json
 from heft.certainty import BandwidthSearch, DelaySearch
 from heft.errors import HeftError, InvalidSetting
@@ -120,7 +120,7 @@ def test_each_way_from_logs_to_rows_leads_to_the_same_robot(
     held_out = arm_log(noisy(seed=7))
     found = identify(planar(), [arm_log(noisy())], [held_out], settings)
     for link in plain().problem.plant.robot.bodies_links:
-        here, there = (x.links[link.name] for x in (found, plain()))
+        here, there = (x.tens[link.name] for x in (found, plain()))
         scale = np.abs(link.nominal).max()
         # Both are right to some per mille; the file itself is the truth.
         assert np.abs(here - there).max() <= 0.03 * scale, link.name
@@ -133,7 +133,7 @@ def test_each_way_from_logs_to_rows_leads_to_the_same_robot(
     said = identified.estimate["settings"]
     assert said["smoothing"]["method"] == settings.smoothing.method
     assert (said["weak"] is None) == (found.problem.weak is None)
-    predicted = np.concatenate([p[1] for p in identified.predict(held_out)])
+    predicted = np.concatenate([p[1] for p in identified.predictions(held_out)])
     left = (predicted - motion()[2])[200:-200]
     # The sign of Coulomb friction turns a few rows early or late, all else is well below it.
     assert np.sqrt(np.mean(left**2)) <= 0.25 * FRICTION["coulomb"]
@@ -438,7 +438,7 @@ def test_a_toy_that_is_registered_is_all_that_a_new_estimator_takes(
     assert errors[0] <= 0.2 * errors[1]
     # What follows is built on it: the links are nearer to the truth, too.
     gaps = [
-        sum(np.linalg.norm(x.links[k.name] - plain().links[k.name]) for k in planar().bodies_links)
+        sum(np.linalg.norm(x.tens[k.name] - plain().tens[k.name]) for k in planar().bodies_links)
         for x in (found, fooled)
     ]
     assert gaps[0] < 0.5 * gaps[1]
@@ -478,7 +478,7 @@ def test_the_average_over_periods_is_the_motion_with_less_noise() -> None:
         # Three periods: noise falls by √3, but for what turns its sign and the period's own error.
         assert here["residual_std"] < 0.85 * there["residual_std"]
     for link in plain().problem.plant.robot.bodies_links:
-        gap = np.abs(found.links[link.name] - plain().links[link.name]).max()
+        gap = np.abs(found.tens[link.name] - plain().tens[link.name]).max()
         assert gap <= 0.03 * np.abs(link.nominal).max()
 
 
@@ -501,9 +501,7 @@ def test_files_are_described_as_they_are_whatever_is_made_of_them(
     (tmp_path / "arm.urdf").write_bytes(PLANAR_ARM)
     (tmp_path / "arm.toml").write_text("gravity = [0.0, -9.81, 0.0]")
     files = [tmp_path / "log.npz"]
-    found = identify_files(
-        tmp_path / "arm.urdf", files, (), tmp_path / "arm.toml", settings=settings
-    )
+    found = identify(tmp_path / "arm.urdf", files, options=tmp_path / "arm.toml", settings=settings)
     entry = found.inputs[-1]
     assert (entry["role"], entry["samples"], entry["gaps"]) == ("fit", len(time), 0)
     assert entry["duration_s"] == pytest.approx(time[-1], abs=1.0 / RATE)

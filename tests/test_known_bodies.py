@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from heft.applications.demo import FOLDER as DEMO
-from heft.applications.identification.inputs import identify_files
+from heft.applications.identification.inputs import identify
 from heft.applications.identification.results import schema, write
 from heft.errors import InvalidSetting
 from heft.estimators import KnownMass, MirrorImages, PhysicallyConsistent, cone_metric
@@ -166,9 +166,7 @@ def test_the_file_of_options_weighs_the_robot(tmp_path: Path) -> None:
     options = tmp_path / "robot.toml"
     options.write_text(f"[[known]]\nmass = {total}\nstd = 0.01\n", encoding="utf-8")
     stated = Settings(Smoothing(corner=15.0, delay=0.003))
-    found = identify_files(
-        DEMO / "arm.urdf", [DEMO / "run1.parquet"], options=options, settings=stated
-    )
+    found = identify(DEMO / "arm.urdf", [DEMO / "run1.parquet"], options=options, settings=stated)
     masses = [stated_numbers(found.consistent, k)["mass"] for k in found.problem.space.groups]
     assert sum(m.value for m in masses) == pytest.approx(total, abs=0.03)
     write(found, tmp_path / "out")

@@ -105,7 +105,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Identified]:
 
 
 def predicted(found: Identified) -> FloatArray:
-    return np.concatenate([part.effort for part in found.predict(recording())])
+    return np.concatenate([part.effort for part in found.predictions(recording())])
 
 
 @pytest.mark.parametrize("kind", FILES)

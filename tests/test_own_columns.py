@@ -17,7 +17,7 @@ from heft.applications.demo import FOLDER as DEMO
 from heft.applications.identification import report
 from heft.applications.identification.identification import Identification
 from heft.applications.identification.identified import Identified
-from heft.applications.identification.inputs import identify_files
+from heft.applications.identification.inputs import identify
 from heft.applications.identification.results import schema, write
 from heft.applications.predict import predict_files
 from heft.cli import app
@@ -71,7 +71,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def found(folder: Path) -> Identification:
     """Return the arm with its spring, identified."""
     files = (DEMO / "arm.urdf", [folder / "run1.parquet"], [folder / "run2.parquet"])
-    return identify_files(*files, settings=STATED, own_columns=folder / "springs.py")
+    return identify(*files, settings=STATED, own_columns=folder / "springs.py")
 
 
 def number(found: Identification, name: str) -> tuple[float, float]:
@@ -88,7 +88,7 @@ def test_a_spring_is_found_and_what_is_not_there_is_not(found: Identification) -
 
 
 def test_the_robot_is_the_one_without_the_spring(found: Identification) -> None:
-    plain = identify_files(
+    plain = identify(
         DEMO / "arm.urdf", [DEMO / "run1.parquet"], [DEMO / "run2.parquet"], settings=STATED
     )
     errors = [
@@ -129,7 +129,7 @@ def test_predictions_hold_the_spring(
     log = Recording.open(folder / "run2.parquet")
     drives = {k: {**v, "elbow.spring": 0.0, "cable": 0.0} for k, v in identified.friction.items()}
     whole, without = (
-        np.concatenate([p.effort for p in i.predict(log, friction)])
+        np.concatenate([p.effort for p in i.predictions(log, friction)])
         for i in (identified, replace(identified, friction=drives))
     )
     table = pyarrow.parquet.read_table(folder / "run2.parquet")

@@ -13,7 +13,7 @@ from heft.applications.demo import FOLDER as DEMO
 from heft.applications.doctor import doctor
 from heft.applications.excite import open_experiment
 from heft.applications.identification import compare, compare_report, report
-from heft.applications.identification.inputs import identify_files
+from heft.applications.identification.inputs import identify
 from heft.applications.identification.results import write
 from heft.applications.inputs import Inputs
 from heft.applications.payload import WeighCarried, carry_files
@@ -72,7 +72,7 @@ def springs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def identified(name: str, stiffness: float, springs: Path) -> Path:
     """Return the folder of an identification beside the file of own columns."""
     out = springs.parent / f"{name}-{stiffness:g}"
-    made = identify_files(
+    made = identify(
         DEMO / "arm.urdf",
         [log(name, stiffness, springs.parent)],
         settings=STATED,

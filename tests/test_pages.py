@@ -18,7 +18,7 @@ import heft
 from heft.applications.identification import compare_report, report, results
 from heft.applications.identification.comparison import compare
 from heft.applications.identification.identification import Identification
-from heft.applications.identification.inputs import identify_files
+from heft.applications.identification.inputs import identify
 from heft.applications.payload.live import PAGE
 from heft.display import animation
 from heft.display.page import Drawings, Plot, Series
@@ -109,7 +109,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Identification:
     table = recorded.canonical()
     values = np.vstack(list(table.read(table.columns)))
     np.savez(path, **dict(zip(table.columns, values.T, strict=True)))
-    return identify_files(model, [path], [])
+    return identify(model, [path], [])
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from heft.applications.demo import FOLDER as DEMO
 from heft.applications.identification import next_motion, report
 from heft.applications.identification.entries import base_entries, parameter_entries
 from heft.applications.identification.identification import Identification
-from heft.applications.identification.inputs import identify_files
+from heft.applications.identification.inputs import identify
 from heft.applications.identification.results import schema, write
 from heft.cli import app
 from heft.display import split_sum
@@ -31,7 +31,7 @@ from tests.browser import browser, opened
 @pytest.fixture(scope="module")
 def found() -> Identification:
     """Return the arm that comes with heft, identified."""
-    return identify_files(DEMO / "arm.urdf", [DEMO / "run1.parquet"], [DEMO / "run2.parquet"])
+    return identify(DEMO / "arm.urdf", [DEMO / "run1.parquet"], [DEMO / "run2.parquet"])
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def test_other_estimates_stand_beside_the_consistent_one_where_a_method_is_asked
     found: Identification, tmp_path: Path
 ) -> None:
     files = (DEMO / "arm.urdf", [DEMO / "run1.parquet"], [DEMO / "run2.parquet"])
-    other = identify_files(*files, settings=Settings(method="essential"))
+    other = identify(*files, settings=Settings(method="essential"))
     write(other, tmp_path / "out", report.html)
     jsonschema.validate(json.loads((tmp_path / "out/estimate.json").read_text("utf-8")), schema())
     by_name = {a.name: a for a in other.alternatives}

@@ -33,9 +33,9 @@ from heft.applications.demo import FOLDER as DEMO
 from heft.applications.identification import report
 from heft.applications.identification.comparison import Side
 from heft.applications.identification.entries import base_entries
-from heft.applications.identification.identification import Identification, identify
+from heft.applications.identification.identification import Identification
 from heft.applications.identification.identified import Identified
-from heft.applications.identification.inputs import identify_files
+from heft.applications.identification.inputs import identify
 from heft.applications.identification.results import FILES, refuse_foreign, schema, to_json, write
 from heft.applications.predict import predict_files
 from heft.dynamics.drive_columns import steady
@@ -76,7 +76,7 @@ class Run:
 
 def run(folder: Path, threads: int = 2, given: Path | None = None) -> Run:
     settings = Settings(threads=threads)
-    found = identify_files(ARM, [RUN1], [RUN2], given=given, settings=settings)
+    found = identify(ARM, [RUN1], [RUN2], given=given, settings=settings)
     write(found, folder, report.html)
     return Run(found, folder, json.loads((folder / "estimate.json").read_text(encoding="utf-8")))
 
@@ -90,13 +90,13 @@ def arm(tmp_path_factory: pytest.TempPathFactory) -> Run:
 @pytest.fixture(scope="module")
 def second(arm: Run) -> Identification:
     """Return the arm identified from its second log alone."""
-    return identify_files(ARM, [RUN2])
+    return identify(ARM, [RUN2])
 
 
 @pytest.fixture(scope="module")
 def both(arm: Run) -> Identification:
     """Return the arm identified from its second log and what the first one told."""
-    return identify_files(ARM, [RUN2], given=arm.folder)
+    return identify(ARM, [RUN2], given=arm.folder)
 
 
 DOWN = (0.0, -9.81, 0.0)
@@ -427,7 +427,7 @@ def oracle_effort(
 def predicted(
     folder: Path, recording: Recording, **how: Any
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    parts = list(Identified.load(folder).predict(recording, **how))
+    parts = list(Identified.load(folder).predictions(recording, **how))
     time, effort, rigid = (np.concatenate([p[k] for p in parts]) for k in range(3))
     return time, effort, rigid
 
@@ -630,7 +630,7 @@ def test_given_information_makes_surer(second: Identification, both: Identificat
 
 def test_a_predicted_torque_states_its_deviation(arm: Run) -> None:
     """On the log that was held out, in the motion's band; another motion than the fit's."""
-    parts = list(Identified.load(arm.folder).predict(Recording.open(RUN2)))
+    parts = list(Identified.load(arm.folder).predictions(Recording.open(RUN2)))
     time, effort, _, std = (np.concatenate(p) for p in zip(*parts, strict=True))
     table = pyarrow.parquet.read_table(RUN2)
     measured = np.stack([np.interp(time, table["t"], table[f"tau.{j}"]) for j in JOINTS], axis=1)
@@ -641,7 +641,7 @@ def test_a_predicted_torque_states_its_deviation(arm: Run) -> None:
     assert np.mean(np.abs(left[inside]) <= 1.96 * std[inside]) >= 0.85
     assert np.median(std[inside] / left[inside].std(axis=0)) <= 3.0
     for simple in ("simple", "none"):
-        part = next(Identified.load(arm.folder).predict(Recording.open(RUN2), friction=simple))
+        part = next(Identified.load(arm.folder).predictions(Recording.open(RUN2), friction=simple))
         assert np.isnan(part.std).all()
 
 
@@ -662,7 +662,7 @@ def test_a_mass_is_stated_with_its_deviation_where_the_logs_say_something(arm: R
 def test_information_of_another_robot_does_not_add(tmp_path: Path) -> None:
     planar("two joints", tmp_path / "found")
     with pytest.raises(UnlikeLabels):
-        identify_files(ARM, [RUN2], given=tmp_path / "found")
+        identify(ARM, [RUN2], given=tmp_path / "found")
 
 
 # Written whole or not at all
@@ -825,7 +825,7 @@ def test_results_are_read_again_as_they_were_found(arm: Run) -> None:
 
 def test_what_is_printed_as_json_is_what_was_found(arm: Run) -> None:
     assert json.loads(json.dumps(to_json(arm.found), default=float))["verdict"] == "good"
-    assert math.isclose(arm.estimate["parameters"][0]["value"], arm.found.links["shoulder"][0])
+    assert math.isclose(arm.estimate["parameters"][0]["value"], arm.found.links["shoulder"].mass)
 
 
 DAMAGE: dict[str, Callable[[Path], object]] = {

@@ -12,7 +12,7 @@ import pytest
 import scipy.stats
 
 from heft.applications.demo import FOLDER as DEMO
-from heft.applications.identification import identify_files, write
+from heft.applications.identification import identify, write
 from heft.applications.sample import sample_files
 from heft.certainty import ConsistentSampler
 from heft.certainty.consistent_samples import agreement
@@ -188,7 +188,7 @@ def test_draws_that_do_not_converge_are_refused() -> None:
 @pytest.fixture(scope="module")
 def identified(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sample") / "identified"
-    write(identify_files(DEMO / "arm.urdf", [DEMO / "run1.parquet"]), folder)
+    write(identify(DEMO / "arm.urdf", [DEMO / "run1.parquet"]), folder)
     return folder
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from heft.applications.demo import FOLDER as DEMO
 from heft.applications.identification.identification import Identification, identify
-from heft.applications.identification.inputs import identify_files
+from heft import identify
 from heft.fit.judged import _baselines
 from heft.fit.scores import Model, filtered, stretches
 from heft.models.robot import Robot
@@ -139,7 +139,7 @@ def test_a_file_of_the_true_masses_needs_only_its_drives(found: Identification) 
 
 
 def test_without_a_held_out_log_they_are_those_of_the_fit_and_say_so() -> None:
-    errors = identify_files(DEMO / "arm.urdf", [RUN1]).torque_errors
+    errors = identify(DEMO / "arm.urdf", [RUN1]).torque_errors
     assert errors is not None and not errors.held_out
     assert errors.identified.path == str(RUN1)
     assert errors.written.total > errors.drives.total > errors.identified.total

@@ -17,7 +17,17 @@ if TYPE_CHECKING:
 
 # What must come from where it is installed: Python's own modules, heft's and their dependencies.
 LIBRARIES = sys.stdlib_module_names - {"test", "this", "antigravity", "idlelib"} | {
-    *("numpy", "scipy", "numba", "llvmlite", "clarabel", "pyarrow", "pandas", "threadpoolctl"),
+    *(
+        "numpy",
+        "scipy",
+        "numba",
+        "llvmlite",
+        "clarabel",
+        "pyarrow",
+        "pandas",
+        "matplotlib",
+        "threadpoolctl",
+    ),
     *("cyclopts", "rich", "rich_rst", "docutils", "docstring_parser", "attr", "attrs", "tomlkit"),
     *("jinja2", "markupsafe", "yaml", "cffi", "coal", "mujoco", "daqp", "viser", "trimesh"),
     *("mcap", "rosbags", "google", "h5py", "pyulog", "zenoh", "sympy", "heft_methods"),

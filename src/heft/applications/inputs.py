@@ -1,17 +1,27 @@
-"""Input files of a command: a robot, a column map and logs, opened and hashed once."""
+"""Inputs of a question: a robot, a column map and logs; files are opened and hashed once.
+
+Whatever people name a robot or a log by becomes one here, for the command line and for Python.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from heft.errors import visible
+from heft.errors import InputError, InvalidRecording, InvalidSetting, visible
 from heft.files import OpenedFile
 from heft.models import Options, Robot, with_shapes
 from heft.recordings import ColumnMap, Recording
 from heft.signals import Timeline
+
+AnyPath: TypeAlias = str | os.PathLike[str]
+AnyRobot: TypeAlias = Robot | AnyPath
+# A recording, a file, a dictionary of columns, or a table of pandas, Polars or Arrow.
+AnyLog: TypeAlias = Recording | AnyPath | Mapping[str, Any] | Any
+AnyLogs: TypeAlias = AnyLog | Sequence[AnyLog]
 
 
 @dataclass(frozen=True)
@@ -28,16 +38,16 @@ class Inputs:
 
     @staticmethod
     def open(
-        model: Path | None,
-        options: Path | None,
-        columns: Path | None,
-        own_columns: Path | None = None,
-        **others: Path | None,
+        model: AnyRobot | None,
+        options: AnyPath | None = None,
+        columns: AnyPath | None = None,
+        own_columns: AnyPath | None = None,
+        **others: AnyPath | None,
     ) -> Inputs:
         """Open all input files except the logs.
 
         Args:
-            model: URDF, MJCF, or TOML of Denavit-Hartenberg rows.
+            model: A robot, or its URDF, MJCF, or TOML of Denavit-Hartenberg rows.
             options: TOML of settings that the model file cannot express.
             columns: TOML that maps log columns to signals.
             own_columns: Python file with the user's own columns of the regressor, which is run.
@@ -47,38 +57,62 @@ class Inputs:
             The inputs, without logs.
 
         Raises:
-            InputError: If a file cannot be read or is invalid.
+            InputError: If a file cannot be read or is invalid, or `model` is neither.
         """
-        opened = Inputs().holding(model=model, options=options, own_columns=own_columns, **others)
-        stated = Options.from_toml(options) if options else None
-        robot = None
-        if model is not None:
-            robot = with_shapes(Robot.from_file(model, stated), model.parent)
-            robot = robot.with_own_columns(own_columns)
+        path = None if model is None or isinstance(model, Robot) else _path(model, "robot")
+        files = {"model": path, "options": options, "own_columns": own_columns, **others}
+        opened = Inputs().holding(**files)
+        stated = Options.from_toml(Path(options)) if options else None
+        robot = model if isinstance(model, Robot) else None
+        if path is not None:
+            robot = with_shapes(Robot.from_file(path, stated), path.parent)
+        elif robot is not None and stated is not None:
+            raise InvalidSetting(
+                "options are of a model file, and a robot that was read has its own",
+                argument="options",
+                cure="Robot.from_file(path, Options.from_toml(options))",
+            )
+        if robot is not None and own_columns is not None:
+            robot = robot.with_own_columns(Path(own_columns))
         return replace(opened, robot=robot).with_columns(columns)
 
-    def holding(self, **files: Path | None) -> Inputs:
+    def holding(self, **files: AnyPath | None) -> Inputs:
         """Return these inputs with further files hashed, by role, before the caller reads them."""
-        more = {role: OpenedFile.at(path) for role, path in files.items() if path is not None}
+        more = {r: OpenedFile.at(_path(path, r)) for r, path in files.items() if path is not None}
         return replace(self, files={**self.files, **more})
 
-    def with_columns(self, columns: Path | None) -> Inputs:
+    def with_columns(self, columns: AnyPath | None) -> Inputs:
         """Return these inputs with a column map; it applies to logs opened afterwards."""
         opened = self.holding(columns=columns)
-        return replace(opened, columns=ColumnMap.from_toml(columns) if columns else None)
+        return replace(opened, columns=ColumnMap.from_toml(Path(columns)) if columns else None)
 
-    def with_logs(self, **logs: Sequence[Path]) -> Inputs:
+    def with_logs(self, **logs: AnyLogs) -> Inputs:
         """Return these inputs with logs opened, by role.
 
         Raises:
-            InputError: If a log cannot be read, or its columns match no known signal.
+            InputError: If a log cannot be read, is of another type, or its columns match no known
+                signal.
         """
-        joints, endless = (self.robot.joints, self.robot.endless) if self.robot else ((), ())
         opened = {
-            role: tuple(Recording.open(p, self.columns, joints).unwrapped(endless) for p in paths)
-            for role, paths in logs.items()
+            role: tuple(self._recording(log, role) for log in each(given))
+            for role, given in logs.items()
         }
         return replace(self, logs={**self.logs, **opened})
+
+    def _recording(self, log: AnyLog, role: str) -> Recording:
+        joints, endless = (self.robot.joints, self.robot.endless) if self.robot else ((), ())
+        if isinstance(log, Recording):
+            return log
+        if isinstance(log, Mapping) or hasattr(log, "__arrow_c_stream__"):
+            return Recording.of_columns(log, self.columns, joints).unwrapped(endless)
+        path = _path(log, "logs" if role in ("log", "fit") else role)
+        if not path.exists() and set(str(path)) & set("*?["):
+            raise InvalidRecording(
+                "the log does not exist: names are not patterns here",
+                argument=str(path),
+                cure=f"from glob import glob: sorted(glob({str(path)!r}))",
+            )
+        return Recording.open(path, self.columns, joints).unwrapped(endless)
 
     def described(
         self, *roles: str, timelines: Mapping[str, Sequence[Timeline]] | None = None
@@ -103,6 +137,8 @@ class Inputs:
             file = self.files[role]
             yield {"path": visible(str(file.path)), "role": role, "sha256": file.sha256}
         for k, log in enumerate(self.logs.get(role, ())):
+            if not log.files:  # arrays have neither a path nor a hash
+                continue
             entry = {"path": visible(str(log.files[0].path)), "role": role, "sha256": log.sha256}
             yield entry | (_clock(timelines[k]) if timelines else {})
 
@@ -112,6 +148,32 @@ class Inputs:
             file.refuse_changed()
         for log in (log for logs in self.logs.values() for log in logs):
             log.refuse_changed()
+
+
+def each(logs: AnyLogs) -> tuple[AnyLog, ...]:
+    """Return logs, of which one may be given without a list around it."""
+    return tuple(logs) if isinstance(logs, list | tuple) else (logs,)
+
+
+def _path(given: object, argument: str) -> Path:
+    """Return a path, or refuse what is none.
+
+    Raises:
+        InputError: If it is of another type.
+    """
+    if isinstance(given, str | os.PathLike):
+        return Path(given)
+    expected = "a path"
+    if argument == "robot":
+        expected = "a path of a model file, or a Robot"
+    elif argument in ("logs", "validate", "validation", "empty", "loaded"):
+        expected = (
+            "a path, a Recording, a table (pandas, Polars, Arrow) or a dictionary of columns "
+            "{'t': …, 'q.<joint>': …, 'tau.<joint>': …}, or a list of these"
+        )
+    raise InputError(
+        f"'{argument}' cannot be a {type(given).__name__}", argument=argument, expected=expected
+    )
 
 
 def _clock(timeline: Timeline) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def predict_files(
             argument=f"--out {out}",
             cure="name another file",
         )
-    pieces = identified.predict(recording, friction)
+    pieces = identified.predictions(recording, friction)
     first = next(pieces, None)  # a log that cannot be used is refused before anything is made
     if first is None:
         raise InvalidRecording(

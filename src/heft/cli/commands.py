@@ -129,8 +129,8 @@ def identify(
     explain
         Say also what the columns mean, and every score, check and note.
     """
+    from heft.applications.identification import identify as identified
     from heft.applications.identification import (
-        identify_files,
         next_motion,
         refuse_foreign,
         report,
@@ -146,8 +146,19 @@ def identify(
         )
     refuse_foreign(out)
     settings, progress = estimation.settings(smoothing), progress_unless(quiet)
-    files = (model, logs, validate or (), options, columns, given)
-    found = identify_files(*files, settings, progress, only, own, anew or ())
+    found = identified(
+        model,
+        logs,
+        validate or (),
+        settings,
+        given,
+        progress=progress,
+        only=only,
+        anew=anew or (),
+        options=options,
+        columns=columns,
+        own_columns=own,
+    )
     progress("writing the report")
     write(found, out, report.html)
     message(report.text(found, explain))

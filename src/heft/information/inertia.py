@@ -84,6 +84,14 @@ def stated_body(parameters: Array) -> tuple[Array, Array]:
     return numbers, jacobian
 
 
+def matrix_of_six(six: Array) -> Array:
+    """Return the symmetric matrix of the entries that `INERTIA_INDEX` orders, shape (3, 3)."""
+    matrix = np.empty((3, 3))
+    for value, (i, j) in zip(six, INERTIA_INDEX, strict=True):
+        matrix[i, j] = matrix[j, i] = value
+    return matrix
+
+
 def stated_with_std(parameters: Array, covariance: Array) -> tuple[Array, Array]:
     """Return mass, centre of mass and central inertia, with first-order standard deviations.
 

@@ -81,6 +81,19 @@ class Robot:
     own_columns: OwnColumns | None = None  # the user's own columns of the regressor; None for none
     endless: tuple[str, ...] = ()  # joints that a URDF lets turn without end: `continuous`
 
+    def __new__(cls, *args: object, **fields: object) -> Robot:
+        """Refuse a file, which `from_file` reads."""
+        if len(args) == 1 and not fields:
+            raise InvalidModel(
+                "a robot is read from its model file",
+                argument=str(args[0]),
+                cure=f"Robot.from_file({str(args[0])!r}), or Robot.from_urdf",
+            )
+        return object.__new__(cls)
+
+    def __repr__(self) -> str:
+        return f"<robot {self.name[:80]!r}: {len(self.joints)} joints, {len(self.links)} links>"
+
     @staticmethod
     def from_file(path: str | Path, options: Options | None = None) -> Robot:
         """Read a URDF, an MJCF file, or a TOML of Denavit-Hartenberg rows.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +73,20 @@ class Recording:
     # the files opened: the log; of an experiment its TOML and each part's log and map
     files: tuple[OpenedFile, ...] = ()
 
+    def __new__(cls, *args: object, **fields: object) -> Recording:
+        """Refuse a file, which `open` reads."""
+        if len(args) == 1 and not fields:
+            raise InvalidRecording(
+                "a recording is opened from its log",
+                argument=str(args[0]),
+                cure=f"Recording.open({str(args[0])!r})",
+            )
+        return object.__new__(cls)
+
+    def __repr__(self) -> str:
+        kinds = {name.partition(".")[0] for name in self.signals}
+        return f"<recording {self.name[-80:]!r}: {len(self.signals)} signals, {sorted(kinds)}>"
+
     @staticmethod
     def open(
         path: str | Path,
@@ -130,6 +144,35 @@ class Recording:
             )
 
         return Recording.of_table(Table.of_columns(arrays, name))
+
+    @staticmethod
+    def of_columns(
+        given: Any, columns: ColumnMap | None = None, joints: Sequence[str] = ()
+    ) -> Recording:
+        """Return the recording of a log's columns in memory; errors as for `open`.
+
+        Args:
+            given: Arrays of shape (N,) by the columns' names, or a table of pandas, Polars or
+                Arrow; columns that do not hold numbers are left out.
+
+        Raises:
+            InvalidRecording: If the arrays differ in length or shape.
+        """
+        if not isinstance(given, Mapping):
+            import pyarrow
+
+            table = pyarrow.table(given)
+            given = {n: table[n].to_numpy() for n in table.column_names}
+        arrays = {str(n): np.asarray(a) for n, a in given.items()}
+        arrays = {n: a for n, a in arrays.items() if a.dtype.kind in "biuf"}
+        if len({a.shape for a in arrays.values()}) > 1 or any(a.ndim != 1 for a in arrays.values()):
+            raise InvalidRecording(
+                "the columns differ in length, or are no columns",
+                argument="arrays",
+                got=", ".join(f"{n}: {a.shape}" for n, a in arrays.items()),
+                expected="one array of shape (N,) a column: 't', 'q.<joint>', 'tau.<joint>'",
+            )
+        return Recording.of_table(Table.of_columns(arrays, "arrays"), columns, joints)
 
     @staticmethod
     def of_table(

@@ -28,11 +28,11 @@ def run(out: Path, progress: Callable[[str], None]) -> str:
     Raises:
         InvalidSetting: If the folder holds other files.
     """
-    from heft.applications.identification import identify_files, refuse_foreign, report, write
+    from heft.applications.identification import identify, refuse_foreign, report, write
     from heft.display import table
 
     refuse_foreign(out)
-    found = identify_files(
+    found = identify(
         FOLDER / "arm.urdf",
         [FOLDER / "run1.parquet"],
         [FOLDER / "run2.parquet"],

@@ -13,13 +13,14 @@ import threading
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from heft import __version__
-from heft.applications.inputs import Inputs
+from heft.applications.inputs import AnyLogs, AnyPath, AnyRobot, Inputs, each
 from heft.engine import one_blas_thread
 from heft.errors import FitError, InvalidRecording, InvalidSetting
 from heft.files import write_text
@@ -83,6 +84,18 @@ class Diagnosis:
     def spoilt(self) -> bool:
         """Whether an identification from these logs would give wrong parameters."""
         return any(f.severity == "spoils" for f in self.findings)
+
+    def summary(self) -> str:
+        """Return the diagnosis as text: a line of verdict, then the findings."""
+        return text(self)
+
+    def __repr__(self) -> str:
+        line = text(self).partition("\n")[0]
+        return f"<{line[:180]}{'…' if len(line) > 180 else ''}>"
+
+    def _repr_html_(self) -> str:
+        """Return the diagnosis for a notebook."""
+        return f"<pre>{escape(text(self))}</pre>"
 
 
 def diagnose(
@@ -320,18 +333,22 @@ def _explained(
 
 
 def diagnose_files(
-    logs: Sequence[Path],
-    robot: Path | None = None,
-    options: Path | None = None,
-    columns: Path | None = None,
+    logs: AnyLogs,
+    robot: AnyRobot | None = None,
+    options: AnyPath | None = None,
+    columns: AnyPath | None = None,
     progress: Progress = silent,
     settings: DoctorSettings | None = None,
     stop: threading.Event | None = None,
-    own_columns: Path | None = None,
+    own_columns: AnyPath | None = None,
 ) -> Diagnosis:
-    """Diagnose log files of one robot; see `diagnose`.
+    """Look whether logs of one robot are any good; see `diagnose`.
+
+    >>> print(heft.check("run1.csv", "arm.urdf").summary())
 
     Args:
+        logs: A log or several: files, recordings, tables or dictionaries of columns.
+        robot: Its model file or a robot; without it only clock, rows and signals are checked.
         options: TOML file with what the model file cannot state.
         columns: TOML file that maps the logs' columns to signals.
         own_columns: Python file of the user's own columns of the regressor, which is run.
@@ -339,7 +356,7 @@ def diagnose_files(
     Raises:
         InvalidSetting: If no log is given, or own columns without a robot.
     """
-    if not logs:
+    if not each(logs):
         raise InvalidSetting("no log is given", argument="LOGS")
     if own_columns is not None and robot is None:
         raise InvalidSetting(

@@ -6,10 +6,12 @@ from heft.loading import lazy
 
 if TYPE_CHECKING:
     from . import any_plant, compare_report, report, results
-    from .identification import Identification, identify
-    from .inputs import identify_files
+    from .identification import Identification
+    from .answers import Answers, Body, Joint
+    from .result import Result
+    from .inputs import identify
     from .results import refuse_foreign, schema, write
-    from .identified import Identified, identified_model
+    from .identified import Identified, Prediction, identified_model, load
     from .report import next_motion
     from .comparison import compare
 else:

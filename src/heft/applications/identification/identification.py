@@ -1,4 +1,4 @@
-"""Complete identification of a robot: from model and logs to estimates, scores and checks."""
+"""Identification of a robot from its model and recordings: to estimates, scores and checks."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Identification(Judged):
         return TorqueDeviation(self.deviations[:, :size] @ matrix.T, self.misfits)
 
     @property
-    def links(self) -> dict[str, Array]:
+    def tens(self) -> dict[str, Array]:
         """Ten inertial parameters of each link with mass, in its own frame, shape (10,) each.
 
         Mass [kg], first moment of mass [kg·m], then inertia about the frame's origin [kg·m²].

@@ -7,14 +7,16 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib import resources
+from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from heft.applications.inputs import AnyLog, AnyPath, Inputs
 from heft.arrays import Array
 from heft.dynamics import make_term
-from heft.errors import InputError
+from heft.errors import InputError, InvalidRecording
 from heft.files import (
     LARGEST_NUMBER,
     UNREADABLE,
@@ -25,6 +27,7 @@ from heft.files import (
     visible_texts,
 )
 from heft.fit import Misfit, TorqueDeviation, model_effort, rigid_torques
+from heft.information import Labels, Parameters
 from heft.models import Options, Robot
 from heft.plants import (
     ContactEfforts,
@@ -38,6 +41,9 @@ from heft.plants import (
 from heft.recordings import Recording
 from heft.signals import Smoothing, limited
 
+from .answers import Answers
+
+Friction: TypeAlias = Literal["full", "simple", "none"]
 MODELS = ("robot.toml", "robot.xml", "robot.urdf")  # the first that is there is the model
 MOST_DEVIATIONS = 1000  # one a block that was left out
 
@@ -55,9 +61,18 @@ class Prediction(NamedTuple):
     # full one
     std: Array
 
+    @property
+    def torque(self) -> Array:
+        """The effort, of joints that turn a torque."""
+        return self.effort
 
-@dataclass(frozen=True)
-class Identified:
+    def __repr__(self) -> str:
+        rows, channels = self.effort.shape
+        return f"<torque of {channels} channels at {rows} times, with its rigid part and std>"
+
+
+@dataclass(frozen=True, repr=False)
+class Identified(Answers):
     """Results of an identification, read from their folder."""
 
     folder: Path  # folder of the results
@@ -69,9 +84,30 @@ class Identified:
     estimate: Mapping[str, Any]  # content of `estimate.json`
     # of predicted torques; None if the folder does not state it
     deviation: TorqueDeviation | None = None
+    estimated: Parameters | None = None  # see `solution`; None if the folder does not state them
+
+    @property
+    def contract(self) -> Mapping[str, Any]:
+        """Content of `estimate.json`."""
+        return self.estimate
+
+    @property
+    def solution(self) -> Parameters:
+        """Estimated standard parameters with their covariance, ten of each link first.
+
+        Raises:
+            InputError: If the folder has none.
+        """
+        if self.estimated is None:
+            raise InputError(
+                "the results hold no parameters with their covariance",
+                argument=str(self.folder / "information.npz"),
+                cure="identify again",
+            )
+        return self.estimated
 
     @staticmethod
-    def load(folder: Path, own_columns: Path | None = None) -> Identified:
+    def load(folder: AnyPath, own_columns: AnyPath | None = None) -> Identified:
         """Read a folder of results.
 
         Args:
@@ -84,17 +120,35 @@ class Identified:
             InputError: If it is no such folder, or a file in it is invalid, or the robot was
                 identified with another file of own columns.
         """
+        folder, own = Path(folder), None if own_columns is None else Path(own_columns)
         data, options, smoothing, drives = _read(folder)
-        _refuse_other_columns(data, folder, own_columns)
-        robot = _model(folder, options).with_own_columns(own_columns)
-        deviation = _torque_deviation(folder / "information.npz", robot, data)
-        return Identified(folder, robot, drives, smoothing, data, deviation)
+        _refuse_other_columns(data, folder, own)
+        robot = _model(folder, options).with_own_columns(own)
+        path = folder / "information.npz"
+        deviation = _torque_deviation(path, robot, data)
+        return Identified(folder, robot, drives, smoothing, data, deviation, _solution(path, robot))
 
-    def predict(
-        self,
-        recording: Recording,
-        friction: Literal["full", "simple", "none"] = "full",
-        threads: int = 2,
+    def predict(self, log: AnyLog, friction: Friction = "full") -> Prediction:
+        """Return the predicted effort and its deviation at the times of a log; see `predictions`.
+
+        Args:
+            log: A file, recording, table or dictionary of columns, with the joints' positions.
+
+        Raises:
+            InvalidRecording: If it is too short.
+        """
+        inputs = Inputs(self.robot).with_logs(log=log)
+        found = [list(self.predictions(one, friction)) for one in inputs.logs["log"]]
+        if not all(found) or not found:
+            raise InvalidRecording(
+                "the log is too short to predict anything",
+                argument=inputs.logs["log"][0].name if found else "log",
+                expected="at least ten rows without a gap",
+            )
+        return Prediction(*map(np.concatenate, zip(*chain(*found), strict=True)))
+
+    def predictions(
+        self, recording: Recording, friction: Friction = "full", threads: int = 2
     ) -> Iterator[Prediction]:
         """Yield the predicted effort and its deviation at the times of a log, in chunks.
 
@@ -150,6 +204,49 @@ def packaged_schema() -> dict[str, Any]:
     return dict(json.loads(text))
 
 
+def load(results: AnyPath) -> Identified:
+    """Read the folder that `result.save()` or `heft identify` wrote; see `Identified`.
+
+    Raises:
+        InputError: If it is no such folder.
+    """
+    path = Path(results)
+    if not path.is_dir():
+        raise InputError(
+            "results are loaded of a folder" if path.exists() else "there is no such folder",
+            argument=str(path),
+            expected="the folder that result.save() or heft identify wrote",
+            cure="a model file is read by heft.Robot.from_file, a log by heft.Recording.open",
+        )
+    return Identified.load(path)
+
+
+def _solution(path: Path, robot: Robot) -> Parameters | None:
+    """Return the parameters that results state with their covariance; None if they do not.
+
+    Raises:
+        InputError: If what they state is none.
+    """
+    try:
+        arrays = read_arrays(path)
+        labels = plant_of(robot).space.labels
+        units = dict(zip(labels.names, labels.units, strict=True))
+        names = tuple(str(n) for n in arrays["parameter_names"])
+        values, covariance = arrays["parameter_values"], arrays["parameter_covariance"]
+        if covariance.shape != (len(names),) * 2 or not np.isfinite(values).all():
+            raise ValueError(f"covariance of shape {covariance.shape} of {len(names)} parameters")
+        return Parameters(Labels(names, tuple(units[n] for n in names)), values, covariance)
+    except FileNotFoundError:
+        return None
+    except UNREADABLE as problem:
+        raise InputError(
+            "the parameters of these results cannot be read",
+            argument=str(path),
+            got=str(problem)[:200],
+            cure="identify again",
+        ) from problem
+
+
 def _read(
     folder: Path,
 ) -> tuple[Mapping[str, Any], Options, Smoothing, dict[str, dict[str, float]]]:
@@ -163,25 +260,7 @@ def _read(
         text = read_text(folder / "estimate.json", what, InputError).decode()
         data = visible_texts(json.loads(text))
         require_schema(data, packaged_schema())
-        options = Options.from_dict(data["settings"]["robot"]["options"], "estimate.json")
-        entry = dict(data["settings"]["smoothing"])
-        del entry["chosen"]
-        smoothing = Smoothing(**entry)
-        drives: dict[str, dict[str, float]] = {"full": {}, "simple": {}, "none": {}}
-        for name, joint in {**data["joints"], **data["motors"]}.items():
-            drives["simple"] |= {f"{name}.{k}": float(v) for k, v in joint["simple"].items()}
-            drives["full"] |= {
-                f"{name}.{make_term(t['term'], t['scale']).name}": float(t["value"])
-                for t in joint["full"]
-            }
-            if joint["armature"] is not None:
-                for terms in drives.values():
-                    terms[f"{name}.armature"] = float(joint["armature"])
-        for terms in drives.values():
-            terms |= {e["name"]: float(e["value"]) for e in data.get("own_columns", ())}
-        odd = [n for t in drives.values() for n, v in t.items() if abs(v) > LARGEST_NUMBER]
-        if odd:
-            raise ValueError(f"{odd[0]} is beyond anything that moves")
+        return data, *stated_in(data)
     except UNREADABLE as problem:
         raise InputError(
             "this is not a folder of results",
@@ -189,7 +268,34 @@ def _read(
             got=f"no usable estimate.json ({type(problem).__name__}: {problem})",
             expected="the folder that `heft identify --out` wrote",
         ) from problem
-    return data, options, smoothing, drives
+
+
+def stated_in(data: Mapping[str, Any]) -> tuple[Options, Smoothing, dict[str, dict[str, float]]]:
+    """Return what `estimate.json` states: options, smoothing, terms of drives by friction model.
+
+    Raises:
+        ValueError: If a term is beyond anything that moves.
+    """
+    options = Options.from_dict(data["settings"]["robot"]["options"], "estimate.json")
+    entry = dict(data["settings"]["smoothing"])
+    del entry["chosen"]
+    smoothing = Smoothing(**entry)
+    drives: dict[str, dict[str, float]] = {"full": {}, "simple": {}, "none": {}}
+    for name, joint in {**data["joints"], **data["motors"]}.items():
+        drives["simple"] |= {f"{name}.{k}": float(v) for k, v in joint["simple"].items()}
+        drives["full"] |= {
+            f"{name}.{make_term(t['term'], t['scale']).name}": float(t["value"])
+            for t in joint["full"]
+        }
+        if joint["armature"] is not None:
+            for terms in drives.values():
+                terms[f"{name}.armature"] = float(joint["armature"])
+    for terms in drives.values():
+        terms |= {e["name"]: float(e["value"]) for e in data.get("own_columns", ())}
+    odd = [n for t in drives.values() for n, v in t.items() if abs(v) > LARGEST_NUMBER]
+    if odd:
+        raise ValueError(f"{odd[0]} is beyond anything that moves")
+    return options, smoothing, drives
 
 
 def identified_model(folder: Path) -> Robot:

@@ -1,91 +1,130 @@
-"""Identification of a robot from files, opened and hashed once."""
+"""Identification of a robot from files, opened and hashed once, or from what was read."""
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields
+from inspect import signature
 from pathlib import Path
+from typing import Any, Never
 
-from heft.applications.inputs import Inputs
+from heft.applications.inputs import AnyLog, AnyLogs, AnyPath, AnyRobot, Inputs, each
 from heft.errors import FitError, InvalidSetting, nearest
 from heft.fit import Earlier, Progress, Selection, Settings, silent
 from heft.information import Information
 from heft.models import Robot
 from heft.recordings import JOINT_KINDS, ColumnMap
 
-from .identification import Identification, identify
+from .identification import Identification
+from .identification import identify as of_recordings
+from .result import Result
 
 
-def identify_files(
-    model: Path,
-    logs: Sequence[Path],
-    validate: Sequence[Path] = (),
-    options: Path | None = None,
-    columns: Path | None = None,
-    given: Path | None = None,
+def identify(
+    robot: AnyRobot,
+    logs: AnyLogs,
+    validate: AnyLogs = (),
     settings: Settings = Settings(),
+    given: Earlier | Information | AnyPath | None = None,
+    inputs: Sequence[Mapping[str, Any]] = (),
     progress: Progress = silent,
-    only: Path | None = None,
-    own_columns: Path | None = None,
+    only: Selection | AnyPath | None = None,
     anew: Sequence[str] = (),
-) -> Identification:
-    """Identify the inertial and friction parameters of a robot from files; see `identify`.
+    options: AnyPath | None = None,
+    columns: AnyPath | None = None,
+    own_columns: AnyPath | None = None,
+    **unknown: Never,
+) -> Result:
+    """Identify the inertial and friction parameters of a robot from logs.
+
+    >>> result = heft.identify("arm.urdf", ["run1.csv"], validate="run2.csv")
+    >>> result.links["forearm"].mass
 
     Args:
-        model: URDF, MJCF, or TOML of Denavit-Hartenberg rows.
-        logs: Logs of one experiment: CSV, Parquet or NPZ.
+        robot: URDF, MJCF, TOML of Denavit-Hartenberg rows, or a robot; its inertial parameters are
+            the nominal values of the prior.
+        logs: A log of one experiment, or several in any order: files, recordings, tables of pandas,
+            Polars or Arrow, or dictionaries of columns.
         validate: Held-out logs, used for scores only.
+        given: Folder of earlier results for the same robot, or what they tell, to be added; noise
+            of information alone is taken for like these logs'.
+        inputs: Entries of the input files, stored with the results; those of the files
+            where the robot and all logs are files.
+        only: What of the logs is fitted, or a file of `heft select`; all if None.
+        anew: What may have changed since the earlier experiments, which tell all else: links,
+            joints, `friction` for that of all joints, or parameters.
         options: TOML of settings that the model file cannot express.
         columns: TOML that maps log columns to signals.
-        given: Folder of earlier results for the same robot, whose information is added.
-        only: File of `heft select`: what of the logs is fitted.
         own_columns: Python file with columns of the user's own, which is run; see
             `heft.models.OwnColumns`.
-        anew: What may have changed since the earlier results.
 
     Returns:
         The result, with parameters, new model file, scores and checks.
 
     Raises:
-        InputError: If a file or setting is invalid, a log is given twice or for both fit and
-            validation, or a file changes during the identification.
+        InputError: If a file, log or setting is invalid or of another type, a log is given twice
+            or for both fit and validation, or a file changes during the identification.
         FitError: If the fit explains too little of the torque (`Limits.unexplained`), or a solver
             fails.
     """
-    opened = Inputs.open(model, options, columns, own_columns)
-    _refuse_same(logs, validate)
-    if opened.columns is not None and opened.robot is not None:
-        _refuse_unknown_joints(opened.columns, opened.robot, f"{columns}")
-    opened = opened.with_logs(fit=logs, validation=validate).holding(selection=only)
-    selection = Selection.load(only) if only is not None else None
-    if selection is not None and settings.average:
+    for name in unknown:
+        raise InvalidSetting(
+            f"identify takes no '{name}'",
+            argument=name,
+            valid=[p for p in signature(identify).parameters if p != "unknown"],
+            cure="logs that the fit must not see, to score it on, are those of validate=",
+        )
+    opened = Inputs.open(robot, options, columns, own_columns)
+    if (asked := opened.robot) is None:
+        raise InvalidSetting("a robot is identified", argument="robot", got="None")
+    if not each(logs):
+        raise InvalidSetting("at least one log is needed", argument="logs", got="none")
+    _refuse_same(each(logs), each(validate))
+    if opened.columns is not None:
+        _refuse_unknown_joints(opened.columns, asked, f"{columns}")
+    opened = opened.with_logs(fit=logs, validation=validate)
+    if only is not None and not isinstance(only, Selection):
+        opened, only = opened.holding(selection=only), Selection.load(Path(only))
+    if only is not None and settings.average:
         raise InvalidSetting(
             "periods that are averaged have no rows to be selected",
             argument="--average",
             cure="leave out --average or --only",
         )
-    if selection is not None:
-        selection.of(opened.logs["fit"])  # refused before any work
-    before: Earlier | Information | None = None
-    if given is not None:
-        opened = opened.holding(given=given / "information.npz")
-        before = Earlier.load(given / "information.npz")
-    assert opened.robot is not None
     fit, held = opened.logs["fit"], opened.logs["validation"]
+    if only is not None:
+        only.of(fit)  # refused before any work
+    if isinstance(given, str | os.PathLike):
+        told = Path(given) / "information.npz"
+        opened, given = opened.holding(given=told), Earlier.load(told)
+    files = (robot, *each(logs), *each(validate))
+    is_of_files = all(isinstance(f, str | os.PathLike) for f in files)
     try:
-        found = identify(opened.robot, fit, held, settings, before, (), progress, selection, anew)
+        found = of_recordings(asked, fit, held, settings, given, (), progress, only, anew)
     except FitError as problem:
-        given_paths = {"model": [model], "fit": logs, "columns": [columns], "options": [options]}
-        paths = {k: [str(p) for p in ps if p] for k, ps in given_paths.items()}
-        paths["own_columns"] = [str(own_columns)] if own_columns else []
-        cure = problem.cure and problem.cure.replace("heft check", check_command(paths))
+        if not (is_of_files and problem.cure):
+            raise
+        roles = {"columns": [columns], "options": [options], "own_columns": [own_columns]}
+        every = {"model": [robot], "fit": each(logs), **roles}
+        paths = {role: [str(f) for f in given if f] for role, given in every.items()}
+        cure = problem.cure.replace("heft check", check_command(paths))
         raise FitError(**(vars(problem) | {"cure": cure})) from problem
+    if is_of_files:
+        inputs = _described(opened, found)
+    known = {f.name: getattr(found, f.name) for f in fields(found)}
+    return Result(**{**known, "inputs": tuple(inputs)})
+
+
+def _described(opened: Inputs, found: Identification) -> tuple[dict[str, Any], ...]:
+    """Return the entries of the files, none of which changed since it was opened."""
+    fit, held = opened.logs["fit"], opened.logs["validation"]
     # A fit that left rows out or averaged them walked other recordings than the files'.
     fitted = found.problem
     if any(a is not b for a, b in zip(fitted.recordings, fit, strict=True)):
         fitted = fitted.with_recordings(fit)
-    inputs = opened.described(
+    described = opened.described(
         *("model", "options", "columns", "own_columns", "given", "selection", "fit", "validation"),
         timelines={
             "fit": fitted.timelines,
@@ -93,7 +132,7 @@ def identify_files(
         },
     )
     opened.refuse_changed()
-    return replace(found, inputs=inputs)
+    return described
 
 
 def check_command(paths: Mapping[str, Sequence[str]]) -> str:
@@ -107,7 +146,8 @@ def stated(paths: Mapping[str, Sequence[str]]) -> list[str]:
     return [w for role, option in files for path in paths.get(role, ()) for w in (option, path)]
 
 
-def _refuse_same(logs: Sequence[Path], validate: Sequence[Path]) -> None:
+def _refuse_same(logs: Sequence[AnyLog], validate: Sequence[AnyLog]) -> None:
+    logs, validate = ([Path(p) for p in g if isinstance(p, str | Path)] for g in (logs, validate))
     places = [p.resolve() for p in logs]
     twice = sorted({str(p) for p in logs if places.count(p.resolve()) > 1})
     if twice:

@@ -538,7 +538,7 @@ def _of_the_data(result: Identification) -> dict[str, object]:
         "logs": logs(result),
         "not_drawn": max(len(result.traces) - DRAWN_LOGS, 0),
         "seen": _share_seen(result),
-        "links_count": len(result.links),
+        "links_count": len(result.tens),
         "numbers": _all_numbers(result),
         "base": _base(result),
     }

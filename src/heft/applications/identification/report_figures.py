@@ -131,7 +131,7 @@ def scene(result: Identification) -> Scene:
     bodies = []
     for k, link in enumerate(robot.bodies_links):
         seen = stated_numbers(result.consistent, 10 * k)["mass"].share
-        for role, ten in (("before", link.written), ("after", result.links[link.name])):
+        for role, ten in (("before", link.written), ("after", result.tens[link.name])):
             if role == "before" and not link.given:
                 continue
             place = poses[link.body] @ _pose(link.rotation, link.translation)

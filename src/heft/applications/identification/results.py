@@ -136,6 +136,11 @@ def to_json(result: Identification) -> dict[str, Any]:
     }
 
 
+def content(result: Identification) -> dict[str, Any]:
+    """Return the content of `estimate.json` in JSON types; what is not finite is null."""
+    return dict(_plain(to_json(result)))
+
+
 def write(
     result: Identification, out: Path, report: Callable[[Identification], str] | None = None
 ) -> None:
@@ -154,7 +159,7 @@ def write(
     with workshop(place) as folder:
         new = folder / "results"
         new.mkdir()
-        contract = _plain(to_json(result))
+        contract = content(result)
         text = json.dumps(contract, indent=1, ensure_ascii=False, allow_nan=False)
         (new / "estimate.json").write_text(text + "\n", encoding="utf-8")
         if not result.withheld:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .by_wrench import Weigh
     from .online import Online
     from .by_torques import WeighCarried
-    from .from_files import carry_files, weigh_files, weighed
+    from .from_files import carried, carry_files, weigh_files, weighed
     from .live import LiveWeighing
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

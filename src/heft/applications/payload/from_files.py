@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from heft.applications.inputs import Inputs
+from heft.applications.identification import Identification
+from heft.applications.inputs import AnyLogs, AnyPath, AnyRobot, Inputs, each
 from heft.arrays import Array
+from heft.errors import InvalidSetting
 from heft.fit import Progress, silent
 from heft.information import PARAMETER_COUNT, Check, Finding, inertia
 from heft.models import Robot
@@ -162,6 +164,46 @@ def carry_files(
     described = inputs.described(*roles)
     inputs.refuse_changed()
     return of_joints(carried, described)
+
+
+def carried(
+    robot: AnyRobot | Identification,
+    empty: AnyLogs,
+    loaded: AnyLogs | None = None,
+    frame: str | None = None,
+    known_mass: float | None = None,
+    options: AnyPath | None = None,
+    columns: AnyPath | None = None,
+    progress: Progress = silent,
+) -> Payload:
+    """Weigh what a robot carries, by its joints' torques in runs without and with the load.
+
+    >>> heft.payload("arm.urdf", "empty.csv", "loaded.csv").mass
+
+    Args:
+        robot: Its model file, a robot, or a result of `identify`, whose logs are those without the
+            load; then the only logs are those with it.
+        empty: Logs without the load: files, recordings, tables or dictionaries of columns.
+        loaded: Logs with it.
+        frame: Link that the load is fixed to; the last one of the model file if not given.
+        known_mass: Its mass [kg], where the drives' gains are to be found.
+
+    Raises:
+        InputError: If a file or log is invalid, or there is none without or with the load.
+    """
+    if isinstance(robot, Identification):
+        if loaded is None:
+            empty, loaded = robot.problem.recordings, empty
+        robot = robot.problem.plant.robot
+    if loaded is None or not each(loaded) or not each(empty):
+        raise InvalidSetting(
+            "logs without the load and with it are needed",
+            argument="loaded",
+            cure='heft.payload("arm.urdf", "empty.csv", "loaded.csv"), or '
+            'heft.payload(heft.identify("arm.urdf", "empty.csv"), "loaded.csv")',
+        )
+    inputs = Inputs.open(robot, options, columns).with_logs(empty=empty, loaded=loaded)
+    return carry_files(inputs, WeighCarried(frame, known_mass), progress)
 
 
 def of_joints(carried: Carried, inputs: Sequence[Mapping[str, Any]] = ()) -> Payload:

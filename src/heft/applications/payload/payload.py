@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,43 @@ class Payload:
     def whole(self) -> bool:
         """Whether all ten parameters were identified."""
         return bool(np.isfinite(self.body).all())
+
+    @property
+    def mass(self) -> float:
+        """Mass [kg]."""
+        return float(self.body[0])
+
+    @property
+    def mass_std(self) -> float:
+        """Standard deviation of the mass [kg]."""
+        return float(self.std[0])
+
+    @property
+    def com(self) -> Array:
+        """Centre of mass in the frame, shape (3,) [m]; NaN where not identified."""
+        return self.body[1:4]
+
+    @property
+    def com_std(self) -> Array:
+        """Standard deviations of its coordinates, shape (3,) [m]."""
+        return self.std[1:4]
+
+    @property
+    def inertia(self) -> Array:
+        """Inertia about the centre of mass, shape (3, 3) [kg·m²]; NaN where not identified."""
+        return inertia.matrix_of_six(self.body[4:])
+
+    def summary(self) -> str:
+        """Return the answer as text."""
+        return text(self)
+
+    def __repr__(self) -> str:
+        mass = f"{_number(self.mass, self.mass_std)} kg"
+        return f"<load of {mass} in frame {self.frame[:80]}: {self.verdict}>"
+
+    def _repr_html_(self) -> str:
+        """Return the answer for a notebook."""
+        return f"<pre>{escape(text(self))}</pre>"
 
 
 def listed(body: Array, std: Array) -> list[dict[str, Any]]:
@@ -185,10 +223,7 @@ def settings_text(payload: Payload) -> str:
         return "the verdict is poor: nothing to set before what failed is mended"
     if not (body[0] > 0.0 and np.isfinite(body[:4]).all()):
         return "no load: nothing to set"
-    tensor = np.zeros((3, 3))
-    if payload.whole:
-        for k, (i, j) in enumerate(inertia.INERTIA_INDEX):
-            tensor[i, j] = tensor[j, i] = body[4 + k]
+    tensor = payload.inertia if payload.whole else np.zeros((3, 3))
     load = load_settings.Load(float(body[0]), body[1:4], tensor)
     xyz = " ".join(format_number(x) for x in body[1:4])
     six = [format_number(x) for x in body[4:]] if payload.whole else ["0"] * 6
