@@ -7,9 +7,9 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from heft.applications.demo import FOLDER as DEMO
-from heft.applications.identification.identification import Identification, identify
 from heft import identify
+from heft.applications.demo import FOLDER as DEMO
+from heft.applications.identification.identification import Identification
 from heft.fit.judged import _baselines
 from heft.fit.scores import Model, filtered, stretches
 from heft.models.robot import Robot

@@ -6,6 +6,7 @@ Whatever people name a robot or a log by becomes one here, for the command line 
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -184,3 +185,14 @@ def _clock(timeline: Timeline) -> dict[str, Any]:
         "step_s": timeline.step,
         "gaps": timeline.gaps,
     }
+
+
+def check_command(paths: Mapping[str, Sequence[str]]) -> str:
+    """Return the command that looks whether the fitted logs are any good, given paths by role."""
+    return shlex.join(["heft", "check", *paths["fit"], "--robot", *paths["model"], *stated(paths)])
+
+
+def stated(paths: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the options that name files of settings, given paths by role."""
+    files = (("columns", "--map"), ("options", "--with"), ("own_columns", "--columns"))
+    return [w for role, option in files for path in paths.get(role, ()) for w in (option, path)]

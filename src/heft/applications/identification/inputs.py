@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from inspect import signature
 from pathlib import Path
 from typing import Any, Never
 
-from heft.applications.inputs import AnyLog, AnyLogs, AnyPath, AnyRobot, Inputs, each
+from heft.applications.inputs import AnyLog, AnyLogs, AnyPath, AnyRobot, Inputs, check_command, each
 from heft.errors import FitError, InvalidSetting, nearest
 from heft.fit import Earlier, Progress, Selection, Settings, silent
 from heft.information import Information
@@ -133,17 +132,6 @@ def _described(opened: Inputs, found: Identification) -> tuple[dict[str, Any], .
     )
     opened.refuse_changed()
     return described
-
-
-def check_command(paths: Mapping[str, Sequence[str]]) -> str:
-    """Return the command that looks whether the fitted logs are any good, given paths by role."""
-    return shlex.join(["heft", "check", *paths["fit"], "--robot", *paths["model"], *stated(paths)])
-
-
-def stated(paths: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the options that name files of settings, given paths by role."""
-    files = (("columns", "--map"), ("options", "--with"), ("own_columns", "--columns"))
-    return [w for role, option in files for path in paths.get(role, ()) for w in (option, path)]
 
 
 def _refuse_same(logs: Sequence[AnyLog], validate: Sequence[AnyLog]) -> None:

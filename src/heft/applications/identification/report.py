@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from heft import __version__
+from heft.applications.inputs import check_command, stated
 from heft.display import (
     Table,
     page,
@@ -38,7 +39,6 @@ from .entries import (
 )
 from .identification import Identification
 from .identified import percent, said_errors
-from .inputs import check_command, stated
 from .report_figures import DRAWN_LOGS, logs, plots_of_friction, scene
 from .results import settings_entry
 
