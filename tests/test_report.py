@@ -351,6 +351,22 @@ def test_plots_of_one_log_share_their_time_axis_and_the_keyboard_moves_it(
         assert focused == plots.nth(1).locator("canvas").get_attribute("aria-label")
 
 
+@pytest.mark.parametrize(("width", "rows"), [(1000, 2), (390, 0)])
+def test_the_first_screen_holds_headline_robot_and_first_masses(
+    width: int, rows: int, written: Path, chromium: object
+) -> None:
+    with opened(chromium, written.as_uri(), width=width, height=800) as seen:
+        page = seen.page
+        headline = page.locator("p", has_text="of the torque was missed by the model file").first
+        scene, masses = page.locator("figure.scene canvas"), page.locator("table").first
+        tops = [headline.bounding_box()["y"], scene.bounding_box()["y"]]
+        assert 0 < tops[0] < tops[1] < 700
+        if rows:
+            last = masses.locator("tbody tr").nth(rows - 1).bounding_box()
+            assert last["y"] + last["height"] < 800
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
 def test_headings_are_in_order_and_all_can_be_reached(written: Path, chromium: object) -> None:
     with opened(chromium, written.as_uri()) as seen:
         levels = seen.page.evaluate(

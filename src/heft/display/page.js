@@ -257,16 +257,23 @@
       const low = [0, 1, 2].map((i) => Math.min(...points.map((p) => p[i])));
       const high = [0, 1, 2].map((i) => Math.max(...points.map((p) => p[i])));
       this.centre = low.map((v, i) => (v + high[i]) / 2);
-      this.size = Math.max(0.1, Math.hypot(...low.map((v, i) => high[i] - v)));
+      // How far it reaches from its middle, to the sides and up, as it is first seen.
+      const [st, ct, si, ci] = this.turns(), about = points.map((p) => p.map((v, i) => v - this.centre[i]));
+      this.reach = [
+        Math.max(0.05, ...about.map(([x, y]) => Math.abs(-st * x + ct * y))),
+        Math.max(0.05, ...about.map(([x, y, z]) => Math.abs(-si * (ct * x + st * y) + ci * z))),
+      ];
       this.listen();
+    }
+    turns() {
+      return [Math.sin(this.turn), Math.cos(this.turn), Math.sin(this.tilt), Math.cos(this.tilt)];
     }
     draw() {
       if (!this.canvas.clientWidth) return;
-      const height = Math.min(400, Math.max(300, this.canvas.clientWidth * 0.6));
-      const [pen, width] = prepare(this.canvas, height);
+      const height = 300, [pen, width] = prepare(this.canvas, height);
       const shown = Object.fromEntries(this.boxes.map((b) => [b.name, b.checked]));
-      const scale = 0.8 * this.zoom * Math.min(width, height) / this.size;
-      const [st, ct, si, ci] = [Math.sin(this.turn), Math.cos(this.turn), Math.sin(this.tilt), Math.cos(this.tilt)];
+      const scale = 0.38 * this.zoom * Math.min(width / this.reach[0], height / this.reach[1]);
+      const [st, ct, si, ci] = this.turns();
       // To the right, up, and towards the eye.
       const turned = ([x, y, z]) => [
         scale * (-st * x + ct * y),

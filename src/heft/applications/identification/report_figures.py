@@ -22,8 +22,9 @@ DRAWN_POINTS = 300_000  # over all curves of a page; sixteen bytes each
 
 
 def logs(result: Identification) -> list[dict[str, object]]:
-    """Return the plots of each log that is drawn."""
+    """Return the plots of each log that is drawn, those that the fit did not see first."""
     fitted = _fitted(result)
+    traces = sorted(result.traces[:DRAWN_LOGS], key=lambda trace: trace.path in fitted)
     return [
         {
             "name": Path(trace.path).name,
@@ -33,7 +34,7 @@ def logs(result: Identification) -> list[dict[str, object]]:
                 trace, {c.name: _unit(result, c.name) for c in trace.curves}, f"frequency {number}"
             ),
         }
-        for number, trace in enumerate(result.traces[:DRAWN_LOGS])
+        for number, trace in enumerate(traces)
     ]
 
 
