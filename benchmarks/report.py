@@ -119,7 +119,7 @@ def write_pictures(folder: Path) -> None:
     changes.write_text(compare_report.html(changed), encoding="utf-8")
     with browser() as running:
         for name, address, scheme in (
-            ("report.png", page.as_uri() + "#masses", "light"),
+            ("report.png", page.as_uri(), "light"),
             ("report-dark.png", page.as_uri() + "#friction", "dark"),
             ("compare.png", changes.as_uri(), "light"),
         ):
