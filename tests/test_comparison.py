@@ -174,6 +174,7 @@ def test_forwards_and_backwards_are_the_same_change(before: Path, rubbing: Path)
     for one, other in zip(there, back, strict=True):
         assert one.difference[0] == pytest.approx(-other.difference[0], nan_ok=True)
         assert one.probability == pytest.approx(other.probability)
+        assert (one.before, one.after) == (other.after, other.before) != (None, None)
 
 
 def test_two_changes_are_found_one_by_one(lab: Lab, before: Path) -> None:

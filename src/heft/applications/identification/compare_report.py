@@ -31,9 +31,9 @@ RULE = (
 )
 TITLES: dict[Kind, str] = {"friction": "Friction", "body": "Bodies", "own": "Own columns"}
 HEADS: dict[Kind, tuple[str, ...]] = {
-    "friction": ("joint", "what", "before", "change", "p"),
-    "body": ("body", "what", "before", "change", "p"),
-    "own": ("column", "what", "before", "change", "p"),
+    "friction": ("joint", "what", "before", "after", "change", "p"),
+    "body": ("body", "what", "before", "after", "change", "p"),
+    "own": ("column", "what", "before", "after", "change", "p"),
 }
 SAID: dict[Kind, str] = {
     "friction": "friction changed in",
@@ -146,13 +146,13 @@ def _mark(change: Change) -> str:
 
 def _row(change: Change) -> list[str]:
     value, std = change.difference
-    told = np.isfinite(std)
+    told, stated = np.isfinite(std), (change.before, change.after)
     sign = "+" if value > 0.0 else ""
     probability = f"{change.probability:.2g}" if change.probability >= 1e-4 else "<0.0001"
     return [
         change.name,
         change.quantity,
-        "" if change.before is None else rounded(change.before, std if told else 0.0),
+        *("" if x is None else rounded(x, std if told else 0.0) for x in stated),
         f"{sign}{rounded(value, std)} ±{std:.2g} {change.unit}" if told else "not seen alone",
         probability,
     ]

@@ -143,7 +143,9 @@ class Change:
     # whatever becomes of the mass
     quantity: str
     unit: str  # unit of the numbers
-    before: float | None  # what the earlier identification states, if anything
+    # before, after: what the earlier and the later identification state, if anything
+    before: float | None
+    after: float | None
     # after less before, with its standard error, if this alone changed; NaN where the logs do not
     # show it
     difference: tuple[float, float]
@@ -221,7 +223,7 @@ def compare(before: Path, after: Path, own_columns: Path | None = None) -> Compa
     if withheld:
         notes.append(_reason(likeness, withheld))
     friction = (q for q in _of_friction(a, b) if q.name not in withheld)
-    asked = [*friction, *_of_bodies(a), *_of_own_columns(a)]
+    asked = [*friction, *_of_bodies(a, b), *_of_own_columns(a, b)]
     weights = np.sqrt(2.0 / (a.sigma**2 + b.sigma**2))
     difference = Difference.of(a.evidence, b.evidence, weights)
     if withheld:
@@ -332,12 +334,13 @@ def _deviations(identified: Identified, data: Mapping[str, Array]) -> Array:
 
 @dataclass(frozen=True)
 class _Quantity:
-    # kind, name, quantity, unit, before: as of `Change`
+    # kind, name, quantity, unit, before, after: as of `Change`
     kind: Kind
     name: str
     quantity: str
     unit: str
     before: float | None
+    after: float | None
     # K, where the difference of the base parameters is K δ, shape (b, d); δ begins with the number
     # that is told
     columns: Array
@@ -345,7 +348,7 @@ class _Quantity:
 
     def changed(self, found: ChangeEstimate, probability: float) -> Change:
         difference = float(found.values[0]), float(found.std[0])
-        told = self.kind, self.name, self.quantity, self.unit, self.before
+        told = self.kind, self.name, self.quantity, self.unit, self.before, self.after
         return Change(*told, difference, probability)
 
 
@@ -385,22 +388,23 @@ def _stepwise(
 def _of_friction(a: Side, b: Side) -> Iterator[_Quantity]:
     plant = plant_of(a.identified.robot)
     labels = plant.labels.names
-    stated = {**a.identified.friction["full"], **a.identified.friction["simple"]}
+    models = [side.identified.friction for side in (a, b)]
+    stated = [{**found["full"], **found["simple"]} for found in models]
     for drive in plant.robot.drives:
         together = [t for t in drive.friction if t.dictionary and not t.loaded]
         for term in drive.friction:
             if term.dictionary or isinstance(term, Offset):
                 continue
             column = a.matrix[:, [labels.index(f"{drive.name}.{term.name}")]]
-            before = stated.get(f"{drive.name}.{term.name}")
+            before, after = (values.get(f"{drive.name}.{term.name}") for values in stated)
             unit = term.unit(drive.linear)
-            yield _Quantity("friction", drive.name, term.name, unit, before, column)
+            yield _Quantity("friction", drive.name, term.name, unit, before, after, column)
         places = [labels.index(f"{drive.name}.{t.name}") for t in together]
         column = a.matrix[:, places] @ _proportions(drive, together, a, b)
         if column.any():
-            before = stated.get(f"{drive.name}.coulomb")
+            before, after = (values.get(f"{drive.name}.coulomb") for values in stated)
             unit = "N" if drive.linear else "N·m"
-            yield _Quantity("friction", drive.name, "coulomb", unit, before, column[:, None])
+            yield _Quantity("friction", drive.name, "coulomb", unit, before, after, column[:, None])
 
 
 def _offsets(a: Side) -> Array:
@@ -433,25 +437,27 @@ def _proportions(drive: Drive, terms: Sequence[Term], a: Side, b: Side) -> Array
     return values / size if size > 0.0 else np.zeros(len(terms))
 
 
-def _of_bodies(a: Side) -> Iterator[_Quantity]:
+def _of_bodies(a: Side, b: Side) -> Iterator[_Quantity]:
     robot = a.identified.robot
     for k, name in enumerate(robot.tree.names):
         columns = a.matrix[:, PARAMETER_COUNT * k : PARAMETER_COUNT * (k + 1)]
         if columns.any():
             links = {f"{link.name}.mass" for link in robot.bodies_links if link.body == k}
-            entries = a.identified.estimate["parameters"]
-            mass = sum(float(e["value"]) for e in entries if e["name"] in links)
-            yield _Quantity("body", name, "mass", "kg", mass, columns, k)
+            every = [side.identified.estimate["parameters"] for side in (a, b)]
+            before, after = (
+                sum(float(e["value"]) for e in entries if e["name"] in links) for entries in every
+            )
+            yield _Quantity("body", name, "mass", "kg", before, after, columns, k)
 
 
-def _of_own_columns(a: Side) -> Iterator[_Quantity]:
+def _of_own_columns(a: Side, b: Side) -> Iterator[_Quantity]:
     own = a.identified.robot.own_columns
     labels = plant_of(a.identified.robot).labels.names
     for column in () if own is None else own.columns:
         change = a.matrix[:, [labels.index(column.name)]]
         if change.any():
-            before = a.identified.friction["full"][column.name]
-            yield _Quantity("own", column.name, "parameter", column.unit, before, change)
+            before, after = (s.identified.friction["full"][column.name] for s in (a, b))
+            yield _Quantity("own", column.name, "parameter", column.unit, before, after, change)
 
 
 def _curves(drive: Drive, a: Side, b: Side) -> Curves | None:
