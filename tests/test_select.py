@@ -193,6 +193,7 @@ def test_what_is_said_and_written_is_the_same_choice(folder: Path) -> None:
 
 def test_a_selection_is_fitted_and_named_among_the_inputs(folder: Path) -> None:
     asked = ("identify", "arm.urdf", "run2.parquet", "--only", "selection.json", "--out", "found")
+    asked = (*asked, "--explain")  # lists scores
     done = called(*asked, cwd=folder)
     assert done.code == 0, done.told
     assert "rows are selected" in done.told

@@ -291,7 +291,8 @@ class Judged(PlantIdentification[RobotPlant]):
         )
         progress("scoring")
         bodies, traces = _written_bodies(robot, files), list[Trace]()
-        models = {name: Model(bodies, drives) for name, drives in friction.items()}
+        biases = {n: friction["full"][n] for n in robot.bias_names}  # of sensors, not of drives
+        models = {name: Model(bodies, biases | drives) for name, drives in friction.items()}
         before = {**models, **_baselines(problem, calibrated)}
         scored = with_gains(whole, calibrated.gains)
         gatherer = MisfitGatherer.of(robot)

@@ -175,10 +175,12 @@ class Unknowns:
         factor = (scale / (np.abs(scale) / units[np.argmin(ratios, axis=0)]))[:, None]
         stops, rates = [], []
         for s in stretches:
-            path = s.position.T[moved] * factor
+            path = s.position.T[list(moved)] * factor
             all_stops = drive_columns.presliding(self.alone[drive], s.time, path).values
             stops.append(all_stops[:, s.chosen])
-            rates.append([x[s.chosen].T[moved] * factor for x in (s.velocity, s.acceleration)])
+            rates.append(
+                [x[s.chosen].T[list(moved)] * factor for x in (s.velocity, s.acceleration)]
+            )
         slipped, (velocity, acceleration) = np.hstack(stops), np.concatenate(rates, axis=2)
         no_load = np.zeros_like(velocity)
         # Of these terms none is a function of the position alone.
