@@ -11,7 +11,7 @@ import pytest
 
 from heft.applications.identification import identify
 from heft.applications.payload import by_torques, payload
-from heft.applications.payload.by_torques import Carried, WeighCarried, from_bodies
+from heft.applications.payload.by_torques import Carried, Existence, WeighCarried, from_bodies
 from heft.applications.payload.from_files import of_joints
 from heft.errors import InvalidSetting
 from heft.fit import Limit, Limits
@@ -184,6 +184,15 @@ def test_a_payload_is_no_better_than_the_fits_that_it_is_made_of() -> None:
         for c in weighed.checks
         if c.name.endswith(", without the load")
     ]
+
+
+@pytest.mark.parametrize(("deviations", "status"), [(-3.0, "pass"), (-8.0, "fail"), (8.0, "pass")])
+def test_a_mass_that_is_surely_negative_is_no_load(deviations: float, status: str) -> None:
+    """Whatever else is all but unknown, so that little of it is no body's."""
+    covariance = np.diag([1e-4, *[1e4] * 9])
+    ten = np.array([0.01 * deviations, *[1.0] * 3, 50.0, 0.0, 50.0, 0.0, 0.0, 50.0])
+    check = Existence().of_load(ten, covariance)
+    assert check.status == status and ("exchanged" in check.message) == (status == "fail")
 
 
 def test_parameters_are_as_far_from_bodies_as_negative_moments_are_large() -> None:
