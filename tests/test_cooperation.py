@@ -476,6 +476,8 @@ def test_what_no_load_explains_states_no_number(
         numbers = [robot["load"] for robot in json.loads(stored.read_text())["robots"]]
         assert ("kg" in said.out) == all(numbers) == (verdict == "good")
         assert ("no number of it is stated" in said.out) == (verdict == "poor")
+        page = (tmp_path / verdict / "report.html").read_text(encoding="utf-8")
+        assert ("<figure" in page) == (verdict == "good")  # nor drawn
 
 
 def test_a_log_without_torque_is_of_a_point(tmp_path: Path) -> None:

@@ -177,7 +177,7 @@ class TeamFound:
             doubts = [*doubts, f"{wrench.words(self.stated.robots[wrench.robot].name)}."]
         so = (
             "no number of it is stated"
-            if left > TOO_MUCH
+            if self.verdict == "poor"
             else "the numbers above are surer than they should be"
         )
         return [
@@ -439,7 +439,7 @@ def _found(found: TeamFound) -> dict[str, Any]:
     """Return the content of `team.json`."""
     robots = []
     for k, robot in enumerate(found.stated.robots):
-        load = found.load(k) if found.verdict != "poor" else None
+        load = None if found.verdict == "poor" else found.load(k)
         entry: dict[str, Any] = {"name": robot.name, "load": None}
         if load is not None:
             spread = load.covariance
@@ -478,7 +478,7 @@ def _listed(values: Array) -> list[float | None]:
 def _page(found: TeamFound) -> str:
     rows = []
     for k, robot in enumerate(found.stated.robots):
-        load = found.load(k) if found.verdict != "poor" else None
+        load = None if found.verdict == "poor" else found.load(k)
         if load is None:
             continue
         mass, com = _deviations(load)
@@ -502,7 +502,7 @@ def _page(found: TeamFound) -> str:
         title="A load that several robots hold",
         loads=ShownTable("The load at the end, in each robot's own frame", head, rows),
         poses=ShownTable("Where neighbours hold it", of_poses, poses),
-        plots=list(_plots(found)),
+        plots=[] if found.verdict == "poor" else list(_plots(found)),
         changes=[f"{t:.2f}" for t in found.changes],
         remarks=found.remarks(),
         method=found.method,
