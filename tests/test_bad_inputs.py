@@ -604,6 +604,8 @@ CASES = (
     urdf("a file cut off", URDF[: len(URDF) // 2], "not well-formed", "line"),
     urdf("a tag cut off", URDF[:-3], "not well-formed", "line"),
     urdf("UTF-16", URDF.encode("utf-16"), "not UTF-8"),
+    urdf("USD", b"#usda 1.0\ndef Xform {}", "USD files are not read"),
+    urdf("USD, binary", b"PXR-USDC\0\x08", "USD files are not read"),
     urdf("UTF-16 without mark", URDF.encode("utf-16-le"), "not UTF-8"),
     urdf(
         "Latin-1, declared",

@@ -97,8 +97,9 @@ def test_every_limit_is_proven_and_the_proof_is_stored(written: tuple[Excited, P
             margins.setdefault(c.quantity.removeprefix("least "), []).append(c.margin)
     tightest = {c.quantity.removeprefix("least "): c.margin for c in found.tightest}
     assert tightest == {kind: min(some) for kind, some in margins.items()} != {}
-    shown = text_of(found, "out")
+    shown = text_of(found, Path("arm one.urdf"), Path("out"))
     assert "proven" in shown and "nats more information" in shown
+    assert "heft view 'arm one.urdf' out/motion.parquet" in shown
 
 
 def test_curves_of_the_report_stay_between_their_limits(written: tuple[Excited, Path]) -> None:

@@ -65,7 +65,7 @@ def excite(
     with stopped_by_signals() as stop:
         told = progress_unless(quiet)
         found = excite_files(model, out, settings, options, given, told, stop, own)
-    message(text_of(found, str(out)))
+    message(text_of(found, model, out))
     if view and not found.design.interrupted:
         serve(model, out / "motion.parquet", None, options, VIEW_PORT, True, message)
 

@@ -20,6 +20,7 @@ from .toml import LARGEST_NUMBER
 ATTRIBUTE = re.compile(rb"""\s([A-Za-z_:][\w:.-]*)\s*=\s*("[^"]*"|'[^']*')""")
 TAG = re.compile(rb"""(?:[^"'>]++|"[^"]*+"|'[^']*+')*+>""")
 NUMBERS = re.compile(r"[-+.0-9eE\s]*")  # float() also takes underscores and other scripts' digits
+USD = (b"#usda", b"PXR-USDC")  # first bytes of its text and binary files
 DEEPEST, MOST_ELEMENTS = 200, 50_000
 DIGITS = 10  # significant; far beyond what any log tells, far above rounding
 MOST_ATTRIBUTES = 100  # of an element; parsers compare each with all others
@@ -97,6 +98,15 @@ def _require_text(data: bytes, path: str) -> None:
             argument=path,
             got=f"{len(data)} bytes",
             expected=f"at most {LARGEST_TEXT}",
+        )
+    if data.startswith(USD):
+        raise InvalidModel(
+            "USD files are not read",
+            argument=path,
+            got=data[:8].decode(),
+            expected="URDF or MJCF",
+            cure="give the URDF or MJCF that it was made from, or export one (Isaac Sim's USD to "
+            "URDF exporter writes it)",
         )
     encoding = "UTF-16" if b"\0" in data[:4] else None
     try:

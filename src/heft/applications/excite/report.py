@@ -14,7 +14,7 @@ import numpy as np
 from heft import __version__
 from heft.applications.inputs import Inputs
 from heft.display import Plot, Series, Table, page, table
-from heft.errors import install
+from heft.errors import install, spelt
 from heft.excitation import Certificate
 from heft.files import json_text, new_folder, require_own
 from heft.information import SYMBOLS
@@ -29,8 +29,8 @@ DRAWN_RATE = 50.0  # of the curves [Hz]
 CURVES = (("position", "rad or m"), ("velocity", "rad/s or m/s"))
 
 
-def text_of(excited: Excited, out: str) -> str:
-    """Return the summary for the terminal."""
+def text_of(excited: Excited, model: Path, out: Path) -> str:
+    """Return the summary for the terminal, with the command that plays the motion of a model."""
     made = excited.design
     lines = [
         "Limits, proven to be kept at all times:",
@@ -53,7 +53,8 @@ def text_of(excited: Excited, out: str) -> str:
         ]
     if made.interrupted:
         lines += ["Stopped early: the best motion found until then.", ""]
-    lines.append(f"{out}/report.html   play it: heft view MODEL {out}/motion.parquet")
+    lines.append(f"{out / 'report.html'}   play it:")
+    lines.append(f"  heft view {spelt(model)} {spelt(out / 'motion.parquet')}")
     return "\n".join(lines)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import resources
 from itertools import chain
@@ -221,13 +222,29 @@ def load(results: AnyPath) -> Identified:
     return Identified.load(path)
 
 
-def _solution(path: Path, robot: Robot) -> Parameters | None:
-    """Return the parameters that results state with their covariance; None if they do not.
+@contextmanager
+def _reading(path: Path, what: str) -> Iterator[None]:
+    """Turn errors of what results state into those that name their file.
 
     Raises:
         InputError: If what they state is none.
     """
     try:
+        yield
+    except UNREADABLE as problem:
+        raise InputError(
+            f"the {what} of these results cannot be read",
+            argument=str(path),
+            got=str(problem)[:200],
+            cure="identify again",
+        ) from problem
+
+
+def _solution(path: Path, robot: Robot) -> Parameters | None:
+    """Return the parameters that results state with their covariance; None if they do not."""
+    if not path.exists():
+        return None
+    with _reading(path, "parameters"):
         arrays = read_arrays(path)
         labels = plant_of(robot).space.labels
         units = dict(zip(labels.names, labels.units, strict=True))
@@ -236,15 +253,6 @@ def _solution(path: Path, robot: Robot) -> Parameters | None:
         if covariance.shape != (len(names),) * 2 or not np.isfinite(values).all():
             raise ValueError(f"covariance of shape {covariance.shape} of {len(names)} parameters")
         return Parameters(Labels(names, tuple(units[n] for n in names)), values, covariance)
-    except FileNotFoundError:
-        return None
-    except UNREADABLE as problem:
-        raise InputError(
-            "the parameters of these results cannot be read",
-            argument=str(path),
-            got=str(problem)[:200],
-            cure="identify again",
-        ) from problem
 
 
 def _read(
@@ -358,12 +366,10 @@ def _refuse_other_columns(data: Mapping[str, Any], folder: Path, path: Path | No
 
 
 def _torque_deviation(path: Path, robot: Robot, data: Mapping[str, Any]) -> TorqueDeviation | None:
-    """Return the deviation of predicted torques; None if the results do not state it.
-
-    Raises:
-        InputError: If what they state is none.
-    """
-    try:
+    """Return the deviation of predicted torques; None if the results do not state it."""
+    if not path.exists():
+        return None
+    with _reading(path, "deviations"):
         arrays = read_arrays(path)
         if "deviations" not in arrays or not len(arrays["deviations"]):
             return None
@@ -383,16 +389,7 @@ def _torque_deviation(path: Path, robot: Robot, data: Mapping[str, Any]) -> Torq
             for name, entry in entries.items()
             if entry.get("misfit") is not None and name in linear
         }
-    except FileNotFoundError:
-        return None
-    except UNREADABLE as problem:
-        raise InputError(
-            "the deviations of these results cannot be read",
-            argument=str(path),
-            got=str(problem)[:200],
-            cure="identify again",
-        ) from problem
-    return TorqueDeviation(deviations @ plant.space.matrix.T, misfits)
+        return TorqueDeviation(deviations @ plant.space.matrix.T, misfits)
 
 
 def said_errors(entry: Mapping[str, Any]) -> str:
