@@ -90,7 +90,7 @@ def test_limits_are_settings_and_a_cure_is_said_beyond_them() -> None:
     said = {c.name: (c.status, c.message) for c in found.checks}
     assert said["condition"][0] == "fail" and "faster and farther" in said["condition"][1]
     assert said["mean of joints"][0] == "warn"  # what has no end never fails
-    assert "weak joints hide" in said["mean of joints"][1]
+    assert "hides joints of little torque" in said["mean of joints"][1]
     assert said["masses not seen"][0] == "warn"  # no mass loses all of its doubt
     assert said["worst joint"][0] == "pass" and "check units" not in said["worst joint"][1]
     assert found.verdict == "poor"

@@ -165,7 +165,7 @@ def test_torque_errors_are_told_of_both_where_they_differ(before: Path, rubbing:
     ]
     for text in (compare_report.text(found), compare_report.html(found)):
         for entry, side in zip(stated, ("before", "after"), strict=True):
-            assert f"{side}: on {Path(entry['path']).name}" in text
+            assert f"{side}: torque error on {Path(entry['path']).name}" in text
             assert f"{percent(entry['fitted_drives']['total'])} with its masses" in text
 
 

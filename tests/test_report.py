@@ -154,7 +154,7 @@ def test_the_headline_comes_first_and_names_the_worst_joint(
     for text in (said, first):
         shown = [float(n) for n in re.findall(r"([\d.]+)%", text)[:3]]
         assert shown == pytest.approx([float(before), float(drives), float(now)], rel=0.05)
-        assert "run2.parquet, held out" in text
+        assert "run2.parquet (held out)" in text
     for text in (said, second):
         assert worst in text and f"{expected[worst]:.1%}" in text
 
@@ -357,7 +357,7 @@ def test_the_first_screen_holds_headline_robot_and_first_masses(
 ) -> None:
     with opened(chromium, written.as_uri(), width=width, height=800) as seen:
         page = seen.page
-        headline = page.locator("p", has_text="of the torque was missed by the model file").first
+        headline = page.locator("p", has_text="with its masses and fitted friction").first
         scene, masses = page.locator("figure.scene canvas"), page.locator("table").first
         tops = [headline.bounding_box()["y"], scene.bounding_box()["y"]]
         assert 0 < tops[0] < tops[1] < 700

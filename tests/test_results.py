@@ -656,7 +656,7 @@ def test_a_mass_is_stated_with_its_deviation_where_the_logs_say_something(arm: R
             assert ("±" in rows[link]) == told
             assert ("open" in rows[link]) == (entry["interval"][1] is None)
     explained = report.text(arm.found, explain=True)
-    assert "Strict 95 % intervals of the masses" in " ".join(explained.split())
+    assert "Strict ranges of the masses" in " ".join(explained.split())
 
 
 def test_information_of_another_robot_does_not_add(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Group, Parameter
 
 from heft import __version__
 from heft.engine import keep_freed_memory
@@ -52,15 +52,22 @@ from .terminal import (
     shown,
 )
 
+TOPICS = {  # of the commands, in the order in which they are needed
+    "From logs to a model": ("check", "identify", "payload", "freeflyer", "coop"),
+    "With a result": ("compare", "predict", "sample"),
+    "The next recording": ("excite", "select", "simulate"),
+    "Besides": ("demo", "view", "convert", "derive", "bench"),
+}
 POOR, SALVAGED = 1, 3  # exit codes
 UNREAD = 141  # the same of what a closed pipe ends, as shells have it
 
 app = App(
     name="heft",
-    help="What a robot weighs, how much friction it has, and how sure that is, from its logs.",
+    help="Inertial and friction parameters of robots from their logs, with uncertainty.",
     version=__version__,
     version_flags=["--version"],
     suppress_keyboard_interrupt=False,
+    group_commands=Group("Help", sort_key=len(TOPICS)),
 )
 app.register_install_completion_command(help="Install completion for bash, zsh or fish.")
 
@@ -93,7 +100,7 @@ def identify(
     explain: bool = False,
     quiet: Quiet = False,
 ) -> None:
-    """Identify a robot from its logs: masses, inertias, friction, rotor inertia.
+    """Identify a robot: masses, inertias, friction, rotor inertia.
 
     Leaves a folder with the model file, numbers replaced (robot.urdf, robot.xml or robot.toml),
     every number with its uncertainty (estimate.json), what was learnt (information.npz) and a
@@ -180,7 +187,7 @@ def predict(
     own: IdentifiedWith = None,
     friction: Literal["full", "simple", "none"] = "full",
 ) -> None:
-    """Predict the torques of a log from an identified robot.
+    """Predict the joint torques of a log.
 
     Parameters
     ----------
@@ -209,7 +216,7 @@ def sample(
     own: IdentifiedWith = None,
     quiet: Quiet = False,
 ) -> None:
-    """Write model files that the data allow: physically consistent draws of an identified robot.
+    """Draw consistent model files from the uncertainty.
 
     Parameters
     ----------
@@ -249,7 +256,7 @@ def check(
     longest: float = 300.0,
     quiet: Quiet = False,
 ) -> None:
-    """Look whether logs are any good, before a robot is identified from them.
+    """Check logs: clock, signals, units, signs, zeros, mounting.
 
     Exits with 0 if nothing spoils an identification, with 1 if something does. Ctrl-C prints what
     was found so far.
@@ -309,7 +316,7 @@ def check(
 def compare(
     before: Path, after: Path, *, out: Path | None = None, own: IdentifiedWith = None
 ) -> None:
-    """Compare two identifications of one robot: what changed, and how sure that is.
+    """Compare two identifications: what changed, how surely.
 
     Parameters
     ----------
@@ -375,7 +382,7 @@ def convert(
     robot: Path | None = None,
     recover: bool = False,
 ) -> None:
-    """Write a log as another kind of file, with canonical names and SI units.
+    """Convert a log to another file format, in SI units.
 
     Parameters
     ----------
@@ -420,7 +427,7 @@ def payload(
     load: Load = LOAD,
     live: Live = LIVE,
 ) -> None:
-    """Weigh a load: by a wrench sensor that holds it, or by the robot that carries it.
+    """Identify a payload, by a wrist sensor or by joint torques.
 
     Exits with 1 if the verdict on logs is poor; then nothing is printed to be pasted. Exits with 3
     if --live was cut short by a source that failed; the result is of what came before.
@@ -466,7 +473,7 @@ def derive(
     drives: bool = False,
     out: Path | None = None,
 ) -> None:
-    """Derive the dynamics of a small robot in symbols, as textbooks do.
+    """Derive a small robot's equations of motion in symbols.
 
     Needs the extra `symbolic`: pip install 'heft-robotics[symbolic]'.
 
@@ -496,7 +503,7 @@ def derive(
 
 @app.command
 def demo(*, out: Path = Path("demo-out"), quiet: Quiet = False) -> None:
-    """Identify the simulated arm that comes with heft, and compare with the truth.
+    """Identify the simulated arm that comes with heft.
 
     Parameters
     ----------
@@ -528,6 +535,10 @@ def without_methods(
 added = {name: entry.load() for name, entry in extensions("heft.commands").items()}
 for own_name, command in ({"bench": without_methods} | added).items():
     app.command(command, name=own_name)
+for place, (topic, names) in enumerate(TOPICS.items()):
+    group = Group(topic, sort_key=place)
+    for order, own_name in enumerate(names):
+        app[own_name].group, app[own_name].sort_key = group, order
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from cyclopts import App
 from .options import Map
 from .terminal import message, progress, progress_unless, shown
 
-coop = App(name="coop", help="Several robots that hold one load: each learns it with the others.")
+coop = App(name="coop", help="Identify a load that several robots hold.")
 
 
 @coop.command

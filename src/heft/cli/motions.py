@@ -33,7 +33,7 @@ def excite(
     view: bool = False,
     quiet: Quiet = False,
 ) -> None:
-    """Design the motion that tells most about a robot, proven to keep all limits.
+    """Design the trajectory that excites most, within all limits.
 
     Leaves a folder: the motion as Parquet, CSV and a ROS JointTrajectory (MCAP and JSON), its
     coefficients (series.json), what is proven and what it will tell (design.json, report.html).
@@ -82,7 +82,7 @@ def select(
     own: Own = None,
     quiet: Quiet = False,
 ) -> None:
-    """Select the stretches of recordings that tell most, and say what was never excited.
+    """Select the most informative stretches of recordings.
 
     heft identify takes what is written: heft identify MODEL LOGS --only selection.json
 
@@ -125,7 +125,7 @@ def simulate(
     simulation: Simulation = SIMULATION,
     quiet: Quiet = False,
 ) -> None:
-    """Simulate what the log of a motion would look like, in MuJoCo, with the truth beside it.
+    """Simulate the log of a motion in MuJoCo, with its truth.
 
     Needs the extra `simulation`: pip install 'heft-robotics[simulation]'. Writes the log, and a
     folder beside it with the ending .truth: what was true of the motion, the drives and the
@@ -156,9 +156,7 @@ def simulate(
     message(f"\n{out}   {out.with_suffix('.truth')}")
 
 
-freeflyer = App(
-    name="freeflyer", help="A free-flying body that grasped something: motion, flight, numbers."
-)
+freeflyer = App(name="freeflyer", help="Identify a free-flying robot and what it grasped.")
 Body = Annotated[
     str,
     Parameter(

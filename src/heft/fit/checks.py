@@ -46,7 +46,7 @@ JOINTS = Words(
     "joints",
     "torque",
     CURE,
-    "friction or noise rules this joint: move it faster, or through more gravity",
+    "friction or noise dominates this joint: move it faster, or through more gravity",
     "slow motion from point to point",
     "log slow motion with reversals, too, or look for what is wrong with the logs: heft check",
     "the model file",
@@ -56,7 +56,7 @@ CHANNELS = Words(
     "channels",
     "measurement",
     "check units, signs, frames, and the delay between motion and measurement",
-    "noise rules this channel: move faster and farther",
+    "noise dominates this channel: move faster and farther",
     "motion alike",
     "log more, and see what is left over",
     "what was believed",
@@ -140,7 +140,7 @@ class Judge:
         ]
         if still:
             message = (
-                f"joints that never move: {', '.join(still)}; nothing is learnt of their friction"
+                f"joints that never move: {', '.join(still)}; their friction is not identifiable"
             )
             yield Check("motion", "fail", float(len(still)), 0.0, message)
         else:
@@ -187,15 +187,15 @@ class Judge:
             f"worst {words.channel}",
             max(worst.values(), default=np.nan),
             self.limits.worst_joint,
-            f"a {words.channel}'s own {words.measured} left over, filtered",
+            f"largest relative {words.measured} error of a {words.channel}, low-passed",
             f"{', '.join(bad)}: {words.cure}",
         )
         yield _at_most(
             f"mean of {words.channels}",
             max((s.mean for s in scored), default=np.nan),
             self.limits.mean_of_joints,
-            f"mean of the {words.channels}' own {words.measured} left over, filtered",
-            f"weak {words.channels} hide behind a strong one",
+            f"mean of the {words.channels}' relative {words.measured} errors, low-passed",
+            f"the total hides {words.channels} of little {words.measured}: look at each",
         )
         predicted = self.predicted
         most = max(predicted.per_joint, key=lambda c: predicted.per_joint[c], default="none")
@@ -203,8 +203,8 @@ class Judge:
             "predicted error",
             predicted.total,
             self.limits.predicted_error,
-            f"{words.measured} error to be expected in {words.elsewhere}, relative"
-            + (f"; most in '{most}'" if predicted.per_joint else ""),
+            f"relative {words.measured} error expected in {words.elsewhere}"
+            + (f"; largest of '{most}'" if predicted.per_joint else ""),
             words.slower,
         )
         if predicted.simple is not None:
@@ -212,8 +212,8 @@ class Judge:
                 SIMPLE_FRICTION,
                 predicted.simple,
                 self.limits.simple_friction,
-                "torque that the damping and friction of the model file are off full friction, "
-                f"relative, in {words.elsewhere} or on the logs",
+                "relative difference of torque between the written damping and friction and full "
+                f"friction, in {words.elsewhere} or on the logs",
                 "simulate with the full friction, which friction.py and friction.c are",
             )
         if not held_out:
@@ -224,7 +224,7 @@ class Judge:
             "held-out error",
             outside,
             self.limits.held_out_error,
-            f"{words.measured} on logs that the fit did not see, relative, filtered",
+            f"relative {words.measured} error on held-out logs, low-passed",
             words.cure,
         )
         yield _at_most(
@@ -232,7 +232,7 @@ class Judge:
             outside / max(inside, 1e-300),
             self.limits.generalisation,
             "held-out error over fit error",
-            "much above 1 means that the fit leans on its own motion: give logs of other motions",
+            "much above 1 is overfitting: give logs of other motions",
         )
 
     def _of_the_residual(self) -> Iterator[Check]:
@@ -245,7 +245,7 @@ class Judge:
             "residual size",
             float(sizes[worst]),
             self.limits.residual_size,
-            f"deviation of what is left over in '{channels[worst]}', as a share of its range of "
+            f"standard deviation of the residual of '{channels[worst]}' over its range of "
             f"{self.words.measured}",
             self.words.faint,
         )
@@ -253,12 +253,12 @@ class Judge:
         columns = [len(t.columns) for t in self.estimate.information.triangles]
         crowded = np.array(columns) / noise.effective
         worst = int(np.argmax(crowded))
-        once = f"in '{channels[worst]}' one of {noise.autocorrelation_time[worst]:.3g} does"
+        once = f"'{channels[worst]}' has one in {noise.autocorrelation_time[worst]:.3g} rows"
         yield _at_most(
             "residual whiteness",
             float(crowded[worst]),
             self.limits.residual_whiteness,
-            f"parameters a row that adds something new; {once}",
+            f"parameters per effective sample, as residuals are autocorrelated; {once}",
             "record longer, or other motions",
         )
 
@@ -297,7 +297,7 @@ class Judge:
             # A light wrist may well be off by that; most of the links may not.
             float(np.median(list(shifts.values()))) if shifts else 1.0,
             limit,
-            f"median times by which masses that the data see are off those of {words.guess}",
+            f"median factor between the masses that the data determine and those of {words.guess}",
             f"{', '.join(far)}: {CURE}",
         )
         listed = list(guesses)
@@ -316,7 +316,7 @@ class Judge:
             "masses not seen",
             len(unseen) / max(len(groups), 1),
             self.limits.masses_not_seen,
-            f"share of masses that only {words.guess} holds{names}{sums}",
+            f"share of masses that the data do not determine, but {words.guess}{names}{sums}",
             "move the joints before them, and faster",
         )
 
@@ -329,8 +329,8 @@ class Judge:
             "links on the boundary",
             len(bodies) / max(count, 1),
             self.limits.links_on_the_boundary,
-            "share of links whose numbers are only just those of a body",
-            f"no body fits these torques well: {CURE}",
+            "share of links on the boundary of physical consistency",
+            f"no physically consistent body fits these torques well: {CURE}",
         )
         smallest = "smallest eigenvalue of the written pseudo-inertias"
         named = [n for n in active if "[" not in n]  # terms that are not needed are none

@@ -210,8 +210,7 @@ def _judged_plant(
     if fitted.unexplained > settings.limits.unexplained:
         raise FitError(
             "no parameters explain these measurements",
-            got=f"{fitted.unexplained:.0%} of their variation is left over on the logs fitted "
-            "themselves",
+            got=f"a residual of {fitted.unexplained:.3g} times their variation on the fitted logs",
             cure=CHANNELS.cure,
         )
     validation, notes = held_out_scores(
@@ -300,8 +299,8 @@ class Judged(PlantIdentification[RobotPlant]):
         if fitted.unexplained > settings.limits.unexplained:
             raise FitError(
                 "no parameters explain these torques",
-                got=f"{fitted.unexplained:.0%} of the torque's variation is left over on the logs "
-                "fitted themselves",
+                got=f"a residual of {fitted.unexplained:.3g} times the torque's variation on the "
+                "fitted logs",
                 cure=f"{CURE}; what looks for these: heft check",
             )
         misfits = gatherer.misfits()

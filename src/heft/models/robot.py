@@ -418,8 +418,8 @@ def _build(
     rounded = translation.angle_error if form != "urdf" else urdf.angle_error(root)
     if rounded > SILENT_ROUNDING:
         notes.append(
-            f"angles of the file are rounded by up to {rounded:.1g} rad: they are taken for the "
-            "multiples of 15° that they were meant to be, wherever base parameters are counted"
+            f"angles of the file are off multiples of 15° by up to {rounded:.1g} rad, as rounding "
+            "does: base parameters are those of exact multiples"
         )
     robot = Robot(
         root.attributes.get("name") or "robot",

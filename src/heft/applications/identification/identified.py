@@ -396,10 +396,10 @@ def said_errors(entry: Mapping[str, Any]) -> str:
     """Return the torque errors of `error_entry` as a sentence."""
     kinds = ("model_file", "fitted_drives", "identified")
     before, drives, now = (percent(entry[kind]["total"]) for kind in kinds)
-    where = "held out" if entry["held_out"] else "which was fitted"
+    where = "held out" if entry["held_out"] else "fitted"
     return (
-        f"on {Path(entry['path']).name}, {where}, {before} of the torque was missed by the model "
-        f"file, {drives} with its masses and fitted friction, {now} now"
+        f"torque error on {Path(entry['path']).name} ({where}): {before} with the model file, "
+        f"{drives} with its masses and fitted friction, {now} identified"
     )
 
 

@@ -74,9 +74,9 @@ def _links(result: Identification) -> Table:
             "before [kg]",
             "mass [kg]",
             "±",
-            "strictly [kg]",
+            "strict 95 % [kg]",
             "centre of mass [m]",
-            "mass seen",
+            "from data",
         ),
         rows,
     )
@@ -103,10 +103,7 @@ def _strict_masses(result: Identification) -> str:
         return ""
     middle, open_ends = float(np.median(widths)), int(np.sum(~np.isfinite(widths)))
     width = f"{middle:.2g} kg wide" if math.isfinite(middle) else "open"
-    return (
-        f"Strict 95 % intervals of the masses, without the model file: median {width}, "
-        f"{open_ends} of {len(widths)} open."
-    )
+    return f"Strict ranges of the masses: median {width}, {open_ends} of {len(widths)} open."
 
 
 def _as_text(shown: Table, legend: str) -> list[str]:
@@ -167,13 +164,13 @@ MOST_LINES = 23  # of the terminal report, and two behind it, unless tables are 
 LEAST_SAID = 2  # lines of checks that did not pass, and of notes, however long the tables are
 MOST_UNSEEN = 6  # links that a table lists of which the logs show nothing
 LEGEND = (
-    "± is one standard deviation, for masses widened by what the model file may be wrong; “seen” "
-    "is the share of that doubt which the data took away: at 0% the number is the model file's, "
-    "and below 25% its ± would be the prior's and is not stated. “Strictly” is the 95 % range over "
-    "all bodies that can exist and fit the data, without a prior. "
-    "Friction here is the simple one that URDFs take, the masses are from the full one. "
-    "0* is held at zero, where the data ask for less. Sliding joints: N, m and kg. “Error” is the "
-    "joint's own torque left over with full friction, filtered, on held-out logs if there are any."
+    "± is one standard deviation; of a mass it includes the prior's error. “From data” is the "
+    "share of the prior's standard deviation that the data removed: at 0% the value is the model "
+    "file's, below 25% the deviation would be the prior's and is not stated. “Strict” is the 95 % "
+    "range over all physically consistent bodies that fit the data, without a prior. Friction here "
+    "is the simple model of URDF and simulators, masses are from the fit with full friction. "
+    "0*: at its bound of zero. Sliding joints: N, m and kg. “Error” is the joint's relative torque "
+    "error with full friction, low-passed, on held-out logs if there are any."
 )
 
 
@@ -190,8 +187,8 @@ def _missed(result: Identification) -> Table:
     ]
     total = ["all", *(percent(s.total) for s in scores), percent(expected.total)]
     return Table(
-        f"Torque missed on {Path(errors.identified.path).name}, low-passed",
-        ("joint", "model file", "its masses, fitted friction", "now", "expected in slow motion"),
+        f"Torque error on {Path(errors.identified.path).name}, low-passed",
+        ("joint", "model file", "its masses, fitted friction", "identified", "slow motion"),
         [total, *rows],
     )
 
@@ -294,7 +291,7 @@ def text(result: Identification, explain: bool = False) -> str:
         *_as_text(_gears(result), GEAR_LEGEND),
         *_as_text(_alternatives(result), ALTERNATIVES_LEGEND),
     ]
-    headline = f"{result.problem.plant.robot.name}: {result.verdict}, {_headline(result)}"
+    headline = f"{result.problem.plant.robot.name}: {result.verdict}. {_headline(result)}"
     head = textwrap.wrap(headline, 96)
     room = MOST_LINES - len(head) - sum(part.count("\n") + 2 for part in parts)
     head += _said(result, math.inf if explain else max(room, LEAST_SAID))
@@ -322,19 +319,22 @@ def _said(result: Identification, room: float) -> list[str]:
 
 
 def _headline(result: Identification) -> str:
-    """Return what was missed and is missed of the torque, and what is to be expected elsewhere."""
+    """Return the torque errors before and after, and those expected elsewhere."""
+    return f"{_errors(result)}Expected in slow motion: {_elsewhere(result)}."
+
+
+def _errors(result: Identification) -> str:
     entry = error_entry(result)
-    said = f"{said_errors(entry)}. " if entry else ""
-    # One clause each for the logs' own motion and for another kind, lest they contradict.
-    return f"{said}In slow motion {_elsewhere(result)}."
+    said = said_errors(entry) if entry else ""
+    return said and f"{said[0].upper()}{said[1:]}. "
 
 
 def _elsewhere(result: Identification) -> str:
     predicted = result.predicted_error
-    said = f"{percent(predicted.total)} of the torque is expected to be missed"
+    said = f"{percent(predicted.total)} of all torque"
     joints = {j: e for j, e in predicted.per_joint.items() if math.isfinite(e)}
     worst = max(joints, key=lambda j: joints[j], default=None)
-    return said if worst is None else f"{said}, {percent(joints[worst])} of {worst}'s own"
+    return said if worst is None else f"{said}, {percent(joints[worst])} of {worst}'s"
 
 
 def _all_numbers(result: Identification) -> Table:
@@ -501,12 +501,10 @@ def html(result: Identification) -> str:
 
 
 def _of_the_verdict(result: Identification) -> dict[str, object]:
-    entry = error_entry(result)
-    said = said_errors(entry) if entry else ""
     return {
         "verdict": result.verdict,
         "held_out": bool(result.validation),
-        "headline": said[:1].upper() + said[1:] if said else "",
+        "headline": _errors(result),
         "elsewhere": _elsewhere(result),
         **verdict.for_page(result.checks),
         "notes": (*result.problem.plant.robot.notes, *result.notes),
