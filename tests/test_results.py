@@ -628,10 +628,34 @@ def test_given_information_makes_surer(second: Identification, both: Identificat
     assert both.estimate.parameters.std.sum() < 0.8 * second.estimate.parameters.std.sum()
 
 
+def test_a_log_faster_than_those_fitted_is_said_to_extrapolate_friction(
+    arm: Run, tmp_path: Path
+) -> None:
+    table = pyarrow.parquet.read_table(RUN2)
+    names = table.column_names
+    faster = table.set_column(names.index("t"), "t", [np.asarray(table["t"]) / 2.0])
+    pyarrow.parquet.write_table(faster, tmp_path / "fast.parquet")
+    said: list[str] = []
+    for log in (RUN2, tmp_path / "fast.parquet"):
+        predict_files(arm.folder, log, tmp_path / "tau.csv", progress=said.append)
+    told = [line.split()[1] for line in said]
+    assert set(told) == set(JOINTS) and len(told) == len(JOINTS), said
+    assert all(1.5 < float(line.split()[3]) < 2.6 for line in said)
+    said.clear()
+    predict_files(
+        arm.folder,
+        tmp_path / "fast.parquet",
+        tmp_path / "t.csv",
+        friction="none",
+        progress=said.append,
+    )
+    assert not said
+
+
 def test_a_predicted_torque_states_its_deviation(arm: Run) -> None:
     """On the log that was held out, in the motion's band; another motion than the fit's."""
     parts = list(Identified.load(arm.folder).predictions(Recording.open(RUN2)))
-    time, effort, _, std = (np.concatenate(p) for p in zip(*parts, strict=True))
+    time, effort, _, std, _ = (np.concatenate(p) for p in zip(*parts, strict=True))
     table = pyarrow.parquet.read_table(RUN2)
     measured = np.stack([np.interp(time, table["t"], table[f"tau.{j}"]) for j in JOINTS], axis=1)
     left = filtered(time, measured - effort, 0.004, arm.found.fit[1].filter_hz or 0.0)

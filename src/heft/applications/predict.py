@@ -12,6 +12,7 @@ from heft.applications.identification import Identified
 from heft.applications.inputs import Inputs
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.files import put, require_writable, workshop
+from heft.fit import Progress, silent
 
 
 def predict_files(
@@ -21,6 +22,7 @@ def predict_files(
     columns: Path | None = None,
     friction: Literal["full", "simple", "none"] = "full",
     own_columns: Path | None = None,
+    progress: Progress = silent,
 ) -> int:
     """Predict the joint torques of a log and write them to a file, whole or not at all.
 
@@ -29,6 +31,7 @@ def predict_files(
             `tau_rigid.<joint>` and, with full friction, its standard deviation `tau_std.<joint>`
             [N·m or N].
         friction: Friction model: `full`, `simple`, or `none` for rigid bodies and rotors only.
+        progress: Told of each drive whose friction is extrapolated beyond the fitted logs' speeds.
 
     Returns:
         Number of rows written.
@@ -75,7 +78,7 @@ def predict_files(
         kinds.append("tau_std")
     names = ["t", *(f"{kind}.{c}" for kind in kinds for c in channels)]
     schema = pyarrow.schema([(n, pyarrow.float64()) for n in names])
-    rows = 0
+    rows, faster = 0, dict[str, float]()
     with workshop(out) as folder:
         new = folder / out.name
         make = (
@@ -88,6 +91,13 @@ def predict_files(
                 arrays = [pyarrow.array(np.ascontiguousarray(c)) for c in columns_]
                 writer.write_table(pyarrow.Table.from_arrays(arrays, schema=schema))
                 rows += len(piece.time)
+                for drive, factor in identified.extrapolated(piece.speed).items():
+                    faster[drive] = max(factor, faster.get(drive, 0.0))
         inputs.refuse_changed()
         put(new, out)
+    for drive, factor in faster.items() if friction != "none" else ():
+        progress(
+            f"note: {drive} moves {factor:.2g} times as fast as in the fitted logs: its friction "
+            "there is extrapolated. Identify from a log of such speeds, too"
+        )
     return rows

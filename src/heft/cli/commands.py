@@ -202,7 +202,7 @@ def predict(
     """
     from heft.applications.predict import predict_files
 
-    rows = predict_files(results, log, out, columns, friction, own)
+    rows = predict_files(results, log, out, columns, friction, own, progress)
     message(f"{shown(out)}: {rows} rows")
 
 

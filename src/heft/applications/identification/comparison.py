@@ -59,8 +59,6 @@ class Side:
     matrix: Array  # K with β = K π, shape (b, p) for p standard parameters
     # D of the consistent standard parameters, DᵀD their covariance, shape (any, p)
     deviations: Array
-    # range of sliding velocity, backward and forward, of each drive with friction [rad/s or m/s]
-    fastest: Mapping[str, tuple[float, float]]
 
     @property
     def name(self) -> str:
@@ -91,7 +89,6 @@ class Side:
         try:
             path = folder / "information.npz"
             data = read_arrays(path)
-            joints, ends = data["sliding_joints"], data["sliding_velocities"]
             sigma, memory = (np.asarray(data[k], dtype=float) for k in ("sigma", "memory"))
             evidence = Earlier.load(path)
             if isinstance(evidence, Information):
@@ -103,11 +100,10 @@ class Side:
                 sigma,
                 np.asarray(data["base_matrix"], dtype=float),
                 _deviations(identified, data),
-                {str(j): (float(a), float(b)) for j, (a, b) in zip(joints, ends, strict=True)},
             )
             if not sigma.shape == memory.shape == (len(side.evidence.information.channels),):
                 raise ValueError("noise of other channels")
-            numbers = (sigma, memory, side.matrix, side.deviations, np.asarray(ends, dtype=float))
+            numbers = (sigma, memory, side.matrix, side.deviations)
             if not all(np.isfinite(part).all() for part in numbers):
                 raise ValueError("numbers that are not finite")
         except (*UNREADABLE, InvalidRecording) as problem:
@@ -462,7 +458,7 @@ def _of_own_columns(a: Side, b: Side) -> Iterator[_Quantity]:
 
 def _curves(drive: Drive, a: Side, b: Side) -> Curves | None:
     """Return a drive's friction curves; None if either side did not see both directions."""
-    ends = [s.fastest.get(drive.name) for s in (a, b)]
+    ends = [s.identified.fastest.get(drive.name) for s in (a, b)]
     if any(e is None for e in ends):
         return None
     top = min(min(-e[0], e[1]) for e in ends if e is not None)

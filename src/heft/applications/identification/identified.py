@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from itertools import chain
 from pathlib import Path
@@ -47,6 +47,7 @@ from .answers import Answers
 Friction: TypeAlias = Literal["full", "simple", "none"]
 MODELS = ("robot.toml", "robot.xml", "robot.urdf")  # the first that is there is the model
 MOST_DEVIATIONS = 1000  # one a block that was left out
+BEYOND = 1.2  # speed over that of the fitted logs, from which friction is extrapolated
 
 
 class Prediction(NamedTuple):
@@ -61,6 +62,7 @@ class Prediction(NamedTuple):
     # standard deviation of the effort, likewise; NaN where it is not known, or friction is not the
     # full one
     std: Array
+    speed: Array  # of each drive, shape (N, drives) [rad/s or m/s]
 
     @property
     def torque(self) -> Array:
@@ -86,6 +88,9 @@ class Identified(Answers):
     # of predicted torques; None if the folder does not state it
     deviation: TorqueDeviation | None = None
     estimated: Parameters | None = None  # see `solution`; None if the folder does not state them
+    # range of sliding velocity, backward and forward, of each drive with friction on the fitted
+    # logs [rad/s or m/s]
+    fastest: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def contract(self) -> Mapping[str, Any]:
@@ -127,7 +132,25 @@ class Identified(Answers):
         robot = _model(folder, options).with_own_columns(own)
         path = folder / "information.npz"
         deviation = _torque_deviation(path, robot, data)
-        return Identified(folder, robot, drives, smoothing, data, deviation, _solution(path, robot))
+        solution, fastest = _solution(path, robot), _fastest(path)
+        return Identified(folder, robot, drives, smoothing, data, deviation, solution, fastest)
+
+    def extrapolated(self, speed: Array) -> dict[str, float]:
+        """Return how often the fitted logs' speed each drive's friction is asked for, if beyond.
+
+        Args:
+            speed: Of each drive, shape (N, drives) [rad/s or m/s]; see `Prediction`.
+
+        Returns:
+            By drive, the largest speed over the fitted logs', of those above `BEYOND`.
+        """
+        factors: dict[str, float] = {}
+        for drive, own in zip(self.robot.drives, np.asarray(speed).T, strict=True):
+            low, high = self.fastest.get(drive.name, (-np.inf, np.inf))
+            ends = ((float(own.max()), high), (float(own.min()), low))
+            beyond = [now / seen for now, seen in ends if seen and now / seen > BEYOND]
+            factors |= {drive.name: max(beyond)} if beyond else {}
+        return factors
 
     def predict(self, log: AnyLog, friction: Friction = "full") -> Prediction:
         """Return the predicted effort and its deviation at the times of a log; see `predictions`.
@@ -162,7 +185,7 @@ class Identified(Answers):
             friction: `full`, `simple`, or `none` for rigid bodies and rotor inertias only.
 
         Yields:
-            Time, effort, its rigid-body part and, with full friction, its standard deviation.
+            Time, effort, its rigid-body part, its standard deviation with full friction, speeds.
         """
         drives = self.friction[friction]
         smoothing = replace(limited(self.smoothing, recording), trim=0.0, torque="raw")
@@ -182,7 +205,9 @@ class Identified(Answers):
                 through = None if held is None else held.through
                 std, reversal = stated.std(plant, s, state.rigid, reversal, through)
             effort = (rigid + rest).T if held is None else held.left(rigid + rest)
-            yield Prediction(s.time, effort, rigid.T if held is None else effort - rest.T, std)
+            rigid = rigid.T if held is None else effort - rest.T
+            speed = np.stack([drive.ratio @ state.motors[1] for drive in self.robot.drives], axis=1)
+            yield Prediction(s.time, effort, rigid, std, speed)
 
     def _held(self, plant: RobotPlant, samples: Samples[RobotMotion]) -> ContactEfforts | None:
         """Return the efforts of contacts; None if the base is fixed."""
@@ -253,6 +278,18 @@ def _solution(path: Path, robot: Robot) -> Parameters | None:
         if covariance.shape != (len(names),) * 2 or not np.isfinite(values).all():
             raise ValueError(f"covariance of shape {covariance.shape} of {len(names)} parameters")
         return Parameters(Labels(names, tuple(units[n] for n in names)), values, covariance)
+
+
+def _fastest(path: Path) -> dict[str, tuple[float, float]]:
+    """Return the ranges of sliding velocity that results state, of none if they do not."""
+    if not path.exists():
+        return {}
+    with _reading(path, "sliding velocities"):
+        arrays = read_arrays(path)
+        joints, ends = arrays["sliding_joints"], arrays["sliding_velocities"].astype(float)
+        if not np.isfinite(ends).all():
+            raise ValueError("velocities that are not finite")
+        return {str(j): (float(a), float(b)) for j, (a, b) in zip(joints, ends, strict=True)}
 
 
 def _read(
