@@ -113,11 +113,11 @@ class Judge:
     def _of_the_rank(self) -> Iterator[Check]:
         rank = self.estimate.rank
         weakest = ", ".join(rank.weakest)
-        shows = f"the motion shows {rank.rank} of {rank.columns} base parameters"
+        shows = f"the motion excites {rank.rank} of {rank.columns} base parameters"
         if rank.rank == rank.columns:
             yield Check("rank", "pass", rank.rank, rank.columns, shows)
         else:
-            message = f"{shows}; least of all {weakest}"
+            message = f"{shows}; least excited: {weakest}"
             yield Check("rank", "fail", rank.rank, rank.columns, message)
         yield _at_most(
             "condition",

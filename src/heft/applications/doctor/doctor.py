@@ -412,7 +412,7 @@ def text(d: Diagnosis) -> str:
     lines = [f"{names}: {verdict} ({rows} rows, {duration:.4g} s{rate})"]
     if d.motion is not None:
         lines[0] += (
-            f"; motion shows {d.motion.rank} of {d.motion.columns} base parameters, "
+            f"; the motion excites {d.motion.rank} of {d.motion.columns} base parameters, "
             f"condition {d.motion.condition:.3g}"
         )
     for f in d.findings:

@@ -339,10 +339,10 @@ def of_the_motion(motion: DataRank) -> Iterator[Finding]:
     if motion.rank < motion.columns:
         yield Finding(
             "motion shows too little",
-            f"it shows {motion.rank} of the bodies' {motion.columns} base parameters",
+            f"it excites {motion.rank} of the bodies' {motion.columns} base parameters",
             severity="spoils",
             evidence={"rank": motion.rank, "columns": motion.columns},
-            cure=f"move all joints at once; least is seen of {weakest}; {DESIGN}",
+            cure=f"move all joints at once; least excited: {weakest}; {DESIGN}",
         )
     elif motion.condition > CONDITION.passes:
         spoils = motion.condition > CONDITION.fails
@@ -351,8 +351,7 @@ def of_the_motion(motion: DataRank) -> Iterator[Finding]:
             f"condition number {motion.condition:.0f} of the bodies' base parameters",
             severity="spoils" if spoils else "warns",
             evidence={"condition": motion.condition},
-            cure=f"move all joints at once, faster and farther; least is seen of {weakest}; "
-            f"{DESIGN}",
+            cure=f"move all joints at once, faster and farther; least excited: {weakest}; {DESIGN}",
         )
 
 
