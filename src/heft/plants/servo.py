@@ -9,6 +9,9 @@ of the arm in one column, the equation has the voltage u V alone on its right-ha
 It is linear in 1/A and in what is divided by A, which scale with it: only the arm's known mass
 tells one from the other. The speed's column is cut off where the torque is off, for then the
 winding is open. Without such rows it is that of viscous friction, and only their sum is told.
+
+A winding's resistance rises with its temperature, and 1/A with it: `1/A + (ρ/A) (T − T₀)`, of the
+arm's column, where logs are of several temperatures T.
 """
 
 from __future__ import annotations
@@ -40,10 +43,11 @@ from .plant import Channel, Inputs, Measured, MotionSignal, Plant, Rows, Samples
 
 NAME = "servo"  # of its joint in a recording
 VOLTS, ON = f"u.{NAME}", f"u.{NAME}.on"  # u V [V]; 1 where the torque is on, else 0
+WARM = f"u.{NAME}.warm"  # T − T₀ [K]
 SLOW = 0.02  # [rad/s], speed at which friction in the load turns its sign
-ARM, BACK_EMF = "arm", "back_emf"
 NO_STOPS = np.empty((0, 0))  # friction remembers nothing: rows are of what slides
 TERMS = (Armature(), Viscous(), Coulomb(), Load(SLOW), Offset())
+DRIVES = Drives((Drive(NAME, np.ones(1), TERMS, False),))
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,7 @@ class ServoMotion:
     velocity: Array
     acceleration: Array
     on: Array  # 1 where the torque is on, else 0, shape (N,)
+    warm: Array  # T − T₀, shape (N,) [K]
 
     def part(self, rows: slice | NDArray[np.intp]) -> ServoMotion:
         """Return some of the samples."""
@@ -67,60 +72,41 @@ class ServoPlant(Plant[ServoMotion]):
     moment: float  # m g l of the arm [N·m]
     inertia: float  # of the arm about the axis [kg·m²]
     released: bool  # whether logs have rows in which the torque is off
-
-    @cached_property
-    def drives(self) -> Drives:
-        """The servo's drive."""
-        return Drives((Drive(NAME, np.ones(1), TERMS, False),))
+    warms: bool = False  # whether logs are of several temperatures
 
     @cached_property
     def labels(self) -> Labels:
-        """1/A, B/A where it is told, and the drive's terms over A."""
-        terms = [t for _, t in self.drives.columns]
-        known = (ARM, BACK_EMF)[: 1 + self.released]
-        units = ("V/(N·m)", "V·s/rad")[: len(known)]
-        return Labels(
-            (*known, *(t.kind for t in terms)),
-            (*units, *(f"({t.unit(False)})·V/(N·m)" for t in terms)),
-            NAME,
-        )
+        """1/A, its rise with temperature and B/A where they are told, and the drive's over A."""
+        known = {"arm": "V/(N·m)"}
+        known |= {"warmth": "V/(N·m·K)"} if self.warms else {}
+        known |= {"back_emf": "V·s/rad"} if self.released else {}
+        known |= {t.kind: f"({t.unit(False)})·V/(N·m)" for t in TERMS}
+        return Labels(tuple(known), tuple(known.values()), NAME)
 
     @cached_property
     def space(self) -> ParameterSpace:
-        """The columns themselves; what drives or rubs is not negative."""
-        signs = [t.nonnegative for _, t in self.drives.columns]
-        first = len(self.labels) - len(signs)
-        positive = (*range(first), *(first + k for k, sign in enumerate(signs) if sign))
-        nominal = np.zeros(len(self.labels))
-        return ParameterSpace(self.labels, np.eye(len(nominal)), nominal, nonnegative=positive)
+        """The columns themselves; of these only the offset may be negative."""
+        count = len(self.labels)
+        positive = tuple(k for k, n in enumerate(self.labels.names) if n != Offset.kind)
+        return ParameterSpace(self.labels, np.eye(count), np.zeros(count), nonnegative=positive)
 
     @property
     def channels(self) -> tuple[Channel, ...]:
         """What the drive is given."""
         return (Channel("voltage", "V"),)
 
-    @cached_property
-    def independent(self) -> tuple[int, ...]:
-        """Columns of the friction dictionary."""
-        first = len(self.labels) - len(self.drives.columns)
-        return tuple(first + k for k, (_, t) in enumerate(self.drives.columns) if t.dictionary)
-
-    @property
-    def functions(self) -> tuple[tuple[int, ...], ...]:
-        """The friction dictionary."""
-        return (self.independent,) if self.independent else ()
-
     def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
-        """Return the position, whether the torque is on, and the voltage given."""
-        on = (MotionSignal(ON, 0, late=True),) if self.released else ()
+        """Return the position, whether the torque is on, the warmth, and the voltage given."""
+        beside = (MotionSignal(ON, 0, late=True), MotionSignal(WARM, 0))
         voltage = (Measured(0, ((VOLTS, 1.0),)),) if measured else ()
-        return Inputs((MotionSignal(f"q.{NAME}"), *on), voltage)
+        return Inputs((MotionSignal(f"q.{NAME}"), *beside), voltage)
 
     def motion(self, smoothed: Smoothed) -> ServoMotion:
-        """Return the motion, and where the torque is on."""
-        q, v, a = (x[:, 0] for x in (smoothed.position, smoothed.velocity, smoothed.acceleration))
-        on = smoothed.position[:, 1] if self.released else np.ones(len(q))
-        return ServoMotion(q, v, a, np.round(on))
+        """Return the motion, where the torque is on, and how warm it is."""
+        q, on, warm = smoothed.position.T
+        return ServoMotion(
+            q, smoothed.velocity[:, 0], smoothed.acceleration[:, 0], np.round(on), warm
+        )
 
     def _rigid(self, m: ServoMotion) -> Array:
         return self.inertia * m.acceleration + self.moment * np.sin(m.position)
@@ -136,9 +122,10 @@ class ServoPlant(Plant[ServoMotion]):
         state = DriveState(
             m.position[None], m.velocity[None], acceleration[None], NO_STOPS, rigid[None]
         )
-        drive = drive_columns.columns(self.drives, self.drives.columns, state).values
+        drive = drive_columns.columns(DRIVES, DRIVES.columns, state).values
+        warmth = [arm * m.warm] if self.warms else []
         back = [m.on * m.velocity] if self.released else []
-        return np.stack([arm, *back, *drive], axis=1)
+        return np.stack([arm, *warmth, *back, *drive], axis=1)
 
     def rows(self, samples: Samples[ServoMotion], columns: Sequence[int]) -> Rows:
         """Return rows of some columns."""
@@ -153,11 +140,13 @@ class ServoPlant(Plant[ServoMotion]):
         remainder = -self._columns(samples, nothing, self.moment * np.sin(m.position))
         momentum = np.zeros_like(remainder)
         momentum[:, 0] = self.inertia * m.velocity
-        momentum[:, self.labels.names.index("armature")] = m.velocity
+        if self.warms:
+            momentum[:, 1] = momentum[:, 0] * m.warm
+        momentum[:, self.labels.names.index(Armature.kind)] = m.velocity
         return Sides(momentum[:, None, list(columns)], remainder[:, None, list(columns)])
 
     def random_samples(self, count: int, rng: np.random.Generator) -> Samples[ServoMotion]:
         """Return random states."""
         q, v, a = rng.normal(size=(3, count))
-        motion = ServoMotion(q, v, 10.0 * a, np.round(rng.random(count)))
+        motion = ServoMotion(q, v, 10.0 * a, np.round(rng.random(count)), rng.normal(size=count))
         return Samples.of_motion(motion, count, 1)

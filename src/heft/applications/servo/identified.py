@@ -16,7 +16,6 @@ from heft.display import rounded, table
 from heft.errors import InvalidRecording, MissingSignal
 from heft.files import json_text, new_folder, require_own
 from heft.fit import NORMAL, PlantIdentification, Settings, identify_plant
-from heft.information import Triangle
 from heft.plants import ServoPlant
 from heft.recordings import Recording
 from heft.signals import Smoothing
@@ -28,11 +27,14 @@ RESULTS = ("estimate.json", "bam.json", "servo.xml")
 SLIDES = 0.1  # [rad/s], speed from which friction is that of sliding
 AHEAD = 0.04  # [s], over which the speed is looked at, before and behind
 SWITCHES = 0.02  # [s] about a switch of the torque, which is left out
+CORNER = 10.0  # [Hz], of windows short enough for the stretches in which a servo slides
 TRIM = 0.1  # [s] of a log's ends: logs of benches are short
 RELEASED = 20  # rows that slide with the torque off, from which back-EMF is told from friction
+WARMS = 3.0  # [K] between logs, from which the torque's fall with temperature is told
 UNLIKE = 1.1  # of the strengths of two logs, from which they are said to differ
 QUANTITIES = {  # of the columns' names: what they are times A, and their unit
     "arm": ("A", "N·m/V"),
+    "warmth": ("warmth", "1/K"),
     "back_emf": ("B", "N·m·s/rad"),
     "armature": ("armature", "kg·m²"),
     "viscous": ("viscous", "N·m·s/rad"),
@@ -64,6 +66,7 @@ class IdentifiedServo:
     logs: Sequence[ServoLog]
     fit: PlantIdentification[ServoPlant]
     firmware: Firmware | None
+    temperature: float  # at which A is stated [°C]; NaN where it is not logged
 
     @cached_property
     def covariance(self) -> tuple[tuple[str, ...], Array, Array]:
@@ -105,23 +108,11 @@ class IdentifiedServo:
         factors = []
         for recording in problem.recordings:
             one = problem.with_recordings([recording]).information()
-            triangle: Triangle = one.combined(dict.fromkeys(one.channels, 1.0))
+            triangle = one.combined(dict.fromkeys(one.channels, 1.0))
             moved = triangle.R @ spread @ np.where(back, 0.0, x)
             rest = triangle.factor[:-1, -1] - triangle.R @ spread @ np.where(back, x, 0.0)
             factors.append(float(moved @ moved) / float(moved @ rest))
         return np.array(factors)
-
-    def torque_errors(self, logs: Sequence[ServoLog]) -> Array:
-        """Return what the model misses of the torque where other logs slide, shape (rows,) [N·m].
-
-        It is of the fit's own rows: of its windows, weighted by nothing.
-        """
-        problem = self.fit.problem
-        released = problem.plant.released
-        other = problem.with_recordings([_recording(log, released) for log in logs])
-        x = problem.base.matrix @ self.fit.consistent.parameters.values
-        found = [r.values for r in other.residuals(x)]
-        return np.concatenate([np.ravel(v) for v in found]) * self.quantities["A"].value
 
     def notes(self) -> list[str]:
         """Return what no motion of these logs tells, and what the logs say of themselves."""
@@ -271,12 +262,17 @@ def identify_bench(
             cure="log the register Present PWM (Dynamixel) or Present Load (Feetech) as load",
         )
     firmware = Firmware.read_off(logs, bench)
+    warm = np.array([log.temperature for log in logs])
     released = sum(np.count_nonzero(_slides(log) & ~log.on) for log in logs) >= RELEASED
-    plant = ServoPlant(bench.moment, bench.inertia, released)
-    recordings = [_recording(log, released) for log in logs]
-    settings = Settings(smoothing=Smoothing(trim=TRIM), rows="weak")
+    reference = float(np.mean(warm))
+    plant = ServoPlant(bench.moment, bench.inertia, released, bool(np.ptp(warm) > WARMS))
+    recordings = [_recording(log, plant, log.temperature - reference) for log in logs]
+    step = max(float(np.median(np.diff(log.time))) for log in logs)
+    quick = 1.5 / CORNER > 20.0 * step  # else windows would span too few samples
+    smoothing = Smoothing(trim=TRIM, corner=CORNER if quick else None)
+    settings = Settings(smoothing=smoothing, rows="weak")
     fit = identify_plant(plant, recordings, settings=settings, progress=progress)
-    return IdentifiedServo(bench, logs, fit, firmware)
+    return IdentifiedServo(bench, logs, fit, firmware, reference)
 
 
 def identify_files(
@@ -315,11 +311,15 @@ def _slides(log: ServoLog) -> Any:
     return (np.abs(speed) > SLIDES) & ~near
 
 
-def _recording(log: ServoLog, released: bool) -> Recording:
+def _recording(log: ServoLog, plant: ServoPlant, warm: float) -> Recording:
     """Return a log as a recording of the plant, of which what slides is fitted."""
     assert log.duty is not None
     volts = np.where(log.on, log.duty * log.supply, 0.0)
-    signals = {NAME: volts, f"{NAME}.on": log.on.astype(float)}
+    signals = {
+        NAME: volts,
+        f"{NAME}.on": log.on.astype(float),
+        f"{NAME}.warm": np.full(len(volts), warm if plant.warms else 0.0),
+    }
     made = Recording.from_arrays(log.time, log.name, q={NAME: log.position}, u=signals)
-    slides = _slides(log) if released else _slides(log) & log.on
+    slides = _slides(log) & (log.on | plant.released)
     return replace(made, selection=lambda rows: slides[rows])
