@@ -4,9 +4,9 @@
 
 Twelve public logs of a Dynamixel XL330 with a known mass on an arm (`servo/xl330` beside the folder
 of HEFT_DATA), at three gains of its firmware. Each gain's logs are fitted alone, and what must not
-depend on the gain compared. Then each gain is predicted by the fit of the other two, by `heft servo`
-and by the terms of BAM's richest model (m6 [Duclusaud2025]: friction in the load that tells motor
-from arm, Stribeck, quadratic), fitted to the same logs by nonlinear least squares on the torque.
+depend on the gain compared. Then each gain is predicted by the fit of the other two: by `heft
+servo` and by the terms of BAM's richest model (m6 of github.com/Rhoban/bam: friction in the load
+that tells motor from arm, Stribeck, quadratic), fitted to the same logs by nonlinear least squares.
 Errors are what the law misses where the arm slides, over what the drive gave, both as root mean
 squares; the same unit for both, since each has its own torque per volt.
 """

@@ -100,7 +100,8 @@ class ServoLog:
             InputError: If the log cannot be read, is of another bench, holds neither goal nor
                 duty, or angles or duty are in another unit.
         """
-        file, header = OpenedFile.at(path), dict[str, float]()
+        file = OpenedFile.at(path)
+        header: Mapping[str, float] = {}
         if path.suffix.lower() == ".json":
             header, rows = json_rows(path)
             named = {COLUMNS.get(n, n) if columns is None else n: x for n, x in rows.items()}
@@ -152,7 +153,7 @@ def open_logs(bench: Bench, paths: Sequence[Path], map: Path | None = None) -> l
     Args:
         map: TOML that says what their columns mean.
     """
-    columns = None if map is None else ColumnMap.load(map)
+    columns = None if map is None else ColumnMap.from_toml(map)
     return [ServoLog.open(path, bench, columns) for path in paths]
 
 

@@ -20,7 +20,7 @@ from heft.plants import ServoPlant
 from heft.recordings import Recording
 from heft.signals import Smoothing
 
-from .bench import NAME, Bench, ServoLog, open_logs
+from .bench import GRAVITY, NAME, Bench, ServoLog, open_logs
 from .firmware import Firmware
 
 RESULTS = ("estimate.json", "bam.json", "servo.xml")
@@ -31,6 +31,7 @@ CORNER = 10.0  # [Hz], of windows short enough for the stretches in which a serv
 TRIM = 0.1  # [s] of a log's ends: logs of benches are short
 RELEASED = 20  # rows that slide with the torque off, from which back-EMF is told from friction
 WARMS = 3.0  # [K] between logs, from which the torque's fall with temperature is told
+TINY = 1e-6  # [kg·m²], of a body's inertia, which may not be zero
 UNLIKE = 1.1  # of the strengths of two logs, from which they are said to differ
 QUANTITIES = {  # of the columns' names: what they are times A, and their unit
     "arm": ("A", "N·m/V"),
@@ -69,31 +70,27 @@ class IdentifiedServo:
     temperature: float  # at which A is stated [°C]; NaN where it is not logged
 
     @cached_property
-    def covariance(self) -> tuple[tuple[str, ...], Array, Array]:
-        """Names, values (n,) and covariance (n, n) of `QUANTITIES`: columns' divided by the first.
+    def covariance(self) -> Array:
+        """Covariance of `quantities`, shape (n, n).
 
         A = 1/x₀ and θ = x/x₀, so that ∂A/∂x₀ = −A², ∂θ/∂x = A, ∂θ/∂x₀ = −A θ.
         """
         found = self.fit.consistent.parameters
         assert found.covariance is not None
         A = 1.0 / found.values[0]
-        values = A * found.values
-        values[0] = A
-        slope = A * np.eye(len(values))
-        slope[:, 0] = -A * values
-        names = tuple(QUANTITIES[n][0] for n in found.labels.names)
-        std = found.std / np.sqrt(np.diag(found.covariance))  # as widened by blocks left out
-        covariance = found.covariance * np.outer(std, std)
-        return names, values, slope @ covariance @ slope.T
+        slope = A * np.eye(len(found.values))
+        slope[:, 0] = -(A**2) * np.append(1.0, found.values[1:])
+        wide = found.std / np.sqrt(np.diag(found.covariance))  # by blocks left out
+        return np.asarray(slope @ (found.covariance * np.outer(wide, wide)) @ slope.T)
 
     @cached_property
     def quantities(self) -> Mapping[str, Quantity]:
-        """A [N·m/V], B, rotor inertia and friction; without torque-off rows B is in viscous."""
-        names, values, covariance = self.covariance
-        units = dict(QUANTITIES.values())
-        std = np.sqrt(np.diag(covariance))
-        rows = zip(names, values.tolist(), std.tolist(), strict=True)
-        return {n: Quantity(x, s, units[n]) for n, x, s in rows}
+        """A, B, rotor inertia and friction by name; without torque-off rows viscous holds B."""
+        found, std = self.fit.consistent.parameters, np.sqrt(np.diag(self.covariance)).tolist()
+        values = [1.0, *found.values[1:].tolist()]
+        named = (QUANTITIES[n] for n in found.labels.names)
+        rows = zip(named, values, std, strict=True)
+        return {n: Quantity(x / found.values[0], s, unit) for (n, unit), x, s in rows}
 
     @cached_property
     def strengths(self) -> Array:
@@ -154,8 +151,6 @@ class IdentifiedServo:
 
     def to_json(self) -> str:
         """Return `estimate.json`: quantities with intervals and covariance, firmware, inputs."""
-        names, _, covariance = self.covariance
-        firmware = None if self.firmware is None else vars(self.firmware)
         strengths = zip(self.logs, self.strengths.tolist(), strict=True)
         content: dict[str, Any] = {
             "heft": __version__,
@@ -164,10 +159,10 @@ class IdentifiedServo:
             "quantities": {
                 n: {**vars(q), "interval": q.interval} for n, q in self.quantities.items()
             },
-            "covariance": {"names": names, "matrix": covariance},
-            "told": {"B": "B" in names},
+            "covariance": self.covariance,
+            "temperature": self.temperature,
             "predicted_error": self.fit.predicted_error.total,
-            "firmware": firmware,
+            "firmware": self.firmware,
             "bench": self.bench,
             "notes": self.notes(),
             "logs": [
@@ -182,61 +177,71 @@ class IdentifiedServo:
         }
         return json_text(content)
 
+    def _of_drive(self) -> tuple[float, float, float]:
+        """Return A, B and viscous friction; where their sum alone is told, it is B."""
+        x = {n: q.value for n, q in self.quantities.items()}
+        return (x["A"], x["B"], x["viscous"]) if "B" in x else (x["A"], x["viscous"], 0.0)
+
     def to_bam(self) -> str:
         """Return the numbers under the names of BAM's files, k = k_e, with intervals beside.
 
         Its friction in the load is of gravity alone, and its motor's share is none here.
         """
-        found = self.quantities
-        A, viscous = found["A"].value, found["viscous"].value
-        B = found["B"].value if "B" in found else viscous
-        k = B / A
+        x, (A, B, viscous) = self.quantities, self._of_drive()
         content = {
             "model": "m5",
-            "kt": k,
-            "R": k / A,
-            "armature": found["armature"].value,
-            "q_offset": -found["offset"].value / self.bench.moment,
-            "friction_base": found["coulomb"].value,
-            "friction_viscous": viscous if "B" in found else 0.0,
+            "kt": B / A,
+            "R": B / A**2,
+            "armature": x["armature"].value,
+            "q_offset": -x["offset"].value / self.bench.moment,
+            "friction_base": x["coulomb"].value,
+            "friction_viscous": viscous,
             "load_friction_motor": 0.0,
-            "load_friction_external": found["load"].value,
+            "load_friction_external": x["load"].value,
             "heft": {
                 "assumed": "k = k_e, which motion does not tell",
-                "intervals": {n: q.interval for n, q in found.items()},
+                "intervals": {n: q.interval for n, q in x.items()},
             },
         }
         return json_text(content)
 
     def to_mujoco(self) -> str:
-        """Return MuJoCo's fields of joint and position actuator, with intervals as a comment.
+        """Return the bench as MJCF, its joint and actuator as found, intervals in a comment.
 
-        The servo's law is a spring between goal and position, and back-EMF its damper; friction in
-        the load is counted at the mean torque of the arm in the logs.
+        A firmware's P is a spring between goal and position, back-EMF its damper. Friction in the
+        load is counted at the mean torque of the arm in the logs.
         """
-        found = self.quantities
-        A, viscous = found["A"].value, found["viscous"].value
-        B = found["B"].value if "B" in found else viscous
-        volts = float(np.mean(np.concatenate([log.supply for log in self.logs])))
-        arm = self.bench.moment * np.mean(
-            np.abs(np.sin(np.concatenate([log.position for log in self.logs])))
-        )
-        friction = found["coulomb"].value + found["load"].value * float(arm)
-        lines = [f"{n} {q.interval[0]:.4g} … {q.interval[1]:.4g} {q.unit}" for n, q in found.items()]
-        gain = self.firmware.gain if self.firmware else None
-        per = " times the firmware's gain" if self.firmware and self.firmware.per_unit else ""
-        actuator = (
-            "<!-- the firmware's gain was not told -->"
-            if gain is None
-            else f'<position joint="{NAME}" kp="{A * volts * gain:.5g}" kv="{B:.5g}" '
-            f'forcerange="{-A * volts:.5g} {A * volts:.5g}"/> <!-- kp{per} -->'
-        )
-        joint = (
-            f'<joint name="{NAME}" armature="{found["armature"].value:.5g}" '
-            f'damping="{viscous if "B" in found else 0.0:.5g}" frictionloss="{friction:.5g}"/>'
-        )
-        comment = "<!-- 95 %: " + "; ".join(lines) + f"; at {volts:.2f} V -->"
-        return "\n".join([comment, joint, actuator, ""])
+        x, (A, B, viscous) = self.quantities, self._of_drive()
+        volts = A * float(np.mean(np.concatenate([log.supply for log in self.logs])))
+        angles = np.concatenate([log.position for log in self.logs])
+        arm = self.bench.moment * float(np.mean(np.abs(np.sin(angles))))
+        friction = x["coulomb"].value + x["load"].value * arm
+        gains = [log.gain for log in self.logs if np.isfinite(log.gain)]
+        gain = 0.0 if self.firmware is None else self.firmware.gain
+        if self.firmware is not None and self.firmware.per_unit:
+            gain *= float(np.median(gains))
+        told = "; ".join(f"{n} {q.interval[0]:.4g} ... {q.interval[1]:.4g}" for n, q in x.items())
+        mass, length, inertia = self.bench.mass, self.bench.length, self.bench.inertia
+        centre = self.bench.moment / GRAVITY / (mass + self.bench.arm_mass)
+        about = inertia - (mass + self.bench.arm_mass) * centre**2
+        return f"""<mujoco model="servo on a bench">
+  <!-- 95 %: {told}
+       kp is of a firmware's gain of {gain:.4g} duty/rad; 0: it was not told -->
+  <worldbody>
+    <body name="arm">
+      <joint name="{NAME}" axis="0 -1 0" armature="{x["armature"].value:.5g}"
+             damping="{viscous:.5g}" frictionloss="{friction:.5g}"/>
+      <inertial pos="0 0 {-centre:.6g}" mass="{mass + self.bench.arm_mass:.6g}"
+                diaginertia="{max(about, TINY):.6g} {max(about, TINY):.6g} {TINY:.6g}"/>
+      <geom type="capsule" size="0.005" fromto="0 0 0 0 0 {-length:.6g}" contype="0"/>
+    </body>
+  </worldbody>
+  <actuator>
+    <position name="{NAME}" joint="{NAME}" kp="{volts * gain:.5g}" kv="{B:.5g}"
+              forcerange="{-volts:.5g} {volts:.5g}"/>
+  </actuator>
+</mujoco>
+"""
 
 
 def identify_bench(
@@ -263,12 +268,12 @@ def identify_bench(
         )
     firmware = Firmware.read_off(logs, bench)
     warm = np.array([log.temperature for log in logs])
-    released = sum(np.count_nonzero(_slides(log) & ~log.on) for log in logs) >= RELEASED
+    released = sum(int(np.sum(_slides(log) & ~log.on)) for log in logs) >= RELEASED
     reference = float(np.mean(warm))
     plant = ServoPlant(bench.moment, bench.inertia, released, bool(np.ptp(warm) > WARMS))
     recordings = [_recording(log, plant, log.temperature - reference) for log in logs]
     step = max(float(np.median(np.diff(log.time))) for log in logs)
-    quick = 1.5 / CORNER > 20.0 * step  # else windows would span too few samples
+    quick = 20.0 * step < 1.5 / CORNER  # else windows would span too few samples
     smoothing = Smoothing(trim=TRIM, corner=CORNER if quick else None)
     settings = Settings(smoothing=smoothing, rows="weak")
     fit = identify_plant(plant, recordings, settings=settings, progress=progress)
