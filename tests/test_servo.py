@@ -20,6 +20,7 @@ from heft.applications.servo import (
     Bench,
     IdentifiedServo,
     ServoLog,
+    hidden,
     identify_bench,
     identify_files,
     open_logs,
@@ -226,6 +227,52 @@ def test_the_files_are_those_that_simulators_read(
     assert state.qfrc_inverse[0] == pytest.approx(arm, rel=2e-3)
 
 
+def test_a_rollout_is_the_same_with_all_masses_and_torques_scaled(paths: list[Path]) -> None:
+    """What position and goal cannot tell: the scale."""
+    bench = replace(BENCH, gain=PER_UNIT)
+    stretches = hidden.Stretches.of(open_logs(bench, paths[:1]), bench, 1.0)
+    one = np.array([[TRUE.get(name, 0.3) for name in hidden.NAMES]])
+    three = np.where(np.isin(hidden.NAMES, ("load", "static")), one, 3.0 * one)
+    heavy = replace(bench, mass=3.0 * bench.mass, arm_mass=3.0 * bench.arm_mass)
+    places, duties = hidden.followed(one, stretches, bench)
+    assert np.ptp(places.real) > 1.0
+    for moved, other in zip(
+        (places, duties), hidden.followed(three, stretches, heavy), strict=True
+    ):
+        assert np.abs(moved - other).max() < 1e-9
+
+
+def test_sensitivities_are_the_rollouts_own(paths: list[Path]) -> None:
+    bench = replace(BENCH, gain=PER_UNIT)
+    stretches = hidden.Stretches.of(open_logs(bench, paths[2:]), bench, 0.5).part(slice(0, 8))
+    values = np.array([TRUE.get(name, 0.3) for name in hidden.NAMES])
+    h = 1e-6 * np.diag(np.maximum(values, 1e-3))
+    exact = hidden.followed(values + 1e-20j * h, stretches, bench)[0].imag / 1e-20
+    ahead, behind = (hidden.followed(values + x, stretches, bench)[0].real for x in (h, -h))
+    bound = 1e-3 * np.abs(exact).max(axis=(1, 2), keepdims=True)
+    assert (np.abs(exact - (ahead - behind) / 2.0) < bound).mean() > 0.999
+
+
+def test_position_and_goal_tell_what_the_duty_says(tmp_path: Path) -> None:
+    """The simulated servo, its duty not logged; no interval misses the truth by another half."""
+    bench = replace(BENCH, gain=PER_UNIT)
+    logs = open_logs(bench, written(tmp_path, without("load")))
+    found = identify_bench(bench, logs)
+    asked = {n: q for n, q in found.quantities.items() if n in TRUE}
+    apart = {n: abs(q.value - TRUE[n]) / q.std for n, q in asked.items()}
+    assert set(asked) == set(TRUE) and max(apart.values()) < 3.0, apart
+    assert sum(z > 1.96 for z in apart.values()) <= 1, apart
+    assert found.quantities["A"].std < 0.1 * TRUE["A"]
+    assert "by position and goal" in found.text() and len(found.text().splitlines()) <= 18
+    values = np.array([[found.quantities[name].value for name in hidden.NAMES]])
+    whole = hidden.Stretches.of(logs[:1], bench, 7.9)
+    duty = (
+        np.clip(PER_UNIT * 300.0 * (whole.signals[1] - whole.signals[0]), -1, 1) * whole.signals[2]
+    )
+    missed = hidden.followed(values, whole, bench)[1][0].real - duty
+    assert np.sqrt(np.mean(missed**2) / np.mean(duty**2)) < 0.15
+
+
 def without(*names: str) -> Callable[[Any], None]:
     def change(document: Any) -> None:
         for row in document["entries"]:
@@ -252,7 +299,11 @@ def lighter(document: Any) -> None:
     ("change", "error", "says"),
     [
         (without("goal_position", "load"), MissingSignal, "neither the servo's goal nor its duty"),
-        (scaled("load", 0.0), MissingSignal, "holds no duty"),
+        (
+            scaled("load", 0.0),
+            InvalidSetting,
+            "gain must be stated: position and goal tell A times",
+        ),
         (scaled("load", 1.5), InvalidSetting, "another unit"),
         (scaled("load", 1 / 885), InvalidSetting, "another unit"),
         (

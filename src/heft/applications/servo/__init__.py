@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from heft.loading import lazy
 
 if TYPE_CHECKING:
+    from . import hidden
     from .bench import Bench, ServoLog, open_logs
     from .firmware import Firmware
     from .identified import IdentifiedServo, identify_bench, identify_files

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.errors import InvalidRecording, InvalidSetting, MissingSignal
-from heft.files import Number, OpenedFile, read_toml, section
+from heft.files import Number, OpenedFile
 from heft.recordings import ColumnMap, Recording, json_rows
 
 GRAVITY = 9.80665  # [m/s²]
@@ -63,15 +63,6 @@ class Bench:
     def inertia(self) -> float:
         """Moment of inertia about the axis [kg·m²]."""
         return (self.mass + self.arm_mass / 3.0) * self.length**2
-
-    @staticmethod
-    def load(path: Path) -> Bench:
-        """Return the bench of a TOML file.
-
-        Raises:
-            InvalidSetting: If it is missing, malformed, or has unknown keys.
-        """
-        return section(Bench)(read_toml(path), str(path))
 
 
 @dataclass(frozen=True, eq=False)
