@@ -9,14 +9,20 @@ servo` and by the terms of BAM's richest model (m6 of github.com/Rhoban/bam: fri
 that tells motor from arm, Stribeck, quadratic), fitted to the same logs by nonlinear least squares.
 Errors are what the law misses where the arm slides, over what the drive gave, both as root mean
 squares; the same unit for both, since each has its own torque per volt.
+
+Then the duty is hidden, and the same logs fitted by position and goal with the firmware's gain
+stated: the duty, which that fit has not seen, is the judge of its numbers, and logs of gains that
+it was not fitted to are simulated whole, from their first sample on.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.optimize import least_squares
@@ -25,14 +31,22 @@ from scipy.signal import savgol_filter
 from benchmarks.arms import data_folder
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_most
-from heft.applications.servo import Bench, IdentifiedServo, ServoLog, identify_bench, open_logs
+from heft.applications.servo import (
+    Bench,
+    IdentifiedServo,
+    ServoLog,
+    hidden,
+    identify_bench,
+    open_logs,
+)
 
-BENCH = Bench(0.49, 0.1, full_duty=885.0)
+BENCH = Bench(0.49, 0.1, full_duty=885.0, gain=4096 / (2 * np.pi) / (256 * 885))
 GAINS = (100, 200, 800)
 LOGS = 4  # of each gain that are taken
 STEP, WINDOW = 0.005, 21  # [s], samples: of signals smoothed for the comparison
 SLIDES = 0.15  # [rad/s]
 ASKED = 3.0  # standard deviations between gains
+MISSED_DUTY, MISSED_POSITION = 15.0, 1.6  # [%], [°], asked of logs that a fit has not seen
 # Of m6: A, B, rotor, base, its Stribeck part, motor's and arm's share of load friction, theirs by
 # Stribeck, speed of Stribeck, quadratic parts, viscous, offset; start and bounds as BAM has them.
 START = (0.12, 0.04, 0.002, 0.002, 0.001, 0.2, 0.2, 0.01, 0.1, 0.15, 0.0, 0.0, 0.01, 0.0)
@@ -91,7 +105,36 @@ def share(error: np.ndarray, A: float, s: Sliding) -> float:
     return float(100.0 * np.sqrt(np.mean(error**2) / np.mean((A * s["volts"]) ** 2)))
 
 
-@benchmark({"GAINS": (100, 200), "LOGS": 2})
+def by_position(logs: Mapping[int, Sequence[ServoLog]], told: Mapping[int, Any]) -> Iterator[Row]:
+    """Yield what position and goal alone tell, against what the duty told."""
+    unseen = {g: [replace(log, duty=None) for log in own] for g, own in logs.items()}
+    sets = [(g,) for g in GAINS] + list(combinations(GAINS, 2))
+    for fitted in sets:
+        found = identify_bench(BENCH, [log for g in fitted for log in unseen[g]]).quantities
+        words = "position and goal at gain " + " and ".join(map(str, fitted))
+        if len(fitted) == 1:
+            for name, q in found.items():
+                if name in told[fitted[0]].quantities:
+                    duty = told[fitted[0]].quantities[name].value
+                    z = abs(q.value - duty) / q.std
+                    yield at_most(f"{words}: {name}, off what the duty says by", z, "σ", 1.96)
+        values = np.array([[found[n].value for n in hidden.NAMES]])
+        for g in (g for g in GAINS if g not in fitted):
+            off, missed, whole = [], 0.0, 0.0
+            for log in logs[g]:
+                s = hidden.Stretches.of([log], BENCH, log.time[-1] - log.time[0] - hidden.STEP)
+                places, duties = (x[0, 0].real for x in hidden.followed(values, s, BENCH))
+                clock = log.time[0] + hidden.STEP * np.arange(len(places))
+                duty = np.interp(clock, log.time, np.where(log.on, log.duty, 0.0))  # type: ignore[arg-type]
+                off.append(np.degrees(np.mean(np.abs(places - s.signals[0, 0]))))
+                missed, whole = missed + np.sum((duties - duty) ** 2), whole + np.sum(duty**2)
+            share = 100.0 * np.sqrt(missed / whole)
+            yield at_most(f"{words}: duty missed at gain {g}", share, "%", MISSED_DUTY)
+            mean = float(np.mean(off))
+            yield at_most(f"{words}: position missed at gain {g}", mean, "°", MISSED_POSITION)
+
+
+@benchmark({"GAINS": (100, 200), "LOGS": 3})
 def main() -> Iterator[Row]:
     """Yield the rows."""
     folder = Path(data_folder()).parent / "servo" / "xl330"
@@ -133,6 +176,7 @@ def main() -> Iterator[Row]:
             repeated.append(share(missed(alone, one), alone.quantities["A"].value, one))
         middle = float(np.median(repeated))
         yield Row(f"gain {g}: a log by the others of its gain, torque missed", middle, "%")
+    yield from by_position(logs, found)
 
 
 if __name__ == "__main__":
