@@ -26,7 +26,7 @@ from heft.applications.servo import (
     open_logs,
 )
 from heft.cli import main
-from heft.errors import InputError, InvalidRecording, InvalidSetting, MissingSignal
+from heft.errors import FitError, InputError, InvalidRecording, InvalidSetting, MissingSignal
 from heft.plants import ServoPlant
 from heft.plants.servo import ServoMotion
 from heft.recordings import json_rows
@@ -323,6 +323,15 @@ def test_what_does_not_tell_is_refused(
     change(document)
     (tmp_path / "log.json").write_text(json.dumps(document))
     with pytest.raises(error, match=says):
+        identify_bench(BENCH, open_logs(BENCH, [tmp_path / "log.json"]))
+
+
+def test_logs_that_tell_nothing_are_refused(tmp_path: Path) -> None:
+    """One way, slowly: what lifts cannot be told from what rubs."""
+    document = simulated(0.15, 300.0, released=False)
+    document["entries"] = document["entries"][:800]
+    (tmp_path / "log.json").write_text(json.dumps(document))
+    with pytest.raises(FitError, match=r"do not tell the torque per volt(.|\n)*both ways"):
         identify_bench(BENCH, open_logs(BENCH, [tmp_path / "log.json"]))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from heft import __version__
 from heft.arrays import Array
 from heft.display import rounded, table
-from heft.errors import InvalidRecording
+from heft.errors import FitError, InvalidRecording
 from heft.files import json_text, new_folder, read_toml, require_own, section
 from heft.fit import NORMAL
 
@@ -22,6 +22,7 @@ from .firmware import Firmware
 
 RESULTS = ("estimate.json", "bam.json", "servo.xml")
 TINY = 1e-6  # [kg·m²], of a body's inertia, which may not be zero
+UNTOLD = 0.5  # of A, from which its deviation leaves nothing told
 UNLIKE = 1.1  # of the strengths of two logs, from which they are said to differ
 UNITS = {
     "A": "N·m/V",
@@ -221,7 +222,7 @@ def identify_bench(
         names = [OF_COLUMNS.get(n, n) for n in fit.problem.plant.labels.names]
         strengths = by_duty.strengths(fit).tolist()
         said = (
-            f"of {len(logs)} logs where they slide; torque error to be expected "
+            f"where the arm slides in {_counted(logs)}; torque error to be expected "
             f"{fit.predicted_error.total:.0%}"
         )
     else:
@@ -232,12 +233,24 @@ def identify_bench(
         names, values = [hidden.NAMES[k] for k in told], values[told]
         covariance = covariance[np.ix_(told, told)]
         said = (
-            f"by position and goal of {len(logs)} logs; positions missed by "
+            f"by position and goal of {_counted(logs)}; positions missed by "
             f"{np.degrees(off):.2f}° in stretches of {hidden.LENGTH:g} s"
         )
     rows = zip(names, values.tolist(), np.sqrt(np.diag(covariance)).tolist(), strict=True)
     quantities = {n: Quantity(x, s, UNITS[n]) for n, x, s in rows}
+    A = quantities["A"]
+    if not A.std < UNTOLD * A.value:
+        raise FitError(
+            "the logs do not tell the torque per volt, of which all else is a multiple",
+            argument=", ".join(log.name for log in logs[:3]),
+            got=f"A = {A.value:.3g} ± {A.std:.3g} {A.unit}",
+            cure="add logs in which the arm swings both ways, far and fast, lifts and lowers",
+        )
     return IdentifiedServo(bench, logs, quantities, covariance, firmware, said, strengths)
+
+
+def _counted(logs: Sequence[ServoLog]) -> str:
+    return "one log" if len(logs) == 1 else f"{len(logs)} logs"
 
 
 def identify_files(
