@@ -295,6 +295,14 @@ def lighter(document: Any) -> None:
     document["mass"] = 0.3
 
 
+def shorter(document: Any) -> None:
+    document["entries"] = document["entries"][:30]
+
+
+def turned_back(document: Any) -> None:
+    document["entries"][700]["timestamp"] -= 1.0
+
+
 @pytest.mark.parametrize(
     ("change", "error", "says"),
     [
@@ -314,6 +322,8 @@ def lighter(document: Any) -> None:
         (without("position"), InputError, "q.servo"),
         (without("input_volts", "torque_enable"), MissingSignal, "voltage"),
         (lighter, InvalidSetting, "another bench"),
+        (shorter, InvalidRecording, "too short"),
+        (turned_back, InvalidRecording, "time does not go on(.|\n)*1 steps back"),
     ],
 )
 def test_what_does_not_tell_is_refused(

@@ -31,6 +31,7 @@ COLUMNS = {
 SAME = 0.01  # by how much a log's mass or length may differ from the bench's, relative
 TURNS = 4.0 * np.pi  # of an angle [rad], beyond which a position is in another unit
 WRAP = 2**16  # of registers of 16 bits
+LEAST_ROWS = 50
 LEAST_DUTY = 0.01  # of 100 %, which any motion takes
 ROUNDING = 1e-3  # of 100 %
 
@@ -115,9 +116,16 @@ class ServoLog:
                 expected=f"columns q_ref.{NAME} (goal_position) or {DUTY} (load)",
                 cure="log the register Present PWM or Present Load, or the goal that was sent",
             )
-        position = signals[f"q.{NAME}"]
-        _refuse_other_angles(path, position, goal)
+        position, time = signals[f"q.{NAME}"], block.time[whole]
         count = len(position)
+        if count < LEAST_ROWS or not (np.diff(time) > 0.0).all():
+            raise InvalidRecording(
+                "the log is too short, or its time does not go on",
+                argument=str(path),
+                got=f"{count} whole rows, {np.count_nonzero(np.diff(time) <= 0.0)} steps back",
+                cure="record at least some seconds, and leave out rows whose time is not later",
+            )
+        _refuse_other_angles(path, position, goal)
         if SUPPLY not in signals and bench.voltage is None:
             raise MissingSignal(
                 "neither the log nor the bench says the supply's voltage",
@@ -126,7 +134,7 @@ class ServoLog:
             )
         return ServoLog(
             path.name,
-            block.time[whole],
+            time,
             position,
             goal,
             None if duty is None else _of_unit(path, duty, bench.full_duty),
