@@ -79,7 +79,11 @@ class IdentifiedServo:
             known += "; B is within viscous: no log moves freely with the torque off"
         said = [known, f"the scale of all torque is that of the known mass, {self.bench.mass:g} kg"]
         if not self.strengths:
-            return [*said, "and that of the gain that the bench states; a delay is counted as none"]
+            return [
+                *said,
+                "and of the gain that the bench states; a delay is counted as none, and what the "
+                "law itself misses is not in the intervals",
+            ]
         ends = sorted(zip(self.strengths, self.logs, strict=True), key=lambda x: x[0])
         if ends[-1][0] > UNLIKE * ends[0][0]:
             unlike = " and ".join(
