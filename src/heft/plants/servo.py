@@ -16,7 +16,7 @@ arm's column, where logs are of several temperatures T.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,17 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.dynamics import (
-    Armature,
-    Coulomb,
-    Drive,
-    Drives,
-    DriveState,
-    Load,
-    Offset,
-    Viscous,
-    drive_columns,
-)
 from heft.information import Labels, ParameterSpace
 from heft.recordings import Recording
 from heft.signals import Smoothed
@@ -42,12 +31,17 @@ from heft.signals import Smoothed
 from .plant import Channel, Inputs, Measured, MotionSignal, Plant, Rows, Samples, Sides
 
 NAME = "servo"  # of its joint in a recording
-VOLTS, ON = f"u.{NAME}", f"u.{NAME}.on"  # u V [V]; 1 where the torque is on, else 0
-WARM = f"u.{NAME}.warm"  # T − T₀ [K]
 SLOW = 0.02  # [rad/s], speed at which friction in the load turns its sign
-NO_STOPS = np.empty((0, 0))  # friction remembers nothing: rows are of what slides
-TERMS = (Armature(), Viscous(), Coulomb(), Load(SLOW), Offset())
-DRIVES = Drives((Drive(NAME, np.ones(1), TERMS, False),))
+UNITS = {  # of all columns that a servo may have; friction is that of sliding, and has no memory
+    "arm": "V/(N·m)",
+    "warmth": "V/(N·m·K)",
+    "back_emf": "V·s/rad",
+    "armature": "V·s²/rad",
+    "viscous": "V·s/rad",
+    "coulomb": "V",
+    "load": "V/(N·m)",
+    "offset": "V",
+}
 
 
 @dataclass(frozen=True)
@@ -58,7 +52,7 @@ class ServoMotion:
     velocity: Array
     acceleration: Array
     on: Array  # 1 where the torque is on, else 0, shape (N,)
-    warm: Array  # T − T₀, shape (N,) [K]
+    warm: Array  # T − T₀, constant in a log, shape (N,) [K]
 
     def part(self, rows: slice | NDArray[np.intp]) -> ServoMotion:
         """Return some of the samples."""
@@ -67,7 +61,11 @@ class ServoMotion:
 
 @dataclass(frozen=True, eq=False)
 class ServoPlant(Plant[ServoMotion]):
-    """A servo with a pendulum of known mass, whose duty and voltage are logged; see the module."""
+    """A servo with a pendulum of known mass, whose duty and voltage are logged; see the module.
+
+    A recording holds `q.servo`, the voltage `u.servo` [V], and `u.servo.on` and `u.servo.warm` as
+    in `ServoMotion`.
+    """
 
     moment: float  # m g l of the arm [N·m]
     inertia: float  # of the arm about the axis [kg·m²]
@@ -77,18 +75,18 @@ class ServoPlant(Plant[ServoMotion]):
     @cached_property
     def labels(self) -> Labels:
         """1/A, its rise with temperature and B/A where they are told, and the drive's over A."""
-        known = {"arm": "V/(N·m)"}
-        known |= {"warmth": "V/(N·m·K)"} if self.warms else {}
-        known |= {"back_emf": "V·s/rad"} if self.released else {}
-        known |= {t.kind: f"({t.unit(False)})·V/(N·m)" for t in TERMS}
+        unseen = {"warmth": not self.warms, "back_emf": not self.released}
+        known = {n: unit for n, unit in UNITS.items() if not unseen.get(n)}
         return Labels(tuple(known), tuple(known.values()), NAME)
 
     @cached_property
     def space(self) -> ParameterSpace:
         """The columns themselves; of these only the offset may be negative."""
         count = len(self.labels)
-        positive = tuple(k for k, n in enumerate(self.labels.names) if n != Offset.kind)
-        return ParameterSpace(self.labels, np.eye(count), np.zeros(count), nonnegative=positive)
+        nominal = np.zeros(count)
+        return ParameterSpace(
+            self.labels, np.eye(count), nominal, nonnegative=tuple(range(count - 1))
+        )
 
     @property
     def channels(self) -> tuple[Channel, ...]:
@@ -97,56 +95,51 @@ class ServoPlant(Plant[ServoMotion]):
 
     def inputs(self, recording: Recording, measured: bool = True) -> Inputs:
         """Return the position, whether the torque is on, the warmth, and the voltage given."""
-        beside = (MotionSignal(ON, 0, late=True), MotionSignal(WARM, 0))
-        voltage = (Measured(0, ((VOLTS, 1.0),)),) if measured else ()
-        return Inputs((MotionSignal(f"q.{NAME}"), *beside), voltage)
+        on, warm = MotionSignal(f"u.{NAME}.on", 0, late=True), MotionSignal(f"u.{NAME}.warm", 0)
+        voltage = (Measured(0, ((f"u.{NAME}", 1.0),)),) if measured else ()
+        return Inputs((MotionSignal(f"q.{NAME}"), on, warm), voltage)
 
     def motion(self, smoothed: Smoothed) -> ServoMotion:
         """Return the motion, where the torque is on, and how warm it is."""
         q, on, warm = smoothed.position.T
-        return ServoMotion(
-            q, smoothed.velocity[:, 0], smoothed.acceleration[:, 0], np.round(on), warm
-        )
+        v, a = smoothed.velocity[:, 0], smoothed.acceleration[:, 0]
+        return ServoMotion(q, v, a, np.round(on), warm)
 
-    def _rigid(self, m: ServoMotion) -> Array:
-        return self.inertia * m.acceleration + self.moment * np.sin(m.position)
+    def _chosen(self, made: Mapping[str, Array], columns: Sequence[int]) -> Array:
+        """Return columns of one channel, shape (N, 1, columns); zero where nothing was made."""
+        nothing = np.zeros_like(made["arm"])
+        names = [self.labels.names[k] for k in columns]
+        return np.stack([made.get(n, nothing) for n in names], axis=-1)[:, None]
 
-    def _columns(self, samples: Samples[ServoMotion], acceleration: Array, arm: Array) -> Array:
-        """Return all columns, shape (N, p), with `acceleration` in place of the acceleration.
-
-        Args:
-            arm: Column of the arm, shape (N,) [N·m].
-        """
-        m = samples.motion
-        rigid = self._rigid(m)
-        state = DriveState(
-            m.position[None], m.velocity[None], acceleration[None], NO_STOPS, rigid[None]
-        )
-        drive = drive_columns.columns(DRIVES, DRIVES.columns, state).values
-        warmth = [arm * m.warm] if self.warms else []
-        back = [m.on * m.velocity] if self.released else []
-        return np.stack([arm, *warmth, *back, *drive], axis=1)
+    def _columns(self, m: ServoMotion, arm: Array) -> dict[str, Array]:
+        """Return all columns but that of the rotor, given that of the arm, (N,) [N·m]."""
+        pressed = np.abs(self.inertia * m.acceleration + self.moment * np.sin(m.position))
+        return {
+            "arm": arm,
+            "warmth": arm * m.warm,
+            "back_emf": m.on * m.velocity,
+            "viscous": m.velocity,
+            "coulomb": np.sign(m.velocity),
+            "load": np.tanh(m.velocity / SLOW) * pressed,
+            "offset": np.ones(len(arm)),
+        }
 
     def rows(self, samples: Samples[ServoMotion], columns: Sequence[int]) -> Rows:
         """Return rows of some columns."""
         m = samples.motion
-        rigid = self._rigid(m)
-        return Rows(self._columns(samples, m.acceleration, rigid)[:, None, list(columns)])
+        arm = self.inertia * m.acceleration + self.moment * np.sin(m.position)
+        return Rows(self._chosen(self._columns(m, arm) | {"armature": m.acceleration}, columns))
 
     def sides(self, samples: Samples[ServoMotion], columns: Sequence[int]) -> Sides:
         """Return momentum, and what is not differentiated; see `Integrable`."""
         m = samples.motion
-        nothing = np.zeros_like(m.position)
-        remainder = -self._columns(samples, nothing, self.moment * np.sin(m.position))
-        momentum = np.zeros_like(remainder)
-        momentum[:, 0] = self.inertia * m.velocity
-        if self.warms:
-            momentum[:, 1] = momentum[:, 0] * m.warm
-        momentum[:, self.labels.names.index(Armature.kind)] = m.velocity
-        return Sides(momentum[:, None, list(columns)], remainder[:, None, list(columns)])
+        arm = self.inertia * m.velocity
+        momentum = {"arm": arm, "warmth": arm * m.warm, "armature": m.velocity}
+        rest = self._columns(m, self.moment * np.sin(m.position))
+        return Sides(self._chosen(momentum, columns), -self._chosen(rest, columns))
 
     def random_samples(self, count: int, rng: np.random.Generator) -> Samples[ServoMotion]:
         """Return random states."""
-        q, v, a = rng.normal(size=(3, count))
-        motion = ServoMotion(q, v, 10.0 * a, np.round(rng.random(count)), rng.normal(size=count))
+        q, v, a, warm = rng.normal(size=(4, count))
+        motion = ServoMotion(q, v, 10.0 * a, np.round(rng.random(count)), warm)
         return Samples.of_motion(motion, count, 1)
