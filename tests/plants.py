@@ -31,6 +31,7 @@ from heft.plants import (
     Point,
     Rows,
     Samples,
+    ServoPlant,
     Unknowns,
     UnsureGains,
     UnsureGainsPlant,
@@ -524,6 +525,7 @@ def _unsure_gains() -> UnsureGainsPlant:
 # Plants whose rows alone are looked at: no other software makes their experiments, or none that
 # can be differentiated.
 BARE: dict[str, Callable[[], Plant[Any]]] = {
+    "servo on a bench": lambda: ServoPlant(0.5, 0.005, released=True, warms=True),
     "held body": lambda: _held(drift=1, cuts=(0.3,), delay=True),
     "held body at rest": lambda: _held(resting=True, drift=2),
     "held body at two sensors": lambda: _held(others=True),

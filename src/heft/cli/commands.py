@@ -20,7 +20,7 @@ from heft.interrupts import interruptible
 from heft.loading import extensions
 
 from .cooperation import coop
-from .motions import excite, freeflyer, select, simulate
+from .motions import excite, freeflyer, select, servo, simulate
 from .options import (
     ESTIMATION,
     LIVE,
@@ -240,6 +240,7 @@ def sample(
 
 app.command(excite)
 app.command(select)
+app.command(servo)
 app.command(simulate)
 
 

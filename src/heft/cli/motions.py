@@ -70,6 +70,35 @@ def excite(
         serve(model, out / "motion.parquet", None, options, VIEW_PORT, True, message)
 
 
+def servo(
+    bench: Path,
+    *logs: Path,
+    out: Path = Path("servo"),
+    columns: Map = None,
+    quiet: Quiet = False,
+) -> None:
+    """Identify a servo on a bench: torque per volt, back-EMF, friction, rotor inertia.
+
+    Leaves a folder: every number with its interval (estimate.json), the names of BAM's files
+    (bam.json) and MuJoCo's joint and actuator (servo.xml).
+
+    Parameters
+    ----------
+    bench
+        TOML of the bench: mass [kg] and length [m] of the arm, full_duty (what 100 % is in the
+        logs, 885 of Dynamixel's), voltage [V] if it is not logged.
+    logs
+        JSON of position, goal_position, load, input_volts, torque_enable and timestamp by row, or
+        any other log with q.servo, q_ref.servo and u.servo.
+    out
+        Folder for the results.
+    """
+    from heft.applications.servo import identify_files
+
+    found = identify_files(bench, logs, out, columns, progress_unless(quiet))
+    message(f"{found.text()}\n\n{shown(out)}")
+
+
 def select(
     model: Path,
     *logs: Path,

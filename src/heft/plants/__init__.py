@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .segments import Segments
     from .wrench_sensor import CHANNEL_UNITS, CHANNELS, GAP_STEPS, GraspingPoint, Held, Point
     from .wrench_sensor import Unknowns, at_first, linearised, noise_covariance, sides, whitened
+    from .servo import ServoPlant
     from .held_body import HeldBody, HeldMotion, recording_of
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

@@ -7,6 +7,7 @@ from heft.loading import lazy
 if TYPE_CHECKING:
     from .formats import BLOCK_ROWS, Format, Table, is_log, read_table, require_log, write_table
     from .formats.table import unwrapped
+    from .formats.json_lines import json_rows
     from .formats.layouts import Decoder, Group, Malformed
     from .formats.message_log import KINDS, Channel, full_name
     from .formats.messages import read_group, stamps_of, types_of

@@ -16,6 +16,7 @@ import numpy as np
 
 from heft.arrays import Array
 from heft.errors import InvalidRecording, spelt
+from heft.files import read_text
 
 from .message_log import JOINT_FIELDS
 from .table import LONGEST_LINE, Damaged, Table, block_rows, damaged_file, refuse, refuse_many
@@ -97,6 +98,43 @@ def json_document(path: Path) -> InvalidRecording:
                 cure += "; but no effort, torque or current is named there, which masses need"
             break
     return InvalidRecording(message, argument=str(path), got=got, cure=cure)
+
+
+def json_rows(path: Path) -> tuple[Mapping[str, float], Mapping[str, Array]]:
+    """Return a JSON document with one list of rows: the numbers beside it, and its columns.
+
+    Truths are 1 and 0; what is no number, or is missing in a row, is NaN; texts are left out.
+
+    Returns:
+        Numbers by name, and columns of shape (N,).
+
+    Raises:
+        InvalidRecording: If it is no such document, or is larger than `LARGEST_DOCUMENT`.
+    """
+    text = read_text(path, "log", InvalidRecording, LARGEST_DOCUMENT)
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as problem:
+        why = f"{type(problem).__name__}: {problem}"[:200]
+        raise InvalidRecording("this is no JSON", argument=str(path), got=why) from problem
+    parts = document if isinstance(document, dict) else {"": document}
+    rows = next((x for x in parts.values() if isinstance(x, list) and x), [])
+    if not rows or not all(isinstance(row, dict) for row in rows):
+        raise InvalidRecording(
+            "the JSON document holds no rows",
+            argument=str(path),
+            got=", ".join(map(str, parts))[:200],
+            expected='a list of objects, such as {"entries": [{"timestamp": 0.005, …}, …]}',
+        )
+    names = dict.fromkeys(name for row in rows for name in row)
+    refuse_many(len(names), path)
+    numbers = {n: np.array([_number(row.get(n)) for row in rows]) for n in names}
+    beside = {str(k): float(x) for k, x in parts.items() if type(x) in (int, float)}
+    return beside, {n: x for n, x in numbers.items() if np.isfinite(x).any()}
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else np.nan
 
 
 def _lines(path: Path, first: Mapping[str, float] | None) -> Iterator[tuple[Cells, str]]:

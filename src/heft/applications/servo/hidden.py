@@ -1,0 +1,194 @@
+"""A servo told by position and goal alone: its loop is closed in simulation, and fitted.
+
+What the firmware gives is not logged, so it is simulated: `duty = clip(P (goal − q), ±1)`, and the
+arm follows from short stretches' first states, each a start of its own. Sensitivities are those of
+the very steps, by complex steps of 1e-20 in each number, which difference nothing [Squire1998].
+Dry friction is `F tanh(w/s) (1 + static exp(−(w/w_s)²))`, so that a position that holds drifts by
+s at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.errors import FitError, InvalidRecording, InvalidSetting, MissingSignal
+
+from .bench import Bench, ServoLog
+
+STEP = 0.004  # [s]
+LENGTH = 1.0  # [s] of a stretch
+EVERY = 5  # steps between positions that are compared
+BEGIN = 0.06  # [s] about a stretch's begin, over which its first state is looked at
+STANDSTILL = 0.03  # s [rad/s]
+STRIBECK = 0.15  # w_s [rad/s]
+IMAGINARY = 1e-20
+FASTEST = 500.0  # [rad/s²], of arms that a friction of their own acceleration would let swing
+NEWTON = 2  # steps to the speed at the end of a step
+ROUNDS, TRIES = 15, 6  # of Levenberg and Marquardt, and of their damping
+SETTLED = 3e-4  # relative fall of the error, at which the fit ends
+NAMES = ("A", "B", "viscous", "armature", "coulomb", "load", "static", "offset")
+SIGNED = np.array([name == "offset" for name in NAMES])
+
+
+@dataclass(frozen=True, eq=False)
+class Stretches:
+    """Stretches of logs, side by side, at steps of `STEP`."""
+
+    # position and goal [rad], 1 where the torque is on, supply [V], shape (4, stretches, N)
+    signals: Array
+    gain: Array  # duty per rad, shape (stretches,)
+    begin: Array  # position and speed at the begin, shape (2, stretches) [rad, rad/s]
+
+    @staticmethod
+    def of(logs: Sequence[ServoLog], bench: Bench, length: float) -> Stretches:
+        """Cut logs into stretches of a length [s]; what is left over at a log's end is left out.
+
+        Raises:
+            InvalidSetting: If the bench does not state the firmware's gain.
+            MissingSignal: If a log has no goal.
+            InvalidRecording: If no log is so long.
+        """
+        names = ", ".join(log.name for log in logs[:3])
+        if bench.gain is None:
+            raise InvalidSetting(
+                "where the duty is not logged the firmware's gain must be stated: position and "
+                "goal tell A times the gain",
+                argument=names,
+                cure="write gain = … into the bench's TOML: duty per rad of error, per unit of the "
+                "logs' kp if they state it, 0.002877 of a Dynamixel XL330; or log the duty",
+            )
+        signals, gains, begins = [], [], []
+        for log in logs:
+            if log.goal is None:
+                raise MissingSignal("of logs without duty all must hold the goal", argument=names)
+            t = log.time
+            near = max(BEGIN, 2.5 * float(np.median(np.diff(t))))
+            rows = np.stack([log.position, log.goal, log.on, log.supply])
+            for begin in np.arange(t[0], t[-1] - length + STEP, length):
+                grid, own = begin + STEP * np.arange(int(length / STEP)), np.abs(t - begin) <= near
+                signals.append([np.interp(grid, t, x) for x in rows])
+                gains.append(bench.gain * (1.0 if np.isnan(log.gain) else log.gain))
+                begins.append(np.polyfit(t[own] - begin, log.position[own], 2)[:0:-1])
+        if not gains:
+            raise InvalidRecording(
+                f"no log is as long as {length:g} s", argument=names, cure="give longer logs"
+            )
+        made = np.moveaxis(np.array(signals), 0, 1)
+        return Stretches(made, np.array(gains), np.array(begins).T)
+
+    def part(self, chosen: slice) -> Stretches:
+        """Return some of the stretches."""
+        return Stretches(self.signals[:, chosen], self.gain[chosen], self.begin[:, chosen])
+
+
+def followed(values: Array, s: Stretches, bench: Bench) -> tuple[Array, Array]:
+    """Return positions [rad] and duties of simulated stretches, (sets, stretches, N) each.
+
+    Args:
+        values: Sets of the numbers `NAMES`, shape (sets, 8), may be complex.
+    """
+    A, B, viscous, armature, coulomb, load, static, offset = values.T[:, :, None]
+    q, v = (np.broadcast_to(x, (len(values), len(s.gain))).astype(complex) for x in s.begin)
+    a = np.zeros_like(q)
+    _, goal, on, supply = s.signals
+    places, duties = np.empty((2, *q.shape, goal.shape[1]), dtype=complex)
+    share = STEP / (bench.inertia + armature)
+    for k in range(goal.shape[1]):
+        duty = s.gain * (goal[:, k] - q)
+        duty = np.where(np.abs(duty.real) > 1.0, np.sign(duty.real), duty) * on[:, k]
+        places[:, :, k], duties[:, :, k] = q, duty
+        pull = bench.moment * np.sin(q)
+        arm = bench.inertia * a + pull
+        dry = coulomb + load * arm * np.sign(arm.real)
+        drive = A * supply[:, k] * duty - offset - pull
+        damping = B * on[:, k] + viscous
+        w = v
+        for _ in range(NEWTON):
+            turned = np.tanh(w / STANDSTILL)
+            rubs = dry * (1.0 + static * np.exp(-((w / STRIBECK) ** 2)))
+            left = w - v - share * (drive - damping * w - rubs * turned)
+            w = w - left / (1.0 + share * (damping + rubs * (1.0 - turned**2) / STANDSTILL))
+        a = (w - v) / STEP
+        a = np.where(np.abs(a.real) > FASTEST, FASTEST * np.sign(a.real), a)
+        q, v = q + STEP * w, w
+    return places, duties
+
+
+def fitted(logs: Sequence[ServoLog], bench: Bench, released: bool) -> tuple[Array, Array, float]:
+    """Return the numbers `NAMES`, their covariance, and the mean error of positions [rad].
+
+    The covariance is that of stretches' scores, with half the difference of the fits of either half
+    of the stretches added. Without torque-off rows viscous friction holds B, which then is zero.
+
+    Raises:
+        InputError: If the bench states no gain, or logs are too short.
+        FitError: If the stretches are fewer than the numbers.
+    """
+    stretches = Stretches.of(logs, bench, LENGTH)
+    count = len(stretches.gain)
+    free = np.array([released or name != "B" for name in NAMES])
+    if count < 2 * np.count_nonzero(free):
+        raise FitError(
+            "position and goal tell too little",
+            got=f"{count} stretches of {LENGTH:g} s",
+            expected=f"{2 * np.count_nonzero(free)}, twice as many as numbers",
+            cure="record longer, or log the duty",
+        )
+    position, goal, on, supply = stretches.signals
+    given = np.clip(stretches.gain[:, None] * (goal - position), -1.0, 1.0) * on * supply
+    A = float(np.sum(bench.moment * np.sin(position) * given) / np.sum(given**2))
+    rubs, slows = 0.02 * bench.moment, 0.4 * A
+    viscous = 0.1 * slows if released else slows
+    first = np.array([A, slows, viscous, 0.3 * bench.inertia, rubs, 0.2, 0.2, 0.0]) * free
+    scale = np.where(SIGNED, rubs, first)
+    values = _descended(first, scale, stretches, bench)
+    halves = [
+        _descended(values, scale, stretches.part(half), bench)
+        for half in (slice(None, count // 2), slice(count // 2, None))
+    ]
+    slope, error = _linearised(values, scale, stretches, bench)
+    scores = np.einsum("snp,sn->sp", slope, error)
+    bread = np.linalg.pinv(np.einsum("snp,snq->pq", slope, slope))
+    spread = bread @ (scores.T @ scores) @ bread * count / (count - np.count_nonzero(free))
+    apart = (halves[0] - halves[1]) / 2.0
+    covariance = spread * np.outer(scale, scale) + np.outer(apart, apart)
+    return values, covariance, float(np.mean(np.abs(error)))
+
+
+def _linearised(values: Array, scale: Array, s: Stretches, bench: Bench) -> tuple[Array, Array]:
+    """Return ∂q/∂(values/scale), shape (stretches, n, 8), and errors of positions, (…, n)."""
+    sets = np.vstack([values, values + 1j * IMAGINARY * np.diag(scale)])
+    places = followed(sets, s, bench)[0][:, :, ::EVERY]
+    error = s.signals[0, :, ::EVERY] - places[0].real
+    return np.moveaxis(places[1:].imag / IMAGINARY, 0, -1), error
+
+
+def _cost(values: Array, s: Stretches, bench: Bench) -> float:
+    places = followed(values[None], s, bench)[0][0, :, ::EVERY].real
+    return float(np.sum((s.signals[0, :, ::EVERY] - places) ** 2))
+
+
+def _descended(values: Array, scale: Array, s: Stretches, bench: Bench) -> Array:
+    """Return the numbers that Levenberg's and Marquardt's steps lead to, none but offset < 0."""
+    cost, damping = _cost(values, s, bench), 1e-2
+    for _ in range(ROUNDS):
+        slope, error = _linearised(values, scale, s, bench)
+        normal = np.einsum("snp,snq->pq", slope, slope)
+        score = np.einsum("snp,sn->p", slope, error)
+        before = cost
+        for _ in range(TRIES):
+            held = np.diag(damping * np.diag(normal) + 1e-12 * np.trace(normal))
+            trial = values + scale * np.linalg.solve(normal + held, score)
+            trial = np.where(SIGNED, trial, np.maximum(trial, 0.0))
+            reached = _cost(trial, s, bench)
+            if reached < cost:
+                values, cost, damping = trial, reached, max(damping / 5.0, 1e-6)
+                break
+            damping *= 5.0
+        if before - cost <= SETTLED * before:
+            break
+    return values

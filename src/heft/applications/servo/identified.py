@@ -1,0 +1,283 @@
+"""What a servo is, from logs on a bench with a known mass: the result, its text and files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from heft import __version__
+from heft.arrays import Array
+from heft.display import rounded, table
+from heft.errors import FitError, InvalidRecording
+from heft.files import json_text, new_folder, read_toml, require_own, section
+from heft.fit import NORMAL
+
+from . import by_duty, hidden
+from .bench import GRAVITY, NAME, Bench, ServoLog, open_logs
+from .firmware import Firmware
+
+RESULTS = ("estimate.json", "bam.json", "servo.xml")
+TINY = 1e-6  # [kg·m²], of a body's inertia, which may not be zero
+UNTOLD = 0.5  # of A, from which its deviation leaves nothing told
+UNLIKE = 1.1  # of the strengths of two logs, from which they are said to differ
+UNITS = {
+    "A": "N·m/V",
+    "warmth": "1/K",
+    "B": "N·m·s/rad",
+    "armature": "kg·m²",
+    "viscous": "N·m·s/rad",
+    "coulomb": "N·m",
+    "load": "1",
+    "static": "1",
+    "offset": "N·m",
+}
+OF_COLUMNS = {"arm": "A", "back_emf": "B"}  # of the plant, where they are called otherwise
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number with its standard deviation."""
+
+    value: float
+    std: float
+    unit: str
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Lower and upper end of the 95 % interval."""
+        return self.value - NORMAL * self.std, self.value + NORMAL * self.std
+
+
+@dataclass(frozen=True, eq=False)
+class IdentifiedServo:
+    """Result of `heft servo`."""
+
+    bench: Bench
+    logs: Sequence[ServoLog]
+    # A, B, rotor inertia and friction; without rows with the torque off viscous friction holds B
+    quantities: Mapping[str, Quantity]
+    covariance: Array  # of them, shape (n, n)
+    firmware: Firmware | None  # as the duty shows it; None where it is not logged
+    said: str  # how it was found, and how far it is off
+    # torque per volt of each log over that of all, shape (logs,); none where duty is hidden
+    strengths: Sequence[float] = ()
+
+    @property
+    def temperature(self) -> float:
+        """Mean of the logs' temperatures, at which A is stated [°C]; NaN if they are not logged."""
+        return float(np.mean([log.temperature for log in self.logs]))
+
+    @property
+    def notes(self) -> list[str]:
+        """What no motion of these logs tells, and what the logs say of themselves."""
+        known = "k, R and k_e are told as A = k/R and B = k·k_e/R only"
+        if "B" not in self.quantities:
+            known += "; B is within viscous: no log moves freely with the torque off"
+        said = [known, f"the scale of all torque is that of the known mass, {self.bench.mass:g} kg"]
+        if not self.strengths:
+            return [
+                *said,
+                "and of the gain that the bench states; a delay is counted as none, and what the "
+                "law itself misses is not in the intervals",
+            ]
+        ends = sorted(zip(self.strengths, self.logs, strict=True), key=lambda x: x[0])
+        if ends[-1][0] > UNLIKE * ends[0][0]:
+            unlike = " and ".join(
+                f"{log.name} {strength:.2f}"
+                + (f" at {log.temperature:.0f} °C" if np.isfinite(log.temperature) else "")
+                for strength, log in (ends[-1], ends[0])
+            )
+            said.append(
+                f"A differs between logs, as by a winding's warmth: times {unlike}; fit logs alike "
+                "together"
+            )
+        return said
+
+    def text(self) -> str:
+        """Return the summary for a terminal, at most 20 lines."""
+        rows = [
+            [name, rounded(q.value, q.std), rounded(NORMAL * q.std), q.unit]
+            for name, q in self.quantities.items()
+        ]
+        return "\n".join(
+            [
+                table(("", "value", "± 95 %", "unit"), rows),
+                "",
+                f"torque = A·duty·V − B·w − friction, {self.said}",
+                *([self.firmware.text()] if self.firmware else []),
+                *(f"note: {note}" for note in self.notes),
+            ]
+        )
+
+    def to_json(self) -> str:
+        """Return `estimate.json`: quantities with intervals and covariance, firmware, inputs."""
+        strengths = [*self.strengths] or [np.nan] * len(self.logs)
+        content: dict[str, Any] = {
+            "heft": __version__,
+            "law": "torque = A duty V - B w - armature dw/dt - viscous w - coulomb sign(w) "
+            "- load sign(w) |torque of arm| - offset; static: of friction, more at rest",
+            "quantities": {
+                n: {**vars(q), "interval": q.interval} for n, q in self.quantities.items()
+            },
+            "covariance": self.covariance,
+            "temperature": self.temperature,
+            "found": self.said,
+            "firmware": self.firmware,
+            "bench": self.bench,
+            "notes": self.notes,
+            "logs": [
+                {
+                    "path": log.name,
+                    "sha256": log.file.sha256,
+                    "temperature": log.temperature,
+                    "strength": s,
+                }
+                for log, s in zip(self.logs, strengths, strict=True)
+            ],
+        }
+        return json_text(content)
+
+    def _of_drive(self) -> tuple[float, float, float]:
+        """Return A, B and viscous friction; where their sum alone is told, it is B."""
+        x = {n: q.value for n, q in self.quantities.items()}
+        return (x["A"], x["B"], x["viscous"]) if "B" in x else (x["A"], x["viscous"], 0.0)
+
+    def to_bam(self) -> str:
+        """Return the numbers under the names of BAM's files, k = k_e, with intervals beside.
+
+        Its friction in the load is of gravity alone, and its motor's share is none here.
+        """
+        x, (A, B, viscous) = self.quantities, self._of_drive()
+        content = {
+            "model": "m5",
+            "kt": B / A,
+            "R": B / A**2,
+            "armature": x["armature"].value,
+            "q_offset": -x["offset"].value / self.bench.moment,
+            "friction_base": x["coulomb"].value,
+            "friction_viscous": viscous,
+            "load_friction_motor": 0.0,
+            "load_friction_external": x["load"].value,
+            "heft": {
+                "assumed": "k = k_e, which motion does not tell",
+                "intervals": {n: q.interval for n, q in x.items()},
+            },
+        }
+        return json_text(content)
+
+    def to_mujoco(self) -> str:
+        """Return the bench as MJCF, its joint and actuator as found, intervals in a comment.
+
+        A firmware's P is a spring between goal and position, back-EMF its damper. Friction in the
+        load is counted at the mean torque of the arm in the logs.
+        """
+        x, (A, B, viscous) = self.quantities, self._of_drive()
+        volts = A * float(np.mean(np.concatenate([log.supply for log in self.logs])))
+        angles = np.concatenate([log.position for log in self.logs])
+        arm = self.bench.moment * float(np.mean(np.abs(np.sin(angles))))
+        friction = x["coulomb"].value + x["load"].value * arm
+        gain = self.firmware.gain if self.firmware else self.bench.gain or 0.0
+        gain *= float(np.median([log.gain if log.gain > 0.0 else 1.0 for log in self.logs]))
+        told = "; ".join(f"{n} {q.interval[0]:.4g} ... {q.interval[1]:.4g}" for n, q in x.items())
+        mass, length, inertia = self.bench.mass, self.bench.length, self.bench.inertia
+        centre = self.bench.moment / GRAVITY / (mass + self.bench.arm_mass)
+        about = inertia - (mass + self.bench.arm_mass) * centre**2
+        return f"""<mujoco model="servo on a bench">
+  <!-- 95 %: {told}
+       kp is of a firmware's gain of {gain:.4g} duty/rad; 0: it was not told -->
+  <worldbody>
+    <body name="arm">
+      <joint name="{NAME}" axis="0 -1 0" armature="{x["armature"].value:.5g}"
+             damping="{viscous:.5g}" frictionloss="{friction:.5g}"/>
+      <inertial pos="0 0 {-centre:.6g}" mass="{mass + self.bench.arm_mass:.6g}"
+                diaginertia="{max(about, TINY):.6g} {max(about, TINY):.6g} {TINY:.6g}"/>
+      <geom type="capsule" size="0.005" fromto="0 0 0 0 0 {-length:.6g}" contype="0"/>
+    </body>
+  </worldbody>
+  <actuator>
+    <position name="{NAME}" joint="{NAME}" kp="{volts * gain:.5g}" kv="{B:.5g}"
+              forcerange="{-volts:.5g} {volts:.5g}"/>
+  </actuator>
+</mujoco>
+"""
+
+
+def identify_bench(
+    bench: Bench, logs: Sequence[ServoLog], progress: Callable[[str], None] = lambda line: None
+) -> IdentifiedServo:
+    """Return what a servo is, by its duty where all logs hold it, else by position and goal.
+
+    Raises:
+        InputError: If no log is given, if the bench states another gain than the logs show, or none
+            where it is needed.
+        FitError: If the logs do not tell.
+    """
+    if not logs:
+        raise InvalidRecording("no log is given", cure="give at least one log of the bench")
+    released = by_duty.is_released(logs)
+    if all(log.duty is not None for log in logs):
+        firmware = Firmware.read_off(logs, bench)
+        fit = by_duty.fitted(logs, bench, released, progress)
+        values, covariance = by_duty.divided(fit)
+        names = [OF_COLUMNS.get(n, n) for n in fit.problem.plant.labels.names]
+        strengths = by_duty.strengths(fit).tolist()
+        said = (
+            f"where the arm slides in {_counted(logs)}; torque error to be expected "
+            f"{fit.predicted_error.total:.0%}"
+        )
+    else:
+        progress("simulating the loop, whose duty is not logged")
+        firmware, strengths = None, []
+        values, covariance, off = hidden.fitted(logs, bench, released)
+        told = [k for k, n in enumerate(hidden.NAMES) if released or n != "B"]
+        names, values = [hidden.NAMES[k] for k in told], values[told]
+        covariance = covariance[np.ix_(told, told)]
+        said = (
+            f"by position and goal of {_counted(logs)}; positions missed by "
+            f"{np.degrees(off):.2f}° in stretches of {hidden.LENGTH:g} s"
+        )
+    rows = zip(names, values.tolist(), np.sqrt(np.diag(covariance)).tolist(), strict=True)
+    quantities = {n: Quantity(x, s, UNITS[n]) for n, x, s in rows}
+    A = quantities["A"]
+    if not A.std < UNTOLD * A.value:
+        raise FitError(
+            "the logs do not tell the torque per volt, of which all else is a multiple",
+            argument=", ".join(log.name for log in logs[:3]),
+            got=f"A = {A.value:.3g} ± {A.std:.3g} {A.unit}",
+            cure="add logs in which the arm swings both ways, far and fast, lifts and lowers",
+        )
+    return IdentifiedServo(bench, logs, quantities, covariance, firmware, said, strengths)
+
+
+def _counted(logs: Sequence[ServoLog]) -> str:
+    return "one log" if len(logs) == 1 else f"{len(logs)} logs"
+
+
+def identify_files(
+    bench: Path,
+    logs: Sequence[Path],
+    out: Path,
+    columns: Path | None = None,
+    progress: Callable[[str], None] = lambda line: None,
+) -> IdentifiedServo:
+    """Identify a servo from files, and write `RESULTS` into a folder.
+
+    Args:
+        columns: TOML that says what the logs' columns mean.
+
+    Raises:
+        InputError: If a file cannot be used, or the folder holds other files.
+        FitError: If the logs do not tell.
+    """
+    require_own(out, RESULTS)
+    stated = section(Bench)(read_toml(bench), str(bench))
+    found = identify_bench(stated, open_logs(stated, logs, columns), progress)
+    contents = (found.to_json(), found.to_bam(), found.to_mujoco())
+    with new_folder(out) as new:
+        for name, content in zip(RESULTS, contents, strict=True):
+            (new / name).write_text(content, encoding="utf-8")
+    return found
