@@ -53,7 +53,7 @@ from .terminal import (
 )
 
 TOPICS = {  # of the commands, in the order in which they are needed
-    "From logs to a model": ("check", "identify", "payload", "freeflyer", "coop"),
+    "From logs to a model": ("check", "identify", "payload", "servo", "freeflyer", "coop"),
     "With a result": ("compare", "predict", "sample"),
     "The next recording": ("excite", "select", "simulate"),
     "Besides": ("demo", "view", "convert", "derive", "bench"),
