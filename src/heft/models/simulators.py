@@ -1,0 +1,504 @@
+"""What simulators take of a robot's drives: a table of them, and how each one's file is written.
+
+A simulator is a row of `SIMULATORS` with a function that writes its file and one that reads it.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from xml.sax.saxutils import quoteattr
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.files import Edit, Element, apply, insert_child, json_text, set_attributes, xml
+from heft.information import inertia, matrix_of_rpy, quaternion_of_matrix
+
+from . import denavit_hartenberg, mjcf, mjcf_values, urdf
+from .robot import Robot
+
+# Dry friction is a soft constraint of MuJoCo. As stiff as this it is all there from 1e-3 rad/s on.
+STIFF = {"solreffriction": "0.0002 1", "solimpfriction": "0.9999 0.9999 0.001 0.5 2"}
+# A constant torque is a spring without end: this soft in N·m/rad for each N·m, as far away.
+SOFT = 1e-12
+NEAR = 1e6  # rad or m: a spring that ends nearer is one
+DRAKE = "http://drake.mit.edu"
+DEGREE = math.pi / 180.0
+
+
+@dataclass(frozen=True)
+class JointFields:
+    """What simulators take of a joint and its drive, zero where they do not."""
+
+    armature: float = 0.0  # rotor inertia as the joint feels it [kg·m² or kg]
+    viscous: float = 0.0  # [N·m·s/rad or N·s/m]
+    dry: float = 0.0  # Coulomb friction [N·m or N]
+    offset: float = 0.0  # half of what friction of both directions differs by [N·m or N]
+
+    def effort(self, velocity: Array, acceleration: Array, standstill: float) -> Array:
+        """Return the effort that they take, dry friction as tanh(v/standstill) [N·m or N]."""
+        smooth = self.armature * acceleration + self.viscous * velocity + self.offset
+        return np.asarray(smooth + self.dry * np.tanh(velocity / standstill))
+
+    def only(self, names: frozenset[str]) -> JointFields:
+        """Return them with zero for all but some."""
+        return JointFields(**{k: v for k, v in asdict(self).items() if k in names})
+
+
+Fields = Mapping[str, JointFields]  # by joint
+
+
+@dataclass(frozen=True)
+class Simulator:
+    """A simulator, and the file that says to it what was identified."""
+
+    file: str  # name of its file
+    holds: frozenset[str]  # fields of a joint that it takes
+    write: Callable[[Robot, Fields], str]
+    read: Callable[[str], Fields]
+    whole: bool = True  # whether its file holds the links, too
+    notes: tuple[str, ...] = ()  # what a user is to know of it, a line each
+
+    def held(self, robot: Robot, fields: Fields) -> dict[str, JointFields]:
+        """Return the fields that its file takes, zero for the others.
+
+        A joint of an MJCF file with a spring of its own has no room for an offset.
+        """
+        sprung: set[str] = set()
+        if robot.form == "mjcf":
+            bodies = mjcf.read(xml.parse(robot.source, robot.name), robot.name).bodies
+            joints = (joint for body in bodies for joint in body.joints)
+            sprung = {j.name for j in joints if float(j.given.get("stiffness", "0").split()[0])}
+        return {
+            j: f.only(self.holds - ({"offset"} if j in sprung else set()))
+            for j, f in fields.items()
+        }
+
+
+def urdf_of(robot: Robot) -> bytes:
+    """Return a robot's model file as a URDF, shapes of links left out where it is translated."""
+    if robot.form == "toml":
+        table = denavit_hartenberg.read(robot.source, "the model file")
+        return table.translate(False, "the model file").text
+    if robot.form == "mjcf":
+        model = mjcf.read(xml.parse(robot.source, "the model file"), "the model file")
+        return mjcf.translate(model, False, "the model file", robot.options.still).text
+    return urdf.held_still(robot.source, "the model file", robot.options.still)
+
+
+def _row(values: object) -> str:
+    return " ".join(repr(float(x) + 0.0) for x in np.ravel(np.asarray(values)))
+
+
+def _set(data: bytes, element: Element, values: Mapping[str, str]) -> list[Edit]:
+    """Return edits that set attributes to all digits, also where the file has the first ten."""
+    spans = element.spans(data)
+    missing = {k: v for k, v in values.items() if k not in spans}
+    changed = [Edit(*spans[k], v) for k, v in values.items() if k in spans]
+    return changed + set_attributes(data, element, missing)
+
+
+def _shown(**attributes: object) -> str:
+    return "".join(f" {k}={quoteattr(str(v))}" for k, v in attributes.items())
+
+
+# --- MuJoCo, Newton
+
+
+def _joint_values(fields: JointFields, turn: float = 1.0) -> dict[str, str]:
+    """Return a joint's MJCF attributes; `turn` is the file's unit of angles in rad, or 1."""
+    values = {"armature": _row(fields.armature), "damping": _row(fields.viscous)}
+    values |= {"frictionloss": _row(fields.dry), **STIFF}
+    if fields.offset:
+        stiffness = SOFT * abs(fields.offset)
+        far = -fields.offset / stiffness
+        values |= {"stiffness": _row(stiffness), "springref": _row(far / turn)}
+    return values
+
+
+def write_mjcf(robot: Robot, fields: Fields) -> str:
+    """Return an MJCF file with joints' fields: an MJCF file's own, or one made of a URDF."""
+    if robot.form != "mjcf":
+        return _made_mjcf(urdf_of(robot), robot, fields)
+    root = xml.parse(robot.source, "the model file")
+    degrees = mjcf_values.compiler_of(root, "the model file").degrees
+    edits: list[Edit] = []
+    for body in mjcf.read(root, "the model file").bodies:
+        for joint in body.joints:
+            if joint.name in fields:
+                turn = DEGREE if degrees and not joint.slides else 1.0
+                values = _joint_values(fields[joint.name], turn)
+                edits += _set(robot.source, joint.element, values)
+    return apply(robot.source, edits).decode()
+
+
+def read_mjcf(text: str) -> dict[str, JointFields]:
+    """Return the fields of the joints of an MJCF file."""
+    root, found = xml.parse(text.encode(), "the written file"), {}
+    degrees = mjcf_values.compiler_of(root, "the written file").degrees
+    for body in mjcf.read(root, "the written file").bodies:
+        for joint in body.joints:
+            given = {
+                k: [float(x) for x in joint.given.get(k, "0").split()]
+                for k in ("armature", "damping", "frictionloss", "stiffness", "springref")
+            }
+            turn = DEGREE if degrees and not joint.slides else 1.0
+            far = given["springref"][0] * turn
+            offset = -given["stiffness"][0] * far if abs(far) > NEAR else 0.0
+            rotor, viscous, dry = (given[k][0] for k in ("armature", "damping", "frictionloss"))
+            found[joint.name] = JointFields(rotor, viscous, dry, offset + 0.0)
+    return found
+
+
+def _made_mjcf(data: bytes, robot: Robot, fields: Fields) -> str:
+    """Return a URDF as an MJCF file: bodies, joints, limits and plain shapes, no meshes."""
+    root = xml.parse(data, "the model file")
+    links = {k.attributes["name"]: k for k in root.all("link")}
+    joints: dict[str, list[Element]] = {}
+    for joint in root.all("joint"):
+        joints.setdefault(urdf.ends(joint)[0], []).append(joint)
+    moved = {urdf.ends(j)[1] for j in root.all("joint")}
+    follow: list[str] = []
+
+    def body(name: str, place: str, joint: Element | None, indent: str) -> Iterator[str]:
+        lines = list(inside(links[name], joint))
+        if world := name == mjcf.WORLD:  # MuJoCo's own body, which has no inertial
+            lines = [line for line in lines if "<inertial" not in line]
+        else:
+            yield f"{indent}<body{_shown(name=name)}{place}>"
+        yield from (f"{indent}  {line}" for line in lines)
+        for child in joints.get(name, ()):
+            xyz, rpy = urdf.pose(child)
+            at = _shown(pos=_row(xyz), quat=_row(quaternion_of_matrix(matrix_of_rpy(*rpy))))
+            yield from body(urdf.ends(child)[1], at, child, indent + "  ")
+        if not world:
+            yield f"{indent}</body>"
+
+    def inside(link: Element, joint: Element | None) -> Iterator[str]:
+        found = urdf.inertial(link)
+        if found is not None and found.mass > 0.0:
+            six = np.concatenate([np.zeros(4), found.moments])
+            turn = matrix_of_rpy(*found.rpy)
+            moments, axes = np.linalg.eigh(turn @ inertia.inertia_matrix(six) @ turn.T)
+            axes[:, 2] *= np.sign(np.linalg.det(axes))
+            quat = _row(quaternion_of_matrix(axes))
+            values = _shown(pos=_row(found.xyz), quat=quat, mass=repr(found.mass))
+            yield f"<inertial{values}{_shown(diaginertia=_row(moments))}/>"
+        if joint is not None and joint.attributes["type"] != "fixed":
+            yield _made_joint(joint, fields.get(joint.attributes["name"]), follow)
+        for kind in ("collision", "visual"):
+            for element in link.all(kind):
+                yield from _made_geom(element, kind == "collision")
+
+    top = [name for name in links if name not in moved]
+    lines = [line for name in top for line in body(name, "", None, "    ")]
+    equality = ["  <equality>", *follow, "  </equality>"] if follow else []
+    made = [
+        f"<mujoco{_shown(model=robot.name)}>",
+        '  <compiler angle="radian" autolimits="true" balanceinertia="false"/>',
+        f"  <option{_shown(gravity=_row(robot.gravity))}/>",
+        *("  <worldbody>", *lines, "  </worldbody>"),
+        *(*equality, "</mujoco>", ""),
+    ]
+    return "\n".join(made)
+
+
+def _made_joint(joint: Element, fields: JointFields | None, follow: list[str]) -> str:
+    """Return a URDF's joint as MJCF; what follows another adds a line to `follow`."""
+    name, kind = joint.attributes["name"], joint.attributes["type"]
+    axis, limit, mimic = (joint.find(k) for k in ("axis", "limit", "mimic"))
+    along = "1 0 0" if axis is None else axis.attributes.get("xyz", "1 0 0")
+    values = {"name": name, "type": "slide" if kind == "prismatic" else "hinge", "axis": along}
+    ends = {} if limit is None or kind == "continuous" else limit.attributes
+    low, high = (ends.get(k, "0") for k in ("lower", "upper"))
+    if float(low) < float(high):
+        values["range"] = f"{low} {high}"
+    if mimic is not None:
+        given = mimic.attributes
+        terms = f"{given.get('offset', '0')} {given.get('multiplier', '1')} 0 0 0"
+        pair = _shown(joint1=name, joint2=given["joint"], polycoef=terms)
+        follow.append(f"    <joint{pair}/>")
+    if fields is not None:
+        values |= _joint_values(fields)
+    return f"<joint{_shown(**values)}/>"
+
+
+def _made_geom(element: Element, collides: bool) -> Iterator[str]:
+    """Yield a URDF's box, cylinder or ball as MJCF; nothing of a mesh."""
+    geometry = element.find("geometry")
+    shape = geometry.children[0] if geometry is not None and geometry.children else None
+    size = None if shape is None else urdf.size_of(shape)
+    if shape is None or size is None:
+        return
+    xyz, rpy = urdf.pose(element)
+    quat = _row(quaternion_of_matrix(matrix_of_rpy(*rpy)))
+    mute = {} if collides else {"contype": "0", "conaffinity": "0", "group": "2"}
+    at = _shown(type=shape.tag, size=_row(size), pos=_row(xyz), quat=quat, mass="0", **mute)
+    yield f"<geom{at}/>"
+
+
+# --- Gazebo, Drake: URDF
+
+
+def write_urdf(robot: Robot, fields: Fields) -> str:
+    """Return a URDF with damping and dry friction of joints."""
+    data = urdf_of(robot)
+    edits: list[Edit] = []
+    for joint in xml.parse(data, "the model file").all("joint"):
+        found = fields.get(joint.attributes["name"])
+        if found is None:
+            continue
+        values = {"damping": repr(found.viscous), "friction": repr(found.dry)}
+        dynamics = joint.find("dynamics")
+        if dynamics is not None:
+            edits += _set(data, dynamics, values)
+        else:
+            edits += insert_child(data, joint, "joint", [f"<dynamics{_shown(**values)}/>"])
+    return apply(data, edits).decode()
+
+
+def read_urdf(text: str) -> dict[str, JointFields]:
+    """Return the fields of the joints of a URDF, rotors of Drake's among them."""
+    root, found = xml.parse(text.encode(), "the written file"), {}
+    for joint in root.all("joint"):
+        dynamics = joint.find("dynamics")
+        given = {} if dynamics is None else dynamics.attributes
+        viscous, dry = (float(given.get(k, "0")) for k in ("damping", "friction"))
+        if joint.attributes["type"] != "fixed":
+            found[joint.attributes["name"]] = JointFields(viscous=viscous, dry=dry)
+    for transmission in root.all("transmission"):
+        joint_of, actuator = transmission.find("joint"), transmission.find("actuator")
+        rotor = None if actuator is None else actuator.find("drake:rotor_inertia")
+        if joint_of is not None and rotor is not None:
+            name = joint_of.attributes["name"]
+            found[name] = replace(found[name], armature=float(rotor.attributes["value"]))
+    return found
+
+
+def write_drake(robot: Robot, fields: Fields) -> str:
+    """Return a URDF whose joints have transmissions with the rotors' inertia, of ratio 1."""
+    data = write_urdf(robot, fields).encode()
+    root = xml.parse(data, "the model file")
+    edits, lines = list[Edit](), list[str]()
+    for old in root.all("transmission"):  # two actuators of a joint would be two rotors
+        joint = old.find("joint")
+        if joint is not None and joint.attributes.get("name") in fields:
+            edits.append(Edit(old.start, old.ended, ""))
+    for name, found in fields.items():
+        lines += [
+            f"<transmission{_shown(name=name + '_transmission')}>",
+            "  <type>transmission_interface/SimpleTransmission</type>",
+            f"  <joint{_shown(name=name)}/>",
+            f"  <actuator{_shown(name=name + '_actuator')}>",
+            f'    <drake:rotor_inertia value="{found.armature!r}"/>',
+            '    <drake:gear_ratio value="1"/>',
+            "  </actuator>",
+            "</transmission>",
+        ]
+    edits += insert_child(data, root, "robot", lines)
+    if "xmlns:drake" not in root.attributes:
+        edits += set_attributes(data, root, {"xmlns:drake": DRAKE})
+    return apply(data, edits).decode()
+
+
+# --- numbers alone: Python and JSON
+
+
+def _columns(fields: Fields) -> dict[str, dict[str, float]]:
+    """Return fields by name and joint."""
+    each = {joint: asdict(found) for joint, found in fields.items()}
+    names = list(asdict(JointFields()))
+    return {name.upper(): {j: values[name] for j, values in each.items()} for name in names}
+
+
+def _python(title: str, fields: Fields, holds: frozenset[str], body: str) -> str:
+    kept = {k: v for k, v in _columns(fields).items() if k.lower() in holds}
+    numbers = "\n".join(f"{name} = {json.dumps(values, indent=4)}" for name, values in kept.items())
+    return f'"""{title}"""\n\n{numbers}\n\n\n{body.strip()}\n'
+
+
+def read_python(text: str) -> dict[str, JointFields]:
+    """Return the fields that a generated Python file states, without running it."""
+    kept: dict[str, dict[str, float]] = {}
+    for line in ast.parse(text).body:
+        if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name):
+            kept[line.targets[0].id.lower()] = ast.literal_eval(line.value)
+    joints = next(iter(kept.values()))
+    return {j: JointFields(**{name: kept[name][j] for name in kept}) for j in joints}
+
+
+PINOCCHIO = frozenset(("armature", "viscous", "dry", "offset"))
+PINOCCHIO_LOADER = '''
+def load(path):
+    """Return pinocchio's model of the identified URDF with these numbers.
+
+    `pinocchio.rnea` uses the armature alone: add damping and dry friction to its torque.
+    """
+    import pinocchio
+
+    model = pinocchio.buildModelFromUrdf(path)
+    for name in ARMATURE:
+        k = model.joints[model.getJointId(name)].idx_v
+        model.armature[k] = ARMATURE[name]
+        model.damping[k] = VISCOUS[name]
+        # What acts on the joint: friction that slides forwards is at the lower limit.
+        model.lowerDryFrictionLimit[k] = -DRY[name] - OFFSET[name]
+        model.upperDryFrictionLimit[k] = DRY[name] - OFFSET[name]
+    return model
+'''
+ISAAC = frozenset(("armature", "viscous", "dry"))
+ISAAC_LOADER = '''
+def actuator(config, stiffness, damping, **others):
+    """Return a configuration of actuators, such as `ImplicitActuatorCfg`, with these numbers.
+
+    Stiffness and damping are the gains of your drive, not friction.
+    """
+    import re
+
+    def by_pattern(values):
+        return {re.escape(name): value for name, value in values.items()}
+
+    return config(
+        joint_names_expr=list(by_pattern(ARMATURE)),
+        stiffness=stiffness,
+        damping=damping,
+        armature=by_pattern(ARMATURE),
+        friction=by_pattern(DRY),  # static, which must not be below the dynamic one
+        dynamic_friction=by_pattern(DRY),
+        viscous_friction=by_pattern(VISCOUS),
+        **others,
+    )
+'''
+
+
+def write_pinocchio(robot: Robot, fields: Fields) -> str:
+    """Return a Python file that gives pinocchio's model of the robot the fields."""
+    title = f"Identified drives of {robot.name!r} for pinocchio; written by heft."
+    return _python(title.replace('"', "'"), fields, PINOCCHIO, PINOCCHIO_LOADER)
+
+
+def write_isaac(robot: Robot, fields: Fields) -> str:
+    """Return a Python file that makes an actuator configuration of Isaac Lab."""
+    title = f"Identified drives of {robot.name!r} for Isaac Lab; written by heft."
+    return _python(title.replace('"', "'"), fields, ISAAC, ISAAC_LOADER)
+
+
+def write_bam(robot: Robot, fields: Fields) -> str:
+    """Return BAM's parameters of model m1, a joint each."""
+    rows = {
+        joint: {
+            "model": "m1",
+            "armature": f.armature,
+            "friction_base": f.dry,
+            "friction_viscous": f.viscous,
+            "q_offset": 0.0,
+        }
+        for joint, f in fields.items()
+    }
+    return json_text(rows)
+
+
+def read_bam(text: str) -> dict[str, JointFields]:
+    """Return the fields that BAM's parameters state."""
+    return {
+        joint: JointFields(
+            armature=row["armature"], viscous=row["friction_viscous"], dry=row["friction_base"]
+        )
+        for joint, row in json.loads(text).items()
+    }
+
+
+def write_pace(robot: Robot, fields: Fields) -> str:
+    """Return PACE's blocks of parameters, joints in the order that `joint_order` says."""
+    blocks = _columns(fields)
+    dry = list(blocks["DRY"].values())
+    named = {
+        "armature": list(blocks["ARMATURE"].values()),
+        "viscous_friction": list(blocks["VISCOUS"].values()),
+        "static_friction": dry,
+        "dynamic_friction": dry,
+        "bias": [0.0] * len(dry),
+    }
+    return json_text({"joint_order": list(fields), **named})
+
+
+def read_pace(text: str) -> dict[str, JointFields]:
+    """Return the fields that PACE's blocks state."""
+    blocks = json.loads(text)
+    columns = (blocks[k] for k in ("armature", "viscous_friction", "dynamic_friction"))
+    return {
+        joint: JointFields(armature=rotor, viscous=viscous, dry=dry)
+        for joint, rotor, viscous, dry in zip(blocks["joint_order"], *columns, strict=True)
+    }
+
+
+PLAIN = frozenset(("armature", "viscous", "dry"))
+SIMULATORS: Mapping[str, Simulator] = {
+    "mujoco": Simulator(
+        "robot.xml",
+        frozenset(asdict(JointFields())),
+        write_mjcf,
+        read_mjcf,
+        notes=("an offset is a spring of 1e-12 of it a radian, 1e12 rad away: a constant torque",),
+    ),
+    "newton": Simulator(
+        "robot.newton.xml",
+        PLAIN,
+        write_mjcf,
+        read_mjcf,
+        notes=("friction acts in its MuJoCo solver alone, and its numbers are 32-bit",),
+    ),
+    "drake": Simulator(
+        "robot.drake.urdf",
+        frozenset(("armature", "viscous")),
+        write_drake,
+        read_urdf,
+        notes=("Drake has no dry friction of joints, and passes what the file says of it over",),
+    ),
+    "gazebo": Simulator(
+        "robot.gazebo.urdf",
+        frozenset(("viscous", "dry")),
+        write_urdf,
+        read_urdf,
+        notes=("of its physics engines one reads damping and friction and ignores both",),
+    ),
+    "pinocchio": Simulator(
+        "robot_pinocchio.py",
+        PINOCCHIO,
+        write_pinocchio,
+        read_python,
+        False,
+        ("pinocchio.rnea uses the armature alone: add damping and dry friction to its torque",),
+    ),
+    "isaaclab": Simulator(
+        "robot_isaaclab.py",
+        ISAAC,
+        write_isaac,
+        read_python,
+        False,
+        (
+            "randomize_joint_parameters puts one range of friction on all three kinds of it: take "
+            'operation="scale", or the draws of --draws',
+        ),
+    ),
+    "bam": Simulator(
+        "robot_bam.json",
+        PLAIN,
+        write_bam,
+        read_bam,
+        False,
+        ("an entry loads once it names a registered actuator, its kt and its R",),
+    ),
+    "pace": Simulator(
+        "robot_pace.json",
+        PLAIN,
+        write_pace,
+        read_pace,
+        False,
+        ("the delay of commands, in steps of the simulation, is to be added",),
+    ),
+}
