@@ -216,7 +216,8 @@ def test_a_replay_proves_the_file(results: Path, tmp_path: Path) -> None:
     assert np.median(here / replay.moved["heft, simple"]) < 1.2
     assert np.median(here / replay.moved["its masses, fitted friction"]) < 0.5
     entry = json.loads((tmp_path / "robot" / "replay.json").read_text())
-    assert entry["torque_errors"]["heft, simple"]["total"] == whole[-1]
+    assert entry["errors"]["heft, simple"][-1] == whole[-1]
+    assert entry["joints"] == list(replay.joints)
     assert any(line.startswith("not held: friction's bend") for line in replay.lines())
 
 

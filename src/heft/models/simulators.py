@@ -10,6 +10,9 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
+from importlib import resources
+from string import Template
 from xml.sax.saxutils import quoteattr
 
 import numpy as np
@@ -61,7 +64,7 @@ class Simulator:
     write: Callable[[Robot, Fields], str]
     read: Callable[[str], Fields]
     whole: bool = True  # whether its file holds the links, too
-    notes: tuple[str, ...] = ()  # what a user is to know of it, a line each
+    note: str = ""  # what a user is to know of it
 
     def held(self, robot: Robot, fields: Fields) -> dict[str, JointFields]:
         """Return the fields that its file takes, zero for the others.
@@ -308,17 +311,12 @@ def write_drake(robot: Robot, fields: Fields) -> str:
 # --- numbers alone: Python and JSON
 
 
-def _columns(fields: Fields) -> dict[str, dict[str, float]]:
-    """Return fields by name and joint."""
-    each = {joint: asdict(found) for joint, found in fields.items()}
-    names = list(asdict(JointFields()))
-    return {name.upper(): {j: values[name] for j, values in each.items()} for name in names}
-
-
-def _python(title: str, fields: Fields, holds: frozenset[str], body: str) -> str:
-    kept = {k: v for k, v in _columns(fields).items() if k.lower() in holds}
-    numbers = "\n".join(f"{name} = {json.dumps(values, indent=4)}" for name, values in kept.items())
-    return f'"""{title}"""\n\n{numbers}\n\n\n{body.strip()}\n'
+def _write_python(name: str, holds: frozenset[str], robot: Robot, fields: Fields) -> str:
+    kept = {n.upper(): {j: getattr(f, n) for j, f in fields.items()} for n in sorted(holds)}
+    numbers = "\n".join(f"{n} = {json.dumps(values, indent=4)}" for n, values in kept.items())
+    template = resources.files(__package__) / f"{name}.py.template"
+    title = robot.name.replace("\\", " ").replace('"', "'")
+    return Template(template.read_text("utf-8")).substitute(robot=title, numbers=numbers)
 
 
 def read_python(text: str) -> dict[str, JointFields]:
@@ -331,174 +329,77 @@ def read_python(text: str) -> dict[str, JointFields]:
     return {j: JointFields(**{name: kept[name][j] for name in kept}) for j in joints}
 
 
-PINOCCHIO = frozenset(("armature", "viscous", "dry", "offset"))
-PINOCCHIO_LOADER = '''
-def load(path):
-    """Return pinocchio's model of the identified URDF with these numbers.
-
-    `pinocchio.rnea` uses the armature alone: add damping and dry friction to its torque.
-    """
-    import pinocchio
-
-    model = pinocchio.buildModelFromUrdf(path)
-    for name in ARMATURE:
-        k = model.joints[model.getJointId(name)].idx_v
-        model.armature[k] = ARMATURE[name]
-        model.damping[k] = VISCOUS[name]
-        # What acts on the joint: friction that slides forwards is at the lower limit.
-        model.lowerDryFrictionLimit[k] = -DRY[name] - OFFSET[name]
-        model.upperDryFrictionLimit[k] = DRY[name] - OFFSET[name]
-    return model
-'''
-ISAAC = frozenset(("armature", "viscous", "dry"))
-ISAAC_LOADER = '''
-def actuator(config, stiffness, damping, **others):
-    """Return a configuration of actuators, such as `ImplicitActuatorCfg`, with these numbers.
-
-    Stiffness and damping are the gains of your drive, not friction.
-    """
-    import re
-
-    def by_pattern(values):
-        return {re.escape(name): value for name, value in values.items()}
-
-    return config(
-        joint_names_expr=list(by_pattern(ARMATURE)),
-        stiffness=stiffness,
-        damping=damping,
-        armature=by_pattern(ARMATURE),
-        friction=by_pattern(DRY),  # static, which must not be below the dynamic one
-        dynamic_friction=by_pattern(DRY),
-        viscous_friction=by_pattern(VISCOUS),
-        **others,
-    )
-'''
+def _write_json(
+    keys: Mapping[str, str], beside: dict[str, object], _: Robot, fields: Fields
+) -> str:
+    rows = {j: {key: getattr(f, name) for key, name in keys.items()} for j, f in fields.items()}
+    return json_text({joint: {**beside, **row} for joint, row in rows.items()})
 
 
-def write_pinocchio(robot: Robot, fields: Fields) -> str:
-    """Return a Python file that gives pinocchio's model of the robot the fields."""
-    title = f"Identified drives of {robot.name!r} for pinocchio; written by heft."
-    return _python(title.replace('"', "'"), fields, PINOCCHIO, PINOCCHIO_LOADER)
+def _read_json(keys: Mapping[str, str], text: str) -> dict[str, JointFields]:
+    rows = json.loads(text).items()
+    return {j: JointFields(**{name: row[key] for key, name in keys.items()}) for j, row in rows}
 
 
-def write_isaac(robot: Robot, fields: Fields) -> str:
-    """Return a Python file that makes an actuator configuration of Isaac Lab."""
-    title = f"Identified drives of {robot.name!r} for Isaac Lab; written by heft."
-    return _python(title.replace('"', "'"), fields, ISAAC, ISAAC_LOADER)
-
-
-def write_bam(robot: Robot, fields: Fields) -> str:
-    """Return BAM's parameters of model m1, a joint each."""
-    rows = {
-        joint: {
-            "model": "m1",
-            "armature": f.armature,
-            "friction_base": f.dry,
-            "friction_viscous": f.viscous,
-            "q_offset": 0.0,
-        }
-        for joint, f in fields.items()
-    }
-    return json_text(rows)
-
-
-def read_bam(text: str) -> dict[str, JointFields]:
-    """Return the fields that BAM's parameters state."""
-    return {
-        joint: JointFields(
-            armature=row["armature"], viscous=row["friction_viscous"], dry=row["friction_base"]
-        )
-        for joint, row in json.loads(text).items()
-    }
-
-
-def write_pace(robot: Robot, fields: Fields) -> str:
-    """Return PACE's blocks of parameters, joints in the order that `joint_order` says."""
-    blocks = _columns(fields)
-    dry = list(blocks["DRY"].values())
-    named = {
-        "armature": list(blocks["ARMATURE"].values()),
-        "viscous_friction": list(blocks["VISCOUS"].values()),
-        "static_friction": dry,
-        "dynamic_friction": dry,
-        "bias": [0.0] * len(dry),
-    }
-    return json_text({"joint_order": list(fields), **named})
-
-
-def read_pace(text: str) -> dict[str, JointFields]:
-    """Return the fields that PACE's blocks state."""
-    blocks = json.loads(text)
-    columns = (blocks[k] for k in ("armature", "viscous_friction", "dynamic_friction"))
-    return {
-        joint: JointFields(armature=rotor, viscous=viscous, dry=dry)
-        for joint, rotor, viscous, dry in zip(blocks["joint_order"], *columns, strict=True)
-    }
-
-
+BAM = {"armature": "armature", "friction_viscous": "viscous", "friction_base": "dry"}
+PACE = {"armature": "armature", "viscous_friction": "viscous"}
+PACE |= {"static_friction": "dry", "dynamic_friction": "dry"}
 PLAIN = frozenset(("armature", "viscous", "dry"))
+ALL = frozenset(asdict(JointFields()))
 SIMULATORS: Mapping[str, Simulator] = {
-    "mujoco": Simulator(
-        "robot.xml",
-        frozenset(asdict(JointFields())),
-        write_mjcf,
-        read_mjcf,
-        notes=("an offset is a spring of 1e-12 of it a radian, 1e12 rad away: a constant torque",),
-    ),
+    "mujoco": Simulator("robot.xml", ALL, write_mjcf, read_mjcf),
     "newton": Simulator(
         "robot.newton.xml",
         PLAIN,
         write_mjcf,
         read_mjcf,
-        notes=("friction acts in its MuJoCo solver alone, and its numbers are 32-bit",),
+        note="friction acts in its MuJoCo solver alone, and its numbers are 32-bit",
     ),
     "drake": Simulator(
         "robot.drake.urdf",
-        frozenset(("armature", "viscous")),
+        PLAIN - {"dry"},
         write_drake,
         read_urdf,
-        notes=("Drake has no dry friction of joints, and passes what the file says of it over",),
+        note="Drake has no dry friction of joints",
     ),
     "gazebo": Simulator(
         "robot.gazebo.urdf",
-        frozenset(("viscous", "dry")),
+        PLAIN - {"armature"},
         write_urdf,
         read_urdf,
-        notes=("of its physics engines one reads damping and friction and ignores both",),
+        note="one of its physics engines reads damping and friction and ignores both",
     ),
     "pinocchio": Simulator(
         "robot_pinocchio.py",
-        PINOCCHIO,
-        write_pinocchio,
+        ALL,
+        partial(_write_python, "pinocchio", ALL),
         read_python,
         False,
-        ("pinocchio.rnea uses the armature alone: add damping and dry friction to its torque",),
+        "pinocchio.rnea takes the armature alone: add damping and dry friction to its torque",
     ),
     "isaaclab": Simulator(
         "robot_isaaclab.py",
-        ISAAC,
-        write_isaac,
+        PLAIN,
+        partial(_write_python, "isaaclab", PLAIN),
         read_python,
         False,
-        (
-            "randomize_joint_parameters puts one range of friction on all three kinds of it: take "
-            'operation="scale", or the draws of --draws',
-        ),
+        "randomize_joint_parameters puts one range of friction on static, dynamic and viscous "
+        'friction alike: take operation="scale", or draws',
     ),
     "bam": Simulator(
         "robot_bam.json",
         PLAIN,
-        write_bam,
-        read_bam,
+        partial(_write_json, BAM, {"model": "m1", "q_offset": 0.0}),
+        partial(_read_json, BAM),
         False,
-        ("an entry loads once it names a registered actuator, its kt and its R",),
+        "an entry loads once it names a registered actuator, its kt and its R",
     ),
     "pace": Simulator(
         "robot_pace.json",
         PLAIN,
-        write_pace,
-        read_pace,
+        partial(_write_json, PACE, {"encoder_bias": 0.0}),
+        partial(_read_json, PACE),
         False,
-        ("the delay of commands, in steps of the simulation, is to be added",),
+        "the delay of commands, in steps of the simulation, is to be added",
     ),
 }

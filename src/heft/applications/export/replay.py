@@ -7,10 +7,9 @@ and rotors fitted to the log.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy.optimize import nnls
@@ -29,16 +28,12 @@ from heft.recordings import Recording
 from heft.signals import GAP_STEPS, between_gaps, limited
 from heft.simulation import STANDSTILL, MujocoReplay, moved_by_heft
 
-SLIDING = 0.05  # speed from which a drive slides [rad/s]; `LINEAR_SCALE` times that in m/s
+SLIDING = 0.05 / STANDSTILL  # speed from which a drive slides, of its speed of standstill
 CUT = 0.5  # at each end of a stretch, whose filter swings in [s]
 LENGTH, STEP, MOST = 1.0, 1e-3, 60  # stretches simulated: seconds, step [s], how many at most
 WRITTEN, MASSES = "file as it came", "its masses, fitted friction"
-NAMES = {  # of fields that a simulator may lack
-    "armature": "rotor inertia",
-    "viscous": "viscous friction",
-    "dry": "dry friction",
-    "offset": "offset of friction",
-}
+NAMES = {"armature": "rotor inertia", "viscous": "viscous friction", "dry": "dry friction"}
+NAMES |= {"offset": "offset of friction"}  # of fields that a simulator may lack
 KINDS = {  # what no simulator takes of full friction, by kind of term
     "load": "friction that grows with the load",
     "stop": "presliding",
@@ -72,27 +67,6 @@ class Replay:
     smooth: float = 0.0
     dry: float = 0.0
     notes: tuple[str, ...] = ()
-
-    def entry(self) -> dict[str, Any]:
-        """Return it as `replay.json` has it."""
-
-        def by_joint(values: Mapping[str, Array]) -> dict[str, dict[str, float]]:
-            names = (*self.joints, "total")
-            return {k: dict(zip(names, v.tolist(), strict=False)) for k, v in values.items()}
-
-        return {
-            "log": self.path,
-            "engine": self.engine,
-            "filter_hz": self.corner,
-            "torque_rms": dict(zip(self.joints, self.size.tolist(), strict=True)),
-            "torque_errors": by_joint(self.errors),
-            "not_held_rms": by_joint(self.lost),
-            "stretches": self.count,
-            "position_errors": by_joint(self.moved),
-            "smooth_difference": self.smooth,
-            "dry_difference": self.dry,
-            "notes": list(self.notes),
-        }
 
     def lines(self) -> Iterator[str]:
         """Yield it as text: tables, and a line each for what the file does not hold."""
@@ -145,6 +119,7 @@ class _Motion:
     measured: Array
     efforts: Mapping[str, Array]  # by model, and by kind of friction's terms
     step: float
+    slow: Array  # speed s of each joint's dry friction F tanh(v/s), shape (n,) [rad/s or m/s]
 
     @property
     def stretches(self) -> list[slice]:
@@ -176,18 +151,10 @@ def replay_log(
     recording = inputs.logs["log"][0]
     motion = _motion(identified, recording, before)
     inputs.refuse_changed()
-    linear = {d.name for d in robot.drives if d.linear}
-    scale = np.array([LINEAR_SCALE if j in linear else 1.0 for j in robot.joints])
-    mine = np.column_stack(
-        [
-            fields[j].effort(v, a, s)
-            for j, v, a, s in zip(
-                robot.joints, motion.v.T, motion.a.T, STANDSTILL * scale, strict=True
-            )
-        ]
-    )
-    says = motion.efforts["rigid"] + mine
-    models, engine, differences = {"its fields": says}, None, (0.0, 0.0)
+    held = _table(fields, robot.joints)
+    mine = held.effort(motion.v, motion.a, motion.slow)
+    models = {"its fields": motion.efforts["rigid"] + mine}
+    engine, differences = None, (0.0, 0.0)
     forward: dict[str, Move] = {}
     starts = _starts(motion)
     if simulator == "mujoco":
@@ -195,7 +162,7 @@ def replay_log(
         engine = f"MuJoCo {run.version}"
         torque = run.inverse_dynamics(motion.q, motion.v, motion.a)
         smooth = run.inverse_dynamics(motion.q, motion.v, motion.a, dry=False)
-        differences = _differences(motion, fields, robot.joints, torque, smooth, scale)
+        differences = _differences(motion, held, torque, smooth)
         models = {engine: torque}
         forward[engine] = run.moved
     models |= {k: v for k, v in motion.efforts.items() if k.startswith("heft")}
@@ -207,7 +174,7 @@ def replay_log(
         )
     else:
         rows = motion.efforts["bodies before"]
-        drives, fitted = _fitted(robot.joints, motion, rows, scale)
+        drives, fitted = _fitted(robot.joints, motion, rows)
         models |= {WRITTEN: motion.efforts[WRITTEN], MASSES: rows + fitted}
         parameters[WRITTEN] = before, _standard(before, _written(before))
         parameters[MASSES] = before, _standard(before, drives)
@@ -215,15 +182,15 @@ def replay_log(
         forward[name] = partial(moved_by_heft, _simple(of), values)
     corner = (identified.estimate.get("torque_errors") or {}).get("filter_hz")
     errors, size = _errors(motion, models, corner)
-    units = tuple("N" if j in linear else "N·m" for j in robot.joints)
+    wanted = _table(fields_of(identified), robot.joints)
     return Replay(
         recording.name,
         robot.joints,
-        units,
+        tuple("N·m" if s == STANDSTILL else "N" for s in motion.slow),
         corner,
         size,
         errors,
-        dict(_lost(motion, fields_of(identified), fields, robot.joints, mine, scale)),
+        dict(_lost(motion, wanted, held)),
         {name: _position_errors(motion, starts, move) for name, move in forward.items()},
         len(starts),
         engine,
@@ -286,7 +253,6 @@ def _motion(identified: Identified, recording: Recording, before: Robot | None) 
     parts: dict[str, list[Array]] = {}
     for s, rigid in rigid_torques(problem, robot.written_bodies()):
         state = plant.drive_state(s, plant.gear_load(s, rigid), identified.friction["none"])
-
         efforts = {"rigid": rigid}
         for name in ("simple", "full"):
             drives = identified.friction[name]
@@ -307,80 +273,69 @@ def _motion(identified: Identified, recording: Recording, before: Robot | None) 
     joined = {k: np.concatenate(v) for k, v in parts.items()}
     q, v, a, measured = (joined.pop(k) for k in ("q", "v", "a", "measured"))
     time, step = joined.pop("time")[:, 0], problem.timelines[0].step
-    return _Motion(time, q, v, a, measured, joined, step)
+    linear = {d.name for d in robot.drives if d.linear}
+    slow = STANDSTILL * np.array([LINEAR_SCALE if j in linear else 1.0 for j in robot.joints])
+    return _Motion(time, q, v, a, measured, joined, step, slow)
+
+
+def _table(fields: Fields, joints: tuple[str, ...]) -> JointFields:
+    """Return the fields of all joints as one, whose numbers have shape (n,)."""
+    return JointFields(*np.array([astuple(fields[j]) for j in joints]).T)
 
 
 def _differences(
-    motion: _Motion,
-    fields: Fields,
-    joints: tuple[str, ...],
-    torque: Array,
-    smooth: Array,
-    scale: Array,
+    motion: _Motion, held: JointFields, torque: Array, smooth: Array
 ) -> tuple[float, float]:
     """Return what an engine's torque differs by: smooth, of the rms torque; dry, of itself."""
-    wanted = motion.efforts["rigid"].copy()
-    for k, joint in enumerate(joints):
-        plain = replace(fields[joint], dry=0.0)
-        wanted[:, k] += plain.effort(motion.v[:, k], motion.a[:, k], 1.0)
-    size = np.sqrt(np.mean(wanted**2, axis=0))
-    off = float((np.abs(smooth - wanted).max(axis=0) / size).max())
-    dry = np.array([fields[j].dry for j in joints])
-    slides = (np.abs(motion.v) > SLIDING * scale) & (dry > 0.0)
-    ratio = np.abs(torque - smooth)[slides] / np.broadcast_to(dry, slides.shape)[slides]
-    return off, float(np.abs(ratio - 1.0).max(initial=0.0))
+    plain = replace(held, dry=0.0).effort(motion.v, motion.a, motion.slow)
+    wanted = motion.efforts["rigid"] + plain
+    off = np.abs(smooth - wanted).max(axis=0) / _rms(wanted)
+    slides = (np.abs(motion.v) > SLIDING * motion.slow) & (held.dry > 0.0)
+    ratio = np.abs(torque - smooth)[slides] / (held.dry + 0.0 * motion.v)[slides]
+    return float(off.max()), float(np.abs(ratio - 1.0).max(initial=0.0))
+
+
+def _rms(values: Array) -> Array:
+    return np.asarray(np.sqrt(np.mean(values**2, axis=0)))
 
 
 def _fitted(
-    joints: tuple[str, ...], motion: _Motion, rigid: Array, scale: Array
+    joints: tuple[str, ...], motion: _Motion, rigid: Array
 ) -> tuple[dict[str, float], Array]:
     """Return friction and rotors that fit a log best beside some bodies, and their torque."""
     found: dict[str, float] = {}
     efforts = np.zeros_like(rigid)
     for k, joint in enumerate(joints):
-        v, a = motion.v[:, k], motion.a[:, k]
-        one = np.ones_like(v)
-        rows = np.column_stack([v, np.tanh(v / (STANDSTILL * scale[k])), a, one, -one])
+        v, one = motion.v[:, k], np.ones(len(motion.v))
+        rows = np.column_stack([v, np.tanh(v / motion.slow[k]), motion.a[:, k], one, -one])
         viscous, dry, rotor, up, down = nnls(rows, motion.measured[:, k] - rigid[:, k])[0].tolist()
-        names = ("viscous", "coulomb", "armature", "offset")
-        values = (viscous, dry, rotor, up - down)
-        found |= {f"{joint}.{n}": x for n, x in zip(names, values, strict=True)}
+        found |= {f"{joint}.viscous": viscous, f"{joint}.coulomb": dry}
+        found |= {f"{joint}.armature": rotor, f"{joint}.offset": up - down}
         efforts[:, k] = rows @ [viscous, dry, rotor, up, down]
     return found, efforts
 
 
-def _lost(
-    motion: _Motion,
-    wanted: Fields,
-    fields: Fields,
-    joints: tuple[str, ...],
-    mine: Array,
-    scale: Array,
-) -> Iterator[tuple[str, Array]]:
+def _lost(motion: _Motion, wanted: JointFields, held: JointFields) -> Iterator[tuple[str, Array]]:
     """Yield what the file does not hold of heft's full model, and its rms torque.
 
     Of a kind of friction that no simulator has it is what viscous and dry friction and an offset
     cannot take its place in.
     """
     for name, what in NAMES.items():
-        part = np.zeros_like(motion.q)
-        for k, joint in enumerate(joints):
-            missing = getattr(wanted[joint], name) - getattr(fields[joint], name)
-            only = JointFields(**{name: missing})
-            part[:, k] = only.effort(motion.v[:, k], motion.a[:, k], STANDSTILL * scale[k])
+        missing = JointFields(**{name: getattr(wanted, name) - getattr(held, name)})
+        part = missing.effort(motion.v, motion.a, motion.slow)
         if part.any():
-            yield what, np.sqrt(np.mean(part**2, axis=0))
-    rest = motion.efforts["heft, full"] - motion.efforts["rigid"] - mine
+            yield what, _rms(part)
     for kind, what in KINDS.items():
         part = motion.efforts[kind].copy()
         if not part.any():
             continue
-        for k in range(len(joints)):
-            v = motion.v[:, k]
-            rows = np.column_stack([v, np.tanh(v / (STANDSTILL * scale[k])), np.ones_like(v)])
+        for k, v in enumerate(motion.v.T):
+            rows = np.column_stack([v, np.tanh(v / motion.slow[k]), np.ones_like(v)])
             part[:, k] -= rows @ np.linalg.lstsq(rows, part[:, k], rcond=None)[0]
-        yield what, np.sqrt(np.mean(part**2, axis=0))
-    yield "all of it together", np.sqrt(np.mean(rest**2, axis=0))
+        yield what, _rms(part)
+    mine = held.effort(motion.v, motion.a, motion.slow)
+    yield "all of it together", _rms(motion.efforts["heft, full"] - motion.efforts["rigid"] - mine)
 
 
 def _errors(

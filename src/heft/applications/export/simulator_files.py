@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -17,24 +18,6 @@ from .replay import Replay, as_it_came, fields_of, replay_log
 
 SAME = 1e-12  # of its size: what a number may differ by that is read back
 MANIFEST = "samples.json"
-LOADER = '''"""Draws of an identified robot, whose numbers vary together as the data allow; by heft.
-
-`draw(k)` is the k-th: numbers by joint, such as draw(0)["armature"]["elbow"], and under "links" the
-ten inertial parameters of each link: mass, mass times centre of mass, and inertia about its frame's
-origin (xx, xy, yy, xz, yz, zz).
-"""
-
-import json
-import pathlib
-
-DRAWS = json.loads(pathlib.Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
-COUNT = len(DRAWS["draws"])
-
-
-def draw(k):
-    """Return the k-th draw."""
-    return DRAWS["draws"][k]
-'''
 
 
 @dataclass(frozen=True)
@@ -112,14 +95,14 @@ def export_files(
     if replay is not None:
         before = as_it_came(identified, model)
         found = replay_log(identified, simulator, text, fields, replay, columns, before)
-        made["replay.json"] = json_text(found.entry())
+        made["replay.json"] = json_text(found)
     files = []
     if out is not None:
         for name, content in made.items():
             (out / name).parent.mkdir(parents=True, exist_ok=True)
             write_text(out / name, content)
             files.append(out / name)
-    return Exported(tuple(files), (*target.notes, *_notes(target, identified)), found)
+    return Exported(tuple(files), tuple(_notes(target, identified)), found)
 
 
 def _written(target: Simulator, robot: Robot, fields: Fields) -> str:
@@ -141,6 +124,8 @@ def _written(target: Simulator, robot: Robot, fields: Fields) -> str:
 
 def _notes(target: Simulator, identified: Identified) -> Iterator[str]:
     robot = identified.robot
+    if target.note:
+        yield target.note
     motors = ", ".join(d.name for d in robot.drives if d.name not in robot.joints)
     if motors:
         yield f"not held: drives that move several joints: {motors}"
@@ -150,6 +135,10 @@ def _notes(target: Simulator, identified: Identified) -> Iterator[str]:
         yield "links are those of the model file in the folder of results"
     elif target.file.endswith(".xml") and robot.form != "mjcf":
         yield "boxes, cylinders and balls are taken along, meshes are not"
+
+
+def _loader() -> str:
+    return (resources.files(__package__) / "draws.py.template").read_text("utf-8")
 
 
 def _drawn(target: Simulator, identified: Identified, folder: Path) -> dict[str, str]:
@@ -199,5 +188,5 @@ def _drawn(target: Simulator, identified: Identified, folder: Path) -> dict[str,
             }
             neutral.append({**by_name, "links": links})
     if neutral:
-        made |= {"draws.json": json_text({"draws": neutral}), "draws.py": LOADER}
+        made |= {"draws.json": json_text({"draws": neutral}), "draws.py": _loader()}
     return made
