@@ -42,7 +42,7 @@ class JointFields:
     dry: float = 0.0  # Coulomb friction [N·m or N]
     offset: float = 0.0  # half of what friction of both directions differs by [N·m or N]
 
-    def effort(self, velocity: Array, acceleration: Array, standstill: float) -> Array:
+    def effort(self, velocity: Array, acceleration: Array, standstill: float | Array) -> Array:
         """Return the effort that they take, dry friction as tanh(v/standstill) [N·m or N]."""
         smooth = self.armature * acceleration + self.viscous * velocity + self.offset
         return np.asarray(smooth + self.dry * np.tanh(velocity / standstill))

@@ -18,7 +18,7 @@ from heft.applications.identification import Identified
 from heft.applications.inputs import AnyLog, Inputs
 from heft.arrays import Array
 from heft.display import table
-from heft.dynamics import LINEAR_SCALE
+from heft.dynamics import LINEAR_SCALE, PRISMATIC
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.files import file_hash
 from heft.fit import filtered, model_effort, rigid_torques, with_gains
@@ -163,7 +163,10 @@ def replay_log(
         torque = run.inverse_dynamics(motion.q, motion.v, motion.a)
         smooth = run.inverse_dynamics(motion.q, motion.v, motion.a, dry=False)
         differences = _differences(motion, held, torque, smooth)
-        models = {engine: torque}
+        # What stands still is held by as much as is needed: no engine can tell by the motion.
+        rests = np.abs(motion.v) <= SLIDING * motion.slow
+        held_still = smooth + held.dry * np.tanh(motion.v / motion.slow)
+        models = {engine: np.where(rests, held_still, torque)}
         forward[engine] = run.moved
     models |= {k: v for k, v in motion.efforts.items() if k.startswith("heft")}
     notes = []
@@ -224,13 +227,22 @@ def as_it_came(identified: Identified, model: Path | None) -> Robot | None:
 
 
 def fields_of(identified: Identified) -> dict[str, JointFields]:
-    """Return simple friction and rotor inertia of each joint; zero of one that has no drive."""
-    found = dict.fromkeys(identified.robot.joints, JointFields())
-    for name, joint in identified.joints.items():
-        if name in found:
-            values = joint.armature, joint.viscous, joint.coulomb, joint.offset
-            rotor, viscous, dry, offset = (x or 0.0 for x in values)
-            found[name] = JointFields(rotor, viscous, dry, offset)
+    """Return simple friction and rotor inertia of each joint.
+
+    A motor that moves one joint is taken to that joint; one that moves several is left out.
+    """
+    robot, told = identified.robot, identified.joints
+    found = dict.fromkeys(robot.joints, JointFields())
+    for drive in robot.drives:
+        moved = np.flatnonzero(drive.ratio)
+        if len(moved) == 1:
+            joint, of = robot.joints[moved[0]], told[drive.name]
+            r = float(drive.ratio[moved[0]])
+            values = of.armature, of.viscous, of.coulomb, of.offset
+            factors = r * r, r * r, abs(r), r
+            found[joint] = JointFields(
+                *((x or 0.0) * f for x, f in zip(values, factors, strict=True))
+            )
     return found
 
 
@@ -273,8 +285,8 @@ def _motion(identified: Identified, recording: Recording, before: Robot | None) 
     joined = {k: np.concatenate(v) for k, v in parts.items()}
     q, v, a, measured = (joined.pop(k) for k in ("q", "v", "a", "measured"))
     time, step = joined.pop("time")[:, 0], problem.timelines[0].step
-    linear = {d.name for d in robot.drives if d.linear}
-    slow = STANDSTILL * np.array([LINEAR_SCALE if j in linear else 1.0 for j in robot.joints])
+    slides = set(robot.tree.channel[robot.tree.kind == PRISMATIC].tolist())
+    slow = STANDSTILL * np.array([LINEAR_SCALE if k in slides else 1.0 for k in range(q.shape[1])])
     return _Motion(time, q, v, a, measured, joined, step, slow)
 
 
