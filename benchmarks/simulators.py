@@ -5,7 +5,8 @@
 Each arm is identified from one log and another one is replayed: torque of its motion by
 `mj_inverse`, and its torque over stretches of 1 s by `mj_step`, beside heft's own models and the
 model file's masses, whose friction, rotors and offsets are fitted to the replayed log itself.
-Simulated arms have drives and wrong model files that are drawn (`heft.simulation.Simulator`).
+Simulated arms have wrong model files and drives of LuGre friction that bends with the speed, all
+of it drawn (`heft.simulation.Simulator`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tests.robots import path_of
 from benchmarks.arms import ROBOTS, data_folder
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_most
+from benchmarks.truth import LUGRE
 from heft.applications.export import Replay, fields_of, replay_log
 from heft.applications.identification import Identified, identify, write
 from heft.models import SIMULATORS, Robot
@@ -45,7 +47,8 @@ def cases() -> Iterator[tuple[str, Robot, tuple[Recording, ...], Recording]]:
         case = list(ROBOTS[name](data_folder()))[number]
         yield f"measured {case.name.partition(',')[0]}", case.robot, case.fit, case.score[0]
     for name, file in SIMULATED.items():
-        simulator = Simulator(Arm.of(path_of(file)), Condition(duration=DURATION))
+        condition = Condition(drives=LUGRE, duration=DURATION)
+        simulator = Simulator(Arm.of(path_of(file)), condition)
         fit, other = (simulator.run(SEED, number=k) for k in (0, 1))
         robot = Robot.from_urdf_text(fit.prior)
         yield f"simulated {name}", robot, (fit.recording,), other.recording

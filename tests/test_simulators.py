@@ -9,7 +9,7 @@ import subprocess
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import mujoco
 import numpy as np
@@ -20,6 +20,7 @@ from heft.applications.demo import FOLDER as DEMO
 from heft.applications.export import export_files
 from heft.applications.identification import Identified, identify, write
 from heft.applications.sample import sample_files
+from heft.cli import commands
 from heft.dynamics import kernels
 from heft.errors import InputError, InvalidModel, InvalidSetting
 from heft.information import inertia
@@ -116,6 +117,23 @@ def test_pinocchio_witnesses_the_torque_of_an_exported_urdf() -> None:
         found = MujocoReplay.of(text, robot.joints).inverse_dynamics(s.q, s.v, s.a)
         wanted = np.array([pin.rnea(model, data, *x) for x in zip(s.q, s.v, s.a, strict=True)])
         assert np.abs(found - wanted).max() < 1e-9 * np.abs(wanted).max()
+
+
+def test_gravity_of_the_options_is_in_an_mjcf_file() -> None:
+    for source in (ARM, ARM.replace('<option gravity="0.3 -1 -9.7"/>', "")):
+        for gravity in ((0.3, -1.0, -9.7), (0.0, 1.0, -9.0), (0.0, 0.0, -9.81)):
+            robot = Robot.from_text(source.encode(), Options(gravity=gravity), "robot.xml")
+            text = SIMULATORS["mujoco"].write(robot, {})
+            model = mujoco.MjModel.from_xml_string(text)
+            assert model.opt.gravity.tolist() == list(gravity)
+            assert (text == source) == np.array_equal(
+                mujoco.MjModel.from_xml_string(source).opt.gravity, gravity
+            )
+
+
+def test_the_command_offers_every_simulator() -> None:
+    target = get_args(get_type_hints(commands.export, include_extras=True)["target"])
+    assert get_args(target[0]) == tuple(SIMULATORS)
 
 
 def test_a_model_made_of_a_urdf_has_its_shapes_limits_and_gravity() -> None:

@@ -270,7 +270,8 @@ def export(
     made = export_files(results, target, out, draws, replay, columns, model, own)
     if made.replay is not None:
         message("\n".join(made.replay.lines()))
-    message("\n".join(made.notes))
+    for note in made.notes:
+        message(note)
     if out is not None:
         drawn = sum(path.parent != out for path in made.files)
         names = ", ".join(path.name for path in made.files if path.parent == out)

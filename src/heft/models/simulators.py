@@ -129,8 +129,14 @@ def write_mjcf(robot: Robot, fields: Fields) -> str:
         return _made_mjcf(urdf_of(robot), robot, fields)
     root = xml.parse(robot.source, "the model file")
     degrees = mjcf_values.compiler_of(root, "the model file").degrees
-    edits: list[Edit] = []
-    for body in mjcf.read(root, "the model file").bodies:
+    model, edits = mjcf.read(root, "the model file"), list[Edit]()
+    if not np.array_equal(model.gravity, robot.gravity):
+        option, gravity = root.find("option"), {"gravity": _row(robot.gravity)}
+        if option is not None:
+            edits += _set(robot.source, option, gravity)
+        else:
+            edits += insert_child(robot.source, root, "mujoco", [f"<option{_shown(**gravity)}/>"])
+    for body in model.bodies:
         for joint in body.joints:
             if joint.name in fields:
                 turn = DEGREE if degrees and not joint.slides else 1.0

@@ -23,7 +23,7 @@ from heft.errors import InvalidRecording, InvalidSetting
 from heft.files import file_hash
 from heft.fit import filtered, model_effort, rigid_torques, with_gains
 from heft.models import Fields, JointFields, Robot
-from heft.plants import Problem, plant_of
+from heft.plants import ElasticRobotPlant, Problem, plant_of
 from heft.recordings import Recording
 from heft.signals import GAP_STEPS, between_gaps, limited
 from heft.simulation import STANDSTILL, MujocoReplay, moved_by_heft
@@ -256,8 +256,11 @@ def _motion(identified: Identified, recording: Recording, before: Robot | None) 
     stated = {j: robot.options.of(j).gain for j, _ in entries}
     found = {j: float(e["gain"]) for j, e in entries if "gain" in e}
     problem = with_gains(problem, {j: s / found[j] for j, s in stated.items() if s and j in found})
-    if len(robot.measured) != len(robot.joints):
-        raise InvalidRecording("a replay needs the torque of all joints", argument=recording.name)
+    if len(robot.measured) != len(robot.joints) or isinstance(plant, ElasticRobotPlant):
+        raise InvalidRecording(
+            "a replay needs the torque of all joints, and gears that do not yield",
+            argument=recording.name,
+        )
     kinds = {
         kind: {k: v for k, v in identified.friction["full"].items() if f".{kind}[" in k}
         for kind in KINDS

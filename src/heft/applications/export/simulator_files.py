@@ -14,7 +14,7 @@ import numpy as np
 from heft.applications.identification import Identified
 from heft.errors import FitError, InputError, InvalidModel, InvalidSetting, did_you_mean
 from heft.files import UNREADABLE, file_hash, json_text, read_text, require_writable, write_text
-from heft.models import SIMULATORS, Fields, Robot, Simulator
+from heft.models import SIMULATORS, STANDARD_GRAVITY, Fields, Robot, Simulator
 
 from .replay import Replay, as_it_came, fields_of, replay_log
 
@@ -133,6 +133,8 @@ def _notes(target: Simulator, identified: Identified) -> Iterator[str]:
         yield f"not held: drives that move several joints: {motors}"
     if robot.own_names:
         yield f"not held: parameters of own columns: {', '.join(robot.own_names)}"
+    if target.file.endswith(".urdf") and robot.options.gravity != STANDARD_GRAVITY:
+        yield f"a URDF says no gravity: that of the robot is {robot.gravity.tolist()} m/s²"
     if not target.whole:
         yield "links are those of the model file in the folder of results"
     elif target.file.endswith(".xml") and robot.form != "mjcf":
