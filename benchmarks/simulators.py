@@ -4,7 +4,7 @@
 
 Each arm is identified from one log and another one is replayed: torque of its motion by
 `mj_inverse`, and its torque over stretches of 1 s by `mj_step`, beside heft's own models and the
-model file's masses, whose friction, rotors and offsets are fitted to the replayed log itself.
+model file's masses, whose friction, rotors and offsets are fitted to the same log.
 Simulated arms have wrong model files and drives of LuGre friction that bends with the speed, all
 of it drawn (`heft.simulation.Simulator`).
 """
@@ -62,7 +62,7 @@ def replayed(robot: Robot, fit: tuple[Recording, ...], log: Recording) -> Replay
         found = Identified.load(Path(folder) / "out")
         fields = target.held(found.robot, fields_of(found))
         text = target.write(found.robot, fields)
-        return replay_log(found, "mujoco", text, fields, log, before=robot)
+        return replay_log(found, "mujoco", text, fields, log, before=robot, fit=fit[0])
 
 
 def rows_of(name: str, replay: Replay) -> Iterator[Row]:

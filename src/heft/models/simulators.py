@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib import resources
+from itertools import chain
 from string import Template
 from xml.sax.saxutils import quoteattr
 
@@ -335,21 +336,39 @@ def read_python(text: str) -> dict[str, JointFields]:
     return {j: JointFields(**{name: kept[name][j] for name in kept}) for j in joints}
 
 
-def _write_json(
-    keys: Mapping[str, str], beside: dict[str, object], _: Robot, fields: Fields
-) -> str:
-    rows = {j: {key: getattr(f, name) for key, name in keys.items()} for j, f in fields.items()}
-    return json_text({joint: {**beside, **row} for joint, row in rows.items()})
-
-
-def _read_json(keys: Mapping[str, str], text: str) -> dict[str, JointFields]:
-    rows = json.loads(text).items()
-    return {j: JointFields(**{name: row[key] for key, name in keys.items()}) for j, row in rows}
-
-
 BAM = {"armature": "armature", "friction_viscous": "viscous", "friction_base": "dry"}
-PACE = {"armature": "armature", "viscous_friction": "viscous"}
-PACE |= {"static_friction": "dry", "dynamic_friction": "dry"}
+
+
+def write_bam(_: Robot, fields: Fields) -> str:
+    """Return parameters of BAM's model m1, an entry a joint."""
+    rows = {j: {key: getattr(f, name) for key, name in BAM.items()} for j, f in fields.items()}
+    return json_text(
+        {joint: {"model": "m1", "q_offset": 0.0, **row} for joint, row in rows.items()}
+    )
+
+
+def read_bam(text: str) -> dict[str, JointFields]:
+    """Return the fields that BAM's parameters state."""
+    rows = json.loads(text).items()
+    return {j: JointFields(**{name: row[key] for key, name in BAM.items()}) for j, row in rows}
+
+
+def write_pace(_: Robot, fields: Fields) -> str:
+    """Return PACE's vector: armature, viscous and dry friction, bias of each joint, and delay."""
+    rows = fields.values()
+    blocks = ([getattr(f, n) for f in rows] for n in ("armature", "viscous", "dry"))
+    zeros = [0.0] * (len(fields) + 1)
+    return json_text({"joint_order": list(fields), "params": [*chain(*blocks), *zeros]})
+
+
+def read_pace(text: str) -> dict[str, JointFields]:
+    """Return the fields that PACE's vector states."""
+    joints, values = (json.loads(text)[k] for k in ("joint_order", "params"))
+    n = len(joints)
+    blocks = (values[k * n : (k + 1) * n] for k in range(3))
+    return {j: JointFields(*row) for j, *row in zip(joints, *blocks, strict=True)}
+
+
 PLAIN = frozenset(("armature", "viscous", "dry"))
 ALL = frozenset(asdict(JointFields()))
 SIMULATORS: Mapping[str, Simulator] = {
@@ -395,17 +414,17 @@ SIMULATORS: Mapping[str, Simulator] = {
     "bam": Simulator(
         "robot_bam.json",
         PLAIN,
-        partial(_write_json, BAM, {"model": "m1", "q_offset": 0.0}),
-        partial(_read_json, BAM),
+        write_bam,
+        read_bam,
         False,
         "an entry loads once it names a registered actuator, its kt and its R",
     ),
     "pace": Simulator(
         "robot_pace.json",
         PLAIN,
-        partial(_write_json, PACE, {"encoder_bias": 0.0}),
-        partial(_read_json, PACE),
+        write_pace,
+        read_pace,
         False,
-        "the delay of commands, in steps of the simulation, is to be added",
+        "encoders' bias and the delay of commands, in steps of the simulation, are to be added",
     ),
 }

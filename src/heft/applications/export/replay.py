@@ -135,6 +135,7 @@ def replay_log(
     log: AnyLog,
     columns: Path | None = None,
     before: Robot | None = None,
+    fit: Recording | None = None,
 ) -> Replay:
     """Return a log replayed by what a simulator's file says.
 
@@ -142,6 +143,7 @@ def replay_log(
         file: The simulator's file; run if it is MuJoCo's.
         fields: What it says of joints.
         before: The robot of the model file as it came; if not given, nothing is compared with it.
+        fit: Log that friction beside its masses is fitted to; the replayed one if not given.
 
     Raises:
         InvalidRecording: If the log is too short, or a joint's torque is not known.
@@ -177,10 +179,13 @@ def replay_log(
         )
     else:
         rows = motion.efforts["bodies before"]
-        drives, fitted = _fitted(robot.joints, motion, rows)
-        models |= {WRITTEN: motion.efforts[WRITTEN], MASSES: rows + fitted}
-        parameters[WRITTEN] = before, _standard(before, _written(before))
-        parameters[MASSES] = before, _standard(before, drives)
+        damping, dry, rotor = before.written_drives
+        written = JointFields(*np.array([rotor, damping, dry, 0.0 * dry]))
+        own = _fitted(motion if fit is None else _motion(identified, fit, before))
+        rubs = own.effort(motion.v, motion.a, motion.slow)
+        models |= {WRITTEN: motion.efforts[WRITTEN], MASSES: rows + rubs}
+        parameters[WRITTEN] = before, _standard(before, _named(written, robot.joints))
+        parameters[MASSES] = before, _standard(before, _named(own, robot.joints))
     for name, (of, values) in parameters.items():
         forward[name] = partial(moved_by_heft, _simple(of), values)
     corner = (identified.estimate.get("torque_errors") or {}).get("filter_hz")
@@ -314,20 +319,23 @@ def _rms(values: Array) -> Array:
     return np.asarray(np.sqrt(np.mean(values**2, axis=0)))
 
 
-def _fitted(
-    joints: tuple[str, ...], motion: _Motion, rigid: Array
-) -> tuple[dict[str, float], Array]:
-    """Return friction and rotors that fit a log best beside some bodies, and their torque."""
-    found: dict[str, float] = {}
-    efforts = np.zeros_like(rigid)
-    for k, joint in enumerate(joints):
-        v, one = motion.v[:, k], np.ones(len(motion.v))
-        rows = np.column_stack([v, np.tanh(v / motion.slow[k]), motion.a[:, k], one, -one])
-        viscous, dry, rotor, up, down = nnls(rows, motion.measured[:, k] - rigid[:, k])[0].tolist()
-        found |= {f"{joint}.viscous": viscous, f"{joint}.coulomb": dry}
-        found |= {f"{joint}.armature": rotor, f"{joint}.offset": up - down}
-        efforts[:, k] = rows @ [viscous, dry, rotor, up, down]
-    return found, efforts
+def _fitted(motion: _Motion) -> JointFields:
+    """Return the fields of all joints that fit a log best beside the file's bodies."""
+    found = []
+    rest = motion.measured - motion.efforts["bodies before"]
+    for v, a, slow, effort in zip(motion.v.T, motion.a.T, motion.slow, rest.T, strict=True):
+        one = np.ones_like(v)
+        rows = np.column_stack([a, v, np.tanh(v / slow), one, -one])
+        rotor, viscous, dry, up, down = nnls(rows, effort)[0]
+        found.append((rotor, viscous, dry, up - down))
+    return JointFields(*np.array(found).T)
+
+
+def _named(fields: JointFields, joints: tuple[str, ...]) -> dict[str, float]:
+    """Return the fields of all joints as parameters of drives by name."""
+    names = ("armature", "viscous", "coulomb", "offset")
+    rows = zip(names, astuple(fields), strict=True)
+    return {f"{j}.{n}": float(x) for n, row in rows for j, x in zip(joints, row, strict=True)}
 
 
 def _lost(motion: _Motion, wanted: JointFields, held: JointFields) -> Iterator[tuple[str, Array]]:
@@ -418,10 +426,3 @@ def _standard(robot: Robot, drives: Mapping[str, float]) -> Array:
     bodies = simple.written_bodies()
     names = simple.labels.names[len(bodies) :]
     return np.concatenate([bodies, [drives.get(n, 0.0) for n in names]])
-
-
-def _written(robot: Robot) -> dict[str, float]:
-    rows = zip(("viscous", "coulomb", "armature"), robot.written_drives, strict=True)
-    return {
-        f"{j}.{n}": float(x) for n, row in rows for j, x in zip(robot.channels, row, strict=True)
-    }
