@@ -105,6 +105,20 @@ def test_mujoco_takes_the_same_torque(name: str) -> None:
     assert np.abs(rubs / (dry * np.sign(s.v)) - 1.0)[slides].max() < 0.01
 
 
+def test_a_replay_needs_no_meshes() -> None:
+    """Files of meshes, what shows them, and what drives are attached are left out."""
+    more = """<asset><mesh name="shell" file="shell.stl"/><material name="red"/></asset>
+    <equality><weld body1="upper"/></equality>
+    <keyframe><key name="home" qpos="0 0 0 0 0"/></keyframe>"""
+    shell = '<geom type="mesh" mesh="shell"/><geom size=".1" material="red" mass="0"/>'
+    text = ARM.replace("<worldbody>", more + "<worldbody>").replace(
+        '<joint name="shoulder" axis="0 0 2"/>', shell + '<joint name="shoulder" axis="0 0 2"/>'
+    )
+    s, joints = states("mjcf"), robot_of("mjcf").joints
+    full, bare = (MujocoReplay.of(t, joints).inverse_dynamics(s.q, s.v, s.a) for t in (ARM, text))
+    assert np.array_equal(full, bare)
+
+
 def test_pinocchio_witnesses_the_torque_of_an_exported_urdf() -> None:
     """Neither heft's dynamics nor its reader of files: pinocchio and MuJoCo agree on the robot."""
     for name in ("demo", "ur_description/urdf/ur10_robot.urdf"):
@@ -129,6 +143,25 @@ def test_gravity_of_the_options_is_in_an_mjcf_file() -> None:
             assert (text == source) == np.array_equal(
                 mujoco.MjModel.from_xml_string(source).opt.gravity, gravity
             )
+
+
+def test_an_exported_file_is_exported_anew() -> None:
+    """An offset that is gone leaves nothing; a spring of the file's own stays, and has none."""
+    target = SIMULATORS["mujoco"]
+    first = target.write(robot_of("demo"), drawn("demo"))
+    robot = Robot.from_text(first.encode(), None, "robot.xml")
+    for name in ("mujoco", "newton"):
+        without = {j: replace(f, offset=0.0) for j, f in drawn("demo").items()}
+        fields = SIMULATORS[name].held(robot, without)
+        assert SIMULATORS[name].read(SIMULATORS[name].write(robot, fields)) == fields
+    sprung = first.replace('name="elbow"', 'name="elbow" stiffness="2" springref="0.5"')
+    sprung = re.sub(r'(name="elbow".*?) stiffness="[^"]*e-12" springref="[^"]*"', r"\1", sprung)
+    robot = Robot.from_text(sprung.encode(), None, "robot.xml")
+    held = target.held(robot, drawn("demo"))
+    assert held["elbow"].offset == 0.0 and held["shoulder_pan"].offset != 0.0
+    text = target.write(robot, held)
+    assert target.read(text) == held
+    assert mujoco.MjModel.from_xml_string(text).joint("elbow").stiffness[0] == 2.0
 
 
 def test_the_command_offers_every_simulator() -> None:

@@ -29,7 +29,7 @@ from .robot import Robot
 STIFF = {"solreffriction": "0.0002 1", "solimpfriction": "0.9999 0.9999 0.001 0.5 2"}
 # A constant torque is a spring without end: this soft in N·m/rad for each N·m, as far away.
 SOFT = 1e-12
-NEAR = 1e6  # rad or m: a spring that ends nearer is one
+FAINT = 1e-6  # N·m/rad or N/m: a softer spring is such an offset
 DRAKE = "http://drake.mit.edu"
 DEGREE = math.pi / 180.0
 
@@ -76,7 +76,7 @@ class Simulator:
         if robot.form == "mjcf":
             bodies = mjcf.read(xml.parse(robot.source, robot.name), robot.name).bodies
             joints = (joint for body in bodies for joint in body.joints)
-            sprung = {j.name for j in joints if float(j.given.get("stiffness", "0").split()[0])}
+            sprung = {joint.name for joint in joints if _stiffness(joint.given) > FAINT}
         return {
             j: f.only(self.holds - ({"offset"} if j in sprung else set()))
             for j, f in fields.items()
@@ -113,6 +113,10 @@ def _shown(**attributes: object) -> str:
 # --- MuJoCo, Newton
 
 
+def _stiffness(given: Mapping[str, str]) -> float:
+    return float(given.get("stiffness", "0").split()[0])
+
+
 def _joint_values(fields: JointFields, turn: float = 1.0) -> dict[str, str]:
     """Return a joint's MJCF attributes; `turn` is the file's unit of angles in rad, or 1."""
     values = {"armature": _row(fields.armature), "damping": _row(fields.viscous)}
@@ -142,6 +146,8 @@ def write_mjcf(robot: Robot, fields: Fields) -> str:
             if joint.name in fields:
                 turn = DEGREE if degrees and not joint.slides else 1.0
                 values = _joint_values(fields[joint.name], turn)
+                if 0.0 < _stiffness(joint.given) <= FAINT:  # of an earlier export
+                    values = {"stiffness": "0", "springref": "0", **values}
                 edits += _set(robot.source, joint.element, values)
     return apply(robot.source, edits).decode()
 
@@ -157,8 +163,8 @@ def read_mjcf(text: str) -> dict[str, JointFields]:
                 for k in ("armature", "damping", "frictionloss", "stiffness", "springref")
             }
             turn = DEGREE if degrees and not joint.slides else 1.0
-            far = given["springref"][0] * turn
-            offset = -given["stiffness"][0] * far if abs(far) > NEAR else 0.0
+            stiffness = given["stiffness"][0]
+            offset = -stiffness * given["springref"][0] * turn if stiffness <= FAINT else 0.0
             rotor, viscous, dry = (given[k][0] for k in ("armature", "damping", "frictionloss"))
             found[joint.name] = JointFields(rotor, viscous, dry, offset + 0.0)
     return found

@@ -18,7 +18,7 @@ from .simulated_links import Joints
 from .simulated_robot import SimulatedRobot
 
 STANDSTILL = 0.018  # speed s of heft's Coulomb friction F tanh(v/s) [rad/s]
-SHOWN = ("asset", "actuator", "sensor", "contact", "keyframe", "tendon", "visual", "custom")
+SHOWN = ("asset", "actuator", "sensor", "contact", "keyframe", "tendon", "visual", "deformable")
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,16 +107,13 @@ class MujocoReplay:
 def _bare(file: str) -> str:
     """Return an MJCF file without what does not move its joints: assets, meshes, actuators."""
     root = ET.fromstring(file)
-    for tag in SHOWN:
-        for element in root.findall(tag):
-            root.remove(element)
-    for parent in root.iter():
+    for parent in list(root.iter()):
         for child in list(parent):
-            shape = child.get("type", "")
-            if child.tag == "geom" and (child.get("mesh") or shape in ("mesh", "hfield", "sdf")):
+            child.attrib.pop("material", None)
+            mesh = child.get("mesh") or child.get("type") in ("mesh", "hfield", "sdf")
+            held = parent.tag == "equality" and child.tag != "joint"
+            if child.tag in SHOWN or held or (child.tag == "geom" and mesh):
                 parent.remove(child)
-            elif child.tag == "geom":
-                child.attrib.pop("material", None)
     return ET.tostring(root, encoding="unicode")
 
 

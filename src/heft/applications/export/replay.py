@@ -232,23 +232,10 @@ def as_it_came(identified: Identified, model: Path | None) -> Robot | None:
 
 
 def fields_of(identified: Identified) -> dict[str, JointFields]:
-    """Return simple friction and rotor inertia of each joint.
-
-    A motor that moves one joint is taken to that joint; one that moves several is left out.
-    """
-    robot, told = identified.robot, identified.joints
-    found = dict.fromkeys(robot.joints, JointFields())
-    for drive in robot.drives:
-        moved = np.flatnonzero(drive.ratio)
-        if len(moved) == 1:
-            joint, of = robot.joints[moved[0]], told[drive.name]
-            r = float(drive.ratio[moved[0]])
-            values = of.armature, of.viscous, of.coulomb, of.offset
-            factors = r * r, r * r, abs(r), r
-            found[joint] = JointFields(
-                *((x or 0.0) * f for x, f in zip(values, factors, strict=True))
-            )
-    return found
+    """Return simple friction and rotor inertia of each joint's own drive."""
+    drives = ((name, identified.joints[name]) for name in identified.robot.joints)
+    values = ((n, (d.armature, d.viscous, d.coulomb, d.offset)) for n, d in drives)
+    return {name: JointFields(*(x or 0.0 for x in row)) for name, row in values}
 
 
 def _motion(identified: Identified, recording: Recording, before: Robot | None) -> _Motion:

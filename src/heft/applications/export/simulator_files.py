@@ -9,8 +9,6 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from heft.applications.identification import Identified
 from heft.errors import FitError, InputError, InvalidModel, InvalidSetting, did_you_mean
 from heft.files import UNREADABLE, file_hash, json_text, read_text, require_writable, write_text
@@ -128,7 +126,7 @@ def _notes(target: Simulator, identified: Identified) -> Iterator[str]:
     robot = identified.robot
     if target.note:
         yield target.note
-    motors = ", ".join(d.name for d in robot.drives if np.count_nonzero(d.ratio) > 1)
+    motors = ", ".join(d.name for d in robot.drives if d.name not in robot.joints)
     if motors:
         yield f"not held: drives that move several joints: {motors}"
     if robot.own_names:
