@@ -341,11 +341,14 @@ def test_refusals_say_what_to_do(results: Path, tmp_path: Path) -> None:
 def test_draws_of_other_results_are_refused(results: Path, tmp_path: Path) -> None:
     sample_files(results, tmp_path / "drawn", 1, 1)
     manifest = tmp_path / "drawn" / "samples.json"
-    manifest.write_text(re.sub(r'"information": "."', '"information": "x', manifest.read_text()))
     changed = json.loads(manifest.read_text()) | {"information": "0" * 64}
     manifest.write_text(json.dumps(changed))
     with pytest.raises(InputError, match="draws are of other results"):
         export_files(results, "mujoco", tmp_path / "a", tmp_path / "drawn")
+    for files in ([], {"robot_0.urdf": [1.0]}, {"robot_0.urdf": None}, {"robot_9.urdf": []}):
+        manifest.write_text(json.dumps(changed | {"files": files}))
+        with pytest.raises(InputError):
+            export_files(results, "mujoco", tmp_path / "a", tmp_path / "drawn")
 
 
 DRAKE = """

@@ -84,7 +84,7 @@ class Replay:
                 f"rotors and viscous friction, and by {self.dry:.2%} of dry friction at most where "
                 "joints slide"
             )
-        if self.moved:
+        if self.count:
             moved = [
                 [j, *(_moved(m[k]) for m in self.moved.values())] for k, j in enumerate(self.joints)
             ]

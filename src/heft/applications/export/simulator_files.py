@@ -148,8 +148,11 @@ def _drawn(target: Simulator, identified: Identified, folder: Path) -> dict[str,
     try:
         text = read_text(folder / MANIFEST, "samples.json of a folder of draws", InputError)
         manifest: Mapping[str, Any] = json.loads(text)
-        known, files, names = (manifest[k] for k in ("information", "files", "parameters"))
-        models = {name: Robot.from_file(folder / name, identified.robot.options) for name in files}
+        known, names, files = (manifest[k] for k in ("information", "parameters", "files"))
+        files = dict(files)
+        options = identified.robot.options
+        draws = [(Robot.from_file(folder / name, options), row) for name, row in files.items()]
+        numbers = [dict(zip(names, map(float, row), strict=True)) for row in files.values()]
     except UNREADABLE as problem:
         raise InputError(
             "this is not a folder of draws",
@@ -164,9 +167,7 @@ def _drawn(target: Simulator, identified: Identified, folder: Path) -> dict[str,
             cure=f"heft sample {identified.folder} --out {folder}",
         )
     made, neutral = {}, []
-    for k, (name, values) in enumerate(files.items()):
-        drawn = dict(zip(names, values, strict=True))
-        robot = models[name]
+    for k, ((robot, values), drawn) in enumerate(zip(draws, numbers, strict=True)):
         stated = dict(zip(robot.joints, robot.written_drives.T.tolist(), strict=True))
         fields = {
             joint: replace(
