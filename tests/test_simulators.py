@@ -321,6 +321,32 @@ def test_draws_keep_what_varies_together(results: Path, tmp_path: Path) -> None:
     assert ten == pytest.approx(sampled.values[1][10 * at : 10 * at + 10].tolist())
 
 
+def test_torque_spreads_over_draws_as_the_results_state(results: Path, tmp_path: Path) -> None:
+    """That of bodies and rotors in MuJoCo, against the covariance of the results, Y Σ Yᵀ."""
+    sample_files(results, tmp_path / "drawn", 100, 3)
+    made = export_files(results, "mujoco", tmp_path / "a", tmp_path / "drawn")
+    found = Identified.load(results)
+    robot, solution = found.robot, found.solution
+    q, v, a = random_states(robot, 40, np.random.default_rng(0))
+    runs = [
+        MujocoReplay.of(p.read_text(), robot.joints) for p in made.files if p.parent.name != "a"
+    ]
+    assert len(runs) == 100
+    drawn = np.array([run.inverse_dynamics(q, 0.0 * v, a, dry=False) for run in runs])
+    links = robot.link_matrix()
+    motion = kernels.motion_of(robot.tree, robot.gravity, q, 0.0 * v, a)
+    rows = [kernels.inverse_dynamics(robot.tree, motion, column).T for column in links.T]
+    rotors = [a * unit for unit in np.eye(len(robot.joints))]
+    Y = np.stack([*rows, *rotors], axis=2)
+    names = solution.labels.names
+    kept = [*range(links.shape[1]), *(names.index(f"{j}.armature") for j in robot.joints)]
+    covariance = np.asarray(solution.covariance)[np.ix_(kept, kept)]
+    stated = np.einsum("nik,kl,nil->ni", Y, covariance, Y)
+    ratio = np.sqrt(drawn.var(axis=0, ddof=1).mean(axis=0) / stated.mean(axis=0))
+    assert np.abs(ratio - 1.0).max() < 0.2  # 7 % is one deviation of 100 draws
+    assert abs(np.sqrt(drawn.var(axis=0, ddof=1).mean() / stated.mean()) - 1.0) < 0.1
+
+
 def test_refusals_say_what_to_do(results: Path, tmp_path: Path) -> None:
     log = DEMO / "run2.parquet"
     with pytest.raises(InvalidSetting, match="no simulator is called 'mujco'"):
