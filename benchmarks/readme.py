@@ -130,6 +130,28 @@ def panda_published() -> list[str]:
     return lines
 
 
+def simulators() -> list[str]:
+    """Return what MuJoCo makes of the files that are exported, an arm a line."""
+    if not (RESULTS / "simulators.json").exists():
+        return NOT_YET
+    stored = rows("simulators")
+    kinds = {
+        "difference of bodies, rotors, viscous friction, offsets": "{:.0e}",
+        "difference of dry friction": "{:.2%}",
+        "torque missed by MuJoCo": "{:.1%}",
+        "torque missed by heft's simple friction": "{:.1%}",
+        "torque missed by heft's full friction": "{:.1%}",
+        "torque missed by the file's masses": "{:.1%}",
+        "position error over heft's own": "{:.2f}",
+        "position error over the file's masses'": "{:.2f}",
+    }
+    lines = [f"| arm | {' | '.join(kinds)} |", "|---" * (len(kinds) + 1) + "|"]
+    for arm in dict.fromkeys(name.partition(":")[0] for name in stored):
+        cells = [shown.format(stored[f"{arm}: {kind}"]["value"]) for kind, shown in kinds.items()]
+        lines.append(f"| {arm} | {' | '.join(cells)} |")
+    return lines
+
+
 def listed(benchmark: str) -> list[str]:
     """Return what was measured by a benchmark, row by row."""
     if not (RESULTS / f"{benchmark}.json").exists():
@@ -165,6 +187,7 @@ FIGURES = {
     "panda_published": panda_published,
     "floating": lambda: listed("floating"),
     "chains": lambda: listed("chains"),
+    "simulators": simulators,
     "missed": missed,
 }
 

@@ -238,6 +238,53 @@ def sample(
     )
 
 
+@app.command
+def export(
+    results: Path,
+    *,
+    target: Annotated[
+        Literal["mujoco", "newton", "drake", "gazebo", "pinocchio", "isaaclab", "bam", "pace"],
+        Parameter(name="--for"),
+    ],
+    out: Path | None = None,
+    draws: Path | None = None,
+    replay: Path | None = None,
+    columns: Map = None,
+    model: Path | None = None,
+    own: IdentifiedWith = None,
+) -> None:
+    """Write an identified robot in a simulator's own fields, and prove them on a log.
+
+    Parameters
+    ----------
+    results
+        Folder that heft identify left.
+    target
+        The simulator. Of MuJoCo the file is run in the replay.
+    out
+        Folder to write to: one file, and replay.json.
+    draws
+        Folder that heft sample left: each draw is written, too, in the file's form where it holds
+        links, else as draws.json with a loader.
+    replay
+        Log with torques, to be replayed: torque of its motion, motion of its torque, and what the
+        simulator's file does not hold.
+    model
+        The model file as it came, to compare with, if it is no longer where it was.
+    """
+    from heft.applications.export import export_files
+
+    made = export_files(results, target, out, draws, replay, columns, model, own)
+    if made.replay is not None:
+        message("\n".join(made.replay.lines()))
+    for note in made.notes:
+        message(note)
+    if out is not None:
+        drawn = sum(path.parent != out for path in made.files)
+        names = ", ".join(path.name for path in made.files if path.parent == out)
+        message(f"{shown(out)}: {names}{f', and {drawn} draws' if drawn else ''}")
+
+
 app.command(excite)
 app.command(select)
 app.command(servo)

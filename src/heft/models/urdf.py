@@ -92,7 +92,7 @@ def solid(link: Element, mass: float) -> Array | None:
     for element in (*link.all("collision"), *link.all("visual")):
         geometry = element.find("geometry")
         for shape in geometry.children if geometry is not None else ():
-            size = _size(shape)
+            size = size_of(shape)
             if size is None:
                 continue
             xyz, rpy = pose(element, "geometry")
@@ -101,7 +101,7 @@ def solid(link: Element, mass: float) -> Array | None:
     return None
 
 
-def _size(shape: Element) -> tuple[float, ...] | None:
+def size_of(shape: Element) -> tuple[float, ...] | None:
     """Return radii and half lengths of a shape [m]; None if it is none of positive size."""
     keys = {"box": ("size",), "cylinder": ("radius", "length"), "sphere": ("radius",)}
     try:

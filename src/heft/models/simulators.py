@@ -1,0 +1,436 @@
+"""What simulators take of a robot's drives: a table of them, and how each one's file is written.
+
+A simulator is a row of `SIMULATORS` with a function that writes its file and one that reads it.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from importlib import resources
+from itertools import chain
+from string import Template
+from xml.sax.saxutils import quoteattr
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.files import Edit, Element, apply, insert_child, json_text, set_attributes, xml
+from heft.information import inertia, matrix_of_rpy, quaternion_of_matrix
+
+from . import denavit_hartenberg, mjcf, mjcf_values, urdf
+from .robot import Robot
+
+# Dry friction is a soft constraint of MuJoCo. As stiff as this it is all there from 1e-3 rad/s on.
+STIFF = {"solreffriction": "0.0002 1", "solimpfriction": "0.9999 0.9999 0.001 0.5 2"}
+# A constant torque is a spring without end: this soft in N·m/rad for each N·m, as far away.
+SOFT = 1e-12
+FAINT = 1e-6  # N·m/rad or N/m: a softer spring is such an offset
+DRAKE = "http://drake.mit.edu"
+DEGREE = math.pi / 180.0
+
+
+@dataclass(frozen=True)
+class JointFields:
+    """What simulators take of a joint and its drive, zero where they do not."""
+
+    armature: float = 0.0  # rotor inertia as the joint feels it [kg·m² or kg]
+    viscous: float = 0.0  # [N·m·s/rad or N·s/m]
+    dry: float = 0.0  # Coulomb friction [N·m or N]
+    offset: float = 0.0  # half of what friction of both directions differs by [N·m or N]
+
+    def effort(self, velocity: Array, acceleration: Array, standstill: float | Array) -> Array:
+        """Return the effort that they take, dry friction as tanh(v/standstill) [N·m or N]."""
+        smooth = self.armature * acceleration + self.viscous * velocity + self.offset
+        return np.asarray(smooth + self.dry * np.tanh(velocity / standstill))
+
+    def only(self, names: frozenset[str]) -> JointFields:
+        """Return them with zero for all but some."""
+        return JointFields(**{k: v for k, v in asdict(self).items() if k in names})
+
+
+Fields = Mapping[str, JointFields]  # by joint
+
+
+@dataclass(frozen=True)
+class Simulator:
+    """A simulator, and the file that says to it what was identified."""
+
+    file: str  # name of its file
+    holds: frozenset[str]  # fields of a joint that it takes
+    write: Callable[[Robot, Fields], str]
+    read: Callable[[str], Fields]
+    whole: bool = True  # whether its file holds the links, too
+    note: str = ""  # what a user is to know of it
+
+    def held(self, robot: Robot, fields: Fields) -> dict[str, JointFields]:
+        """Return the fields that its file takes, zero for the others.
+
+        A joint of an MJCF file with a spring of its own has no room for an offset.
+        """
+        sprung: set[str] = set()
+        if robot.form == "mjcf":
+            bodies = mjcf.read(xml.parse(robot.source, robot.name), robot.name).bodies
+            joints = (joint for body in bodies for joint in body.joints)
+            sprung = {joint.name for joint in joints if _stiffness(joint.given) > FAINT}
+        return {
+            j: f.only(self.holds - ({"offset"} if j in sprung else set()))
+            for j, f in fields.items()
+        }
+
+
+def urdf_of(robot: Robot) -> bytes:
+    """Return a robot's model file as a URDF, shapes of links left out where it is translated."""
+    if robot.form == "toml":
+        table = denavit_hartenberg.read(robot.source, "the model file")
+        return table.translate(False, "the model file").text
+    if robot.form == "mjcf":
+        model = mjcf.read(xml.parse(robot.source, "the model file"), "the model file")
+        return mjcf.translate(model, False, "the model file", robot.options.still).text
+    return urdf.held_still(robot.source, "the model file", robot.options.still)
+
+
+def _row(values: object) -> str:
+    return " ".join(repr(float(x) + 0.0) for x in np.ravel(np.asarray(values)))
+
+
+def _set(data: bytes, element: Element, values: Mapping[str, str]) -> list[Edit]:
+    """Return edits that set attributes to all digits, also where the file has the first ten."""
+    spans = element.spans(data)
+    missing = {k: v for k, v in values.items() if k not in spans}
+    changed = [Edit(*spans[k], v) for k, v in values.items() if k in spans]
+    return changed + set_attributes(data, element, missing)
+
+
+def _shown(**attributes: object) -> str:
+    return "".join(f" {k}={quoteattr(str(v))}" for k, v in attributes.items())
+
+
+# --- MuJoCo, Newton
+
+
+def _stiffness(given: Mapping[str, str]) -> float:
+    return float(given.get("stiffness", "0").split()[0])
+
+
+def _joint_values(fields: JointFields, turn: float = 1.0) -> dict[str, str]:
+    """Return a joint's MJCF attributes; `turn` is the file's unit of angles in rad, or 1."""
+    values = {"armature": _row(fields.armature), "damping": _row(fields.viscous)}
+    values |= {"frictionloss": _row(fields.dry), **STIFF}
+    if fields.offset:
+        stiffness = SOFT * abs(fields.offset)
+        far = -fields.offset / stiffness
+        values |= {"stiffness": _row(stiffness), "springref": _row(far / turn)}
+    return values
+
+
+def write_mjcf(robot: Robot, fields: Fields) -> str:
+    """Return an MJCF file with joints' fields: an MJCF file's own, or one made of a URDF."""
+    if robot.form != "mjcf":
+        return _made_mjcf(urdf_of(robot), robot, fields)
+    root = xml.parse(robot.source, "the model file")
+    degrees = mjcf_values.compiler_of(root, "the model file").degrees
+    model, edits = mjcf.read(root, "the model file"), list[Edit]()
+    if not np.array_equal(model.gravity, robot.gravity):
+        option, gravity = root.find("option"), {"gravity": _row(robot.gravity)}
+        if option is not None:
+            edits += _set(robot.source, option, gravity)
+        else:
+            edits += insert_child(robot.source, root, "mujoco", [f"<option{_shown(**gravity)}/>"])
+    for body in model.bodies:
+        for joint in body.joints:
+            if joint.name in fields:
+                turn = DEGREE if degrees and not joint.slides else 1.0
+                values = _joint_values(fields[joint.name], turn)
+                if 0.0 < _stiffness(joint.given) <= FAINT:  # of an earlier export
+                    values = {"stiffness": "0", "springref": "0", **values}
+                edits += _set(robot.source, joint.element, values)
+    return apply(robot.source, edits).decode()
+
+
+def read_mjcf(text: str) -> dict[str, JointFields]:
+    """Return the fields of the joints of an MJCF file."""
+    root, found = xml.parse(text.encode(), "the written file"), {}
+    degrees = mjcf_values.compiler_of(root, "the written file").degrees
+    for body in mjcf.read(root, "the written file").bodies:
+        for joint in body.joints:
+            given = {
+                k: [float(x) for x in joint.given.get(k, "0").split()]
+                for k in ("armature", "damping", "frictionloss", "stiffness", "springref")
+            }
+            turn = DEGREE if degrees and not joint.slides else 1.0
+            stiffness = given["stiffness"][0]
+            offset = -stiffness * given["springref"][0] * turn if stiffness <= FAINT else 0.0
+            rotor, viscous, dry = (given[k][0] for k in ("armature", "damping", "frictionloss"))
+            found[joint.name] = JointFields(rotor, viscous, dry, offset + 0.0)
+    return found
+
+
+def _made_mjcf(data: bytes, robot: Robot, fields: Fields) -> str:
+    """Return a URDF as an MJCF file: bodies, joints, limits and plain shapes, no meshes."""
+    root = xml.parse(data, "the model file")
+    links = {k.attributes["name"]: k for k in root.all("link")}
+    joints: dict[str, list[Element]] = {}
+    for joint in root.all("joint"):
+        joints.setdefault(urdf.ends(joint)[0], []).append(joint)
+    moved = {urdf.ends(j)[1] for j in root.all("joint")}
+    follow: list[str] = []
+
+    def body(name: str, place: str, joint: Element | None, indent: str) -> Iterator[str]:
+        lines = list(inside(links[name], joint))
+        if world := name == mjcf.WORLD:  # MuJoCo's own body, which has no inertial
+            lines = [line for line in lines if "<inertial" not in line]
+        else:
+            yield f"{indent}<body{_shown(name=name)}{place}>"
+        yield from (f"{indent}  {line}" for line in lines)
+        for child in joints.get(name, ()):
+            xyz, rpy = urdf.pose(child)
+            at = _shown(pos=_row(xyz), quat=_row(quaternion_of_matrix(matrix_of_rpy(*rpy))))
+            yield from body(urdf.ends(child)[1], at, child, indent + "  ")
+        if not world:
+            yield f"{indent}</body>"
+
+    def inside(link: Element, joint: Element | None) -> Iterator[str]:
+        found = urdf.inertial(link)
+        if found is not None and found.mass > 0.0:
+            six = np.concatenate([np.zeros(4), found.moments])
+            turn = matrix_of_rpy(*found.rpy)
+            moments, axes = np.linalg.eigh(turn @ inertia.inertia_matrix(six) @ turn.T)
+            axes[:, 2] *= np.sign(np.linalg.det(axes))
+            quat = _row(quaternion_of_matrix(axes))
+            values = _shown(pos=_row(found.xyz), quat=quat, mass=repr(found.mass))
+            yield f"<inertial{values}{_shown(diaginertia=_row(moments))}/>"
+        if joint is not None and joint.attributes["type"] != "fixed":
+            yield _made_joint(joint, fields.get(joint.attributes["name"]), follow)
+        for kind in ("collision", "visual"):
+            for element in link.all(kind):
+                yield from _made_geom(element, kind == "collision")
+
+    top = [name for name in links if name not in moved]
+    lines = [line for name in top for line in body(name, "", None, "    ")]
+    equality = ["  <equality>", *follow, "  </equality>"] if follow else []
+    made = [
+        f"<mujoco{_shown(model=robot.name)}>",
+        '  <compiler angle="radian" autolimits="true" balanceinertia="false"/>',
+        f"  <option{_shown(gravity=_row(robot.gravity))}/>",
+        *("  <worldbody>", *lines, "  </worldbody>"),
+        *(*equality, "</mujoco>", ""),
+    ]
+    return "\n".join(made)
+
+
+def _made_joint(joint: Element, fields: JointFields | None, follow: list[str]) -> str:
+    """Return a URDF's joint as MJCF; what follows another adds a line to `follow`."""
+    name, kind = joint.attributes["name"], joint.attributes["type"]
+    axis, limit, mimic = (joint.find(k) for k in ("axis", "limit", "mimic"))
+    along = "1 0 0" if axis is None else axis.attributes.get("xyz", "1 0 0")
+    values = {"name": name, "type": "slide" if kind == "prismatic" else "hinge", "axis": along}
+    ends = {} if limit is None or kind == "continuous" else limit.attributes
+    low, high = (ends.get(k, "0") for k in ("lower", "upper"))
+    if float(low) < float(high):
+        values["range"] = f"{low} {high}"
+    if mimic is not None:
+        given = mimic.attributes
+        terms = f"{given.get('offset', '0')} {given.get('multiplier', '1')} 0 0 0"
+        pair = _shown(joint1=name, joint2=given["joint"], polycoef=terms)
+        follow.append(f"    <joint{pair}/>")
+    if fields is not None:
+        values |= _joint_values(fields)
+    return f"<joint{_shown(**values)}/>"
+
+
+def _made_geom(element: Element, collides: bool) -> Iterator[str]:
+    """Yield a URDF's box, cylinder or ball as MJCF; nothing of a mesh."""
+    geometry = element.find("geometry")
+    shape = geometry.children[0] if geometry is not None and geometry.children else None
+    size = None if shape is None else urdf.size_of(shape)
+    if shape is None or size is None:
+        return
+    xyz, rpy = urdf.pose(element)
+    quat = _row(quaternion_of_matrix(matrix_of_rpy(*rpy)))
+    mute = {} if collides else {"contype": "0", "conaffinity": "0", "group": "2"}
+    at = _shown(type=shape.tag, size=_row(size), pos=_row(xyz), quat=quat, mass="0", **mute)
+    yield f"<geom{at}/>"
+
+
+# --- Gazebo, Drake: URDF
+
+
+def write_urdf(robot: Robot, fields: Fields) -> str:
+    """Return a URDF with damping and dry friction of joints."""
+    data = urdf_of(robot)
+    edits: list[Edit] = []
+    for joint in xml.parse(data, "the model file").all("joint"):
+        found = fields.get(joint.attributes["name"])
+        if found is None:
+            continue
+        values = {"damping": repr(found.viscous), "friction": repr(found.dry)}
+        dynamics = joint.find("dynamics")
+        if dynamics is not None:
+            edits += _set(data, dynamics, values)
+        else:
+            edits += insert_child(data, joint, "joint", [f"<dynamics{_shown(**values)}/>"])
+    return apply(data, edits).decode()
+
+
+def read_urdf(text: str) -> dict[str, JointFields]:
+    """Return the fields of the joints of a URDF, rotors of Drake's among them."""
+    root, found = xml.parse(text.encode(), "the written file"), {}
+    for joint in root.all("joint"):
+        dynamics = joint.find("dynamics")
+        given = {} if dynamics is None else dynamics.attributes
+        viscous, dry = (float(given.get(k, "0")) for k in ("damping", "friction"))
+        if joint.attributes["type"] != "fixed":
+            found[joint.attributes["name"]] = JointFields(viscous=viscous, dry=dry)
+    for transmission in root.all("transmission"):
+        joint_of, actuator = transmission.find("joint"), transmission.find("actuator")
+        rotor = None if actuator is None else actuator.find("drake:rotor_inertia")
+        if joint_of is not None and rotor is not None:
+            name = joint_of.attributes["name"]
+            found[name] = replace(found[name], armature=float(rotor.attributes["value"]))
+    return found
+
+
+def write_drake(robot: Robot, fields: Fields) -> str:
+    """Return a URDF whose joints have transmissions with the rotors' inertia, of ratio 1."""
+    data = write_urdf(robot, fields).encode()
+    root = xml.parse(data, "the model file")
+    edits, lines = list[Edit](), list[str]()
+    for old in root.all("transmission"):  # two actuators of a joint would be two rotors
+        joint = old.find("joint")
+        if joint is not None and joint.attributes.get("name") in fields:
+            edits.append(Edit(old.start, old.ended, ""))
+    for name, found in fields.items():
+        lines += [
+            f"<transmission{_shown(name=name + '_transmission')}>",
+            "  <type>transmission_interface/SimpleTransmission</type>",
+            f"  <joint{_shown(name=name)}/>",
+            f"  <actuator{_shown(name=name + '_actuator')}>",
+            f'    <drake:rotor_inertia value="{found.armature!r}"/>',
+            '    <drake:gear_ratio value="1"/>',
+            "  </actuator>",
+            "</transmission>",
+        ]
+    edits += insert_child(data, root, "robot", lines)
+    if "xmlns:drake" not in root.attributes:
+        edits += set_attributes(data, root, {"xmlns:drake": DRAKE})
+    return apply(data, edits).decode()
+
+
+# --- numbers alone: Python and JSON
+
+
+def _write_python(name: str, holds: frozenset[str], robot: Robot, fields: Fields) -> str:
+    kept = {n.upper(): {j: getattr(f, n) for j, f in fields.items()} for n in sorted(holds)}
+    numbers = "\n".join(f"{n} = {json.dumps(values, indent=4)}" for n, values in kept.items())
+    template = resources.files(__package__) / f"{name}.py.template"
+    title = robot.name.replace("\\", " ").replace('"', "'")
+    return Template(template.read_text("utf-8")).substitute(robot=title, numbers=numbers)
+
+
+def read_python(text: str) -> dict[str, JointFields]:
+    """Return the fields that a generated Python file states, without running it."""
+    kept: dict[str, dict[str, float]] = {}
+    for line in ast.parse(text).body:
+        if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name):
+            kept[line.targets[0].id.lower()] = ast.literal_eval(line.value)
+    joints = next(iter(kept.values()))
+    return {j: JointFields(**{name: kept[name][j] for name in kept}) for j in joints}
+
+
+BAM = {"armature": "armature", "friction_viscous": "viscous", "friction_base": "dry"}
+
+
+def write_bam(_: Robot, fields: Fields) -> str:
+    """Return parameters of BAM's model m1, an entry a joint."""
+    rows = {j: {key: getattr(f, name) for key, name in BAM.items()} for j, f in fields.items()}
+    return json_text(
+        {joint: {"model": "m1", "q_offset": 0.0, **row} for joint, row in rows.items()}
+    )
+
+
+def read_bam(text: str) -> dict[str, JointFields]:
+    """Return the fields that BAM's parameters state."""
+    rows = json.loads(text).items()
+    return {j: JointFields(**{name: row[key] for key, name in BAM.items()}) for j, row in rows}
+
+
+def write_pace(_: Robot, fields: Fields) -> str:
+    """Return PACE's vector: armature, viscous and dry friction, bias of each joint, and delay."""
+    rows = fields.values()
+    blocks = ([getattr(f, n) for f in rows] for n in ("armature", "viscous", "dry"))
+    zeros = [0.0] * (len(fields) + 1)
+    return json_text({"joint_order": list(fields), "params": [*chain(*blocks), *zeros]})
+
+
+def read_pace(text: str) -> dict[str, JointFields]:
+    """Return the fields that PACE's vector states."""
+    joints, values = (json.loads(text)[k] for k in ("joint_order", "params"))
+    n = len(joints)
+    blocks = (values[k * n : (k + 1) * n] for k in range(3))
+    return {j: JointFields(*row) for j, *row in zip(joints, *blocks, strict=True)}
+
+
+PLAIN = frozenset(("armature", "viscous", "dry"))
+ALL = frozenset(asdict(JointFields()))
+SIMULATORS: Mapping[str, Simulator] = {
+    "mujoco": Simulator("robot.xml", ALL, write_mjcf, read_mjcf),
+    "newton": Simulator(
+        "robot.newton.xml",
+        PLAIN,
+        write_mjcf,
+        read_mjcf,
+        note="friction acts in its MuJoCo solver alone, and its numbers are 32-bit",
+    ),
+    "drake": Simulator(
+        "robot.drake.urdf",
+        PLAIN - {"dry"},
+        write_drake,
+        read_urdf,
+        note="Drake has no dry friction of joints",
+    ),
+    "gazebo": Simulator(
+        "robot.gazebo.urdf",
+        PLAIN - {"armature"},
+        write_urdf,
+        read_urdf,
+        note="one of its physics engines reads damping and friction and ignores both",
+    ),
+    "pinocchio": Simulator(
+        "robot_pinocchio.py",
+        ALL,
+        partial(_write_python, "pinocchio", ALL),
+        read_python,
+        False,
+        "pinocchio.rnea takes the armature alone: add damping and dry friction to its torque",
+    ),
+    "isaaclab": Simulator(
+        "robot_isaaclab.py",
+        PLAIN,
+        partial(_write_python, "isaaclab", PLAIN),
+        read_python,
+        False,
+        "randomize_joint_parameters puts one range of friction on static, dynamic and viscous "
+        'friction alike: take operation="scale", or draws',
+    ),
+    "bam": Simulator(
+        "robot_bam.json",
+        PLAIN,
+        write_bam,
+        read_bam,
+        False,
+        "an entry loads once it names a registered actuator, its kt and its R",
+    ),
+    "pace": Simulator(
+        "robot_pace.json",
+        PLAIN,
+        write_pace,
+        read_pace,
+        False,
+        "encoders' bias and the delay of commands, in steps of the simulation, are to be added",
+    ),
+}

@@ -1,0 +1,144 @@
+"""A log again in MuJoCo: the torque of its motion, and the motion of its torque."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.dynamics import held_steps, kernels
+from heft.errors import InvalidModel
+from heft.models import Robot
+
+from .bodies import load_mujoco
+from .simulated_links import Joints
+from .simulated_robot import SimulatedRobot
+
+STANDSTILL = 0.018  # speed s of heft's Coulomb friction F tanh(v/s) [rad/s]
+SHOWN = ("asset", "actuator", "sensor", "contact", "keyframe", "tendon", "visual", "deformable")
+
+
+@dataclass(frozen=True, eq=False)
+class MujocoReplay:
+    """A model file in MuJoCo, without contacts, limits and actuators.
+
+    Raises:
+        InvalidSetting: If MuJoCo is not installed.
+        InvalidModel: If it cannot read the file, or a joint is missing in it.
+    """
+
+    model: Any
+    joints: Joints  # all of the file that follow no other
+    rows: Array  # where the log's joints stand among them, shape (joints,)
+
+    @staticmethod
+    def of(file: str, joints: tuple[str, ...]) -> MujocoReplay:
+        """Return the replay of an MJCF file, for a log's joints."""
+        mujoco = load_mujoco()
+        try:
+            model = mujoco.MjModel.from_xml_string(_bare(file))
+        except ValueError as problem:
+            raise InvalidModel("MuJoCo cannot read the file", got=str(problem)) from problem
+        off = mujoco.mjtDisableBit
+        model.opt.disableflags |= off.mjDSBL_CONTACT | off.mjDSBL_LIMIT | off.mjDSBL_ACTUATION
+        found = Joints.of(model)
+        missing = sorted(set(joints) - set(found.names))
+        if missing:
+            raise InvalidModel("MuJoCo has no such joint", argument=missing[0], valid=found.names)
+        return MujocoReplay(model, found, np.array([found.names.index(j) for j in joints]))
+
+    @property
+    def version(self) -> str:
+        """MuJoCo's version."""
+        return str(load_mujoco().__version__)
+
+    def inverse_dynamics(self, q: Array, v: Array, a: Array, dry: bool = True) -> Array:
+        """Return the torque of a motion by `mj_inverse`, shape (N, joints) [N·m or N].
+
+        Args:
+            q: Positions, shape (N, joints) [rad or m]; velocities and accelerations likewise.
+            dry: Whether dry friction counts.
+        """
+        mujoco, model, G = load_mujoco(), self.model, self.joints.matrix
+        kept, data = model.dof_frictionloss.copy(), mujoco.MjData(model)
+        equality = mujoco.mjtDisableBit.mjDSBL_EQUALITY
+        model.opt.disableflags |= equality
+        if not dry:
+            model.dof_frictionloss[:] = 0.0
+        torque = np.empty((len(q), model.nv))
+        wide = np.zeros((3, len(self.joints.own)))
+        for k in range(len(q)):
+            wide[:, self.rows] = q[k], v[k], a[k]
+            data.qpos[:] = G @ wide[0] + self.joints.offset
+            data.qvel[:], data.qacc[:] = wide[1:] @ G.T
+            mujoco.mj_inverse(model, data)
+            torque[k] = data.qfrc_inverse
+        model.dof_frictionloss[:] = kept
+        model.opt.disableflags &= ~int(equality)
+        return np.asarray((torque @ G)[:, self.rows])
+
+    def moved(self, start: Array, effort: Array, step: float) -> Array:
+        """Return positions under held efforts, shape (N, joints) [rad or m], one a step's begin.
+
+        Args:
+            start: Positions and velocities, shape (2, joints).
+            effort: Of each step, shape (N, joints) [N·m or N].
+            step: Its length [s].
+        """
+        mujoco, model = load_mujoco(), self.model
+        model.opt.timestep, model.opt.integrator = step, mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+        data = mujoco.MjData(model)
+        wide = np.zeros((2, len(self.joints.own)))
+        wide[:, self.rows] = start
+        data.qpos[:] = self.joints.matrix @ wide[0] + self.joints.offset
+        data.qvel[:] = self.joints.matrix @ wide[1]
+        own = self.joints.own[self.rows]
+        places = np.empty_like(effort)
+        for k, held in enumerate(effort):
+            places[k] = data.qpos[own]
+            data.qfrc_applied[own] = held
+            mujoco.mj_step(model, data)
+        return places
+
+
+def _bare(file: str) -> str:
+    """Return an MJCF file without what does not move its joints: assets, meshes, actuators."""
+    root = ET.fromstring(file)
+    for parent in list(root.iter()):
+        for child in list(parent):
+            child.attrib.pop("material", None)
+            mesh = child.get("mesh") or child.get("type") in ("mesh", "hfield", "sdf")
+            held = parent.tag == "equality" and child.tag != "joint"
+            if child.tag in SHOWN or held or (child.tag == "geom" and mesh):
+                parent.remove(child)
+    return ET.tostring(root, encoding="unicode")
+
+
+def moved_by_heft(
+    robot: Robot, values: Array, start: Array, effort: Array, step: float
+) -> Array | None:
+    """Return positions under held efforts by heft's own forward dynamics; see `MujocoReplay.moved`.
+
+    Args:
+        robot: With simple friction.
+        values: Standard parameters, shape (p,).
+
+    Returns:
+        None if a step was not found.
+    """
+    numbers = SimulatedRobot(robot, STANDSTILL).numbers(values)
+    n, tree = len(robot.joints), kernels.compile_tree(robot.tree)
+    wanted, log = np.zeros((len(effort), 3, n)), np.zeros((4, len(effort), n))
+    wanted[:, 2] = effort
+    offset = np.array(robot.tree.offset, dtype=float)
+    args = (numbers.bodies, numbers.rotors, numbers.drives, np.array(robot.gravity))
+    gains, begin = np.zeros((3, n)), np.ascontiguousarray(start)
+    with np.errstate(all="ignore"):
+        try:
+            done = held_steps.follow(tree, offset, *args, gains, begin, wanted, step, -1.0, log)
+        except np.linalg.LinAlgError:
+            return None
+    return log[0] if done == len(effort) and np.isfinite(log[0]).all() else None

@@ -1,0 +1,432 @@
+"""A simulator's file says what was identified: read back, and in the simulator itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import mujoco
+import numpy as np
+import pinocchio as pin
+import pytest
+
+from heft.applications.demo import FOLDER as DEMO
+from heft.applications.export import export_files
+from heft.applications.identification import Identified, identify, write
+from heft.applications.sample import sample_files
+from heft.cli import commands
+from heft.dynamics import kernels
+from heft.errors import InputError, InvalidModel, InvalidSetting
+from heft.information import inertia
+from heft.models import SIMULATORS, Fields, JointFields, Options, Robot
+from heft.plants import random_states
+from heft.simulation import MujocoReplay, moved_by_heft
+from tests.mjcfs import ARM
+from tests.robots import PLANAR_ARM, path_of
+
+URDFS = (
+    "kinova_description/robots/kinova.urdf",
+    "panda_description/urdf/panda.urdf",
+    "talos_data/robots/talos_full_v2.urdf",
+    "tiago_pro_description/robots/tiago_pro.urdf",
+    "ur_description/urdf/ur10_robot.urdf",
+)
+TRANSMISSION = """<transmission name="t"><type>transmission_interface/SimpleTransmission</type>
+<joint name="elbow"><hardwareInterface>EffortJointInterface</hardwareInterface></joint>
+<actuator name="m"><mechanicalReduction>50</mechanicalReduction></actuator></transmission>"""
+
+
+@cache
+def robot_of(name: str) -> Robot:
+    if name == "mjcf":
+        return Robot.from_text(ARM.encode(), None, "robot.xml")
+    if name == "table":
+        return Robot.from_text(Path("examples/three_link.toml").read_bytes(), None, "robot.toml")
+    if name == "demo":
+        return Robot.from_urdf(DEMO / "arm.urdf")
+    return Robot.from_urdf(path_of(name))
+
+
+@cache
+def drawn(name: str) -> dict[str, JointFields]:
+    rng = np.random.default_rng(5)
+    return {
+        joint: JointFields(*rng.uniform(0.01, 3.0, 3).tolist(), offset=float(rng.normal()))
+        for joint in robot_of(name).joints
+    }
+
+
+@pytest.mark.parametrize("name", ("mjcf", "demo", "table", *URDFS))
+@pytest.mark.parametrize("simulator", SIMULATORS)
+def test_what_is_read_back_is_what_was_written(simulator: str, name: str) -> None:
+    target, robot = SIMULATORS[simulator], robot_of(name)
+    held = target.held(robot, drawn(name))
+    back = target.read(target.write(robot, held))
+    for joint, fields in held.items():
+        for field, value in asdict(fields).items():
+            assert getattr(back[joint], field) == pytest.approx(value, rel=1e-12, abs=0.0)
+            assert (value != 0.0) == (field in target.holds)
+
+
+@dataclass(frozen=True)
+class States:
+    q: Any
+    v: Any
+    a: Any
+    rigid: Any  # torque of heft's own dynamics
+
+
+@cache
+def states(name: str) -> States:
+    robot, rng = robot_of(name), np.random.default_rng(2)
+    q, v, a = random_states(robot, 40, rng)
+    motion = kernels.motion_of(robot.tree, robot.gravity, q, v, a)
+    rigid = kernels.inverse_dynamics(robot.tree, motion, robot.written_bodies())
+    return States(q, v, a, np.asarray(rigid).T)
+
+
+@pytest.mark.parametrize("name", ("mjcf", "demo", "table", *URDFS))
+def test_mujoco_takes_the_same_torque(name: str) -> None:
+    robot, fields, s = robot_of(name), drawn(name), states(name)
+    target = SIMULATORS["mujoco"]
+    run = MujocoReplay.of(target.write(robot, fields), robot.joints)
+    smooth = run.inverse_dynamics(s.q, s.v, s.a, dry=False)
+    rotor, viscous, dry, offset = np.array([list(asdict(f).values()) for f in fields.values()]).T
+    wanted = s.rigid + rotor * s.a + viscous * s.v + offset
+    assert np.abs(smooth - wanted).max() < 1e-9 * np.abs(wanted).max()
+    slides = np.abs(s.v) > 0.05
+    rubs = run.inverse_dynamics(s.q, s.v, s.a) - smooth
+    assert np.abs(rubs / (dry * np.sign(s.v)) - 1.0)[slides].max() < 0.01
+
+
+def test_a_replay_needs_no_meshes() -> None:
+    """Files of meshes, what shows them, and what drives are attached are left out."""
+    more = """<asset><mesh name="shell" file="shell.stl"/><material name="red"/></asset>
+    <equality><weld body1="upper"/></equality>
+    <keyframe><key name="home" qpos="0 0 0 0 0"/></keyframe>"""
+    shell = '<geom type="mesh" mesh="shell"/><geom size=".1" material="red" mass="0"/>'
+    text = ARM.replace("<worldbody>", more + "<worldbody>").replace(
+        '<joint name="shoulder" axis="0 0 2"/>', shell + '<joint name="shoulder" axis="0 0 2"/>'
+    )
+    s, joints = states("mjcf"), robot_of("mjcf").joints
+    full, bare = (MujocoReplay.of(t, joints).inverse_dynamics(s.q, s.v, s.a) for t in (ARM, text))
+    assert np.array_equal(full, bare)
+
+
+def test_pinocchio_witnesses_the_torque_of_an_exported_urdf() -> None:
+    """Neither heft's dynamics nor its reader of files: pinocchio and MuJoCo agree on the robot."""
+    for name in ("demo", "ur_description/urdf/ur10_robot.urdf"):
+        robot, s = robot_of(name), states(name)
+        model = pin.buildModelFromXML(robot.source.decode())
+        assert list(model.names)[1:] == list(robot.joints)
+        data = model.createData()
+        nothing = dict.fromkeys(robot.joints, JointFields())
+        text = SIMULATORS["mujoco"].write(robot, nothing)
+        found = MujocoReplay.of(text, robot.joints).inverse_dynamics(s.q, s.v, s.a)
+        wanted = np.array([pin.rnea(model, data, *x) for x in zip(s.q, s.v, s.a, strict=True)])
+        assert np.abs(found - wanted).max() < 1e-9 * np.abs(wanted).max()
+
+
+def test_gravity_of_the_options_is_in_an_mjcf_file() -> None:
+    for source in (ARM, ARM.replace('<option gravity="0.3 -1 -9.7"/>', "")):
+        for gravity in ((0.3, -1.0, -9.7), (0.0, 1.0, -9.0), (0.0, 0.0, -9.81)):
+            robot = Robot.from_text(source.encode(), Options(gravity=gravity), "robot.xml")
+            text = SIMULATORS["mujoco"].write(robot, {})
+            model = mujoco.MjModel.from_xml_string(text)
+            assert model.opt.gravity.tolist() == list(gravity)
+            assert (text == source) == np.array_equal(
+                mujoco.MjModel.from_xml_string(source).opt.gravity, gravity
+            )
+
+
+def test_an_exported_file_is_exported_anew() -> None:
+    """An offset that is gone leaves nothing; a spring of the file's own stays, and has none."""
+    target = SIMULATORS["mujoco"]
+    first = target.write(robot_of("demo"), drawn("demo"))
+    robot = Robot.from_text(first.encode(), None, "robot.xml")
+    for name in ("mujoco", "newton"):
+        without = {j: replace(f, offset=0.0) for j, f in drawn("demo").items()}
+        fields = SIMULATORS[name].held(robot, without)
+        assert SIMULATORS[name].read(SIMULATORS[name].write(robot, fields)) == fields
+    sprung = first.replace('name="elbow"', 'name="elbow" stiffness="2" springref="0.5"')
+    sprung = re.sub(r'(name="elbow".*?) stiffness="[^"]*e-12" springref="[^"]*"', r"\1", sprung)
+    robot = Robot.from_text(sprung.encode(), None, "robot.xml")
+    held = target.held(robot, drawn("demo"))
+    assert held["elbow"].offset == 0.0 and held["shoulder_pan"].offset != 0.0
+    text = target.write(robot, held)
+    assert target.read(text) == held
+    assert mujoco.MjModel.from_xml_string(text).joint("elbow").stiffness[0] == 2.0
+
+
+def test_the_command_offers_every_simulator() -> None:
+    target = get_args(get_type_hints(commands.export, include_extras=True)["target"])
+    assert get_args(target[0]) == tuple(SIMULATORS)
+
+
+def test_a_model_made_of_a_urdf_has_its_shapes_limits_and_gravity() -> None:
+    robot = Robot.from_file(DEMO / "arm.urdf", Options(gravity=(1.0, 2.0, -9.0)))
+    model = mujoco.MjModel.from_xml_string(SIMULATORS["mujoco"].write(robot, drawn("demo")))
+    assert model.opt.gravity.tolist() == [1.0, 2.0, -9.0]
+    limit = re.search(r'name="elbow".*?lower="(.*?)" upper="(.*?)"', robot.source.decode(), re.S)
+    assert limit is not None
+    assert model.joint("elbow").range.tolist() == [float(x) for x in limit.groups()]
+    assert model.ngeom == robot.source.count(b"<geometry>") > 0
+    assert not model.geom_contype.any()  # all of them are visual
+
+
+def test_drakes_transmission_takes_the_place_of_the_files_own() -> None:
+    source = (DEMO / "arm.urdf").read_text().replace("</robot>", TRANSMISSION + "</robot>")
+    robot = Robot.from_text(source.encode())
+    text = SIMULATORS["drake"].write(robot, drawn("demo"))
+    assert text.count("<transmission") == len(robot.joints)
+    assert "EffortJointInterface" not in text and 'xmlns:drake="http://drake.mit.edu"' in text
+
+
+def test_pinocchios_loader_gives_its_model_the_numbers(tmp_path: Path) -> None:
+    fields, space = drawn("demo"), dict[str, Any]()
+    exec(SIMULATORS["pinocchio"].write(robot_of("demo"), fields), space)
+    model = space["load"](str(DEMO / "arm.urdf"))
+    for joint, wanted in fields.items():
+        k = model.joints[model.getJointId(joint)].idx_v
+        assert model.armature[k] == wanted.armature and model.damping[k] == wanted.viscous
+        low, high = model.lowerDryFrictionLimit[k], model.upperDryFrictionLimit[k]
+        assert (high - low) / 2.0 == pytest.approx(wanted.dry)
+        assert -(high + low) / 2.0 == pytest.approx(wanted.offset)
+    s, data = states("demo"), model.createData()
+    found = np.array([pin.rnea(model, data, *x) for x in zip(s.q, s.v, s.a, strict=True)])
+    moved = s.rigid + np.array([f.armature for f in fields.values()]) * s.a
+    assert np.abs(found - moved).max() < 1e-9 * np.abs(moved).max()
+
+
+def test_isaac_labs_configuration_names_each_joint_by_a_pattern() -> None:
+    fields, space = drawn("demo"), dict[str, Any]()
+    exec(SIMULATORS["isaaclab"].write(robot_of("demo"), fields), space)
+    made = space["actuator"](dict, 100.0, 5.0, effort_limit=80.0)
+    assert made["effort_limit"] == 80.0
+    for joint, wanted in fields.items():
+        for key, value in (
+            ("armature", wanted.armature),
+            ("friction", wanted.dry),
+            ("dynamic_friction", wanted.dry),
+            ("viscous_friction", wanted.viscous),
+        ):
+            assert [v for k, v in made[key].items() if re.fullmatch(k, joint)] == [value]
+
+
+def test_pushed_alike_both_simulators_move_alike() -> None:
+    """With friction, over .2 s: held efforts, one integrator implicit in friction, one exact."""
+    robot = Robot.from_text(PLANAR_ARM)
+    fields = {j: JointFields(0.3, 0.8, 0.0, 0.2) for j in robot.joints}
+    run = MujocoReplay.of(SIMULATORS["mujoco"].write(robot, fields), robot.joints)
+    simple = robot.with_joints({j: replace(robot.options.of(j), friction="simple") for j in fields})
+    values = dict.fromkeys(simple.labels.names, 0.0)
+    values |= dict(zip(simple.labels.names, simple.written_bodies(), strict=False))
+    for j in fields:
+        values |= {f"{j}.armature": 0.3, f"{j}.viscous": 0.8, f"{j}.offset": 0.2}
+    start = np.array([[0.3, -0.4], [1.0, -2.0]])
+    effort = 5.0 * np.sin(np.arange(800)[:, None] * [0.01, 0.02])
+    mine = moved_by_heft(simple, np.array(list(values.values())), start, effort, 2.5e-4)
+    assert mine is not None
+    assert np.abs(mine - mine[0]).max() > 0.1
+    assert np.abs(run.moved(start, effort, 2.5e-4) - mine).max() < 2e-3 * np.abs(mine).max()
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("results") / "identified"
+    found = identify(DEMO / "arm.urdf", [DEMO / "run1.parquet"], [DEMO / "run2.parquet"])
+    write(found, out)
+    return out
+
+
+@cache
+def told(results: Path) -> Fields:
+    joints = Identified.load(results).joints
+    return {
+        name: JointFields(j.armature or 0.0, j.viscous or 0.0, j.coulomb or 0.0, j.offset or 0.0)
+        for name, j in joints.items()
+    }
+
+
+def test_a_replay_proves_the_file(results: Path, tmp_path: Path) -> None:
+    made = export_files(results, "mujoco", tmp_path / "robot", replay=DEMO / "run2.parquet")
+    assert {p.name for p in made.files} == {"robot.xml", "replay.json"}
+    replay = made.replay
+    assert replay is not None and replay.engine == f"MuJoCo {mujoco.__version__}"
+    assert replay.smooth < 1e-9 and replay.dry < 0.01
+    ran, whole = replay.errors[replay.engine], replay.errors["heft, simple"]
+    masses, came = replay.errors["its masses, fitted friction"], replay.errors["file as it came"]
+    assert ran[-1] < 1.2 * whole[-1] and whole[-1] < 0.5 * masses[-1] < 0.5 * came[-1]
+    # The same as the results state of the same log, with full friction.
+    stated = Identified.load(results).estimate["torque_errors"]
+    assert replay.errors["heft, full"][-1] == pytest.approx(stated["identified"]["total"], rel=0.02)
+    assert came[-1] == pytest.approx(stated["model_file"]["total"], rel=0.02)
+    here = replay.moved[replay.engine]
+    assert np.median(here / replay.moved["heft, simple"]) < 1.2
+    assert np.median(here / replay.moved["its masses, fitted friction"]) < 0.5
+    entry = json.loads((tmp_path / "robot" / "replay.json").read_text())
+    assert entry["errors"]["heft, simple"][-1] == whole[-1]
+    assert entry["joints"] == list(replay.joints)
+    assert any(line.startswith("not held: friction's bend") for line in replay.lines())
+
+
+def test_what_a_simulator_lacks_costs_what_it_says(results: Path) -> None:
+    """Dry friction and offset of Drake: the rms of what is left out of the torque."""
+    lacking = export_files(results, "drake", replay=DEMO / "run2.parquet").replay
+    holding = export_files(results, "mujoco", replay=DEMO / "run2.parquet").replay
+    assert lacking is not None and holding is not None and lacking.engine is None
+    assert set(lacking.lost) - set(holding.lost) == {"dry friction", "offset of friction"}
+    fields = told(results)
+    for k, joint in enumerate(lacking.joints):
+        assert lacking.lost["offset of friction"][k] == pytest.approx(abs(fields[joint].offset))
+        # Of a drive that hardly ever stands still it is nearly the coefficient itself.
+        assert 0.8 < lacking.lost["dry friction"][k] / fields[joint].dry < 1.0
+    gap = lacking.errors["its fields"][-1] ** 2 - lacking.errors["heft, simple"][-1] ** 2
+    rms = float(np.sqrt(gap * (lacking.size**2).sum()))
+    both = np.hypot(lacking.lost["dry friction"], lacking.lost["offset of friction"])
+    assert rms == pytest.approx(np.sqrt((both**2).sum()), rel=0.25)
+
+
+def test_draws_keep_what_varies_together(results: Path, tmp_path: Path) -> None:
+    sampled = sample_files(results, tmp_path / "drawn", 3, 1)
+    made = export_files(results, "mujoco", tmp_path / "a", tmp_path / "drawn")
+    files = [p for p in made.files if p.parent.name == "draws"]
+    assert [p.name for p in files] == ["robot_0.xml", "robot_1.xml", "robot_2.xml"]
+    manifest = json.loads((tmp_path / "drawn" / "samples.json").read_text())
+    robot = Identified.load(results).robot
+    for path, values in zip(files, sampled.values, strict=True):
+        model = mujoco.MjModel.from_xml_path(str(path))
+        for k, link in enumerate(robot.bodies_links):
+            assert model.body(link.name).mass[0] == pytest.approx(values[10 * k], rel=1e-9)
+        rotor = values[manifest["parameters"].index("elbow.armature")]
+        assert model.joint("elbow").armature[0] == pytest.approx(rotor, rel=1e-12)
+    neutral = export_files(results, "isaaclab", tmp_path / "b", tmp_path / "drawn")
+    assert {p.name for p in neutral.files} == {"robot_isaaclab.py", "draws.json", "draws.py"}
+    space: dict[str, Any] = {"__file__": str(tmp_path / "b" / "draws.py")}
+    exec((tmp_path / "b" / "draws.py").read_text(), space)
+    assert space["COUNT"] == 3
+    draw = space["draw"](1)
+    assert draw["armature"]["elbow"] == pytest.approx(
+        sampled.values[1][manifest["parameters"].index("elbow.armature")]
+    )
+    ten = draw["links"]["forearm"]
+    assert inertia.consistency_margin(np.array(ten)) > 0.0
+    at = [k.name for k in robot.bodies_links].index("forearm")
+    assert ten == pytest.approx(sampled.values[1][10 * at : 10 * at + 10].tolist())
+
+
+def test_torque_spreads_over_draws_as_the_results_state(results: Path, tmp_path: Path) -> None:
+    """That of bodies and rotors in MuJoCo, against the covariance of the results, Y Σ Yᵀ."""
+    sample_files(results, tmp_path / "drawn", 100, 3)
+    made = export_files(results, "mujoco", tmp_path / "a", tmp_path / "drawn")
+    found = Identified.load(results)
+    robot, solution = found.robot, found.solution
+    q, v, a = random_states(robot, 40, np.random.default_rng(0))
+    runs = [
+        MujocoReplay.of(p.read_text(), robot.joints) for p in made.files if p.parent.name != "a"
+    ]
+    assert len(runs) == 100
+    drawn = np.array([run.inverse_dynamics(q, 0.0 * v, a, dry=False) for run in runs])
+    links = robot.link_matrix()
+    motion = kernels.motion_of(robot.tree, robot.gravity, q, 0.0 * v, a)
+    rows = [kernels.inverse_dynamics(robot.tree, motion, column).T for column in links.T]
+    rotors = [a * unit for unit in np.eye(len(robot.joints))]
+    Y = np.stack([*rows, *rotors], axis=2)
+    names = solution.labels.names
+    kept = [*range(links.shape[1]), *(names.index(f"{j}.armature") for j in robot.joints)]
+    covariance = np.asarray(solution.covariance)[np.ix_(kept, kept)]
+    stated = np.einsum("nik,kl,nil->ni", Y, covariance, Y)
+    ratio = np.sqrt(drawn.var(axis=0, ddof=1).mean(axis=0) / stated.mean(axis=0))
+    assert np.abs(ratio - 1.0).max() < 0.2  # 7 % is one deviation of 100 draws
+    assert abs(np.sqrt(drawn.var(axis=0, ddof=1).mean() / stated.mean()) - 1.0) < 0.1
+
+
+def test_refusals_say_what_to_do(results: Path, tmp_path: Path) -> None:
+    log = DEMO / "run2.parquet"
+    with pytest.raises(InvalidSetting, match="no simulator is called 'mujco'"):
+        export_files(results, "mujco", tmp_path / "a")
+    with pytest.raises(InvalidSetting, match="nothing to be done"):
+        export_files(results, "mujoco")
+    with pytest.raises(InvalidSetting, match="the results themselves"):
+        export_files(results, "mujoco", results)
+    with pytest.raises(InvalidSetting, match="draws are written"):
+        export_files(results, "mujoco", None, tmp_path, log)
+    with pytest.raises(InputError, match="does not exist"):
+        export_files(results, "mujoco", tmp_path / "a", tmp_path)
+    other = tmp_path / "other.urdf"
+    other.write_bytes((DEMO / "arm.urdf").read_bytes() + b"\n")
+    with pytest.raises(InvalidSetting, match="not the one that the results began with"):
+        export_files(results, "mujoco", None, None, log, model=other)
+    with pytest.raises(InvalidModel, match="MuJoCo cannot read"):
+        MujocoReplay.of("<mujoco><worldbody><body/><nothing/></worldbody></mujoco>", ())
+    assert not (tmp_path / "a").exists()
+
+
+def test_draws_of_other_results_are_refused(results: Path, tmp_path: Path) -> None:
+    sample_files(results, tmp_path / "drawn", 1, 1)
+    manifest = tmp_path / "drawn" / "samples.json"
+    changed = json.loads(manifest.read_text()) | {"information": "0" * 64}
+    manifest.write_text(json.dumps(changed))
+    with pytest.raises(InputError, match="draws are of other results"):
+        export_files(results, "mujoco", tmp_path / "a", tmp_path / "drawn")
+    for files in ([], {"robot_0.urdf": [1.0]}, {"robot_0.urdf": None}, {"robot_9.urdf": []}):
+        manifest.write_text(json.dumps(changed | {"files": files}))
+        with pytest.raises(InputError):
+            export_files(results, "mujoco", tmp_path / "a", tmp_path / "drawn")
+
+
+DRAKE = """
+import json, sys
+import numpy as np
+from pydrake.multibody.parsing import Parser
+from pydrake.multibody.plant import MultibodyPlant
+
+given = json.load(sys.stdin)
+plant = MultibodyPlant(0.0)
+model = Parser(plant).AddModelsFromString(given["text"], "urdf")[0]
+base = plant.get_body(plant.GetBodyIndices(model)[0]).body_frame()
+plant.WeldFrames(plant.world_frame(), base)
+plant.mutable_gravity_field().set_gravity_vector(given["gravity"])
+plant.Finalize()
+context, found = plant.CreateDefaultContext(), []
+from pydrake.multibody.tree import MultibodyForces
+for q, v, a in zip(given["q"], given["v"], given["a"]):
+    plant.SetPositions(context, q)
+    plant.SetVelocities(context, v)
+    forces = MultibodyForces(plant)
+    plant.CalcForceElementsContribution(context, forces)
+    found.append(plant.CalcInverseDynamics(context, np.array(a), forces).tolist())
+names = [plant.get_joint(k).name() for k in plant.GetJointIndices(model)]
+print(json.dumps({"names": names, "torque": found}))
+"""
+INTERPRETER = os.environ.get("HEFT_DRAKE_PYTHON")
+
+
+@pytest.mark.skipif(not INTERPRETER, reason="HEFT_DRAKE_PYTHON is not set: DRAKE IS NOT ASKED")
+def test_drake_takes_the_same_torque() -> None:
+    robot, fields, s = robot_of("demo"), drawn("demo"), states("demo")
+    target = SIMULATORS["drake"]
+    given = {
+        "text": target.write(robot, target.held(robot, fields)),
+        "gravity": robot.gravity.tolist(),
+        **{k: getattr(s, k).tolist() for k in "qva"},
+    }
+    ran = subprocess.run(
+        [str(INTERPRETER), "-c", DRAKE],
+        input=json.dumps(given),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = json.loads(ran.stdout)
+    assert found["names"][: len(robot.joints)] == list(robot.joints)
+    assert "arning" not in ran.stderr
+    rotor, viscous, _, _ = np.array([list(asdict(f).values()) for f in fields.values()]).T
+    wanted = s.rigid + rotor * s.a + viscous * s.v
+    assert np.abs(np.array(found["torque"]) - wanted).max() < 1e-9 * np.abs(wanted).max()
