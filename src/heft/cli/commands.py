@@ -54,7 +54,7 @@ from .terminal import (
 
 TOPICS = {  # of the commands, in the order in which they are needed
     "From logs to a model": ("check", "identify", "payload", "servo", "freeflyer", "coop"),
-    "With a result": ("compare", "predict", "sample"),
+    "With a result": ("compare", "predict", "sample", "export"),
     "The next recording": ("excite", "select", "simulate"),
     "Besides": ("demo", "view", "convert", "derive", "bench"),
 }
