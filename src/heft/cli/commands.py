@@ -20,6 +20,7 @@ from heft.interrupts import interruptible
 from heft.loading import extensions
 
 from .cooperation import coop
+from .fleet import fleet
 from .motions import excite, freeflyer, select, simulate
 from .options import (
     ESTIMATION,
@@ -510,6 +511,7 @@ def demo(*, out: Path = Path("demo-out"), quiet: Quiet = False) -> None:
 
 app.command(freeflyer)
 app.command(coop)
+app.command(fleet)
 
 
 def without_methods(
