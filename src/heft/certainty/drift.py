@@ -31,7 +31,9 @@ from heft.arrays import Array
 
 MOST_SERIES = 120  # from which the scatter is learnt
 FEWEST_DAYS = 5  # of such a series
-START = (0.02, 0.3)  # σ and φ, from which they are sought
+START = 0.3  # φ, from which it is sought
+LEAST = 1e-5  # σ at least
+NORMAL_MEDIAN = 0.6745  # median of |e|, e normal, per its standard deviation
 LARGEST_CORRELATION = 0.98
 ODD = 1e-3  # probability of a series' residual below which it does not teach what is usual
 WEEK = 7.0  # [days]
@@ -58,8 +60,9 @@ class DayToDay:
     def of(series: Sequence[Series]) -> DayToDay | None:
         """Return the scatter that many series have in common, a steady drift of each left open.
 
-        Series that scatter more than that explains are asked a second time without: robots that
-        have changed do not teach what is usual.
+        What is usual at first is the median deviation from the medians of all series. Series that
+        scatter more than that explains are left out: robots that have changed, or a log that is
+        another's, do not teach what is usual.
 
         Returns:
             The scatter; None if no series has `FEWEST_DAYS`.
@@ -68,9 +71,10 @@ class DayToDay:
         if not long:
             return None
         chosen = long[:: -(-len(long) // MOST_SERIES)]
-        found = _likeliest(chosen)
-        usual = [s for s in chosen if not found.is_odd(s)]
-        return _likeliest(usual) if 2 * len(usual) > len(chosen) > len(usual) else found
+        away = np.concatenate([np.abs(s.values - np.median(s.values)) for s in chosen])
+        first = DayToDay(max(float(np.median(away)) / NORMAL_MEDIAN, LEAST), START)
+        usual = [s for s in chosen if not first.is_odd(s)]
+        return _likeliest(usual if 2 * len(usual) > len(chosen) else chosen, first)
 
     def covariance(self, series: Series) -> Array:
         """Return the covariance of a series' values, shape (n, n)."""
@@ -96,7 +100,7 @@ class DayToDay:
         return float(-size - residual / 2.0), residual, n - 2
 
 
-def _likeliest(series: Sequence[Series]) -> DayToDay:
+def _likeliest(series: Sequence[Series], first: DayToDay) -> DayToDay:
     def law(x: Array) -> DayToDay:
         return DayToDay(float(np.exp(x[0])), LARGEST_CORRELATION * float(special.expit(x[1])))
 
@@ -104,9 +108,9 @@ def _likeliest(series: Sequence[Series]) -> DayToDay:
         made = law(x)
         return -sum(made._restricted(s)[0] for s in series)
 
-    start = [np.log(START[0]), special.logit(START[1])]
+    start = [np.log(first.deviation), special.logit(first.correlation)]
     options = {"xatol": 1e-3, "fatol": 1e-2, "maxiter": 150}
-    bounds = [(np.log(1e-5), np.log(10.0)), (-6.0, 6.0)]
+    bounds = [(np.log(LEAST), np.log(10.0)), (-6.0, 6.0)]
     found = optimize.minimize(unlikely, start, method="Nelder-Mead", bounds=bounds, options=options)
     return law(found.x)
 
