@@ -19,8 +19,7 @@ from heft.errors import HeftError, visible
 from heft.interrupts import interruptible
 from heft.loading import extensions
 
-from .cooperation import coop
-from .fleet import fleet
+from .cooperation import coop, fleet
 from .motions import excite, freeflyer, select, simulate
 from .options import (
     ESTIMATION,
