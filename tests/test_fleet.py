@@ -26,6 +26,7 @@ from heft.errors import InvalidRecording, InvalidSetting
 from heft.estimators import TypeLaw
 from heft.files import locked
 
+from .browser import browser, opened
 from .fleets import SimulatedType, scaled_torque, write_table
 
 DAYS = [f"2026-03-{day:02d}" for day in range(1, 6)]
@@ -126,7 +127,10 @@ def test_what_is_kept_of_a_log_is_read_back_to_the_bit(place: Path, out: Path) -
     assert kept.stat().st_size < 150e3
 
 
-def test_processes_and_threads_leave_the_same_bytes(place: Path, out: Path, tmp_path: Path) -> None:
+def test_processes_and_threads_leave_the_same_bytes(
+    place: Path, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "WORTH", 5)  # pieces of work to start one more process for
     identify(place, tmp_path / "fleet", FleetSettings("processes", 2))
     assert digests(tmp_path / "fleet") == digests(out)
 
@@ -159,7 +163,8 @@ def test_workers_that_die_are_replaced(
 ) -> None:
     again = tmp_path / "fleet"
     shutil.copytree(out / "types", again / "types")
-    made, deaths = reading.by_processes, []
+    made = reading.by_processes
+    deaths: list[int] = []
 
     def deadly(work, items, jobs):  # type: ignore[no-untyped-def]
         if len(deaths) < 2 and len(items) > 8:
@@ -174,6 +179,7 @@ def test_workers_that_die_are_replaced(
         else:
             yield from made(work, items, jobs)
 
+    monkeypatch.setattr(reading, "WORTH", 5)
     monkeypatch.setattr(reading, "by_processes", deadly)
     identify(place, again, FleetSettings("processes", 2))
     assert deaths[0] == len(ROBOTS) * len(DAYS)
@@ -395,3 +401,31 @@ def test_the_law_of_a_type_tells_a_robot_of_little_data() -> None:
 
 def test_two_robots_tell_no_law() -> None:
     assert TypeLaw.of(np.zeros((2, 3)), np.ones((2, 1, 1)) * np.eye(3)) is None
+
+
+# --- the page
+
+
+def test_a_browser_shows_what_needs_attention_and_filters_by_the_address(
+    out: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "fleet.html"
+    shutil.copy(out / "fleet.html", page)
+    with browser() as running:
+        for width in (360, 800, 1400):
+            with opened(running, f"{page.as_uri()}#robot=SN2", width) as seen:
+                shown = seen.page.locator(".robot:visible")
+                assert shown.count() == 1
+                assert "SN2" in shown.inner_text()
+                assert seen.page.locator("#shown").inner_text() == "1 of 4"
+                shown.locator("summary").click()
+                assert shown.locator("svg.spark:visible").count() == 2
+                seen.page.fill("input[name=robot]", "sn")
+                assert seen.page.locator(".robot:visible").count() == len(ROBOTS)
+                seen.page.check("input[name=only]")
+                assert seen.page.locator(".robot:visible").count() == 0
+                assert seen.page.evaluate("location.hash") == "#robot=sn&only=1"
+                overflow = "document.documentElement.scrollWidth - innerWidth"
+                assert seen.page.evaluate(overflow) <= 0
+                assert not seen.said and not seen.warned
+                assert all(asked.startswith(("file:", "data:")) for asked in seen.asked)

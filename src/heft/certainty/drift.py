@@ -73,8 +73,13 @@ class DayToDay:
         chosen = long[:: -(-len(long) // MOST_SERIES)]
         away = np.concatenate([np.abs(s.values - np.median(s.values)) for s in chosen])
         first = DayToDay(max(float(np.median(away)) / NORMAL_MEDIAN, LEAST), START)
-        usual = [s for s in chosen if not first.is_odd(s)]
-        return _likeliest(usual if 2 * len(usual) > len(chosen) else chosen, first)
+        groups: dict[bytes, list[Series]] = {}
+        for s in chosen:
+            groups.setdefault(s.days.tobytes(), []).append(s)
+        together = [_Together.of(own) for own in groups.values()]
+        usual = [own for g in together if (own := g.usual(first)) is not None]
+        kept = sum(len(g.values) for g in usual)
+        return _likeliest(usual if 2 * kept > len(chosen) else together, first)
 
     def covariance(self, series: Series) -> Array:
         """Return the covariance of a series' values, shape (n, n)."""
@@ -82,31 +87,48 @@ class DayToDay:
         scatter = self.deviation**2 * self.correlation**apart
         return np.asarray(scatter + np.diag(series.std**2))
 
-    def is_odd(self, series: Series) -> bool:
-        """Return whether a series scatters about a line more than it should."""
-        _, residual, freedom = self._restricted(series)
-        return bool(special.chdtrc(freedom, residual) < ODD)
 
-    def _restricted(self, series: Series) -> tuple[float, float, int]:
-        """Return the restricted log-likelihood, the residual's square, and its freedom."""
-        n = len(series.days)
-        factor = np.linalg.cholesky(self.covariance(series))
-        middle = series.days - series.days.mean()
-        both = np.column_stack([np.ones(n), middle, series.values])
-        white = scipy.linalg.solve_triangular(factor, both, lower=True)
-        R = np.abs(np.linalg.qr(white, mode="r"))
-        residual = float(R[2, 2] ** 2)
-        size = np.log(np.diag(factor)).sum() + np.log(R[0, 0]) + np.log(R[1, 1])
-        return float(-size - residual / 2.0), residual, n - 2
+@dataclass(frozen=True, eq=False)
+class _Together:
+    """Series of the same n days."""
+
+    days: Array  # shape (n,)
+    values: Array  # shape (m, n)
+    std: Array  # shape (m, n)
+
+    @staticmethod
+    def of(series: Sequence[Series]) -> _Together:
+        values, std = (np.array([getattr(s, name) for s in series]) for name in ("values", "std"))
+        return _Together(series[0].days, values, std)
+
+    def restricted(self, law: DayToDay) -> tuple[float, Array]:
+        """Return the restricted log-likelihood, and each residual's square about a line, (m,)."""
+        n = len(self.days)
+        one = law.covariance(Series(self.days, self.days, np.zeros(n)))
+        factor = np.linalg.cholesky(one + self.std[:, :, None] ** 2 * np.eye(n))
+        line = np.column_stack([np.ones(n), self.days - self.days.mean()])
+        both = np.concatenate([np.broadcast_to(line, (*self.values.shape, 2)),
+                               self.values[:, :, None]], axis=2)  # fmt: skip
+        R = np.asarray(np.linalg.qr(np.linalg.solve(factor, both), mode="r"))
+        sizes = np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
+        sizes += np.log(np.abs(R[:, 0, 0] * R[:, 1, 1]))
+        squares = R[:, 2, 2] ** 2
+        return float(-np.sum(sizes + squares / 2.0)), squares
+
+    def usual(self, law: DayToDay) -> _Together | None:
+        """Return the series that scatter no more than a law explains; None if there are none."""
+        _, squares = self.restricted(law)
+        kept = special.chdtrc(len(self.days) - 2, squares) >= ODD
+        return _Together(self.days, self.values[kept], self.std[kept]) if kept.any() else None
 
 
-def _likeliest(series: Sequence[Series], first: DayToDay) -> DayToDay:
+def _likeliest(series: Sequence[_Together], first: DayToDay) -> DayToDay:
     def law(x: Array) -> DayToDay:
         return DayToDay(float(np.exp(x[0])), LARGEST_CORRELATION * float(special.expit(x[1])))
 
     def unlikely(x: Array) -> float:
         made = law(x)
-        return -sum(made._restricted(s)[0] for s in series)
+        return -sum(g.restricted(made)[0] for g in series)
 
     start = [np.log(first.deviation), special.logit(first.correlation)]
     options = {"xatol": 1e-3, "fatol": 1e-2, "maxiter": 150}

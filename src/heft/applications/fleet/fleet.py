@@ -15,7 +15,8 @@ from scipy import special
 import heft
 from heft.arrays import Array
 from heft.certainty import Change, ChangeSearch, DayToDay, Series, discoveries
-from heft.display import render, table
+from heft.display import page as pages
+from heft.display import table
 from heft.errors import InvalidSetting
 from heft.estimators import TypeLaw
 from heft.files import json_text, locked, new_folder, require_own, write_text
@@ -474,11 +475,10 @@ def page(fleet: Fleet) -> str:
         for name, t in fleet.types.items()
         if t.law is not None
     }
-    return render(
+    return pages.page(
         "applications/fleet/page.html.jinja",
         title="Fleet",
         version=heft.__version__,
-        drawings={"content": {}},
         counts=to_dict(fleet)["counts"],
         types={name: laws.get(name, []) for name in fleet.types},
         head=("joint", *(k for k in FRICTION if k != "offset"), "with its type", "day by day"),

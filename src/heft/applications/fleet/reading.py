@@ -34,8 +34,8 @@ Made = TypeVar("Made")
 TYPES, KEPT, SEEN = "types", "triangles", "seen.json"  # what a later run goes on from
 SAMPLE, TRIES, PAIR = 3, 12, 2  # robots that prepare a type, of so many tried, by two logs each
 TELL = 2.0  # [s] between lines of progress
-WORTH = 8  # pieces of work that are worth the start of one more process
-STALLED = 3  # workers' deaths in a row without anything done between them
+WORTH = 50  # pieces of work that are worth the start of one more process
+STALLED = 10  # workers' deaths in a row without anything done between them
 UNUSABLE = (HeftError, OSError, MemoryError, ArithmeticError, ValueError)
 
 
