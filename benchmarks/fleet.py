@@ -25,7 +25,7 @@ from tests.fleets import SimulatedType
 
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_least, at_most
-from heft.applications.fleet import FleetSettings, fold, identify
+from heft.applications.fleet import Catalog, FleetSettings, fold, identify
 from heft.applications.fleet.reading import KEPT, SEEN, answer_of, read
 from heft.arrays import Array
 from heft.certainty import ChangeSearch, DayToDay, Series
@@ -66,7 +66,12 @@ def of_logs(place: Path, scratch: Path) -> Iterator[Row]:
     logs = len(TYPES) * len(robots) * len(days)
     identify(place, scratch / "threads", FleetSettings("threads", 1))
     first = digest(scratch / "threads")
-    found = read(place, scratch / "threads", FleetSettings("threads", 1), lambda line: None)
+    found = read(
+        Catalog.open(place, scratch / "threads"),
+        scratch / "threads",
+        FleetSettings("threads", 1),
+        lambda line: None,
+    )
     begin = spent(2)
     for name, its in found.types.items():
         for path in sorted((place / name).glob("SN*/*")):
@@ -84,7 +89,7 @@ def of_logs(place: Path, scratch: Path) -> Iterator[Row]:
     for out, share in zip(of_map, (place, half(place, scratch / "half")), strict=True):
         shutil.copytree(scratch / "threads" / "types", out / "types")
         begin = spent()
-        read(share, out, FleetSettings("processes", 2), lambda line: None)
+        read(Catalog.open(share, out), out, FleetSettings("processes", 2))
         costs.append(spent() - begin)
     more = 2.0 * (costs[0] - costs[1]) / logs
     yield at_most("one more log's map by processes", more / alone, "of alone", 1.3)
@@ -93,7 +98,12 @@ def of_logs(place: Path, scratch: Path) -> Iterator[Row]:
         answer_of(robot)
     yield at_most("a robot's own answer", (spent(2) - begin) / len(found.robots), "s", 0.2)
     begin = spent(2)
-    read(place, scratch / "threads", FleetSettings("threads", 1), lambda line: None)
+    read(
+        Catalog.open(place, scratch / "threads"),
+        scratch / "threads",
+        FleetSettings("threads", 1),
+        lambda line: None,
+    )
     known = (spent(2) - begin) / logs
     night = (29.0 * known + alone) / (30.0 * alone)
     yield at_most("a 30th night's map, by a known log's cost", night, "of 30 nights'", 1.0 / 25.0)

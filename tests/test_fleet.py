@@ -106,14 +106,15 @@ def test_a_toml_that_is_wrong_is_refused_with_its_place(
 def test_a_folder_without_a_model_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "arm" / "SN1").mkdir(parents=True)
     with pytest.raises(InvalidSetting, match="model file"):
-        Catalog.open(tmp_path, tmp_path / "none")
+        identify(tmp_path, tmp_path / "none", THREADS)
+    assert not (tmp_path / "none").exists()
 
 
 # --- the same bytes
 
 
 def test_what_is_kept_of_a_log_is_read_back_to_the_bit(place: Path, out: Path) -> None:
-    found = reading.read(place, out, THREADS, lambda line: None)
+    found = reading.read(Catalog.open(place, out), out, THREADS)
     its = found.types["double"]
     path = place / "double" / "SN1" / f"{DAYS[0]}.parquet"
     digest, made = fold(path, its)

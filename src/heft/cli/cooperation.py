@@ -193,11 +193,11 @@ def identify_fleet(
         Exit with 1 if friction drifts or a day does not look like its robot; all is written
         nevertheless.
     """
-    from heft.applications.fleet import FleetSettings, text
-    from heft.applications.fleet import identify as identified
-
-    settings = FleetSettings(engine, jobs or os.cpu_count() or 1, strict)
     try:
+        from heft.applications.fleet import FleetSettings, text
+        from heft.applications.fleet import identify as identified
+
+        settings = FleetSettings(engine, jobs or os.cpu_count() or 1, strict)
         found = identified(robots, out, settings, progress_unless(quiet))
     except KeyboardInterrupt:
         sys.stderr.write("heft: interrupted; the next run goes on from the logs that are read\n")

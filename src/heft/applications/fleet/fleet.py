@@ -22,6 +22,7 @@ from heft.estimators import TypeLaw
 from heft.files import json_text, locked, new_folder, require_own, write_text
 from heft.fit import Progress, silent
 
+from .catalog import Catalog
 from .folding import FRICTION, Prepared
 from .reading import (
     KEPT,
@@ -124,6 +125,7 @@ def identify(
     """
     settings = settings or FleetSettings()
     require_own(out, NAMES)
+    catalog = Catalog.open(place, out)
     (out / KEPT).mkdir(parents=True, exist_ok=True)
     with locked(out / KEPT) as alone:  # `write_text` locks the folder that it writes to
         if not alone:
@@ -132,7 +134,7 @@ def identify(
                 argument=f"--out {out}",
                 cure="wait for it to end; what it has read need not be read again",
             )
-        found = read(place, out, settings, progress)
+        found = read(catalog, out, settings, progress)
         progress(f"summing up {len(found.robots)} robots")
         answers = dict(worked(answer_of, found.robots, settings))
         fleet = _found(found.types, [(r, answers[r]) for r in found.robots], found.refused)

@@ -197,17 +197,15 @@ class Read:
     refused: tuple[Refused, ...]
 
 
-def read(place: Path, out: Path, settings: FleetSettings, progress: Progress = silent) -> Read:
+def read(catalog: Catalog, out: Path, settings: FleetSettings, progress: Progress = silent) -> Read:
     """Read the logs of a fleet that are new, and keep what they tell.
 
     Args:
-        place: Folder `TYPE/ROBOT/*`, or a TOML of types and robots.
         out: Folder of the results, locked by the caller.
 
     Raises:
-        InputError: If the fleet or a type cannot be used; or, if `strict`, any of its logs.
+        InputError: If a type cannot be used; or, if `strict`, any of its logs.
     """
-    catalog = Catalog.open(place, out)
     kept = out / KEPT
     kept.mkdir(parents=True, exist_ok=True)
     for left in kept.glob("*/.*"):  # of a worker that was killed
