@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .jackknife import JackknifeFit, fit_jackknife
     from .blocks import Block, Jackknife, block_moments
     from .consistent_samples import ConsistentSampler, ConsistentSamples
+    from .drift import Change, ChangeSearch, DayToDay, Series, discoveries
     from .settings import BandwidthSearch, DelayFound, DelaySearch
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

@@ -19,7 +19,7 @@ from heft.errors import HeftError, visible
 from heft.interrupts import interruptible
 from heft.loading import extensions
 
-from .cooperation import coop
+from .cooperation import coop, fleet
 from .motions import excite, freeflyer, select, servo, simulate
 from .options import (
     ESTIMATION,
@@ -53,7 +53,7 @@ from .terminal import (
 )
 
 TOPICS = {  # of the commands, in the order in which they are needed
-    "From logs to a model": ("check", "identify", "payload", "servo", "freeflyer", "coop"),
+    "From logs to a model": ("check", "identify", "payload", "servo", "freeflyer", "coop", "fleet"),
     "With a result": ("compare", "predict", "sample", "export"),
     "The next recording": ("excite", "select", "simulate"),
     "Besides": ("demo", "view", "convert", "derive", "bench"),
@@ -565,6 +565,7 @@ def demo(*, out: Path = Path("demo-out"), quiet: Quiet = False) -> None:
 
 app.command(freeflyer)
 app.command(coop)
+app.command(fleet)
 
 
 def without_methods(

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .consistent import ConsistentEstimate, PhysicallyConsistent, Stated, stated_numbers
     from .semidefinite import NearestRobot, conic_settings, margin_of, nearest_robot
     from .drive_gains import ConsistentFit, DriveGains, inverse_root
+    from .hierarchy import TypeLaw
     from .recursive import CovarianceRecursion, Filter, State
     from .harmonic_least_squares import HarmonicEstimate, HarmonicLeastSquares
     from .state_smoother import FilterError, Innovations, IteratedSmoother, LinearisedLog

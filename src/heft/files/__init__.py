@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from .reading import visible_texts
     from .opened import OpenedFile, file_hash, hash_of_all
     from .schema import require_schema
-    from .writing import new_folder, put, require_own, require_writable, workshop, write_arrays
-    from .writing import write_text
+    from .writing import locked, new_folder, put, require_own, require_writable, workshop
+    from .writing import write_arrays, write_text
     from .toml import LARGEST_NUMBER, Keys, Number, Reader, Scalar, Section, Text, box, check_fields
     from .toml import interval, list_of, located, name_list, named, number, read_toml
     from .declared import json_text, plain, section, stated

@@ -88,14 +88,14 @@ def workshop(out: Path) -> Iterator[Path]:
     prefix = f".{out.name}.heft-"
     with ExitStack() as held, _noting(out):
         out.parent.mkdir(parents=True, exist_ok=True)
-        with _lock(out.parent, wait=True) as alone:  # none may take a new folder for a left one
+        with locked(out.parent, wait=True) as alone:  # none may take a new folder for a left one
             for left in out.parent.iterdir() if alone else ():
                 if left.name.startswith(prefix):
-                    with _lock(left) as abandoned:
+                    with locked(left) as abandoned:
                         if abandoned:
                             shutil.rmtree(left, ignore_errors=True)
             folder = Path(tempfile.mkdtemp(prefix=prefix, dir=out.parent))
-            held.enter_context(_lock(folder))
+            held.enter_context(locked(folder))
         held.callback(_remove, folder)
         yield folder
 
@@ -118,7 +118,7 @@ def _remove(folder: Path) -> None:
 
 
 @contextmanager
-def _lock(folder: Path, wait: bool = False) -> Iterator[bool]:
+def locked(folder: Path, wait: bool = False) -> Iterator[bool]:
     """Yield whether a folder could be locked; its lock ends with the process at the latest."""
     try:
         import fcntl

@@ -1,0 +1,225 @@
+"""A fleet: what a log costs, what a second night costs, the same bytes, and drift that is found.
+
+    python -m benchmarks.fleet [--store]
+
+Logs are simulated (LuGre, outside heft's dictionary): three types, 20 s at 250 Hz. Drift is looked
+for in drawn daily estimates, an autoregression of first order with φ = .5 about 1, 90 days before
+it begins, once a week; a robot has six joints, and one false alarm in 1000 of its weeks is allowed.
+The detector that knows the law is told φ and σ; its threshold is that rate of false alarms, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from tests.fleets import SimulatedType
+
+from benchmarks.program import benchmark
+from benchmarks.results_file import Row, at_least, at_most
+from heft.applications.fleet import Catalog, FleetSettings, fold, identify
+from heft.applications.fleet.reading import KEPT, SEEN, answer_of, read
+from heft.arrays import Array
+from heft.certainty import ChangeSearch, DayToDay, Series
+
+TYPES = ("ur5", "z1", "double")
+SECONDS = 20.0
+ROBOTS = 20
+DAYS = 6
+KILLS = 3
+PHI, BEFORE, WEEKS = 0.5, 90, 12  # of drawn estimates: correlation, days before, weeks after
+RATE = 1e-3 / 6.0  # of false alarms, a joint and week
+NULL = 600  # joints without a drift
+DRIFTS = 200  # joints with one, of each size
+LEARNT = 300  # joints that the law is learnt from
+SIZES = ((0.03, 0.05, 3.0), (0.03, 0.03, 4.0), (0.03, 0.01, 8.0), (0.005, 0.01, 3.0))
+
+
+def digest(out: Path) -> str:
+    """Return the hash of all result files."""
+    files = [p for p in sorted(out.rglob("*")) if p.is_file() and p.name != SEEN]
+    whole = hashlib.sha256()
+    for path in files:
+        whole.update(str(path.relative_to(out)).encode() + path.read_bytes())
+    return whole.hexdigest()
+
+
+def spent(of: int = 4) -> float:
+    """Return the processor's time of this process, with its ended children if asked [s]."""
+    return sum(os.times()[:of])
+
+
+def of_logs(place: Path, scratch: Path) -> Iterator[Row]:
+    """Yield what logs and robots cost, and whether engines agree."""
+    robots = [f"SN{k:03d}" for k in range(-(-ROBOTS // len(TYPES)))]
+    days = [f"2026-03-{k + 1:02d}" for k in range(DAYS)]
+    for name in TYPES:
+        SimulatedType(name, SECONDS).write(place, robots, days)
+    logs = len(TYPES) * len(robots) * len(days)
+    identify(place, scratch / "threads", FleetSettings("threads", 1))
+    first = digest(scratch / "threads")
+    found = read(
+        Catalog.open(place, scratch / "threads"),
+        scratch / "threads",
+        FleetSettings("threads", 1),
+        lambda line: None,
+    )
+    begin = spent(2)
+    for name, its in found.types.items():
+        for path in sorted((place / name).glob("SN*/*")):
+            fold(path, its)
+    alone = (spent(2) - begin) / logs
+    again = scratch / "processes"
+    shutil.copytree(scratch / "threads" / "types", again / "types")
+    begin = spent()
+    identify(place, again, FleetSettings("processes", 2))
+    whole = (spent() - begin) / logs
+    yield Row("a log alone in a warm process", alone, "s of processor")
+    yield Row("a log of this small fleet, starts and answers included", whole / alone, "of alone")
+    of_map = [scratch / f"map{k}" for k in range(2)]
+    costs = []
+    for out, share in zip(of_map, (place, half(place, scratch / "half")), strict=True):
+        shutil.copytree(scratch / "threads" / "types", out / "types")
+        begin = spent()
+        read(Catalog.open(share, out), out, FleetSettings("processes", 2))
+        costs.append(spent() - begin)
+    more = 2.0 * (costs[0] - costs[1]) / logs
+    yield at_most("one more log's map by processes", more / alone, "of alone", 1.3)
+    begin = spent(2)
+    for robot in found.robots:
+        answer_of(robot)
+    yield at_most("a robot's own answer", (spent(2) - begin) / len(found.robots), "s", 0.2)
+    begin = spent(2)
+    read(
+        Catalog.open(place, scratch / "threads"),
+        scratch / "threads",
+        FleetSettings("threads", 1),
+        lambda line: None,
+    )
+    known = (spent(2) - begin) / logs
+    night = (29.0 * known + alone) / (30.0 * alone)
+    yield at_most("a 30th night's map, by a known log's cost", night, "of 30 nights'", 1.0 / 25.0)
+    sizes = [p.stat().st_size for p in (again / KEPT).glob("*/*.npz")]
+    yield at_most("kept of a log", max(sizes) / 1e3, "kB", 150.0)
+    yield at_least("processes leave the bytes of threads", digest(again) == first, "", 1.0)
+    killed = scratch / "killed"
+    shutil.copytree(scratch / "threads" / "types", killed / "types")
+    ended = threading.Event()
+    reaper = threading.Thread(target=kill_some, args=(ended,))
+    reaper.start()
+    identify(place, killed, FleetSettings("processes", 2))
+    ended.set()
+    reaper.join()
+    yield at_least("the same where workers are killed", digest(killed) == first, "", 1.0)
+
+
+def half(place: Path, out: Path) -> Path:
+    """Return a copy of a fleet with half of each robot's logs."""
+    for folder in sorted(place.glob("*/SN*")):
+        files = sorted(folder.iterdir())
+        (out / folder.relative_to(place)).mkdir(parents=True)
+        for file in files[: len(files) // 2]:
+            shutil.copy(file, out / file.relative_to(place))
+    for file in place.glob("*/arm.urdf"):
+        shutil.copy(file, out / file.relative_to(place))
+    return out
+
+
+def kill_some(ended: threading.Event) -> None:
+    """Kill a worker now and then, some times."""
+    rng, count = np.random.default_rng(0), 0
+    while count < KILLS and not ended.wait(float(rng.uniform(2.0, 5.0))):
+        if workers := multiprocessing.active_children():
+            workers[int(rng.integers(len(workers)))].kill()
+            count += 1
+
+
+def drawn(days: int, count: int, deviation: float, rng: np.random.Generator) -> Array:
+    """Return daily estimates about 1, shape (count, days)."""
+    noise = rng.normal(size=(count, days))
+    scatter = noise.copy()
+    for t in range(1, days):
+        scatter[:, t] = PHI * scatter[:, t - 1] + np.sqrt(1.0 - PHI**2) * noise[:, t]
+    return np.asarray(1.0 + deviation * scatter)
+
+
+def series(values: Array) -> Series:
+    """Return estimates as heft takes them."""
+    return Series(np.arange(float(len(values))), values / np.median(values), np.zeros(len(values)))
+
+
+def known_score(values: Array, usual: DayToDay) -> float:
+    """Return the largest score of a ramp of the last 84 days, of one who knows the law."""
+    days = np.arange(float(len(values)))
+    flat = Series(days, values, np.zeros(len(values)))
+    factor = np.linalg.cholesky(usual.covariance(flat))
+    onsets = days[(days >= days[-1] - 84.0) & (days < days[-1] - 0.5)]
+    ramps = np.maximum(days[:, None] - onsets, 0.0)
+    white = np.linalg.solve(factor, np.column_stack([np.ones(len(values)), values, ramps]))
+    mean = white[:, 0] / np.linalg.norm(white[:, 0])
+    rest = white[:, 1:] - np.outer(mean, mean @ white[:, 1:])
+    scores = rest[:, 1:].T @ rest[:, 0] / np.linalg.norm(rest[:, 1:], axis=0)
+    return float(np.abs(scores).max())
+
+
+def of_drift() -> Iterator[Row]:
+    """Yield how often there is a false alarm, and after how many weeks a drift is found."""
+    rng = np.random.default_rng(7)
+    ends = [BEFORE + 7 * k for k in range(1, WEEKS + 1)]
+    for deviation in dict.fromkeys(s for s, _, _ in SIZES):
+        usual = DayToDay.of([series(v) for v in drawn(BEFORE, LEARNT, deviation, rng)])
+        assert usual is not None
+        true = DayToDay(deviation, PHI)
+        null = drawn(BEFORE + 7 * WEEKS, NULL, deviation, rng)
+        changes = [ChangeSearch().of(series(v[:n]), usual) for v in null for n in ends]
+        chances = np.array([c.probability for c in changes if c is not None])
+        name = f"{100.0 * deviation:g} % from day to day"
+        alarms = 6.0 * float(np.mean(chances < RATE))
+        yield at_most(f"{name}: false alarms of a robot's week", alarms, "", 2e-3)
+        scores = np.array([known_score(v[:n], true) for v in null for n in ends])
+        threshold = float(np.quantile(scores, 1.0 - RATE))
+        for own, size, _ in [s for s in SIZES if s[0] == deviation]:
+            values = drawn(BEFORE + 7 * WEEKS, DRIFTS, own, rng)
+            values[:, BEFORE:] += size / 7.0 * np.arange(1, 7 * WEEKS + 1)
+            weeks, knowing, inside = [], [], []
+            for v in values:
+                found = [ChangeSearch().of(series(v[:n]), usual) for n in ends]
+                told = [c is not None and c.probability < RATE for c in found]
+                weeks.append(told.index(True) + 1 if any(told) else WEEKS + 1)
+                best = [known_score(v[:n], true) > threshold for n in ends]
+                knowing.append(best.index(True) + 1 if any(best) else WEEKS + 1)
+                last, middle = found[-1], np.median(v)
+                if last is not None and last.kind == "slope":
+                    inside.append(last.low <= size / middle <= last.high)
+            ours, theirs = np.quantile(weeks, 0.9), np.quantile(knowing, 0.9)
+            said = f"{name}, {100.0 * size:g} % a week"
+            yield at_most(
+                f"{said}: weeks to 90 %", ours, "weeks", 1.3 * theirs, f"{theirs:g} known"
+            )
+            share = 100.0 * float(np.mean(inside)) if inside else 0.0
+            yield at_least(f"{said}: slopes' 95 % intervals hold", share, "%", 93.0)
+
+
+@benchmark(
+    {"TYPES": ("double",), "SECONDS": 6.0, "ROBOTS": 2, "DAYS": 2, "NULL": 2, "DRIFTS": 2,
+     "LEARNT": 4, "SIZES": SIZES[:1], "KILLS": 0}
+)  # fmt: skip
+def main() -> Iterator[Row]:
+    """Yield the rows."""
+    with tempfile.TemporaryDirectory() as folder:
+        begin = time.monotonic()
+        yield from of_logs(Path(folder) / "robots", Path(folder))
+        yield Row("all of it", time.monotonic() - begin, "s")
+    yield from of_drift()
+
+
+if __name__ == "__main__":
+    main()

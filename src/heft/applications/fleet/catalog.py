@@ -1,0 +1,180 @@
+"""Which logs are of which robot, type and day: a folder `TYPE/ROBOT/*`, or a `fleet.toml`."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from heft.errors import InvalidSetting, did_you_mean
+from heft.files import Reader, Section, Text, named, read_toml
+
+MODELS = (".urdf", ".xml", ".mjcf")
+OPTIONS, COLUMNS, TABLE = "with.toml", "map.toml", "model.toml"  # beside the model file of a type
+NAME = re.compile(r"[\w.+@ -]{1,100}")  # of a type or robot, which are parts of paths
+DATE = re.compile(r"(?<!\d)(\d{4})[-_.]?(\d\d)[-_.]?(\d\d)(?!\d)")
+FIRST_DAY = datetime.date(1980, 1, 1)  # what is earlier is a clock that was not set
+
+
+@dataclass(frozen=True)
+class RobotType:
+    """A type of robot: files that all robots of it share."""
+
+    name: str
+    model: Path  # URDF, MJCF, or TOML of Denavit-Hartenberg rows
+    options: Path | None = None  # as of `--with`
+    columns: Path | None = None  # as of `--map`
+
+
+@dataclass(frozen=True)
+class Log:
+    """A log and what it is filed under."""
+
+    path: Path
+    type: str  # name of the robot's type
+    robot: str  # serial number, or what else the robot is called
+    day: str | None  # that its path states, such as 2026-03-01; None if it states none
+
+    @property
+    def name(self) -> str:
+        """What it is called in results, which hold no paths."""
+        return f"{self.type}/{self.robot}/{self.path.name}"
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """The robots of a fleet, by type, and their logs."""
+
+    types: Mapping[str, RobotType]  # by name, in its order
+    logs: tuple[Log, ...]  # by type, robot and path
+
+    @staticmethod
+    def open(place: Path, out: Path) -> Catalog:
+        """Return the fleet of a folder `TYPE/ROBOT/*`, or of a TOML with types and robots.
+
+        A type's folder holds its model file, and `with.toml` and `map.toml` if it needs them. Files
+        whose names begin with a dot are left alone.
+
+        Args:
+            out: Folder of the results, which may be inside.
+
+        Raises:
+            InvalidSetting: If it is neither, a name is none, a file is missing, or there is no log.
+        """
+        if not place.exists():
+            raise InvalidSetting("the fleet is not there", argument=str(place))
+        types, found = _of_folder(place, out) if place.is_dir() else _of_file(place)
+        if not found:
+            raise InvalidSetting(
+                "the fleet has no logs",
+                argument=str(place),
+                expected="a folder TYPE/ROBOT/LOG for each, or a TOML that names them",
+            )
+        for name in {*types, *(log.robot for log in found)}:
+            if not NAME.fullmatch(name) or name.startswith("."):
+                raise InvalidSetting(
+                    "a type or robot cannot be called so",
+                    argument=str(place),
+                    got=name,
+                    expected="letters, digits, space and _ . + @ -",
+                )
+        return Catalog(dict(sorted(types.items())), tuple(sorted(found, key=lambda k: k.name)))
+
+
+def _of_folder(place: Path, out: Path) -> tuple[dict[str, RobotType], list[Log]]:
+    types, logs = {}, []
+    for folder in _inside(place, Path.is_dir):
+        if out.exists() and folder.samefile(out):
+            continue
+        models = [
+            file
+            for file in _inside(folder, Path.is_file)
+            if file.suffix.lower() in MODELS or file.name == TABLE
+        ]
+        if len(models) != 1:
+            raise InvalidSetting(
+                "a type's folder holds its model file, and one only",
+                argument=str(folder),
+                got=", ".join(m.name for m in models) or "none",
+                expected=f"a file {', '.join(MODELS)} or {TABLE}",
+                cure="name types and robots in a fleet.toml where folders are not like this",
+            )
+        beside = [file if (file := folder / n).exists() else None for n in (OPTIONS, COLUMNS)]
+        types[folder.name] = RobotType(folder.name, models[0], *beside)
+        for robot in _inside(folder, Path.is_dir):
+            logs += [_log(file, folder.name, robot.name) for file in _inside(robot, Path.exists)]
+    return types, logs
+
+
+def _inside(folder: Path, chosen: Callable[[Path], bool]) -> Iterator[Path]:
+    return (p for p in sorted(folder.iterdir()) if not p.name.startswith(".") and chosen(p))
+
+
+def _of_file(place: Path) -> tuple[dict[str, RobotType], list[Log]]:
+    def file(value: object, where: str) -> Path:
+        path = place.parent / Text("the name of a file is expected")(value, where)
+        if not path.exists():
+            raise InvalidSetting("the file is not there", argument=where, got=str(path))
+        return path
+
+    of_type: Section[dict[str, Any]] = Section(
+        dict, {"model": file, "with": file, "map": file}, ("model",)
+    )
+    text: Reader[str] = Text("a text is expected")
+    of_robot: Section[dict[str, str]] = Section(dict, {"type": text, "logs": text}, ("type",))
+    whole: Section[dict[str, Any]] = Section(
+        dict, {"type": named(of_type), "robot": named(of_robot)}, ("type", "robot")
+    )
+    read = whole(read_toml(place), str(place))
+    types = {
+        name: RobotType(name, given["model"], given.get("with"), given.get("map"))
+        for name, given in read["type"].items()
+    }
+    logs = []
+    for robot, given in read["robot"].items():
+        kind, pattern = given["type"], given.get("logs", f"{robot}/*")
+        if kind not in types:
+            raise InvalidSetting(
+                "there is no such type",
+                argument=f"{place}, [robot.{robot}], type",
+                got=kind,
+                valid=types,
+                cure=did_you_mean(kind, types),
+            )
+        try:
+            files = sorted(place.parent.glob(pattern))
+        except (ValueError, NotImplementedError) as problem:
+            raise InvalidSetting(
+                "a pattern of files is expected, from the folder of the TOML on",
+                argument=f"{place}, [robot.{robot}], logs",
+                got=pattern,
+            ) from problem
+        logs += [_log(path, kind, robot) for path in files if not path.name.startswith(".")]
+    return types, logs
+
+
+def _log(path: Path, kind: str, robot: str) -> Log:
+    return Log(path, kind, robot, day_in(path.name) or day_in(path.parent.name))
+
+
+def day_in(name: str) -> str | None:
+    """Return the day that a name states, such as `2026-03-01` of `run_20260301_1830.mcap`."""
+    for parts in DATE.findall(name):
+        try:
+            day = datetime.date(*map(int, parts))
+        except ValueError:
+            continue
+        if day >= FIRST_DAY:
+            return day.isoformat()
+    return None
+
+
+def day_of(epoch: int | None) -> str | None:
+    """Return the day (UTC) of a log's clock [ns since 1970]; None if it was not set."""
+    if epoch is None:
+        return None
+    day = datetime.datetime.fromtimestamp(epoch / 1e9, datetime.UTC).date()
+    return day.isoformat() if day >= FIRST_DAY else None

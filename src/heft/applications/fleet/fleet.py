@@ -1,0 +1,541 @@
+"""What the robots of a fleet tell together: types, drifts, robots that are odd, and their files."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+import heft
+from heft.arrays import Array
+from heft.certainty import Change, ChangeSearch, DayToDay, Series, discoveries
+from heft.display import page as pages
+from heft.display import table
+from heft.errors import InvalidSetting
+from heft.estimators import TypeLaw
+from heft.files import json_text, locked, new_folder, require_own, write_text
+from heft.fit import Progress, silent
+
+from .catalog import Catalog
+from .folding import FRICTION, Prepared
+from .reading import (
+    KEPT,
+    SEEN,
+    TYPES,
+    FleetSettings,
+    Refused,
+    RobotAnswer,
+    RobotLogs,
+    answer_of,
+    read,
+    worked,
+)
+
+ANSWER, HISTORY, PAGE, METRICS = "fleet.json", "history", "fleet.html", "fleet.prom"
+NAMES = (ANSWER, HISTORY, PAGE, METRICS, TYPES, KEPT, SEEN)
+NORMAL = 1.959963984540054  # deviations of a 95 % interval
+FALSE = 0.05  # share of false ones among the drifts that are told, in the mean
+NEIGHBOURS = 5  # days before and after, that a day is compared with
+FEWEST = 3  # of these, at least
+FOREIGN = 1e-7  # probability of a day of its robot, below which it is not of it
+OTHER = 1e-5  # likewise, where it looks like another robot of the type
+ALIKE = 1e-3  # probability of a day of another robot, from which it may be
+FLAT = 0.01  # share of a number, that its scatter from day to day is taken for at least
+ILL_FITTING = 3.0  # rms residual per the type's, from which a day does not look like the type
+SCATTERED = ("viscous", "coulomb", "friction")  # whose scatter from day to day is learnt
+
+
+@dataclass(frozen=True)
+class Drift:
+    """A change of a joint's friction."""
+
+    joint: str
+    change: Change
+    stands: bool  # whether it is among those that are told, by the rate of false ones
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A day that does not look like its robot."""
+
+    day: str
+    like: str | None  # the robot that it looks like; None if it looks like none
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class TypeFindings:
+    """What robots of a type have in common."""
+
+    its: Prepared
+    law: TypeLaw | None  # None of fewer robots than tell their scatter
+    scatter: Mapping[str, DayToDay]  # from day to day, by kind of friction
+
+
+@dataclass(frozen=True, eq=False)
+class RobotFindings:
+    """What is known of one robot."""
+
+    answer: RobotAnswer  # its whole leaves out what is foreign
+    values: Array  # of the type's quantities, the type being the prior, shape (q,)
+    std: Array  # their standard deviations, shape (q,)
+    drifts: tuple[Drift, ...]
+    foreign: tuple[Foreign, ...]
+
+    @property
+    def attention(self) -> float:
+        """Sorts robots: what needs attention first."""
+        drifting = [-math.log10(max(d.change.probability, 1e-99)) for d in self.drifts if d.stands]
+        return 100.0 * len(self.foreign) + sum(drifting)
+
+
+@dataclass(frozen=True, eq=False)
+class Fleet:
+    """A fleet identified."""
+
+    types: Mapping[str, TypeFindings]
+    robots: tuple[RobotFindings, ...]  # what needs attention first
+    refused: tuple[Refused, ...]
+
+    @property
+    def logs(self) -> int:
+        """Number of logs that were used or kept."""
+        return sum(sum(r.answer.logs) for r in self.robots)
+
+
+def identify(
+    place: Path, out: Path, settings: FleetSettings | None = None, progress: Progress = silent
+) -> Fleet:
+    """Identify the robots of a fleet, and write what they tell.
+
+    Args:
+        place: Folder `TYPE/ROBOT/*`, or a TOML of types and robots.
+        out: Folder for the results, and for what is kept of each log.
+
+    Raises:
+        InputError: If the fleet, a type or, if `strict`, a log cannot be used; or another run
+            writes to the folder.
+        FitError: If a type's logs do not determine a fit, or workers die again and again.
+    """
+    settings = settings or FleetSettings()
+    require_own(out, NAMES)
+    catalog = Catalog.open(place, out)
+    (out / KEPT).mkdir(parents=True, exist_ok=True)
+    with locked(out / KEPT) as alone:  # `write_text` locks the folder that it writes to
+        if not alone:
+            raise InvalidSetting(
+                "another run writes to this folder",
+                argument=f"--out {out}",
+                cure="wait for it to end; what it has read need not be read again",
+            )
+        found = read(catalog, out, settings, progress)
+        progress(f"summing up {len(found.robots)} robots")
+        answers = dict(worked(answer_of, found.robots, settings))
+        fleet = _found(found.types, [(r, answers[r]) for r in found.robots], found.refused)
+        progress("writing the results")
+        _write(fleet, out)
+    return fleet
+
+
+def _found(
+    types: Mapping[str, Prepared],
+    robots: Sequence[tuple[RobotLogs, RobotAnswer]],
+    refused: tuple[Refused, ...],
+) -> Fleet:
+    findings: dict[str, TypeFindings] = {}
+    found: list[RobotFindings] = []
+    for name, its in types.items():
+        own = [(logs, answer) for logs, answer in robots if answer.type == name]
+        if not own:
+            continue
+        scatter = _scatter(its, [a for _, a in own])
+        foreign = _foreign(its, [a for _, a in own], scatter)
+        answers = [_without(*one, days) for one, days in zip(own, foreign, strict=True)]
+        law = TypeLaw.of(
+            np.array([a.whole.values for a in answers]),
+            np.array([a.whole.covariance for a in answers]),
+        )
+        findings[name] = TypeFindings(its, law, scatter)
+        for answer, days in zip(answers, foreign, strict=True):
+            whole = answer.whole
+            value, covariance = whole.values, whole.covariance
+            if law is not None:
+                value, covariance = law.given(value, covariance)
+            std = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+            drifts = _drifts(its, answer, scatter.get("friction"), days)
+            found.append(RobotFindings(answer, value, std, drifts, days))
+    chances = np.array([d.change.probability for f in found for d in f.drifts])
+    stands = iter(discoveries(chances, FALSE).tolist())
+    judged = [
+        replace(f, drifts=tuple(replace(d, stands=next(stands)) for d in f.drifts)) for f in found
+    ]
+    order = sorted(judged, key=lambda f: (-f.attention, f.answer.type, f.answer.robot))
+    return Fleet(findings, tuple(order), refused)
+
+
+def _days(answer: RobotAnswer) -> Array:
+    return np.array([datetime.date.fromisoformat(d).toordinal() for d in answer.days], dtype=float)
+
+
+def _series(answer: RobotAnswer, k: int, left_out: Sequence[Foreign] = ()) -> Series | None:
+    """Return a quantity day by day, as shares of its median; None if that is nearly nothing."""
+    usual = float(np.median(answer.values[:, k]))
+    if not abs(usual) > NORMAL * float(np.median(answer.std[:, k])):
+        return None
+    kept = ~np.isin(answer.days, [f.day for f in left_out])
+    size = abs(usual)
+    return Series(_days(answer)[kept], answer.values[kept, k] / size, answer.std[kept, k] / size)
+
+
+def _scatter(its: Prepared, answers: Sequence[RobotAnswer]) -> dict[str, DayToDay]:
+    """Return how friction of each kind scatters from day to day, over all robots and joints."""
+    found = {}
+    for kind in SCATTERED:
+        places = [k for k, q in enumerate(its.told[0]) if q.kind == kind]
+        series = [s for a in answers for k in places if (s := _series(a, k)) is not None]
+        usual = DayToDay.of(series)
+        if usual is not None:
+            found[kind] = usual
+    return found
+
+
+def _drifts(
+    its: Prepared, answer: RobotAnswer, usual: DayToDay | None, left_out: Sequence[Foreign]
+) -> tuple[Drift, ...]:
+    if usual is None:
+        return ()
+    found = []
+    for k, q in enumerate(its.told[0]):
+        series = _series(answer, k, left_out) if q.kind == "friction" else None
+        change = None if series is None else ChangeSearch().of(series, usual)
+        if change is not None:
+            found.append(Drift(str(q.joint), change, False))
+    return tuple(found)
+
+
+def _foreign(
+    its: Prepared, answers: Sequence[RobotAnswer], scatter: Mapping[str, DayToDay]
+) -> list[tuple[Foreign, ...]]:
+    """Return for each robot the days that do not look like it.
+
+    A day is compared with those about it. What is left is weighed by the day's own covariance and
+    by what is usual from day to day.
+    """
+    compared = its.compared
+    kinds = [its.told[0][k].kind for k in compared]
+    share = np.array([max(scatter[k].deviation, FLAT) if k in scatter else FLAT for k in kinds])
+    own = [a.values[:, compared] for a in answers]
+    usual = [np.median(v, axis=0) for v in own]
+    found = []
+    for i, answer in enumerate(answers):
+        theirs: list[Foreign] = []
+        count = len(answer.days)
+        for t in range(count):
+            if np.mean(answer.misfit[t]) > ILL_FITTING:
+                reason = f"its residuals are {np.mean(answer.misfit[t]):.1f} times its type's"
+                theirs.append(Foreign(answer.days[t], None, reason))
+                continue
+            near = [s for s in range(max(t - NEIGHBOURS, 0), t + NEIGHBOURS + 1) if s != t]
+            near = [s for s in near if s < count]
+            if len(near) < FEWEST:
+                continue
+            value = own[i][t]
+            V = answer.friction[t] * (1.0 + 1.0 / len(near))
+            V = V + np.diag(2.0 * (share * usual[i]) ** 2)
+            centres = np.array([np.median(own[i][near], axis=0), *usual])
+            apart = np.einsum("kn,nk->k", centres - value, np.linalg.solve(V, (centres - value).T))
+            chances = special.chdtrc(len(value), apart)
+            if chances[0] >= OTHER:
+                continue
+            others = [j for j in range(len(answers)) if j != i and len(answers[j].days) >= FEWEST]
+            like = max(others, key=lambda j: chances[1 + j], default=None)
+            if like is not None and chances[1 + like] > ALIKE:
+                name = answers[like].robot
+                theirs.append(Foreign(answer.days[t], name, f"it looks like {name}"))
+            elif chances[0] < FOREIGN:
+                theirs.append(Foreign(answer.days[t], None, "it contradicts the days about it"))
+        # What goes on is a change of the robot, which its history tells, not a wrong log.
+        found.append(tuple(theirs) if 2 * len(theirs) < count else ())
+    return found
+
+
+def _without(logs: RobotLogs, answer: RobotAnswer, left_out: Sequence[Foreign]) -> RobotAnswer:
+    """Return a robot's answer whose whole leaves some days out."""
+    out = {f.day for f in left_out}
+    if not out:
+        return answer
+    kept = tuple((day, keys) for day, keys in logs.days if day not in out)
+    return replace(answer, whole=answer_of(replace(logs, days=kept)).whole)
+
+
+# --- what is written
+
+
+def _write(fleet: Fleet, out: Path) -> None:
+    write_history(fleet, out / HISTORY)
+    write_text(out / ANSWER, json_text(to_dict(fleet)))
+    write_text(out / METRICS, metrics(fleet))
+    write_text(out / PAGE, page(fleet))
+
+
+def to_dict(fleet: Fleet) -> dict[str, Any]:
+    """Return what `fleet.json` states; `docs/fleet.md` describes it."""
+    return {
+        "format": "heft-fleet-1",
+        "heft": heft.__version__,
+        "counts": {
+            "robots": len(fleet.robots),
+            "logs": fleet.logs,
+            "refused": len(fleet.refused),
+            "drifts": sum(d.stands for r in fleet.robots for d in r.drifts),
+            "foreign": sum(len(r.foreign) for r in fleet.robots),
+        },
+        "types": {name: _type_dict(t) for name, t in fleet.types.items()},
+        "robots": [_robot_dict(fleet, r) for r in fleet.robots],
+        "refused": [{"log": r.log, "reason": r.reason} for r in fleet.refused],
+    }
+
+
+def _type_dict(found: TypeFindings) -> dict[str, Any]:
+    quantities, law, p = found.its.told[0], found.law, found.its.preparation
+    return {
+        "corner_hz": p.corner,
+        "delay_s": p.delay,
+        "window_s": p.window,
+        "chosen_from": list(p.logs),
+        "day_to_day": {
+            kind: {"deviation": s.deviation, "correlation": s.correlation}
+            for kind, s in found.scatter.items()
+        },
+        "quantities": [
+            {"name": q.name, "unit": q.unit, "meaning": q.meaning}
+            | (
+                {}
+                if law is None
+                else {
+                    "mean": law.mean[k],
+                    "mean_std": law.mean_std[k],
+                    "scatter": law.scatter[k],
+                }
+            )
+            for k, q in enumerate(quantities)
+        ],
+    }
+
+
+def _number(value: float, std: float) -> dict[str, float]:
+    return {"value": value, "low": value - NORMAL * std, "high": value + NORMAL * std}
+
+
+def _robot_dict(fleet: Fleet, found: RobotFindings) -> dict[str, Any]:
+    answer, quantities = found.answer, fleet.types[found.answer.type].its.told[0]
+    own_std = answer.whole.std
+    return {
+        "type": answer.type,
+        "robot": answer.robot,
+        "days": [answer.days[0], answer.days[-1]],
+        "logs": sum(answer.logs),
+        "seconds": answer.seconds,
+        "quantities": {
+            q.name: _number(float(answer.whole.values[k]), float(own_std[k]))
+            | {"with_type": _number(float(found.values[k]), float(found.std[k]))}
+            for k, q in enumerate(quantities)
+        },
+        "drifts": [
+            {
+                "joint": d.joint,
+                "kind": d.change.kind,
+                "since": _date(d.change.onset),
+                "size": d.change.size,
+                "low": d.change.low,
+                "high": d.change.high,
+                "probability": d.change.probability,
+                "stands": d.stands,
+            }
+            for d in found.drifts
+        ],
+        "foreign": [{"day": f.day, "like": f.like, "reason": f.reason} for f in found.foreign],
+    }
+
+
+def _date(ordinal: float) -> str:
+    return datetime.date.fromordinal(int(ordinal)).isoformat()
+
+
+def write_history(fleet: Fleet, out: Path) -> None:
+    """Write each robot's numbers of each day as Parquet, `type=TYPE/day=DAY/part.parquet`."""
+    import pyarrow
+    import pyarrow.parquet
+
+    parts: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for found in sorted(fleet.robots, key=lambda f: (f.answer.type, f.answer.robot)):
+        answer, foreign = found.answer, {f.day for f in found.foreign}
+        quantities = fleet.types[answer.type].its.told[0]
+        for t, day in enumerate(answer.days):
+            for k, q in enumerate(quantities):
+                value, std = float(answer.values[t, k]), float(answer.std[t, k])
+                row: dict[str, Any] = {"robot": answer.robot, "quantity": q.name}
+                row |= {"joint": q.joint, "kind": q.kind, "unit": q.unit, "std": std}
+                row |= _number(value, std) | {"logs": answer.logs[t], "used": day not in foreign}
+                parts.setdefault((answer.type, day), []).append(row)
+    with new_folder(out) as new:
+        for (kind, day), rows in parts.items():
+            folder = new / f"type={kind}" / f"day={day}"
+            folder.mkdir(parents=True)
+            pyarrow.parquet.write_table(
+                pyarrow.Table.from_pylist(rows), folder / "part.parquet", compression="zstd"
+            )
+
+
+def metrics(fleet: Fleet) -> str:
+    """Return what is told of friction and drift as a text file of Prometheus."""
+    lines = [
+        "# HELP heft_friction Friction of a joint at its typical speed [N·m or N].",
+        "# TYPE heft_friction gauge",
+    ]
+    changes = [
+        "# HELP heft_drift Change of a joint's friction, per usual: a week if a slope.",
+        "# TYPE heft_drift gauge",
+    ]
+    robots = sorted(fleet.robots, key=lambda f: (f.answer.type, f.answer.robot))
+    for found in robots:
+        answer = found.answer
+        of = f'type="{answer.type}",robot="{answer.robot}"'
+        for k, q in enumerate(fleet.types[answer.type].its.told[0]):
+            if q.kind == "friction":
+                lines.append(f'heft_friction{{{of},joint="{q.joint}"}} {answer.whole.values[k]!r}')
+        changes += [
+            f'heft_drift{{{of},joint="{d.joint}",kind="{d.change.kind}"}} {d.change.size!r}'
+            for d in found.drifts
+            if d.stands
+        ]
+    name = "heft_foreign_days"
+    changes += [
+        f"# HELP {name} Days that do not look like their robot.",
+        f"# TYPE {name} gauge",
+        *(
+            f'{name}{{type="{f.answer.type}",robot="{f.answer.robot}"}} {len(f.foreign)}'
+            for f in robots
+        ),
+    ]
+    refused = [
+        "# HELP heft_refused_logs Logs that could not be used.",
+        "# TYPE heft_refused_logs gauge",
+        f"heft_refused_logs {len(fleet.refused)}",
+    ]
+    return "\n".join([*lines, *changes, *refused]) + "\n"
+
+
+def text(fleet: Fleet, most: int = 20) -> str:
+    """Return what a terminal shows: what needs attention first, and what was not used.
+
+    Args:
+        most: Robots and refused logs that are listed.
+    """
+    rows = []
+    for found in fleet.robots[:most]:
+        answer, said = found.answer, _attention(found)
+        more = f"; {len(said) - 2} more" if len(said) > 2 else ""
+        why = "; ".join(said[:2]) + more or "-"
+        rows.append((answer.type, answer.robot, _span(answer), f"{sum(answer.logs)}", why))
+    lines = [table(("type", "robot", "days", "logs", "what needs attention"), rows)]
+    if len(fleet.robots) > most:
+        lines.append(f"... and {len(fleet.robots) - most} more robots: {PAGE}")
+    if fleet.refused:
+        reasons = [f"  {r.log}: {r.reason}" for r in fleet.refused[:most]]
+        if len(fleet.refused) > most:
+            reasons.append(f"  ... and {len(fleet.refused) - most} more: {ANSWER}")
+        lines.append("\n".join([f"\n{len(fleet.refused)} logs were not used:", *reasons]))
+    longest = max(len(r.answer.days) for r in fleet.robots) if fleet.robots else 0
+    if not any(r.drifts for r in fleet.robots):
+        lines.append(
+            f"\ndrift is judged from {ChangeSearch().before + ChangeSearch().after:.0f} days of a "
+            f"robot on; the longest has {longest}"
+        )
+    return "\n".join(lines)
+
+
+def _said(drift: Drift) -> str:
+    c = drift.change
+    size = f"{100.0 * c.size:+.1f} % ({100.0 * c.low:+.1f} to {100.0 * c.high:+.1f})"
+    return f"{drift.joint} {size}{' a week' if c.kind == 'slope' else ''} since {_date(c.onset)}"
+
+
+def page(fleet: Fleet) -> str:
+    """Return the page of a fleet: types, robots, joints, what needs attention first."""
+    laws = {
+        name: [
+            (q.name, f"{t.law.mean[k]:.4g}", f"{t.law.scatter[k]:.2g}", q.unit)
+            for k, q in enumerate(t.its.told[0])
+        ]
+        for name, t in fleet.types.items()
+        if t.law is not None
+    }
+    return pages.page(
+        "applications/fleet/page.html.jinja",
+        title="Fleet",
+        version=heft.__version__,
+        counts=to_dict(fleet)["counts"],
+        types={name: laws.get(name, []) for name in fleet.types},
+        head=("joint", *(k for k in FRICTION if k != "offset"), "with its type", "day by day"),
+        robots=[_shown(fleet, found) for found in fleet.robots],
+        refused=fleet.refused,
+    )
+
+
+def _shown(fleet: Fleet, found: RobotFindings) -> dict[str, Any]:
+    """Return what the page shows of a robot."""
+    answer = found.answer
+    quantities = fleet.types[answer.type].its.told[0]
+    changed = {d.joint for d in found.drifts if d.stands}
+    joints = []
+    for name in dict.fromkeys(q.joint for q in quantities if q.joint):
+        places = {q.kind: k for k, q in enumerate(quantities) if q.joint == name}
+        value, room = answer.whole.values, NORMAL * answer.whole.std
+        cells = [
+            f"{value[k]:.4g} ± {room[k]:.2g} {quantities[k].unit}"
+            for kind, k in places.items()
+            if kind != "offset"
+        ]
+        k = places["friction"]
+        cells.append(f"{found.values[k]:.4g} ± {NORMAL * found.std[k]:.2g}")
+        line, band = _spark(_days(answer), answer.values[:, k], answer.std[:, k])
+        joints.append(
+            {"name": name, "cells": cells, "line": line, "band": band, "changed": name in changed}
+        )
+    joints.sort(key=lambda j: not j["changed"])
+    return {
+        "type": answer.type,
+        "robot": answer.robot,
+        "span": _span(answer),
+        "logs": sum(answer.logs),
+        "said": _attention(found),
+        "joints": joints,
+    }
+
+
+def _spark(days: Array, values: Array, std: Array) -> tuple[str, str]:
+    """Return the paths of a number day by day and of its intervals, 120 wide and 24 high."""
+    low, high = values - NORMAL * std, values + NORMAL * std
+    least, most = float(low.min()), float(high.max())
+    x = 2.0 + 116.0 * (days - days[0]) / max(float(days[-1] - days[0]), 1.0)
+    y = [22.0 - 20.0 * (v - least) / max(most - least, 1e-300) for v in (values, low, high)]
+    line, lower, upper = ([f"{a:.1f} {b:.1f}" for a, b in zip(x, v, strict=True)] for v in y)
+    return f"M{'L'.join(line)}", f"M{'L'.join([*upper, *reversed(lower)])}Z"
+
+
+def _span(answer: RobotAnswer) -> str:
+    first, last = answer.days[0], answer.days[-1]
+    return first if first == last else f"{first} to {last}"
+
+
+def _attention(found: RobotFindings) -> list[str]:
+    """Return why a robot needs attention, what is surest first."""
+    drifts = sorted((d for d in found.drifts if d.stands), key=lambda d: d.change.probability)
+    return [*map(_said, drifts), *(f"{f.day}: {f.reason}" for f in found.foreign)]

@@ -1,0 +1,332 @@
+"""The logs of a fleet, read by many workers, kept, and summed by robot and day.
+
+What is kept of a log is kept under the hash of its bytes, its model and its type's preparation, and
+appears whole. So a run that was stopped anywhere goes on where it was, tonight's reads today's logs
+alone, and the results' bytes depend on neither engine, number of workers nor what was kept already.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, TypeVar
+
+import numpy as np
+
+from heft.arrays import Array
+from heft.engine import by_processes, in_order
+from heft.errors import FitError, HeftError, InvalidRecording, InvalidSetting
+from heft.files import OpenedFile, file_hash, json_text, put, write_text
+from heft.fit import Progress, silent
+
+from .catalog import Catalog, Log, RobotType
+from .folding import Answer, Preparation, Prepared, fold, load, prepared, save, together
+
+Engine: TypeAlias = Literal["processes", "threads"]
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+TYPES, KEPT, SEEN = "types", "triangles", "seen.json"  # what a later run goes on from
+SAMPLE, TRIES, PAIR = 3, 12, 2  # robots that prepare a type, of so many tried, by two logs each
+TELL = 2.0  # [s] between lines of progress
+WORTH = 50  # pieces of work that are worth the start of one more process
+STALLED = 10  # workers' deaths in a row without anything done between them
+UNUSABLE = (HeftError, OSError, MemoryError, ArithmeticError, ValueError)
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A log that was not used, and why."""
+
+    log: str  # `TYPE/ROBOT/NAME`
+    reason: str
+
+
+@dataclass(frozen=True)
+class FleetSettings:
+    """How the work is done, and when findings are told."""
+
+    engine: Engine = "processes"
+    jobs: int = field(default_factory=lambda: os.cpu_count() or 1)  # workers
+    strict: bool = False  # whether a log that cannot be used ends the run
+
+
+@dataclass(frozen=True)
+class _Task:
+    """One log to be folded by a worker."""
+
+    log: Log
+    kind: RobotType
+    preparation: Preparation
+    kept: Path  # folder of what is kept
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What a worker says of a log: its hash and day, or why it cannot be used."""
+
+    name: str
+    digest: str = ""
+    day: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class RobotLogs:
+    """The logs of one robot that are summed, day by day, by the hash of what is kept of each."""
+
+    kind: RobotType
+    preparation: Preparation
+    robot: str
+    days: tuple[tuple[str, tuple[str, ...]], ...]  # ascending, and each day's hashes
+    kept: Path
+
+
+@dataclass(frozen=True, eq=False)
+class RobotAnswer:
+    """What a robot's logs tell, each day and together."""
+
+    type: str
+    robot: str
+    days: tuple[str, ...]  # such as 2026-03-01, shape (n,)
+    logs: tuple[int, ...]  # number of logs of each day
+    seconds: float  # length of all logs together [s]
+    values: Array  # of the type's quantities by day, shape (n, q)
+    std: Array  # standard deviations of the values, shape (n, q)
+    friction: Array  # covariance of what `Prepared.compared` names, by day, shape (n, f, f)
+    misfit: Array  # rms residual of each day and channel, per the type's, shape (n, channels)
+    whole: Answer  # of all days that were not left out
+
+
+def _folded(task: _Task) -> _Read:
+    """Fold one log and keep what it tells; a worker's work."""
+    its, name = prepared(task.kind, task.preparation), task.log.name
+    try:
+        digest, found = fold(task.log.path, its)
+        path = _place(task.kept, its.key(digest))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_name(f".{path.name}.{os.getpid()}")
+        save(new, digest, found)
+        put(new, path)
+    except UNUSABLE as problem:
+        return _Read(name, reason=_reason(problem))
+    return _Read(name, digest, found.day)
+
+
+def _place(kept: Path, key: str) -> Path:
+    return kept / key[:2] / f"{key}.npz"
+
+
+def _reason(problem: BaseException) -> str:
+    """Return why a log cannot be used, in one line without places of files."""
+    if isinstance(problem, HeftError):
+        got = "" if problem.got is None or os.sep in str(problem.got) else f" ({problem.got})"
+        return f"{problem.message}{got}"
+    if isinstance(problem, OSError):
+        return problem.strerror or type(problem).__name__
+    return f"{type(problem).__name__}: {str(problem)[:120]}"
+
+
+def answer_of(logs: RobotLogs) -> RobotAnswer:
+    """Return what a robot's kept logs tell; sums are in the order of the logs' hashes.
+
+    Raises:
+        InvalidRecording: If what is kept of a log is damaged.
+    """
+    its = prepared(logs.kind, logs.preparation)
+    found = {key: load(_place(logs.kept, key), its) for _, keys in logs.days for key in keys}
+    days = [together([found[k] for k in sorted(keys)], its) for _, keys in logs.days]
+    return RobotAnswer(
+        logs.kind.name,
+        logs.robot,
+        tuple(day for day, _ in logs.days),
+        tuple(len(keys) for _, keys in logs.days),
+        sum(f.seconds for f in found.values()),
+        np.array([d.values for d in days]),
+        np.array([d.std for d in days]),
+        np.array([d.covariance[np.ix_(its.compared, its.compared)] for d in days]),
+        np.array([d.misfit for d in days]),
+        together([found[k] for k in sorted(found)], its),
+    )
+
+
+def worked(
+    work: Callable[[Item], Made], items: Sequence[Item], settings: FleetSettings
+) -> Iterator[tuple[Item, Made]]:
+    """Yield items with work(item), as they are done, by the engine that the settings name.
+
+    Workers that die are replaced, and what they were at is done again.
+
+    Raises:
+        FitError: If workers die `STALLED` times and nothing is done between.
+    """
+    if settings.engine == "threads":
+        yield from in_order(lambda item: (item, work(item)), items, settings.jobs)
+        return
+    left, deaths = dict(enumerate(items)), 0
+    places = {id(item): k for k, item in left.items()}
+    while left:
+        try:
+            jobs = min(settings.jobs, -(-len(left) // WORTH))
+            with closing(by_processes(work, list(left.values()), jobs)) as made:
+                for item, result in made:
+                    del left[places[id(item)]]
+                    deaths = 0
+                    yield item, result
+        except BrokenProcessPool as problem:
+            deaths += 1
+            if deaths == STALLED:
+                raise FitError(
+                    "workers die again and again, and nothing is done",
+                    got=f"{len(left)} pieces of work left",
+                    cure="fewer workers take less memory: --jobs 1",
+                ) from problem
+
+
+@dataclass(frozen=True, eq=False)
+class Read:
+    """The fleet's logs, read and kept."""
+
+    types: Mapping[str, Prepared]
+    robots: tuple[RobotLogs, ...]
+    refused: tuple[Refused, ...]
+
+
+def read(catalog: Catalog, out: Path, settings: FleetSettings, progress: Progress = silent) -> Read:
+    """Read the logs of a fleet that are new, and keep what they tell.
+
+    Args:
+        out: Folder of the results, locked by the caller.
+
+    Raises:
+        InputError: If a type cannot be used; or, if `strict`, any of its logs.
+    """
+    kept = out / KEPT
+    kept.mkdir(parents=True, exist_ok=True)
+    for left in kept.glob("*/.*"):  # of a worker that was killed
+        left.unlink()
+    types = {
+        name: prepared(kind, _preparation(catalog, kind, out, progress))
+        for name, kind in catalog.types.items()
+        if any(log.type == name for log in catalog.logs)
+    }
+    seen = _seen(out)
+    known: dict[str, _Read] = {}
+    tasks = []
+    for log in catalog.logs:
+        before, its = seen.get(log.name), types[log.type]
+        if before and before[0] == _stamps(log.path) and _place(kept, its.key(before[1])).exists():
+            known[log.name] = _Read(log.name, before[1], before[2])
+        else:
+            tasks.append(_Task(log, its.kind, its.preparation, kept))
+            seen.pop(log.name, None)
+    progress(f"{len(catalog.logs)} logs, {len(known)} of them known")
+    stamps = {task.log.name: _stamps(task.log.path) for task in tasks}
+    begun = told = time.monotonic()
+    count = 0
+    try:
+        for _, found in worked(_folded, tasks, settings):
+            count, known[found.name] = count + 1, found
+            if found.reason and settings.strict:
+                raise InvalidRecording(found.reason, argument=found.name)
+            if not found.reason:
+                seen[found.name] = [stamps[found.name], found.digest, found.day]
+            now = time.monotonic()
+            if now - told > TELL:
+                told, rate = now, count / (now - begun)
+                rest = _duration((len(tasks) - count) / rate)
+                progress(f"{count} of {len(tasks)} new logs, {rate:.1f} a second, {rest} left")
+    finally:  # also of a run that is interrupted
+        write_text(out / SEEN, json.dumps(seen, indent=0, sort_keys=True))
+    return _sorted(catalog, types, known, kept, settings.strict)
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120.0 else f"{seconds / 60.0:.0f} min"
+
+
+def _stamps(path: Path) -> list[list[int] | None]:
+    return [list(s) if s else None for s in OpenedFile.at(path).stamps]
+
+
+def _seen(out: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((out / SEEN).read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # logs are hashed anew
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _preparation(catalog: Catalog, kind: RobotType, out: Path, progress: Progress) -> Preparation:
+    """Return the preparation of a type: chosen once, and anew if its files change."""
+    path = out / TYPES / f"{kind.name}.json"
+    files = [file_hash(f) if f else None for f in (kind.model, kind.options, kind.columns)]
+    if path.exists():
+        try:
+            stored = json.loads(path.read_text(encoding="utf-8"))
+            if stored["files"] == files:
+                return Preparation.from_dict(stored["preparation"])
+        except (OSError, ValueError, KeyError, TypeError, InvalidSetting):
+            progress(f"{path.name} is damaged, and chosen anew")
+    progress(f"choosing cutoff and delay for {kind.name}")
+    robots: dict[str, list[Log]] = {}
+    for log in catalog.logs:
+        if log.type == kind.name:
+            robots.setdefault(log.robot, []).append(log)
+    ordered = [sorted(logs, key=lambda k: (k.day or "unknown", k.name)) for logs in robots.values()]
+    longest = max(map(len, ordered))
+    pairs = [
+        [log.path for log in logs[k : k + PAIR]]
+        for k in range(0, longest, PAIR)
+        for logs in ordered
+        if k < len(logs)
+    ]
+    found = Preparation.of(kind, pairs[:TRIES], SAMPLE)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, json_text({"files": files, "preparation": asdict(found)}))
+    return found
+
+
+def _sorted(
+    catalog: Catalog,
+    types: Mapping[str, Prepared],
+    known: Mapping[str, _Read],
+    kept: Path,
+    strict: bool,
+) -> Read:
+    """Return which logs are summed for which robot and day, and which are not."""
+    refused: list[Refused] = []
+    days: dict[tuple[str, str], dict[str, list[str]]] = {}
+    owner: dict[str, Log] = {}
+    for log in catalog.logs:
+        found = known[log.name]
+        day, reason = log.day or found.day, found.reason
+        key = "" if reason else types[log.type].key(found.digest)
+        if not reason and key in owner:
+            reason = f"the same log as {owner[key].name}"
+        elif not reason and day is None:
+            reason = "its day is told by neither its name nor its clock"
+        if reason:
+            refused.append(Refused(log.name, reason))
+            continue
+        assert day is not None
+        owner[key] = log
+        days.setdefault((log.type, log.robot), {}).setdefault(day, []).append(key)
+    if strict and refused:
+        raise InvalidRecording(refused[0].reason, argument=refused[0].log)
+    robots = tuple(
+        RobotLogs(
+            types[kind].kind,
+            types[kind].preparation,
+            robot,
+            tuple((day, tuple(sorted(keys))) for day, keys in sorted(of_days.items())),
+            kept,
+        )
+        for (kind, robot), of_days in sorted(days.items())
+    )
+    return Read(types, robots, tuple(refused))

@@ -1,0 +1,231 @@
+"""Whether a number that is estimated day after day has changed: slopes and jumps, found late.
+
+A robot's friction is not the same two days running, even where nothing wears: temperature, grease
+and load make an autocorrelated scatter, `y_t = μ + x_t + ε_t`, with x an autoregression of first
+order, of correlation φ from one day to the next and standard deviation σ, and ε the error that
+day's estimate states. φ and σ are those of many series of one kind together (`DayToDay.of`), by
+restricted likelihood, in which a steady drift has no part [Harville1977].
+
+A change is a ramp `b (t − τ)₊` or a step `b [t ≥ τ]` of unknown onset τ. Of each onset the
+generalised least-squares estimate over its deviation is a standard normal number; the largest of
+them over all onsets exceeds u by chance with the probability
+
+    2 Q(u) + (L/π) exp(−u²/2)
+
+L the length of the curve that the whitened ramps, less their mean, draw on the unit sphere
+[Hotelling1939]. No simulation, and few onsets are not paid for like many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+from scipy import optimize, special
+
+from heft.arrays import Array
+
+MOST_SERIES = 120  # from which the scatter is learnt
+FEWEST_DAYS = 5  # of such a series
+START = 0.3  # φ, from which it is sought
+LEAST = 1e-5  # σ at least
+NORMAL_MEDIAN = 0.6745  # median of |e|, e normal, per its standard deviation
+LARGEST_CORRELATION = 0.98
+ODD = 1e-3  # probability of a series' residual below which it does not teach what is usual
+WEEK = 7.0  # [days]
+LEVEL = 0.95  # of intervals
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """A number, day by day, as shares of what it usually is."""
+
+    days: Array  # ascending, shape (n,) [days]
+    values: Array  # shape (n,)
+    std: Array  # standard deviation of each day's estimate, shape (n,)
+
+
+@dataclass(frozen=True)
+class DayToDay:
+    """How much numbers of one kind scatter from day to day without changing."""
+
+    deviation: float  # standard deviation σ
+    correlation: float  # φ of two days that follow one another, in [0, 1)
+
+    @staticmethod
+    def of(series: Sequence[Series]) -> DayToDay | None:
+        """Return the scatter that many series have in common, a steady drift of each left open.
+
+        What is usual at first is the median deviation from the medians of all series. Series that
+        scatter more than that explains are left out: robots that have changed, or a log that is
+        another's, do not teach what is usual.
+
+        Returns:
+            The scatter; None if no series has `FEWEST_DAYS`.
+        """
+        long = [s for s in series if len(s.days) >= FEWEST_DAYS]
+        if not long:
+            return None
+        chosen = long[:: -(-len(long) // MOST_SERIES)]
+        away = np.concatenate([np.abs(s.values - np.median(s.values)) for s in chosen])
+        first = DayToDay(max(float(np.median(away)) / NORMAL_MEDIAN, LEAST), START)
+        groups: dict[bytes, list[Series]] = {}
+        for s in chosen:
+            groups.setdefault(s.days.tobytes(), []).append(s)
+        together = [_Together.of(own) for own in groups.values()]
+        usual = [own for g in together if (own := g.usual(first)) is not None]
+        kept = sum(len(g.values) for g in usual)
+        return _likeliest(usual if 2 * kept > len(chosen) else together, first)
+
+    def covariance(self, series: Series) -> Array:
+        """Return the covariance of a series' values, shape (n, n)."""
+        apart = np.abs(series.days[:, None] - series.days)
+        scatter = self.deviation**2 * self.correlation**apart
+        return np.asarray(scatter + np.diag(series.std**2))
+
+
+@dataclass(frozen=True, eq=False)
+class _Together:
+    """Series of the same n days."""
+
+    days: Array  # shape (n,)
+    values: Array  # shape (m, n)
+    std: Array  # shape (m, n)
+
+    @staticmethod
+    def of(series: Sequence[Series]) -> _Together:
+        values, std = (np.array([getattr(s, name) for s in series]) for name in ("values", "std"))
+        return _Together(series[0].days, values, std)
+
+    def restricted(self, law: DayToDay) -> tuple[float, Array]:
+        """Return the restricted log-likelihood, and each residual's square about a line, (m,)."""
+        n = len(self.days)
+        one = law.covariance(Series(self.days, self.days, np.zeros(n)))
+        factor = np.linalg.cholesky(one + self.std[:, :, None] ** 2 * np.eye(n))
+        line = np.column_stack([np.ones(n), self.days - self.days.mean()])
+        both = np.concatenate([np.broadcast_to(line, (*self.values.shape, 2)),
+                               self.values[:, :, None]], axis=2)  # fmt: skip
+        R = np.asarray(np.linalg.qr(np.linalg.solve(factor, both), mode="r"))
+        sizes = np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
+        sizes += np.log(np.abs(R[:, 0, 0] * R[:, 1, 1]))
+        squares = R[:, 2, 2] ** 2
+        return float(-np.sum(sizes + squares / 2.0)), squares
+
+    def usual(self, law: DayToDay) -> _Together | None:
+        """Return the series that scatter no more than a law explains; None if there are none."""
+        _, squares = self.restricted(law)
+        kept = special.chdtrc(len(self.days) - 2, squares) >= ODD
+        return _Together(self.days, self.values[kept], self.std[kept]) if kept.any() else None
+
+
+def _likeliest(series: Sequence[_Together], first: DayToDay) -> DayToDay:
+    def law(x: Array) -> DayToDay:
+        return DayToDay(float(np.exp(x[0])), LARGEST_CORRELATION * float(special.expit(x[1])))
+
+    def unlikely(x: Array) -> float:
+        made = law(x)
+        return -sum(g.restricted(made)[0] for g in series)
+
+    start = [np.log(first.deviation), special.logit(first.correlation)]
+    options = {"xatol": 1e-3, "fatol": 1e-2, "maxiter": 150}
+    bounds = [(np.log(LEAST), np.log(10.0)), (-6.0, 6.0)]
+    found = optimize.minimize(unlikely, start, method="Nelder-Mead", bounds=bounds, options=options)
+    return law(found.x)
+
+
+@dataclass(frozen=True)
+class Change:
+    """The likeliest change of a series, and how likely less than it is by chance."""
+
+    kind: Literal["slope", "jump"]
+    onset: float  # day on which it begins
+    size: float  # of a slope a week, of a jump altogether, as a share of the usual
+    low: float  # ends of its interval, whichever the onset
+    high: float
+    probability: float  # of as much by chance, wherever it begins
+
+
+@dataclass(frozen=True)
+class ChangeSearch:
+    """Where changes are looked for."""
+
+    recent: float = 84.0  # onsets are at most this long ago [days]
+    before: float = 14.0  # days that a series must have before the onset, at least
+    after: float = 2.0  # likewise from the onset on
+
+    def of(self, series: Series, usual: DayToDay) -> Change | None:
+        """Return the likeliest change of a series; None if it is too short for any."""
+        t = series.days
+        if not len(t):
+            return None
+        onsets = t[(t - t[0] >= self.before) & (t[-1] - t <= self.recent)]
+        onsets = onsets[t[-1] - onsets >= self.after - 1.0]
+        if not len(onsets):
+            return None
+        factor = np.linalg.cholesky(usual.covariance(series))
+        shapes = (np.maximum(t[:, None] - onsets, 0.0) / WEEK, (t[:, None] >= onsets) * 1.0)
+        white = scipy.linalg.solve_triangular(
+            factor, np.column_stack([np.ones(len(t)), series.values, *shapes]), lower=True
+        )
+        mean = white[:, 0] / np.linalg.norm(white[:, 0])
+        rest = white[:, 1:] - np.outer(mean, mean @ white[:, 1:])
+        found = []
+        kinds: tuple[Literal["slope", "jump"], ...] = ("slope", "jump")
+        for kind, columns in zip(kinds, np.split(rest[:, 1:], 2, axis=1), strict=True):
+            lengths = np.linalg.norm(columns, axis=0)
+            seen = lengths > 1e-9 * max(lengths.max(), 1e-300)  # none begins on the last day
+            units = columns[:, seen] / lengths[seen]
+            scores = units.T @ rest[:, 0]
+            k = int(np.argmax(np.abs(scores)))
+            likely = scores**2 >= scores[k] ** 2 - special.chdtri(1, 1.0 - LEVEL)
+            room = np.sqrt(special.chdtri(1, 1.0 - LEVEL) - scores[k] ** 2 + scores[likely] ** 2)
+            ends = (scores[likely] + np.array([[-1.0], [1.0]]) * room) / lengths[seen][likely]
+            found.append(
+                Change(
+                    kind,
+                    float(onsets[seen][k]),
+                    float(scores[k] / lengths[seen][k]),
+                    float(ends.min()),
+                    float(ends.max()),
+                    chance(abs(float(scores[k])), units),
+                )
+            )
+        best = min(found, key=lambda c: c.probability)
+        both = min(1.0, 2.0 * best.probability)  # of the two kinds the likelier was taken
+        return Change(**{**vars(best), "probability": both})
+
+
+def chance(score: float, units: Array) -> float:
+    """Return how often the largest |uᵀe| of unit vectors in a row exceeds a score, e white.
+
+    Args:
+        score: Above 0.
+        units: One a column, neighbours alike, shape (n, k).
+    """
+    one = 2.0 * special.ndtr(-score)
+    apart = np.clip(np.sum(units[:, 1:] * units[:, :-1], axis=0), -1.0, 1.0)
+    length = float(np.arccos(apart).sum())
+    tube = one + length / np.pi * np.exp(-(score**2) / 2.0)
+    return float(min(1.0, tube, units.shape[1] * one))
+
+
+def discoveries(probabilities: Array, rate: float) -> NDArray[np.bool_]:
+    """Return which of many findings stand, a share `rate` of them false at most.
+
+    It is the step-up rule of [Benjamini1995].
+
+    Args:
+        probabilities: Of each by chance, shape (n,); NaN of what was not looked at.
+        rate: Share of false ones among all that stand, in the mean.
+    """
+    looked = np.flatnonzero(np.isfinite(probabilities))
+    order = looked[np.argsort(probabilities[looked], kind="stable")]
+    passed = probabilities[order] <= rate * np.arange(1, len(order) + 1) / max(len(order), 1)
+    stands = np.zeros(len(probabilities), dtype=bool)
+    if passed.any():
+        stands[order[: np.flatnonzero(passed)[-1] + 1]] = True
+    return stands

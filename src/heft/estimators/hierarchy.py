@@ -1,0 +1,95 @@
+"""What robots of a type have in common, and how they scatter: a hierarchical normal law.
+
+    x_i = μ + u_i,  u_i ~ N(0, Λ),      x̂_i = x_i + e_i,  e_i ~ N(0, C_i)
+
+of robots i with estimates x̂_i of covariance C_i, which is what their triangles tell. μ and the
+diagonal Λ are found by expectation maximisation of the restricted likelihood [Dempster1977], all
+steps in closed form. Where robots tell little, the law tells the rest; how strongly is learnt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from heft.arrays import Array
+
+STEPS = 80  # of the expectation maximisation
+FEWEST = 3  # robots, from which on their scatter is known
+MOST = 400  # robots that it is learnt from
+LEAST = 1e-6  # scatter, as a share of what is seen at first, so that it never is exactly 0
+MOST_ODD = 20.0  # of squared deviations, three deviations of a normal number
+USUAL = 1.8  # deviations from the mean, beyond which a robot is odd and its prior weaker
+
+
+@dataclass(frozen=True, eq=False)
+class TypeLaw:
+    """The law of a type's numbers."""
+
+    mean: Array  # μ, shape (q,)
+    mean_std: Array  # its standard deviation, shape (q,)
+    scatter: Array  # standard deviation between robots, the root of Λ, shape (q,)
+    robots: int  # how many it was learnt from
+
+    @staticmethod
+    def of(values: Array, covariances: Array) -> TypeLaw | None:
+        """Return the law of robots.
+
+        Args:
+            values: Estimates, a robot a row, shape (n, q).
+            covariances: Theirs, shape (n, q, q).
+
+        Returns:
+            The law; None of fewer than `FEWEST` robots.
+        """
+        if len(values) < FEWEST:
+            return None
+        every = -(-len(values) // MOST)
+        values, covariances = values[::every], covariances[::every]
+        errors = np.diagonal(covariances, axis1=1, axis2=2)
+        # Units of what is seen at first: numbers are of many sizes.
+        seen = np.median(np.abs(values - np.median(values, axis=0)), axis=0) / 0.6745
+        unit = np.maximum(seen, np.sqrt(np.median(errors, axis=0)))
+        unit = np.maximum(unit, 1e-12 * np.maximum(np.abs(values).max(axis=0), 1e-300))
+        x, C = values / unit, covariances / unit[:, None] / unit
+        diagonal = np.maximum(np.mean(_clipped(x - np.median(x, axis=0)), axis=0), LEAST)
+        identity = np.eye(x.shape[1])
+        for _ in range(STEPS):
+            gain = np.linalg.inv(C + diagonal * identity)
+            spread = np.linalg.inv(gain.sum(axis=0))
+            mean = spread @ np.einsum("nij,nj->i", gain, x)
+            pull = np.einsum("nij,nj->ni", gain, x - mean)
+            # Of u given all: mean Λ V⁻¹ (x̂ − μ), variance Λ − Λ V⁻¹ Λ + Λ V⁻¹ S V⁻¹ Λ.
+            known = np.einsum("nii->ni", gain) - np.einsum("nij,jk,nki->ni", gain, spread, gain)
+            expected = _clipped(diagonal * pull) + diagonal - diagonal**2 * known
+            diagonal = np.maximum(expected.mean(axis=0), LEAST)
+        deviations = np.sqrt(np.diag(spread)) * unit
+        return TypeLaw(mean * unit, deviations, np.sqrt(diagonal) * unit, len(values))
+
+    def given(self, value: Array, covariance: Array) -> tuple[Array, Array]:
+        """Return what is believed of one robot of the type, and its covariance.
+
+        Of what is odd by more than `USUAL` deviations the prior is wider in proportion, so that an
+        odd robot is not pulled to the type.
+
+        Args:
+            value: Its own estimate, shape (q,).
+            covariance: Shape (q, q).
+        """
+        few = (self.robots - 1) / max(self.robots - 3, 1)  # of Student's variance
+        prior = few * self.scatter**2 + self.mean_std**2
+        away = (value - self.mean) ** 2 / (prior + np.diag(covariance))
+        prior = prior * np.maximum(1.0, away / USUAL**2) ** 2
+        unit = np.sqrt(prior)
+        V = covariance / unit[:, None] / unit + np.eye(len(value))
+        gain = np.linalg.inv(V)
+        shift = gain @ ((value - self.mean) / unit)
+        posterior = (np.eye(len(value)) - gain) * unit[:, None] * unit
+        return np.asarray(value - (covariance / unit) @ shift), (posterior + posterior.T) / 2.0
+
+
+def _clipped(deviations: Array) -> Array:
+    """Return squares of deviations, those of odd robots at most `MOST_ODD` times the median."""
+    squares = deviations**2
+    return np.minimum(squares, np.maximum(MOST_ODD * np.median(squares, axis=0), LEAST))

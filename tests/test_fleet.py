@@ -1,0 +1,432 @@
+"""Fleets: the same bytes whatever did the work, nothing read twice, and what is told is true."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+from heft.applications import fleet as fleets
+from heft.applications.fleet import FleetSettings, identify, reading
+from heft.applications.fleet.catalog import Catalog, day_in, day_of
+from heft.applications.fleet.folding import fold, load, save
+from heft.certainty import ChangeSearch, DayToDay, Series, discoveries
+from heft.errors import InvalidRecording, InvalidSetting
+from heft.estimators import TypeLaw
+from heft.files import locked
+
+from .browser import browser, opened
+from .fleets import SimulatedType, scaled_torque, write_table
+
+DAYS = [f"2026-03-{day:02d}" for day in range(1, 6)]
+ROBOTS = ("SN1", "SN2", "SN3", "SN4")
+THREADS = FleetSettings("threads", 2)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a fleet of four double pendulums."""
+    folder = tmp_path_factory.mktemp("robots")
+    SimulatedType("double", 10.0).write(folder, ROBOTS, DAYS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def out(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the results of that fleet, made by threads."""
+    folder = tmp_path_factory.mktemp("results") / "fleet"
+    identify(place, folder, THREADS)
+    return folder
+
+
+def digests(out: Path) -> dict[str, str]:
+    """Return the hash of every file but the index of what was seen, which holds times."""
+    files = [p for p in sorted(out.rglob("*")) if p.is_file() and p.name != reading.SEEN]
+    return {str(p.relative_to(out)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
+
+
+# --- which logs are whose
+
+
+def test_a_day_is_told_by_a_name() -> None:
+    assert day_in("run_20260301_1830.mcap") == "2026-03-01"
+    assert day_in("2026-03-01.parquet") == "2026-03-01"
+    assert day_in("20261301.csv") is None  # there is no such month
+    assert day_in("SN120260301.csv") is None  # a longer number
+    assert day_in("1970-01-01.csv") is None
+    assert day_of(1_772_323_200_000_000_000) == "2026-03-01"
+    assert day_of(3_600_000_000_000) is None  # a clock that was not set
+
+
+def test_a_toml_says_the_same_as_folders(place: Path, tmp_path: Path) -> None:
+    text = f'[type.double]\nmodel = "{place}/double/arm.urdf"\n'
+    for robot in ROBOTS:
+        text += f'[robot.{robot}]\ntype = "double"\nlogs = "double/{robot}/*.parquet"\n'
+    file = place / "fleet.toml"
+    file.write_text(text)
+    try:
+        named = Catalog.open(file, tmp_path / "none")
+    finally:
+        file.unlink()
+    assert named == Catalog.open(place, tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("[type.a]\nmodel = 3\n[robot.r]\ntype = 'a'\n", "name of a file"),
+        ("[type.a]\nmodel = 'no.urdf'\n[robot.r]\ntype = 'a'\n", "not there"),
+        ("[type.a]\nmodel = 'fleet.toml'\n[robot.r]\ntype = 'b'\n", "no such type"),
+        ("[type.a]\nmodel = 'fleet.toml'\n[robot.r]\ntype = 'a'\nlogs = '/*'\n", "pattern"),
+        ("[type.a]\nmodel = 'fleet.toml'\n[robot.r]\ntype = 'a'\n", "no logs"),
+        ("[type.a]\nmodel = 'fleet.toml'\n[robot.'a/b']\ntype = 'a'\nlogs='*'", "called so"),
+        ("[types.a]\n", "not known here"),
+    ],
+)
+def test_a_toml_that_is_wrong_is_refused_with_its_place(
+    text: str, word: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "fleet.toml"
+    file.write_text(text)
+    with pytest.raises(InvalidSetting, match=word):
+        Catalog.open(file, tmp_path / "none")
+
+
+def test_a_folder_without_a_model_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "arm" / "SN1").mkdir(parents=True)
+    with pytest.raises(InvalidSetting, match="model file"):
+        identify(tmp_path, tmp_path / "none", THREADS)
+    assert not (tmp_path / "none").exists()
+
+
+# --- the same bytes
+
+
+def test_what_is_kept_of_a_log_is_read_back_to_the_bit(place: Path, out: Path) -> None:
+    found = reading.read(Catalog.open(place, out), out, THREADS)
+    its = found.types["double"]
+    path = place / "double" / "SN1" / f"{DAYS[0]}.parquet"
+    digest, made = fold(path, its)
+    save(out.parent / "one.npz", digest, made)
+    again = load(out.parent / "one.npz", its)
+    for a, b in zip(made.information.triangles, again.information.triangles, strict=True):
+        assert np.array_equal(a.factor, b.factor) and np.array_equal(a.columns, b.columns)
+    assert np.array_equal(made.answer.covariance, again.answer.covariance)
+    kept = reading._place(out / reading.KEPT, its.key(digest))
+    assert kept.read_bytes() == (out.parent / "one.npz").read_bytes()
+    assert kept.stat().st_size < 150e3
+
+
+def test_processes_and_threads_leave_the_same_bytes(
+    place: Path, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "WORTH", 5)  # pieces of work to start one more process for
+    identify(place, tmp_path / "fleet", FleetSettings("processes", 2))
+    assert digests(tmp_path / "fleet") == digests(out)
+
+
+def test_a_run_that_is_killed_goes_on_to_the_same_bytes(
+    place: Path, out: Path, tmp_path: Path
+) -> None:
+    again = tmp_path / "fleet"
+    shutil.copytree(out / "types", again / "types")
+    command = [sys.executable, "-m", "heft.cli", "fleet", "identify", str(place)]
+    run = subprocess.Popen(
+        [*command, "--out", str(again), "--jobs", "2"],
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 120.0
+    while not list(again.glob("triangles/*/*.npz")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.killpg(run.pid, signal.SIGKILL)
+    run.communicate()
+    done = len(list(again.glob("triangles/*/*.npz")))
+    assert done > 0
+    assert not (again / "fleet.json").exists()
+    identify(place, again, THREADS)
+    assert digests(again) == digests(out)
+
+
+def test_workers_that_die_are_replaced(
+    place: Path, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again = tmp_path / "fleet"
+    shutil.copytree(out / "types", again / "types")
+    made = reading.by_processes
+    deaths: list[int] = []
+
+    def deadly(work, items, jobs):  # type: ignore[no-untyped-def]
+        if len(deaths) < 2 and len(items) > 8:
+            deaths.append(len(items))
+            steps = iter(made(work, items, jobs))
+            yield next(steps)
+            import multiprocessing
+
+            for process in multiprocessing.active_children():
+                process.kill()
+            yield from steps
+        else:
+            yield from made(work, items, jobs)
+
+    monkeypatch.setattr(reading, "WORTH", 5)
+    monkeypatch.setattr(reading, "by_processes", deadly)
+    identify(place, again, FleetSettings("processes", 2))
+    assert deaths[0] == len(ROBOTS) * len(DAYS)
+    assert digests(again) == digests(out)
+
+
+def test_a_second_night_reads_the_new_logs_only(
+    place: Path, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fewer = tmp_path / "robots"
+    shutil.copytree(place, fewer)
+    for robot in ROBOTS:
+        (fewer / "double" / robot / f"{DAYS[-1]}.parquet").unlink()
+    first = tmp_path / "fleet"
+    identify(fewer, first, THREADS)
+    for robot in ROBOTS:
+        shutil.copy2(place / "double" / robot / f"{DAYS[-1]}.parquet", fewer / "double" / robot)
+    folded = []
+    monkeypatch.setattr(
+        reading, "fold", lambda path, its: (folded.append(path), fold(path, its))[1]
+    )
+    identify(fewer, first, THREADS)
+    assert sorted(p.name for p in folded) == [f"{DAYS[-1]}.parquet"] * len(ROBOTS)
+    assert digests(first) == digests(out)
+
+
+def test_a_second_run_on_one_folder_says_so(place: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "fleet" / "triangles"
+    kept.mkdir(parents=True)
+    with locked(kept) as alone:
+        assert alone
+        with pytest.raises(InvalidSetting, match="another run"):
+            identify(place, tmp_path / "fleet", THREADS)
+
+
+# --- bad input
+
+
+def test_bad_logs_are_named_and_the_rest_goes_on(place: Path, out: Path, tmp_path: Path) -> None:
+    robots = tmp_path / "robots"
+    shutil.copytree(place, robots)
+    own = robots / "double" / "SN1"
+    whole = (own / f"{DAYS[0]}.parquet").read_bytes()
+    (own / "2026-03-06.parquet").write_bytes(whole[:-1000])  # still being written
+    (own / "2026-03-07.txt").write_text("no log at all\n")
+    (own / "2026-03-08.parquet").write_bytes(whole)  # the same log a second time
+    (own / "undated.parquet").write_bytes((own / f"{DAYS[1]}.parquet").read_bytes() + b"")
+    write_table(own / "2026-03-09.parquet", {"t": np.arange(9.0), "q.other": np.zeros(9)})
+    (robots / "double" / "SN2" / "2026-03-06.parquet").mkdir()
+    found = identify(robots, tmp_path / "fleet", THREADS)
+    reasons = {r.log: r.reason for r in found.refused}
+    assert len(reasons) == 6
+    assert (
+        "the same log as double/SN1/2026-03-01.parquet" in reasons["double/SN1/2026-03-08.parquet"]
+    )
+    assert all(str(tmp_path) not in reason for reason in reasons.values())
+    assert found.logs == len(ROBOTS) * len(DAYS)
+    stated = json.loads((tmp_path / "fleet" / "fleet.json").read_text())
+    before = json.loads((out / "fleet.json").read_text())
+    assert stated["robots"] == before["robots"]
+    assert stated["counts"]["refused"] == 6
+    with pytest.raises(InvalidRecording) as refused:
+        identify(robots, tmp_path / "fleet", replace(THREADS, strict=True))
+    assert "double/SN" in str(refused.value)
+
+
+def test_a_log_without_a_day_is_refused(place: Path, tmp_path: Path) -> None:
+    robots = tmp_path / "robots"
+    shutil.copytree(place / "double" / "SN1", robots / "double" / "SN1")
+    shutil.copy(place / "double" / "arm.urdf", robots / "double")
+    log = robots / "double" / "SN1" / f"{DAYS[0]}.parquet"
+    log.rename(log.with_name("undated.parquet"))
+    found = identify(robots, tmp_path / "fleet", THREADS)
+    assert [(r.log, "its day" in r.reason) for r in found.refused] == [
+        ("double/SN1/undated.parquet", True)
+    ]
+
+
+# --- what is told
+
+
+def test_friction_is_that_of_the_simulated_drives(place: Path, out: Path) -> None:
+    simulator = SimulatedType("double", 10.0).simulator
+    stated = json.loads((out / "fleet.json").read_text())
+    types = {q["name"]: q for q in stated["types"]["double"]["quantities"]}
+    ratios = []
+    for robot in stated["robots"]:
+        seed = ROBOTS.index(robot["robot"])
+        drives = simulator.drives_of(seed)
+        for joint, drive in zip(simulator.arm.joints, drives, strict=True):
+            speed = float(types[f"{joint}.friction"]["meaning"].split()[1])
+            curve = drive.steady(np.array([speed, -speed]), 10.0)
+            truth = float(curve[0] - curve[1]) / 2.0
+            ratios.append(robot["quantities"][f"{joint}.friction"]["value"] / truth)
+    assert min(ratios) > 0.95 and max(ratios) < 1.05  # LuGre is outside the dictionary
+    assert max(ratios) < 1.02 * min(ratios)  # what it costs is the same of all robots
+
+
+def test_history_is_read_without_heft(out: Path) -> None:
+    table = pyarrow.parquet.read_table(out / "history", partitioning="hive").to_pylist()
+    stated = json.loads((out / "fleet.json").read_text())
+    names = {q["name"] for q in stated["types"]["double"]["quantities"]}
+    assert len(table) == len(ROBOTS) * len(DAYS) * len(names)
+    assert {row["type"] for row in table} == {"double"}
+    assert {str(row["day"]) for row in table} == set(DAYS)
+    assert all(row["low"] < row["value"] < row["high"] for row in table)
+
+
+def test_a_day_under_a_wrong_serial_is_found_and_left_out(place: Path, tmp_path: Path) -> None:
+    robots = tmp_path / "robots"
+    shutil.copytree(place, robots)
+    wrong = robots / "double" / "SN2" / f"{DAYS[2]}.parquet"
+    true = robots / "double" / "SN1" / f"{DAYS[2]}.parquet"
+    true.rename(wrong)
+    found = identify(robots, tmp_path / "fleet", THREADS)
+    foreign = {r.answer.robot: r.foreign for r in found.robots if r.foreign}
+    assert [(f.day, f.like) for f in foreign.pop("SN2")] == [(DAYS[2], "SN1")]
+    assert not foreign
+    assert found.robots[0].answer.robot == "SN2"  # what needs attention comes first
+    assert "it looks like SN1" in fleets.text(found)
+
+
+def test_a_log_that_contradicts_its_robot_is_left_out(
+    place: Path, out: Path, tmp_path: Path
+) -> None:
+    robots = tmp_path / "robots"
+    shutil.copytree(place, robots)
+    log = robots / "double" / "SN2" / f"{DAYS[4]}.parquet"
+    joint = SimulatedType("double").simulator.arm.joints[1]
+    scaled_torque(log, joint, 1.5, log)
+    found = identify(robots, tmp_path / "fleet", THREADS)
+    foreign = {r.answer.robot: [(f.day, f.like) for f in r.foreign] for r in found.robots}
+    assert foreign == {"SN2": [(DAYS[4], None)], "SN1": [], "SN3": [], "SN4": []}
+
+
+# --- statistics
+
+
+def drawn(days: int, count: int, phi: float, sigma: float, rng: np.random.Generator) -> np.ndarray:
+    """Return series of 1 with a first-order autoregression, shape (count, days)."""
+    noise = rng.normal(size=(count, days))
+    scatter = noise.copy()
+    for t in range(1, days):
+        scatter[:, t] = phi * scatter[:, t - 1] + np.sqrt(1.0 - phi**2) * noise[:, t]
+    return 1.0 + sigma * scatter
+
+
+def series(values: np.ndarray) -> Series:
+    return Series(np.arange(float(len(values))), values, np.zeros(len(values)))
+
+
+def test_the_scatter_from_day_to_day_is_learnt_though_some_robots_drift() -> None:
+    values = drawn(60, 60, 0.5, 0.03, np.random.default_rng(1))
+    values[:6, 30:] += 0.05 / 7.0 * np.arange(30)
+    found = DayToDay.of([series(v) for v in values])
+    assert found is not None
+    assert 0.026 < found.deviation < 0.035
+    assert 0.35 < found.correlation < 0.65
+
+
+def test_chance_is_as_often_as_it_is_stated_to_be() -> None:
+    usual = DayToDay(0.03, 0.5)
+    values = drawn(100, 600, 0.5, 0.03, np.random.default_rng(2))
+    found = [ChangeSearch().of(series(v), usual) for v in values]
+    chances = np.array([c.probability for c in found if c is not None])
+    for level in (0.3, 0.1, 0.03):
+        share = np.mean(chances < level)
+        assert 0.2 * level < share < level + 2.0 * np.sqrt(level / len(values))
+
+
+def test_a_slope_is_found_with_its_onset_and_interval() -> None:
+    usual, inside = DayToDay(0.03, 0.5), 0
+    values = drawn(132, 200, 0.5, 0.03, np.random.default_rng(3))
+    values[:, 90:] += 0.05 / 7.0 * np.arange(42)
+    for v in values:
+        found = ChangeSearch().of(series(v), usual)
+        assert found is not None and found.probability < 1e-6
+        assert found.kind == "slope" and abs(found.onset - 90.0) < 20.0
+        inside += found.low < 0.05 < found.high
+    assert 0.91 < inside / len(values) < 0.99
+
+
+def test_a_short_series_has_no_change() -> None:
+    assert ChangeSearch().of(series(np.ones(10)), DayToDay(0.03, 0.5)) is None
+
+
+def test_discoveries_are_those_of_the_step_up_rule() -> None:
+    chances = np.array([0.001, np.nan, 0.02, 0.041, 0.5, 0.011])
+    assert discoveries(chances, 0.05).tolist() == [True, False, True, False, False, True]
+    assert not discoveries(np.full(3, np.nan), 0.05).any()
+
+
+def test_the_law_of_a_type_tells_a_robot_of_little_data() -> None:
+    rng = np.random.default_rng(4)
+    size, robots = 12, 40
+    mean = rng.normal(size=size) * 10.0
+    scatter = np.abs(mean) * rng.uniform(0.02, 0.2, size=size)
+    errors, own, inside = [], [], []
+    for _ in range(25):
+        true = mean + scatter * rng.normal(size=(robots + 1, size))
+        factors = rng.normal(size=(robots + 1, size, 3 * size)) / np.sqrt(3.0 * size)
+        spread = scatter * rng.uniform(0.1, 0.6, size=(robots + 1, 1))
+        spread[-1] = 1.5 * scatter
+        factors = spread[:, :, None] * factors
+        covariances = factors @ factors.transpose(0, 2, 1)
+        noise = (factors @ rng.normal(size=(robots + 1, 3 * size, 1)))[:, :, 0]
+        values = true + noise
+        law = TypeLaw.of(values[:-1], covariances[:-1])
+        assert law is not None
+        assert 0.75 < np.median(law.scatter / scatter) < 1.25
+        best, covariance = law.given(values[-1], covariances[-1])
+        known = np.linalg.solve(covariances[-1] + np.diag(scatter**2), values[-1] - mean)
+        own.append((values[-1] - covariances[-1] @ known - true[-1]) / scatter)
+        errors.append((best - true[-1]) / scatter)
+        inside.append(np.abs(best - true[-1]) < 1.96 * np.sqrt(np.diag(covariance)))
+    assert np.std(errors) < 1.15 * np.std(own)  # of the estimate that knows the law
+    assert 0.9 < np.mean(inside) < 0.98
+
+
+def test_two_robots_tell_no_law() -> None:
+    assert TypeLaw.of(np.zeros((2, 3)), np.ones((2, 1, 1)) * np.eye(3)) is None
+
+
+# --- the page
+
+
+def test_a_browser_shows_what_needs_attention_and_filters_by_the_address(
+    out: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "fleet.html"
+    shutil.copy(out / "fleet.html", page)
+    with browser() as running:
+        for width in (360, 800, 1400):
+            with opened(running, f"{page.as_uri()}#robot=SN2", width) as seen:
+                shown = seen.page.locator(".robot:visible")
+                assert shown.count() == 1
+                assert "SN2" in shown.inner_text()
+                assert seen.page.locator("#shown").inner_text() == "1 of 4"
+                shown.locator("summary").click()
+                assert shown.locator("svg.spark:visible").count() == 2
+                seen.page.fill("input[name=robot]", "sn")
+                assert seen.page.locator(".robot:visible").count() == len(ROBOTS)
+                seen.page.check("input[name=only]")
+                assert seen.page.locator(".robot:visible").count() == 0
+                assert seen.page.evaluate("location.hash") == "#robot=sn&only=1"
+                overflow = "document.documentElement.scrollWidth - innerWidth"
+                assert seen.page.evaluate(overflow) <= 0
+                assert not seen.said and not seen.warned
+                assert all(asked.startswith(("file:", "data:")) for asked in seen.asked)
