@@ -432,6 +432,7 @@ def payload(
         with it, in this order.
     """
     from heft.applications.payload import payload as results
+    from heft.applications.payload import report
 
     if load.out is not None:
         results.refuse_foreign(load.out)
@@ -446,11 +447,12 @@ def payload(
         found = weighed_by_robot(logs, load, told)
     try:
         if load.out is not None:
-            results.write(found, load.out)
+            results.write(found, load.out, report.html)
     finally:  # what took days to weigh is said, even where a disk is full
         message(results.text(found))
     if load.out is not None:
-        message(f"\n{shown(load.out / 'estimate.json')}   {shown(load.out / 'payload.txt')}")
+        names = ", ".join(sorted(path.name for path in load.out.iterdir()))
+        message(f"\n{shown(load.out)}: {names}")
     if found.cut_short:
         progress(found.cut_short)
         sys.exit(SALVAGED)

@@ -253,7 +253,10 @@
       this.boxes = [...figure.querySelectorAll("input")];
       this.turn = -0.9; this.tilt = 0.35; this.zoom = 1;
       const points = spec.bones.flatMap((b) => [b.slice(0, 3), b.slice(3)]);
-      for (const b of spec.bodies) points.push(b.centre);
+      for (const b of spec.bodies) {
+        points.push(b.centre);
+        if (b.role === "after") for (const a of b.axes) for (const s of [-1, 1]) points.push(b.centre.map((v, i) => v + s * a[i]));
+      }
       const low = [0, 1, 2].map((i) => Math.min(...points.map((p) => p[i])));
       const high = [0, 1, 2].map((i) => Math.max(...points.map((p) => p[i])));
       this.centre = low.map((v, i) => (v + high[i]) / 2);

@@ -23,7 +23,8 @@ def rounded(value: float | None, std: float | None = None) -> str:
     digits = 1 - math.floor(math.log10(std))
     if value != 0.0:  # never less than three digits, however unsure
         digits = max(digits, 2 - math.floor(math.log10(abs(value))))
-    return f"{value:.{max(0, min(6, digits))}f}"
+    digits = max(0, min(6, digits))
+    return f"{round(value, digits) + 0.0:.{digits}f}"  # a zero has no sign
 
 
 def split_sum(expression: str, width: int) -> tuple[str, str]:
