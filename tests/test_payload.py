@@ -367,7 +367,7 @@ def test_a_sensor_that_reports_on_itself_is_turned_over(tmp_path: Path) -> None:
 def test_a_page_holds_the_lines_to_paste_and_what_is_left_over(tmp_path: Path) -> None:
     log = with_imu(tmp_path / "grasp.npz", sensed(5000))
     found = weighed_files([log], written(tmp_path / "wrist.toml", WRIST + IMU))
-    page = html.unescape(found.report(tmp_path / "page.html").read_text("utf-8"))
+    page = html.unescape(report.html(found))
     pasted = [line for line in payload.settings_text(found).splitlines() if line[0] != "#"]
     assert len(pasted) == 5 and all(line in page for line in pasted)
     assert "<strong>Withheld:</strong> nothing." in page

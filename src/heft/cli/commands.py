@@ -246,6 +246,7 @@ def check(
     draft: Path | None = None,
     mended: Path | None = None,
     json: Path | None = None,
+    out: Path | None = None,
     longest: float = 300.0,
     quiet: Quiet = False,
 ) -> None:
@@ -272,15 +273,20 @@ def check(
         Column map to write, with the cures that physics asks for in it.
     json
         File to write the findings to, for programs.
+    out
+        HTML file to write, with each finding's piece of signal and its cure; opens offline.
     longest
         Time for which corrections are searched with the robot's physics, at most [s].
     """
-    from heft.applications.doctor import doctor
+    from heft.applications.doctor import doctor, report
     from heft.errors import InvalidSetting
-    from heft.files import require_writable
+    from heft.files import require_writable, write_text
     from heft.interrupts import stopped_by_signals
 
-    for option, path in (("--draft", draft), ("--mended", mended), ("--json", json)):
+    if out is not None:
+        require_page(out)
+    writes = {"--draft": draft, "--mended": mended, "--json": json, "--out": out}
+    for option, path in writes.items():
         if path is not None:
             require_writable(path, option)  # before the work
     if draft is not None:
@@ -300,6 +306,8 @@ def check(
         doctor.write_mended(mended, found, logs[0], robot, options, columns)
     if json is not None:
         doctor.write_json(json, found)
+    if out is not None:
+        write_text(out, report.html(found))
     message(doctor.text(found))
     if found.spoilt:
         sys.exit(1)

@@ -15,7 +15,7 @@ import numpy as np
 from heft import __version__
 from heft.arrays import Array
 from heft.display import rounded
-from heft.files import format_number, put, require_own, workshop, write_text
+from heft.files import format_number, put, require_own, workshop
 from heft.information import AXES, Check, Finding, Verdict, inertia, verdict
 from heft.models import GainsOptions, load_settings
 from heft.plants import CHANNEL_UNITS, CHANNELS
@@ -23,8 +23,6 @@ from heft.plants import CHANNEL_UNITS, CHANNELS
 from .sensors import Sensor
 
 if TYPE_CHECKING:
-    from heft.applications.inputs import AnyPath
-
     from .by_torques import Carried
     from .estimate import Weighed
 
@@ -110,13 +108,6 @@ class Payload:
     def summary(self) -> str:
         """Return the answer as text."""
         return text(self)
-
-    def report(self, out: AnyPath) -> Path:
-        """Write the answer as an HTML page that opens offline."""
-        from . import report
-
-        write_text(Path(out), report.html(self))
-        return Path(out)
 
     def __repr__(self) -> str:
         mass = f"{_number(self.mass, self.mass_std)} kg"
