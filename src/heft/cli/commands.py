@@ -352,6 +352,7 @@ def view(
     options: With = None,
     port: int = VIEW_PORT,
     open_browser: Annotated[bool, Parameter(name="--open")] = True,
+    dark: bool = False,
 ) -> None:
     """Show a robot and a recording in the browser; Ctrl-C ends it.
 
@@ -369,10 +370,12 @@ def view(
         Where to serve it on this machine; the next free one if taken.
     open_browser
         Whether to open the browser; --no-open only prints the address.
+    dark
+        Whether its controls are dark.
     """
     from heft.applications.viewer import serve
 
-    serve(robot, log, columns, options, port, open_browser, message)
+    serve(robot, log, columns, options, port, open_browser, message, dark)
 
 
 @app.command

@@ -313,7 +313,9 @@
     }
     // Names stand in two columns beside the robot, each at its body's height or below the one before.
     names(pen, place, width, height) {
-      const line = 15, spots = this.spec.bodies.filter((b) => b.role === "after")
+      const after = new Set(this.spec.bodies.filter((b) => b.role === "after").map((b) => b.name));
+      // Each name once: of what was and is at what is.
+      const line = 15, spots = this.spec.bodies.filter((b) => b.role === "after" || !after.has(b.name))
         .map((b) => ({ name: b.name, at: place(b.centre) }));
       const middle = spots.map((s) => s.at[0]).sort((a, b) => a - b)[spots.length >> 1];
       for (const side of ["left", "right"]) {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,13 @@ def html(found: Diagnosis) -> str:
     worst = found.findings[0].severity if found.findings else None
     head = ("log", "rows", "duration [s]", "rate [Hz]", "moving [s]")
     facts = [
-        [Path(name).name, f"{f.rows}", rounded(f.duration), rate(f.step), rounded(f.active)]
+        [
+            Path(name).name,
+            f"{f.rows}",
+            rounded(f.duration),
+            rounded(1.0 / f.step if f.step else None),
+            rounded(f.active),
+        ]
         for name, f in found.logs
     ]
     return page.page(
@@ -123,21 +129,19 @@ def _values(recording: Recording, signal: str) -> Iterator[tuple[Array, Array]]:
 
 def _piece(recording: Recording, signal: str, fault: str) -> Plot:
     """Return a signal around the worst place of a fault; whole where it has none."""
-    curves, best, place, first, step = [], 0.0, slice(0), 0, 1.0
+    parts, best, place, first, step = [], 0.0, slice(0), 0, 1.0
     for x, y in _values(recording, signal):
-        curves.append(Curve(signal, x, y, np.zeros(len(y))).thinned(DRAWN_POINTS))
+        parts.append(_thin(x, y))
         step = max(float(np.median(np.diff(x))), 1e-9) if len(x) > 1 else step
         size, run = _worst(fault, y)
         if size > best:
             best, place = size, slice(first + run.start, first + run.stop)
         first += len(y)
-    time, values = (np.concatenate([getattr(c, n) for c in curves]) for n in ("time", "measured"))
-    own, where = [Series(signal, "measured", time, values)], "the whole log"
+    own, where = [Series(signal, "measured", *_joined(parts))], "the whole log"
     if best:
         beside = int(np.clip(AROUND / step, FEWEST, MOST)) if signal != "t" else FEWEST
         begin, end = max(place.start - beside, 0), min(place.stop, place.start + MOST) + beside
-        blocks = [*_values(recording.window(begin, end + 1), signal)]
-        time, values = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+        time, values = _joined([*_values(recording.window(begin, end + 1), signal)])
         time = time + begin if signal == "t" else time
         marked = slice(max(place.start - begin - 1, 0), place.stop - begin + 1)
         own = [
@@ -167,22 +171,28 @@ def _worst(fault: str, x: Array) -> tuple[float, slice]:
 
 
 def _positions(recording: Recording) -> Plot | None:
-    """Return all positions of a log over time, or whatever else it holds."""
+    """Return all positions of a log over time, or what else it holds."""
     names = [n for n in recording.sources if n.startswith("q.")] or [*recording.sources][:6]
-    parts = list(recording.blocks(names)) if names else []
-    if not sum(len(b.time) for b in parts):
+    blocks = [b for b in recording.blocks(names) if len(b.time)] if names else []
+    if not blocks:
         return None
-    series = []
-    for k, name in enumerate(names):
-        thin = [Curve(name, b.time, b.values[:, k], np.zeros(len(b.time))) for b in parts]
-        curves = [c.thinned(max(DRAWN_POINTS // len(parts), 8)) for c in thin]
-        time, values = (
-            np.concatenate([getattr(c, n) for c in curves]) for n in ("time", "measured")
+    points = max(DRAWN_POINTS // len(blocks), 8)
+    series = [
+        Series(
+            name,
+            ROLES[k % len(ROLES)],
+            *_joined([_thin(b.time, b.values[:, k], points) for b in blocks]),
         )
-        series.append(Series(name, ROLES[k % len(ROLES)], time, values))
-    return Plot(f"{Path(recording.name).name}", "time [s]", tuple(series), "positions")
+        for k, name in enumerate(names)
+    ]
+    return Plot(Path(recording.name).name, "time [s]", tuple(series), "positions")
 
 
-def rate(step: float) -> str:
-    """Return a sampling rate as text [Hz]."""
-    return rounded(1.0 / step) if step else "–"
+def _thin(time: Array, values: Array, points: int = DRAWN_POINTS) -> tuple[Array, Array]:
+    """Return a signal with about so many points, its peaks among them."""
+    kept = Curve("", time, values, np.zeros(len(time))).thinned(points)
+    return kept.time, kept.measured
+
+
+def _joined(parts: Sequence[tuple[Array, ...]]) -> list[Array]:
+    return [np.concatenate(columns) for columns in zip(*parts, strict=True)]
