@@ -13,7 +13,7 @@ import threading
 import time
 import webbrowser
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -301,13 +301,15 @@ def serve(
 
 
 def _ranges(robot: Robot) -> dict[str, tuple[float, float]]:
-    """Return the least and the largest position of joints whose model file limits both."""
+    """Return the least and the largest position of joints; a turn where the file says none."""
+    motion = robot.options.motion  # whose speeds nobody asks for here
+    any_speed = {j: replace(motion.of(j), velocity=1.0) for j in robot.joints}
     try:
-        limits = motion_limits(robot)
-    except InvalidSetting:  # of speeds, say, which designed motions need and nobody else does
+        limits = motion_limits(robot, replace(motion, joint=any_speed))
+    except InputError:  # limits that are none, in which the robot can be looked at nevertheless
         return {}
     ends = zip(limits.joints, limits.lower.tolist(), limits.upper.tolist(), strict=True)
-    return {j: (a, b) for j, a, b in ends if math.isfinite(a) and math.isfinite(b) and a < b}
+    return {joint: (low, high) for joint, low, high in ends if low < high}
 
 
 class Stage:

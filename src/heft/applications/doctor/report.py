@@ -194,5 +194,6 @@ def _thin(time: Array, values: Array, points: int = DRAWN_POINTS) -> tuple[Array
     return kept.time, kept.measured
 
 
-def _joined(parts: Sequence[tuple[Array, ...]]) -> list[Array]:
-    return [np.concatenate(columns) for columns in zip(*parts, strict=True)]
+def _joined(parts: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
+    time, values = zip(*parts, strict=True)
+    return np.concatenate(time), np.concatenate(values)
