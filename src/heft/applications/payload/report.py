@@ -134,15 +134,18 @@ def _torque(held: Curve, alone: Curve, unit: str, log: str) -> Plot:
 
 def _holding(robot: Robot, pose: Array, carried: Carried) -> Scene:
     """Return the robot as a log found it, with the model file's links and the load."""
-    poses, bodies = body_poses(robot.tree, pose), []
+    poses, bodies, lines = body_poses(robot.tree, pose), [], [*bones(robot, pose)]
     for link in robot.links:
         own = [("before", link.written)] if link.given and link.body >= 0 else []
         for role, ten in [*own, *([("after", carried.ten)] if link.name == carried.frame else [])]:
             shape = placed(link, poses, ten)
             name = link.name if role == "before" else "load"
+            if role == "after" and shape is not None:  # seen where there is next to no inertia, too
+                begin = poses[link.body][:3, :3] @ link.translation + poses[link.body][:3, 3]
+                lines.append(np.concatenate([begin, shape[0]]))
             if shape is not None:
                 bodies.append(Body(name, role, *shape, 1.0))  # type: ignore[arg-type]
-    return Scene(f"The load at {carried.frame}", bones(robot, pose), tuple(bodies))
+    return Scene(f"The load at {carried.frame}", np.array(lines), tuple(bodies))
 
 
 def _of_sensor(payload: Payload, load: Weighed) -> tuple[Scene | None, list[Plot], str]:
