@@ -144,7 +144,8 @@ def test_the_search_works_from_a_disk_and_links_can_be_read(site: Path) -> None:
                 assert seen.said == [] and first.get_attribute("href").partition("#")[0]
                 assert all(a.startswith("file:") for a in seen.asked)
                 page.keyboard.press("Escape")
-                ratio, text = page.evaluate(CONTRAST, "[role=main] a[href]")
+                links = "[role=main] a[href], .navbar a, .bs-sidebar a"
+                ratio, text = page.evaluate(CONTRAST, links)
                 assert ratio >= 4.5, (scheme, text)
 
 
