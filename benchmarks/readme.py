@@ -178,7 +178,47 @@ def missed() -> list[str]:
     return lines if len(lines) > 2 else ["None: all stored bounds hold."]
 
 
+def gallery() -> list[str]:
+    """Return a section for each measured robot: picture, errors before and after, command."""
+    from benchmarks.arms import ROBOTS
+
+    stored, lines = rows("real_data"), list[str]()
+    for robot, cases_of in ROBOTS.items():
+        title, _, measured = (cases_of.__doc__ or "").strip().partition(", ")
+        mark = f": {PREDICTORS[1]}, total"
+        cases = [n.removesuffix(mark) for n in stored if "filtered" in n and n.endswith(mark)]
+        cases = [case for case in cases if case.partition(",")[0] in title]
+        splits = [case.partition(", ")[2] for case in cases]
+        lines += [
+            f"## {title}",
+            "",
+            f"{measured[:1].upper()}{measured[1:]}",
+            "",
+            f"![{title}: masses of the model file (dashed) and found](pictures/robot-{robot}.png)",
+            "",
+            f"| torque missed, held out | {' | '.join(splits)} |",
+            f"|---|{'---|' * len(cases)}",
+        ]
+        for predictor in PREDICTORS:
+            found = [stored.get(f"{case}: {predictor}, total") for case in cases]
+            cells = [f"{100.0 * r['value']:.3g} %" if r else "–" for r in found]
+            lines.append(f"| {predictor} | {' | '.join(cells)} |")
+        command = f"HEFT_DATA=data python -m benchmarks.real_data --robots {robot}"
+        lines += ["", "```text", command, "```", ""]
+    return lines
+
+
+# the file before, heft after, and its peers
+PREDICTORS = (
+    "model file as it came",
+    "heft, full friction",
+    "heft, simple friction",
+    "plain least squares (inconsistent)",
+    "FIGAROH",
+    "mujoco.sysid",
+)
 FIGURES = {
+    "gallery": gallery,
     "real_data": real_data,
     "real_data_means": lambda: real_data("mean of joints"),
     "core": core,

@@ -4,13 +4,14 @@
 
 A seven-joint arm is simulated at 1 kHz, for 20 s and for a million samples; each report is opened
 in headless Chromium, from the file to the last plot drawn, with all plots unfolded. `--pictures`
-also writes `report.png`, `report-dark.png`, `compare.png` and, where viser is
-installed, `view.png`, into `docs/pictures`.
+also writes `report.png`, `report-dark.png`, `compare.png`, where viser is installed `view.png`,
+and with HEFT_DATA a picture of each measured robot, into `docs/pictures`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shutil
 import signal
@@ -27,6 +28,7 @@ import numpy as np
 from tests.browser import NAMES, THREE_DIMENSIONS, browser, opened
 from tests.experiments import ARMS, log, true_robot, wrong_prior
 
+from benchmarks.arms import ROBOTS, data_folder
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_most
 from benchmarks.sources import ROOT
@@ -126,10 +128,23 @@ def write_pictures(folder: Path) -> None:
             with opened(running, address, 1000, 1000, scheme) as seen:
                 seen.page.wait_for_timeout(500)
                 seen.page.screenshot(path=docs / name)
+    if "HEFT_DATA" in os.environ:
+        write_robots(folder, docs)
     try:
         view(docs / "view.png", [DEMO / "arm.urdf", runs[0]])
     except AttributeError:  # no address was printed
         sys.stderr.write("viser is not installed: view.png stays as it is\n")
+
+
+def write_robots(folder: Path, docs: Path) -> None:
+    """Write a picture of each measured robot: its masses before and after."""
+    page = folder / "robot.html"
+    for name, cases_of in ROBOTS.items():
+        case = next(iter(cases_of(data_folder())))
+        page.write_text(report.html(identify(case.robot, case.fit)), encoding="utf-8")
+        with browser() as running, opened(running, page.as_uri(), 752, 1000) as seen:
+            seen.page.wait_for_timeout(500)
+            seen.page.locator(".scene canvas").screenshot(path=docs / f"robot-{name}.png")
 
 
 def changing() -> tuple[Path, Path]:

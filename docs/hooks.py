@@ -31,6 +31,7 @@ from typing import Any
 from markdown.extensions.toc import slugify
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
+from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 from once import facts, once
@@ -266,6 +267,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         file.inclusion = InclusionLevel.NOT_IN_NAV
         files.append(file)
     return files
+
+
+@event_priority(-100)  # behind the search's own
+def on_post_build(config: MkDocsConfig, **_: Any) -> None:
+    """Write the search's index as a script, too: pages of a disk may read nothing else."""
+    folder = Path(config.site_dir) / "search"
+    index = (folder / "search_index.json").read_text(encoding="utf-8")
+    (folder / "index.js").write_text(f"window.searchIndex = {index};\n", encoding="utf-8")
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -10,7 +12,7 @@ import numpy as np
 import pytest
 
 from heft.applications.identification import identify
-from heft.applications.payload import by_torques, payload
+from heft.applications.payload import by_torques, payload, report
 from heft.applications.payload.by_torques import Carried, Existence, WeighCarried, from_bodies
 from heft.applications.payload.from_files import of_joints
 from heft.errors import InvalidSetting
@@ -88,6 +90,27 @@ def test_the_load_is_found_whatever_the_model_file_says() -> None:
         errors.append((found.ten - LOAD)[:4] / np.sqrt(np.diag(found.covariance)[:4]))
     # 16 numbers in their own deviations; the largest of 16 normals is below 3.5.
     assert np.abs(errors).max() <= 3.5
+
+
+def test_the_page_says_what_the_load_explains_of_the_torque() -> None:
+    found = weighed(0)
+    page = html.unescape(report.html(of_joints(found)))
+    before, after = (
+        float(x) for x in re.findall(r"misses ([0-9.e+]+) %, with this one ([0-9.]+) %", page)[0]
+    )
+    # Oracle: torque of the load alone, on the motion of the log, by the model with its masses.
+    robot, frame, _, loaded = experiment(0)
+    plant = RobotPlant(robot)
+    problem = Problem(plant, (loaded,), found.loaded.problem.smoothing)
+    size = power = 0.0
+    for s in problem.samples():
+        bodies = np.zeros(10 * len(robot.bodies_links))
+        at = [k.name for k in robot.bodies_links].index(frame)
+        bodies[10 * at : 10 * at + 10] = LOAD
+        size += float(np.sum(plant.rigid(s.motion, bodies) ** 2))
+        power += float(np.sum(s.measured**2))
+    assert before == pytest.approx(100.0 * np.sqrt(size / power), rel=0.1)
+    assert after < 1.0
 
 
 def otherwise(recording: Recording, change: Callable[[FloatArray], FloatArray]) -> Recording:

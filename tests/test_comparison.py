@@ -169,6 +169,22 @@ def test_torque_errors_are_told_of_both_where_they_differ(before: Path, rubbing:
             assert f"{percent(entry['fitted_drives']['total'])} with its masses" in text
 
 
+def test_unlike_gains_are_told(before: Path, tmp_path: Path) -> None:
+    folders = []
+    for name, gain in (("a", 11.0), ("b", 11.0), ("c", 12.0)):
+        shutil.copytree(before, tmp_path / name)
+        path = tmp_path / name / "estimate.json"
+        entry = json.loads(path.read_text("utf-8"))
+        joint = next(iter(entry["joints"]))
+        entry["joints"][joint]["gain"] = gain
+        path.write_text(json.dumps(entry), encoding="utf-8")
+        folders.append(tmp_path / name)
+    first, same, other = folders
+    assert "torque per current" not in compare_report.text(compare(first, same))
+    told = compare_report.text(compare(first, other))
+    assert f"[N·m/A]: {joint} 11 before and 12 after; friction" in told
+
+
 def test_forwards_and_backwards_are_the_same_change(before: Path, rubbing: Path) -> None:
     there, back = compare(before, rubbing).changes, compare(rubbing, before).changes
     for one, other in zip(there, back, strict=True):

@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from heft.applications.cooperation import (
     identify_team_files,
     simulate_team_files,
 )
+from heft.applications.cooperation import results as team_results
 from heft.applications.cooperation.clocks import clock_offset, on_one_clock
 from heft.applications.cooperation.method import CooperativeRun, unplaced
 from heft.applications.cooperation.paper import estimate_map, observation
@@ -412,6 +414,11 @@ def test_a_lighter_load_is_told_at_once_and_the_same_load_never() -> None:
     team = Team(robots=3, duration=12.0, changes=(8.0,), masses=(2.0, 1.2)).run(5)
     found = CooperativeMethod().identify(signals(team), Graph.ring(3))
     assert len(found.changes) == 1 and 0.0 < found.changes[0] - 8.0 < 0.3
+    told: Any = SimpleNamespace(result=found, changes=found.changes)
+    time, mass, *_ = team_results._history(told)  # which does not ramp from one to the other
+    (gap,) = np.flatnonzero(np.isnan(mass))
+    assert time[gap] == found.changes[0] and np.all(np.diff(time) >= 0.0)
+    assert mass[gap - 1] == pytest.approx(2.0, abs=0.1) and len(mass) > gap + 2
     before, after = found.at(8.0).values, found.known[-1].values
     assert before is not None and abs(before[0] - 2.0) < 0.02
     assert after is not None and abs(after[0] - 1.2) < 0.02
@@ -447,6 +454,15 @@ def test_what_files_tell_is_the_truth_that_lies_beside_them(
         stored["poses"][0]["translation_m"], truth["poses"][0]["translation_m"], atol=0.01
     )
     assert "robot1" in found.text() and "<svg" not in found.text()
+    # The picture is of the first robot's frame: the load at its centre, the other where it holds.
+    picture = team_results._picture(found)
+    assert picture is not None
+    places = {body.name: body.centre for body in picture.bodies}
+    pose = truth["poses"][0]
+    assert (pose["to"], pose["of"]) == ("robot1", "robot0")
+    held = -np.array(pose["rotation"]).T @ pose["translation_m"]
+    np.testing.assert_allclose(places["robot1"], held, atol=0.01)
+    np.testing.assert_allclose(places["load"], truth["loads"][0]["com_m"], atol=0.01)
     assert "Centre of mass" in (tmp_path / "out" / "report.html").read_text()
 
 

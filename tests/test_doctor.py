@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import numpy as np
 import pytest
 
 from heft.applications import demo
-from heft.applications.doctor import doctor
+from heft.applications.doctor import doctor, report
 from heft.applications.doctor.clock_and_signals import look
 from heft.applications.doctor.corrections import (
     CompensatedFriction,
@@ -163,6 +164,43 @@ FAULTS: dict[str, tuple[Callable[[Arrays], None], str, str]] = {
                                  "velocity unlike position", "v.elbow"),
     "a second of motion": (without(slice(300, None)), "little motion", "rows"),
 }  # fmt: skip
+
+
+PLACES = {
+    "a silence": 999,
+    "a clock set back": 2000,
+    "two rows out of order": 1000,
+    "a hole": 7,
+    "a stuck encoder": 1600,
+    "a stuck torque": 1600,
+    "an encoder set anew": 901,
+    "a spike": 900,
+}
+
+
+@pytest.mark.parametrize("case", FAULTS)
+def test_a_page_shows_each_finding_where_it_is(case: str) -> None:
+    plant, name, about = FAULTS[case]
+    arrays = good_log()
+    plant(arrays)
+    diagnosis = doctor.diagnose([recorded(arrays)])
+    page = html.unescape(report.html(diagnosis))
+    (finding,) = (f for f in diagnosis.findings if (f.name, f.about) == (name, about))
+    assert f"{name}, {about}</h3>" in page and finding.cure.rstrip(".") in page
+    assert all(lines in page for lines in finding.lines.values())
+    plots = list(report._signals(diagnosis, finding))
+    assert len(plots) == (about != "rows")
+    marked = [s for p in plots for s in p.series if s.name == "here"]
+    if case in PLACES:
+        (here,) = marked
+        row = PLACES[case]
+        at = row if about == "t" else arrays["t"][row]
+        assert here.x[0] <= at <= here.x[-1]
+        if about != "t":  # what is drawn is what was logged
+            whole = plots[0].series[0]
+            rows = np.searchsorted(arrays["t"], whole.x)
+            np.testing.assert_array_equal(whole.y, arrays[about][rows])
+            assert len(whole.x) < ROWS / 2
 
 
 @pytest.mark.parametrize("case", FAULTS)

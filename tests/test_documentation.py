@@ -38,6 +38,7 @@ from heft.models.options import Options
 from heft.models.robot import Robot
 from heft.recordings.columns import KINDS, ColumnMap
 from heft.streams.network import Link
+from tests.browser import CONTRAST, browser, opened
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -117,16 +118,57 @@ class Links:
                     self.loads.append(value)
 
 
-def test_the_site_is_built_without_a_warning_a_dead_link_or_the_network(
-    builder: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    site = tmp_path / "site"
+@pytest.fixture(scope="module")
+def site(builder: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the site, built without a warning."""
+    site = tmp_path_factory.mktemp("docs") / "site"
     call = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site)]
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     around = {**os.environ, "PYTHONPATH": paths, "LC_ALL": "C.UTF-8"}
     built = subprocess.run(call, cwd=ROOT, env=around, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
+    return site
 
+
+def test_the_search_works_from_a_disk_and_links_can_be_read(site: Path) -> None:
+    with browser() as running:
+        for scheme in ("light", "dark"):
+            address = (site / "index.html").as_uri()
+            with opened(running, address, 1000, 800, scheme) as seen:
+                page = seen.page
+                page.click("a[data-bs-target='#mkdocs_search_modal']")
+                page.wait_for_function("window.searchIndex")
+                page.locator("#mkdocs-search-query").press_sequentially("stribeck friction")
+                first = page.locator("#mkdocs-search-results article a").first
+                first.wait_for()
+                assert seen.said == [] and first.get_attribute("href").partition("#")[0]
+                assert all(a.startswith("file:") for a in seen.asked)
+                page.keyboard.press("Escape")
+                links = "[role=main] a[href], .navbar a, .bs-sidebar a"
+                ratio, text = page.evaluate(CONTRAST, links)
+                assert ratio >= 4.5, (scheme, text)
+
+
+def test_a_robot_of_the_gallery_has_its_picture_and_the_stored_errors() -> None:
+    text = readme.filled((ROOT / "docs" / "robots.md").read_text(encoding="utf-8"))
+    stored = readme.rows("real_data")
+    sections = text.split("\n## ")[1:]
+    assert len(sections) == 5
+    for section in sections:
+        (picture,) = re.findall(r"\]\((pictures/robot-\w+\.png)\)", section)
+        assert (ROOT / "docs" / picture).stat().st_size > 10_000
+        name = section.partition("\n")[0]
+        told = re.findall(r"\| heft, full friction \|(.*)\|\n", section)[0].split(" | ")
+        own = [
+            f"{100 * row['value']:.3g} %"
+            for key, row in stored.items()
+            if key.partition(",")[0] in name and key.endswith(": heft, full friction, total")
+            if "filtered" in key
+        ]
+        assert own and [cell.strip() for cell in told] == own
+
+
+def test_the_site_has_no_dead_link_and_asks_no_network(site: Path) -> None:
     pages = {page.resolve(): Links(page) for page in site.rglob("*.html") if page.stem != "404"}
     for page, links in pages.items():
         for target in links.loads:

@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 
 import heft
+from heft.applications.doctor import doctor
+from heft.applications.doctor import report as doctor_report
 from heft.applications.identification import compare_report, report, results
 from heft.applications.identification.comparison import compare
 from heft.applications.identification.identification import Identification
@@ -123,17 +125,18 @@ def pages(found: Identification, tmp_path_factory: pytest.TempPathFactory) -> di
         "report": report.html(found),
         "compare": compare_report.html(compare(folder, folder)),
         "animation": animation.page(robot, moved, LINK),
+        "check": doctor_report.html(doctor.diagnose(found.problem.recordings, robot)),
         "live": render(PAGE),
     }
 
 
-KINDS = ("report", "compare", "animation", "live")
+KINDS = ("report", "compare", "check", "animation", "live")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_names_from_outside_are_no_elements(pages: dict[str, str], kind: str) -> None:
     read = Read(pages[kind])
-    own = {"report": 2, "compare": 2, "animation": 1, "live": 2}
+    own = {"report": 2, "compare": 2, "check": 2, "animation": 1, "live": 2}
     assert [t for t, _ in read.elements].count("script") == own[kind]
     assert not {"b", "img"} & {t for t, _ in read.elements}
     assert [t for t, _ in read.elements].count("svg") == (kind == "live")  # the node's own curve
@@ -142,7 +145,12 @@ def test_names_from_outside_are_no_elements(pages: dict[str, str], kind: str) ->
 
 @pytest.mark.parametrize(
     ("kind", "names"),
-    [("report", HOSTILE), ("compare", (ROBOT, JOINT, LOG)), ("animation", (LINK,))],
+    [
+        ("report", HOSTILE),
+        ("compare", (ROBOT, JOINT, LOG)),
+        ("check", (JOINT, FILE)),
+        ("animation", (LINK,)),
+    ],
 )
 def test_names_from_outside_are_shown_as_they_are(
     pages: dict[str, str], kind: str, names: tuple[str, ...]
@@ -179,7 +187,7 @@ def test_only_the_page_s_own_style_and_script_are_allowed(pages: dict[str, str],
     assert not [a for _, of in read.elements for a in of if a == "style"]
 
 
-@pytest.mark.parametrize("kind", KINDS[:3])
+@pytest.mark.parametrize("kind", KINDS[:4])
 def test_a_browser_runs_nothing_of_what_names_say(
     pages: dict[str, str], kind: str, tmp_path: Path
 ) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 
 from heft import cli
 from heft.applications.inputs import Inputs
-from heft.applications.payload import payload, weigh_files
+from heft.applications.payload import payload, report, weigh_files
 from heft.applications.payload.by_wrench import Weigh
 from heft.applications.payload.logs import read
 from heft.applications.payload.sensors import Sensors
@@ -110,15 +112,20 @@ def test_of_biases_that_differ_the_last_is_told(tmp_path: Path) -> None:
     assert np.all(np.abs(values - BIAS - more) < 5.0 * std) and std[0] > 2.0 * std[3]
 
 
-def test_poses_of_a_log_are_turned_by_their_quaternions(tmp_path: Path) -> None:
+def of_poses(folder: Path) -> payload.Payload:
+    """Return a load weighed at rest, its log's poses told by quaternions."""
     held = poses(40)
     rng = np.random.default_rng(0)
     turned = np.array([matrix_of_rpy(*rng.uniform(-np.pi, np.pi, 3)) for _ in range(40)])
     np.testing.assert_allclose(np.einsum("nji,j->ni", turned, GRAVITY), -held.specific, atol=1e-12)
     signals = wrench_columns("ft", held.wrench)
     signals |= columns("quat", "ft", quaternions(turned), "wxyz")
-    log = save(tmp_path / "poses.npz", held.time, signals)
-    found = weighed_files([log], written(tmp_path / "s.toml", '[sensor.ft]\nkind="wrench"\n'))
+    log = save(folder / "poses.npz", held.time, signals)
+    return weighed_files([log], written(folder / "s.toml", '[sensor.ft]\nkind="wrench"\n'))
+
+
+def test_poses_of_a_log_are_turned_by_their_quaternions(tmp_path: Path) -> None:
+    found = of_poses(tmp_path)
     assert found.body[0] == pytest.approx(BODY[0], rel=0.01)
     assert not found.whole
     assert "not seen" in payload.text(found)
@@ -355,3 +362,27 @@ def test_a_sensor_that_reports_on_itself_is_turned_over(tmp_path: Path) -> None:
     log = Recording.open(with_imu(tmp_path / "g.npz", held))
     said = Sensors.from_toml(written(tmp_path / "s.toml", WRIST + 'reports = "on_sensor"\n' + IMU))
     np.testing.assert_array_equal(read(log, said).held.wrench, -held.wrench)
+
+
+def test_a_page_holds_the_lines_to_paste_and_what_is_left_over(tmp_path: Path) -> None:
+    log = with_imu(tmp_path / "grasp.npz", sensed(5000))
+    found = weighed_files([log], written(tmp_path / "wrist.toml", WRIST + IMU))
+    page = html.unescape(report.html(found))
+    pasted = [line for line in payload.settings_text(found).splitlines() if line[0] != "#"]
+    assert len(pasted) == 5 and all(line in page for line in pasted)
+    assert "<strong>Withheld:</strong> nothing." in page
+    left = found.sensor["left_over"]
+    force, moment = (f"{100.0 * left[kind]:.2g} %" for kind in ("force", "torque"))
+    assert f"variation {force} is not explained, of the moment's {moment}." in page
+    assert not re.findall(r"@import|url\(|fetch\(|XMLHttpRequest|https?://", page)
+
+
+def test_a_page_says_what_is_withheld_and_why(tmp_path: Path) -> None:
+    still = of_poses(tmp_path)
+    page = html.unescape(report.html(still))
+    assert not still.whole and "In the lines to paste the load is a point." in page
+    assert "inertia.xx, inertia.xy" in page and "<td>nan" not in page
+    failed = replace(still.checks[0], name="planted", status="fail")
+    page = html.unescape(report.html(replace(still, checks=(failed,))))
+    assert "set_target_payload" not in page
+    assert "mended (planted)." in page

@@ -21,7 +21,7 @@ from heft.applications.identification.identification import Identification
 from heft.applications.identification.inputs import identify
 from heft.applications.identification.results import schema, write
 from heft.cli import app
-from heft.display import split_sum
+from heft.display import rounded, split_sum
 from heft.estimators import ESTIMATORS, Essential, FromInformation
 from heft.fit.checks import JOINTS
 from heft.fit.settings import Settings
@@ -61,6 +61,21 @@ def test_a_vector_has_the_decimals_of_its_largest_number(scale: float) -> None:
     (decimals,) = {len(n.partition(".")[2]) for n in shown}
     assert np.abs(np.array([float(n) for n in shown]) - values).max() <= 0.5 * 10.0**-decimals
     assert not [n for n in shown if n.startswith("-") and float(n) == 0.0]
+
+
+@pytest.mark.parametrize(
+    ("value", "std", "text"),
+    [
+        (1.29571, 0.0031, "1.2957"),
+        (11.056, 0.12, "11.06"),
+        (4e-6, 0.03, "0.000"),  # told from nothing by nobody
+        (-1e-9, 0.3, "0.00"),  # and of no sign
+        (0.0123, 0.01, "0.0123"),
+        (np.inf, 1.0, "–"),
+    ],
+)
+def test_digits_follow_the_deviation(value: float, std: float, text: str) -> None:
+    assert rounded(value, std) == text
 
 
 def test_a_delay_is_said_with_its_side() -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from heft.applications.demo import FOLDER as DEMO
-from heft.applications.viewer import Shape, mesh_path, read_motion, shapes
+from heft.applications.viewer import Shape, _ranges, mesh_path, read_motion, shapes
 from heft.cli import main
 from heft.errors import InputError
 from heft.models.robot import Robot
@@ -165,3 +165,18 @@ def test_a_browser_shows_the_robot_and_ctrl_c_ends_it() -> None:
     finally:
         server.kill()
         server.wait()
+
+
+def test_sliders_keep_the_model_file_s_own_limits() -> None:
+    text = re.sub(r'velocity="[^"]*"', 'velocity="0"', (DEMO / "arm.urdf").read_text("utf-8"))
+    robot = Robot.from_urdf_text(text.encode())
+    ranges = _ranges(robot)
+    stated = re.findall(r'<joint name="(\w+)" type="revolute">.*?<limit([^>]*)/>', text, re.DOTALL)
+    assert set(ranges) == {name for name, _ in stated} == set(robot.joints)
+    for name, limit in stated:
+        low, high = (float(re.findall(rf'{end}="([^"]+)"', limit)[0]) for end in ("lower", "upper"))
+        assert ranges[name] == (low, high)
+    wrong = text.replace(
+        'lower="-2.6"', 'lower="3.0"'
+    )  # no room, which is no cause to show nothing
+    assert _ranges(Robot.from_urdf_text(wrong.encode())) == {}

@@ -13,7 +13,7 @@ import threading
 import time
 import webbrowser
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from heft.errors import InputError, InvalidRecording, InvalidSetting, install
 from heft.files import xml
 from heft.information import frame_change, matrix_of_rpy, quaternion_of_matrix
 from heft.interrupts import stopped_by_signals
-from heft.models import Options, Robot
+from heft.models import Options, Robot, motion_limits
 
 HOST = "127.0.0.1"
 FRAMES_PER_SECOND = 30.0
@@ -252,12 +252,14 @@ def serve(
     port: int,
     open_browser: bool,
     say: Callable[[str], None],
+    dark: bool = False,
 ) -> None:
     """Show a robot, and optionally play a recording, until interrupted.
 
     Args:
         log: Log to be played; None for sliders of the joints.
         port: Port to serve on; if taken, the next free one.
+        dark: Whether the controls are dark: the viewer cannot ask the browser.
 
     Raises:
         InputError: If the robot or the log cannot be read, or the viewer is not installed.
@@ -277,7 +279,7 @@ def serve(
     with contextlib.redirect_stdout(io.StringIO()):  # the address is said below, and once
         server = viser.ViserServer(host=HOST, port=port, label=f"heft: {shown.name}", verbose=False)
     try:
-        stage = Stage(server, shown, model)
+        stage = Stage(server, shown, model, dark)
         address = f"http://{HOST}:{server.get_port()}"
         say(f"{shown.name}: {address}   (Ctrl-C ends it)")
         if stage.missing:
@@ -298,15 +300,28 @@ def serve(
         server.stop()
 
 
+def _ranges(robot: Robot) -> dict[str, tuple[float, float]]:
+    """Return the least and the largest position of joints; a turn where the file says none."""
+    motion = robot.options.motion  # whose speeds nobody asks for here
+    any_speed = {j: replace(motion.of(j), velocity=1.0) for j in robot.joints}
+    try:
+        limits = motion_limits(robot, replace(motion, joint=any_speed))
+    except InputError:  # limits that are none, in which the robot can be looked at nevertheless
+        return {}
+    ends = zip(limits.joints, limits.lower.tolist(), limits.upper.tolist(), strict=True)
+    return {joint: (low, high) for joint, low, high in ends if low < high}
+
+
 class Stage:
     """Scene and controls in the browser."""
 
-    def __init__(self, server: Any, robot: Robot, model: Path) -> None:
+    def __init__(self, server: Any, robot: Robot, model: Path, dark: bool = False) -> None:
         """Add a robot to the scene, all joints at zero."""
         self._server, self._robot = server, robot
         if np.linalg.norm(robot.gravity) > 0.0:
             server.scene.set_up_direction(-robot.gravity)
-        server.gui.configure_theme(show_share_button=False)  # only this machine can see it
+        # Only this machine can see it.
+        server.gui.configure_theme(show_share_button=False, dark_mode=dark)
         reach = max(float(np.linalg.norm(robot.tree.translation, axis=1).sum()), 0.2)
         server.initial_camera.position = 1.1 * reach * np.array([1.0, 1.0, 0.9])
         server.initial_camera.look_at = np.array([0.0, 0.0, 0.35 * reach])
@@ -341,20 +356,23 @@ class Stage:
     def pose_by_hand(self) -> None:
         """Add a slider for each joint."""
         robot = self._robot
-        position = _resting(robot)
+        position, within = _resting(robot), _ranges(robot)
         for joint in robot.joints:
             if joint in robot.options.still:
                 continue
             place = robot.channels.index(joint)
             slides = (robot.tree.kind[robot.tree.channel == place] == PRISMATIC).any()
-            top = 1.0 if slides else 3.14
-            slider = self._server.gui.add_slider(joint, -top, top, 0.01, 0.0)
+            low, high = within.get(joint, (-1.0, 1.0) if slides else (-3.14, 3.14))
+            position[place] = min(max(position[place], low), high)
+            step = 10.0 ** math.floor(math.log10((high - low) / 300.0))
+            slider = self._server.gui.add_slider(joint, low, high, step, position[place])
 
             def move(event: Any, place: int = place) -> None:
                 position[place] = event.target.value
                 self.pose(position)
 
             slider.on_update(move)
+        self.pose(position)
 
     def play(self, motion: Motion, stop: threading.Event) -> None:
         """Play a recording in a loop, until told to stop."""

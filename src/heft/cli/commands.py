@@ -301,6 +301,7 @@ def check(
     draft: Path | None = None,
     mended: Path | None = None,
     json: Path | None = None,
+    out: Path | None = None,
     longest: float = 300.0,
     quiet: Quiet = False,
 ) -> None:
@@ -327,15 +328,20 @@ def check(
         Column map to write, with the cures that physics asks for in it.
     json
         File to write the findings to, for programs.
+    out
+        HTML file to write, with each finding's piece of signal and its cure; opens offline.
     longest
         Time for which corrections are searched with the robot's physics, at most [s].
     """
-    from heft.applications.doctor import doctor
+    from heft.applications.doctor import doctor, report
     from heft.errors import InvalidSetting
-    from heft.files import require_writable
+    from heft.files import require_writable, write_text
     from heft.interrupts import stopped_by_signals
 
-    for option, path in (("--draft", draft), ("--mended", mended), ("--json", json)):
+    if out is not None:
+        require_page(out)
+    writes = {"--draft": draft, "--mended": mended, "--json": json, "--out": out}
+    for option, path in writes.items():
         if path is not None:
             require_writable(path, option)  # before the work
     if draft is not None:
@@ -355,6 +361,8 @@ def check(
         doctor.write_mended(mended, found, logs[0], robot, options, columns)
     if json is not None:
         doctor.write_json(json, found)
+    if out is not None:
+        write_text(out, report.html(found))
     message(doctor.text(found))
     if found.spoilt:
         sys.exit(1)
@@ -399,6 +407,7 @@ def view(
     options: With = None,
     port: int = VIEW_PORT,
     open_browser: Annotated[bool, Parameter(name="--open")] = True,
+    dark: bool = False,
 ) -> None:
     """Show a robot and a recording in the browser; Ctrl-C ends it.
 
@@ -416,10 +425,12 @@ def view(
         Where to serve it on this machine; the next free one if taken.
     open_browser
         Whether to open the browser; --no-open only prints the address.
+    dark
+        Whether its controls are dark.
     """
     from heft.applications.viewer import serve
 
-    serve(robot, log, columns, options, port, open_browser, message)
+    serve(robot, log, columns, options, port, open_browser, message, dark)
 
 
 @app.command
@@ -487,6 +498,7 @@ def payload(
         with it, in this order.
     """
     from heft.applications.payload import payload as results
+    from heft.applications.payload import report
 
     if load.out is not None:
         results.refuse_foreign(load.out)
@@ -501,11 +513,12 @@ def payload(
         found = weighed_by_robot(logs, load, told)
     try:
         if load.out is not None:
-            results.write(found, load.out)
+            results.write(found, load.out, report.html)
     finally:  # what took days to weigh is said, even where a disk is full
         message(results.text(found))
     if load.out is not None:
-        message(f"\n{shown(load.out / 'estimate.json')}   {shown(load.out / 'payload.txt')}")
+        names = ", ".join(sorted(path.name for path in load.out.iterdir()))
+        message(f"\n{shown(load.out)}: {names}")
     if found.cut_short:
         progress(found.cut_short)
         sys.exit(SALVAGED)

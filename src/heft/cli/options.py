@@ -213,7 +213,8 @@ class LoadOptions:
     own
         With --robot, Python file of own columns of its regressor, such as springs; it is run.
     out
-        Folder for estimate.json, payload.txt and robot.toml; nothing is written if not given.
+        Folder for estimate.json, payload.txt, robot.toml and report.html, a page that opens
+        offline; nothing is written if not given.
     threads
         How many threads share the work.
     """

@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from . import animation, page, verdict
     from .text import rounded, split_sum, table
     from .curves import Curve, Stretch, Trace, Tracer
-    from .scene import bones, ellipsoid, ends
+    from .scene import bones, ellipsoid, ends, placed
     from .templates import policy_of, render
-    from .page import Body, Plot, Scene, Series, Table
+    from .page import Body, Plot, Scene, Series, Table, over_time
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

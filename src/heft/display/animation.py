@@ -53,12 +53,12 @@ def figure(robot: Robot, motion: Played, title: str = "") -> str:
     Raises:
         InvalidSetting: If there is nothing to play.
     """
-    return render("display/animation_figure.html.jinja", **_sticks(robot, motion).shown(title))
+    return render("display/animation_figure.html.jinja", **sticks(robot, motion).shown(title))
 
 
 def page(robot: Robot, motion: Played, title: str = "") -> str:
     """Return a motion as a whole page, which opens offline; arguments and errors as of `figure`."""
-    return render("display/animation_page.html.jinja", **_sticks(robot, motion).shown(title))
+    return render("display/animation_page.html.jinja", **sticks(robot, motion).shown(title))
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +109,12 @@ class Sticks:
         }
 
 
-def _sticks(robot: Robot, motion: Played) -> Sticks:
+def sticks(robot: Robot, motion: Played) -> Sticks:
+    """Return a motion as lines between joints and masses at their links, to be played by a page.
+
+    Raises:
+        InvalidSetting: If there is nothing to play.
+    """
     if len(motion.time) < 2:
         raise InvalidSetting(
             "a motion of one sample cannot be played", argument="motion", got=len(motion.time)

@@ -253,7 +253,10 @@
       this.boxes = [...figure.querySelectorAll("input")];
       this.turn = -0.9; this.tilt = 0.35; this.zoom = 1;
       const points = spec.bones.flatMap((b) => [b.slice(0, 3), b.slice(3)]);
-      for (const b of spec.bodies) points.push(b.centre);
+      for (const b of spec.bodies) {
+        points.push(b.centre);
+        if (b.role === "after") for (const a of b.axes) for (const s of [-1, 1]) points.push(b.centre.map((v, i) => v + s * a[i]));
+      }
       const low = [0, 1, 2].map((i) => Math.min(...points.map((p) => p[i])));
       const high = [0, 1, 2].map((i) => Math.max(...points.map((p) => p[i])));
       this.centre = low.map((v, i) => (v + high[i]) / 2);
@@ -310,7 +313,9 @@
     }
     // Names stand in two columns beside the robot, each at its body's height or below the one before.
     names(pen, place, width, height) {
-      const line = 15, spots = this.spec.bodies.filter((b) => b.role === "after")
+      const after = new Set(this.spec.bodies.filter((b) => b.role === "after").map((b) => b.name));
+      // Each name once: of what was and is at what is.
+      const line = 15, spots = this.spec.bodies.filter((b) => b.role === "after" || !after.has(b.name))
         .map((b) => ({ name: b.name, at: place(b.centre) }));
       const middle = spots.map((s) => s.at[0]).sort((a, b) => a - b)[spots.length >> 1];
       for (const side of ["left", "right"]) {

@@ -16,6 +16,7 @@ import numpy as np
 
 from heft.arrays import Array
 
+from .curves import Curve
 from .templates import render
 
 Kind = Literal["line", "broad", "dashed", "points", "band"]
@@ -131,6 +132,25 @@ class Drawings:
                 for s in plot.series
             ],
         }
+
+
+def over_time(
+    curve: Curve, start: float, title: str, group: str, label: str = "", *beside: Series
+) -> Plot:
+    """Return the plot of a measured and a predicted signal and their difference over time.
+
+    Args:
+        start: Time of the plot's zero [s].
+        beside: What else is drawn, under these.
+    """
+    time = curve.time - start
+    series = (
+        *beside,
+        Series("residual", "residual", time, curve.measured, minus=curve.predicted),
+        Series("predicted", "predicted", time, curve.predicted, "broad"),
+        Series("measured", "measured", time, curve.measured),
+    )
+    return Plot(title, "time [s]", series, group, label)
 
 
 def page(template: str, **values: object) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from heft.arrays import Array
-from heft.dynamics import body_poses
-from heft.information import inertia
+from heft.dynamics import Link, body_poses
+from heft.information import frame_change, inertia
 from heft.models import Robot
 
 SHORTEST = 1e-4  # [m], of a line worth drawing
@@ -43,6 +43,18 @@ def bones(robot: Robot, position: Array) -> Array:
         lines.append([*poses[b][:3, 3], *(poses[b] @ [*place, 1.0])[:3]])
     long = [line for line in lines if np.linalg.norm(np.subtract(line[:3], line[3:])) > SHORTEST]
     return np.array(long, dtype=float).reshape(-1, 6)
+
+
+def placed(link: Link, poses: Array, parameters: Array) -> tuple[Array, Array] | None:
+    """Return the `ellipsoid` of a body where its link is, in the world.
+
+    Args:
+        poses: Of the robot's bodies, shape (bodies, 4, 4).
+        parameters: π in the link's frame, shape (10,) [kg, kg·m, kg·m²].
+    """
+    pose, rotation = poses[link.body], poses[link.body][:3, :3] @ link.rotation
+    place = pose[:3, :3] @ link.translation + pose[:3, 3]
+    return ellipsoid(frame_change(rotation, place) @ parameters)
 
 
 def ellipsoid(parameters: Array) -> tuple[Array, Array] | None:

@@ -11,7 +11,9 @@ from heft.errors import visible
 
 
 def rounded(value: float | None, std: float | None = None) -> str:
-    """Return a number to the digits that its standard deviation supports, three at least.
+    """Return a number to the digits that its standard deviation supports.
+
+    Three at least, however unsure, of a number that is larger than its deviation.
 
     Args:
         value: May be missing or infinite: then a dash.
@@ -21,9 +23,10 @@ def rounded(value: float | None, std: float | None = None) -> str:
     if std is None or not math.isfinite(std) or std <= 0.0:
         return f"{value:.4g}"
     digits = 1 - math.floor(math.log10(std))
-    if value != 0.0:  # never less than three digits, however unsure
+    if abs(value) > std:  # never less than three digits of what is told from nothing
         digits = max(digits, 2 - math.floor(math.log10(abs(value))))
-    return f"{value:.{max(0, min(6, digits))}f}"
+    digits = max(0, min(6, digits))
+    return f"{round(value, digits) + 0.0:.{digits}f}"  # a zero has no sign
 
 
 def split_sum(expression: str, width: int) -> tuple[str, str]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .friction_changes import friction_columns, of_friction
     from .simple_friction import SimpleFriction, rigid_torques
     from .checks import SIMPLE_FRICTION, UNIT_OF_TORQUE, in_grams, of_the_unit, torque_over_file
-    from .scores import PredictedError, Score, filtered, model_effort
+    from .scores import PredictedError, Score, filtered, model_effort, plant_scores
     from .alternatives import Alternative, other_estimates
     from .judged import NORMAL, Judged, Number, PlantIdentification, identify_plant
     from .judged import drive_terms, link_parameters, with_gains

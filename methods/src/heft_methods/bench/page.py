@@ -128,6 +128,8 @@ def _plots(name: str, group: Sequence[Summary]) -> Iterator[Plot]:
         ("Torque error of another motion, median [%]", lambda s: 100.0 * s.torque[0]),
     )
     names = _names(group)
+    if len({s.case.noise for s in group}) < 2:
+        return  # the table says it: there is no line to draw
     for title, measure in measures:
         series = []
         for k, candidate in enumerate(names):

@@ -12,11 +12,11 @@ import numpy as np
 
 from heft import __version__
 from heft.arrays import Array
-from heft.display import Plot, Series, page, table
+from heft.display import Body, Plot, Scene, Series, ellipsoid, page, rounded, table
 from heft.display import Table as ShownTable
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.files import put, require_own, workshop
-from heft.information import Verdict, rotation_vector_of_matrix
+from heft.information import Verdict, inertia, rotation_vector_of_matrix
 from heft.models import Robot
 from heft.recordings import ColumnMap, Recording, Table, write_table
 from heft.simulation import SimulatedTeam
@@ -502,12 +502,50 @@ def _page(found: TeamFound) -> str:
         title="A load that several robots hold",
         loads=ShownTable("The load at the end, in each robot's own frame", head, rows),
         poses=ShownTable("Where neighbours hold it", of_poses, poses),
+        answer=_answer(found),
+        picture=_picture(found),
         plots=[] if found.verdict == "poor" else list(_plots(found)),
         changes=[f"{t:.2f}" for t in found.changes],
         remarks=found.remarks(),
         method=found.method,
         version=__version__,
     )
+
+
+def _answer(found: TeamFound) -> tuple[str, str] | None:
+    """Return the load's mass and its deviation as text; None where none is stated."""
+    load = None if found.verdict == "poor" else found.load(0)
+    if load is None:
+        return None
+    std = np.nan if load.covariance is None else float(np.sqrt(load.covariance[0, 0]))
+    return rounded(load.mass, std), rounded(std) if np.isnan(std) else f"{std:.2g}"
+
+
+def _picture(found: TeamFound) -> Scene | None:
+    """Return the load with the points where robots hold it, in the first robot's frame."""
+    load = None if found.verdict == "poor" else found.load(0)
+    if load is None:
+        return None
+    held = {0: (np.eye(3), np.zeros(3))}
+    for _ in found.stated.robots:  # as far as edges lead
+        for (b, a), (R, t) in found.poses().items():
+            if b in held and a not in held:
+                turned, place = held[b]
+                held[a] = turned @ R, turned @ t + place
+            elif a in held and b not in held:
+                turned, place = held[a]
+                held[b] = turned @ R.T, place - turned @ R.T @ t
+    grasps = np.nan_to_num([place for _, place in held.values()])  # of what moves in a plane
+    com, reach = np.nan_to_num(load.com), float(np.ptp(grasps, axis=0).max(initial=0.1))
+    ten = inertia.from_body(load.mass, com, np.nan_to_num(load.inertia))
+    shape = ellipsoid(ten)
+    bodies = [
+        Body(found.stated.robots[k].name, "before", place, 0.02 * reach * np.eye(3), 1.0)
+        for k, place in zip(held, grasps, strict=True)
+    ]
+    bodies += [Body("load", "after", *shape, 1.0)] if shape is not None else []
+    lines = np.array([[*place, *com] for place in grasps])
+    return Scene("The load, and where it is held", lines, tuple(bodies))
 
 
 def _plots(found: TeamFound) -> Iterator[Plot]:
@@ -525,7 +563,7 @@ def _plots(found: TeamFound) -> Iterator[Plot]:
     axes = tuple(
         Series(a, role, time, 1e3 * com[:, k])
         for k, (a, role) in enumerate(zip("xyz", roles, strict=True))
-        if np.isfinite(com[:, k]).all()
+        if np.isfinite(com[:, k]).any()
     )
     yield Plot("Centre of mass", "time [s]", axes, "time", "[mm]")
 
@@ -539,6 +577,14 @@ def _history(found: TeamFound) -> tuple[Array, Array, Array, Array]:
         return time, 1.0 / states[:, 9], states[:, :3], np.full(len(time), np.nan)
     told = [(k.time, load) for k in found.result.known if (load := k.load(0)) is not None]
     told = told[:: max(len(told) // MOST_POINTS, 1)]
-    values = np.array([[time, load.mass, *load.com] for time, load in told]).reshape(-1, 5)
-    spreads = [load.covariance[0, 0] for _, load in told if load.covariance is not None]
-    return values[:, 0], values[:, 1], values[:, 2:], np.sqrt(spreads)
+    values = np.array(
+        [
+            [t, k.mass, *k.com, np.nan if k.covariance is None else np.sqrt(k.covariance[0, 0])]
+            for t, k in told
+        ]
+    ).reshape(-1, 6)
+    # Curves break where the load is another: it did not ramp from one to the other.
+    breaks = np.searchsorted(values[:, 0], found.changes)
+    values = np.insert(values, breaks, np.nan, axis=0)
+    values[np.isnan(values[:, 0]), 0] = found.changes
+    return values[:, 0], values[:, 1], values[:, 2:5], values[:, 5]

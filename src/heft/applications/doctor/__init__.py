@@ -7,6 +7,7 @@ from heft.loading import lazy
 if TYPE_CHECKING:
     from . import doctor
     from .settings import DoctorSettings
+    from . import report
     from .doctor import diagnose, diagnose_files, diagnose_files as check, faults
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

@@ -79,6 +79,7 @@ class Diagnosis:
     steps: tuple[StepEvidence, ...] = ()
     settings: DoctorSettings = field(default_factory=DoctorSettings)  # thresholds used
     notes: tuple[str, ...] = ()  # on the model file and the logs
+    recordings: tuple[Recording, ...] = field(default=(), compare=False, repr=False)  # the logs
 
     @property
     def spoilt(self) -> bool:
@@ -130,7 +131,13 @@ def diagnose(
         findings += [replace(f, about=prefix + f.about) for f in of_log]
         notes += [prefix + remark for remark in recording.remarks]
     findings += matching.findings() if matching is not None else ()
-    seen = Diagnosis(tuple(logs), _sorted(findings), settings=settings, notes=tuple(notes))
+    seen = Diagnosis(
+        tuple(logs),
+        _sorted(findings),
+        settings=settings,
+        notes=tuple(notes),
+        recordings=tuple(recordings),
+    )
     if matching is None:
         return seen
     progress("asking the robot's physics")
@@ -395,8 +402,8 @@ def _of_the_time(pace: Pace) -> Iterator[Finding]:
         )
 
 
-def text(d: Diagnosis) -> str:
-    """Return the diagnosis as text: a line of verdict, then the findings, the most severe first."""
+def said_verdict(d: Diagnosis) -> str:
+    """Return in a few words whether the logs are any good."""
     worst = sum(f.severity == "spoils" for f in d.findings)
     rest = len(d.findings) - worst
     verdict = "clean" if not d.findings else "usable"
@@ -404,19 +411,30 @@ def text(d: Diagnosis) -> str:
         verdict = f"{worst} {'thing' if worst == 1 else 'things'} will spoil an identification"
     if rest:
         verdict += f", {rest} to know"
+    return verdict
+
+
+def of_the_logs(d: Diagnosis) -> str:
+    """Return how much the logs hold, and what their motion shows."""
     rows = sum(f.rows for _, f in d.logs)
     duration = sum(f.duration for _, f in d.logs)
     step = max((f.step for _, f in d.logs), default=0.0)
     rate = f" at {1.0 / step:.4g} Hz" if step else ""
-    names = ", ".join(Path(n).name for n, _ in d.logs)
-    lines = [f"{names}: {verdict} ({rows} rows, {duration:.4g} s{rate})"]
+    said = f"{rows} rows, {duration:.4g} s{rate}"
     if d.motion is not None:
-        lines[0] += (
+        said += (
             f"; the motion excites {d.motion.rank} of {d.motion.columns} base parameters, "
             f"condition {d.motion.condition:.3g}"
         )
+    return said
+
+
+def text(d: Diagnosis) -> str:
+    """Return the diagnosis as text: a line of verdict, then the findings, the most severe first."""
+    names = ", ".join(Path(n).name for n, _ in d.logs)
+    lines = [f"{names}: {said_verdict(d)} ({of_the_logs(d)})"]
     for f in d.findings:
-        sure = "" if f.sure is None else f" [{_percent(f.sure)} sure]"
+        sure = "" if f.sure is None else f" [{percent(f.sure)} sure]"
         lines.append(f"{MARKS[f.severity]} {f.name}, {f.about}: {f.message}{sure}")
         lines += f.remedy
     if d.motion is not None and any("map" in f.lines for f in d.findings):
@@ -424,7 +442,8 @@ def text(d: Diagnosis) -> str:
     return "\n".join([*lines, *(f"note: {note}" for note in d.notes)])
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
+    """Return a probability as text."""
     return "over 99.9 %" if share > 0.999 else f"{share:.1%}"
 
 

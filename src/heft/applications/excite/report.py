@@ -13,20 +13,20 @@ import numpy as np
 
 from heft import __version__
 from heft.applications.inputs import Inputs
-from heft.display import Plot, Series, Table, page, table
+from heft.display import Plot, Series, Table, animation, page, table
 from heft.errors import install, spelt
 from heft.excitation import Certificate
 from heft.files import json_text, new_folder, require_own
 from heft.information import SYMBOLS
+from heft.recordings import JointTrajectory, messages_can_be_written, write_table
 from heft.recordings import Table as LogTable
-from heft.recordings import messages_can_be_written, write_table
 
 from .experiment_design import Excited, ExciteSettings, Prediction, excite, is_information
 from .planned import open_experiment
 
 WORST = 8  # base parameters that the terminal lists
 DRAWN_RATE = 50.0  # of the curves [Hz]
-CURVES = (("position", "rad or m"), ("velocity", "rad/s or m/s"))
+CURVES = (("position", "rad", "m"), ("velocity", "rad/s", "m/s"))
 
 
 def text_of(excited: Excited, model: Path, out: Path) -> str:
@@ -145,9 +145,20 @@ def page_of(excited: Excited) -> str:
         ],
         sums=True,
     )
+    counted = sorted((p for p in excited.predictions if p.counts), key=lambda p: -p.falls_to)
+    lap = excited.joint_trajectory(animation.FRAMES_PER_SECOND)
+    end = int(np.searchsorted(lap.time, excited.trajectory.duration, "right"))
+    played = JointTrajectory(lap.joints, lap.time[:end], lap.position[:end])
     return page.page(
         "applications/excite/report.html.jinja",
         title=f"Excitation of {excited.planned.robot.name}",
+        motion=animation.sticks(excited.planned.robot, played).shown("The motion, played"),
+        worst=replace(
+            predictions,
+            caption=_predictions_head(excited),
+            rows=[[p.expression, *_cells(p), p.unit] for p in counted[:WORST]],
+            marked=(),
+        ),
         sentences=list(_sentences(excited)),
         tightest=Table("", LIMIT_HEAD, [_row(c) for c in excited.tightest]),
         limits=limits,
@@ -164,7 +175,8 @@ def page_of(excited: Excited) -> str:
 def _plots(excited: Excited) -> Iterator[Plot]:
     time = excited.trajectory.times(DRAWN_RATE)
     planned = excited.planned
-    for order, (name, unit) in enumerate(CURVES):
+    linear = {d.name for d in planned.robot.drives if d.linear}
+    for order, (name, *units) in enumerate(CURVES):
         values = excited.trajectory.derivative(time, order)
         for k, channel in enumerate(planned.carrier.moving):
             limits = (
@@ -178,7 +190,13 @@ def _plots(excited: Excited) -> Iterator[Plot]:
             ]
             curve = Series(name, "measured", time, values[:, k])
             joint = planned.robot.joints[channel]
-            yield Plot(f"{joint}, {name}", "time [s]", (*edges, curve), "time", f"[{unit}]")
+            yield Plot(
+                f"{joint}, {name}",
+                "time [s]",
+                (*edges, curve),
+                "time",
+                f"[{units[joint in linear]}]",
+            )
 
 
 def _settings(excited: Excited) -> str:

@@ -167,6 +167,8 @@ def page_of(identified: IdentifiedFlyer) -> str:
     return page.page(
         "applications/free_flyer/report.html.jinja",
         title=f"What {identified.flyer.name} grasped",
+        mass=rounded(result.load.numbers["mass"].value, result.load.numbers["mass"].std),
+        mass_std=f"{result.load.numbers['mass'].std:.2g}",
         load=Table("What it grasped, in the body's frame", head, _numbers(result.load)),
         body=Table("Body and load", head, _numbers(result.body)),
         methods=_methods(result),

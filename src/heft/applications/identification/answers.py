@@ -93,7 +93,7 @@ class Joint:
     def cell(self, term: str) -> str:
         """Return a term with its deviation as text; a dash for none."""
         value, std = getattr(self, term), self.std.get(term)
-        return rounded(value, std) + ("" if value is None or std is None else f" ± {std:.1g}")
+        return rounded(value, std) + ("" if value is None or std is None else f" ± {std:.2g}")
 
     def __repr__(self) -> str:
         return f"<{self.name}: {', '.join(f'{t} {self.cell(t)}' for t in JOINT)}>"

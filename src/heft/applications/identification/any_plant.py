@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from heft import __version__
-from heft.display import Plot, Table, Trace, page, rounded, table, verdict
+from heft.display import Plot, Table, Trace, over_time, page, rounded, table, verdict
 from heft.fit import NORMAL, PlantIdentification
 
-from .report_figures import over_time, spectra
+from .report_figures import spectra
 
 DRAWN_POINTS = 20_000  # of all curves over time
 TEMPLATE = "applications/identification/plant_report.html.jinja"

@@ -21,6 +21,7 @@ base that is not quite level, are a log's and a motion's own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -564,5 +565,20 @@ def _notes(a: Side, b: Side) -> list[str]:
     if _hashes(a, "model") != _hashes(b, "model"):
         notes.append(
             "the two model files differ: masses that the data see little of may differ for that"
+        )
+    gains = [
+        {j: e["gain"] for j, e in s.identified.estimate["joints"].items() if e.get("gain")}
+        for s in (a, b)
+    ]
+    unlike = [
+        f"{j} {gains[0].get(j, math.nan):.4g} before and {gains[1].get(j, math.nan):.4g} after"
+        for j in {**gains[0], **gains[1]}
+        if not math.isclose(gains[0].get(j, math.nan), gains[1].get(j, math.nan), rel_tol=1e-6)
+    ]
+    if unlike:
+        notes.append(
+            f"torque per current differs [N·m/A]: {', '.join(unlike)}; friction and masses of what "
+            "these drives move scale with it, and that is no change of the robot. State one set of "
+            "gains (--with) and identify both again"
         )
     return notes

@@ -147,7 +147,7 @@ def _joints(result: Identification) -> Table:
             elif value == 0.0:
                 cells.append("0*")
             else:
-                cells.append(f"{rounded(value, std[name])} ±{std[name]:.1g}")
+                cells.append(f"{rounded(value, std[name])} ±{std[name]:.2g}")
         errors = [s.per_joint[drive.name] for s in scored if drive.name in s.per_joint]
         rows.append([*cells, f"{max(errors):.1%}" if errors else "–"])
     return Table(

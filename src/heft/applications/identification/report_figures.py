@@ -7,12 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from heft.arrays import Array
-from heft.display import Body, Curve, Plot, Scene, Series, Trace, bones, ellipsoid
+from heft.display import Body, Plot, Scene, Series, Trace, bones, over_time, placed
 from heft.dynamics import FRICTION, body_poses
 from heft.estimators import stated_numbers
 from heft.fit import NORMAL
-from heft.information import frame_change
 
 from .entries import friction_curve
 from .identification import Identification
@@ -88,21 +86,6 @@ def _plots_of_torque(result: Identification, number: int, trace: Trace) -> Itera
         yield over_time(shown, start, title, f"time {number}", label)
 
 
-def over_time(curve: Curve, start: float, title: str, group: str, label: str = "") -> Plot:
-    """Return the plot of a measured and a predicted signal and their difference over time.
-
-    Args:
-        start: Time of the plot's zero [s].
-    """
-    time = curve.time - start
-    series = (
-        Series("residual", "residual", time, curve.measured, minus=curve.predicted),
-        Series("predicted", "predicted", time, curve.predicted, "broad"),
-        Series("measured", "measured", time, curve.measured),
-    )
-    return Plot(title, "time [s]", series, group, label)
-
-
 def _rms_error(trace: Trace, channel: int, unit: str) -> str:
     residual, measured = float(trace.rms_residual[channel]), float(trace.rms_measured[channel])
     share = f" ({residual / measured:.1%})" if measured > 0.0 else ""
@@ -135,17 +118,10 @@ def scene(result: Identification) -> Scene:
         for role, ten in (("before", link.written), ("after", result.tens[link.name])):
             if role == "before" and not link.given:
                 continue
-            place = poses[link.body] @ _pose(link.rotation, link.translation)
-            shape = ellipsoid(frame_change(place[:3, :3], place[:3, 3]) @ ten)
+            shape = placed(link, poses, ten)
             if shape is not None:
                 bodies.append(Body(link.name, role, *shape, seen))  # type: ignore[arg-type]
     return Scene(f"{robot.name}, masses before and after", bones(robot, pose), tuple(bodies))
-
-
-def _pose(rotation: Array, translation: Array) -> Array:
-    pose = np.eye(4)
-    pose[:3, :3], pose[:3, 3] = rotation, translation
-    return pose
 
 
 def _unit(result: Identification, channel: str) -> str:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from heft.loading import lazy
 
 if TYPE_CHECKING:
-    from . import payload
+    from . import payload, report
     from .payload import Payload
     from .by_wrench import Weigh
     from .online import Online

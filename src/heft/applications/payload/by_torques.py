@@ -151,6 +151,9 @@ class Carried:
     # those that `heft identify` makes of each of both fits, and whether there can be such a load on
     # such a robot
     checks: tuple[Check, ...]
+    # base parameters of the runs with the payload: of the robot alone, and with it, shape (b,)
+    alone: Array
+    held: Array
     notes: tuple[str, ...] = ()  # what is to be known of the answer
 
     @property
@@ -286,6 +289,7 @@ class WeighCarried:
         joint = fit(np.empty((size, 0)))
         beta = (joint.space.matrix @ joint.consistent.parameters.values)[:size]
         labels, coarse, fine = friction_columns(problem, beta)
+        changes = np.empty((size, 0))
         if labels:
             tried = fit(coarse).consistent.parameters
             assert tried.covariance is not None
@@ -294,7 +298,7 @@ class WeighCarried:
             # Friction shared halves the load's deviation, and moves the load by a hundred of them
             # where friction fell by 38 %.
             if found is not None:
-                joint = fit(fine)
+                joint, changes = fit(fine), fine
                 checks = (*checks, found)
         first = 10 * len(problem.space.groups)
         ten = slice(first, first + PARAMETER_COUNT)
@@ -303,6 +307,9 @@ class WeighCarried:
         free = solver.unconstrained(joint.total, joint.space)
         nominal = currents(robot, log)
         gains = {j: nominal[j] / joint.gains[j] for j in spread}
+        columns = joint.space.matrix @ joint.consistent.parameters.values
+        beta, load, change = np.split(columns, [size, size + PARAMETER_COUNT])
+        alone = beta + changes @ change[: changes.shape[1]]
         names, slopes = joint.consistent.parameters.labels.names, np.zeros((len(gains), len(free)))
         for k, j in enumerate(gains):
             if f"{j}.gain" in names:  # else it is known
@@ -320,6 +327,8 @@ class WeighCarried:
                 *checks,
                 self.existence.of_load(free[ten], covariance[ten, ten]),
             ),
+            alone,
+            alone + lifted @ load,
             tuple(said_of_gains(problem)) if self.known_mass is None else (),
         )
 

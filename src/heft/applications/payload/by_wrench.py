@@ -340,7 +340,7 @@ class Weigh:
         Force is mass times specific force, so the rotation between the two is a Procrustes problem
         [Schönemann1966]. Identity and 1 are returned where the forces vary in one direction only.
         """
-        regressor, wrench = fit.windows
+        regressor, wrench = fit.windows[:2]
         seen = regressor[:, :3, 0] - np.mean(regressor[:, :3, 0], axis=0)
         force = wrench[:, :3] - np.mean(wrench[:, :3], axis=0)
         U, sizes, Vt = np.linalg.svd(seen.T @ force)

@@ -142,8 +142,8 @@ class Weighed:
         return total + len(values) * math.log(len(self.plant.channels) * self.rows)
 
     @cached_property
-    def windows(self) -> tuple[Array, Array]:
-        """Regressor Y, shape (N, 6, p), and wrench, shape (N, 6) [N, N·m], of each window or pose.
+    def windows(self) -> tuple[Array, Array, Array]:
+        """Regressor Y, shape (N, 6, p), wrench (N, 6) [N, N·m], time (N,) [s] of windows or poses.
 
         Neither is whitened, and further sensors are not combined into independent channels.
         """
@@ -156,12 +156,16 @@ class Weighed:
         base = np.concatenate([r.regressor for r in rows])
         regressor = np.zeros((*base.shape[:2], len(self.solution)))
         regressor[:, :, list(plain.base.kept)] = base
-        return regressor, np.concatenate([r.effort for r in rows])
+        effort, time = (
+            np.concatenate([r.effort for r in rows]),
+            np.concatenate([r.time for r in rows]),
+        )
+        return regressor, effort, time
 
     @cached_property
     def residuals(self) -> Array:
         """Residual wrench w − Y θ of each window or pose, shape (N, 6) [N, N·m]."""
-        regressor, wrench = self.windows
+        regressor, wrench, _ = self.windows
         return np.asarray(wrench - regressor @ self.solution)
 
     @cached_property

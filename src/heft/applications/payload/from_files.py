@@ -122,6 +122,7 @@ def of_sensor(load: Weighed, stated: Sensor, inputs: Sequence[Mapping[str, Any]]
         },
         inputs=tuple(inputs),
         settings={"kind": "wrench sensor"},
+        source=load,
     )
 
 
@@ -232,4 +233,5 @@ def of_joints(carried: Carried, inputs: Sequence[Mapping[str, Any]] = ()) -> Pay
         gains_covariance=carried.gains_covariance,
         inputs=tuple(inputs),
         settings={"kind": "joint torques"},
+        source=carried,
     )

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from heft import __version__
 from heft.arrays import Array
+from heft.display import rounded
 from heft.files import format_number, put, require_own, workshop
 from heft.information import AXES, Check, Finding, Verdict, inertia, verdict
 from heft.models import GainsOptions, load_settings
@@ -21,8 +22,12 @@ from heft.plants import CHANNEL_UNITS, CHANNELS
 
 from .sensors import Sensor
 
+if TYPE_CHECKING:
+    from .by_torques import Carried
+    from .estimate import Weighed
+
 SCHEMA = 1
-FILES = ("estimate.json", "payload.txt", "robot.toml")
+FILES = ("estimate.json", "payload.txt", "robot.toml", "report.html")
 NAMES = (
     "payload.mass",
     *(f"payload.com.{a}" for a in AXES),
@@ -53,6 +58,7 @@ class Payload:
     gains_covariance: Array | None = None  # covariance of them, in their order [(N·m/A)²]
     inputs: tuple[Mapping[str, Any], ...] = ()  # input files with their hashes
     settings: Mapping[str, Any] = field(default_factory=dict)  # settings of the identification
+    source: Carried | Weighed | None = None  # the solution of its logs; None where it was live
 
     @property
     def parameters(self) -> list[dict[str, Any]]:
@@ -210,44 +216,50 @@ def _degrees(angle: Mapping[str, float]) -> str:
 
 
 def _number(value: float, std: float) -> str:
-    if not math.isfinite(value):
-        return "not seen"
-    digits = 6 if std <= 0.0 else int(np.clip(1 - math.floor(math.log10(std)), 0, 7))
-    return f"{value:.{digits}f} ± {std:.2g}"
+    return f"{rounded(value, std)} ± {std:.2g}" if math.isfinite(value) else "not seen"
+
+
+def withheld(payload: Payload) -> str | None:
+    """Return why there is nothing to paste; None if there is."""
+    if payload.verdict == "poor":
+        return "the verdict is poor: nothing to set before what failed is mended"
+    if not (payload.mass > 0.0 and np.isfinite(payload.body[:4]).all()):
+        return "no load: nothing to set"
+    return None
 
 
 def settings_text(payload: Payload) -> str:
-    """Return load settings of robots and elements of model files to paste; none if it is poor."""
+    """Return `settings` as lines of a file, or why there are none."""
+    if why := withheld(payload):
+        return why
+    lines = [f"# in frame {payload.frame}; where that is not the robot's flange, turn and shift it"]
+    lines += [] if payload.whole else ["# the inertia was not seen: the load is a point here"]
+    return "\n".join([*lines, *(f"# {taker}\n{line}" for taker, line in settings(payload))])
+
+
+def settings(payload: Payload) -> Iterator[tuple[str, str]]:
+    """Yield load settings of robots and elements of model files to paste, each with its taker."""
     body = payload.body
-    if payload.verdict == "poor":
-        return "the verdict is poor: nothing to set before what failed is mended"
-    if not (body[0] > 0.0 and np.isfinite(body[:4]).all()):
-        return "no load: nothing to set"
     tensor = payload.inertia if payload.whole else np.zeros((3, 3))
     load = load_settings.Load(float(body[0]), body[1:4], tensor)
     xyz = " ".join(format_number(x) for x in body[1:4])
-    six = [format_number(x) for x in body[4:]] if payload.whole else ["0"] * 6
-    xx, xy, yy, xz, yz, zz = six
-    lines = [
-        f"# in frame {payload.frame}; where that is not the robot's flange, turn and shift it",
-        "# Universal Robots",
-        load_settings.urscript(load),
-        "# Universal Robots' ROS 2 driver, which takes the inertia since 2026",
-        load_settings.universal_robots_ros(load),
-        "# Franka",
-        load_settings.libfranka(load),
-        "# URDF, the link's frame being this one",
-        f'<inertial><origin xyz="{xyz}"/><mass value="{format_number(body[0])}"/>'
-        f'<inertia ixx="{xx}" '
-        f'ixy="{xy}" ixz="{xz}" iyy="{yy}" iyz="{yz}" izz="{zz}"/></inertial>',
-        "# MJCF",
-        f'<inertial pos="{xyz}" mass="{format_number(body[0])}" '
-        f'fullinertia="{xx} {yy} {zz} {xy} {xz} {yz}"/>',
-    ]
-    if not payload.whole:
-        lines.insert(-8, "# the inertia was not seen: the load is a point here")
-        lines = lines[:-4]
-    return "\n".join(lines)
+    yield "Universal Robots", load_settings.urscript(load)
+    taker = "Universal Robots' ROS 2 driver, which takes the inertia since 2026"
+    yield taker, load_settings.universal_robots_ros(load)
+    yield "Franka", load_settings.libfranka(load)
+    if payload.whole:
+        xx, xy, yy, xz, yz, zz = (format_number(x) for x in body[4:])
+        yield (
+            "URDF, the link's frame being this one",
+            f'<inertial><origin xyz="{xyz}"/><mass value="{format_number(body[0])}"/>'
+            f'<inertia ixx="{xx}" '
+            f'ixy="{xy}" ixz="{xz}" iyy="{yy}" iyz="{yz}" izz="{zz}"/></inertial>',
+        )
+        yield (
+            "MJCF",
+            f'<inertial pos="{xyz}" mass="{format_number(body[0])}" '
+            f'fullinertia="{xx} {yy} {zz} {xy} {xz} {yz}"/>',
+        )
 
 
 def to_json(payload: Payload) -> dict[str, Any]:
@@ -295,8 +307,11 @@ def refuse_foreign(out: Path) -> None:
     require_own(out, set(FILES))
 
 
-def write(payload: Payload, out: Path) -> None:
+def write(payload: Payload, out: Path, report: Callable[[Payload], str] | None = None) -> None:
     """Write the folder of results atomically; earlier results in it are replaced.
+
+    Args:
+        report: What makes the page; none is written without it.
 
     Raises:
         InvalidSetting: If the folder holds other files.
@@ -309,6 +324,8 @@ def write(payload: Payload, out: Path) -> None:
         contract = json.dumps(to_json(payload), indent=1, ensure_ascii=False, allow_nan=False)
         (new / "estimate.json").write_text(contract + "\n", encoding="utf-8")
         (new / "payload.txt").write_text(text(payload) + "\n", encoding="utf-8")
+        if report is not None:
+            (new / "report.html").write_text(report(payload), encoding="utf-8")
         if payload.gains and payload.verdict != "poor":
             (new / "robot.toml").write_text(gains_toml(payload), encoding="utf-8")
         put(new, place)

@@ -1,0 +1,176 @@
+"""Page of a load: its mass, where its centre is, what it explains, and the lines to paste."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from heft import __version__
+from heft.arrays import Array
+from heft.display import (
+    Body,
+    Curve,
+    Plot,
+    Scene,
+    Series,
+    Table,
+    Trace,
+    bones,
+    ellipsoid,
+    over_time,
+    page,
+    placed,
+    rounded,
+    verdict,
+)
+from heft.dynamics import body_poses
+from heft.fit import plant_scores, with_gains
+from heft.models import Robot
+from heft.plants import CHANNEL_UNITS, CHANNELS
+
+from .by_torques import Carried
+from .estimate import Weighed
+from .payload import NAMES, UNITS, Payload, settings, withheld
+
+DRAWN_POINTS = 100_000  # over all curves of a page
+ALONE = ("before", "robot without the load (dashed)")
+
+
+def html(payload: Payload) -> str:
+    """Return the page, which loads nothing from elsewhere."""
+    source, why = payload.source, withheld(payload)
+    picture, plots, sentence = None, list[Plot](), ""
+    if isinstance(source, Carried):
+        picture, plots, sentence = _of_joints(source)
+    elif source is not None:
+        picture, plots, sentence = _of_sensor(payload, source)
+    numbers = [
+        [name.removeprefix("payload."), rounded(value, std), f"{std:.2g}", unit]
+        for name, value, std, unit in zip(NAMES, payload.body, payload.std, UNITS, strict=True)
+        if np.isfinite(value)
+    ]
+    numbers += [
+        [f"gain of {j}", rounded(*g), f"{g[1]:.2g}", "N·m/A"] for j, g in payload.gains.items()
+    ]
+    return page.page(
+        "applications/payload/report.html.jinja",
+        title=f"Load in {payload.frame}",
+        mass=rounded(payload.mass, payload.mass_std),
+        mass_std=f"{payload.mass_std:.2g}",
+        centre=f"({', '.join(map(rounded, payload.com, payload.com_std))}) m",
+        sentence=sentence,
+        verdict=payload.verdict,
+        **verdict.for_page(payload.checks),
+        withheld=_withheld(payload, why),
+        numbers=Table(
+            f"In frame {payload.frame}, inertia about the centre of mass",
+            ("", "value", "±", "unit"),
+            numbers,
+        ),
+        picture=picture,
+        frame=payload.frame,
+        settings=() if why else tuple(settings(payload)),
+        why=why,
+        notes=payload.notes,
+        plots=plots,
+        beside=[ALONE] if isinstance(source, Carried) else [],
+        files=Table(
+            "Files",
+            ("role", "file", "SHA-256"),
+            [[str(i["role"]), str(i["path"]), str(i["sha256"])] for i in payload.inputs],
+        ),
+        kind=payload.settings.get("kind", "live weighing"),
+        version=__version__,
+    )
+
+
+def _withheld(payload: Payload, why: str | None) -> list[str]:
+    """Return what is not stated, and why, as sentences."""
+    failed = ", ".join(c.name for c in payload.checks if c.status == "fail")
+    said = [f"the lines to paste, since {why}{f' ({failed})' if failed else ''}."] if why else []
+    unseen = [
+        n.removeprefix("payload.") for n, x in zip(NAMES, payload.body, strict=True) if x != x
+    ]
+    if unseen:
+        said.append(f"{', '.join(unseen)}: this motion does not show them.")
+    if unseen and not why:
+        said.append("In the lines to paste the load is a point.")
+    return said
+
+
+def _of_joints(carried: Carried) -> tuple[Scene, list[Plot], str]:
+    """Return the robot with its load, torques with and without it, and what it explains."""
+    problem = with_gains(carried.loaded.problem, carried.calibrated.gains)
+    robot, base = problem.plant.robot, problem.base
+    with_load, without = list[Trace](), list[Trace]()
+    errors = [
+        plant_scores(problem, base.spread(values), problem.corner, traces).list
+        for values, traces in ((carried.alone, without), (carried.held, with_load))
+    ]
+    before, after = ([s for s in scores if s.counts] for scores in errors)
+    worst = max(range(len(after)), key=lambda k: after[k].total)
+    sentence = (
+        f"Of the torque on {Path(after[worst].path).name} the robot without a load misses "
+        f"{100.0 * before[worst].total:.2g} %, with this one {100.0 * after[worst].total:.2g} %."
+    )
+    channels = problem.plant.channels
+    points = DRAWN_POINTS // max(sum(len(t.curves) for t in with_load), 1)
+    plots = [
+        _torque(held.thinned(points), alone.thinned(points), channels[c].unit, trace.path)
+        for trace, other in zip(with_load, without, strict=True)
+        for c, (held, alone) in enumerate(zip(trace.curves, other.curves, strict=True))
+    ]
+    first = next(iter(problem.samples()))
+    return _holding(robot, first.motion.position[:, 0], carried), plots, sentence
+
+
+def _torque(held: Curve, alone: Curve, unit: str, log: str) -> Plot:
+    start = float(held.time[0])
+    label = f"{'force' if unit == 'N' else 'torque'} [{unit}]"
+    other = Series("without the load", "before", alone.time - start, alone.predicted, "dashed")
+    return over_time(held, start, held.name, f"time {log}", label, other)
+
+
+def _holding(robot: Robot, pose: Array, carried: Carried) -> Scene:
+    """Return the robot as a log found it, with the model file's links and the load."""
+    poses, bodies, lines = body_poses(robot.tree, pose), [], [*bones(robot, pose)]
+    for link in robot.links:
+        own = [("before", link.written)] if link.given and link.body >= 0 else []
+        for role, ten in [*own, *([("after", carried.ten)] if link.name == carried.frame else [])]:
+            shape = placed(link, poses, ten)
+            name = link.name if role == "before" else "load"
+            if role == "after" and shape is not None:  # seen where there is next to no inertia, too
+                begin = poses[link.body][:3, :3] @ link.translation + poses[link.body][:3, 3]
+                lines.append(np.concatenate([begin, shape[0]]))
+            if shape is not None:
+                bodies.append(Body(name, role, *shape, 1.0))  # type: ignore[arg-type]
+    return Scene(f"The load at {carried.frame}", np.array(lines), tuple(bodies))
+
+
+def _of_sensor(payload: Payload, load: Weighed) -> tuple[Scene | None, list[Plot], str]:
+    """Return the load at its sensor, wrenches measured and predicted, and what is left over."""
+    _, wrench, time = load.windows
+    predicted = wrench - load.residuals
+    force, moment = (f"{100.0 * share:.2g} %" for share in load.left)
+    sentence = f"Of the force's variation {force} is not explained, of the moment's {moment}."
+    plots = [
+        over_time(
+            Curve(name, time, wrench[:, k], predicted[:, k]).thinned(DRAWN_POINTS // len(CHANNELS)),
+            float(time[0]),
+            name,
+            "time",
+            f"{name} [{CHANNEL_UNITS[k]}]",
+        )
+        for k, name in enumerate(CHANNELS)
+    ]
+    shape = ellipsoid(payload.ten) if payload.whole else None
+    if not np.isfinite(payload.com).all():
+        return None, plots, sentence
+    lines = [[*np.zeros(3), *payload.com]]
+    bodies = () if shape is None else (Body("load", "after", *shape, 1.0),)
+    return (
+        Scene(f"The centre of mass from {payload.frame}", np.array(lines), bodies),
+        plots,
+        sentence,
+    )
