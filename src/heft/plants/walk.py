@@ -39,6 +39,8 @@ DENSE_BYTES = 64 << 20  # of rows that are spelt out, for estimators that need t
 # The same of rows that mix all channels: their triangles are full, and adding one to the others
 # costs as much as a thousand rows.
 MIXED_BYTES = 192 << 20
+# Samples times channels, of some 80 bytes each, up to which samples stay in memory.
+HELD_SAMPLES = 1 << 20
 
 
 def cuts(count: int, most: int, block: int | None, done: int) -> Iterator[slice]:
@@ -104,7 +106,7 @@ class Walk(Sampler):
         return tuple(self._walked())
 
     def _walked(self) -> Iterator[Samples[Any]]:
-        for s in self.all_samples():
+        for s in self._made() if self.keep_samples else self.all_samples():
             rows = np.flatnonzero(s.chosen)
             if 0 < len(rows) == rows[-1] + 1 - rows[0] < len(s.time):  # which needs no copy
                 s = s.part(slice(int(rows[0]), int(rows[-1]) + 1))
@@ -116,9 +118,22 @@ class Walk(Sampler):
                 yield s
 
     def all_samples(self) -> Iterator[Samples[Any]]:
-        """Yield all samples, including those that a selection excludes."""
+        """Yield all samples, including those that a selection excludes; of short logs made once."""
+        count = sum(line.rows for line in self.survey.timelines) * len(self.plant.channels)
+        return iter(self._held) if count <= HELD_SAMPLES else self._made()
+
+    @cached_property
+    def _held(self) -> tuple[Samples[Any], ...]:
+        return tuple(self._made())
+
+    def sharing(self, samples: Walk) -> None:
+        """Take over the samples that another walk holds, which must be the same."""
+        if "_held" in vars(samples):
+            vars(self)["_held"] = samples._held
+
+    def _made(self) -> Iterator[Samples[Any]]:
         made = in_order(lambda item: self.sample(*item), self.windows(), self.threads)
-        return self.remembered(made)
+        yield from self.remembered(made)
 
     def parts(self, rows: int, block: int | None = None) -> Iterator[Samples[Any]]:
         """Yield samples in parts of at most `rows`, which do not reach over multiples of `block`.
