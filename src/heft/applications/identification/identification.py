@@ -187,7 +187,8 @@ def identify(
         progress("asking the robot's physics what is wrong with the logs")
         looked = run.problem.recordings
         sought = any(robot.options.of(j).gain_std for j in robot.joints)
-        found = faults(looked, robot, sought, {check.name for check in judged.checks})
+        best = run.problem.corner if settings.smoothing.corner is None else None
+        found = faults(looked, robot, sought, {check.name for check in judged.checks}, best)
         return Identification(
             **{**vars(judged), "checks": (*found, *judged.checks)},
             misfit_moments=_misfit_moments(run, judged.misfits, given),
