@@ -36,7 +36,7 @@ from .findings import Physics, effort_kind, mended_map, of_the_motion, readable,
 from .hypotheses import Explained, Pace, StepEvidence, TimingFound
 from .score_test import UNSAID
 from .search import at_best_bandwidth, explain
-from .settings import CorrectionSearch, DoctorSettings, EvidenceSettings
+from .settings import CorrectionSearch, DoctorSettings
 from .wrenches import Wrenches, has_wrenches
 
 MARKS = {"spoils": "✗", "warns": "!", "tells": "·"}
@@ -146,7 +146,6 @@ def faults(
     robot: Robot,
     gains_are_sought: bool = False,
     judged: Collection[str] = (),
-    corner: float | None = None,
 ) -> tuple[Check, ...]:
     """Return a check for each finding that makes an identification from logs wrong.
 
@@ -156,12 +155,10 @@ def faults(
 
     Args:
         judged: Names of checks that the identification could make.
-        corner: Cutoff frequency that the identification found to leave least [Hz].
     """
     sought = ("wrong torque gain", UNIT_OF_TORQUE) if gains_are_sought else ()
     left_out = {*JUDGED, *sought, *judged}
-    settings = DoctorSettings(evidence=EvidenceSettings(corner=corner))
-    found = diagnose([r.window(0, MOST_ROWS) for r in recordings], robot, settings=settings)
+    found = diagnose([r.window(0, MOST_ROWS) for r in recordings], robot)
     brief = sum(f.active for _, f in found.logs) < found.settings.clock.shortest_motion_s
     return tuple(
         Check.of(f)
@@ -325,10 +322,7 @@ def _explained(
     A fault hides what bandwidth is best, so it is asked for again without those that are found.
     """
     timing = settings.search.timing
-    if corner := settings.evidence.corner:
-        evidence = logged.blurred(corner) if corner < logged.corner else logged
-    else:
-        evidence = at_best_bandwidth(logged, Correction.none(logged.robot), timing)
+    evidence = at_best_bandwidth(logged, Correction.none(logged.robot), timing)
     explained, timings = explain(evidence, settings.search, pace, settings.loads)
     if explained.steps and not pace.is_over():
         better = at_best_bandwidth(logged, explained.correction, timing)

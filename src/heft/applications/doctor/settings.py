@@ -92,9 +92,6 @@ class EvidenceSettings:
     rounds: int = 3  # iterations of the weights from the residual
     # search for the bandwidth of the comparison, by the identification's rule
     bandwidth: BandwidthSearch = BandwidthSearch(above=0.0)
-    # cutoff frequency at which logs are compared first, no higher than by their spectrum [Hz];
-    # searched for if not given
-    corner: float | None = None
 
 
 @dataclass(frozen=True)

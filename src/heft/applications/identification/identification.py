@@ -187,8 +187,7 @@ def identify(
         progress("asking the robot's physics what is wrong with the logs")
         looked = run.problem.recordings
         sought = any(robot.options.of(j).gain_std for j in robot.joints)
-        best = run.problem.corner if settings.smoothing.corner is None else None
-        found = faults(looked, robot, sought, {check.name for check in judged.checks}, best)
+        found = faults(looked, robot, sought, {check.name for check in judged.checks})
         return Identification(
             **{**vars(judged), "checks": (*found, *judged.checks)},
             misfit_moments=_misfit_moments(run, judged.misfits, given),
