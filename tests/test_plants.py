@@ -351,7 +351,7 @@ def test_samples_of_a_short_log_are_made_once_whatever_the_point(
     about = problem.about(x)
     assert about.information().rows == first.rows
     assert bool(made) == (way == "filtered")  # whose samples lie on a grid
-    monkeypatch.setattr("heft.plants.walk.HELD_SAMPLES", 0)
+    monkeypatch.setattr(Walk, "all_samples", Walk._anew)
     made.clear()
     anew = problem_of(name, 1, way).about(x)
     for one, other in zip(grams(about.information()), grams(anew.information()), strict=True):

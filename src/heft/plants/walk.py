@@ -39,8 +39,6 @@ DENSE_BYTES = 64 << 20  # of rows that are spelt out, for estimators that need t
 # The same of rows that mix all channels: their triangles are full, and adding one to the others
 # costs as much as a thousand rows.
 MIXED_BYTES = 192 << 20
-# Samples times channels, of some 80 bytes each, up to which samples stay in memory.
-HELD_SAMPLES = 1 << 20
 
 
 def cuts(count: int, most: int, block: int | None, done: int) -> Iterator[slice]:
@@ -106,7 +104,7 @@ class Walk(Sampler):
         return tuple(self._walked())
 
     def _walked(self) -> Iterator[Samples[Any]]:
-        for s in self._made() if self.keep_samples else self.all_samples():
+        for s in self._anew() if self.keep_samples else self.all_samples():
             rows = np.flatnonzero(s.chosen)
             if 0 < len(rows) == rows[-1] + 1 - rows[0] < len(s.time):  # which needs no copy
                 s = s.part(slice(int(rows[0]), int(rows[-1]) + 1))
@@ -119,19 +117,20 @@ class Walk(Sampler):
 
     def all_samples(self) -> Iterator[Samples[Any]]:
         """Yield all samples, including those that a selection excludes; of short logs made once."""
-        count = sum(line.rows for line in self.survey.timelines) * len(self.plant.channels)
-        return iter(self._held) if count <= HELD_SAMPLES else self._made()
+        rows = sum(line.rows for line in self.survey.timelines)
+        size = 80 * rows * len(self.plant.channels)  # measured, of robots [bytes]
+        return iter(self._in_memory) if size <= DENSE_BYTES else self._anew()
 
     @cached_property
-    def _held(self) -> tuple[Samples[Any], ...]:
-        return tuple(self._made())
+    def _in_memory(self) -> tuple[Samples[Any], ...]:
+        return tuple(self._anew())
 
     def sharing(self, samples: Walk) -> None:
-        """Take over the samples that another walk holds, which must be the same."""
-        if "_held" in vars(samples):
-            vars(self)["_held"] = samples._held
+        """Take over the samples that another walk has in memory, which must be the same."""
+        if "_in_memory" in vars(samples):
+            vars(self)["_in_memory"] = samples._in_memory
 
-    def _made(self) -> Iterator[Samples[Any]]:
+    def _anew(self) -> Iterator[Samples[Any]]:
         made = in_order(lambda item: self.sample(*item), self.windows(), self.threads)
         yield from self.remembered(made)
 
