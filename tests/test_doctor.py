@@ -428,7 +428,7 @@ def test_a_delay_is_found_by_physics() -> None:
 
 
 def test_what_a_fit_leaves_is_what_its_unknowns_leave_of_every_row() -> None:
-    """σ_j² is the mean square of τ − Y u, and the floor; triangles say so without the rows."""
+    """σ_j² is the mean square of τ − Y u, and the floor; sums say so without the rows."""
     robot, recording = arm()
     evidence = Evidence.of(robot, [recording])
     hypotheses = Hypotheses(evidence)
@@ -448,14 +448,14 @@ def test_no_unknowns_explain_more_than_a_fits() -> None:
     sides = [rows.side(k, k, 1.0) for k in range(len(rows.columns))]
     weights = fit.sigma**-2.0
     must = unknowns.nonnegative()
-    moments = [R.T @ z for R, z, _ in sides]
-    found = hypotheses._solve(rows, rows.ridge, moments, weights, must)
+    found = hypotheses._solve(rows, rows.ridge, sides, weights, must)
     assert (found[must] >= 0.0).all()
     pull = rows.ridge * (found - unknowns.start)
     size = np.abs(rows.ridge * unknowns.start)
-    for at, (R, z, _), weight in zip(rows.columns, sides, weights, strict=True):
-        pull[at] += weight * R.T @ (R @ found[at] - z)
-        size[at] += weight * np.abs(R.T) @ np.abs(z)
+    effort = hypotheses.evidence.effort()
+    for k, (at, Y, weight) in enumerate(zip(rows.columns, rows.regressors, weights, strict=True)):
+        pull[at] += weight * Y @ (found[at] @ Y - effort[:, k])
+        size[at] += weight * np.abs(Y) @ np.abs(effort[:, k])
     inside = ~must | (found > 0.0)
     assert np.all(np.abs(pull[: unknowns.bodies]) <= 1e-9 * size[: unknowns.bodies])
     assert np.all(np.abs(pull[inside]) <= 1e-9 * size[inside])

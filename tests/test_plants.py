@@ -333,6 +333,32 @@ def test_threads_change_nothing(name: str, way: str) -> None:
         assert np.array_equal(a.factor, b.factor) and a.rows == b.rows > 0
 
 
+@pytest.mark.parametrize("way", WAYS)
+@every_experiment
+def test_samples_of_a_short_log_are_made_once_whatever_the_point(
+    name: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows about another point are of the same samples, those that it would make itself."""
+    if way == "weak" and not has_weak_form(name):
+        pytest.skip("has no weak form")
+    problem = problem_of(name, 1, way)
+    x = np.random.default_rng(8).normal(size=problem.space.size)
+    first, made = problem.information(), []
+    smooth = Walk.motion
+    monkeypatch.setattr(
+        Walk, "motion", lambda *args, **kwargs: (made.append(1), smooth(*args, **kwargs))[1]
+    )
+    about = problem.about(x)
+    assert about.information().rows == first.rows
+    assert bool(made) == (way == "filtered")  # whose samples lie on a grid
+    monkeypatch.setattr(Walk, "all_samples", Walk._anew)
+    made.clear()
+    anew = problem_of(name, 1, way).about(x)
+    for one, other in zip(grams(about.information()), grams(anew.information()), strict=True):
+        assert np.array_equal(one, other)
+    assert made
+
+
 @every_experiment
 def test_information_of_two_logs_adds(name: str) -> None:
     problem, c = problem_of(name), case(name)

@@ -279,9 +279,10 @@ class Directions:
         """Number of identifiable directions."""
         if self._certain is not None:
             return int(np.count_nonzero(self.lengths))
-        if not len(self.singular):
-            return 0
-        return int(np.sum(self.singular > self.tolerance * self.singular[0]))
+        # Vectors take five times as long.
+        each = [np.linalg.svd(part.of(self.scaled), compute_uv=False) for part in self._parts]
+        singular = np.concatenate([np.zeros(0), *each])
+        return int(np.sum(singular > self.tolerance * singular.max(initial=0.0)))
 
     @cached_property
     def inverse(self) -> Array:
@@ -455,8 +456,7 @@ def channel_ranks(information: Information) -> dict[str, int]:
     """Return for each channel the number of combinations that it identifies by itself."""
     found = {}
     for name, triangle in zip(information.channels, information.triangles, strict=True):
-        labels = information.labels.select(triangle.columns)
-        found[name] = data_rank(triangle.R, labels, triangle.rows).rank if len(labels) else 0
+        found[name] = Directions.of(triangle.R, triangle.rows).rank
     return found
 
 

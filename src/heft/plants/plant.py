@@ -341,7 +341,10 @@ class Plant(Protocol[M]):
         return self
 
     def about(self, values: Array) -> Plant[M]:
-        """Return the plant with rows taken about values of the standard columns, shape (p,)."""
+        """Return the plant with rows taken about values of the standard columns, shape (p,).
+
+        Its samples, motion and memory, are the same.
+        """
         del values
         return self
 

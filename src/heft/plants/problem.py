@@ -172,7 +172,10 @@ class Problem(Generic[P]):
             measured = self.purpose == "fit"
             inputs = tuple(changes["plant"].inputs(r, measured) for r in self.recordings)
         survey = replace(self.survey, inputs=inputs, smoothing=smoothing)
-        return replace(self, smoothing=smoothing, known_survey=survey, **changes)
+        made = replace(self, smoothing=smoothing, known_survey=survey, **changes)
+        if smoothing == self.resolved and not changes.keys() & {"plant", "recordings"}:
+            made.walk.sharing(self.walk)
+        return made
 
     def with_recordings(self, recordings: Sequence[Recording], **changes: Any) -> Self:
         """Return a problem with other recordings, at the cutoff chosen here."""
@@ -193,7 +196,9 @@ class Problem(Generic[P]):
 
     def about(self, values: Array) -> Self:
         """Return the problem with rows taken about stated parameters x of `space`, shape (n,)."""
-        return self.with_settings(plant=self.plant.about(self.plant.space.matrix @ values))
+        made = self.with_settings(plant=self.plant.about(self.plant.space.matrix @ values))
+        made.walk.sharing(self.walk)
+        return made
 
     def delayed(self, delay: float) -> Self:
         """Return the problem with measurements delayed behind the motion by `delay` [s]."""
@@ -278,7 +283,10 @@ class Problem(Generic[P]):
             settle: How long before and after a row it must slide the same way [s].
         """
         gaps = [signals.GAP_STEPS * self.decimation * t.step for t in self.timelines]
-        return replace(self, counted=sliding_rows(self.samples(), self.plant, speed, settle, gaps))
+        counted = sliding_rows(self.samples(), self.plant, speed, settle, gaps)
+        made = replace(self, counted=counted)
+        vars(made)["walk"] = self.walk  # and what it keeps
+        return made
 
     def thinned(self) -> Self:
         """Return the problem with as few rows as the motion needs, where rows are costly.

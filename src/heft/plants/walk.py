@@ -104,7 +104,7 @@ class Walk(Sampler):
         return tuple(self._walked())
 
     def _walked(self) -> Iterator[Samples[Any]]:
-        for s in self.all_samples():
+        for s in self._anew() if self.keep_samples else self.all_samples():
             rows = np.flatnonzero(s.chosen)
             if 0 < len(rows) == rows[-1] + 1 - rows[0] < len(s.time):  # which needs no copy
                 s = s.part(slice(int(rows[0]), int(rows[-1]) + 1))
@@ -116,9 +116,23 @@ class Walk(Sampler):
                 yield s
 
     def all_samples(self) -> Iterator[Samples[Any]]:
-        """Yield all samples, including those that a selection excludes."""
+        """Yield all samples, including those that a selection excludes; of short logs made once."""
+        rows = sum(line.rows for line in self.survey.timelines)
+        size = 80 * rows * len(self.plant.channels)  # measured, of robots [bytes]
+        return iter(self._in_memory) if size <= DENSE_BYTES else self._anew()
+
+    @cached_property
+    def _in_memory(self) -> tuple[Samples[Any], ...]:
+        return tuple(self._anew())
+
+    def sharing(self, samples: Walk) -> None:
+        """Take over the samples that another walk has in memory, which must be the same."""
+        if "_in_memory" in vars(samples):
+            vars(self)["_in_memory"] = samples._in_memory
+
+    def _anew(self) -> Iterator[Samples[Any]]:
         made = in_order(lambda item: self.sample(*item), self.windows(), self.threads)
-        return self.remembered(made)
+        yield from self.remembered(made)
 
     def parts(self, rows: int, block: int | None = None) -> Iterator[Samples[Any]]:
         """Yield samples in parts of at most `rows`, which do not reach over multiples of `block`.

@@ -210,41 +210,33 @@ class Regressor:
 
 @dataclass(frozen=True)
 class Rows:
-    """Regressor rows of a motion and delay, reduced to triangles, for any torque correction.
+    """Regressor rows of a motion and delay, and their sums of squares, for any torque correction.
 
     p is the number of unknowns of the hypothesis, n that of the instants.
     """
 
     # for each channel, indices of the k unknowns that its torque depends on
     columns: tuple[NDArray[np.intp], ...]
-    # for each channel, the triangle of `[Y τ₁ … τ_joints]`, with every joint's torque as logged,
-    # shape (k + joints, k + joints)
-    triangles: tuple[Array, ...]
+    # for each channel, the sums of products of `[Y τ₁ … τ_joints]`, with every joint's torque as
+    # logged, shape (k + joints, k + joints)
+    sums: tuple[Array, ...]
     regressors: tuple[Array, ...]  # for each channel, Yᵀ, shape (k, n)
     ridge: Array  # precision of the prior on the unknowns, shape (p,)
 
     @cached_property
-    def grams(self) -> tuple[Array, ...]:
-        """Sums YᵀY = RᵀR of each channel, shape (k²,)."""
-        counts = [len(at) for at in self.columns]
-        own = [t[:n, :n] for t, n in zip(self.triangles, counts, strict=True)]
-        return tuple((R.T @ R).ravel() for R in own)
-
-    @cached_property
     def places(self) -> tuple[NDArray[np.intp], ...]:
-        """Flat indices of each channel's sums in the matrix of all unknowns, shape (k²,)."""
+        """Indices of each channel's sums in the matrix of all unknowns, flat, shape (k²,)."""
         return tuple((len(self.ridge) * at[:, None] + at).ravel() for at in self.columns)
 
     def side(self, channel: int, joint: int, factor: float) -> tuple[Array, Array, float]:
-        """Return R, z and the unexplained energy of least squares on a joint's scaled torque.
+        """Return YᵀY, Yᵀτ and τᵀτ of least squares on a joint's scaled torque.
 
         Returns:
-            R, shape (k, k), z, shape (k,), and the residual energy that no unknowns reduce.
+            Shapes (k, k) and (k,), and a number.
         """
         count = len(self.columns[channel])
-        triangle = self.triangles[channel]
-        z = factor * triangle[:, count + joint]
-        return triangle[:count, :count], z[:count], float(np.sum(z[count:] ** 2))
+        sums, own = self.sums[channel], count + joint
+        return sums[:count, :count], factor * sums[:count, own], factor**2 * sums[own, own]
 
 
 @dataclass(frozen=True)
@@ -372,8 +364,9 @@ class Evidence:
     def rows(self, regressor: Regressor, timing: Timing) -> Rows:
         """Return the rows of a motion with torque aligned in time with it."""
         effort = self.effort(timing).T
-        triangles = (triangulated(np.vstack([y, effort]).T) for y in regressor.rows)
-        return Rows(regressor.columns, tuple(triangles), regressor.rows, regressor.ridge)
+        both = (np.vstack([y, effort]) for y in regressor.rows)
+        sums = tuple(rows @ rows.T for rows in both)
+        return Rows(regressor.columns, sums, regressor.rows, regressor.ridge)
 
     def _channel(
         self, channel: int, bodies: Array, carried: NDArray[np.bool_], drives: Array, own: Array

@@ -153,17 +153,16 @@ class Hypotheses:
         floor = self.settings.floor_share * np.abs(scale) * evidence.effort_rms[source] + 1e-12
         deviation = floor + np.sqrt(energy / count) if sigma is None else np.abs(scale) * sigma
         sides = [rows.side(k, j, scale[k]) for k, j in enumerate(source)]
-        moments = [R.T @ z for R, z, _ in sides]
         values, prior = self.unknowns.start, self.ridge(correction)
         ridge = prior
         must = self.unknowns.nonnegative(correction.driven)
         for _ in range(self.settings.rounds):
             roots = 1.0 / (np.maximum(deviation, floor) * np.sqrt(self.memory))
-            values = self._solve(rows, ridge, moments, roots**2, must)
+            values = self._solve(rows, ridge, sides, roots**2, must)
             ridge = self.tempered(prior, values)
-            errors = (R @ values[at] - z for at, (R, z, _) in zip(rows.columns, sides, strict=True))
-            rest = np.array([x @ x + least for x, (_, _, least) in zip(errors, sides, strict=True)])
-            deviation = np.sqrt(rest / count + floor**2)
+            own = [values[at] for at in rows.columns]
+            rest = [x @ (S @ x - 2.0 * m) + e for x, (S, m, e) in zip(own, sides, strict=True)]
+            deviation = np.sqrt(np.maximum(rest, 0.0) / count + floor**2)
             logged = deviation / np.abs(scale)
             likelihood = float(np.sum(count / self.memory * 2.0 * np.log(logged)))
             if likelihood > hopeless:
@@ -214,7 +213,7 @@ class Hypotheses:
         self,
         rows: Rows,
         ridge: Array,
-        moments: Sequence[Array],
+        sides: Sequence[tuple[Array, Array, float]],
         weights: Array,
         must: NDArray[np.bool_],
     ) -> Array:
@@ -222,7 +221,7 @@ class Hypotheses:
 
         Args:
             ridge: Precision of the prior, shape (p,).
-            moments: Yᵀτ of each channel.
+            sides: YᵀY, Yᵀτ and τᵀτ of each channel.
             weights: Weight of each channel's squares, shape (channels,).
             must: Mask of the nonnegative unknowns, shape (p,).
 
@@ -232,10 +231,10 @@ class Hypotheses:
         size = len(self.unknowns.start)
         sums, right = np.diag(ridge), ridge * self.unknowns.start
         every = sums.ravel()
-        for at, places, gram, moment, weight in zip(
-            rows.columns, rows.places, rows.grams, moments, weights, strict=True
+        for at, places, (own, moment, _), weight in zip(
+            rows.columns, rows.places, sides, weights, strict=True
         ):
-            every[places] += weight * gram
+            every[places] += weight * own.ravel()
             right[at] += weight * moment
         scale = np.sqrt(np.diag(sums))
         sums /= scale[:, None] * scale

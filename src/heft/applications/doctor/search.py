@@ -251,14 +251,13 @@ def torque_over_file_of(hypotheses: Hypotheses, fit: Fit, least: float) -> tuple
         hypotheses.unknowns,
         hypotheses.rows(fit.correction),
     )
-    sizes = np.zeros(len(evidence.channels))
+    sizes, effort = np.zeros(len(evidence.channels)), evidence.effort(fit.correction.timing).T
     for k, channel in enumerate(evidence.channels):
-        at, triangle = rows.columns[k], rows.triangles[k]
-        own, body = at < unknowns.bodies, triangle[:, : len(at)]
-        source = len(at) + fit.correction.tau_source[channel]
-        torque = abs(fit.correction.tau_scale[channel]) * triangle[:, source]
-        file = body[:, own] @ unknowns.start[at[own]]
-        size, share = torque_over_file([file], [torque], [body[:, ~own]])
+        at, regressor = rows.columns[k], rows.regressors[k]
+        own = at < unknowns.bodies
+        torque = abs(fit.correction.tau_scale[channel]) * effort[fit.correction.tau_source[channel]]
+        file = unknowns.start[at[own]] @ regressor[own]
+        size, share = torque_over_file([file], [torque], [regressor[~own].T])
         sizes[k] = abs(size) if share >= least else 0.0
     known = sizes > 0.0
     common = float(np.exp(np.mean(np.log(sizes[known])))) if known.any() else 1.0
