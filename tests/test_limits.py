@@ -76,6 +76,7 @@ def parameters() -> set[str]:
 COMMANDS = {
     *("identify", "predict", "sample", "excite", "select", "simulate", "bench", "check", "compare"),
     *("view", "convert", "payload", "derive", "demo", "freeflyer", "coop", "servo", "fleet"),
+    "export",
 }
 CLAIMS: Mapping[str, Callable[[], bool]] = {  # each holds as long as heft has the limit
     "Running a robot": lambda: {c for c in app if not c.startswith("-")} == COMMANDS,
