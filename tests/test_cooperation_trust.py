@@ -131,6 +131,33 @@ def test_a_wrench_that_explains_what_is_left_over_is_named(fault: str) -> None:
             assert found.known[-1].misfit > 1.2
 
 
+def test_offsets_of_wrenches_are_estimated_with_the_load_and_outlive_it() -> None:
+    """Contacts are fixed to the load: all offsets make one wrench, constant in its frame."""
+    two = replace(SHORT, duration=8.0, changes=(5.0,), masses=(2.0, 1.2))
+    squared = []
+    for seed in range(5):
+        team, rng = two.run(40 + seed), np.random.default_rng(seed)
+        read, total = signals(team), np.zeros(6)
+        for k, own in enumerate(read):
+            moment, force = rng.normal(scale=0.2, size=3), rng.normal(scale=5.0, size=3)
+            read[k] = replace(own, force=own.force + force, torque=own.torque + moment)
+            R, t = team.pose(0, k)
+            total += [*(R @ moment + np.cross(t, R @ force)), *(R @ force)]
+        offsets = {k: np.repeat([0.2, 5.0], 3) for k in range(3)}
+        belief = TeamBelief(offsets=offsets)
+        found = CooperativeMethod(belief=belief).identify(read, Graph.ring(3))
+        assert len(found.changes) == 1 and 5.0 < found.changes[0] < 5.5
+        before = next(k for k in reversed(found.known) if k.time < found.changes[0])
+        for known in (before, found.known[-1]):
+            assert known.offset is not None
+            off = known.offset[0] - total
+            squared.append(off @ np.linalg.solve(known.offset[1], off) / 6.0)
+        assert before.offset is not None and found.known[-1].offset is not None
+        assert np.trace(found.known[-1].offset[1]) < np.trace(before.offset[1])
+        assert squared_error(team, before) < 2.5
+    assert 0.3 < np.mean(squared) < 1.7
+
+
 def known_of(team: SimulatedTeam, std: float) -> TeamBelief:
     """Return mass, a centre and all poses, in a frame of nobody's, as sure as is said."""
     mass, com, _ = team.bodies[0].seen_from(team.rotations[1], team.origins[1])

@@ -88,6 +88,9 @@ class Known:
     doubts: tuple[Doubt, ...] = ()
     # whose wrench explains what the load leaves over, where one's does
     wrench_doubt: WrenchDoubt | None = None
+    # what the wrench sensors' offsets make of the total moment and force in that first frame, shape
+    # (6,) [N·m and N], and its covariance: only their sum tells; None where not told
+    offset: tuple[Array, Array] | None = None
 
     @property
     def first(self) -> int:
@@ -157,13 +160,19 @@ def unplaced(
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """Linear map from the rows of all robots to the load's motion and wrench, at given poses."""
+    """Linear map from the rows of all robots to the load's motion and wrench, at given poses.
 
-    # takes a row of all to the motion that is agreed on and the wrench of all, shape (any, k + r)
+    Contacts are fixed to the load, so that all offsets of wrench sensors make one constant wrench
+    in its frame: as many parameters, in deviations of their prior, are estimated behind π.
+    """
+
+    # takes a row of all with a one to the motion that is agreed on, that one, and the wrench of all
+    # less the offset's mean, shape (any, k + 1 + r)
     by: Array
-    motion_spread: Array  # covariance of that motion, shape (k, k)
+    motion_spread: Array  # covariance of that motion and one, shape (k + 1, k + 1)
     wrench_spread: Array  # of that wrench, shape (r, r)
-    belief: LoadBelief | None  # what is known of the load beside, in the frame of the poses
+    offset: tuple[Array, Array]  # mean of that offset's prior, and root of its covariance
+    belief: LoadBelief  # what is known of the load and offset, in the frame of the poses
 
 
 class CooperativeRun:
@@ -180,9 +189,8 @@ class CooperativeRun:
         self.count = len(parts)
         self.overlap = max(p.overlap for p in parts)
         self.agreed = Agreement(unplaced=tuple(range(self.count)))
-        load = len(self.space.load)
         self.posed = self.pose_part_at = 0
-        self.pose_part = np.zeros((load, load))  # of π's covariance; it changes slowly
+        self.pose_part = np.zeros((0, 0))  # of the covariance; it changes slowly
         self.seen = 0
         self.wide = len(self.space.columns)
         self.moments = np.zeros((0, self.wide * self.count))
@@ -192,6 +200,9 @@ class CooperativeRun:
         self.skip_until = -np.inf
         self.hits = 0
         self.current: Known | None = None
+        self.fitted: tuple[Array, Array] | None = None  # π and offsets, and their covariance
+        # the total wrench's offset and its covariance by the loads before; None of the first
+        self.offset: tuple[Array, Array] | None = None
         self.known: list[Known] = []
         self.changes: list[float] = []
         self._summed: tuple[tuple[object, ...], Sums] | None = None
@@ -210,17 +221,19 @@ class CooperativeRun:
         self.moments = self._added(self.moments, row)
         if time - half < self.skip_until:
             return
+        row = np.hstack([row, np.ones((1, 1))])
         if self._against(row):
             self.changes.append(self.end)
             self.of_load, self.loaded, self.fresh = self.of_load[:0], 0, 0
             self.pose_part_at = 0
-            self.belief = self.belief.of_another_load()
+            assert self.current is not None
+            self.belief, self.offset = self.belief.of_another_load(), self.current.offset
             self.skip_until, self.hits = self.end, 0
-            self.current = None
+            self.current = self.fitted = None
             return
         if self.hits:
             return  # neither for nor against until the next window tells
-        self.of_load = self._added(self.of_load, np.hstack([row, np.ones((1, 1))]))
+        self.of_load = self._added(self.of_load, row)
         self.loaded += 1
         self.fresh += 1
         if self.seen >= max(method.first, method.longer * self.posed):
@@ -277,40 +290,51 @@ class CooperativeRun:
         space, size = self.space, len(self.space.wrench)
         left_out = {doubt.robot for doubt in self.agreed.doubts}
         maps = {j: space.motion_map(p) for j, p in back.items() if j not in left_out}
-        each = np.eye(self.wide * self.count)
+        each = np.eye(self.wide * self.count + 1)
         agreed, spread = fused(self._motions(each), self.parts, maps)
         wrench, of_wrench = np.zeros((len(each), size)), np.zeros((size, size))
+        mean, of_offset = self.offset or (np.zeros(size), np.zeros((size, size)))
         for j, pose in back.items():
-            D = space.wrench_map(pose)
+            D, noise = space.wrench_map(pose), self.parts[j].wrench_spread
             wrench += self._wrenches(each, j) @ D.T
-            of_wrench += D @ self.parts[j].wrench_spread @ D.T
-        belief = self.belief.of_load(poses, space)
-        return Sums(np.hstack([agreed, wrench]), spread, of_wrench, belief)
+            of_wrench += D @ noise @ D.T
+            if self.offset is None and j in self.belief.offsets:  # none of what is not measured
+                std = self.belief.offsets[j][list(space.wrench)] * (np.diag(noise) > 0.0)
+                of_offset = of_offset + (D * std**2) @ D.T
+        wrench[-1] -= mean
+        values, axes = np.linalg.eigh(of_offset)
+        root = (axes * np.sqrt(np.maximum(values, 0.0))) @ axes.T
+        belief = self.belief.of_load(poses, space).beside(size)
+        by = np.hstack([agreed, each[:, -1:], wrench])
+        return Sums(by, np.pad(spread, ((0, 1), (0, 1))), of_wrench, (mean, root), belief)
 
     def _agreed_sums(self) -> Sums:
         """Return `_sums` of the agreed poses, cached because many windows share them."""
-        made_of = (self.agreed, self.parts, self.belief)
+        made_of = (self.agreed, self.parts, self.belief, self.offset)
         kept = self._summed
         if kept is None or any(a is not b for a, b in zip(made_of, kept[0], strict=True)):
             kept = self._summed = made_of, self._sums(self.agreed.poses)
         return kept[1]
 
     def _load(self, moments: Array, windows: int, sums: Sums) -> LoadInformation:
-        whole = moments[:, : len(sums.by)] @ sums.by
+        of_load, (_, root) = self.space.load_tensor, sums.offset
+        (k, r, p), size = of_load.shape, len(root)
+        tensor = np.zeros((k + 1, r, p + size))
+        tensor[:k, :, :p], tensor[k, :, p:] = of_load, root
         spreads = sums.motion_spread, sums.wrench_spread
-        return LoadInformation(whole, *spreads, windows, self.overlap, self.space, sums.belief)
+        whole = moments @ sums.by
+        return LoadInformation(whole, *spreads, windows, self.overlap, tensor, sums.belief)
 
     def _solve(self, end: float) -> None:
         if not self.placed or self.loaded < self.method.first:
             self.current = self._known(end)
             self.known.append(self.current)
             return
-        guess = self.current.values if self.current is not None else None
-        moments = triangle_of(self.of_load)
-        load = self._load(moments, self.loaded, self._agreed_sums())
-        found = load.estimate(guess)
+        moments, sums = triangle_of(self.of_load), self._agreed_sums()
+        load = self._load(moments, self.loaded, sums)
+        found = load.estimate(None if self.fitted is None else self.fitted[0])
         if found is None:
-            self.current = self._known(end)
+            self.current, self.fitted = self._known(end), None
         else:
             values, covariance, misfit = found
             if self.loaded >= self.method.longer * self.pose_part_at:
@@ -319,10 +343,13 @@ class CooperativeRun:
                     self.loaded,
                 )
             covariance = covariance + self.pose_part
+            self.fitted, size = (values, covariance), len(self.space.load)
+            (mean, root), behind = sums.offset, covariance[size:, size:]
             self.current = replace(
                 self._known(end),
-                values=values,
-                covariance=covariance,
+                values=values[:size],
+                covariance=covariance[:size, :size],
+                offset=(mean + root @ values[size:], root @ behind @ root),
                 misfit=misfit,
                 wrench_doubt=self._wrench_doubt(moments, load, values),
             )
@@ -339,7 +366,7 @@ class CooperativeRun:
             k: OwnWrench(self._wrenches(moments, k), self.space.wrench_map(inverse(pose)))
             for k, pose in self.agreed.poses.items()
         }
-        return wrench_doubt(load, values, own, moments[:, -1])
+        return wrench_doubt(load, values, own, moments[:, -1], self.space.wrench)
 
     def _known(self, end: float) -> Known:
         """Return the estimate of the poses, without a load."""
@@ -351,12 +378,12 @@ class CooperativeRun:
         return replace(nothing, doubts=agreed.doubts)
 
     def _of_poses(self, moments: Array, load: LoadInformation, values: Array) -> Array:
-        """Return the covariance that pose errors add to π in robot 0's frame, shape (p, p).
+        """Return the covariance that pose errors add to π in robot 0's frame and to offsets.
 
         By the implicit function theorem: a change of a pose moves the gradient of what π makes
         least, and π by that over the information. Noise in the motion is in neither.
         """
-        information = load.information(values)
+        information, size = load.information(values), len(self.space.load)
         found = np.zeros((len(values), len(values)))
         poses = dict(self.agreed.poses)
         for j, pose in self.agreed.poses.items():
@@ -368,7 +395,7 @@ class CooperativeRun:
                     there = self._load(moments, load.windows, self._sums(poses))
                     pushed[:, k] += sign * there.gradient(values)
                     if j == 0:
-                        turned[:, k] += sign * self.space.load_map(poses[j]) @ values
+                        turned[:size, k] += sign * self.space.load_map(poses[j]) @ values[:size]
             poses[j] = pose
             columns = np.linalg.solve(information, pushed) + turned
             found += columns @ self.agreed.spreads[j] @ columns.T / (2.0 * SMALL) ** 2
@@ -377,14 +404,15 @@ class CooperativeRun:
     def _against(self, row: Array) -> bool:
         """Return whether a χ² test of a window ends the load, and count windows against it."""
         now = self.current
-        if not self.placed or now is None or now.values is None or now.covariance is None:
+        if not self.placed or now is None or self.fitted is None:
             return False
+        values, covariance = self.fitted
         load = self._load(row, 1, self._agreed_sums())
         Y = load.regressor(load.motion)[0]
-        rest = load.wrench[0] - Y @ now.values
-        spread = max(now.misfit, 1.0) * load.spread(now.values) + Y @ now.covariance @ Y.T
+        rest = load.wrench[0] - Y @ values
+        spread = max(now.misfit, 1.0) * load.spread(values) + Y @ covariance @ Y.T
         # Windows are sums of samples: they are no surer than the integrals that they stand for
-        spread += np.diag((SUMMED * (np.abs(Y) @ np.abs(now.values))) ** 2)
+        spread += np.diag((SUMMED * (np.abs(Y) @ np.abs(values))) ** 2)
         squared = float(rest @ np.linalg.solve(spread, rest))
         self.hits = self.hits + 1 if squared > self.method.unlikely else 0
         return self.hits >= self.method.against or squared > self.method.impossible

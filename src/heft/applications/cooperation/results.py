@@ -27,7 +27,7 @@ from .clocks import ClockOffset, on_one_clock
 from .method import CooperativeMethod, CooperativeResult, Known, unplaced
 from .paper import PaperMethod, PaperResult
 from .signals import AXES, SENSORS, ContactSignals, LoadEstimate
-from .team_file import TeamFile, TeamRobot
+from .team_file import OFFSET_STD, TeamFile, TeamRobot
 
 MethodName = Literal["heft", "paper"]
 TEAM_FILE, TRUTH = "team.toml", "truth.json"
@@ -136,7 +136,32 @@ class TeamFound:
             f"{duration:.3g} s of {self.end:.3g} s{left_out}."
             for (k, sensor), duration in self.repeated.items()
         ]
-        return [*clocks, *repeated, *self._not_told(), *self._left_over()]
+        return [*clocks, *repeated, *self._offset(), *self._not_told(), *self._left_over()]
+
+    @property
+    def _last(self) -> Known | None:
+        """Last estimate of heft's own method that states anything."""
+        known = self.result.known if isinstance(self.result, CooperativeResult) else ()
+        return None if not known or self.verdict == "poor" else known[-1]
+
+    def _offset(self) -> list[str]:
+        """Return what is said of the wrench sensors' offsets."""
+        last, untared = self._last, [r.name for r in self.stated.robots if not r.tared]
+        if last is None or last.offset is None or not untared:
+            return []
+        numbers, (values, covariance) = np.array(last.space.wrench), last.offset
+        std = np.sqrt(np.diag(covariance))
+        sizes = [
+            f"{np.linalg.norm(values[own]):.3g} {unit} (± {std[own].max():.2g} an axis)"
+            for own, unit in ((numbers >= 3, "N"), (numbers < 3, "N·m"))
+        ]
+        return [
+            f"The offsets of the wrench sensors of {', '.join(untared)} are estimated with the "
+            f"load: together {' and '.join(sizes)} in the frame of "
+            f"{self.stated.robots[last.first].name}, each given within {OFFSET_STD[-1]:g} N and "
+            f"{OFFSET_STD[0]:g} N·m. Where one was set to zero with nothing on it, tared = true "
+            "in its [[robot]] makes the load surer."
+        ]
 
     @property
     def verdict(self) -> Verdict | None:
@@ -459,12 +484,15 @@ def _found(found: TeamFound) -> dict[str, Any]:
         }
         for (b, a), (R, t) in found.poses().items()
     ]
+    last = found._last
+    offset = None if last is None or last.offset is None else last.offset[0].tolist()
     return {
         "heft": __version__,
         "method": found.method,
         "verdict": found.verdict,
         "robots": robots,
         "poses": poses,
+        "wrench_offset": offset,
         "changes_s": list(found.changes),
         "clocks_s": {found.stated.robots[k].name: c.offset for k, c in found.clocks.items()},
     }

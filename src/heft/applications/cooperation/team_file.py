@@ -20,6 +20,8 @@ from .pose import PoseBelief
 
 GRAPHS = ("ring", "complete")
 ARM_SENSORS = ("wrench", "accelerometer")
+# deviations of the offset of a wrench sensor that is not tared, of moment and force [N·m and N]
+OFFSET_STD = (0.2, 0.2, 0.2, 5.0, 5.0, 5.0)
 MOST_ROBOTS = 100  # that one machine simulates or identifies at once
 
 
@@ -34,6 +36,8 @@ class TeamRobot:
     address: str | None = None
     # whether the contact is a point, through which it applies forces and no torques
     point: bool = False
+    # whether its wrench sensor was set to zero with nothing on it: else six offsets are unknown
+    tared: bool = False
     # of the arm that holds the contact, as the file says it: where joints are measured and not the
     # twist; None if sensors at the contact read all
     model: str | None = None
@@ -160,7 +164,7 @@ class TeamFile:
 
     @property
     def belief(self) -> TeamBelief:
-        """Prior of contact poses and load."""
+        """Prior of contact poses, load and offsets of wrench sensors."""
         told = enumerate(self.robots)
         centres = {
             k: (np.array(r.com), r.com_std)
@@ -168,7 +172,9 @@ class TeamFile:
             if r.com is not None and r.com_std is not None
         }
         mass = None if self.known is None else (self.known.mass, self.known.mass_std)
-        return TeamBelief({k: p for k, r in told if (p := r.pose)}, mass, centres)
+        offsets = {k: np.array(OFFSET_STD) for k, r in enumerate(self.robots) if not r.tared}
+        poses = {k: p for k, r in told if (p := r.pose)}
+        return TeamBelief(poses, mass, centres, offsets=offsets)
 
     @property
     def late(self) -> frozenset[int]:
@@ -323,6 +329,7 @@ ROBOT = Section(
         "frame": _text,
         "address": ADDRESS,
         "point": truth,
+        "tared": truth,
         "model": _text,
         "link": _text,
         "sensors": list_of(Text("this sensor is not known", ARM_SENSORS)),
