@@ -62,6 +62,14 @@ class LoadInformation:
         """Return Σ_k m_k Z_k of windows, shape (K, r, p)."""
         return np.asarray(np.einsum("nk,kij->nij", motion, self.tensor))
 
+    def residual(self, values: Array) -> Array:
+        """Return wrenches less those of a load, shape (any, r).
+
+        Args:
+            values: π, shape (p,).
+        """
+        return self.wrench - self.motion @ (self.tensor @ values)
+
     def spread(self, values: Array) -> Array:
         """Return C(π), covariance of a window's residual, shape (r, r).
 
@@ -127,6 +135,21 @@ class LoadInformation:
         misfit /= max(wrench.shape[1] * self.windows - len(start), 1)
         return found_values.x, covariance, misfit
 
+    def without_inertia(self, numbers: Sequence[int]) -> Array:
+        """Return mass, its first moments and offsets by least squares, all moments of inertia zero.
+
+        Args:
+            numbers: Which of the ten parameters the first of π are.
+        """
+        light = [k for k in range(self.tensor.shape[2]) if k >= len(numbers) or numbers[k] < 4]
+        white = whitening(self.wrench_spread)
+        rows = (white @ self.regressor(self.motion)[:, :, light]).reshape(-1, len(light))
+        ridge = np.diag([0.0 if k < len(numbers) else 1.0 for k in light])
+        right = np.append(self.wrench @ white.T, np.zeros(len(light)))
+        found = np.zeros(self.tensor.shape[2])
+        found[light] = np.linalg.lstsq(np.vstack([rows, ridge]), right, rcond=None)[0]
+        return found
+
     def gradient(self, values: Array) -> Array:
         """Return minus half the gradient of Σ eᵀ C⁻¹ e, shape (p,): zero at the estimate.
 
@@ -134,7 +157,7 @@ class LoadInformation:
             values: π, shape (p,).
         """
         motion, _ = self._likely(values)
-        rest = self.wrench - self.motion @ (self.tensor @ values)
+        rest = self.residual(values)
         white = np.linalg.solve(self.spread(values), rest.T).T
         found = np.asarray(np.einsum("nij,ni->j", self.regressor(motion), white))
         if self.belief is None:

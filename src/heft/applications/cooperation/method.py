@@ -14,19 +14,37 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from heft.arrays import Array
+from heft.estimators import measured_regressor_covariance
 from heft.information import Graph, inertia, triangle_of
 
 from .agreement import Agreement, AgreementSettings, Doubt, TeamMotions, fused
 from .beliefs import LoadBelief, TeamBelief
 from .load import LoadInformation, OwnWrench, WrenchDoubt, wrench_doubt
-from .pose import composed, inverse, moved
+from .pose import composed, difference, inverse, moved
 from .signals import ContactSignals, LoadEstimate, Pose
 from .window_stream import windows_of
-from .windows import PLANAR, SIZE, SPATIAL, SUMMED, Space, Windows, WindowSettings
+from .windows import (
+    ALPHA,
+    OMEGA,
+    PLANAR,
+    SIZE,
+    SPATIAL,
+    SUMMED,
+    Space,
+    Windows,
+    WindowSettings,
+    steepness,
+)
 
 WIDE = SIZE + 6  # numbers of a robot's window
+MISFIT = 1.2  # what a load leaves over, times the noise, up to which wrenches tell poses, too
+STEPS = 30  # of Gauss and Newton to poses and load together, at most
+HALVED = 6  # lengths of a step that are tried, each half of the one before
+FARTHEST = 5.0  # deviations of mass to the nearest body, beyond which an estimate is none
+ENOUGH = 1e-2  # of χ² that the last step gained
 SMALL = 1e-5  # change of a pose for a derivative [rad, m]
 
 
@@ -118,14 +136,16 @@ class Known:
         pose = None if self.poses is None else self.poses[robot]
         if pose is None or self.values is None or self.covariance is None:
             return None
-        change = self.space.load_map(pose)
-        values = change @ self.values
+        change, values = self.space.load_map(pose), self.values
         if values[0] <= 0.0:
             return None  # no body: windows that tell nothing, or wrenches of the wrong sign
         if self.space.planar:
-            return LoadEstimate.planar(values, change @ self.covariance @ change.T)
-        if inertia.consistency_margin(values) <= 0.0:
+            return LoadEstimate.planar(change @ values, change @ self.covariance @ change.T)
+        if inertia.consistency_margin(values) <= 0.0:  # in one frame: it is one body for all
             values = inertia.nearest_consistent(values)
+            if abs(values[0] - self.values[0]) > FARTHEST * np.sqrt(self.covariance[0, 0]):
+                return None
+        values = change @ values
         mass, com, about = inertia.to_body(values)
         return LoadEstimate(mass, com, about, change @ self.covariance @ change.T)
 
@@ -173,6 +193,9 @@ class Sums:
     wrench_spread: Array  # of that wrench, shape (r, r)
     offset: tuple[Array, Array]  # mean of that offset's prior, and root of its covariance
     belief: LoadBelief  # what is known of the load and offset, in the frame of the poses
+    # by robot that counts in the motion, the share of its own noise in what tells its pose: the
+    # rest is that of the others, which is in their poses, too
+    shares: Mapping[int, float]
 
 
 class CooperativeRun:
@@ -189,8 +212,9 @@ class CooperativeRun:
         self.count = len(parts)
         self.overlap = max(p.overlap for p in parts)
         self.agreed = Agreement(unplaced=tuple(range(self.count)))
+        self.poses: Mapping[int, Pose] = {}  # agreed on, and by wrenches where a load is known
         self.posed = self.pose_part_at = 0
-        self.pose_part = np.zeros((0, 0))  # of the covariance; it changes slowly
+        self.covariance = np.zeros((0, 0))  # of π and offsets, poses unknown; it changes slowly
         self.seen = 0
         self.wide = len(self.space.columns)
         self.moments = np.zeros((0, self.wide * self.count))
@@ -249,7 +273,7 @@ class CooperativeRun:
     def result(self) -> CooperativeResult:
         """Return the estimates over time, the last with all windows so far."""
         if self.fresh:
-            self.fresh = 0
+            self.fresh = self.pose_part_at = 0
             self._solve(self.end)
         return CooperativeResult(tuple(self.known), tuple(self.changes))
 
@@ -277,6 +301,8 @@ class CooperativeRun:
         team = TeamMotions(motions, self.parts, windows, self.graph, self.space, beliefs)
         start = {} if self.agreed.unplaced else self.agreed.poses
         self.agreed = team.agree(start, self.method.agreement)
+        if self.fitted is None or self.agreed.poses.keys() != self.poses.keys():
+            self.poses = self.agreed.poses  # else with the load, which comes next
         self.pose_part_at = 0
 
     @property
@@ -288,10 +314,14 @@ class CooperativeRun:
         """Return the map from rows of all robots to those of the load, in robot 0's frame."""
         back = {j: inverse(pose) for j, pose in poses.items()}
         space, size = self.space, len(self.space.wrench)
-        left_out = {doubt.robot for doubt in self.agreed.doubts}
+        left_out, k = {doubt.robot for doubt in self.agreed.doubts}, len(space.motion)
         maps = {j: space.motion_map(p) for j, p in back.items() if j not in left_out}
         each = np.eye(self.wide * self.count + 1)
         agreed, spread = fused(self._motions(each), self.parts, maps)
+        shares = {
+            j: 1.0 - np.trace(np.linalg.solve(M.T, agreed[self.wide * j :][:k])) / k
+            for j, M in maps.items()
+        }
         wrench, of_wrench = np.zeros((len(each), size)), np.zeros((size, size))
         mean, of_offset = self.offset or (np.zeros(size), np.zeros((size, size)))
         for j, pose in back.items():
@@ -306,14 +336,15 @@ class CooperativeRun:
         root = (axes * np.sqrt(np.maximum(values, 0.0))) @ axes.T
         belief = self.belief.of_load(poses, space).beside(size)
         by = np.hstack([agreed, each[:, -1:], wrench])
-        return Sums(by, np.pad(spread, ((0, 1), (0, 1))), of_wrench, (mean, root), belief)
+        spread = np.pad(spread, ((0, 1), (0, 1)))
+        return Sums(by, spread, of_wrench, (mean, root), belief, shares)
 
     def _agreed_sums(self) -> Sums:
-        """Return `_sums` of the agreed poses, cached because many windows share them."""
-        made_of = (self.agreed, self.parts, self.belief, self.offset)
+        """Return `_sums` of the poses, cached because many windows share them."""
+        made_of = (self.agreed, self.poses, self.parts, self.belief, self.offset)
         kept = self._summed
         if kept is None or any(a is not b for a, b in zip(made_of, kept[0], strict=True)):
-            kept = self._summed = made_of, self._sums(self.agreed.poses)
+            kept = self._summed = made_of, self._sums(self.poses)
         return kept[1]
 
     def _load(self, moments: Array, windows: int, sums: Sums) -> LoadInformation:
@@ -333,16 +364,32 @@ class CooperativeRun:
         moments, sums = triangle_of(self.of_load), self._agreed_sums()
         load = self._load(moments, self.loaded, sums)
         found = load.estimate(None if self.fitted is None else self.fitted[0])
-        if found is None:
+        if found is not None and self.loaded >= self.method.longer * self.pose_part_at:
+            # Slow motion has false optima: much inertia, and poses slightly wrong
+            tried = [
+                self._with_poses(moments, self.loaded, start)
+                for start in (found[0], load.without_inertia(self.space.load))
+            ]
+            _, poses, values, covariance = min(tried, key=lambda t: t[0])
+            if covariance is None:
+                found = None
+            else:
+                self.poses, self.covariance = poses, covariance
+                self.pose_part_at, sums = self.loaded, self._agreed_sums()
+                load = self._load(moments, self.loaded, sums)
+                again = load.estimate(values)
+                if again is not None and again[2] < MISFIT**2:
+                    found = again
+                else:  # wrenches that no load explains tell nothing of poses
+                    self.poses = self.agreed.poses
+                    load = self._load(moments, self.loaded, sums := self._agreed_sums())
+                    found = load.estimate(found[0])
+                    misfit = 1.0 if found is None else max(found[2], 1.0)
+                    self.covariance = misfit * self.covariance
+        if found is None or not self.pose_part_at:
             self.current, self.fitted = self._known(end), None
         else:
-            values, covariance, misfit = found
-            if self.loaded >= self.method.longer * self.pose_part_at:
-                self.pose_part, self.pose_part_at = (
-                    self._of_poses(moments, load, values),
-                    self.loaded,
-                )
-            covariance = covariance + self.pose_part
+            (values, _, misfit), covariance = found, self.covariance
             self.fitted, size = (values, covariance), len(self.space.load)
             (mean, root), behind = sums.offset, covariance[size:, size:]
             self.current = replace(
@@ -364,42 +411,136 @@ class CooperativeRun:
     ) -> WrenchDoubt | None:
         own = {
             k: OwnWrench(self._wrenches(moments, k), self.space.wrench_map(inverse(pose)))
-            for k, pose in self.agreed.poses.items()
+            for k, pose in self.poses.items()
         }
         return wrench_doubt(load, values, own, moments[:, -1], self.space.wrench)
 
     def _known(self, end: float) -> Known:
         """Return the estimate of the poses, without a load."""
         agreed, robots = self.agreed, range(self.count)
-        told = tuple(agreed.poses.get(k) for k in robots) if agreed.poses else None
+        told = tuple(self.poses.get(k) for k in robots) if self.poses else None
         poses = None if agreed.unplaced else told
         apart = tuple(agreed.apart.get(k, 1.0) for k in robots)
         nothing = Known(end, poses, None, None, np.nan, apart, agreed.unplaced, self.space)
         return replace(nothing, doubts=agreed.doubts)
 
-    def _of_poses(self, moments: Array, load: LoadInformation, values: Array) -> Array:
-        """Return the covariance that pose errors add to π in robot 0's frame and to offsets.
+    def _with_poses(
+        self, moments: Array, windows: int, values: Array
+    ) -> tuple[float, dict[int, Pose], Array, Array | None]:
+        """Return cost, poses, π with offsets by motions and wrenches together, and covariance.
 
-        By the implicit function theorem: a change of a pose moves the gradient of what π makes
-        least, and π by that over the information. Noise in the motion is in neither.
+        What motions tell of the poses is a prior, and wrenches tell of them what they leave over.
+        A residual is linear in a row of all, so that the likelihood is of the rows' moments alone.
+        The covariance, of π and offsets, is None where not told.
+
+        Args:
+            moments: Rows with the load, or a factor of them, shape (any, 24 n + 1).
+            windows: How many.
+            values: Initial π and offsets.
         """
-        information, size = load.information(values), len(self.space.load)
-        found = np.zeros((len(values), len(values)))
-        poses = dict(self.agreed.poses)
-        for j, pose in self.agreed.poses.items():
-            pushed = np.zeros((len(values), len(self.space.pose)))
-            turned = np.zeros_like(pushed)
-            for k, step in enumerate(SMALL * np.eye(len(self.space.pose))):
-                for sign in (1.0, -1.0):
-                    poses[j] = moved(pose, sign * self.space.change(step))
-                    there = self._load(moments, load.windows, self._sums(poses))
-                    pushed[:, k] += sign * there.gradient(values)
-                    if j == 0:
-                        turned[:size, k] += sign * self.space.load_map(poses[j]) @ values[:size]
-            poses[j] = pose
-            columns = np.linalg.solve(information, pushed) + turned
-            found += columns @ self.agreed.spreads[j] @ columns.T / (2.0 * SMALL) ** 2
-        return found
+        agreed, own, weight = self.agreed, np.eye(moments.shape[1]), self.overlap
+        names, used = sorted(agreed.poses)[1:], list(self.space.pose)
+        told = np.linalg.inv(self._pose_spread())
+        noise = block_diag(*(m for p in self.parts for m in (p.spread, p.wrench_spread)), 0.0)
+        slow_noise, rows, count = self._slow(moments, noise), moments.T @ moments, len(values)
+
+        def at(poses: Mapping[int, Pose], values: Array) -> tuple[float, LoadInformation, Array]:
+            """Return the cost, the load of rows of one, and how far poses are from the prior's."""
+            load = self._load(own, windows, self._sums(poses))
+            assert load.belief is not None
+            residual = load.residual(values)
+            apart = np.ravel([difference(agreed.poses[j], poses[j])[used] for j in names])
+            off = load.belief.residuals(values)
+            spread = residual.T @ noise @ residual
+            cost = np.trace(np.linalg.solve(spread, residual.T @ rows @ residual))
+            return float(cost + weight * (apart @ told @ apart + off @ off)), load, apart
+
+        poses: dict[int, Pose] = dict(agreed.poses)
+        cost, load, apart = at(poses, values)
+        for _ in range(STEPS):
+            assert load.belief is not None
+            residual = load.residual(values)
+            by_pose = [self._pose_slopes(poses, j, windows, values) for j in names]
+            slopes = np.concatenate([-load.regressor(load.motion), *by_pose], axis=2)
+            inverse_spread = np.linalg.inv(residual.T @ noise @ residual)
+            likely = own - residual @ inverse_spread @ residual.T @ noise
+            both = np.einsum("ij,ajp->aip", inverse_spread, slopes)
+
+            def moment(second: Array, left: Array = slopes, right: Array = both) -> Array:
+                return np.asarray(np.einsum("aip,ab,biq->pq", left, second, right, optimize=True))
+
+            seen, J = likely.T @ rows @ likely, load.belief.jacobian(values)
+            observed, known = moment(seen), block_diag(J.T @ J, told)
+            down = -np.einsum("ai,aip->p", likely.T @ rows @ residual, both)
+            prior = [J.T @ load.belief.residuals(values), told @ apart]
+            down -= weight * np.concatenate(prior)
+            step = np.linalg.solve(observed + weight * known, down)
+            for share in 0.5 ** np.arange(HALVED):
+                turns = np.split(share * step[count:], max(len(names), 1))
+                there = dict(poses)
+                for j, change in zip(names, turns, strict=False):
+                    there[j] = moved(poses[j], self.space.change(change))
+                new, load_there, apart_there = at(there, values + share * step[:count])
+                if new < cost:
+                    break
+            gained = cost - new
+            if gained > 0.0:
+                cost, load, apart, poses = new, load_there, apart_there, there
+                values = values + share * step[:count]
+            if gained < ENOUGH * weight:
+                break
+        in_row = np.einsum("ij,ajp->aip", residual.T @ slow_noise @ residual, both)
+        covariance = measured_regressor_covariance(
+            observed / weight,
+            moment(windows * noise @ likely) / weight,
+            windows / weight,
+            known,
+            moment(seen, both, in_row) / weight,
+        )
+        whole = None if covariance is None else covariance[:count, :count]
+        return cost, poses, values, whole
+
+    def _pose_slopes(
+        self, poses: Mapping[int, Pose], robot: int, windows: int, values: Array
+    ) -> Array:
+        """Return the derivative of a row's residual by a robot's turn and shift, (any, r, k)."""
+        own = np.eye(self.wide * self.count + 1)
+
+        def residual(change: Array) -> Array:
+            there = {**poses, robot: moved(poses[robot], self.space.change(change))}
+            return self._load(own, windows, self._sums(there)).residual(values)
+
+        steps = SMALL * np.eye(len(self.space.pose))
+        slopes = [(residual(step) - residual(-step)) / (2.0 * SMALL) for step in steps]
+        return np.stack(slopes, axis=2)
+
+    def _slow(self, moments: Array, noise: Array) -> Array:
+        """Return the noise of rows as sums over neighbours have it, each counted as `overlap`.
+
+        Noise of angular accelerations nearly cancels from window to window: at the motion's
+        frequencies it is that of angular velocities times those, and not that of a window's edge.
+        """
+        numbers = np.array([*self.space.columns * self.count, SIZE + 6])
+        alpha, omega = (np.isin(numbers, range(SIZE)[part]) for part in (ALPHA, OMEGA))
+        squares = np.sum(moments**2, axis=0)
+        frequency = 2.0 * squares[alpha].sum() / max(squares[omega].sum(), np.finfo(float).tiny)
+        share = np.where(alpha, min(frequency / steepness(self.method.windows.length), 1.0), 1.0)
+        return np.asarray(np.sqrt(np.outer(share, share)) * noise)
+
+    def _pose_spread(self) -> Array:
+        """Return the covariance of all poses against robot 0's, as motions tell them.
+
+        A robot's pose is told against all others' motion, of which the noise is in their poses,
+        too: only its own share counts here.
+        """
+        poses, shares = self.agreed.poses, self._agreed_sums().shares
+        names = sorted(poses)[1:]
+        parts = {j: shares.get(j, 1.0) * self.agreed.spreads[j] for j in poses}
+        chosen = np.ix_(self.space.pose, self.space.pose)
+        turns = [block_diag(R, R)[chosen] for R, _ in (poses[j] for j in names)]
+        columns = np.concatenate([np.zeros((0, len(self.space.pose))), *turns])
+        own = block_diag(np.zeros((0, 0)), *[parts[j] for j in names])
+        return np.asarray(own + columns @ parts[min(poses)] @ columns.T)
 
     def _against(self, row: Array) -> bool:
         """Return whether a χ² test of a window ends the load, and count windows against it."""

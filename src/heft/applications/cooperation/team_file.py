@@ -32,12 +32,17 @@ class TeamRobot:
     name: str  # its name
     log: str | None = None  # its log, as the file says it; none before it is simulated
     frame: str = "grasp"  # name of its contact's frame in the log's signals
+    # TOML that says what its log's columns or topics mean, as the file says it: where one bag holds
+    # several robots, which topics are its own
+    map: str | None = None
     # where its node listens, `tcp/HOST:PORT` or `tls/HOST:PORT`; a port of this machine if None
     address: str | None = None
     # whether the contact is a point, through which it applies forces and no torques
     point: bool = False
     # whether its wrench sensor was set to zero with nothing on it: else six offsets are unknown
     tared: bool = False
+    # whether its wrench sensor reads what the load applies to it, and not what it applies to that
+    reaction: bool = False
     # of the arm that holds the contact, as the file says it: where joints are measured and not the
     # twist; None if sensors at the contact read all
     model: str | None = None
@@ -327,9 +332,11 @@ ROBOT = Section(
         "name": _text,
         "log": _text,
         "frame": _text,
+        "map": _text,
         "address": ADDRESS,
         "point": truth,
         "tared": truth,
+        "reaction": truth,
         "model": _text,
         "link": _text,
         "sensors": list_of(Text("this sensor is not known", ARM_SENSORS)),
