@@ -274,7 +274,7 @@ def test_noise_alone_tells_neither_poses_nor_load(motion: TeamMotion) -> None:
     assert unplaced(told, Graph.ring(3)) == (1, 2)
 
 
-@pytest.mark.parametrize("motion", [TeamMotion(0.1, 0.02), TeamMotion(0.3, 0.3)])
+@pytest.mark.parametrize("motion", [TeamMotion(0.1, 0.06), TeamMotion(0.3, 0.3)])
 def test_a_load_that_weak_motion_tells_is_as_sure_as_it_says(motion: TeamMotion) -> None:
     """Poses known to centimetres only: their part of the load's covariance outweighs the rest."""
     noise = TeamNoise(0.02, 0.02, 0.1, 0.2, 0.02) if motion.turning < 0.1 else TeamNoise()
@@ -665,3 +665,39 @@ def test_the_papers_estimates_are_those_of_every_frame_and_sharing_them_agrees()
         apart.append(np.ptp([load.mass for load in loads]))
         off.append(np.mean([abs(load.mass - 2.0) for load in loads]))
     assert apart[1] < 0.3 * apart[0] and off[1] < 1.5 * off[0] + 0.01
+
+
+def test_wrenches_of_the_wrong_sign_are_named_with_their_cure(tmp_path: Path) -> None:
+    """One file holds both robots, at times of their own; each has a map."""
+    quiet = TeamNoise(0.02, 0.02, 0.1, 0.2, 0.02)
+    team = replace(SHORT, robots=2, noise=quiet).run(3)
+    columns: dict[str, Array] = {"t": np.concatenate([team.time, team.time + 0.0013])}
+    order = np.argsort(columns["t"], kind="stable")
+    columns["t"] = columns["t"][order]
+    toml = 'edges = [["left", "right"]]\n'
+    for k, name in enumerate(("left", "right")):
+        lines = []
+        for kind in ("omega", "vel", "acc", "force", "torque"):
+            names = []
+            for axis in "xyz":
+                whole = np.full((2, len(team.time)), np.nan)
+                sign = -1.0 if kind in ("force", "torque") else 1.0
+                whole[k] = sign * team.columns(k)[f"{kind}.grasp.{axis}"]
+                names.append(f"{name}_{kind}_{axis}")
+                columns[names[-1]] = whole.ravel()[order]
+            lines.append(f'[{kind}]\nframe = "grasp"\ncolumns = {json.dumps(names)}\n')
+        (tmp_path / f"{name}.toml").write_text("\n".join(lines))
+        toml += f'[[robot]]\nname = "{name}"\nlog = "both.parquet"\nmap = "{name}.toml"\n'
+    path = tmp_path / "both.parquet"
+    write_table(Table.of_columns(columns, path), path)
+    (tmp_path / "team.toml").write_text(toml)
+    found = identify_team_files(tmp_path)
+    assert found.verdict == "poor" and found.load(0) is None
+    assert "mass of -" in found.text() and "reaction = true" in found.text()
+    cured = toml.replace("log = ", "reaction = true\nlog = ")
+    (tmp_path / "team.toml").write_text(cured)
+    found = identify_team_files(tmp_path)
+    load = found.load(1)
+    assert found.verdict == "good" and load is not None and load.std is not None
+    assert abs(load.mass - 2.0) < 4.0 * load.std[0]
+    assert "offsets of the wrench sensors of left, right" in found.text()

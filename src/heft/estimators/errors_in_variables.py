@@ -17,7 +17,11 @@ ENOUGH = 5.0  # deviations of what noise makes, from which information is there
 
 
 def measured_regressor_covariance(
-    observed: Array, of_noise: Array, rows: float, known: Array | None = None
+    observed: Array,
+    of_noise: Array,
+    rows: float,
+    known: Array | None = None,
+    scores: Array | None = None,
 ) -> Array | None:
     """Return the covariance I⁻¹ G I⁻¹ of parameters, I = G − N, shape (p, p).
 
@@ -28,9 +32,12 @@ def measured_regressor_covariance(
         of_noise: N, what noise in the regressors adds to G on average, shape (p, p).
         rows: How many rows that are; G varies about N by at most the share √(2/rows).
         known: Information that is of no rows, shape (p, p): it counts in G and in I.
+        scores: Covariance of the rows' scores, shape (p, p), where it is another than G as their
+            noise depends on one another.
     """
-    size = len(observed)
-    observed = observed if known is None else observed + known
+    size, scores = len(observed), observed if scores is None else scores
+    if known is not None:
+        observed, scores = observed + known, scores + known
     if np.any(np.diag(observed) <= 0.0):
         return None
     scale = 1.0 / np.sqrt(np.diag(observed))
@@ -42,7 +49,8 @@ def measured_regressor_covariance(
     if share * (1.0 + ENOUGH * np.sqrt(2.0 / rows)) >= 1.0:
         return None
     inverse = np.linalg.inv(G - N)
-    return np.asarray(scale[:, None] * (inverse @ G @ inverse) * scale)
+    scores = scale[:, None] * scores * scale
+    return np.asarray(scale[:, None] * (inverse @ scores @ inverse) * scale)
 
 
 def whitening(covariance: Array) -> Array:

@@ -242,7 +242,8 @@ class TeamMotions:
     def _pair(self, one: Array, spread: Array, robot: int) -> MotionPair:
         both = triangle_of(np.hstack([one, self.motions[robot]]))
         spreads = (spread, self.parts[robot].spread)
-        return MotionPair(both, spreads, self.windows, self.overlap, self.space)
+        counted = self.space.compared()
+        return MotionPair(both, spreads, self.windows, self.overlap, self.space, counted)
 
     def against(self, robot: int, poses: Mapping[int, Pose], about: Pose) -> MotionPair:
         """Return the others' fused motion paired with a robot's own, their frames nearly equal.
@@ -369,7 +370,7 @@ class TeamMotions:
 
     def _beyond_noise(self, estimate: PoseEstimate, without: str) -> float:
         """Return how far a fit's misfit exceeds 1, in standard deviations of the misfit."""
-        numbers = len(self.space.without(without)) * self.windows / self.overlap
+        numbers = len(self.space.compared(without)) * self.windows / self.overlap
         return float((estimate.misfit - 1.0) * np.sqrt(0.5 * numbers))
 
     def _by_others(
@@ -379,8 +380,7 @@ class TeamMotions:
         first = min(witnesses)
         back = inverse(witnesses[first])
         pair = self.against(robot, {k: composed(p, back) for k, p in witnesses.items()}, STILL)
-        counted = None if without is None else self.space.without(without)
-        pair = replace(pair, counted=counted)
+        pair = replace(pair, counted=self.space.compared(without))
         turn = self._turn(pair.one, replace(pair, counted=None).other, without)
         found = pair.estimate((turn, np.zeros(3)))
         return replace(found, pose=composed(found.pose, witnesses[first]))

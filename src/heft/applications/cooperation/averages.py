@@ -141,7 +141,8 @@ class _Averages:
             mean = (self.count * held[k] - own[k]) / others
             of_mean = (self.count * spreads[k] - spread[k]) / others**2
             both = triangle_of(np.hstack([mean, part.motion]))
-            pair = MotionPair(both, (of_mean, part.spread), self.windows, self.overlap)
+            both_spreads, counted = (of_mean, part.spread), SPATIAL.compared()
+            pair = MotionPair(both, both_spreads, self.windows, self.overlap, counted=counted)
             found = pair.estimate(pose)
             if found.covariance is None:
                 raise InvalidRecording("the motion does not tell a pose", argument=f"robot {k}")

@@ -57,10 +57,21 @@ class LoadBelief:
             values.append(np.zeros(len(centre)))
         return np.vstack(rows), np.concatenate(values)
 
+    def beside(self, count: int) -> LoadBelief:
+        """Return the prior with more parameters behind π, each of mean zero and deviation one."""
+        size = self.rows.shape[1]
+
+        def wider(rows: Array) -> Array:
+            return np.pad(rows, ((0, 0), (0, count)))
+
+        rows = np.vstack([wider(self.rows), np.eye(count, size + count, size)])
+        values = np.append(self.values, np.zeros(count))
+        return LoadBelief(rows, values, tuple((wider(r), at, std) for r, at, std in self.centres))
+
 
 @dataclass(frozen=True, eq=False)
 class TeamBelief:
-    """Prior of a team's contact poses and its first load."""
+    """Prior of a team's contact poses, its wrench sensors' offsets and its first load."""
 
     # by robot, of a frame that all of them share
     poses: Mapping[int, PoseBelief] = field(default_factory=dict)
@@ -69,6 +80,9 @@ class TeamBelief:
     centres: Mapping[int, tuple[Array, float]] = field(default_factory=dict)
     # a robot, π in its frame and the covariance, as estimated before; None if not
     load: tuple[int, Array, Array] | None = None
+    # by robot, deviations of its wrench sensor's offset from zero, of moment and force, shape (6,)
+    # [N·m and N]; of who is not there it is zero
+    offsets: Mapping[int, Array] = field(default_factory=dict)
 
     def of(self, robots: Sequence[int]) -> TeamBelief:
         """Return the prior of some robots, numbered anew.
@@ -81,17 +95,18 @@ class TeamBelief:
             self,
             poses={place[k]: p for k, p in self.poses.items() if k in place},
             centres={place[k]: c for k, c in self.centres.items() if k in place},
+            offsets={place[k]: o for k, o in self.offsets.items() if k in place},
             load=(place[self.load[0]], *self.load[1:])
             if self.load is not None and self.load[0] in place
             else None,
         )
 
     def of_another_load(self) -> TeamBelief:
-        """Return the prior that stays valid when the load changes: that of the poses."""
-        return TeamBelief(self.poses)
+        """Return the prior that stays valid when the load changes: of poses and offsets."""
+        return TeamBelief(self.poses, offsets=self.offsets)
 
-    def of_load(self, poses: Mapping[int, Pose], space: Space) -> LoadBelief | None:
-        """Return the prior of the load in the frame of the poses; None if there is none.
+    def of_load(self, poses: Mapping[int, Pose], space: Space) -> LoadBelief:
+        """Return the prior of the load in the frame of the poses.
 
         Args:
             poses: By robot, R and t that take coordinates of that frame to its own.
@@ -113,6 +128,4 @@ class TeamBelief:
             for robot, (centre, std) in self.centres.items()
             if robot in poses
         )
-        if len(rows) == 1 and not centres:
-            return None
         return LoadBelief(np.vstack(rows), np.concatenate(values), centres)

@@ -12,8 +12,8 @@ the robot whose force/torque sensor is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.optimize import least_squares
@@ -28,7 +28,7 @@ from heft.estimators import (
 from heft.information import Directions, triangle_of
 
 from .beliefs import LoadBelief
-from .windows import SPATIAL, Space
+from .windows import SPATIAL
 
 MOST = 200  # evaluations: beyond them is a valley that descends for ever, and tells nothing
 
@@ -38,28 +38,37 @@ class LoadInformation:
     """Likelihood of a load's parameters, from the second moments of windows."""
 
     # motion and wrench of windows side by side, or a triangle of them, shape (any, k + r): 24 in
-    # space
+    # space, and a one behind the motion where wrenches have an offset
     factor: Array
-    motion_spread: Array  # covariance of a window's motion, shape (k, k)
+    motion_spread: Array  # covariance of a window's motion, shape (k, k); zero of a one
     wrench_spread: Array  # of its wrench, shape (r, r)
     windows: int  # how many windows that are
     overlap: float  # how many of them count as one
-    space: Space = SPATIAL  # which k numbers of motion, r of wrench and p parameters there are
+    # Z, which says what k numbers of motion, r of wrench and p parameters there are
+    tensor: Array = field(default_factory=lambda: SPATIAL.load_tensor)
     belief: LoadBelief | None = None  # what is known of the load beside
 
     @property
     def motion(self) -> Array:
         """Motion of the windows, shape (any, k)."""
-        return self.factor[:, : len(self.space.motion)]
+        return self.factor[:, : len(self.tensor)]
 
     @property
     def wrench(self) -> Array:
         """Wrench of the windows, shape (any, r)."""
-        return self.factor[:, len(self.space.motion) :]
+        return self.factor[:, len(self.tensor) :]
 
     def regressor(self, motion: Array) -> Array:
         """Return Σ_k m_k Z_k of windows, shape (K, r, p)."""
-        return np.asarray(np.einsum("nk,kij->nij", motion, self.space.load_tensor))
+        return np.asarray(np.einsum("nk,kij->nij", motion, self.tensor))
+
+    def residual(self, values: Array) -> Array:
+        """Return wrenches less those of a load, shape (any, r).
+
+        Args:
+            values: π, shape (p,).
+        """
+        return self.wrench - self.motion @ (self.tensor @ values)
 
     def spread(self, values: Array) -> Array:
         """Return C(π), covariance of a window's residual, shape (r, r).
@@ -67,7 +76,7 @@ class LoadInformation:
         Args:
             values: π, shape (p,).
         """
-        J = self.space.load_tensor @ values
+        J = self.tensor @ values
         return np.asarray(self.wrench_spread + J.T @ self.motion_spread @ J)
 
     def estimate(self, guess: Array | None = None) -> tuple[Array, Array, float] | None:
@@ -84,7 +93,7 @@ class LoadInformation:
         start = guess
         if start is None:
             first = np.linalg.inv(np.linalg.cholesky(self.wrench_spread))
-            count = len(self.space.load)
+            count = self.tensor.shape[2]
             rows, right = (first @ Y).reshape(-1, count), (wrench @ first.T).ravel()
             if self.belief is not None:
                 linear, values = self.belief.linear(1.0)
@@ -105,7 +114,7 @@ class LoadInformation:
 
         def slopes(values: Array) -> Array:
             W = whitening(self.spread(values))
-            half = W @ (tensor @ self.motion_spread @ (self.space.load_tensor @ values)) @ W.T
+            half = W @ (tensor @ self.motion_spread @ (self.tensor @ values)) @ W.T
             rest = W @ (wrench - Y @ values).T
             found = whitening_slopes(half + np.swapaxes(half, 1, 2)) @ rest - W @ columns
             found = found.reshape(len(tensor), -1).T
@@ -114,7 +123,7 @@ class LoadInformation:
             known = np.sqrt(self.overlap) * self.belief.jacobian(values)
             return np.vstack([found, known])
 
-        tensor, columns = self.space.load_tensor.transpose(2, 1, 0), Y.transpose(2, 1, 0)
+        tensor, columns = self.tensor.transpose(2, 1, 0), Y.transpose(2, 1, 0)
         found_values = least_squares(
             residuals, start, slopes, method="lm", x_scale="jac", max_nfev=MOST
         )
@@ -123,8 +132,23 @@ class LoadInformation:
             return None
         left = found_values.fun[: wrench.size]
         misfit = float(left @ left)
-        misfit /= max(len(self.space.wrench) * self.windows - len(start), 1)
+        misfit /= max(wrench.shape[1] * self.windows - len(start), 1)
         return found_values.x, covariance, misfit
+
+    def without_inertia(self, numbers: Sequence[int]) -> Array:
+        """Return mass, its first moments and offsets by least squares, all moments of inertia zero.
+
+        Args:
+            numbers: Which of the ten parameters the first of π are.
+        """
+        light = [k for k in range(self.tensor.shape[2]) if k >= len(numbers) or numbers[k] < 4]
+        white = whitening(self.wrench_spread)
+        rows = (white @ self.regressor(self.motion)[:, :, light]).reshape(-1, len(light))
+        ridge = np.diag([0.0 if k < len(numbers) else 1.0 for k in light])
+        right = np.append(self.wrench @ white.T, np.zeros(len(light)))
+        found = np.zeros(self.tensor.shape[2])
+        found[light] = np.linalg.lstsq(np.vstack([rows, ridge]), right, rcond=None)[0]
+        return found
 
     def gradient(self, values: Array) -> Array:
         """Return minus half the gradient of Σ eᵀ C⁻¹ e, shape (p,): zero at the estimate.
@@ -133,7 +157,7 @@ class LoadInformation:
             values: π, shape (p,).
         """
         motion, _ = self._likely(values)
-        rest = self.wrench - self.motion @ (self.space.load_tensor @ values)
+        rest = self.residual(values)
         white = np.linalg.solve(self.spread(values), rest.T).T
         found = np.asarray(np.einsum("nij,ni->j", self.regressor(motion), white))
         if self.belief is None:
@@ -162,13 +186,15 @@ class LoadInformation:
         """Return the motions projected onto directions above noise, and their noise covariance."""
         motion, noise = self.motion, self.motion_spread
         counted = self.windows / self.overlap
-        P = signal_projection(motion.T @ motion / self.windows, noise, counted)
+        P, noisy = np.eye(len(noise)), np.flatnonzero(np.diag(noise))
+        own = np.ix_(noisy, noisy)
+        P[own] = signal_projection((motion.T @ motion / self.windows)[own], noise[own], counted)
         return motion @ P.T, P @ noise @ P.T
 
     def _likely(self, values: Array) -> tuple[Array, Array]:
         """Return the most likely motions given π, shape (any, k), and their noise covariance."""
         motion, wrench = self.motion, self.wrench
-        T = self.space.load_tensor @ values
+        T = self.tensor @ values
         gain = np.linalg.solve(self.spread(values), T.T @ self.motion_spread).T
         spread = self.motion_spread - gain @ T.T @ self.motion_spread
         return motion + (wrench - motion @ T) @ gain.T, spread
@@ -180,7 +206,7 @@ class LoadInformation:
 
     def _moments(self, motion: Array, noise: Array, values: Array) -> tuple[Array, Array]:
         """Return Σ JᵀJ of motions, J = C^(−1/2) Y, and what their noise adds, shape (p, p)."""
-        white = whitening(self.spread(values)) @ self.space.load_tensor
+        white = whitening(self.spread(values)) @ self.tensor
 
         def moment(second: Array) -> Array:
             return np.asarray(np.einsum("aip,ab,biq->pq", white, second, white, optimize=True))
@@ -227,6 +253,7 @@ def wrench_doubt(
     values: Array,
     own: Mapping[int, OwnWrench],
     ones: Array,
+    numbers: Sequence[int],
     settings: WrenchFaultSettings = WrenchFaultSettings(),
 ) -> WrenchDoubt | None:
     """Return the robot whose wrench explains the load's residual; None if no single one does.
@@ -240,13 +267,17 @@ def wrench_doubt(
     Args:
         values: Estimated π, shape (p,).
         ones: Column of ones, reduced as the rows of the load's factor are, shape (any,).
+        numbers: Places of the wrench's components among moment and force.
     """
     white = whitening(load.spread(values))
     Y = load.regressor(load.motion)
     rest = ((load.wrench - Y @ values) @ white.T).ravel()
-    basis, _ = np.linalg.qr((white @ Y).reshape(len(rest), -1))
-    rest = rest - basis @ (basis.T @ rest)
-    rows = load.windows * len(load.space.wrench)
+    columns = (white @ Y).reshape(len(rest), -1)
+
+    def beside_load(values: Array) -> Array:
+        return np.asarray(values - columns @ np.linalg.lstsq(columns, values, rcond=1e-12)[0])
+
+    rest, rows = beside_load(rest), load.windows * len(numbers)
     noise = settings.sure * np.sqrt(2.0 * load.overlap / rows)
 
     def beyond(squares: float) -> float:
@@ -255,11 +286,9 @@ def wrench_doubt(
     before = beyond(float(rest @ rest))
     if before <= noise:
         return None
-    faults = list(_faults(load, own, ones))
     tried = []
-    for robot, is_offset, columns in faults:
-        H = (white @ columns).reshape(len(rest), -1)
-        H = H - basis @ (basis.T @ H)
+    for robot, is_offset, fault in _faults(own, ones, numbers):
+        H = beside_load((white @ fault).reshape(len(rest), -1))
         found = np.linalg.lstsq(H, rest, rcond=1e-9)[0]
         left = rest - H @ found
         offset = float(np.linalg.norm(found)) if is_offset else None
@@ -274,10 +303,9 @@ def wrench_doubt(
 
 
 def _faults(
-    load: LoadInformation, own: Mapping[int, OwnWrench], ones: Array
+    own: Mapping[int, OwnWrench], ones: Array, numbers: Sequence[int]
 ) -> Iterator[tuple[int | None, bool, Array]]:
     """Yield robot (None for a torque offset), whether an offset, and columns (any, r, k)."""
-    numbers = load.space.wrench
     forces = [k for k, number in enumerate(numbers) if number >= 3]
     torques = [k for k, number in enumerate(numbers) if number < 3]
     constant = np.eye(len(numbers))[None] * ones[:, None, None]

@@ -14,19 +14,37 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from heft.arrays import Array
+from heft.estimators import measured_regressor_covariance
 from heft.information import Graph, inertia, triangle_of
 
 from .agreement import Agreement, AgreementSettings, Doubt, TeamMotions, fused
 from .beliefs import LoadBelief, TeamBelief
 from .load import LoadInformation, OwnWrench, WrenchDoubt, wrench_doubt
-from .pose import composed, inverse, moved
+from .pose import composed, difference, inverse, moved
 from .signals import ContactSignals, LoadEstimate, Pose
 from .window_stream import windows_of
-from .windows import PLANAR, SIZE, SPATIAL, SUMMED, Space, Windows, WindowSettings
+from .windows import (
+    ALPHA,
+    OMEGA,
+    PLANAR,
+    SIZE,
+    SPATIAL,
+    SUMMED,
+    Space,
+    Windows,
+    WindowSettings,
+    steepness,
+)
 
 WIDE = SIZE + 6  # numbers of a robot's window
+MISFIT = 1.2  # what a load leaves over, times the noise, up to which wrenches tell poses, too
+STEPS = 30  # of Gauss and Newton to poses and load together, at most
+HALVED = 6  # lengths of a step that are tried, each half of the one before
+FARTHEST = 5.0  # deviations of mass to the nearest body, beyond which an estimate is none
+ENOUGH = 1e-2  # of χ² that the last step gained
 SMALL = 1e-5  # change of a pose for a derivative [rad, m]
 
 
@@ -88,6 +106,9 @@ class Known:
     doubts: tuple[Doubt, ...] = ()
     # whose wrench explains what the load leaves over, where one's does
     wrench_doubt: WrenchDoubt | None = None
+    # what the wrench sensors' offsets make of the total moment and force in that first frame, shape
+    # (6,) [N·m and N], and its covariance: only their sum tells; None where not told
+    offset: tuple[Array, Array] | None = None
 
     @property
     def first(self) -> int:
@@ -115,14 +136,16 @@ class Known:
         pose = None if self.poses is None else self.poses[robot]
         if pose is None or self.values is None or self.covariance is None:
             return None
-        change = self.space.load_map(pose)
-        values = change @ self.values
+        change, values = self.space.load_map(pose), self.values
         if values[0] <= 0.0:
             return None  # no body: windows that tell nothing, or wrenches of the wrong sign
         if self.space.planar:
-            return LoadEstimate.planar(values, change @ self.covariance @ change.T)
-        if inertia.consistency_margin(values) <= 0.0:
+            return LoadEstimate.planar(change @ values, change @ self.covariance @ change.T)
+        if inertia.consistency_margin(values) <= 0.0:  # in one frame: it is one body for all
             values = inertia.nearest_consistent(values)
+            if abs(values[0] - self.values[0]) > FARTHEST * np.sqrt(self.covariance[0, 0]):
+                return None
+        values = change @ values
         mass, com, about = inertia.to_body(values)
         return LoadEstimate(mass, com, about, change @ self.covariance @ change.T)
 
@@ -157,13 +180,22 @@ def unplaced(
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """Linear map from the rows of all robots to the load's motion and wrench, at given poses."""
+    """Linear map from the rows of all robots to the load's motion and wrench, at given poses.
 
-    # takes a row of all to the motion that is agreed on and the wrench of all, shape (any, k + r)
+    Contacts are fixed to the load, so that all offsets of wrench sensors make one constant wrench
+    in its frame: as many parameters, in deviations of their prior, are estimated behind π.
+    """
+
+    # takes a row of all with a one to the motion that is agreed on, that one, and the wrench of all
+    # less the offset's mean, shape (any, k + 1 + r)
     by: Array
-    motion_spread: Array  # covariance of that motion, shape (k, k)
+    motion_spread: Array  # covariance of that motion and one, shape (k + 1, k + 1)
     wrench_spread: Array  # of that wrench, shape (r, r)
-    belief: LoadBelief | None  # what is known of the load beside, in the frame of the poses
+    offset: tuple[Array, Array]  # mean of that offset's prior, and root of its covariance
+    belief: LoadBelief  # what is known of the load and offset, in the frame of the poses
+    # by robot that counts in the motion, the share of its own noise in what tells its pose: the
+    # rest is that of the others, which is in their poses, too
+    shares: Mapping[int, float]
 
 
 class CooperativeRun:
@@ -180,9 +212,9 @@ class CooperativeRun:
         self.count = len(parts)
         self.overlap = max(p.overlap for p in parts)
         self.agreed = Agreement(unplaced=tuple(range(self.count)))
-        load = len(self.space.load)
+        self.poses: Mapping[int, Pose] = {}  # agreed on, and by wrenches where a load is known
         self.posed = self.pose_part_at = 0
-        self.pose_part = np.zeros((load, load))  # of π's covariance; it changes slowly
+        self.covariance = np.zeros((0, 0))  # of π and offsets, poses unknown; it changes slowly
         self.seen = 0
         self.wide = len(self.space.columns)
         self.moments = np.zeros((0, self.wide * self.count))
@@ -192,6 +224,9 @@ class CooperativeRun:
         self.skip_until = -np.inf
         self.hits = 0
         self.current: Known | None = None
+        self.fitted: tuple[Array, Array] | None = None  # π and offsets, and their covariance
+        # the total wrench's offset and its covariance by the loads before; None of the first
+        self.offset: tuple[Array, Array] | None = None
         self.known: list[Known] = []
         self.changes: list[float] = []
         self._summed: tuple[tuple[object, ...], Sums] | None = None
@@ -210,17 +245,19 @@ class CooperativeRun:
         self.moments = self._added(self.moments, row)
         if time - half < self.skip_until:
             return
+        row = np.hstack([row, np.ones((1, 1))])
         if self._against(row):
             self.changes.append(self.end)
             self.of_load, self.loaded, self.fresh = self.of_load[:0], 0, 0
             self.pose_part_at = 0
-            self.belief = self.belief.of_another_load()
+            assert self.current is not None
+            self.belief, self.offset = self.belief.of_another_load(), self.current.offset
             self.skip_until, self.hits = self.end, 0
-            self.current = None
+            self.current = self.fitted = None
             return
         if self.hits:
             return  # neither for nor against until the next window tells
-        self.of_load = self._added(self.of_load, np.hstack([row, np.ones((1, 1))]))
+        self.of_load = self._added(self.of_load, row)
         self.loaded += 1
         self.fresh += 1
         if self.seen >= max(method.first, method.longer * self.posed):
@@ -236,7 +273,7 @@ class CooperativeRun:
     def result(self) -> CooperativeResult:
         """Return the estimates over time, the last with all windows so far."""
         if self.fresh:
-            self.fresh = 0
+            self.fresh = self.pose_part_at = 0
             self._solve(self.end)
         return CooperativeResult(tuple(self.known), tuple(self.changes))
 
@@ -264,6 +301,8 @@ class CooperativeRun:
         team = TeamMotions(motions, self.parts, windows, self.graph, self.space, beliefs)
         start = {} if self.agreed.unplaced else self.agreed.poses
         self.agreed = team.agree(start, self.method.agreement)
+        if self.fitted is None or self.agreed.poses.keys() != self.poses.keys():
+            self.poses = self.agreed.poses  # else with the load, which comes next
         self.pose_part_at = 0
 
     @property
@@ -275,54 +314,89 @@ class CooperativeRun:
         """Return the map from rows of all robots to those of the load, in robot 0's frame."""
         back = {j: inverse(pose) for j, pose in poses.items()}
         space, size = self.space, len(self.space.wrench)
-        left_out = {doubt.robot for doubt in self.agreed.doubts}
+        left_out, k = {doubt.robot for doubt in self.agreed.doubts}, len(space.motion)
         maps = {j: space.motion_map(p) for j, p in back.items() if j not in left_out}
-        each = np.eye(self.wide * self.count)
+        each = np.eye(self.wide * self.count + 1)
         agreed, spread = fused(self._motions(each), self.parts, maps)
+        shares = {
+            j: 1.0 - np.trace(np.linalg.solve(M.T, agreed[self.wide * j :][:k])) / k
+            for j, M in maps.items()
+        }
         wrench, of_wrench = np.zeros((len(each), size)), np.zeros((size, size))
+        mean, of_offset = self.offset or (np.zeros(size), np.zeros((size, size)))
         for j, pose in back.items():
-            D = space.wrench_map(pose)
+            D, noise = space.wrench_map(pose), self.parts[j].wrench_spread
             wrench += self._wrenches(each, j) @ D.T
-            of_wrench += D @ self.parts[j].wrench_spread @ D.T
-        belief = self.belief.of_load(poses, space)
-        return Sums(np.hstack([agreed, wrench]), spread, of_wrench, belief)
+            of_wrench += D @ noise @ D.T
+            if self.offset is None and j in self.belief.offsets:  # none of what is not measured
+                std = self.belief.offsets[j][list(space.wrench)] * (np.diag(noise) > 0.0)
+                of_offset = of_offset + (D * std**2) @ D.T
+        wrench[-1] -= mean
+        values, axes = np.linalg.eigh(of_offset)
+        root = (axes * np.sqrt(np.maximum(values, 0.0))) @ axes.T
+        belief = self.belief.of_load(poses, space).beside(size)
+        by = np.hstack([agreed, each[:, -1:], wrench])
+        spread = np.pad(spread, ((0, 1), (0, 1)))
+        return Sums(by, spread, of_wrench, (mean, root), belief, shares)
 
     def _agreed_sums(self) -> Sums:
-        """Return `_sums` of the agreed poses, cached because many windows share them."""
-        made_of = (self.agreed, self.parts, self.belief)
+        """Return `_sums` of the poses, cached because many windows share them."""
+        made_of = (self.agreed, self.poses, self.parts, self.belief, self.offset)
         kept = self._summed
         if kept is None or any(a is not b for a, b in zip(made_of, kept[0], strict=True)):
-            kept = self._summed = made_of, self._sums(self.agreed.poses)
+            kept = self._summed = made_of, self._sums(self.poses)
         return kept[1]
 
     def _load(self, moments: Array, windows: int, sums: Sums) -> LoadInformation:
-        whole = moments[:, : len(sums.by)] @ sums.by
+        of_load, (_, root) = self.space.load_tensor, sums.offset
+        (k, r, p), size = of_load.shape, len(root)
+        tensor = np.zeros((k + 1, r, p + size))
+        tensor[:k, :, :p], tensor[k, :, p:] = of_load, root
         spreads = sums.motion_spread, sums.wrench_spread
-        return LoadInformation(whole, *spreads, windows, self.overlap, self.space, sums.belief)
+        whole = moments @ sums.by
+        return LoadInformation(whole, *spreads, windows, self.overlap, tensor, sums.belief)
 
     def _solve(self, end: float) -> None:
         if not self.placed or self.loaded < self.method.first:
             self.current = self._known(end)
             self.known.append(self.current)
             return
-        guess = self.current.values if self.current is not None else None
-        moments = triangle_of(self.of_load)
-        load = self._load(moments, self.loaded, self._agreed_sums())
-        found = load.estimate(guess)
-        if found is None:
-            self.current = self._known(end)
+        moments, sums = triangle_of(self.of_load), self._agreed_sums()
+        load = self._load(moments, self.loaded, sums)
+        found = load.estimate(None if self.fitted is None else self.fitted[0])
+        if found is not None and self.loaded >= self.method.longer * self.pose_part_at:
+            # Slow motion has false optima: much inertia, and poses slightly wrong
+            tried = [
+                self._with_poses(moments, self.loaded, start)
+                for start in (found[0], load.without_inertia(self.space.load))
+            ]
+            _, poses, values, covariance = min(tried, key=lambda t: t[0])
+            if covariance is None:
+                found = None
+            else:
+                self.poses, self.covariance = poses, covariance
+                self.pose_part_at, sums = self.loaded, self._agreed_sums()
+                load = self._load(moments, self.loaded, sums)
+                again = load.estimate(values)
+                if again is not None and again[2] < MISFIT**2:
+                    found = again
+                else:  # wrenches that no load explains tell nothing of poses
+                    self.poses = self.agreed.poses
+                    load = self._load(moments, self.loaded, sums := self._agreed_sums())
+                    found = load.estimate(found[0])
+                    misfit = 1.0 if found is None else max(found[2], 1.0)
+                    self.covariance = misfit * self.covariance
+        if found is None or not self.pose_part_at:
+            self.current, self.fitted = self._known(end), None
         else:
-            values, covariance, misfit = found
-            if self.loaded >= self.method.longer * self.pose_part_at:
-                self.pose_part, self.pose_part_at = (
-                    self._of_poses(moments, load, values),
-                    self.loaded,
-                )
-            covariance = covariance + self.pose_part
+            (values, _, misfit), covariance = found, self.covariance
+            self.fitted, size = (values, covariance), len(self.space.load)
+            (mean, root), behind = sums.offset, covariance[size:, size:]
             self.current = replace(
                 self._known(end),
-                values=values,
-                covariance=covariance,
+                values=values[:size],
+                covariance=covariance[:size, :size],
+                offset=(mean + root @ values[size:], root @ behind @ root),
                 misfit=misfit,
                 wrench_doubt=self._wrench_doubt(moments, load, values),
             )
@@ -337,54 +411,149 @@ class CooperativeRun:
     ) -> WrenchDoubt | None:
         own = {
             k: OwnWrench(self._wrenches(moments, k), self.space.wrench_map(inverse(pose)))
-            for k, pose in self.agreed.poses.items()
+            for k, pose in self.poses.items()
         }
-        return wrench_doubt(load, values, own, moments[:, -1])
+        return wrench_doubt(load, values, own, moments[:, -1], self.space.wrench)
 
     def _known(self, end: float) -> Known:
         """Return the estimate of the poses, without a load."""
         agreed, robots = self.agreed, range(self.count)
-        told = tuple(agreed.poses.get(k) for k in robots) if agreed.poses else None
+        told = tuple(self.poses.get(k) for k in robots) if self.poses else None
         poses = None if agreed.unplaced else told
         apart = tuple(agreed.apart.get(k, 1.0) for k in robots)
         nothing = Known(end, poses, None, None, np.nan, apart, agreed.unplaced, self.space)
         return replace(nothing, doubts=agreed.doubts)
 
-    def _of_poses(self, moments: Array, load: LoadInformation, values: Array) -> Array:
-        """Return the covariance that pose errors add to π in robot 0's frame, shape (p, p).
+    def _with_poses(
+        self, moments: Array, windows: int, values: Array
+    ) -> tuple[float, dict[int, Pose], Array, Array | None]:
+        """Return cost, poses, π with offsets by motions and wrenches together, and covariance.
 
-        By the implicit function theorem: a change of a pose moves the gradient of what π makes
-        least, and π by that over the information. Noise in the motion is in neither.
+        What motions tell of the poses is a prior, and wrenches tell of them what they leave over.
+        A residual is linear in a row of all, so that the likelihood is of the rows' moments alone.
+        The covariance, of π and offsets, is None where not told.
+
+        Args:
+            moments: Rows with the load, or a factor of them, shape (any, 24 n + 1).
+            windows: How many.
+            values: Initial π and offsets.
         """
-        information = load.information(values)
-        found = np.zeros((len(values), len(values)))
-        poses = dict(self.agreed.poses)
-        for j, pose in self.agreed.poses.items():
-            pushed = np.zeros((len(values), len(self.space.pose)))
-            turned = np.zeros_like(pushed)
-            for k, step in enumerate(SMALL * np.eye(len(self.space.pose))):
-                for sign in (1.0, -1.0):
-                    poses[j] = moved(pose, sign * self.space.change(step))
-                    there = self._load(moments, load.windows, self._sums(poses))
-                    pushed[:, k] += sign * there.gradient(values)
-                    if j == 0:
-                        turned[:, k] += sign * self.space.load_map(poses[j]) @ values
-            poses[j] = pose
-            columns = np.linalg.solve(information, pushed) + turned
-            found += columns @ self.agreed.spreads[j] @ columns.T / (2.0 * SMALL) ** 2
-        return found
+        agreed, own, weight = self.agreed, np.eye(moments.shape[1]), self.overlap
+        names, used = sorted(agreed.poses)[1:], list(self.space.pose)
+        told = np.linalg.inv(self._pose_spread())
+        noise = block_diag(*(m for p in self.parts for m in (p.spread, p.wrench_spread)), 0.0)
+        slow_noise, rows, count = self._slow(moments, noise), moments.T @ moments, len(values)
+
+        def at(poses: Mapping[int, Pose], values: Array) -> tuple[float, LoadInformation, Array]:
+            """Return the cost, the load of rows of one, and how far poses are from the prior's."""
+            load = self._load(own, windows, self._sums(poses))
+            assert load.belief is not None
+            residual = load.residual(values)
+            apart = np.ravel([difference(agreed.poses[j], poses[j])[used] for j in names])
+            off = load.belief.residuals(values)
+            spread = residual.T @ noise @ residual
+            cost = np.trace(np.linalg.solve(spread, residual.T @ rows @ residual))
+            return float(cost + weight * (apart @ told @ apart + off @ off)), load, apart
+
+        poses: dict[int, Pose] = dict(agreed.poses)
+        cost, load, apart = at(poses, values)
+        for _ in range(STEPS):
+            assert load.belief is not None
+            residual = load.residual(values)
+            by_pose = [self._pose_slopes(poses, j, windows, values) for j in names]
+            slopes = np.concatenate([-load.regressor(load.motion), *by_pose], axis=2)
+            inverse_spread = np.linalg.inv(residual.T @ noise @ residual)
+            likely = own - residual @ inverse_spread @ residual.T @ noise
+            both = np.einsum("ij,ajp->aip", inverse_spread, slopes)
+
+            def moment(second: Array, left: Array = slopes, right: Array = both) -> Array:
+                return np.asarray(np.einsum("aip,ab,biq->pq", left, second, right, optimize=True))
+
+            seen, J = likely.T @ rows @ likely, load.belief.jacobian(values)
+            observed, known = moment(seen), block_diag(J.T @ J, told)
+            down = -np.einsum("ai,aip->p", likely.T @ rows @ residual, both)
+            prior = [J.T @ load.belief.residuals(values), told @ apart]
+            down -= weight * np.concatenate(prior)
+            step = np.linalg.solve(observed + weight * known, down)
+            for share in 0.5 ** np.arange(HALVED):
+                turns = np.split(share * step[count:], max(len(names), 1))
+                there = dict(poses)
+                for j, change in zip(names, turns, strict=False):
+                    there[j] = moved(poses[j], self.space.change(change))
+                new, load_there, apart_there = at(there, values + share * step[:count])
+                if new < cost:
+                    break
+            gained = cost - new
+            if gained > 0.0:
+                cost, load, apart, poses = new, load_there, apart_there, there
+                values = values + share * step[:count]
+            if gained < ENOUGH * weight:
+                break
+        in_row = np.einsum("ij,ajp->aip", residual.T @ slow_noise @ residual, both)
+        covariance = measured_regressor_covariance(
+            observed / weight,
+            moment(windows * noise @ likely) / weight,
+            windows / weight,
+            known,
+            moment(seen, both, in_row) / weight,
+        )
+        whole = None if covariance is None else covariance[:count, :count]
+        return cost, poses, values, whole
+
+    def _pose_slopes(
+        self, poses: Mapping[int, Pose], robot: int, windows: int, values: Array
+    ) -> Array:
+        """Return the derivative of a row's residual by a robot's turn and shift, (any, r, k)."""
+        own = np.eye(self.wide * self.count + 1)
+
+        def residual(change: Array) -> Array:
+            there = {**poses, robot: moved(poses[robot], self.space.change(change))}
+            return self._load(own, windows, self._sums(there)).residual(values)
+
+        steps = SMALL * np.eye(len(self.space.pose))
+        slopes = [(residual(step) - residual(-step)) / (2.0 * SMALL) for step in steps]
+        return np.stack(slopes, axis=2)
+
+    def _slow(self, moments: Array, noise: Array) -> Array:
+        """Return the noise of rows as sums over neighbours have it, each counted as `overlap`.
+
+        Noise of angular accelerations nearly cancels from window to window: at the motion's
+        frequencies it is that of angular velocities times those, and not that of a window's edge.
+        """
+        numbers = np.array([*self.space.columns * self.count, SIZE + 6])
+        alpha, omega = (np.isin(numbers, range(SIZE)[part]) for part in (ALPHA, OMEGA))
+        squares = np.sum(moments**2, axis=0)
+        frequency = 2.0 * squares[alpha].sum() / max(squares[omega].sum(), np.finfo(float).tiny)
+        share = np.where(alpha, min(frequency / steepness(self.method.windows.length), 1.0), 1.0)
+        return np.asarray(np.sqrt(np.outer(share, share)) * noise)
+
+    def _pose_spread(self) -> Array:
+        """Return the covariance of all poses against robot 0's, as motions tell them.
+
+        A robot's pose is told against all others' motion, of which the noise is in their poses,
+        too: only its own share counts here.
+        """
+        poses, shares = self.agreed.poses, self._agreed_sums().shares
+        names = sorted(poses)[1:]
+        parts = {j: shares.get(j, 1.0) * self.agreed.spreads[j] for j in poses}
+        chosen = np.ix_(self.space.pose, self.space.pose)
+        turns = [block_diag(R, R)[chosen] for R, _ in (poses[j] for j in names)]
+        columns = np.concatenate([np.zeros((0, len(self.space.pose))), *turns])
+        own = block_diag(np.zeros((0, 0)), *[parts[j] for j in names])
+        return np.asarray(own + columns @ parts[min(poses)] @ columns.T)
 
     def _against(self, row: Array) -> bool:
         """Return whether a χ² test of a window ends the load, and count windows against it."""
         now = self.current
-        if not self.placed or now is None or now.values is None or now.covariance is None:
+        if not self.placed or now is None or self.fitted is None:
             return False
+        values, covariance = self.fitted
         load = self._load(row, 1, self._agreed_sums())
         Y = load.regressor(load.motion)[0]
-        rest = load.wrench[0] - Y @ now.values
-        spread = max(now.misfit, 1.0) * load.spread(now.values) + Y @ now.covariance @ Y.T
+        rest = load.wrench[0] - Y @ values
+        spread = max(now.misfit, 1.0) * load.spread(values) + Y @ covariance @ Y.T
         # Windows are sums of samples: they are no surer than the integrals that they stand for
-        spread += np.diag((SUMMED * (np.abs(Y) @ np.abs(now.values))) ** 2)
+        spread += np.diag((SUMMED * (np.abs(Y) @ np.abs(values))) ** 2)
         squared = float(rest @ np.linalg.solve(spread, rest))
         self.hits = self.hits + 1 if squared > self.method.unlikely else 0
         return self.hits >= self.method.against or squared > self.method.impossible

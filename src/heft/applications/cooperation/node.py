@@ -106,6 +106,8 @@ class CooperativeNode:
         """
         if self.own in self.replica.ended:
             return 0
+        if self.stated.robots[self.own].reaction:
+            signals = signals.reversed()
         made = self._stream.add(signals, epoch)
         if self._stream.begin is not None:
             self.replica.take_hold(self._stream.begin)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,7 +28,7 @@ from .clocks import ClockOffset, on_one_clock
 from .method import CooperativeMethod, CooperativeResult, Known, unplaced
 from .paper import PaperMethod, PaperResult
 from .signals import AXES, SENSORS, ContactSignals, LoadEstimate
-from .team_file import TeamFile, TeamRobot
+from .team_file import OFFSET_STD, TeamFile, TeamRobot
 
 MethodName = Literal["heft", "paper"]
 TEAM_FILE, TRUTH = "team.toml", "truth.json"
@@ -43,6 +44,7 @@ WHY = {
 MOST_POINTS = 400  # of a curve
 # What is left over, times the noise, that is more than noise; beyond which nothing is believed.
 MUCH, TOO_MUCH = 1.2, 2.0
+SURE = 5.0  # deviations below zero from which a mass is negative
 
 
 def simulate_team_files(
@@ -136,7 +138,52 @@ class TeamFound:
             f"{duration:.3g} s of {self.end:.3g} s{left_out}."
             for (k, sensor), duration in self.repeated.items()
         ]
-        return [*clocks, *repeated, *self._not_told(), *self._left_over()]
+        said = [*clocks, *repeated, *self._offset(), *self._no_body()]
+        return [*said, *self._not_told(), *self._left_over()]
+
+    def _no_body(self) -> list[str]:
+        """Return why the estimate is no body, where it is none."""
+        known = self.result.known if isinstance(self.result, CooperativeResult) else ()
+        last = known[-1] if known else None
+        if last is None or last.poses is None or last.load(last.first) is not None:
+            return []
+        if np.sqrt(np.nan_to_num(last.misfit)) > TOO_MUCH:
+            return []  # which is said below
+        if last.values is None or last.covariance is None:
+            return ["Poses are told, but not the load: its motion is hardly more than noise."]
+        mass, std = float(last.values[0]), float(np.sqrt(last.covariance[0, 0]))
+        if mass > -SURE * std:
+            return ["The estimate is further from any body than its deviations allow."]
+        return [
+            f"All wrenches seem to be of the wrong sign: they make a mass of {mass:.4g} kg "
+            f"(± {std:.2g}). Sensors that read what the load applies to their robots, and not what "
+            "these apply to it, need reaction = true in their [[robot]]."
+        ]
+
+    @property
+    def _last(self) -> Known | None:
+        """Last estimate of heft's own method that states anything."""
+        known = self.result.known if isinstance(self.result, CooperativeResult) else ()
+        return None if not known or self.verdict == "poor" else known[-1]
+
+    def _offset(self) -> list[str]:
+        """Return what is said of the wrench sensors' offsets."""
+        last, untared = self._last, [r.name for r in self.stated.robots if not r.tared]
+        if last is None or last.offset is None or not untared:
+            return []
+        numbers, (values, covariance) = np.array(last.space.wrench), last.offset
+        std = np.sqrt(np.diag(covariance))
+        sizes = [
+            f"{np.linalg.norm(values[own]):.3g} {unit} (± {std[own].max():.2g} an axis)"
+            for own, unit in ((numbers >= 3, "N"), (numbers < 3, "N·m"))
+        ]
+        return [
+            f"The offsets of the wrench sensors of {', '.join(untared)} are estimated with the "
+            f"load: together {' and '.join(sizes)} in the frame of "
+            f"{self.stated.robots[last.first].name}, each given within {OFFSET_STD[-1]:g} N and "
+            f"{OFFSET_STD[0]:g} N·m. Where one was set to zero with nothing on it, tared = true "
+            "in its [[robot]] makes the load surer."
+        ]
 
     @property
     def verdict(self) -> Verdict | None:
@@ -147,7 +194,7 @@ class TeamFound:
         if not known or known[-1].poses is None:
             return "poor"
         left = float(np.sqrt(np.nan_to_num(known[-1].misfit)))
-        if left > TOO_MUCH or self._differ(known[-1]):
+        if left > TOO_MUCH or self._differ(known[-1]) or known[-1].load(known[-1].first) is None:
             return "poor"
         return "usable" if left > MUCH or self.untold or known[-1].doubts else "good"
 
@@ -290,11 +337,14 @@ def identify_team_files(
                 cure=f'log = "{robot.name}.parquet"',
             )
         progress(f"reading {robot.log}")
-        recording = Recording.open(path.parent / robot.log, meaning)
+        stated_map = None if robot.map is None else ColumnMap.from_toml(path.parent / robot.map)
+        recording = Recording.open(path.parent / robot.log, stated_map or meaning)
         if robot.model is not None:
             signals.append(_arm_signals(path.parent, robot, recording))
         else:
             signals.append(_signals(recording, robot.frame))
+        if robot.reaction:
+            signals[-1] = signals[-1].reversed()
         epochs.append(recording.epoch)
         durations = _repeated(signals[-1], f"{path.parent / robot.log}, {robot.name}")
         repeated |= {(k, sensor): duration for sensor, duration in durations.items()}
@@ -341,6 +391,15 @@ def _arm_signals(folder: Path, robot: TeamRobot, recording: Recording) -> Contac
     arm = ArmContact(Robot.from_file(folder / robot.model), robot.link)
     sensors = {"acceleration": "acc", "force": "force", "torque": "torque"}
     own = {s: k for s, k in sensors.items() if f"{k}.{robot.frame}.x" in recording.signals}
+    others = [n.split(".")[1] for n in recording.signals if re.fullmatch(r"force\..+\.x", n)]
+    if "force" not in own and others:
+        raise InvalidSetting(
+            "the log has a wrench, but of another frame than the contact's",
+            argument=f"[[robot]] {robot.name}, frame",
+            got=f'"{robot.frame}", and force.{others[0]}.x in {recording.name}',
+            cure=f'frame = "{others[0]}" if that is at {robot.link}. Where joint efforts are to '
+            "count instead, name their topic alone: [topic] names in a map of the robot",
+        )
     kinds = ["q", "v"] if "force" in own else ["q", "v", "tau"]
     names = [f"{kind}.{channel}" for kind in kinds for channel in arm.robot.channels]
     for name in names:
@@ -357,7 +416,8 @@ def _arm_signals(folder: Path, robot: TeamRobot, recording: Recording) -> Contac
 
 def _whole(recording: Recording, names: list[str]) -> tuple[Array, Array]:
     whole = recording.whole(names)
-    time, values = whole.time, whole.values
+    own = np.isfinite(whole.values[:, 0])  # other rows are another robot's, in one file with it
+    time, values = whole.time[own], whole.values[own]
     if not np.isfinite(values).all():
         row = int(np.argmin(np.isfinite(values).all(axis=1)))
         raise InvalidRecording(
@@ -459,12 +519,15 @@ def _found(found: TeamFound) -> dict[str, Any]:
         }
         for (b, a), (R, t) in found.poses().items()
     ]
+    last = found._last
+    offset = None if last is None or last.offset is None else last.offset[0].tolist()
     return {
         "heft": __version__,
         "method": found.method,
         "verdict": found.verdict,
         "robots": robots,
         "poses": poses,
+        "wrench_offset": offset,
         "changes_s": list(found.changes),
         "clocks_s": {found.stated.robots[k].name: c.offset for k, c in found.clocks.items()},
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,6 +99,12 @@ class ContactSignals:
         found = {name: values[rows] for name, values in self.by_sensor.items()}
         derived = {name: values[rows] for name, values in self.derived.items()}
         return ContactSignals(self.time[rows], **found, derived=derived)
+
+    def reversed(self) -> ContactSignals:
+        """Return the signals with the wrench that the load applies to the robot, or back."""
+        wrench = ("force", "torque")
+        derived = {n: -v if n in wrench else v for n, v in self.derived.items()}
+        return replace(self, force=-self.force, torque=-self.torque, derived=derived)
 
     def repeated(self) -> dict[str, NDArray[np.bool_]]:
         """Return, by sensor, which samples repeat themselves for too long, shape (N,) each.

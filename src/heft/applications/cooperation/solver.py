@@ -73,6 +73,7 @@ class TeamKnown:
             covariance=covariance,
             disagreement=(),
             wrench_doubt=None,
+            offset=None,
             doubts=tuple(
                 replace(d, robot=origins.index(self.origins[d.robot]))
                 for d in self.known.doubts
@@ -171,6 +172,7 @@ class TeamSolver:
             here = [k for k, o in enumerate(origins) if o in former]
             places = [former.index(origins[k]) for k in here]
             run.agreed = old.agreed.of(places, here)
+            run.poses = run.agreed.poses
             if len(here) == len(origins):
                 wide = run.wide
                 columns = np.concatenate([np.arange(wide * k, wide * (k + 1)) for k in places])

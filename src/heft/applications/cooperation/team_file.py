@@ -20,6 +20,8 @@ from .pose import PoseBelief
 
 GRAPHS = ("ring", "complete")
 ARM_SENSORS = ("wrench", "accelerometer")
+# deviations of the offset of a wrench sensor that is not tared, of moment and force [N·m and N]
+OFFSET_STD = (0.2, 0.2, 0.2, 5.0, 5.0, 5.0)
 MOST_ROBOTS = 100  # that one machine simulates or identifies at once
 
 
@@ -30,10 +32,17 @@ class TeamRobot:
     name: str  # its name
     log: str | None = None  # its log, as the file says it; none before it is simulated
     frame: str = "grasp"  # name of its contact's frame in the log's signals
+    # TOML that says what its log's columns or topics mean, as the file says it: where one bag holds
+    # several robots, which topics are its own
+    map: str | None = None
     # where its node listens, `tcp/HOST:PORT` or `tls/HOST:PORT`; a port of this machine if None
     address: str | None = None
     # whether the contact is a point, through which it applies forces and no torques
     point: bool = False
+    # whether its wrench sensor was set to zero with nothing on it: else six offsets are unknown
+    tared: bool = False
+    # whether its wrench sensor reads what the load applies to it, and not what it applies to that
+    reaction: bool = False
     # of the arm that holds the contact, as the file says it: where joints are measured and not the
     # twist; None if sensors at the contact read all
     model: str | None = None
@@ -160,7 +169,7 @@ class TeamFile:
 
     @property
     def belief(self) -> TeamBelief:
-        """Prior of contact poses and load."""
+        """Prior of contact poses, load and offsets of wrench sensors."""
         told = enumerate(self.robots)
         centres = {
             k: (np.array(r.com), r.com_std)
@@ -168,7 +177,9 @@ class TeamFile:
             if r.com is not None and r.com_std is not None
         }
         mass = None if self.known is None else (self.known.mass, self.known.mass_std)
-        return TeamBelief({k: p for k, r in told if (p := r.pose)}, mass, centres)
+        offsets = {k: np.array(OFFSET_STD) for k, r in enumerate(self.robots) if not r.tared}
+        poses = {k: p for k, r in told if (p := r.pose)}
+        return TeamBelief(poses, mass, centres, offsets=offsets)
 
     @property
     def late(self) -> frozenset[int]:
@@ -321,8 +332,11 @@ ROBOT = Section(
         "name": _text,
         "log": _text,
         "frame": _text,
+        "map": _text,
         "address": ADDRESS,
         "point": truth,
+        "tared": truth,
+        "reaction": truth,
         "model": _text,
         "link": _text,
         "sensors": list_of(Text("this sensor is not known", ARM_SENSORS)),

@@ -338,13 +338,15 @@ class Space:
             wrench_spread=windows.wrench_spread[np.ix_(self.wrench, self.wrench)],
         )
 
-    def without(self, sensor: str) -> tuple[int, ...]:
-        """Return indices into `motion` of the components that a sensor does not make.
+    def compared(self, without: str | None = None) -> tuple[int, ...]:
+        """Return indices into `motion` of the components that tell how frames lie in one another.
+
+        All but products of ω: their noise is that of ω, and would count again.
 
         Args:
-            sensor: Key of `SENSOR_NUMBERS`.
+            without: Sensor whose components are left out, of `SENSOR_NUMBERS`.
         """
-        own = SENSOR_NUMBERS[sensor]
+        own = {*range(SIZE)[SQUARES], *SENSOR_NUMBERS.get(without or "", ())}
         return tuple(k for k, number in enumerate(self.motion) if number not in own)
 
     def motion_map(self, pose: Pose) -> Array:
