@@ -177,6 +177,7 @@ class LinearisedLog:
     residual: Array  # measured less the path's, of the leading m errors, shape (N, m)
     variance: Array  # of n, infinite where nothing was measured, shape (N, m)
     start: Array  # covariance of the first error, about the path's first state, shape (s, s)
+    prior: Array | None = None  # rows [A b] known of θ beside the log, shape (any, p + 1)
 
     @cached_property
     def innovations(self) -> Innovations:
@@ -210,6 +211,7 @@ class Innovations:
     def triangle(self) -> Triangle:
         """Information about θ: independent rows of unit variance."""
         flat = self.rows.reshape(-1, self.rows.shape[2])
+        flat = flat if self.log.prior is None else np.vstack([flat, self.log.prior])
         return Triangle(np.arange(flat.shape[1] - 1), triangle_of(flat), self.count)
 
     @property
@@ -270,6 +272,7 @@ class SmoothedLog:
     left_out: int  # number of measured groups that were left out as outliers
     passes: int  # number of linearisations
     settled: bool  # whether the last step was within the tolerance
+    prior: Array | None = None  # rows [A b] known of θ beside the log, about zero, (any, p + 1)
 
     @property
     def freedom(self) -> int:
@@ -352,8 +355,11 @@ class IteratedSmoother:
             if settled or done == self.passes:
                 break
             kept = judged
-        factor = t.factor.copy()
-        factor[:-1, -1] = t.z + t.R @ (values - step)  # about zero, not about the last point
+        # Rows count from zero, not from the last point.
+        factor, prior, point = t.factor.copy(), log.prior, values - step
+        factor[:-1, -1] = t.z + t.R @ point
+        if prior is not None:
+            prior = np.column_stack([prior[:, :-1], prior[:, -1] + prior[:, :-1] @ point])
         missing = np.isfinite(variance) & ~np.isfinite(kept)
         starts = np.cumsum((0, *self.groups[:-1]))
         return SmoothedLog(
@@ -366,6 +372,7 @@ class IteratedSmoother:
             int(missing[:, starts].sum()),
             done,
             settled,
+            prior,
         )
 
     def _without_outliers(self, rest: Array, variance: Array) -> Array:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import solve_banded
 
 from heft.arrays import Array
 from heft.errors import InvalidRecording
@@ -101,19 +102,43 @@ def hold_times(time: Array) -> Array:
 
 
 def mean_thrust(commands: Array, steps: Array, lag: Array) -> Array:
-    """Return the mean thrust over each step of actuators that follow `lag · ẏ = u − y`.
+    """Return the mean thrust over each step, shape (N, n); see `late_thrust`."""
+    return late_thrust(commands, steps, lag, np.zeros(len(lag)))[0] if np.any(lag) else commands
 
-    The commands u, shape (N, n), are held over the steps; a lag of zero is none.
+
+def late_thrust(commands: Array, steps: Array, lag: Array, delay: Array) -> tuple[Array, Array]:
+    """Return the thrust over each step: its mean, and what displacement it adds to the mean's.
+
+    The commands u, shape (N, n), are held over the steps and are followed as `lag · ẏ = u − y`,
+    a delay later; a lag of zero is none, a negative delay a lead. With the same mean from t to
+    t + h, thrusts move a unit mass by `∫∫ y − ½ h² ȳ` further or less far, shape (N, n) [N·s²].
     """
-    if not np.any(lag > 0.0):
-        return commands
-    out, slow = commands.copy(), np.flatnonzero(lag > 0.0)
-    share, rest = _gap(steps[:, None], lag[slow])
-    thrust = commands[0, slow]
-    for n, command in enumerate(commands[:, slow]):
-        out[n, slow] = command + (thrust - command) * share[n]
-        thrust = command + (thrust - command) * rest[n]
-    return out
+    ends = np.append(0.0, np.cumsum(steps))
+    mean, moved = np.empty(commands.shape), np.empty(commands.shape)
+    for k, (tau, late) in enumerate(zip(lag, delay, strict=True)):
+        u, follows = commands[:, k], max(tau, 1e-9)
+        left = np.exp(-steps / follows)
+        band = np.stack([np.ones(len(u)), -left])
+        y = solve_banded((1, 0), band, np.append(u[0], ((1.0 - left) * u)[:-1]))
+
+        def integrals(n: NDArray[np.int_], x: Array) -> tuple[Array, Array]:
+            """Return ∫ y and ∫∫ y from each command n on until x later."""
+            settled = follows * -np.expm1(-np.maximum(x, 0.0) / follows)  # noqa: B023
+            one = u[n] * x + (y[n] - u[n]) * settled  # noqa: B023
+            two = 0.5 * u[n] * x**2 + (y[n] - u[n]) * follows * (x - settled)  # noqa: B023
+            return one, two
+
+        one, two = integrals(np.arange(len(u)), steps)
+        once = np.append(0.0, np.cumsum(one))
+        twice = np.append(0.0, np.cumsum(two + once[:-1] * steps))
+        n = np.clip(np.searchsorted(ends, ends - late, side="right") - 1, 0, len(u) - 1)
+        x = ends - late - ends[n]
+        one, two = integrals(n, x)
+        two += twice[n] + once[n] * x
+        one += once[n]
+        mean[:, k] = np.diff(one) / steps
+        moved[:, k] = np.diff(two) - one[:-1] * steps - 0.5 * mean[:, k] * steps**2
+    return mean, moved
 
 
 def lagging(thrust: Array, command: Array, step: float, lag: Array) -> tuple[Array, Array]:

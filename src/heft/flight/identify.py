@@ -115,11 +115,11 @@ def load_estimate(triangle: Triangle, nominal: Array, doubt: Array | None = None
 
 
 @dataclass(frozen=True)
-class Lag:
-    """Lag of the actuators beyond the stated one."""
+class Known:
+    """A number that is found with a body."""
 
-    value: float  # positive where they are slower [s]
-    std: float  # its standard deviation [s]
+    value: float
+    std: float  # its standard deviation
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,12 +128,12 @@ class FreeFlyerResult:
 
     body: BodyEstimate  # body and load together
     load: BodyEstimate  # the load: the body less the nominal one
-    # states and parameters by the smoother, with the noise as finally taken; the lag behind the ten
-    # where it is found
+    # states and parameters by the smoother, with the noise as finally taken; the response of the
+    # actuators behind the ten, see `FlightSystem`
     smoothed: SmoothedLog
-    # by how much the actuators lag behind what is stated of them, all alike [s]; found together
-    # with the body, or, where that was not asked for, read off beside it
-    lag: Lag
+    delay: Known  # how much later than stated commands act, in the mean of all actuators [s]
+    # what actuators exert over what commands say: as found by a flight of known mass, or as stated
+    scale: Known
     # by lines of the periodic motion; None where it is not periodic
     harmonic: HarmonicEstimate | None
     # by the published method; None where not periodic, or under gravity
@@ -164,7 +164,6 @@ class IdentifyFreeFlyer:
     cycles: IdentifyFromCycles = IdentifyFromCycles()  # the frequency-domain estimate
     smoother: IteratedSmoother = IteratedSmoother()  # the smoother
     first: FirstPath = FirstPath()  # its first path
-    lag: bool = False  # whether the actuators' lag is found too, one number for all
     published: EnergyBalance | None = EnergyBalance()  # the published method; None leaves it out
     blocks: int = 20  # into which the log is cut to see slow noise
     mistake: float = 1e-3  # probability with which noise as stated is taken for other noise
@@ -194,17 +193,16 @@ class IdentifyFreeFlyer:
             smoothed.chi_square if smoothed.chi_square > limits[0] else 1.0,
             score if score > limits[1] else 1.0,
         )
-        lag, t = _lag(system, smoothed)
-        lag = Lag(lag.value, np.sqrt(inflation) * lag.std)
-        widened = Triangle(t.columns, t.factor / np.sqrt(inflation), t.rows)
-        body = body_estimate(flyer.name, widened, flyer.nominal)
-        load = load_estimate(widened, flyer.nominal)
+        delay = np.sqrt(inflation * smoothed.covariance[PARAMETER_COUNT, PARAMETER_COUNT])
+        scale = Known(1.0, flyer.scale_std)
+        ten = given(smoothed.triangle, inflation, scale)
+        body = body_estimate(flyer.name, ten, flyer.nominal)
+        load = load_estimate(ten, flyer.nominal)
         checks = _checks(smoothed, body, colour, self.coloured, score, limits)
-        if not self.lag:
-            checks += (_lag_check(lag),)
         return FreeFlyerResult(
-            body, load, smoothed, lag, harmonic, published, colour, inflation, checks
-        )
+            body, load, smoothed, Known(float(smoothed.values[PARAMETER_COUNT]), float(delay)),
+            scale, harmonic, published, colour, inflation, checks,
+        )  # fmt: skip
 
     def _by_cycles(
         self, flight: FlightLog, flyer: FreeFlyer
@@ -233,7 +231,7 @@ class IdentifyFreeFlyer:
         """Return the smoothed log, and its white-noise fit's autocorrelation times [samples]."""
         path = self.first.states(flight)
         start = self.first.parameters(flight, flyer) if harmonic is None else harmonic.values
-        start = np.append(start, 0.0) if self.lag else start
+        start = np.append(start, np.zeros(2))
         variance = system.variance(flyer)
         smoothed = self.smoother.fit(system, path, start, variance)
         colour = self._colour(system, smoothed)
@@ -268,34 +266,34 @@ class IdentifyFreeFlyer:
         )
 
 
-def _lag(system: FlightSystem, smoothed: SmoothedLog) -> tuple[Lag, Triangle]:
-    """Return the lag, and the information about the ten parameters with the lag marginalised out.
+def given(t: Triangle, inflation: float, scale: Known) -> Triangle:
+    """Return the information about the ten parameters, given what else is known.
 
-    Where the lag was not asked for it is read off one more linearisation, and leaves all.
+    Args:
+        t: Information about ten parameters and more, which are marginalised out.
+        inflation: Factor on the covariance.
+        scale: What acted over what the commands say.
     """
-    asked = len(smoothed.values) > PARAMETER_COUNT
-    if asked:
-        factor, value = smoothed.triangle.factor, float(smoothed.values[-1])
-    else:
-        values = np.append(smoothed.values, 0.0)
-        made = system.linearised(smoothed.path, values, smoothed.variance).innovations
-        factor, value = made.triangle.factor, 0.0
-    last = triangle_of(factor)[PARAMETER_COUNT]
-    std = 1.0 / abs(float(last[-2])) if last[-2] else np.inf
-    if not asked:
-        return Lag(float(last[-1] / last[-2]) if last[-2] else 0.0, std), smoothed.triangle
-    before = triangle_of(factor[:, [PARAMETER_COUNT, *range(PARAMETER_COUNT), -1]])
-    ten = Triangle(np.arange(PARAMETER_COUNT), before[1:, 1:], smoothed.triangle.rows)
-    return Lag(value, std), ten
+    columns = [*range(PARAMETER_COUNT, len(t.R)), *range(PARAMETER_COUNT), -1]
+    made = triangle_of(t.factor[:, columns])[len(t.R) - PARAMETER_COUNT :, -PARAMETER_COUNT - 1 :]
+    ten = Triangle(np.arange(PARAMETER_COUNT), made / np.sqrt(inflation), t.rows)
+    return _scaled(ten, scale)
 
 
-def _lag_check(lag: Lag) -> Check:
-    return Check.at_most(
-        "lag", abs(lag.value) / lag.std, 5.0, 1e6,
-        f"deviations by which commands act {abs(lag.value):.2g} s "
-        f"{'later' if lag.value > 0.0 else 'earlier'} than the body's TOML says: state the lag of "
-        "its actuators, or let it be found (--lag)",
-    )  # fmt: skip
+def _scaled(triangle: Triangle, scale: Known) -> Triangle:
+    """Return the information about a body, from that under thrusts taken as the commands say.
+
+    Ten parameters θ that explain wrenches w are s θ if what acted was s w: no motion tells s. So
+    its deviation, of the wrenches as of all ten parameters, goes into theirs.
+    """
+    R, size = triangle.R / scale.value, len(triangle.R)
+    values = Directions.of(triangle.R, triangle.rows).shortest(triangle.z)
+    rows = np.zeros((size + 2, size + 2))  # of s − 1 in its deviations, then of the ten
+    rows[0, 0] = 1.0
+    rows[1:, 1:] = triangle.factor
+    rows[1:-1, 1:-1] = R
+    rows[1:-1, 0] = -(triangle.R @ values) * scale.std / scale.value
+    return Triangle(triangle.columns, triangle_of(rows)[1:, 1:], triangle.rows)
 
 
 def _checks(
@@ -331,12 +329,16 @@ def _checks(
     )  # fmt: skip
 
 
-def true_bound(flight: FlightLog, flyer: FreeFlyer, states: Array, parameters: Array) -> Array:
+def true_bound(
+    flight: FlightLog, flyer: FreeFlyer, states: Array, parameters: Array,
+    response: tuple[float, float] = (0.0, 0.0),
+) -> Array:  # fmt: skip
     """Return the Cramér-Rao bound of a simulated flight, shape (10, 10); see `FlightSystem.bound`.
 
     Args:
         flight: The log, whose times, wrench and missing poses count.
         flyer: Its sensors and actuators, which state the noise.
+        response: Of the actuators, beyond what is stated of them; see `FlightSystem`.
     """
     system = FlightSystem.of(flight, flyer, FirstPath().covariance)
-    return system.bound(states, parameters, system.variance(flyer))
+    return system.bound(states, np.append(parameters, response), system.variance(flyer))

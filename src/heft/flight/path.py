@@ -17,9 +17,11 @@ from heft.information import (
 )
 from heft.models import Actuators, FreeFlyer
 
-from .flight_log import FlightLog, filled, hold_times, mean_thrust, pose_regressor
+from .flight_log import FlightLog, filled, hold_times, late_thrust, pose_regressor
 
-SHARE = 1e-3  # of a step, over which the wrench is differenced by the lag
+SHARE = 0.2  # of a step, over which the wrench is differenced by the response
+LATE = 0.1  # standard deviation of how late commands act beyond what is stated [s]
+Wrenches = tuple[Array, ...]  # mean, and what they move further: shape (N, 6) each
 
 
 @dataclass(frozen=True)
@@ -97,8 +99,10 @@ def local_polynomial(values: Array, half: int, step: float) -> tuple[Array, Arra
 class FlightSystem:
     """A flight as a system for the smoother: twelve errors of states, ten parameters.
 
-    An eleventh parameter is by how much the actuators lag behind what is stated of them, all alike
-    [s]; below no lag at all the wrench goes on along its slope there.
+    Two more say how the actuators, all alike, respond beyond what is stated of them: how much later
+    in the mean [s], and by how much more the square of the response's width [s²]. So a delay, a lag
+    and what lies between need not be told apart. Their priors are wide: `LATE`, and of the square
+    of the width anything from a pure delay's, 0, to a pure lag's, the square of its mean.
     """
 
     flight: FlightLog  # the log
@@ -124,37 +128,71 @@ class FlightSystem:
         steps, wrench = self.flight.steps, self.flight.wrench
         body, more = values[:PARAMETER_COUNT], values[PARAMETER_COUNT:]
         if len(more):
-            wrench, slope = self._lagging(float(more[0]))
+            (wrench, further), slopes = self._late(more)
         t = rigid_body.transitions(path[:-1], wrench[:-1], steps, body, self.gravity)
-        by_parameters = t.by_parameters
+        by_parameters, after, prior = t.by_parameters, t.after, None
         if len(more):
-            by_lag = np.einsum("nij,nj->ni", t.by_wrench, slope[:-1])
-            by_parameters = np.concatenate([by_parameters, by_lag[:, :, None]], axis=2)
+            # What moves a body without speed does so as its rate would, by the step's length.
+            by_moved = np.zeros(t.by_wrench.shape)
+            by_moved[:, :6] = t.by_wrench[:, 6:] / steps[:, None, None]
+            after = self.moved(after, np.einsum("nij,nj->ni", by_moved, further[:-1]))
+            by_more = [
+                np.einsum("nij,nj->ni", t.by_wrench, by_mean[:-1])
+                + np.einsum("nij,nj->ni", by_moved, by_further[:-1])
+                for by_mean, by_further in slopes
+            ]
+            by_parameters = np.concatenate([by_parameters, np.stack(by_more, axis=2)], axis=2)
+            prior = self._prior(more)
         own = self.actuators.wrench_noise
         # A body that is not pushed in some direction has no noise there.
         root = t.by_wrench @ np.linalg.cholesky(own + 1e-12 * np.trace(own) * np.eye(6))
         return LinearisedLog(
             t.by_error,
             by_parameters,
-            rigid_body.difference(t.after, path[1:]),
+            rigid_body.difference(after, path[1:]),
             root @ np.swapaxes(root, 1, 2),
             self.residual(path),
             variance,
             self.start,
+            prior,
         )
 
-    def _lagging(self, more: float) -> tuple[Array, Array]:
-        """Return the wrench at a longer lag, and its derivative by the lag, (N, 6) each."""
-        lag = self.actuators.lag + more
-        least = np.maximum(lag, 0.0)
-        holds = hold_times(self.flight.time)
-        ahead = SHARE * float(np.median(holds))
-        at, beyond = (
-            self.actuators.wrench(mean_thrust(self.flight.commands, holds, x))
-            for x in (least, least + ahead)
-        )
-        slope = (beyond - at) / ahead
-        return at + min(float(np.min(lag)), 0.0) * slope, slope
+    def _late(self, more: Array) -> tuple[Wrenches, list[Wrenches]]:
+        """Return wrenches and what they move further, of a response, and derivatives by it."""
+        holds, lag = hold_times(self.flight.time), self.actuators.lag
+        step = SHARE * float(np.median(holds))
+
+        def at(later: float, wider: float) -> Wrenches:
+            width = np.sqrt(np.maximum(lag**2 + wider, 0.0))
+            made = late_thrust(self.flight.commands, holds, width, lag + later - width)
+            return self.actuators.wrench(made[0]), self.actuators.wrench(made[1])
+
+        # Narrower than no width at all, it goes on along its slope there.
+        least = np.maximum(more, [-np.inf, -(np.min(lag) ** 2)])
+        here = at(*least)
+        # Commands that act at samples act later or earlier along other slopes: those of both sides.
+        ends = ((0.5 * step, 0.0), (-0.5 * step, 0.0)), ((0.0, step**2), (0.0, 0.0))
+        slopes = [
+            tuple(
+                (a - b) / sum(np.subtract(*d))
+                for a, b in zip(*(at(*(least + e)) for e in d), strict=True)
+            )
+            for d in ends
+        ]
+        beyond = (more - least)[1]
+        return tuple(a + beyond * s for a, s in zip(here, slopes[1], strict=True)), slopes
+
+    def _prior(self, more: Array) -> Array:
+        """Return rows [A b] of the response's prior about its present values, shape (2, 13)."""
+        lag = self.actuators.lag
+        square = float(np.mean(lag + more[0])) ** 2
+        least = float(np.median(self.flight.steps)) ** 2 / 12.0  # of a command's own width
+        middle = np.array([0.0, 0.5 * square - np.mean(lag**2)])
+        spread = np.array([LATE, (square + least) / np.sqrt(12.0)])
+        rows = np.zeros((2, PARAMETER_COUNT + 3))
+        rows[:, PARAMETER_COUNT:-1] = np.diag(1.0 / spread)
+        rows[:, -1] = (middle - more) / spread
+        return rows
 
     def bound(self, path: Array, values: Array, variance: Array) -> Array:
         """Return the Cramér-Rao bound: the inverse information along the true path, (10, 10).
@@ -163,7 +201,7 @@ class FlightSystem:
         """
         t = self.linearised(path, values, variance).innovations.triangle
         inverse = Directions.of(t.R, t.rows).inverse
-        return np.asarray(inverse @ inverse.T)
+        return np.asarray(inverse @ inverse.T)[:PARAMETER_COUNT, :PARAMETER_COUNT]
 
     def residual(self, path: Array) -> Array:
         """Return measured poses less a path's, as pose errors, shape (N, 6) [m, rad]."""

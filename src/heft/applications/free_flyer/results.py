@@ -14,8 +14,8 @@ from heft import __version__
 from heft.arrays import Array
 from heft.display import Plot, Series, Table, animation, page, rounded, table, verdict
 from heft.files import json_text, new_folder, require_own
-from heft.flight import BodyEstimate, FlightLog, FreeFlyerResult, IdentifyFreeFlyer
-from heft.information import Directions, inertia, matrix_of_quaternion, triangle_of
+from heft.flight import BodyEstimate, FlightLog, FreeFlyerResult, IdentifyFreeFlyer, given
+from heft.information import Directions, Triangle, inertia, matrix_of_quaternion, triangle_of
 from heft.models import FreeFlyer
 from heft.recordings import ColumnMap, Recording
 
@@ -40,7 +40,6 @@ class IdentifiedFlyer:
     log: Recording  # its log
     flight: FlightLog  # the log as arrays
     result: FreeFlyerResult  # body and load
-    lag: bool = False  # whether the actuators' lag was found with them
 
     def text(self) -> str:
         """Return the summary for the terminal."""
@@ -53,8 +52,7 @@ class IdentifiedFlyer:
             table(["", "value", "±", ""], _numbers(result.body)),
             "",
         ]
-        if self.lag:
-            lines.append(self._lag_text())
+        lines += [f"Masses and inertias are {self.given}.", self.late]
         if result.published is not None:
             lines.append(
                 f"By the published method, {result.published.harmonics} harmonics by the energy "
@@ -65,9 +63,17 @@ class IdentifiedFlyer:
         ]
         return "\n".join(lines)
 
-    def _lag_text(self) -> str:
-        lag, stated = self.result.lag, self.flyer.actuators.lag
-        text = f"Commands act {rounded(lag.value, lag.std)} ± {lag.std:.2g} s later than "
+    @property
+    def given(self) -> str:
+        """On what its masses rest, which no motion tells."""
+        scale = self.result.scale
+        return f"given thrust within {100.0 * scale.std / scale.value:.2g} %"
+
+    @property
+    def late(self) -> str:
+        """How late commands act."""
+        delay, stated = self.result.delay, self.flyer.actuators.lag
+        text = f"Commands act {rounded(delay.value, delay.std)} ± {delay.std:.2g} s later than "
         if np.ptp(stated) > 0.0:
             return text + "the body's TOML says of each actuator."
         return text + f"the {stated[0]:g} s that the body's TOML says."
@@ -94,7 +100,6 @@ def identify_files(
     out: Path | None = None,
     period: float | None = None,
     columns: Path | None = None,
-    lag: bool = False,
     progress: Callable[[str], None] = lambda line: None,
 ) -> IdentifiedFlyer:
     """Identify a free flyer's load from poses and commands, and write the results.
@@ -115,8 +120,8 @@ def identify_files(
     recording = Recording.open(log, ColumnMap.from_toml(columns) if columns is not None else None)
     progress(f"reading {log}")
     flight = FlightLog.of(recording, flyer)
-    method = IdentifyFreeFlyer(period, lag=lag)
-    identified = IdentifiedFlyer(flyer, recording, flight, method.fit(flight, flyer), lag)
+    method = IdentifyFreeFlyer(period)
+    identified = IdentifiedFlyer(flyer, recording, flight, method.fit(flight, flyer))
     if out is not None:
         with new_folder(out) as new:
             (new / RESULTS[0]).write_text(json_text(to_json(identified)), encoding="utf-8")
@@ -144,7 +149,8 @@ def to_json(identified: IdentifiedFlyer) -> dict[str, Any]:
         "body": of(result.body),
         "load": of(result.load),
         "inflation": result.inflation,
-        "lag": {"value": result.lag.value, "std": result.lag.std, "found": identified.lag},
+        "delay": vars(result.delay),
+        "scale": vars(result.scale),
         "published": None
         if published is None
         else {
@@ -237,26 +243,23 @@ class Convergence:
     def of(result: FreeFlyerResult, flight: FlightLog, flyer: FreeFlyer) -> Convergence:
         """Return the load's estimate as a flight goes on."""
         smoothed, size = result.smoothed, len(flyer.nominal)
-        nominal = np.zeros(smoothed.rows.shape[2])
-        nominal[:size] = flyer.nominal
         # Innovations are what was measured less what the parameters explain of it.
-        right = smoothed.white + smoothed.rows @ (smoothed.values - nominal)
-        # What is found beside the ten goes first, so that rows behind it are without it.
-        more = smoothed.rows[:, :, size:]
-        rows = np.concatenate([more, smoothed.rows[:, :, :size], right[:, :, None]], axis=2)
-        factor, wider = np.empty((0, rows.shape[2])), np.sqrt(result.inflation)
+        right = smoothed.white + smoothed.rows @ smoothed.values
+        rows = np.concatenate([smoothed.rows, right[:, :, None]], axis=2)
+        factor = np.empty((0, rows.shape[2])) if smoothed.prior is None else smoothed.prior
         estimates = []
         cuts = np.linspace(0, len(rows), min(TIMES, len(rows)) + 1).astype(int)
         for begin, end in pairwise(cuts):
             flat = rows[begin:end].reshape(-1, rows.shape[2])
             factor = triangle_of(np.vstack([factor, flat]))
-            ten = factor[more.shape[2] : -1, more.shape[2] :]
-            seen = Directions.of(ten[:, :-1], 6 * end)
+            so_far = Triangle(np.arange(len(factor) - 1), factor, 6 * end)
+            ten = given(so_far, result.inflation, result.scale)
+            seen = Directions.of(ten.R, ten.rows)
             if seen.rank < size:
                 continue
-            load = seen.shortest(ten[:, -1])
+            load = seen.shortest(ten.z) - flyer.nominal
             numbers, jacobian = inertia.stated_body(load)
-            spread = wider * np.linalg.norm(jacobian[:4] @ seen.inverse, axis=1)
+            spread = np.linalg.norm(jacobian[:4] @ seen.inverse, axis=1)
             if spread[0] <= SURE * numbers[0]:
                 estimates.append((flight.time[end - 1] - flight.time[0], numbers[:4], spread))
         if not estimates:
