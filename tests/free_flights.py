@@ -184,4 +184,4 @@ def fly(
         "u": dict(zip(flyer.actuators.names, logged.T, strict=True)),
     }
     log = Recording.from_arrays(time[kept], **signals)
-    return Flown(log, states[kept], np.asarray(parameters), logged)
+    return Flown(log, states, np.asarray(parameters), commands)

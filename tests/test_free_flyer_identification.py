@@ -15,6 +15,7 @@ from heft.excitation import DesignSettings, SolverSettings
 from heft.flight import (
     Cycles,
     EnergyBalance,
+    FirstPath,
     Flight,
     FlightLog,
     FlightReference,
@@ -184,21 +185,62 @@ def test_missing_repeated_and_gross_poses_cost_no_more_than_themselves(
     assert result.inflation == 1.0
 
 
-def test_coloured_noise_is_seen_and_widens_the_covariance() -> None:
-    plain, found = [], []
-    for seed in range(4):
-        flown, flyer = flight(seed, colour=0.8), cobot()
-        result = IdentifyFreeFlyer(period=PERIOD, published=None).fit(flown.recording, flyer)
-        assert max(result.colour) > 2.0
-        assert any(c.name == "coloured poses" and c.status == "warn" for c in result.checks)
+@pytest.mark.parametrize("colour", [0.8, 0.98])
+def test_coloured_noise_of_poses_is_told_by_the_log(colour: float) -> None:
+    flown, flyer = flight(0, colour=colour), cobot()
+    result = IdentifyFreeFlyer(period=PERIOD, published=None).fit(flown.recording, flyer)
+    assert max(result.colour) > 2.0
+    assert any(c.name == "coloured poses" and c.status == "warn" for c in result.checks)
+    assert result.noise.colour == pytest.approx((colour, colour), abs=0.1)
+    kicks = result.noise.variance * (1.0 - np.repeat(result.noise.colour, 3) ** 2)
+    stated = np.repeat([3e-3, 5e-3], 3) ** 2 * (1.0 - colour**2)
+    assert kicks == pytest.approx(stated, rel=0.5)
+    covariance = result.body.parameters.covariance
+    assert covariance is not None
+    assert nees(result.values - flown.parameters, covariance) < 2.96
+    system = FlightSystem.of(FlightLog.of(flown.recording, flyer), flyer, FirstPath().covariance)
+    system = replace(system, noise=replace(system.noise, colour=(colour, colour)))
+    response = np.append(flown.parameters, [0.0, 0.0])
+    bound = system.bound(flown.states, response, system.variance)
+    assert np.sqrt(np.diag(covariance) / np.diag(bound)) == pytest.approx(1.0, abs=0.3)
+
+
+def test_commands_that_were_lost_lie_between_those_that_were_not() -> None:
+    flyer, off = cobot(), []
+    for seed in range(3):
+        flown = fly(flyer, flyer.with_load(LOAD), seed, lost=0.2)
+        log = FlightLog.of(flown.recording, flyer)
+        assert np.allclose(np.diff(log.time), 0.02) and len(log) == len(flown.states)
+        gone = log.unsure[:, 0] > 0.0
+        assert 0.15 < gone.mean() < 0.25 and np.isnan(log.position[gone]).all()
+        assert np.array_equal(log.commands[~gone], flown.commands[~gone])
+        error = (log.commands - flown.commands)[gone] ** 2 / log.unsure[gone]
+        assert 0.5 < error.mean() < 1.5  # as sure as it says
+        result = IdentifyFreeFlyer(period=PERIOD, published=None).fit(log, flyer)
         covariance = result.body.parameters.covariance
         assert covariance is not None
-        found.append(nees(result.values - flown.parameters, covariance))
-        blind = replace(IdentifyFreeFlyer(period=PERIOD, published=None), coloured=1e6)
-        naive = blind.fit(flown.recording, flyer).smoothed
-        plain.append(nees(naive.values[:10] - flown.parameters, naive.covariance[:10, :10]))
-    assert np.mean(found) < 2.0
-    assert np.mean(plain) > np.mean(found)
+        off.append(nees(result.values - flown.parameters, covariance))
+    assert np.mean(off) < 2.0
+
+
+def test_what_stands_on_the_ground_or_is_held_is_left_out() -> None:
+    flyer = cobot(gravity=-1.5)
+    flown = fly(flyer, flyer.with_load(LOAD), 5)
+    log = FlightLog.of(flown.recording, flyer)
+    still, count = 300, len(log)
+    rng = np.random.default_rng(1)
+    p = np.vstack([np.tile(flown.states[0, :3], (still, 1)), log.position])
+    p[:still] += 0.003 * rng.normal(size=(still, 3))
+    q = np.vstack([np.tile(flown.states[0, 3:7], (still, 1)), log.quaternion])
+    q[:still] += 0.0025 * rng.normal(size=(still, 4))
+    u = np.vstack([np.zeros((still, 6)), log.commands])
+    stood = FlightLog.of_arrays(0.02 * np.arange(still + count), p, q, u, flyer)
+    result = IdentifyFreeFlyer(period=PERIOD, published=None).fit(stood, flyer)
+    assert result.held[:still].all() and result.held[still + 60 :].mean() < 0.01
+    covariance = result.body.parameters.covariance
+    assert covariance is not None
+    assert nees(result.values - flown.parameters, covariance) < 2.96
+    assert not FirstPath().held(log, flyer).any()
 
 
 def test_gravity_and_a_motion_that_does_not_repeat() -> None:
@@ -374,3 +416,8 @@ def test_a_scale_is_known_as_well_as_it_is_stated_and_a_known_mass_calibrates_it
     truth = flown.parameters
     assert abs(sure.values[0] - truth[0]) > 30.0 * np.sqrt(one[0, 0])
     assert abs(given.values[0] - truth[0]) < 2.0 * np.sqrt(two[0, 0])
+    empty = fly(flyer, flyer.nominal, 1, scale=0.97)
+    both = IdentifyFreeFlyer(PERIOD, published=None).fit(flown.recording, flyer, empty.recording)
+    assert abs(both.scale.value - 0.97) < 4.0 * both.scale.std < 4e-3
+    mass = both.load.numbers["mass"]
+    assert abs(mass.value - LOAD.mass) < 4.0 * mass.std < 0.05

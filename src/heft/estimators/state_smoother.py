@@ -258,6 +258,10 @@ class System(Protocol):
         """Return a path moved by errors, shape (N, s)."""
         ...
 
+    def allowed(self, values: Array, step: Array) -> Array:
+        """Return a step of the parameters, shortened where the linearisation does not reach."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class SmoothedLog:
@@ -340,13 +344,19 @@ class IteratedSmoother:
             innovations = log.innovations
             t = innovations.triangle
             seen = Directions.of(t.R, t.rows)
-            if seen.rank < len(values) or not np.isfinite(t.factor).all():
+            if not np.isfinite(t.factor).all():
+                raise TooLittleData(
+                    "the states diverge: the log does not go with the model",
+                    got=f"after {done - 1} passes over {t.rows} measurements",
+                    cure="look at axes, signs and units of what is measured and commanded",
+                )
+            if seen.rank < len(values):
                 raise TooLittleData(
                     "the log does not determine all parameters",
                     got=f"rank {seen.rank} of {len(values)} from {t.rows} measurements",
                     cure="use a motion that excites all axes",
                 )
-            step = seen.shortest(t.z)
+            step = system.allowed(values, seen.shortest(t.z))
             errors = innovations.smoothed(step)
             judged = self._without_outliers(log.residual - errors[:, : kept.shape[1]], variance)
             same = bool(np.array_equal(judged, kept))

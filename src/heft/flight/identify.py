@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.special
+from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.errors import FitError, InvalidSetting, TooLittleData
@@ -40,6 +41,7 @@ from heft.recordings import Recording
 from .cycles import Cycles, IdentifyFromCycles
 from .energy_balance import EnergyBalance, EnergyBalanceEstimate
 from .flight_log import FlightLog
+from .flight_noise import FlightNoise, likely_noise
 from .path import FirstPath, FlightSystem
 
 CHECKS: Keys = {
@@ -47,6 +49,10 @@ CHECKS: Keys = {
     "mistake": Number("a probability is between 0 and 1", 0.0, 1.0),
     "coloured": Number("the autocorrelation time is no number above 1", 1.0),
 }
+MISTAKEN = 0.05  # share of outliers from which on they are none
+GROSS = 30.0  # times what poses are off a first path, from which on they are outliers
+CAREFUL = 4  # single steps of both where the noise is far from stated
+ROUNDS = 2  # of noise by the log, and of a path under it
 LEAST_SHARE = 1e-3  # of the nominal mass: size of a load of which nothing is seen
 
 
@@ -138,6 +144,10 @@ class FreeFlyerResult:
     harmonic: HarmonicEstimate | None
     # by the published method; None where not periodic, or under gravity
     published: EnergyBalanceEstimate | None
+    # whether something else held or pushed the body, as ground or hand: such samples tell nothing,
+    # shape (N,)
+    held: NDArray[np.bool_]
+    noise: FlightNoise  # as stated, or as the log has it where it is not as stated
     # autocorrelation times of the residuals of position and attitude under white noise [samples]
     colour: tuple[float, float]
     inflation: float  # factor on the covariance, 1 where the noise is as stated
@@ -174,8 +184,16 @@ class IdentifyFreeFlyer:
     def __post_init__(self) -> None:
         check_fields(self, CHECKS)
 
-    def fit(self, log: Recording | FlightLog, flyer: FreeFlyer) -> FreeFlyerResult:
+    def fit(
+        self,
+        log: Recording | FlightLog,
+        flyer: FreeFlyer,
+        bare: Recording | FlightLog | None = None,
+    ) -> FreeFlyerResult:
         """Return body and load with their uncertainty.
+
+        Args:
+            bare: A flight without a load, whose known mass tells what thrust is.
 
         Raises:
             MissingSignal: If a signal is not there.
@@ -184,8 +202,9 @@ class IdentifyFreeFlyer:
         """
         flight = log if isinstance(log, FlightLog) else FlightLog.of(log, flyer)
         harmonic, published = self._by_cycles(flight, flyer)
+        flight = replace(flight, held=self.first.held(flight, flyer))
         system = FlightSystem.of(flight, flyer, self.first.covariance)
-        smoothed, colour = self._smoothed(flight, flyer, system, harmonic)
+        smoothed, colour, noise = self._smoothed(flight, flyer, system, harmonic)
         score = smoothed.score_chi_square(self.blocks)
         limits = self._limits(smoothed.freedom, len(smoothed.values))
         inflation = max(
@@ -194,15 +213,27 @@ class IdentifyFreeFlyer:
             score if score > limits[1] else 1.0,
         )
         delay = np.sqrt(inflation * smoothed.covariance[PARAMETER_COUNT, PARAMETER_COUNT])
-        scale = Known(1.0, flyer.scale_std)
+        scale = self._scale(bare, flyer)
         ten = given(smoothed.triangle, inflation, scale)
         body = body_estimate(flyer.name, ten, flyer.nominal)
         load = load_estimate(ten, flyer.nominal)
         checks = _checks(smoothed, body, colour, self.coloured, score, limits)
         return FreeFlyerResult(
             body, load, smoothed, Known(float(smoothed.values[PARAMETER_COUNT]), float(delay)),
-            scale, harmonic, published, colour, inflation, checks,
+            scale, harmonic, published, flight.held, noise, colour, inflation, checks,
         )  # fmt: skip
+
+    def _scale(self, bare: Recording | FlightLog | None, flyer: FreeFlyer) -> Known:
+        """Return what acts over what commands say: as stated, and by a flight of known mass."""
+        stated = flyer.scale_std
+        if bare is None or stated == 0.0:
+            return Known(1.0, stated)
+        # Mass over thrust: what is left of either flight when the other's scale is known.
+        found = self.fit(bare, replace(flyer, scale_std=0.0)).body.numbers["mass"]
+        value = flyer.nominal[0] / found.value
+        std = value * found.std / found.value
+        weight = stated**2 / (stated**2 + std**2)
+        return Known(float(1.0 + weight * (value - 1.0)), float(np.sqrt(weight) * std))
 
     def _by_cycles(
         self, flight: FlightLog, flyer: FreeFlyer
@@ -227,21 +258,53 @@ class IdentifyFreeFlyer:
         flyer: FreeFlyer,
         system: FlightSystem,
         harmonic: HarmonicEstimate | None,
-    ) -> tuple[SmoothedLog, tuple[float, float]]:
-        """Return the smoothed log, and its white-noise fit's autocorrelation times [samples]."""
+    ) -> tuple[SmoothedLog, tuple[float, float], FlightNoise]:
+        """Return the smoothed log, its white fit's autocorrelation times [samples], its noise."""
         path = self.first.states(flight)
-        start = self.first.parameters(flight, flyer) if harmonic is None else harmonic.values
-        start = np.append(start, np.zeros(2))
-        variance = system.variance(flyer)
-        smoothed = self.smoother.fit(system, path, start, variance)
-        colour = self._colour(system, smoothed)
-        if max(colour) > self.coloured:
-            times = np.repeat([c if c > self.coloured else 1.0 for c in colour], 3)
-            kept = np.where(np.isfinite(smoothed.variance), variance, np.inf) * times
-            again = replace(self.smoother, outlier=0.0)  # what is left out, is
-            settled = again.fit(system, smoothed.path, smoothed.values, kept)
-            smoothed = replace(settled, left_out=smoothed.left_out)
-        return smoothed, colour
+        values = self.first.parameters(flight, flyer) if harmonic is None else harmonic.values
+        values, variance = np.append(values, np.zeros(2)), system.variance
+        colour, left_out = (1.0, 1.0), 0
+        smoothed: SmoothedLog | None = None
+        try:
+            smoothed = self.smoother.fit(system, path, values, variance)
+            colour, left_out = self._colour(system, smoothed), smoothed.left_out
+            if self._as_stated(smoothed, colour):
+                return smoothed, colour, system.noise
+            if left_out > MISTAKEN * np.sum(np.isfinite(variance)) / 3.0:
+                raise TooLittleData("most is no outlier")
+            path, values, mask, far = smoothed.path, smoothed.values, smoothed.variance, 0
+        except TooLittleData:  # the noise is other than stated by far: only what is gross is not it
+            off = np.abs(system.residual(path)).reshape(-1, 2, 3).max(axis=2)
+            stated = np.array([flyer.pose.position, flyer.pose.angle])
+            usual = np.nanmedian(off, axis=0) + stated
+            sound = (off < GROSS * usual).all(axis=1)
+            left_out = int(2 * np.sum(np.isfinite(off).all(axis=1) & ~sound))
+            mask, far = np.where(sound[:, None], variance, np.inf), CAREFUL
+        mask = np.where(np.isfinite(mask), 0.0, np.inf)
+        again = replace(self.smoother, outlier=0.0)  # what is left out, is
+        # Noise far from stated is first taken for white: poses then hold a path that is not good.
+        single = (replace(again, passes=1), False)
+        rounds = (single,) * far + ((again, False),) * (far > 0) + ((again, True),) * ROUNDS
+        for smoother, hangs in rounds:
+            noisy = replace(system, noise=likely_noise(system, path, values, mask, hangs))
+            try:
+                smoothed = smoother.fit(noisy, path, values, mask + noisy.noise.measured)
+            except TooLittleData:
+                if smoothed is None or not hangs:
+                    raise
+                break  # what was found with white noise stays
+            system, path, values = noisy, smoothed.path, smoothed.values
+        assert smoothed is not None
+        return replace(smoothed, left_out=left_out), colour, system.noise
+
+    def _as_stated(self, smoothed: SmoothedLog, colour: tuple[float, float]) -> bool:
+        """Return whether the noise of a log is what is stated of it."""
+        limits = self._limits(smoothed.freedom, len(smoothed.values))
+        return (
+            max(colour) <= self.coloured
+            and 2.0 - limits[0] <= smoothed.chi_square <= limits[0]
+            and smoothed.score_chi_square(self.blocks) <= limits[1]
+        )
 
     def _colour(self, system: FlightSystem, smoothed: SmoothedLog) -> tuple[float, float]:
         """Return autocorrelation times of the residuals of position and attitude [samples]."""
@@ -315,7 +378,7 @@ def _checks(
         ),
         Check.at_most(
             "coloured poses", max(colour), coloured, 100.0,
-            "samples over which errors of the pose hang together: they count as one",
+            "samples over which errors of the pose hang together: they weigh the less for it",
         ),
         Check.at_most("outliers", share, 0.02, 0.2, "share of poses left out as outliers"),
         Check.at_most(
@@ -341,4 +404,4 @@ def true_bound(
         response: Of the actuators, beyond what is stated of them; see `FlightSystem`.
     """
     system = FlightSystem.of(flight, flyer, FirstPath().covariance)
-    return system.bound(states, np.append(parameters, response), system.variance(flyer))
+    return system.bound(states, np.append(parameters, response), system.variance)

@@ -29,6 +29,7 @@ FRAMES_PER_SECOND = 20.0
 COLOURS = ("#e5484d", "#30a46c", "#3b82f6")  # of the axes
 NAMES = ("mass", "com.x", "com.y", "com.z")  # whose convergence is shown
 TIMES = 120  # at which the estimate is looked at
+MOST_SPANS = 5  # of what is left out, that are named
 SURE = 0.25  # of the mass: its deviation below which there is something to show
 
 
@@ -46,13 +47,13 @@ class IdentifiedFlyer:
         result = self.result
         lines = [
             "What it grasped:",
-            table(["", "value", "±", ""], _numbers(result.load)),
+            table(["", "value", "±", ""], _numbers(result.load, self.given)),
             "",
             "Body and load:",
-            table(["", "value", "±", ""], _numbers(result.body)),
+            table(["", "value", "±", ""], _numbers(result.body, self.given)),
             "",
         ]
-        lines += [f"Masses and inertias are {self.given}.", self.late]
+        lines += [self.late, *self.remarks]
         if result.published is not None:
             lines.append(
                 f"By the published method, {result.published.harmonics} harmonics by the energy "
@@ -67,7 +68,30 @@ class IdentifiedFlyer:
     def given(self) -> str:
         """On what its masses rest, which no motion tells."""
         scale = self.result.scale
-        return f"given thrust within {100.0 * scale.std / scale.value:.2g} %"
+        over = "" if scale.value == 1.0 else f" {scale.value:.4g} times as commanded"
+        return f"given thrust{over} within {100.0 * scale.std / scale.value:.2g} %"
+
+    @property
+    def remarks(self) -> list[str]:
+        """What is other in the log than the body's TOML has it."""
+        time, held, noise = self.flight.time, self.result.held, self.result.noise
+        edges = np.flatnonzero(np.diff(held, prepend=False, append=False)).reshape(-1, 2)
+        spans = [f"{time[a] - time[0]:.3g} to {time[b - 1] - time[0]:.3g} s" for a, b in edges]
+        pose = self.flyer.pose
+        lines = []
+        if spans:
+            lines.append(
+                "Left out, since more than the actuators held or pushed it (ground, hand, wind): "
+                f"{', '.join(spans[:MOST_SPANS])}{' …' if len(spans) > MOST_SPANS else ''}."
+            )
+        if (noise.position, noise.angle) != (pose.position, pose.angle):
+            p, q = noise.colour
+            lines.append(
+                f"Noise of poses, by the log: {noise.position:.2g} m, of which {p:.2f} stays "
+                f"to the next sample, and {noise.angle:.2g} rad, {q:.2f}; beside the actuators "
+                f"{noise.force:.2g} N and {noise.moment:.2g} N·m push."
+            )
+        return lines
 
     @property
     def late(self) -> str:
@@ -79,9 +103,14 @@ class IdentifiedFlyer:
         return text + f"the {stated[0]:g} s that the body's TOML says."
 
 
-def _numbers(body: BodyEstimate) -> list[list[str]]:
+def _numbers(body: BodyEstimate, given: str) -> list[list[str]]:
     return [
-        [_name(n), rounded(s.value, s.std), f"{s.std:.2g}", _unit(n)]
+        [
+            _name(n),
+            rounded(s.value, s.std),
+            f"{s.std:.2g}",
+            f"kg, {given}" if n == "mass" else _unit(n),
+        ]
         for n, s in body.numbers.items()
     ]
 
@@ -100,6 +129,7 @@ def identify_files(
     out: Path | None = None,
     period: float | None = None,
     columns: Path | None = None,
+    bare: Path | None = None,
     progress: Callable[[str], None] = lambda line: None,
 ) -> IdentifiedFlyer:
     """Identify a free flyer's load from poses and commands, and write the results.
@@ -107,6 +137,7 @@ def identify_files(
     Args:
         body: TOML of the body, or the name of one that comes with heft.
         period: Period of the motion [s]; found in the log if None.
+        bare: Log of a flight without a load, whose known mass tells what thrust is.
 
     Raises:
         InvalidSetting: If the body's TOML is malformed.
@@ -117,11 +148,13 @@ def identify_files(
     if out is not None:
         require_own(out, RESULTS)
     flyer = open_flyer(body)
-    recording = Recording.open(log, ColumnMap.from_toml(columns) if columns is not None else None)
+    named = ColumnMap.from_toml(columns) if columns is not None else None
+    recording = Recording.open(log, named)
     progress(f"reading {log}")
     flight = FlightLog.of(recording, flyer)
     method = IdentifyFreeFlyer(period)
-    identified = IdentifiedFlyer(flyer, recording, flight, method.fit(flight, flyer))
+    empty = None if bare is None else Recording.open(bare, named)
+    identified = IdentifiedFlyer(flyer, recording, flight, method.fit(flight, flyer, empty))
     if out is not None:
         with new_folder(out) as new:
             (new / RESULTS[0]).write_text(json_text(to_json(identified)), encoding="utf-8")
@@ -151,6 +184,8 @@ def to_json(identified: IdentifiedFlyer) -> dict[str, Any]:
         "inflation": result.inflation,
         "delay": vars(result.delay),
         "scale": vars(result.scale),
+        "noise": vars(result.noise),
+        "left_out": int(result.held.sum()),
         "published": None
         if published is None
         else {
@@ -173,8 +208,10 @@ def page_of(identified: IdentifiedFlyer) -> str:
     return page.page(
         "applications/free_flyer/report.html.jinja",
         title=f"What {identified.flyer.name} grasped",
-        load=Table("What it grasped, in the body's frame", head, _numbers(result.load)),
-        body=Table("Body and load", head, _numbers(result.body)),
+        load=Table(
+            "What it grasped, in the body's frame", head, _numbers(result.load, identified.given)
+        ),
+        body=Table("Body and load", head, _numbers(result.body, identified.given)),
         methods=_methods(result),
         plots=list(_plots(identified)),
         convergence=list(_convergence(identified)),
