@@ -290,10 +290,12 @@ class IdentifyFreeFlyer:
             try:
                 smoothed = smoother.fit(noisy, path, values, mask + noisy.noise.measured)
             except TooLittleData:
-                if smoothed is None or not hangs:
+                if smoothed is None:
                     raise
-                break  # what was found with white noise stays
-            system, path, values = noisy, smoothed.path, smoothed.values
+                break  # what was found until then stays
+            system, values = noisy, smoothed.values
+            # A first path lies by the poses, whatever the parameters are.
+            path = path if smoother.passes == 1 else smoothed.path
         assert smoothed is not None
         return replace(smoothed, left_out=left_out), colour, system.noise
 
