@@ -204,7 +204,8 @@ class IdentifyFreeFlyer:
         harmonic, published = self._by_cycles(flight, flyer)
         flight = replace(flight, held=self.first.held(flight, flyer))
         system = FlightSystem.of(flight, flyer, self.first.covariance)
-        smoothed, colour, noise = self._smoothed(flight, flyer, system, harmonic)
+        with np.errstate(all="ignore"):  # a path that diverges is refused
+            smoothed, colour, noise = self._smoothed(flight, flyer, system, harmonic)
         score = smoothed.score_chi_square(self.blocks)
         limits = self._limits(smoothed.freedom, len(smoothed.values))
         inflation = max(

@@ -68,7 +68,7 @@ class IdentifiedFlyer:
     def given(self) -> str:
         """On what its masses rest, which no motion tells."""
         scale = self.result.scale
-        over = "" if scale.value == 1.0 else f" {scale.value:.4g} times as commanded"
+        over = "" if scale.value == 1.0 else f" {scale.value:.4f} times as commanded"
         return f"given thrust{over} within {100.0 * scale.std / scale.value:.2g} %"
 
     @property
