@@ -116,7 +116,7 @@ def scored(flight: Flown) -> Scored:
     result = IdentifyFreeFlyer(period=PERIOD).fit(log, flyer)
     assert result.harmonic is not None
     assert result.published is not None
-    off = result.smoothed.values - flight.parameters
+    off = result.values - flight.parameters
     own = result.body.parameters.covariance
     assert own is not None
     truth = flight.parameters
@@ -125,7 +125,7 @@ def scored(flight: Flown) -> Scored:
         result,
         errors(result.published.values, truth),
         errors(result.harmonic.values, truth),
-        errors(result.smoothed.values, truth),
+        errors(result.values, truth),
         bounds(covariance, truth),
         float(off @ np.linalg.solve(covariance, off)) / 10.0,
         float(off @ np.linalg.solve(own, off)) / 10.0,

@@ -1,8 +1,9 @@
 """Free flights with a load for tests: the centre of mass is integrated, a propeller at a time.
 
-Shares no equation with heft: the motion is that of the centre of mass under each propeller's force,
-about which each propeller's moment is taken, in steps half the log's. The controller sees
-nothing but what is logged.
+Shares no equation with heft: the motion is that of the centre of mass under each propeller's
+force, about which each propeller's moment is taken, in steps of parts of the log's. Commands are
+held, act late and are followed late; thrusts may be other than stated by a factor. The controller
+sees nothing but what is logged, and what is logged may lack samples.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from heft.information import inertia
 from heft.models import FreeFlyer
 from heft.recordings import Recording
 
-SUBSTEPS = 2
+SUBSTEPS, LATE_SUBSTEPS = 2, 8
 
 
 @dataclass(frozen=True)
@@ -110,13 +111,15 @@ class _Body:
 
 def fly(
     flyer: FreeFlyer, parameters: Array, seed: int = 0, periods: int = 4, period: float = 10.0,
-    size: tuple[float, float] = (0.25, 0.4), rate: float = 50.0,
-    colour: float = 0.0,
+    size: tuple[float, float] = (0.25, 0.4), rate: float = 50.0, colour: float = 0.0,
+    scale: float = 1.0, delay: float = 0.0, lag: float = 0.0, lost: float = 0.0,
 ) -> Flown:  # fmt: skip
     """Return a closed-loop flight about a periodic reference; states are of the centre of mass
     while it is integrated, and of the body's frame in the result.
 
     The pose's noise is autoregressive of first order with `colour`, of the stated deviation.
+    Thrusts are `scale` times what the commands say, `delay` [s] later and behind a first-order
+    `lag` [s]. Of the samples a share `lost` is not logged at all.
     """
     rng = np.random.default_rng(seed + 1000)
     body = _Body.of(flyer, parameters)
@@ -129,6 +132,7 @@ def fly(
     mass = mass_matrix(parameters)
     estimate, rates = np.zeros(6), np.zeros(6)
     states, commands = np.empty((count, 13)), np.empty((count, len(flyer.actuators)))
+    thrust = commands[0]
     drawn = rng.normal(size=(count, 6 + commands.shape[1]))
     error = np.repeat([flyer.pose.position, flyer.pose.angle], 3) * drawn[:, :6]
     for n in range(1, count):
@@ -153,16 +157,31 @@ def fly(
         angular = turns[n].T @ a[n, 3:] + wanted[3:]
         u = back @ (mass @ np.concatenate([linear, angular]))
         commands[n] = np.clip(u, flyer.actuators.lower, flyer.actuators.upper)
-        push = (body.pushes @ (commands[n] + flyer.actuators.noise * drawn[n, 6:])).tolist()
-        for _ in range(SUBSTEPS):
-            state = body.step(state, push, h / SUBSTEPS)
+        parts = SUBSTEPS if delay == lag == 0.0 else LATE_SUBSTEPS
+        thrust = thrust if n else commands[0]
+        for k in range(parts):
+            # The mean of what is held over [t, t + h / parts), that much earlier.
+            t = n * h + k * h / parts - delay
+            first = math.floor(t / h + 1e-9)
+            share = min(1.0, ((first + 1) * h - t) * parts / h)
+            before, after = (commands[min(max(i, 0), n)] for i in (first, first + 1))
+            told = share * before + (1.0 - share) * after
+            left = math.exp(-h / parts / lag) if lag else 0.0
+            mean = told + (thrust - told) * lag * (1.0 - left) * parts / h
+            thrust = told + (thrust - told) * left
+            push = scale * body.pushes @ (mean + flyer.actuators.noise * drawn[n, 6:])
+            state = body.step(state, push.tolist(), h / parts)
     poses = np.empty((count, 7))
     poses[:, :3] = states[:, :3] + error[:, :3]
     noisy_turns = Rotation.from_quat(states[:, [4, 5, 6, 3]]) * errors
     poses[:, 3:] = noisy_turns.as_quat()[:, [3, 0, 1, 2]]
+    kept = rng.random(count) >= lost
+    kept[[0, -1]] = True
+    poses, logged = poses[kept], commands[kept]
     signals = {
         "pos": {f"{flyer.name}.{c}": poses[:, i] for i, c in enumerate("xyz")},
         "quat": {f"{flyer.name}.{c}": poses[:, 3 + i] for i, c in enumerate("wxyz")},
-        "u": dict(zip(flyer.actuators.names, commands.T, strict=True)),
+        "u": dict(zip(flyer.actuators.names, logged.T, strict=True)),
     }
-    return Flown(Recording.from_arrays(time, **signals), states, np.asarray(parameters), commands)
+    log = Recording.from_arrays(time[kept], **signals)
+    return Flown(log, states, np.asarray(parameters), commands)

@@ -15,6 +15,7 @@ from heft.excitation import DesignSettings, SolverSettings
 from heft.flight import (
     Cycles,
     EnergyBalance,
+    FirstPath,
     Flight,
     FlightLog,
     FlightReference,
@@ -30,7 +31,7 @@ from heft.flight import (
 )
 from heft.flight import fly as fly_in_mujoco
 from heft.flight.energy_balance import path_of_angles, power_gap
-from heft.flight.flight_log import _from_neighbours, mean_thrust
+from heft.flight.flight_log import _from_neighbours, late_thrust, mean_thrust
 from heft.information import Triangle, inertia
 from heft.models import FlightBounds, FreeFlyer, Load, load_of, shipped_free_flyer
 from tests.free_flights import Flown, fly, reference
@@ -46,7 +47,7 @@ def cobot(noise: float = 1.0, gravity: float = 0.0) -> FreeFlyer:
     pose = replace(flyer.pose, position=noise * flyer.pose.position, angle=noise * flyer.pose.angle)
     actuators = replace(flyer.actuators, noise=noise * flyer.actuators.noise)
     weight = np.array([0.0, 0.0, gravity])
-    return replace(flyer, pose=pose, actuators=actuators, gravity=weight)
+    return replace(flyer, pose=pose, actuators=actuators, gravity=weight, scale_std=0.0)
 
 
 @cache
@@ -97,7 +98,7 @@ def test_without_noise_all_is_found_by_lines_and_smoother() -> None:
     result = IdentifyFreeFlyer(period=PERIOD).fit(flown.recording, cobot(noise))
     assert result.harmonic is not None
     size = np.abs(flown.parameters).max()
-    assert np.abs(result.smoothed.values - flown.parameters).max() < 1e-4 * size
+    assert np.abs(result.values - flown.parameters).max() < 1e-4 * size
     assert np.abs(result.harmonic.values - flown.parameters).max() < 1e-2 * size
 
 
@@ -107,7 +108,7 @@ def test_the_smoother_is_efficient_and_knows_it() -> None:
         flown = flight(seed)
         log = FlightLog.of(flown.recording, cobot())
         result = IdentifyFreeFlyer(period=PERIOD, published=None).fit(log, cobot())
-        off = result.smoothed.values - flown.parameters
+        off = result.values - flown.parameters
         by_bound.append(nees(off, true_bound(log, cobot(), flown.states, flown.parameters)))
         covariance = result.body.parameters.covariance
         assert covariance is not None
@@ -179,28 +180,67 @@ def test_missing_repeated_and_gross_poses_cost_no_more_than_themselves(
     result = IdentifyFreeFlyer(period=period, published=None).fit(broken, flyer)
     covariance = result.body.parameters.covariance
     assert covariance is not None
-    assert (
-        nees(result.smoothed.values - flown.parameters, covariance) < 2.6
-    )  # .999 of χ²₁₀/10: 2.96
+    assert nees(result.values - flown.parameters, covariance) < 2.6  # .999 of χ²₁₀/10: 2.96
     assert result.smoothed.left_out >= 0.8 * 2 * gross.sum() * 0.9
     assert result.inflation == 1.0
 
 
-def test_coloured_noise_is_seen_and_widens_the_covariance() -> None:
-    plain, found = [], []
-    for seed in range(4):
-        flown, flyer = flight(seed, colour=0.8), cobot()
-        result = IdentifyFreeFlyer(period=PERIOD, published=None).fit(flown.recording, flyer)
-        assert max(result.colour) > 2.0
-        assert any(c.name == "coloured poses" and c.status == "warn" for c in result.checks)
+@pytest.mark.parametrize("colour", [0.8, 0.98])
+def test_coloured_noise_of_poses_is_told_by_the_log(colour: float) -> None:
+    flown, flyer = flight(0, colour=colour), cobot()
+    result = IdentifyFreeFlyer(period=PERIOD, published=None).fit(flown.recording, flyer)
+    assert max(result.colour) > 2.0
+    assert any(c.name == "coloured poses" and c.status == "warn" for c in result.checks)
+    assert result.noise.colour == pytest.approx((colour, colour), abs=0.1)
+    kicks = result.noise.variance * (1.0 - np.repeat(result.noise.colour, 3) ** 2)
+    stated = np.repeat([3e-3, 5e-3], 3) ** 2 * (1.0 - colour**2)
+    assert kicks == pytest.approx(stated, rel=0.5)
+    covariance = result.body.parameters.covariance
+    assert covariance is not None
+    assert nees(result.values - flown.parameters, covariance) < 2.96
+    system = FlightSystem.of(FlightLog.of(flown.recording, flyer), flyer, FirstPath().covariance)
+    system = replace(system, noise=replace(system.noise, colour=(colour, colour)))
+    response = np.append(flown.parameters, [0.0, 0.0])
+    bound = system.bound(flown.states, response, system.variance)
+    assert np.sqrt(np.diag(covariance) / np.diag(bound)) == pytest.approx(1.0, abs=0.3)
+
+
+def test_commands_that_were_lost_lie_between_those_that_were_not() -> None:
+    flyer, off = cobot(), []
+    for seed in range(3):
+        flown = fly(flyer, flyer.with_load(LOAD), seed, lost=0.2)
+        log = FlightLog.of(flown.recording, flyer)
+        assert np.allclose(np.diff(log.time), 0.02) and len(log) == len(flown.states)
+        gone = log.unsure[:, 0] > 0.0
+        assert 0.15 < gone.mean() < 0.25 and np.isnan(log.position[gone]).all()
+        assert np.array_equal(log.commands[~gone], flown.commands[~gone])
+        error = (log.commands - flown.commands)[gone] ** 2 / log.unsure[gone]
+        assert 0.5 < error.mean() < 1.5  # as sure as it says
+        result = IdentifyFreeFlyer(period=PERIOD, published=None).fit(log, flyer)
         covariance = result.body.parameters.covariance
         assert covariance is not None
-        found.append(nees(result.smoothed.values - flown.parameters, covariance))
-        blind = replace(IdentifyFreeFlyer(period=PERIOD, published=None), coloured=1e6)
-        naive = blind.fit(flown.recording, flyer).smoothed
-        plain.append(nees(naive.values - flown.parameters, naive.covariance))
-    assert np.mean(found) < 2.0
-    assert np.mean(plain) > np.mean(found)
+        off.append(nees(result.values - flown.parameters, covariance))
+    assert np.mean(off) < 2.0
+
+
+def test_what_stands_on_the_ground_or_is_held_is_left_out() -> None:
+    flyer = cobot(gravity=-1.5)
+    flown = fly(flyer, flyer.with_load(LOAD), 5)
+    log = FlightLog.of(flown.recording, flyer)
+    still, count = 300, len(log)
+    rng = np.random.default_rng(1)
+    p = np.vstack([np.tile(flown.states[0, :3], (still, 1)), log.position])
+    p[:still] += 0.003 * rng.normal(size=(still, 3))
+    q = np.vstack([np.tile(flown.states[0, 3:7], (still, 1)), log.quaternion])
+    q[:still] += 0.0025 * rng.normal(size=(still, 4))
+    u = np.vstack([np.zeros((still, 6)), log.commands])
+    stood = FlightLog.of_arrays(0.02 * np.arange(still + count), p, q, u, flyer)
+    result = IdentifyFreeFlyer(period=PERIOD, published=None).fit(stood, flyer)
+    assert result.held[:still].all() and result.held[still + 60 :].mean() < 0.01
+    covariance = result.body.parameters.covariance
+    assert covariance is not None
+    assert nees(result.values - flown.parameters, covariance) < 2.96
+    assert not FirstPath().held(log, flyer).any()
 
 
 def test_gravity_and_a_motion_that_does_not_repeat() -> None:
@@ -211,7 +251,7 @@ def test_gravity_and_a_motion_that_does_not_repeat() -> None:
     assert result.published is None
     covariance = result.body.parameters.covariance
     assert covariance is not None
-    assert nees(result.smoothed.values - flown.parameters, covariance) < 2.96
+    assert nees(result.values - flown.parameters, covariance) < 2.96
 
 
 def test_under_gravity_the_published_method_says_nothing() -> None:
@@ -307,38 +347,77 @@ def slow_flight() -> tuple[FreeFlyer, Flight]:
     return slow, fly_in_mujoco(slow, flown, [LOAD], FlightSettings(2, 3))
 
 
-def test_a_lag_that_is_not_stated_is_seen_and_found_with_the_body() -> None:
-    _, flight = slow_flight()
-    blind = IdentifyFreeFlyer(PERIOD, published=None).fit(flight.log, cobot())
-    assert next(c.status for c in blind.checks if c.name == "lag") == "warn"
-    assert blind.lag.value == pytest.approx(0.05, abs=0.01)
-    found = IdentifyFreeFlyer(PERIOD, lag=True, published=None).fit(flight.log, cobot())
-    assert abs(found.lag.value - 0.05) < 4.0 * found.lag.std < 4e-3
-    covariance = found.body.parameters.covariance
-    assert covariance is not None and found.inflation == 1.0
-    assert nees(found.values - flight.truth.parameters, covariance) < 2.96
-    assert "lag" not in {c.name for c in found.checks}
-
-
-def test_a_lag_that_is_stated_is_none_more() -> None:
+def test_a_lag_is_found_with_the_body_whether_it_is_stated_or_not() -> None:
     slow, flight = slow_flight()
-    told = IdentifyFreeFlyer(PERIOD, published=None).fit(flight.log, slow)
-    assert next(c.status for c in told.checks if c.name == "lag") == "pass"
-    assert abs(told.lag.value) < 4.0 * told.lag.std
-    asked = IdentifyFreeFlyer(PERIOD, lag=True, published=None).fit(flight.log, slow)
-    # One number more is known by the log, which costs the others what it says of them.
-    one, other = (r.body.parameters.covariance for r in (told, asked))
-    assert one is not None and other is not None
-    assert np.all(np.diag(other) > 0.999 * np.diag(one))
-    assert asked.values == pytest.approx(told.values, abs=4.0 * np.sqrt(np.diag(other)).max())
+    for flyer, later in ((cobot(), 0.05), (slow, 0.0)):
+        found = IdentifyFreeFlyer(PERIOD, published=None).fit(flight.log, flyer)
+        assert abs(found.delay.value - later) < 4.0 * found.delay.std < 4e-3
+        covariance = found.body.parameters.covariance
+        assert covariance is not None and found.inflation == 1.0
+        assert nees(found.values - flight.truth.parameters, covariance) < 2.96
 
 
-def test_less_than_no_lag_is_a_lead_by_as_much() -> None:
+def test_a_delay_and_a_lag_need_not_be_told_apart() -> None:
+    flyer, off = cobot(), []
+    for seed, delay, lag in ((0, 0.02, 0.0), (1, 0.03, 0.01), (2, 0.013, 0.04), (3, 0.0, 0.02)):
+        flown = fly(flyer, flyer.with_load(LOAD), seed, delay=delay, lag=lag)
+        found = IdentifyFreeFlyer(PERIOD, published=None).fit(flown.recording, flyer)
+        assert abs(found.delay.value - delay - lag) < 4.0 * found.delay.std < 4e-3
+        covariance = found.body.parameters.covariance
+        assert covariance is not None
+        off.append(nees(found.values - flown.parameters, covariance))
+    assert np.mean(off) < 1.8  # .999 of χ²₄₀/40: 1.84
+
+
+@pytest.mark.parametrize(
+    ("delay", "lag"), [(0.0, 0.07), (0.034, 0.0), (0.013, 0.05), (-0.03, 0.02)]
+)
+def test_late_thrust_moves_a_mass_as_its_exact_response_does(delay: float, lag: float) -> None:
+    rng = np.random.default_rng(0)
+    u, steps, fine = rng.normal(size=(9, 1)), rng.uniform(0.02, 0.06, 9), 200_000
+    begin = np.append(0.0, np.cumsum(steps))
+    t = np.linspace(-0.1, begin[-1], fine + 1)
+    held = u[np.clip(np.searchsorted(begin, t - delay, side="right") - 1, 0, 8), 0]
+    y, left = np.empty(fine + 1), np.exp(-(t[1] - t[0]) / lag) if lag else 0.0
+    y[0] = u[0, 0]
+    for k in range(fine):
+        y[k + 1] = held[k] + (y[k] - held[k]) * left
+    once = np.append(0.0, np.cumsum(0.5 * (y[1:] + y[:-1]) * np.diff(t)))
+    twice = np.append(0.0, np.cumsum(0.5 * (once[1:] + once[:-1]) * np.diff(t)))
+    speed, place = (np.interp(begin, t, x) for x in (once, twice))
+    mean, further = late_thrust(u, steps, np.array([lag]), np.array([delay]))
+    assert np.allclose(mean[:, 0] * steps, np.diff(speed), atol=1e-5)
+    moved = np.diff(place) - speed[:-1] * steps - 0.5 * steps * np.diff(speed)
+    assert np.allclose(further[:, 0], moved, atol=1e-6)
+    assert np.abs(moved).max() > 1e-5
+
+
+def test_the_response_changes_the_log_as_its_derivative_says() -> None:
     body = cobot()
     system = FlightSystem.of(FlightLog.of(flight(0).recording, body), body, np.eye(12))
-    at, slope = system._lagging(0.0)
-    ahead, _ = system._lagging(-0.01)
-    assert np.allclose(at, system.flight.wrench)
-    assert np.allclose(ahead, at - 0.01 * slope)
-    later, _ = system._lagging(1e-3)
-    assert np.allclose(later - at, 1e-3 * slope, atol=0.1 * np.abs(1e-3 * slope).max())
+    at = np.array([0.03, 0.01**2])
+    (mean, _), slopes = system._late(at)
+    for k, d in enumerate((1e-4, 1e-6)):
+        ahead = system._late(at + d * np.eye(2)[k])[0][0] - mean
+        assert np.allclose(ahead / d, slopes[k][0], atol=0.3 * np.abs(slopes[k][0]).max())
+
+
+def test_a_scale_is_known_as_well_as_it_is_stated_and_a_known_mass_calibrates_it() -> None:
+    flyer = replace(cobot(), scale_std=0.02)
+    flown = fly(flyer, flyer.with_load(LOAD), 0, scale=0.97)
+    sure, given = (
+        IdentifyFreeFlyer(PERIOD, published=None).fit(flown.recording, f) for f in (cobot(), flyer)
+    )
+    one, two = (r.body.parameters.covariance for r in (sure, given))
+    assert one is not None and two is not None
+    # A scale moves all ten together.
+    assert np.allclose(two, one + 0.02**2 * np.outer(sure.values, sure.values), rtol=1e-6)
+    assert given.values == pytest.approx(sure.values)
+    truth = flown.parameters
+    assert abs(sure.values[0] - truth[0]) > 30.0 * np.sqrt(one[0, 0])
+    assert abs(given.values[0] - truth[0]) < 2.0 * np.sqrt(two[0, 0])
+    empty = fly(flyer, flyer.nominal, 1, scale=0.97)
+    both = IdentifyFreeFlyer(PERIOD, published=None).fit(flown.recording, flyer, empty.recording)
+    assert abs(both.scale.value - 0.97) < 4.0 * both.scale.std < 4e-3
+    mass = both.load.numbers["mass"]
+    assert abs(mass.value - LOAD.mass) < 4.0 * mass.std < 0.05

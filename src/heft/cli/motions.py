@@ -289,7 +289,7 @@ def identify(
     out: Path | None = None,
     period: float | None = None,
     columns: Map = None,
-    lag: bool = False,
+    bare: Path | None = None,
     quiet: Quiet = False,
 ) -> None:
     """Find what a body has grasped from poses and commands, and how sure that is.
@@ -302,12 +302,12 @@ def identify(
         Folder for the results: free-flyer.json and report.html.
     period
         Of the motion [s]; found in the log if not given.
-    lag
-        Find too by how much actuators lag behind what the body's TOML says, all alike.
+    bare
+        Log of a flight without a load: its mass, which is known, tells what thrust is.
     """
     from heft.applications.free_flyer import identify_files
 
-    found = identify_files(body, log, out, period, columns, lag, progress_unless(quiet))
+    found = identify_files(body, log, out, period, columns, bare, progress_unless(quiet))
     message(found.text())
     if out is not None:
         message(f"\n{shown(out / 'report.html')}")

@@ -177,6 +177,7 @@ class LinearisedLog:
     residual: Array  # measured less the path's, of the leading m errors, shape (N, m)
     variance: Array  # of n, infinite where nothing was measured, shape (N, m)
     start: Array  # covariance of the first error, about the path's first state, shape (s, s)
+    prior: Array | None = None  # rows [A b] known of θ beside the log, shape (any, p + 1)
 
     @cached_property
     def innovations(self) -> Innovations:
@@ -210,6 +211,7 @@ class Innovations:
     def triangle(self) -> Triangle:
         """Information about θ: independent rows of unit variance."""
         flat = self.rows.reshape(-1, self.rows.shape[2])
+        flat = flat if self.log.prior is None else np.vstack([flat, self.log.prior])
         return Triangle(np.arange(flat.shape[1] - 1), triangle_of(flat), self.count)
 
     @property
@@ -256,6 +258,10 @@ class System(Protocol):
         """Return a path moved by errors, shape (N, s)."""
         ...
 
+    def allowed(self, values: Array, step: Array) -> Array:
+        """Return a step of the parameters, shortened where the linearisation does not reach."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class SmoothedLog:
@@ -270,6 +276,7 @@ class SmoothedLog:
     left_out: int  # number of measured groups that were left out as outliers
     passes: int  # number of linearisations
     settled: bool  # whether the last step was within the tolerance
+    prior: Array | None = None  # rows [A b] known of θ beside the log, about zero, (any, p + 1)
 
     @property
     def freedom(self) -> int:
@@ -337,13 +344,19 @@ class IteratedSmoother:
             innovations = log.innovations
             t = innovations.triangle
             seen = Directions.of(t.R, t.rows)
-            if seen.rank < len(values) or not np.isfinite(t.factor).all():
+            if not np.isfinite(t.factor).all():
+                raise TooLittleData(
+                    "the states diverge: the log does not go with the model",
+                    got=f"after {done - 1} passes over {t.rows} measurements",
+                    cure="look at axes, signs and units of what is measured and commanded",
+                )
+            if seen.rank < len(values):
                 raise TooLittleData(
                     "the log does not determine all parameters",
                     got=f"rank {seen.rank} of {len(values)} from {t.rows} measurements",
                     cure="use a motion that excites all axes",
                 )
-            step = seen.shortest(t.z)
+            step = system.allowed(values, seen.shortest(t.z))
             errors = innovations.smoothed(step)
             judged = self._without_outliers(log.residual - errors[:, : kept.shape[1]], variance)
             same = bool(np.array_equal(judged, kept))
@@ -352,8 +365,11 @@ class IteratedSmoother:
             if settled or done == self.passes:
                 break
             kept = judged
-        factor = t.factor.copy()
-        factor[:-1, -1] = t.z + t.R @ (values - step)  # about zero, not about the last point
+        # Rows count from zero, not from the last point.
+        factor, prior, point = t.factor.copy(), log.prior, values - step
+        factor[:-1, -1] = t.z + t.R @ point
+        if prior is not None:
+            prior = np.column_stack([prior[:, :-1], prior[:, -1] + prior[:, :-1] @ point])
         missing = np.isfinite(variance) & ~np.isfinite(kept)
         starts = np.cumsum((0, *self.groups[:-1]))
         return SmoothedLog(
@@ -366,6 +382,7 @@ class IteratedSmoother:
             int(missing[:, starts].sum()),
             done,
             settled,
+            prior,
         )
 
     def _without_outliers(self, rest: Array, variance: Array) -> Array:

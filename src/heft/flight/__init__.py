@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .cycles import Cycles, IdentifyFromCycles
     from .energy_balance import EnergyBalance, EnergyBalanceEstimate
     from .identify import BodyEstimate, FreeFlyerResult, IdentifyFreeFlyer, body_estimate
-    from .identify import load_estimate, true_bound
+    from .identify import given, load_estimate, true_bound
     from .online import FollowedFlight, FollowFreeFlyer, WellEnough
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

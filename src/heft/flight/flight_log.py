@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import solve_banded
 
 from heft.arrays import Array
 from heft.errors import InvalidRecording
@@ -19,6 +20,7 @@ from heft.models import FreeFlyer
 from heft.recordings import Recording
 
 LEAST_SAMPLES = 32
+LEAST_COMMANDS = 0.5  # share of samples whose commands were logged
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +33,11 @@ class FlightLog:
     # mean over [t_n, t_n+1) of what the actuators exert about the frame's origin, in its axes,
     # shape (N, 6) [N, N·m]; the last one is beyond the log and not used
     wrench: Array
-    commands: Array  # as logged, shape (N, n)
+    commands: Array  # as logged, or between those, shape (N, n)
+    # variance of commands that were not logged but lie between those that were, shape (N, n)
+    unsure: Array
+    # whether something else held or pushed the body, as ground or hand, shape (N,)
+    held: NDArray[np.bool_]
 
     @staticmethod
     def of(recording: Recording, flyer: FreeFlyer) -> FlightLog:
@@ -41,7 +47,7 @@ class FlightLog:
 
         Raises:
             MissingSignal: If a signal is not there.
-            InvalidRecording: If it is too short, or time stands still.
+            InvalidRecording: If it is too short, lacks most commands, or time stands still.
         """
         commands, pose = flyer.actuators.signals, flyer.frame_signals
         recording.require(commands, f"is what '{flyer.name}' was told to exert")
@@ -64,12 +70,13 @@ class FlightLog:
         """Return the flight of arrays, shape (N,), (N, 3), (N, 4) and (N, actuators).
 
         Raises:
-            InvalidRecording: If a command is missing.
+            InvalidRecording: If most commands are missing.
         """
-        if not np.isfinite(commands).all():
+        known = np.asarray(np.isfinite(commands).all(axis=1))
+        if np.mean(known) < LEAST_COMMANDS:
             raise InvalidRecording(
                 "commands are missing",
-                got=f"{int(np.sum(~np.isfinite(commands).all(axis=1)))} samples",
+                got=f"{int(np.sum(~known))} of {len(known)} samples",
                 cure="cut the log to where actuators were logged",
             )
         p, q = np.array(position, dtype=float), np.array(quaternion, dtype=float)
@@ -78,9 +85,16 @@ class FlightLog:
             array[1:][stale] = np.nan
         with np.errstate(invalid="ignore"):
             q /= np.linalg.norm(q, axis=1, keepdims=True)
-        given = np.asarray(commands, dtype=float)
-        thrust = mean_thrust(given, hold_times(time), flyer.actuators.lag)
-        return FlightLog(time, p, q, flyer.actuators.wrench(thrust), given)
+        time, (p, q, u) = _with_lost(time, p, q, np.where(known[:, None], commands, np.nan))
+        u, unsure = _between(time, u)
+        wrench = flyer.actuators.wrench(mean_thrust(u, hold_times(time), flyer.actuators.lag))
+        return FlightLog(time, p, q, wrench, u, unsure, np.zeros(len(time), dtype=bool))
+
+    @property
+    def most(self) -> Array:
+        """Wrench that is as good as any: ten times the usual one, of each kind, shape (6,)."""
+        usual = np.sqrt(np.mean(self.wrench.reshape(-1, 2, 3) ** 2, axis=(0, 2)))
+        return np.repeat(10.0 * usual, 3)
 
     def __len__(self) -> int:
         return len(self.time)
@@ -95,25 +109,86 @@ class FlightLog:
         return FlightLog(*(array[rows] for array in vars(self).values()))
 
 
+def _with_lost(time: Array, *signals: Array) -> tuple[Array, list[Array]]:
+    """Return samples with those that were lost between them, NaN, where the rest is even."""
+    steps = np.diff(time) / np.median(np.diff(time))
+    whole = np.rint(steps).astype(int)
+    lost = whole - 1
+    uneven = np.mean(np.abs(steps - whole) > 0.25) > 0.1
+    if uneven or not 0 < lost[lost > 0].sum() <= len(time):
+        return time, list(signals)
+    after = np.repeat(np.arange(len(lost)), lost)
+    order = np.concatenate([np.arange(n) for n in lost[lost > 0]]) + 1
+    between = time[after] + np.diff(time)[after] * order / whole[after]
+    made = [np.insert(x, after + 1, np.full(x.shape[1], np.nan), axis=0) for x in signals]
+    return np.insert(time, after + 1, between), made
+
+
+def _between(time: Array, commands: Array) -> tuple[Array, Array]:
+    """Return commands without gaps, by straight lines, and the variance of those in gaps.
+
+    It is that of what was logged about straight lines over as long a gap, by as many samples as
+    the gap has, which err together.
+    """
+    gone = np.isnan(commands[:, 0])
+    u, unsure = commands.copy(), np.zeros(commands.shape)
+    if not gone.any():
+        return u, unsure
+    for k in range(u.shape[1]):
+        u[gone, k] = np.interp(time[gone], time[~gone], commands[~gone, k])
+    edges = np.flatnonzero(np.diff(gone, prepend=False, append=False)).reshape(-1, 2)
+    for first, last in edges:
+        half = min((last - first) // 2 + 1, len(u) // 4)
+        off = u[half:-half] - 0.5 * (u[2 * half :] + u[: -2 * half])
+        whole = ~(gone[half:-half] | gone[2 * half :] | gone[: -2 * half])
+        some = off[whole] if whole.any() else off
+        unsure[first:last] = (last - first) * np.mean(some**2, axis=0)
+    return u, unsure
+
+
 def hold_times(time: Array) -> Array:
     """Return how long each command is held [s], the last as long as the one before, (N,)."""
     return np.diff(time, append=2.0 * time[-1] - time[-2])
 
 
 def mean_thrust(commands: Array, steps: Array, lag: Array) -> Array:
-    """Return the mean thrust over each step of actuators that follow `lag · ẏ = u − y`.
+    """Return the mean thrust over each step, shape (N, n); see `late_thrust`."""
+    return late_thrust(commands, steps, lag, np.zeros(len(lag)))[0] if np.any(lag) else commands
 
-    The commands u, shape (N, n), are held over the steps; a lag of zero is none.
+
+def late_thrust(commands: Array, steps: Array, lag: Array, delay: Array) -> tuple[Array, Array]:
+    """Return the thrust over each step: its mean, and what displacement it adds to the mean's.
+
+    The commands u, shape (N, n), are held over the steps and are followed as `lag · ẏ = u − y`,
+    a delay later; a lag of zero is none, a negative delay a lead. With the same mean from t to
+    t + h, thrusts move a unit mass by `∫∫ y − ½ h² ȳ` further or less far, shape (N, n) [N·s²].
     """
-    if not np.any(lag > 0.0):
-        return commands
-    out, slow = commands.copy(), np.flatnonzero(lag > 0.0)
-    share, rest = _gap(steps[:, None], lag[slow])
-    thrust = commands[0, slow]
-    for n, command in enumerate(commands[:, slow]):
-        out[n, slow] = command + (thrust - command) * share[n]
-        thrust = command + (thrust - command) * rest[n]
-    return out
+    ends = np.append(0.0, np.cumsum(steps))
+    mean, moved = np.empty(commands.shape), np.empty(commands.shape)
+    for k, (tau, late) in enumerate(zip(lag, delay, strict=True)):
+        u, follows = commands[:, k], max(tau, 1e-9)
+        left = np.exp(-steps / follows)
+        band = np.stack([np.ones(len(u)), -left])
+        y = solve_banded((1, 0), band, np.append(u[0], ((1.0 - left) * u)[:-1]))
+
+        def integrals(n: NDArray[np.int_], x: Array) -> tuple[Array, Array]:
+            """Return ∫ y and ∫∫ y from each command n on until x later."""
+            settled = follows * -np.expm1(-np.maximum(x, 0.0) / follows)  # noqa: B023
+            one = u[n] * x + (y[n] - u[n]) * settled  # noqa: B023
+            two = 0.5 * u[n] * x**2 + (y[n] - u[n]) * follows * (x - settled)  # noqa: B023
+            return one, two
+
+        one, two = integrals(np.arange(len(u)), steps)
+        once = np.append(0.0, np.cumsum(one))
+        twice = np.append(0.0, np.cumsum(two + once[:-1] * steps))
+        n = np.clip(np.searchsorted(ends, ends - late, side="right") - 1, 0, len(u) - 1)
+        x = ends - late - ends[n]
+        one, two = integrals(n, x)
+        two += twice[n] + once[n] * x
+        one += once[n]
+        mean[:, k] = np.diff(one) / steps
+        moved[:, k] = np.diff(two) - one[:-1] * steps - 0.5 * mean[:, k] * steps**2
+    return mean, moved
 
 
 def lagging(thrust: Array, command: Array, step: float, lag: Array) -> tuple[Array, Array]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.special
+from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.errors import FitError, InvalidSetting, TooLittleData
@@ -40,6 +41,7 @@ from heft.recordings import Recording
 from .cycles import Cycles, IdentifyFromCycles
 from .energy_balance import EnergyBalance, EnergyBalanceEstimate
 from .flight_log import FlightLog
+from .flight_noise import FlightNoise, likely_noise
 from .path import FirstPath, FlightSystem
 
 CHECKS: Keys = {
@@ -47,6 +49,10 @@ CHECKS: Keys = {
     "mistake": Number("a probability is between 0 and 1", 0.0, 1.0),
     "coloured": Number("the autocorrelation time is no number above 1", 1.0),
 }
+MISTAKEN = 0.05  # share of outliers from which on they are none
+GROSS = 30.0  # times what poses are off a first path, from which on they are outliers
+CAREFUL = 4  # single steps of both where the noise is far from stated
+ROUNDS = 2  # of noise by the log, and of a path under it
 LEAST_SHARE = 1e-3  # of the nominal mass: size of a load of which nothing is seen
 
 
@@ -115,11 +121,11 @@ def load_estimate(triangle: Triangle, nominal: Array, doubt: Array | None = None
 
 
 @dataclass(frozen=True)
-class Lag:
-    """Lag of the actuators beyond the stated one."""
+class Known:
+    """A number that is found with a body."""
 
-    value: float  # positive where they are slower [s]
-    std: float  # its standard deviation [s]
+    value: float
+    std: float  # its standard deviation
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,16 +134,20 @@ class FreeFlyerResult:
 
     body: BodyEstimate  # body and load together
     load: BodyEstimate  # the load: the body less the nominal one
-    # states and parameters by the smoother, with the noise as finally taken; the lag behind the ten
-    # where it is found
+    # states and parameters by the smoother, with the noise as finally taken; the response of the
+    # actuators behind the ten, see `FlightSystem`
     smoothed: SmoothedLog
-    # by how much the actuators lag behind what is stated of them, all alike [s]; found together
-    # with the body, or, where that was not asked for, read off beside it
-    lag: Lag
+    delay: Known  # how much later than stated commands act, in the mean of all actuators [s]
+    # what actuators exert over what commands say: as found by a flight of known mass, or as stated
+    scale: Known
     # by lines of the periodic motion; None where it is not periodic
     harmonic: HarmonicEstimate | None
     # by the published method; None where not periodic, or under gravity
     published: EnergyBalanceEstimate | None
+    # whether something else held or pushed the body, as ground or hand: such samples tell nothing,
+    # shape (N,)
+    held: NDArray[np.bool_]
+    noise: FlightNoise  # as stated, or as the log has it where it is not as stated
     # autocorrelation times of the residuals of position and attitude under white noise [samples]
     colour: tuple[float, float]
     inflation: float  # factor on the covariance, 1 where the noise is as stated
@@ -164,7 +174,6 @@ class IdentifyFreeFlyer:
     cycles: IdentifyFromCycles = IdentifyFromCycles()  # the frequency-domain estimate
     smoother: IteratedSmoother = IteratedSmoother()  # the smoother
     first: FirstPath = FirstPath()  # its first path
-    lag: bool = False  # whether the actuators' lag is found too, one number for all
     published: EnergyBalance | None = EnergyBalance()  # the published method; None leaves it out
     blocks: int = 20  # into which the log is cut to see slow noise
     mistake: float = 1e-3  # probability with which noise as stated is taken for other noise
@@ -175,8 +184,16 @@ class IdentifyFreeFlyer:
     def __post_init__(self) -> None:
         check_fields(self, CHECKS)
 
-    def fit(self, log: Recording | FlightLog, flyer: FreeFlyer) -> FreeFlyerResult:
+    def fit(
+        self,
+        log: Recording | FlightLog,
+        flyer: FreeFlyer,
+        bare: Recording | FlightLog | None = None,
+    ) -> FreeFlyerResult:
         """Return body and load with their uncertainty.
+
+        Args:
+            bare: A flight without a load, whose known mass tells what thrust is.
 
         Raises:
             MissingSignal: If a signal is not there.
@@ -185,8 +202,10 @@ class IdentifyFreeFlyer:
         """
         flight = log if isinstance(log, FlightLog) else FlightLog.of(log, flyer)
         harmonic, published = self._by_cycles(flight, flyer)
+        flight = replace(flight, held=self.first.held(flight, flyer))
         system = FlightSystem.of(flight, flyer, self.first.covariance)
-        smoothed, colour = self._smoothed(flight, flyer, system, harmonic)
+        with np.errstate(all="ignore"):  # a path that diverges is refused
+            smoothed, colour, noise = self._smoothed(flight, flyer, system, harmonic)
         score = smoothed.score_chi_square(self.blocks)
         limits = self._limits(smoothed.freedom, len(smoothed.values))
         inflation = max(
@@ -194,17 +213,28 @@ class IdentifyFreeFlyer:
             smoothed.chi_square if smoothed.chi_square > limits[0] else 1.0,
             score if score > limits[1] else 1.0,
         )
-        lag, t = _lag(system, smoothed)
-        lag = Lag(lag.value, np.sqrt(inflation) * lag.std)
-        widened = Triangle(t.columns, t.factor / np.sqrt(inflation), t.rows)
-        body = body_estimate(flyer.name, widened, flyer.nominal)
-        load = load_estimate(widened, flyer.nominal)
+        delay = np.sqrt(inflation * smoothed.covariance[PARAMETER_COUNT, PARAMETER_COUNT])
+        scale = self._scale(bare, flyer)
+        ten = given(smoothed.triangle, inflation, scale)
+        body = body_estimate(flyer.name, ten, flyer.nominal)
+        load = load_estimate(ten, flyer.nominal)
         checks = _checks(smoothed, body, colour, self.coloured, score, limits)
-        if not self.lag:
-            checks += (_lag_check(lag),)
         return FreeFlyerResult(
-            body, load, smoothed, lag, harmonic, published, colour, inflation, checks
-        )
+            body, load, smoothed, Known(float(smoothed.values[PARAMETER_COUNT]), float(delay)),
+            scale, harmonic, published, flight.held, noise, colour, inflation, checks,
+        )  # fmt: skip
+
+    def _scale(self, bare: Recording | FlightLog | None, flyer: FreeFlyer) -> Known:
+        """Return what acts over what commands say: as stated, and by a flight of known mass."""
+        stated = flyer.scale_std
+        if bare is None or stated == 0.0:
+            return Known(1.0, stated)
+        # Mass over thrust: what is left of either flight when the other's scale is known.
+        found = self.fit(bare, replace(flyer, scale_std=0.0)).body.numbers["mass"]
+        value = flyer.nominal[0] / found.value
+        std = value * found.std / found.value
+        weight = stated**2 / (stated**2 + std**2)
+        return Known(float(1.0 + weight * (value - 1.0)), float(np.sqrt(weight) * std))
 
     def _by_cycles(
         self, flight: FlightLog, flyer: FreeFlyer
@@ -229,21 +259,55 @@ class IdentifyFreeFlyer:
         flyer: FreeFlyer,
         system: FlightSystem,
         harmonic: HarmonicEstimate | None,
-    ) -> tuple[SmoothedLog, tuple[float, float]]:
-        """Return the smoothed log, and its white-noise fit's autocorrelation times [samples]."""
+    ) -> tuple[SmoothedLog, tuple[float, float], FlightNoise]:
+        """Return the smoothed log, its white fit's autocorrelation times [samples], its noise."""
         path = self.first.states(flight)
-        start = self.first.parameters(flight, flyer) if harmonic is None else harmonic.values
-        start = np.append(start, 0.0) if self.lag else start
-        variance = system.variance(flyer)
-        smoothed = self.smoother.fit(system, path, start, variance)
-        colour = self._colour(system, smoothed)
-        if max(colour) > self.coloured:
-            times = np.repeat([c if c > self.coloured else 1.0 for c in colour], 3)
-            kept = np.where(np.isfinite(smoothed.variance), variance, np.inf) * times
-            again = replace(self.smoother, outlier=0.0)  # what is left out, is
-            settled = again.fit(system, smoothed.path, smoothed.values, kept)
-            smoothed = replace(settled, left_out=smoothed.left_out)
-        return smoothed, colour
+        values = self.first.parameters(flight, flyer) if harmonic is None else harmonic.values
+        values, variance = np.append(values, np.zeros(2)), system.variance
+        colour, left_out = (1.0, 1.0), 0
+        smoothed: SmoothedLog | None = None
+        try:
+            smoothed = self.smoother.fit(system, path, values, variance)
+            colour, left_out = self._colour(system, smoothed), smoothed.left_out
+            if self._as_stated(smoothed, colour):
+                return smoothed, colour, system.noise
+            if left_out > MISTAKEN * np.sum(np.isfinite(variance)) / 3.0:
+                raise TooLittleData("most is no outlier")
+            path, values, mask, far = smoothed.path, smoothed.values, smoothed.variance, 0
+        except TooLittleData:  # the noise is other than stated by far: only what is gross is not it
+            off = np.abs(system.residual(path)).reshape(-1, 2, 3).max(axis=2)
+            stated = np.array([flyer.pose.position, flyer.pose.angle])
+            usual = np.nanmedian(off, axis=0) + stated
+            sound = (off < GROSS * usual).all(axis=1)
+            left_out = int(2 * np.sum(np.isfinite(off).all(axis=1) & ~sound))
+            mask, far = np.where(sound[:, None], variance, np.inf), CAREFUL
+        mask = np.where(np.isfinite(mask), 0.0, np.inf)
+        again = replace(self.smoother, outlier=0.0)  # what is left out, is
+        # Noise far from stated is first taken for white: poses then hold a path that is not good.
+        single = (replace(again, passes=1), False)
+        rounds = (single,) * far + ((again, False),) * (far > 0) + ((again, True),) * ROUNDS
+        for smoother, hangs in rounds:
+            noisy = replace(system, noise=likely_noise(system, path, values, mask, hangs))
+            try:
+                smoothed = smoother.fit(noisy, path, values, mask + noisy.noise.measured)
+            except TooLittleData:
+                if smoothed is None:
+                    raise
+                break  # what was found until then stays
+            system, values = noisy, smoothed.values
+            # A first path lies by the poses, whatever the parameters are.
+            path = path if smoother.passes == 1 else smoothed.path
+        assert smoothed is not None
+        return replace(smoothed, left_out=left_out), colour, system.noise
+
+    def _as_stated(self, smoothed: SmoothedLog, colour: tuple[float, float]) -> bool:
+        """Return whether the noise of a log is what is stated of it."""
+        limits = self._limits(smoothed.freedom, len(smoothed.values))
+        return (
+            max(colour) <= self.coloured
+            and 2.0 - limits[0] <= smoothed.chi_square <= limits[0]
+            and smoothed.score_chi_square(self.blocks) <= limits[1]
+        )
 
     def _colour(self, system: FlightSystem, smoothed: SmoothedLog) -> tuple[float, float]:
         """Return autocorrelation times of the residuals of position and attitude [samples]."""
@@ -268,34 +332,34 @@ class IdentifyFreeFlyer:
         )
 
 
-def _lag(system: FlightSystem, smoothed: SmoothedLog) -> tuple[Lag, Triangle]:
-    """Return the lag, and the information about the ten parameters with the lag marginalised out.
+def given(t: Triangle, inflation: float, scale: Known) -> Triangle:
+    """Return the information about the ten parameters, given what else is known.
 
-    Where the lag was not asked for it is read off one more linearisation, and leaves all.
+    Args:
+        t: Information about ten parameters and more, which are marginalised out.
+        inflation: Factor on the covariance.
+        scale: What acted over what the commands say.
     """
-    asked = len(smoothed.values) > PARAMETER_COUNT
-    if asked:
-        factor, value = smoothed.triangle.factor, float(smoothed.values[-1])
-    else:
-        values = np.append(smoothed.values, 0.0)
-        made = system.linearised(smoothed.path, values, smoothed.variance).innovations
-        factor, value = made.triangle.factor, 0.0
-    last = triangle_of(factor)[PARAMETER_COUNT]
-    std = 1.0 / abs(float(last[-2])) if last[-2] else np.inf
-    if not asked:
-        return Lag(float(last[-1] / last[-2]) if last[-2] else 0.0, std), smoothed.triangle
-    before = triangle_of(factor[:, [PARAMETER_COUNT, *range(PARAMETER_COUNT), -1]])
-    ten = Triangle(np.arange(PARAMETER_COUNT), before[1:, 1:], smoothed.triangle.rows)
-    return Lag(value, std), ten
+    columns = [*range(PARAMETER_COUNT, len(t.R)), *range(PARAMETER_COUNT), -1]
+    made = triangle_of(t.factor[:, columns])[len(t.R) - PARAMETER_COUNT :, -PARAMETER_COUNT - 1 :]
+    ten = Triangle(np.arange(PARAMETER_COUNT), made / np.sqrt(inflation), t.rows)
+    return _scaled(ten, scale)
 
 
-def _lag_check(lag: Lag) -> Check:
-    return Check.at_most(
-        "lag", abs(lag.value) / lag.std, 5.0, 1e6,
-        f"deviations by which commands act {abs(lag.value):.2g} s "
-        f"{'later' if lag.value > 0.0 else 'earlier'} than the body's TOML says: state the lag of "
-        "its actuators, or let it be found (--lag)",
-    )  # fmt: skip
+def _scaled(triangle: Triangle, scale: Known) -> Triangle:
+    """Return the information about a body, from that under thrusts taken as the commands say.
+
+    Ten parameters θ that explain wrenches w are s θ if what acted was s w: no motion tells s. So
+    its deviation, of the wrenches as of all ten parameters, goes into theirs.
+    """
+    R, size = triangle.R / scale.value, len(triangle.R)
+    values = Directions.of(triangle.R, triangle.rows).shortest(triangle.z)
+    rows = np.zeros((size + 2, size + 2))  # of s − 1 in its deviations, then of the ten
+    rows[0, 0] = 1.0
+    rows[1:, 1:] = triangle.factor
+    rows[1:-1, 1:-1] = R
+    rows[1:-1, 0] = -(triangle.R @ values) * scale.std / scale.value
+    return Triangle(triangle.columns, triangle_of(rows)[1:, 1:], triangle.rows)
 
 
 def _checks(
@@ -317,7 +381,7 @@ def _checks(
         ),
         Check.at_most(
             "coloured poses", max(colour), coloured, 100.0,
-            "samples over which errors of the pose hang together: they count as one",
+            "samples over which errors of the pose hang together: they weigh the less for it",
         ),
         Check.at_most("outliers", share, 0.02, 0.2, "share of poses left out as outliers"),
         Check.at_most(
@@ -331,12 +395,16 @@ def _checks(
     )  # fmt: skip
 
 
-def true_bound(flight: FlightLog, flyer: FreeFlyer, states: Array, parameters: Array) -> Array:
+def true_bound(
+    flight: FlightLog, flyer: FreeFlyer, states: Array, parameters: Array,
+    response: tuple[float, float] = (0.0, 0.0),
+) -> Array:  # fmt: skip
     """Return the Cramér-Rao bound of a simulated flight, shape (10, 10); see `FlightSystem.bound`.
 
     Args:
         flight: The log, whose times, wrench and missing poses count.
         flyer: Its sensors and actuators, which state the noise.
+        response: Of the actuators, beyond what is stated of them; see `FlightSystem`.
     """
     system = FlightSystem.of(flight, flyer, FirstPath().covariance)
-    return system.bound(states, parameters, system.variance(flyer))
+    return system.bound(states, np.append(parameters, response), system.variance)

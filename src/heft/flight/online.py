@@ -150,7 +150,7 @@ class FollowFreeFlyer:
             log = FlightLog.of_arrays(time, pose[:, :3], pose[:, 3:], commands, flyer)
             system = FlightSystem.of(log, flyer, self.first.covariance)
             start = self.first.parameters(log, flyer)
-            path, variance = self.first.states(log), system.variance(flyer)
+            path, variance = self.first.states(log), system.variance
             smoothed = self.smoother.fit(system, path, start, variance).values
         except (FitError, InputError):
             smoothed = values

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.dynamics import rigid_body
@@ -17,9 +18,16 @@ from heft.information import (
 )
 from heft.models import Actuators, FreeFlyer
 
-from .flight_log import FlightLog, filled, hold_times, mean_thrust, pose_regressor
+from .flight_log import FlightLog, filled, hold_times, late_thrust, pose_regressor
+from .flight_noise import FlightNoise
 
-SHARE = 1e-3  # of a step, over which the wrench is differenced by the lag
+SHARE = 0.2  # of a step, over which the wrench is differenced by the response
+STILL = 0.05  # speed below which a body may stand [m/s]
+APART = 10.0  # medians of what forces are off, from which on something else acts
+DRAG = 0.35  # share of the usual force below which nothing else than drag acts
+KEPT = 0.3  # share of its inertia that a body keeps in a step of its parameters, at least
+LATE = 0.1  # standard deviation of how late commands act beyond what is stated [s]
+Wrenches = tuple[Array, ...]  # mean, and what they move further: shape (N, 6) each
 
 
 @dataclass(frozen=True)
@@ -64,6 +72,36 @@ class FirstPath:
         )
         return solution if inertia.consistency_margin(solution) > 0.0 else flyer.nominal
 
+    def held(self, flight: FlightLog, flyer: FreeFlyer) -> NDArray[np.bool_]:
+        """Return where something else than the actuators held or pushed a body, shape (N,).
+
+        There forces fall short of what mass and centre of mass explain elsewhere, by more than
+        noise and drag do. The fit is by least absolute deviations, begun without what stands still
+        under less thrust than the bare body weighs, which is on the ground.
+        """
+        step, half = float(np.median(flight.steps)), 2 * self.half
+        x, v, a = local_polynomial(np.hstack(filled(flight, self.outlier)), half, step)
+        Y = pose_regressor(x, v, a, flyer.gravity)[:, :3, :4]
+        midway = 0.5 * (flight.wrench + np.roll(flight.wrench, 1, axis=0))[:, :3]
+        force = local_polynomial(midway, half, step)[0]
+        usual = float(np.sqrt(np.mean(np.sum(force**2, axis=1))))
+        weight = float(flyer.nominal[0] * np.linalg.norm(flyer.gravity))
+        pushed = np.linalg.norm(force, axis=1)
+        still = np.linalg.norm(v[:, :3], axis=1) < STILL
+        ground = still & (pushed < (0.9 - 3.0 * flyer.scale_std) * weight)
+        shares = np.where(ground, 0.0, 1.0)
+        for _ in range(20):
+            root = np.sqrt(shares)[:, None]
+            values = np.linalg.lstsq(
+                (Y * root[:, :, None]).reshape(-1, 4), (force * root).ravel(), rcond=None
+            )[0]
+            off = np.linalg.norm(force - Y @ values, axis=1)
+            shares = np.where(ground, 0.0, 1.0 / np.maximum(off, 1e-3 * usual))
+        off[:half], off[-half:] = 0.0, 0.0  # polynomials know no better there
+        limit = max(APART * float(np.median(off[~ground])), DRAG * usual)
+        wide = np.ones(2 * half + 1)
+        return np.asarray(np.convolve(ground | (off > limit), wide, mode="same") > 0.5)
+
     @property
     def covariance(self) -> Array:
         """Covariance of the first state's error, shape (12, 12)."""
@@ -94,67 +132,135 @@ def local_polynomial(values: Array, half: int, step: float) -> tuple[Array, Arra
 
 
 @dataclass(frozen=True, eq=False)
+class FlightSteps:
+    """A linearised log but for its noise; see `LinearisedLog`."""
+
+    by_error: Array  # shape (N − 1, 12, 12)
+    by_parameters: Array  # shape (N − 1, 12, p)
+    defect: Array  # shape (N − 1, 12)
+    by_wrench: Array  # shape (N − 1, 12, 6)
+    unsure: Array  # covariance of wrenches beyond their noise, shape (N − 1, 6, 6)
+    residual: Array  # shape (N, 6)
+    prior: Array  # shape (any, p + 1)
+
+
+@dataclass(frozen=True, eq=False)
 class FlightSystem:
     """A flight as a system for the smoother: twelve errors of states, ten parameters.
 
-    An eleventh parameter is by how much the actuators lag behind what is stated of them, all alike
-    [s]; below no lag at all the wrench goes on along its slope there.
+    Two more say how the actuators, all alike, respond beyond what is stated of them: how much later
+    in the mean [s], and by how much more the square of the response's width [s²]. So a delay, a lag
+    and what lies between need not be told apart. Their priors are wide: `LATE`, and of the square
+    of the width anything from a pure delay's, 0, to a pure lag's, the square of its mean.
     """
 
     flight: FlightLog  # the log
     actuators: Actuators  # what pushes
     gravity: Array  # in the world, shape (3,) [m/s²]
     start: Array  # covariance of the first state's error, shape (12, 12)
+    noise: FlightNoise  # of poses, and of what pushes beside the actuators
 
     @staticmethod
     def of(flight: FlightLog, flyer: FreeFlyer, start: Array) -> FlightSystem:
-        """Return the system of a flyer's log."""
-        return FlightSystem(flight, flyer.actuators, flyer.gravity, start)
+        """Return the system of a flyer's log, its noise as stated."""
+        stated = FlightNoise(flyer.pose.position, flyer.pose.angle)
+        return FlightSystem(flight, flyer.actuators, flyer.gravity, start, stated)
 
-    def variance(self, flyer: FreeFlyer) -> Array:
-        """Return the variance of measured poses, infinite where they are missing, shape (N, 6)."""
-        stated = np.square([flyer.pose.position] * 3 + [flyer.pose.angle] * 3)
+    @property
+    def variance(self) -> Array:
+        """Variance of measured poses, infinite where they are missing, shape (N, 6)."""
         parts = (self.flight.position, self.flight.quaternion)
         # The sum of what is not finite is not finite.
         measured = np.repeat(np.stack([part.sum(axis=1) for part in parts], axis=1), 3, axis=1)
-        return np.where(np.isfinite(measured), stated, np.inf)
+        return np.where(np.isfinite(measured), self.noise.measured, np.inf)
 
     def linearised(self, path: Array, values: Array, variance: Array) -> LinearisedLog:
         """Return the log linearised about a path and parameters; see `estimators.System`."""
+        return self.with_noise(self.steps_about(path, values), variance)
+
+    def steps_about(self, path: Array, values: Array) -> FlightSteps:
+        """Return the log linearised about a path and parameters, but for its noise."""
         steps, wrench = self.flight.steps, self.flight.wrench
         body, more = values[:PARAMETER_COUNT], values[PARAMETER_COUNT:]
+        unsure = self.flight.unsure
         if len(more):
-            wrench, slope = self._lagging(float(more[0]))
+            (wrench, further), slopes = self._late(more)
+            unsure = self._followed(unsure, *more)[0]
         t = rigid_body.transitions(path[:-1], wrench[:-1], steps, body, self.gravity)
-        by_parameters = t.by_parameters
+        by_parameters, after, prior = t.by_parameters, t.after, np.empty((0, len(values) + 1))
         if len(more):
-            by_lag = np.einsum("nij,nj->ni", t.by_wrench, slope[:-1])
-            by_parameters = np.concatenate([by_parameters, by_lag[:, :, None]], axis=2)
-        own = self.actuators.wrench_noise
-        # A body that is not pushed in some direction has no noise there.
-        root = t.by_wrench @ np.linalg.cholesky(own + 1e-12 * np.trace(own) * np.eye(6))
-        return LinearisedLog(
-            t.by_error,
-            by_parameters,
-            rigid_body.difference(t.after, path[1:]),
-            root @ np.swapaxes(root, 1, 2),
-            self.residual(path),
-            variance,
-            self.start,
-        )
+            # What moves a body without speed does so as its rate would, by the step's length.
+            by_moved = np.zeros(t.by_wrench.shape)
+            by_moved[:, :6] = t.by_wrench[:, 6:] / steps[:, None, None]
+            after = self.moved(after, np.einsum("nij,nj->ni", by_moved, further[:-1]))
+            by_more = [
+                np.einsum("nij,nj->ni", t.by_wrench, by_mean[:-1])
+                + np.einsum("nij,nj->ni", by_moved, by_further[:-1])
+                for by_mean, by_further in slopes
+            ]
+            by_parameters = np.concatenate([by_parameters, np.stack(by_more, axis=2)], axis=2)
+            prior = self._prior(more)
+        mixing = self.actuators.mixing
+        more_noise = np.einsum("ik,nk,jk->nij", mixing, np.maximum(unsure[:-1], 0.0), mixing)
+        held = np.flatnonzero(self.flight.held[:-1] | self.flight.held[1:])
+        more_noise[held] += np.diag(self.flight.most**2)
+        parts = (t.by_error, by_parameters, rigid_body.difference(after, path[1:]))
+        return FlightSteps(*parts, t.by_wrench, more_noise, self.residual(path), prior)
 
-    def _lagging(self, more: float) -> tuple[Array, Array]:
-        """Return the wrench at a longer lag, and its derivative by the lag, (N, 6) each."""
-        lag = self.actuators.lag + more
-        least = np.maximum(lag, 0.0)
-        holds = hold_times(self.flight.time)
-        ahead = SHARE * float(np.median(holds))
-        at, beyond = (
-            self.actuators.wrench(mean_thrust(self.flight.commands, holds, x))
-            for x in (least, least + ahead)
+    def with_noise(self, steps: FlightSteps, variance: Array) -> LinearisedLog:
+        """Return a linearised log with the noise of poses and wrenches."""
+        own = self.actuators.wrench_noise + np.diag(
+            np.repeat(np.square([self.noise.force, self.noise.moment]), 3)
         )
-        slope = (beyond - at) / ahead
-        return at + min(float(np.min(lag)), 0.0) * slope, slope
+        # A body that is not pushed in some direction has no noise there.
+        own = own + 1e-12 * np.trace(own) * np.eye(6) + steps.unsure
+        process = steps.by_wrench @ own @ np.swapaxes(steps.by_wrench, 1, 2)
+        log = LinearisedLog(
+            steps.by_error, steps.by_parameters, steps.defect, process, steps.residual, variance,
+            self.start, steps.prior,
+        )  # fmt: skip
+        return self.noise.of_state(log, self.flight.steps)
+
+    def _followed(self, commands: Array, later: float, wider: float) -> Wrenches:
+        """Return what actuators make of commands: the mean, and what it moves further."""
+        width = np.sqrt(np.maximum(self.actuators.lag**2 + wider, 0.0))
+        late = self.actuators.lag + later - width
+        return late_thrust(commands, hold_times(self.flight.time), width, late)
+
+    def _late(self, more: Array) -> tuple[Wrenches, list[Wrenches]]:
+        """Return wrenches and what they move further, of a response, and derivatives by it."""
+        lag, step = self.actuators.lag, SHARE * float(np.median(self.flight.steps))
+
+        def at(later: float, wider: float) -> Wrenches:
+            made = self._followed(self.flight.commands, later, wider)
+            return self.actuators.wrench(made[0]), self.actuators.wrench(made[1])
+
+        # Narrower than no width at all, it goes on along its slope there.
+        least = np.maximum(more, [-np.inf, -(np.min(lag) ** 2)])
+        here = at(*least)
+        # Commands that act at samples act later or earlier along other slopes: those of both sides.
+        ends = ((0.5 * step, 0.0), (-0.5 * step, 0.0)), ((0.0, step**2), (0.0, 0.0))
+        slopes = [
+            tuple(
+                (a - b) / sum(np.subtract(*d))
+                for a, b in zip(*(at(*(least + e)) for e in d), strict=True)
+            )
+            for d in ends
+        ]
+        beyond = (more - least)[1]
+        return tuple(a + beyond * s for a, s in zip(here, slopes[1], strict=True)), slopes
+
+    def _prior(self, more: Array) -> Array:
+        """Return rows [A b] of the response's prior about its present values, shape (2, 13)."""
+        lag = self.actuators.lag
+        square = float(np.mean(lag + more[0])) ** 2
+        least = float(np.median(self.flight.steps)) ** 2 / 12.0  # of a command's own width
+        middle = np.array([0.0, 0.5 * square - np.mean(lag**2)])
+        spread = np.array([LATE, (square + least) / np.sqrt(12.0)])
+        rows = np.zeros((2, PARAMETER_COUNT + 3))
+        rows[:, PARAMETER_COUNT:-1] = np.diag(1.0 / spread)
+        rows[:, -1] = (middle - more) / spread
+        return rows
 
     def bound(self, path: Array, values: Array, variance: Array) -> Array:
         """Return the Cramér-Rao bound: the inverse information along the true path, (10, 10).
@@ -163,7 +269,7 @@ class FlightSystem:
         """
         t = self.linearised(path, values, variance).innovations.triangle
         inverse = Directions.of(t.R, t.rows).inverse
-        return np.asarray(inverse @ inverse.T)
+        return np.asarray(inverse @ inverse.T)[:PARAMETER_COUNT, :PARAMETER_COUNT]
 
     def residual(self, path: Array) -> Array:
         """Return measured poses less a path's, as pose errors, shape (N, 6) [m, rad]."""
@@ -172,4 +278,17 @@ class FlightSystem:
 
     def moved(self, path: Array, errors: Array) -> Array:
         """Return a path with errors added to its states, shape (N, 13)."""
-        return rigid_body.retract(path, errors)
+        states = errors[:, :12].copy()
+        if errors.shape[1] > 12:  # coloured noise, which leads with the pose
+            states[:, :6] -= errors[:, 12:]
+        return rigid_body.retract(path, states)
+
+    def allowed(self, values: Array, step: Array) -> Array:
+        """Return a step after which no direction has lost most of its inertia."""
+        now = rigid_body.mass_matrix(values[:PARAMETER_COUNT])
+        for _ in range(10):
+            then = rigid_body.mass_matrix((values + step)[:PARAMETER_COUNT])
+            if np.linalg.eigvals(np.linalg.solve(now, then)).real.min() > KEPT:
+                break
+            step = 0.5 * step
+        return step

@@ -8,6 +8,7 @@ frame's origin, `omega.<body>.x` and `acc.<body>.x` (specific force).
 ```toml
 name = "cobot"                       # of its frame in a log
 gravity = [0.0, 0.0, 0.0]
+scale_std = 0.02                     # of what all actuators exert over what the commands say
 [body]
 mass = 6.047                         # kg, without a load
 inertia = [0.0453, 0.0417, 0.0519]   # kg·m², about the centre of mass; com = [0, 0, 0]
@@ -157,6 +158,8 @@ class FreeFlyer:
     load_size: Point = (0.1, 0.1, 0.1)
     # settings of its controller that differ from those by default, by name
     tracking: Mapping[str, float] = field(default_factory=dict)
+    # standard deviation of what all actuators exert over what the commands say
+    scale_std: float = 0.02
 
     @property
     def mixing(self) -> Array:
@@ -368,6 +371,7 @@ class _File:
     sensor: Annotated[Mapping[str, Any], SENSORS] = field(default_factory=dict)
     load: Annotated[Mapping[str, Any], LOADS] = field(default_factory=dict)
     tracking: Annotated[Mapping[str, float], Section(dict, TRACKING)] = field(default_factory=dict)
+    scale_std: Annotated[float, _deviation("")] = FreeFlyer.scale_std
 
     @property
     def actuators(self) -> Actuators:
@@ -397,6 +401,7 @@ class _File:
             self.body.size,
             self.load.get("size", (0.1, 0.1, 0.1)),
             self.tracking,
+            self.scale_std,
         )
 
 

@@ -14,8 +14,8 @@ from heft import __version__
 from heft.arrays import Array
 from heft.display import Plot, Series, Table, animation, page, rounded, table, verdict
 from heft.files import json_text, new_folder, require_own
-from heft.flight import BodyEstimate, FlightLog, FreeFlyerResult, IdentifyFreeFlyer
-from heft.information import Directions, inertia, matrix_of_quaternion, triangle_of
+from heft.flight import BodyEstimate, FlightLog, FreeFlyerResult, IdentifyFreeFlyer, given
+from heft.information import Directions, Triangle, inertia, matrix_of_quaternion, triangle_of
 from heft.models import FreeFlyer
 from heft.recordings import ColumnMap, Recording
 
@@ -29,6 +29,7 @@ FRAMES_PER_SECOND = 20.0
 COLOURS = ("#e5484d", "#30a46c", "#3b82f6")  # of the axes
 NAMES = ("mass", "com.x", "com.y", "com.z")  # whose convergence is shown
 TIMES = 120  # at which the estimate is looked at
+MOST_SPANS = 5  # of what is left out, that are named
 SURE = 0.25  # of the mass: its deviation below which there is something to show
 
 
@@ -40,21 +41,19 @@ class IdentifiedFlyer:
     log: Recording  # its log
     flight: FlightLog  # the log as arrays
     result: FreeFlyerResult  # body and load
-    lag: bool = False  # whether the actuators' lag was found with them
 
     def text(self) -> str:
         """Return the summary for the terminal."""
         result = self.result
         lines = [
             "What it grasped:",
-            table(["", "value", "±", ""], _numbers(result.load)),
+            table(["", "value", "±", ""], _numbers(result.load, self.given)),
             "",
             "Body and load:",
-            table(["", "value", "±", ""], _numbers(result.body)),
+            table(["", "value", "±", ""], _numbers(result.body, self.given)),
             "",
         ]
-        if self.lag:
-            lines.append(self._lag_text())
+        lines += [self.late, *self.remarks]
         if result.published is not None:
             lines.append(
                 f"By the published method, {result.published.harmonics} harmonics by the energy "
@@ -65,17 +64,53 @@ class IdentifiedFlyer:
         ]
         return "\n".join(lines)
 
-    def _lag_text(self) -> str:
-        lag, stated = self.result.lag, self.flyer.actuators.lag
-        text = f"Commands act {rounded(lag.value, lag.std)} ± {lag.std:.2g} s later than "
+    @property
+    def given(self) -> str:
+        """On what its masses rest, which no motion tells."""
+        scale = self.result.scale
+        over = "" if scale.value == 1.0 else f" {scale.value:.4f} times as commanded"
+        return f"given thrust{over} within {100.0 * scale.std / scale.value:.2g} %"
+
+    @property
+    def remarks(self) -> list[str]:
+        """What is other in the log than the body's TOML has it."""
+        time, held, noise = self.flight.time, self.result.held, self.result.noise
+        edges = np.flatnonzero(np.diff(held, prepend=False, append=False)).reshape(-1, 2)
+        spans = [f"{time[a] - time[0]:.3g} to {time[b - 1] - time[0]:.3g} s" for a, b in edges]
+        pose = self.flyer.pose
+        lines = []
+        if spans:
+            lines.append(
+                "Left out, since more than the actuators held or pushed it (ground, hand, wind): "
+                f"{', '.join(spans[:MOST_SPANS])}{' …' if len(spans) > MOST_SPANS else ''}."
+            )
+        if (noise.position, noise.angle) != (pose.position, pose.angle):
+            p, q = noise.colour
+            lines.append(
+                f"Noise of poses, by the log: {noise.position:.2g} m, of which {p:.2f} stays "
+                f"to the next sample, and {noise.angle:.2g} rad, {q:.2f}; beside the actuators "
+                f"{noise.force:.2g} N and {noise.moment:.2g} N·m push."
+            )
+        return lines
+
+    @property
+    def late(self) -> str:
+        """How late commands act."""
+        delay, stated = self.result.delay, self.flyer.actuators.lag
+        text = f"Commands act {rounded(delay.value, delay.std)} ± {delay.std:.2g} s later than "
         if np.ptp(stated) > 0.0:
             return text + "the body's TOML says of each actuator."
         return text + f"the {stated[0]:g} s that the body's TOML says."
 
 
-def _numbers(body: BodyEstimate) -> list[list[str]]:
+def _numbers(body: BodyEstimate, given: str) -> list[list[str]]:
     return [
-        [_name(n), rounded(s.value, s.std), f"{s.std:.2g}", _unit(n)]
+        [
+            _name(n),
+            rounded(s.value, s.std),
+            f"{s.std:.2g}",
+            f"kg, {given}" if n == "mass" else _unit(n),
+        ]
         for n, s in body.numbers.items()
     ]
 
@@ -94,7 +129,7 @@ def identify_files(
     out: Path | None = None,
     period: float | None = None,
     columns: Path | None = None,
-    lag: bool = False,
+    bare: Path | None = None,
     progress: Callable[[str], None] = lambda line: None,
 ) -> IdentifiedFlyer:
     """Identify a free flyer's load from poses and commands, and write the results.
@@ -102,6 +137,7 @@ def identify_files(
     Args:
         body: TOML of the body, or the name of one that comes with heft.
         period: Period of the motion [s]; found in the log if None.
+        bare: Log of a flight without a load, whose known mass tells what thrust is.
 
     Raises:
         InvalidSetting: If the body's TOML is malformed.
@@ -112,11 +148,13 @@ def identify_files(
     if out is not None:
         require_own(out, RESULTS)
     flyer = open_flyer(body)
-    recording = Recording.open(log, ColumnMap.from_toml(columns) if columns is not None else None)
+    named = ColumnMap.from_toml(columns) if columns is not None else None
+    recording = Recording.open(log, named)
     progress(f"reading {log}")
     flight = FlightLog.of(recording, flyer)
-    method = IdentifyFreeFlyer(period, lag=lag)
-    identified = IdentifiedFlyer(flyer, recording, flight, method.fit(flight, flyer), lag)
+    method = IdentifyFreeFlyer(period)
+    empty = None if bare is None else Recording.open(bare, named)
+    identified = IdentifiedFlyer(flyer, recording, flight, method.fit(flight, flyer, empty))
     if out is not None:
         with new_folder(out) as new:
             (new / RESULTS[0]).write_text(json_text(to_json(identified)), encoding="utf-8")
@@ -144,7 +182,10 @@ def to_json(identified: IdentifiedFlyer) -> dict[str, Any]:
         "body": of(result.body),
         "load": of(result.load),
         "inflation": result.inflation,
-        "lag": {"value": result.lag.value, "std": result.lag.std, "found": identified.lag},
+        "delay": vars(result.delay),
+        "scale": vars(result.scale),
+        "noise": vars(result.noise),
+        "left_out": int(result.held.sum()),
         "published": None
         if published is None
         else {
@@ -169,8 +210,10 @@ def page_of(identified: IdentifiedFlyer) -> str:
         title=f"What {identified.flyer.name} grasped",
         mass=rounded(result.load.numbers["mass"].value, result.load.numbers["mass"].std),
         mass_std=f"{result.load.numbers['mass'].std:.2g}",
-        load=Table("What it grasped, in the body's frame", head, _numbers(result.load)),
-        body=Table("Body and load", head, _numbers(result.body)),
+        load=Table(
+            "What it grasped, in the body's frame", head, _numbers(result.load, identified.given)
+        ),
+        body=Table("Body and load", head, _numbers(result.body, identified.given)),
         methods=_methods(result),
         plots=list(_plots(identified)),
         convergence=list(_convergence(identified)),
@@ -239,26 +282,23 @@ class Convergence:
     def of(result: FreeFlyerResult, flight: FlightLog, flyer: FreeFlyer) -> Convergence:
         """Return the load's estimate as a flight goes on."""
         smoothed, size = result.smoothed, len(flyer.nominal)
-        nominal = np.zeros(smoothed.rows.shape[2])
-        nominal[:size] = flyer.nominal
         # Innovations are what was measured less what the parameters explain of it.
-        right = smoothed.white + smoothed.rows @ (smoothed.values - nominal)
-        # What is found beside the ten goes first, so that rows behind it are without it.
-        more = smoothed.rows[:, :, size:]
-        rows = np.concatenate([more, smoothed.rows[:, :, :size], right[:, :, None]], axis=2)
-        factor, wider = np.empty((0, rows.shape[2])), np.sqrt(result.inflation)
+        right = smoothed.white + smoothed.rows @ smoothed.values
+        rows = np.concatenate([smoothed.rows, right[:, :, None]], axis=2)
+        factor = np.empty((0, rows.shape[2])) if smoothed.prior is None else smoothed.prior
         estimates = []
         cuts = np.linspace(0, len(rows), min(TIMES, len(rows)) + 1).astype(int)
         for begin, end in pairwise(cuts):
             flat = rows[begin:end].reshape(-1, rows.shape[2])
             factor = triangle_of(np.vstack([factor, flat]))
-            ten = factor[more.shape[2] : -1, more.shape[2] :]
-            seen = Directions.of(ten[:, :-1], 6 * end)
+            so_far = Triangle(np.arange(len(factor) - 1), factor, 6 * end)
+            ten = given(so_far, result.inflation, result.scale)
+            seen = Directions.of(ten.R, ten.rows)
             if seen.rank < size:
                 continue
-            load = seen.shortest(ten[:, -1])
+            load = seen.shortest(ten.z) - flyer.nominal
             numbers, jacobian = inertia.stated_body(load)
-            spread = wider * np.linalg.norm(jacobian[:4] @ seen.inverse, axis=1)
+            spread = np.linalg.norm(jacobian[:4] @ seen.inverse, axis=1)
             if spread[0] <= SURE * numbers[0]:
                 estimates.append((flight.time[end - 1] - flight.time[0], numbers[:4], spread))
         if not estimates:
