@@ -41,8 +41,8 @@ from heft.recordings import Recording
 from .cycles import Cycles, IdentifyFromCycles
 from .energy_balance import EnergyBalance, EnergyBalanceEstimate
 from .flight_log import FlightLog
-from .flight_noise import FlightNoise, likely_noise
-from .path import FirstPath, FlightSystem
+from .flight_noise import FlightNoise
+from .path import FirstPath, FlightSystem, likely_noise
 
 CHECKS: Keys = {
     "blocks": Number("the number of blocks is no whole number", 4, 10_000, whole=True),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,12 @@ DRAG = 0.35  # share of the usual force below which nothing else than drag acts
 KEPT = 0.3  # share of its inertia that a body keeps in a step of its parameters, at least
 LATE = 0.1  # standard deviation of how late commands act beyond what is stated [s]
 Wrenches = tuple[Array, ...]  # mean, and what they move further: shape (N, 6) each
+# Of the search for the likeliest noise:
+MOST = 1500  # samples by which noise is told
+LARGEST = 8.0  # of log (1 + a)/(1 − a): noise that hangs together over some thousand samples
+SMALLEST = 1e-2  # of noise, to that of the pose or of the actuators as stated
+ENOUGH = 1e-5  # relative improvement of the log-likelihood below which it ends
+ROUNDS = 15  # of the search, at most
 
 
 @dataclass(frozen=True)
@@ -292,3 +298,40 @@ class FlightSystem:
                 break
             step = 0.5 * step
         return step
+
+
+def likely_noise(
+    system: FlightSystem, path: Array, values: Array, variance: Array, coloured: bool
+) -> FlightNoise:
+    """Return the most likely noise of a log about a path and parameters.
+
+    Args:
+        variance: Infinite for measurements that do not count, shape (N, 6).
+        coloured: Whether noise of poses may be other than white.
+    """
+    from scipy.optimize import minimize
+
+    cut = slice(max((len(path) - MOST) // 2, 0), None)
+    cut = slice(cut.start, cut.start + MOST)
+    part = replace(system, flight=system.flight.part(cut))
+    seen = np.where(np.isfinite(variance[cut]), 0.0, np.inf)
+    steps = part.steps_about(path[cut], values)
+    own = np.sqrt(np.diag(system.actuators.wrench_noise).reshape(2, 3).mean(axis=1)) + 1e-12
+    size = np.array([system.noise.position, system.noise.angle, *own])
+
+    def noise(x: Array) -> FlightNoise:
+        position, angle, force, moment = size * np.exp(x[:4])
+        colour = np.tanh(0.5 * x[4:])
+        return FlightNoise(position, angle, (colour[0], colour[1]), force, moment)
+
+    def unlikely(x: Array) -> float:
+        trial = replace(part, noise=noise(x))
+        found = trial.with_noise(steps, seen + trial.noise.measured).innovations
+        diagonal = np.diagonal(found.inverse, axis1=1, axis2=2)
+        return float(0.5 * found.triangle.factor[-1, -1] ** 2 - np.sum(np.log(diagonal)))
+
+    far = np.log(1e3)
+    ends = [(np.log(SMALLEST), far)] * 4 + [(0.0, LARGEST * coloured)] * 2
+    start = np.array([0.0, 0.0, np.log(0.1), np.log(0.1), coloured, coloured])
+    settings = {"maxiter": ROUNDS, "ftol": ENOUGH, "eps": 1e-3}
+    return noise(minimize(unlikely, start, method="L-BFGS-B", bounds=ends, options=settings).x)
