@@ -403,7 +403,9 @@ def _live(folder: Path) -> Command:
     setup(folder, 1200)
     words = ["payload", "--live", "--sensor", "wrist.toml", "--replay", "grasp.npz"]
     words += ["--speed", "inf", "--out", "out", "--checkpoint", "kept", "--serve"]
-    return Command("live", words, frozenset({"estimate.json", "payload.txt"}), "set_target")
+    return Command(
+        "live", words, frozenset({"estimate.json", "payload.txt", "report.html"}), "set_target"
+    )
 
 
 def _freeflyer(folder: Path) -> Command:

@@ -76,7 +76,7 @@ def scored(item: tuple[str, int]) -> Array:
     return np.array([(numbers - truth) / std, std / least])
 
 
-@benchmark({"seeds": 1, "jobs": 1, "PERIODS": 1, "CASES": dict(list(CASES.items())[:1])})
+@benchmark({"seeds": 1, "jobs": 1, "PERIODS": 2, "CASES": dict(list(CASES.items())[:1])})
 def main(*, seeds: int = 20, jobs: int = 2) -> Iterator[Row]:
     """Yield the rows.
 

@@ -208,12 +208,14 @@ def readme_code() -> str:
 def command_page() -> str:
     """Return the page of all commands, from the command line itself."""
     from heft.cli import app
+    from heft.cli.commands import TOPICS
 
     with captured(ROOT):
         sys.argv = ["heft"]  # else usage says `python -m mkdocs`
         text = app.generate_docs(output_format="markdown", heading_level=2, flatten_commands=True)
     # Its title and list of contents are left out, and `<joint>` is no tag.
-    text = "**Commands**" + text.partition("**Commands**")[2]
+    first = f"**{next(iter(TOPICS))}**"
+    text = first + text.partition(first)[2]
     return f"# Commands\n\nMade from the program itself.\n\n{text.replace('<', '&lt;')}"
 
 
