@@ -16,6 +16,7 @@ from heft.display import Plot, Series, Table, animation, page, rounded, table, v
 from heft.files import json_text, new_folder, require_own
 from heft.flight import BodyEstimate, FlightLog, FreeFlyerResult, IdentifyFreeFlyer, given
 from heft.information import Directions, Triangle, inertia, matrix_of_quaternion, triangle_of
+from heft.information import verdict as overall
 from heft.models import FreeFlyer
 from heft.recordings import ColumnMap, Recording
 
@@ -45,7 +46,11 @@ class IdentifiedFlyer:
     def text(self) -> str:
         """Return the summary for the terminal."""
         result = self.result
+        said = verdict.not_passed(result.checks) or ["all checks passed"]
         lines = [
+            f"{self.flyer.name}: {overall(result.checks)}",
+            *said,
+            "",
             "What it grasped:",
             table(["", "value", "±", ""], _numbers(result.load, self.given)),
             "",
@@ -59,9 +64,6 @@ class IdentifiedFlyer:
                 f"By the published method, {result.published.harmonics} harmonics by the energy "
                 f"balance: {result.published.values[0]:.4g} kg."
             )
-        lines += [
-            f"{c.name}: {c.message} ({c.value:.3g})" for c in result.checks if c.status != "pass"
-        ]
         return "\n".join(lines)
 
     @property
