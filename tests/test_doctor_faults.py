@@ -167,6 +167,18 @@ def test_torques_of_another_size_than_the_files_masses_are_named(factor: float) 
     assert 0.6 < check.value / max(factor, 1.0 / factor) < 1.6  # the file is off by that
 
 
+@pytest.mark.parametrize(("arm", "tool"), [("so101", 0.6), ("ur5", 9.0)])
+def test_a_heavy_load_is_a_tool_and_no_unit_of_torque(
+    arm: str, tool: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchmarks.doctor.TOOL", tool)
+    monkeypatch.setattr("benchmarks.doctor.LIGHT", 5.0)
+    experiment.cache_clear()
+    names = {f.name for f in examined(Log(arm, "in class", 92, "tool missing")).findings}
+    experiment.cache_clear()
+    assert "tool missing" in names and "unit of torque" not in names
+
+
 def test_a_joint_at_rest_is_not_frozen() -> None:
     e = experiment("so101", DISTURBING, SEED, duration=DURATION)
     log = e.logged(np.random.default_rng(1))

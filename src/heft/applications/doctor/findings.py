@@ -13,7 +13,7 @@ import numpy as np
 from heft.certainty import DelayFound, DelaySearch
 from heft.errors import HeftError
 from heft.fit import Limits, Settings, about_first_fit, in_grams, of_the_unit, torque_over_file
-from heft.information import DataRank, Finding
+from heft.information import PARAMETER_COUNT, DataRank, Finding
 from heft.models import Robot
 from heft.plants import Problem, RobotPlant
 from heft.recordings import UNITS, Recording, SignalMap, quoted, toml_list
@@ -31,6 +31,7 @@ from .hypotheses import (
     StepEvidence,
     TimingFound,
     Timings,
+    ToolFound,
     friction_shares,
     tool,
 )
@@ -209,7 +210,7 @@ class Physics:
                 cure="links can be identified from it, friction and rotors cannot: log the drives' "
                 "torque or current for those",
             )
-        load = tool(hypotheses, fit, thresholds)
+        load = self._tool
         if load is not None:
             yield Finding(
                 "tool missing",
@@ -231,10 +232,13 @@ class Physics:
         (hypotheses, fit), limits = self._fit, Limits()
         rows, unknowns = hypotheses.rows(fit.correction), self.evidence.unknowns
         effort = self.evidence.effort(fit.correction.timing)
+        # What a body carries that the file does not name says nothing of the unit.
+        carrying = self._tool.body if self._tool else -1
         blocks = []
         for k, channel in enumerate(self.evidence.channels):
             at, source = rows.columns[k], fit.correction.tau_source[channel]
-            own, gain = at < unknowns.bodies, fit.correction.tau_scale[channel]
+            gain = fit.correction.tau_scale[channel]
+            own = (at < unknowns.bodies) & (at // PARAMETER_COUNT != carrying)
             file = unknowns.start[at[own]] @ rows.regressors[k][own]
             torque, weight = gain * effort[:, source], 1.0 / (abs(gain) * fit.sigma[k])
             blocks.append([weight * x for x in (file, torque, rows.regressors[k][~own].T)])
@@ -288,6 +292,10 @@ class Physics:
                 cure="is it in N·mm? look at its unit",
                 lines={"map": log.line(log.effort, "scale", gain, 1.0, (joint,))},
             )
+
+    @cached_property
+    def _tool(self) -> ToolFound | None:
+        return tool(*self._fit, self.settings.loads) if self.is_explained else None
 
     @cached_property
     def _fit(self) -> tuple[Hypotheses, Fit]:
