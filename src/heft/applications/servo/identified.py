@@ -35,6 +35,16 @@ UNITS = {
     "static": "1",
     "offset": "N·m",
 }
+WORDS = {  # of the terminal
+    "A": "torque per volt A",
+    "warmth": "fall of A with temperature",
+    "B": "back-EMF B",
+    "armature": "rotor inertia",
+    "viscous": "viscous friction",
+    "coulomb": "Coulomb friction",
+    "load": "friction per load",
+    "static": "friction at rest over it",
+}
 OF_COLUMNS = {"arm": "A", "back_emf": "B"}  # of the plant, where they are called otherwise
 
 
@@ -100,7 +110,7 @@ class IdentifiedServo:
     def text(self) -> str:
         """Return the summary for a terminal, at most 20 lines."""
         rows = [
-            [name, rounded(q.value, q.std), rounded(NORMAL * q.std), q.unit]
+            [WORDS.get(name, name), rounded(q.value, q.std), f"{NORMAL * q.std:.2g}", q.unit]
             for name, q in self.quantities.items()
         ]
         return "\n".join(
