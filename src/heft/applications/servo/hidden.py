@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.errors import FitError, InvalidRecording, InvalidSetting, MissingSignal
@@ -28,8 +29,8 @@ STRIBECK = 0.15  # w_s [rad/s]
 IMAGINARY = 1e-20
 FASTEST = 500.0  # [rad/s²], of arms that a friction of their own acceleration would let swing
 NEWTON = 2  # steps to the speed at the end of a step
-ROUNDS, TRIES = 15, 6  # of Levenberg and Marquardt, and of their damping
-SETTLED = 3e-4  # relative fall of the error, at which the fit ends
+ROUNDS = 50  # of least squares, at most
+SETTLED = 1e-5  # relative fall of the error, at which the fit ends
 NAMES = ("A", "B", "viscous", "armature", "coulomb", "load", "static", "offset")
 SIGNED = np.array([name == "offset" for name in NAMES])
 
@@ -145,9 +146,9 @@ def fitted(logs: Sequence[ServoLog], bench: Bench, released: bool) -> tuple[Arra
     viscous = 0.1 * slows if released else slows
     first = np.array([A, slows, viscous, 0.3 * bench.inertia, rubs, 0.2, 0.2, 0.0]) * free
     scale = np.where(SIGNED, rubs, first)
-    values = _descended(first, scale, stretches, bench)
+    values = _descended(first, free, scale, stretches, bench)
     halves = [
-        _descended(values, scale, stretches.part(half), bench)
+        _descended(values, free, scale, stretches.part(half), bench)
         for half in (slice(None, count // 2), slice(count // 2, None))
     ]
     slope, error = _linearised(values, scale, stretches, bench)
@@ -167,28 +168,24 @@ def _linearised(values: Array, scale: Array, s: Stretches, bench: Bench) -> tupl
     return np.moveaxis(places[1:].imag / IMAGINARY, 0, -1), error
 
 
-def _cost(values: Array, s: Stretches, bench: Bench) -> float:
-    places = followed(values[None], s, bench)[0][0, :, ::EVERY].real
-    return float(np.sum((s.signals[0, :, ::EVERY] - places) ** 2))
+def _descended(
+    values: Array, free: NDArray[np.bool_], scale: Array, s: Stretches, bench: Bench
+) -> Array:
+    """Return the numbers of least squares from given ones on, none but the offset negative."""
+    from scipy.optimize import least_squares
 
+    def full(x: Array) -> Array:
+        made = np.zeros(len(values))
+        made[free] = x * scale[free]
+        return made
 
-def _descended(values: Array, scale: Array, s: Stretches, bench: Bench) -> Array:
-    """Return the numbers that Levenberg's and Marquardt's steps lead to, none but offset < 0."""
-    cost, damping = _cost(values, s, bench), 1e-2
-    for _ in range(ROUNDS):
-        slope, error = _linearised(values, scale, s, bench)
-        normal = np.einsum("snp,snq->pq", slope, slope)
-        score = np.einsum("snp,sn->p", slope, error)
-        before = cost
-        for _ in range(TRIES):
-            held = np.diag(damping * np.diag(normal) + 1e-12 * np.trace(normal))
-            trial = values + scale * np.linalg.solve(normal + held, score)
-            trial = np.where(SIGNED, trial, np.maximum(trial, 0.0))
-            reached = _cost(trial, s, bench)
-            if reached < cost:
-                values, cost, damping = trial, reached, max(damping / 5.0, 1e-6)
-                break
-            damping *= 5.0
-        if before - cost <= SETTLED * before:
-            break
-    return values
+    def errors(x: Array) -> Array:
+        return np.asarray(-_linearised(full(x), scale, s, bench)[1].ravel())
+
+    def slopes(x: Array) -> Array:
+        return _linearised(full(x), scale, s, bench)[0].reshape(-1, len(values))[:, free]
+
+    lower = np.where(SIGNED, -np.inf, 0.0)[free]
+    begin = values[free] / scale[free]
+    found = least_squares(errors, begin, slopes, (lower, np.inf), ftol=SETTLED, max_nfev=ROUNDS)
+    return full(found.x)
