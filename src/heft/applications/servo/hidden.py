@@ -29,7 +29,6 @@ STRIBECK = 0.15  # w_s [rad/s]
 IMAGINARY = 1e-20
 FASTEST = 500.0  # [rad/s²], of arms that a friction of their own acceleration would let swing
 NEWTON = 2  # steps to the speed at the end of a step
-ROUNDS = 50  # of least squares, at most
 SETTLED = 1e-5  # relative fall of the error, at which the fit ends
 NAMES = ("A", "B", "viscous", "armature", "coulomb", "load", "static", "offset")
 SIGNED = np.array([name == "offset" for name in NAMES])
@@ -187,5 +186,5 @@ def _descended(
 
     lower = np.where(SIGNED, -np.inf, 0.0)[free]
     begin = values[free] / scale[free]
-    found = least_squares(errors, begin, slopes, (lower, np.inf), ftol=SETTLED, max_nfev=ROUNDS)
+    found = least_squares(errors, begin, slopes, (lower, np.inf), ftol=SETTLED)
     return full(found.x)
