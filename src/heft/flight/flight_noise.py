@@ -49,19 +49,21 @@ class FlightNoise:
         more = np.zeros((count, m, log.by_parameters.shape[2]))
         kept = np.repeat(self.colour, 3) ** (steps / np.median(steps))[:, None]
         size = (1.0 - WHITE) * self.variance
-        sum_, less = np.eye(s + m), np.eye(s + m)
-        sum_[:m, s:], less[:m, s:] = np.eye(m), -np.eye(m)
+        leads, own = np.arange(m), np.arange(s, s + m)
         wide, noise = np.zeros((2, count, s + m, s + m))
-        wide[:, :s, :s], noise[:, :s, :s] = log.by_error, log.process
-        ends = np.arange(s, s + m)
-        wide[:, ends, ends], noise[:, ends, ends] = kept, (1.0 - kept**2) * size
-        start = np.diag(np.append(np.zeros(s), size))
-        start[:s, :s] = log.start
+        wide[:, :s, :s], wide[:, :s, s:] = log.by_error, -log.by_error[:, :, :m]
+        start = np.zeros((s + m, s + m))
+        noise[:, :s, :s], start[:s, :s] = log.process, log.start
+        for rows in (leads, own):
+            wide[:, rows, own] += kept
+            for columns in (leads, own):
+                noise[:, rows, columns] += (1.0 - kept**2) * size
+                start[rows, columns] += size
         return replace(
             log,
-            by_error=sum_ @ wide @ less,
+            by_error=wide,
             by_parameters=np.concatenate([log.by_parameters, more], axis=1),
             defect=np.concatenate([log.defect, more[:, :, 0]], axis=1),
-            process=sum_ @ noise @ sum_.T,
-            start=sum_ @ start @ sum_.T,
+            process=noise,
+            start=start,
         )

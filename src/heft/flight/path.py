@@ -332,6 +332,9 @@ def likely_noise(
 
     far = np.log(1e3)
     ends = [(np.log(SMALLEST), far)] * 4 + [(0.0, LARGEST * coloured)] * 2
-    start = np.array([0.0, 0.0, np.log(0.1), np.log(0.1), coloured, coloured])
+    before = system.noise
+    beside = np.log(np.maximum([before.force, before.moment], 0.1 * own) / own)
+    colour = 2.0 * np.arctanh(before.colour) if any(before.colour) else np.full(2, float(coloured))
+    start = np.array([0.0, 0.0, *beside, *colour])
     settings = {"maxiter": ROUNDS, "ftol": ENOUGH, "eps": 1e-3}
     return noise(minimize(unlikely, start, method="L-BFGS-B", bounds=ends, options=settings).x)
