@@ -19,6 +19,7 @@ import zenoh
 import zenoh.ext
 
 from heft.errors import InvalidSetting, NoConnection
+from heft.streams import network
 from heft.streams.network import Link, connected, settings_of
 from heft.streams.ros import (
     INERTIA_HASH,
@@ -164,7 +165,8 @@ def test_one_address_may_be_a_routers_and_more_are_peers(tmp_path: Path) -> None
     assert link_of(tmp_path, mode="peer").first_mode == "peer"
 
 
-def test_nobody_there_is_said_so(tmp_path: Path) -> None:
+def test_nobody_there_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "CONNECTING", 0.5)
     link = link_of(tmp_path, connect=[f"tcp/127.0.0.1:{free_port()}"])
     with pytest.raises(NoConnection, match="no connection"), connected(link):
         pass
@@ -261,7 +263,10 @@ def signed(folder: Path, name: str, authority: str | None) -> None:
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
-def test_certificates_of_one_authority_open_and_of_another_do_not(tmp_path: Path) -> None:
+def test_certificates_of_one_authority_open_and_of_another_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(network, "CONNECTING", 1.0)
     for name, authority in (("ca", None), ("other", None), ("one", "ca"), ("two", "ca")):
         signed(tmp_path, name, authority)
     signed(tmp_path, "three", "other")

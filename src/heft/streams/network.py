@@ -33,6 +33,7 @@ from .ros import GID, STD, attachment, inertia_key, inertia_stamped, liveliness,
 from .ros import transforms as transforms_message
 
 HERE = "tcp/127.0.0.1:7447"  # where a robot's router listens
+CONNECTING = 5.0  # until it is said that nobody is there [s]
 ADDRESS = Text(
     "this is no address",
     shape=re.compile(r"(tcp|tls)/(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})"),
@@ -229,7 +230,7 @@ def settings_of(link: Link, mode: str) -> dict[str, Any]:
     made: dict[str, Any] = {
         "mode": mode,
         "connect/endpoints": list(link.connect),
-        "connect/timeout_ms": 5000,
+        "connect/timeout_ms": round(1000.0 * CONNECTING),
         "connect/exit_on_failure": True,
         # Between attempts to be connected again [ms]; Zenoh's own wait up to 4 s.
         "connect/retry": {
