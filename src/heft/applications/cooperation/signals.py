@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -96,9 +96,24 @@ class ContactSignals:
 
     def part(self, rows: slice | NDArray[np.bool_]) -> ContactSignals:
         """Return some of the samples."""
-        found = {name: values[rows] for name, values in self.by_sensor.items()}
-        derived = {name: values[rows] for name, values in self.derived.items()}
-        return ContactSignals(self.time[rows], **found, derived=derived)
+        return self._changed(self.time[rows], lambda values: values[rows])
+
+    def at(self, time: Array) -> ContactSignals:
+        """Return the signals at other times, interpolated linearly.
+
+        Args:
+            time: Shape (N,) [s].
+        """
+
+        def between(values: Array) -> Array:
+            return np.stack([np.interp(time, self.time, column) for column in values.T], axis=1)
+
+        return self._changed(time, between)
+
+    def _changed(self, time: Array, change: Callable[[Array], Array]) -> ContactSignals:
+        read = {name: change(values) for name, values in self.by_sensor.items()}
+        derived = {name: change(values) for name, values in self.derived.items()}
+        return ContactSignals(time, **read, derived=derived)
 
     def reversed(self) -> ContactSignals:
         """Return the signals with the wrench that the load applies to the robot, or back."""
@@ -118,20 +133,6 @@ class ContactSignals:
             since = unchanged_since(self.time, values, [(0, 1, 2)])[:, 0]
             found[name] = repeated(self.time, since, REPEATED)
         return found
-
-    def at(self, time: Array) -> ContactSignals:
-        """Return the signals at other times, interpolated linearly.
-
-        Args:
-            time: Shape (N,) [s].
-        """
-
-        def between(values: Array) -> Array:
-            return np.stack([np.interp(time, self.time, column) for column in values.T], axis=1)
-
-        found = {name: between(values) for name, values in self.by_sensor.items()}
-        derived = {name: between(values) for name, values in self.derived.items()}
-        return ContactSignals(time, **found, derived=derived)
 
 
 @dataclass(frozen=True, eq=False)
