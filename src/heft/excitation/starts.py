@@ -28,9 +28,7 @@ from .design_settings import DesignSettings, RandomMotions, SolverSettings
 from .excitation import At, Excitation
 from .limits import DesignLimits, JointLimits
 
-SHARES = (1.0, 0.8, 0.6, 0.45, 0.3, 0.2, 0.1, 0.05)  # to which a motion is shrunk to be feasible
 TRIALS = (1.0, 0.999, 0.996, 0.984, 0.94, 0.75, 0.5, 0.25, 0.1, 0.03)  # shares of a motion
-UNBOUNDED = 1e12  # in the place of an infinite objective, which a line search would not survive
 
 
 def draw(
@@ -104,7 +102,7 @@ def resting_posture(
 def shrunk(problem: Excitation, X: Array, posture: Array) -> Array | None:
     """Return a motion shrunk about a posture until it breaks no limit; None if even rest does."""
     still = problem.family.still(posture)
-    for share in SHARES:
+    for share in (1.0, 0.8, 0.6, 0.45, 0.3, 0.2, 0.1, 0.05):
         trial = still + share * (X - still)
         if problem.at(trial).constraints.max() <= 0.0:
             return np.asarray(trial)
@@ -153,7 +151,7 @@ class _Search:
         penalty = float(pushed @ pushed - self.multipliers @ self.multipliers) / 2.0 / self.penalty
         value = penalty - self.worth * at.value if self.worth else penalty
         if not np.isfinite(value):
-            return UNBOUNDED, np.zeros_like(x)
+            return 1e12, np.zeros_like(x)  # a line search would not survive an infinite one
         gradient = self.problem.gradient(at, pushed, self.worth) * self.unit
         return value, gradient.ravel()
 

@@ -20,7 +20,6 @@ from heft.models import FreeFlyer
 from heft.recordings import Recording
 
 LEAST_SAMPLES = 32
-LEAST_COMMANDS = 0.5  # share of samples whose commands were logged
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +72,7 @@ class FlightLog:
             InvalidRecording: If most commands are missing.
         """
         known = np.asarray(np.isfinite(commands).all(axis=1))
-        if np.mean(known) < LEAST_COMMANDS:
+        if np.mean(known) < 0.5:
             raise InvalidRecording(
                 "commands are missing",
                 got=f"{int(np.sum(~known))} of {len(known)} samples",

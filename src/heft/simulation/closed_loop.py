@@ -27,7 +27,6 @@ from heft.recordings import Recording
 from .simulated_robot import Numbers, SimulatedRobot
 
 SWEEPS = 100  # over a motion and what own columns make of it, at most
-SETTLED = 1e-11  # change of what drives supply for own columns, of their effort
 CHUNK = 2048  # steps whose derivatives are in memory at once
 
 
@@ -231,7 +230,7 @@ class ClosedLoop:
             if robot.own_columns is None:
                 return motion
             before, own = own, model.own_effort(*motion.middle[:2], standard)
-            if np.abs(own - before).max() <= SETTLED * np.abs(motion.effort).max():
+            if np.abs(own - before).max() <= 1e-11 * np.abs(motion.effort).max():
                 return motion
         raise SolverFailure(
             "own columns and the motion that they make do not settle",

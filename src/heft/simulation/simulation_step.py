@@ -21,8 +21,6 @@ from heft.compiled import Kernels, exact
 
 from .simulated_drives import ROWS
 
-SWEEPS = 30  # of Gauss and Seidel over the joints' Coulomb friction, at most
-SETTLED = 1e-10  # change of a friction torque at which they end, relative
 LOGGED = ("q", "v", "a", "rotor", "rotor_speed", "rotor_acceleration", "tau", "friction", "passed")
 
 
@@ -197,7 +195,7 @@ def rubbed(h, free, inverse, efforts, state, drive):  # type: ignore[no-untyped-
     """
     n = free.shape[0]
     rubbing = np.zeros(n)
-    for _ in range(SWEEPS):
+    for _ in range(30):  # of Gauss and Seidel, at most
         change, size = 0.0, 1e-12
         for j in range(n):
             if efforts[j] <= 0.0:
@@ -213,7 +211,7 @@ def rubbed(h, free, inverse, efforts, state, drive):  # type: ignore[no-untyped-
             change = max(change, abs(friction - rubbing[j]))
             size = max(size, abs(friction))
             rubbing[j] = friction
-        if change <= SETTLED * size:
+        if change <= 1e-10 * size:
             break
     return rubbing
 

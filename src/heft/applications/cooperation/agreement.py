@@ -30,7 +30,6 @@ from .windows import (
     Windows,
 )
 
-FEWEST_WITNESSES = 3  # robots, for one of them to be told from the others
 STILL: Pose = (np.eye(3), np.zeros(3))
 TURNS = (  # what of a motion turns with its frame alone, and what a lever adds to it
     ("angular_velocity", OMEGA, ()),
@@ -329,7 +328,7 @@ class TeamMotions:
         """Return the agreement without one more robot, and which; None where that is ambiguous."""
         robots, limit = list(among.poses), settings.limit(self.windows / self.overlap)
         fewer = len(left_out) + 1 < 0.5 * len(self.parts)
-        if len(robots) < FEWEST_WITNESSES or not fewer:
+        if len(robots) < 3 or not fewer:  # of fewer none is told from the others
             return None
         suspects = sorted(robots, key=lambda k: -among.apart[k])[: settings.suspects]
         tried = []

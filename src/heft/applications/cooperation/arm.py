@@ -26,8 +26,6 @@ from heft.models import Robot
 from .signals import BESIDE, ContactSignals, rates
 
 NEARLY_SINGULAR = 1e3  # condition of a Jacobian, in its own units
-JOINTS = 6  # of an arm whose torques tell a wrench
-HOLE = 0.1  # between samples, across which nothing is differenced [s]
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +100,7 @@ class ArmContact:
             InvalidSetting: If the arm has not six joints.
         """
         joints = len(self.robot.channels)
-        if joints != JOINTS:
+        if joints != 6:
             raise InvalidSetting(
                 "joint torques tell a wrench where there are six of them",
                 argument=self.link,
@@ -179,7 +177,8 @@ class ArmStream:
             good = self.contact.regular(values[:, :joints])
             self.singular += int((~good[len(before) :]).sum())
         steps = np.diff(time)
-        apart = (steps <= 0.0) | (steps > HOLE) | ~good[1:] | ~good[:-1]
+        # [s], across which nothing is differenced
+        apart = (steps <= 0.0) | (steps > 0.1) | ~good[1:] | ~good[:-1]
         pieces = np.split(np.arange(len(time)), np.flatnonzero(apart) + 1)
         found = [self._signals(time[p], values[p]) for p in pieces if len(p) > keep]
         return ContactSignals.joined(found)

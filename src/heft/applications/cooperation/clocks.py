@@ -19,9 +19,6 @@ from .replication import ABSENT, Replica
 from .signals import ContactSignals
 from .windows import SQUARES, WindowSettings
 
-LOOKED_BACK = 1000  # windows by which clocks are compared
-DIAGONAL = slice(SQUARES.start, SQUARES.start + 3)  # of ω ωᵀ
-
 
 @dataclass(frozen=True)
 class ClockSettings:
@@ -154,13 +151,16 @@ class TeamClocks:
             origins: Robots that are compared with the first of them.
             until: Number of the first window that is not used.
         """
-        begin = max(until - LOOKED_BACK, replica.begin(origins))
+        begin = max(until - 1000, replica.begin(origins))  # windows by which clocks are compared
         good = [n for n in range(begin, until) if replica.row(origins, n) is not None]
         if len(good) < 2:
             return False
         time = self.windows.stride * (np.array(good) - good[0]).astype(float)
         spread = max(round(self.windows.length / self.windows.stride), 1)
-        squares = [np.array([replica.windows[o][n][DIAGONAL].sum() for n in good]) for o in origins]
+        # Of ω ωᵀ the diagonal comes first.
+        squares = [
+            np.array([replica.windows[o][n][SQUARES][:3].sum() for n in good]) for o in origins
+        ]
         new = False
         for origin, own in zip(origins[1:], squares[1:], strict=True):
             found = offset_of_squares((time, squares[0]), (time, own), spread, self.settings)

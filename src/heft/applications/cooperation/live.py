@@ -40,17 +40,9 @@ from .team_file import TeamFile
 from .team_streams import ContactReader, arm_sensors, idle, played, team_link
 from .wire import LARGEST, BadMessage, decoded, encoded
 
-TICK = 0.1  # [s] between messages to neighbours
-HEALTH = 1.0  # [s] between what a page is told, and looks at who is silent
-AT_ONCE = 5  # windows that are taken into the estimate before anything else has its turn
-BURST = 1.0  # [s] of a core that may be taken at once after a rest
-LINGER = 3.0  # [s] without news after the end of a log, until the node ends
 PUBLISH = "heft/coop"
 READER = -1  # number by which a replica knows the checkpoint, as if it were a neighbour
 ENTRY = struct.Struct("<II")  # of the checkpoint: length, CRC-32
-BYTES_OF_WINDOW = 204
-LARGEST_FILE = 2**30  # bytes
-SPARE = 3.0  # times the size of what is kept, from which the checkpoint is written anew
 Say = Callable[[str], None]
 
 
@@ -166,7 +158,7 @@ def _until_rest(stop: threading.Event, running: _Running) -> Iterator[Arrival]:
     for arrival in idle(stop, 0.05):
         if running.news() != news or running.node.solver.waiting(running.node.replica):
             news, since = running.news(), time.monotonic()
-        if time.monotonic() - since > LINGER:
+        if time.monotonic() - since > 3.0:  # [s] without news
             return
         yield arrival
 
@@ -185,8 +177,8 @@ class Journal:
         self.path, self.node = path.resolve(), node
         self._file: BinaryIO | None = None
         self._size = 0
-        kept = node.settings.replica.history * node.count * BYTES_OF_WINDOW
-        self._most = SPARE * kept
+        kept = node.settings.replica.history * node.count * 204  # bytes of a window
+        self._most = 3.0 * kept  # beyond which it is written anew
 
     def go_on(self) -> int:
         """Restore the node's windows from the file; return their number.
@@ -197,7 +189,7 @@ class Journal:
         if not self.path.exists() or (self.path.is_file() and not self.path.stat().st_size):
             return 0
         require_regular(self.path, "file", InvalidSetting)
-        if self.path.stat().st_size > LARGEST_FILE:
+        if self.path.stat().st_size > 2**30:  # bytes
             raise self._refused("it is too large")
         data = self.path.read_bytes()
         at = windows = 0
@@ -306,12 +298,12 @@ class _Running:
         for name, data in self.team.receive():
             if self.node.take(self._numbers[name], data):
                 self._heard[self._numbers[name]] = now
-        if now - self._sent >= TICK:
+        if now - self._sent >= 0.1:  # [s] between messages to neighbours
             self._sent = now
             self._save()
             self._send()
         self._solve(now)
-        if now - self._looked >= HEALTH:
+        if now - self._looked >= 1.0:  # [s] between what a page is told, and looks at who is silent
             self._looked = now
             self._look(now)
         self._say()
@@ -336,11 +328,12 @@ class _Running:
     def _solve(self, now: float) -> None:
         """Estimate within a share of one core; unused time is credited, up to `BURST`."""
         share = self.node.settings.share
-        self.credit = min(self.credit + share * (now - self._credited), BURST)
+        # [s]: what a rest saves at most
+        self.credit = min(self.credit + share * (now - self._credited), 1.0)
         self._credited = now
         if self.credit > 0.0:
             begin = time.thread_time()
-            self.node.solve(AT_ONCE)
+            self.node.solve(5)  # windows, before anything else has its turn
             self.credit -= time.thread_time() - begin
 
     def _look(self, now: float) -> None:

@@ -30,8 +30,6 @@ from heft.information import Directions, triangle_of
 from .beliefs import LoadBelief
 from .windows import SPATIAL
 
-MOST = 200  # evaluations: beyond them is a valley that descends for ever, and tells nothing
-
 
 @dataclass(frozen=True, eq=False)
 class LoadInformation:
@@ -124,16 +122,15 @@ class LoadInformation:
             return np.vstack([found, known])
 
         tensor, columns = self.tensor.transpose(2, 1, 0), Y.transpose(2, 1, 0)
-        found_values = least_squares(
-            residuals, start, slopes, method="lm", x_scale="jac", max_nfev=MOST
-        )
-        covariance = self._covariance(*self._likely(found_values.x), found_values.x)
+        # Beyond so many evaluations is a valley that descends for ever, and tells nothing.
+        fit = least_squares(residuals, start, slopes, method="lm", x_scale="jac", max_nfev=200)
+        covariance = self._covariance(*self._likely(fit.x), fit.x)
         if covariance is None:
             return None
-        left = found_values.fun[: wrench.size]
+        left = fit.fun[: wrench.size]
         misfit = float(left @ left)
         misfit /= max(wrench.shape[1] * self.windows - len(start), 1)
-        return found_values.x, covariance, misfit
+        return fit.x, covariance, misfit
 
     def without_inertia(self, numbers: Sequence[int]) -> Array:
         """Return mass, its first moments and offsets by least squares, all moments of inertia zero.

@@ -40,11 +40,6 @@ from .windows import (
 )
 
 WIDE = SIZE + 6  # numbers of a robot's window
-MISFIT = 1.2  # what a load leaves over, times the noise, up to which wrenches tell poses, too
-STEPS = 30  # of Gauss and Newton to poses and load together, at most
-HALVED = 6  # lengths of a step that are tried, each half of the one before
-FARTHEST = 5.0  # deviations of mass to the nearest body, beyond which an estimate is none
-ENOUGH = 1e-2  # of χ² that the last step gained
 SMALL = 1e-5  # change of a pose for a derivative [rad, m]
 
 
@@ -143,7 +138,8 @@ class Known:
             return LoadEstimate.planar(change @ values, change @ self.covariance @ change.T)
         if inertia.consistency_margin(values) <= 0.0:  # in one frame: it is one body for all
             values = inertia.nearest_consistent(values)
-            if abs(values[0] - self.values[0]) > FARTHEST * np.sqrt(self.covariance[0, 0]):
+            # deviations, beyond which it is none
+            if abs(values[0] - self.values[0]) > 5.0 * np.sqrt(self.covariance[0, 0]):
                 return None
         values = change @ values
         mass, com, about = inertia.to_body(values)
@@ -378,7 +374,8 @@ class CooperativeRun:
                 self.pose_part_at, sums = self.loaded, self._agreed_sums()
                 load = self._load(moments, self.loaded, sums)
                 again = load.estimate(values)
-                if again is not None and again[2] < MISFIT**2:
+                # times the noise, up to which wrenches tell poses, too
+                if again is not None and again[2] < 1.2**2:
                     found = again
                 else:  # wrenches that no load explains tell nothing of poses
                     self.poses = self.agreed.poses
@@ -457,7 +454,7 @@ class CooperativeRun:
 
         poses: dict[int, Pose] = dict(agreed.poses)
         cost, load, apart = at(poses, values)
-        for _ in range(STEPS):
+        for _ in range(30):  # of Gauss and Newton, at most
             assert load.belief is not None
             residual = load.residual(values)
             by_pose = [self._pose_slopes(poses, j, windows, values) for j in names]
@@ -475,7 +472,7 @@ class CooperativeRun:
             prior = [J.T @ load.belief.residuals(values), told @ apart]
             down -= weight * np.concatenate(prior)
             step = np.linalg.solve(observed + weight * known, down)
-            for share in 0.5 ** np.arange(HALVED):
+            for share in 0.5 ** np.arange(6):
                 turns = np.split(share * step[count:], max(len(names), 1))
                 there = dict(poses)
                 for j, change in zip(names, turns, strict=False):
@@ -487,7 +484,7 @@ class CooperativeRun:
             if gained > 0.0:
                 cost, load, apart, poses = new, load_there, apart_there, there
                 values = values + share * step[:count]
-            if gained < ENOUGH * weight:
+            if gained < 1e-2 * weight:  # of χ²
                 break
         in_row = np.einsum("ij,ajp->aip", residual.T @ slow_noise @ residual, both)
         covariance = measured_regressor_covariance(

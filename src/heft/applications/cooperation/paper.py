@@ -32,8 +32,6 @@ from heft.information import Graph, averaged, consensus_maps, skew
 
 from .signals import ContactSignals, LoadEstimate, Pose
 
-FEWEST = 10  # samples after poses have settled
-
 
 @dataclass(frozen=True)
 class PaperMethod:
@@ -84,7 +82,7 @@ class PaperMethod:
         """
         known = self.poses(team, graph, self.settle) if poses is None else dict(poses)
         start = int(np.searchsorted(team[0].time, team[0].time[0] + self.settle))
-        if len(team[0].time) - start < FEWEST:
+        if len(team[0].time) - start < 10:  # samples
             raise InvalidRecording(
                 f"the poses settle for {self.settle:g} s, then the load is estimated",
                 argument="method",

@@ -28,8 +28,6 @@ from heft.information import matrix_of_rotation_vector, rotation_vector_of_matri
 from .signals import Pose
 from .windows import OMEGA, SENSOR_NUMBERS, SPATIAL, SUMMED, VELOCITY, Space
 
-FARTHEST = 1000.0  # between two frames of a body: beyond, sensors contradict one another [m]
-
 
 @dataclass(frozen=True, eq=False)
 class PoseEstimate:
@@ -227,7 +225,8 @@ class MotionPair:
         misfit = float(left @ left) / degrees
         pose = moved(start, self.space.change(found.x))
         apart = self._apart(pose)
-        if not np.linalg.norm(pose[1]) < FARTHEST:
+        # [m] between two frames of a body: beyond, sensors contradict one another
+        if not np.linalg.norm(pose[1]) < 1000.0:
             return PoseEstimate(start, None, misfit, apart)  # of what is so far, maps are rounding
         return PoseEstimate(pose, self._covariance(*self._likely(pose), pose), misfit, apart)
 

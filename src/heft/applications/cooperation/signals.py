@@ -14,7 +14,6 @@ from heft.streams import repeated, unchanged_since
 
 Pose = tuple[Array, Array]  # R (3, 3) and t (3,) [m]
 BESIDE = 3  # samples on each side of one whose derivative they tell
-REPEATED = 0.1  # from which on a sensor that says the same is taken to measure nothing [s]
 AXES = ("x", "y", "z")
 SENSORS = {
     "angular_velocity": "gyroscope",
@@ -131,7 +130,8 @@ class ContactSignals:
             if name == "torque" and not values.any():
                 continue
             since = unchanged_since(self.time, values, [(0, 1, 2)])[:, 0]
-            found[name] = repeated(self.time, since, REPEATED)
+            # [s], from which on a sensor measures nothing
+            found[name] = repeated(self.time, since, 0.1)
         return found
 
 

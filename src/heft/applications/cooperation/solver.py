@@ -24,7 +24,6 @@ from .replication import Replica
 from .signals import LoadEstimate, Pose
 from .windows import PAIRS, SQUARES, Windows
 
-TAKEN_AGAIN = 250  # windows, once a clock is set: it shows within so many
 MOST_KNOWN = 2000  # estimates over time that are kept; then every second one
 
 
@@ -202,7 +201,7 @@ class TeamSolver:
         if number <= self._compared or number + 1 - begin < self.method.first:
             return False
         self._compared = number
-        again = max(begin, number + 1 - TAKEN_AGAIN)
+        again = max(begin, number + 1 - 250)  # windows, within which a clock shows
         if not self.clocks.compare(replica, self._origins, number) or self._since > again:
             return False  # the windows that come are right
         self.changes = [t for t in self.changes if t < again * self.method.windows.stride]

@@ -25,14 +25,13 @@ OFFSET_STD = (0.2, 0.2, 0.2, 5.0, 5.0, 5.0)
 MOST_ROBOTS = 100  # that one machine simulates or identifies at once
 TEXT = Text("a text is expected", shape=re.compile(".+", re.DOTALL))
 POSITIVE = Number("a positive number is expected", above=0.0)
-NOT_NEGATIVE = Number("a number of zero or more is expected", least=0.0)
 Name = Annotated[str, TEXT]
 Vector = Annotated[tuple[float, ...] | None, list_of(Number("three numbers are expected"), 3)]
 Deviation = Annotated[float | None, POSITIVE]
 Place = Annotated[str | None, TEXT]
 Positives = Annotated[tuple[float, ...], list_of(POSITIVE)]
 Positive = Annotated[float, POSITIVE]
-NotNegative = Annotated[float, NOT_NEGATIVE]
+NotNegative = Annotated[float, Number("a number of zero or more is expected", least=0.0)]
 
 
 @dataclass(frozen=True)

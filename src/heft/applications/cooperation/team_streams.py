@@ -26,7 +26,6 @@ from .arm import ArmContact, ArmStream
 from .signals import AXES, ContactSignals
 from .team_file import TeamFile, TeamRobot
 
-FIRST_PORT = 7461  # of this machine, where nodes without an address listen
 SLICE = 0.025  # [s] of a log that are played at once
 PURPOSE = "is what a robot tells its team by"
 
@@ -137,7 +136,7 @@ def team_link(stated: TeamFile, own: int | None) -> TeamLink:
         own: Number of the robot; None for an observer of all robots.
     """
     robots = stated.robots
-    addresses = [r.address or f"tcp/127.0.0.1:{FIRST_PORT + k}" for k, r in enumerate(robots)]
+    addresses = [r.address or f"tcp/127.0.0.1:{7461 + k}" for k, r in enumerate(robots)]
     others = range(len(robots)) if own is None else stated.graph.neighbours[own]
     called = [j for j in others if own is None or j < own]
     secret = any(a.startswith("tls/") for a in addresses) and stated.keys is not None

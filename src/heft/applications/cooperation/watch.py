@@ -20,7 +20,6 @@ from .team_file import TeamFile
 from .team_streams import team_link
 
 PAGE = "applications/cooperation/watch_page.html.jinja"
-TICK = 0.5  # [s] between looks
 MAYBE = {"type": ["number", "null"]}
 TEXT = {"type": "string", "pattern": r"^[^\x00-\x1f]{0,300}$"}
 VECTOR = {"type": "array", "items": MAYBE, "minItems": 3, "maxItems": 3}  # null across a plane
@@ -128,7 +127,7 @@ def watch_team(
     states, html = TeamStates(stated), render(PAGE)
     with joined(team_link(stated, None)) as connection, served(port, html, policy_of(html)) as page:
         progress(f"showing at {page.address}")
-        while not stop.wait(TICK):
+        while not stop.wait(0.5):  # [s]
             now = time.monotonic()
             for robot, data in connection.receive():
                 states.take(robot, data, now)

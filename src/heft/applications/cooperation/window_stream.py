@@ -29,8 +29,6 @@ from .windows import (
 
 SECOND = 1_000_000_000  # [ns]
 COLUMNS = ("angular_velocity", "velocity", "acceleration", "torque", "force")
-GAP_STEPS = 2.5  # a hole between samples, in steps, across which no window goes
-FEWEST = 4  # samples of a window
 
 
 @dataclass(frozen=True)
@@ -161,9 +159,9 @@ class WindowStream:
         begin, end = number * self._stride, self._end(number)
         i, j = np.searchsorted(self._stamps, (begin, end))
         inside = self._stamps[i:j]
-        most = GAP_STEPS * step * SECOND
+        most = 2.5 * step * SECOND  # a hole, across which no window goes
         edges = np.concatenate([[begin], inside, [end]])
-        if len(inside) < FEWEST or np.diff(edges).max() > most:
+        if len(inside) < 4 or np.diff(edges).max() > most:
             return None
         width = _widths(self._stamps, int(i), int(j), most) / SECOND
         length = self._length / SECOND

@@ -33,8 +33,6 @@ SENSOR_NUMBERS = {  # which of them each sensor makes
 }
 NEXT_TO_NONE = 1e-6  # of a sensor without noise, in SI units: weights stay finite
 SUMMED = 1e-3  # share of a signal to which a sum of its samples is an integral
-DEGREE = 12  # of polynomials in a window, of which slopes are exact
-THIRD = 20.0  # Σ of the squared weights of a third difference
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,8 @@ class SensorNoise:
         def white(values: Array, bad: NDArray[np.bool_]) -> float:
             works = ~np.lib.stride_tricks.sliding_window_view(bad, 4).any(axis=1)
             rough = np.diff(values, 3, axis=0)[works]
-            return float(1.4826 * np.median(np.abs(rough)) / np.sqrt(THIRD)) if len(rough) else 0.0
+            # 20 is Σ of the squared weights of a third difference.
+            return float(1.4826 * np.median(np.abs(rough)) / np.sqrt(20.0)) if len(rough) else 0.0
 
         def sigma(name: str) -> float:
             if name not in repeated:
@@ -143,7 +142,7 @@ def slope_weights(time: Array, weight: Array, smooth: Array) -> Array:
         smooth: Continuous φ' at the samples, shape (n,) [1/s].
     """
     middle, half = 0.5 * (time[0] + time[-1]), 0.5 * (time[-1] - time[0])
-    degree = min(DEGREE, len(time) // 2)
+    degree = min(12, len(time) // 2)
     x = (time - middle) / half
     powers = legendre.legvander(x, degree)
     rates = legendre.legval(x, legendre.legder(np.eye(degree + 1))).T / half

@@ -28,8 +28,6 @@ ORIGIN = struct.Struct("<HHqqqQ6d")  # origin, flags, have, first, ended, sessio
 WINDOW = struct.Struct("<HHq")  # origin, flags, number; then the window, unless it is absent
 NAME = b"heft"
 ENDED, SENSORS, ABSENCE = 1, 2, 1  # flags
-LARGEST_VALUE = 1e7  # of a window, SI units
-LARGEST_NOISE = 1e6
 STEPS = (1e-5, 0.1)  # [s]
 
 
@@ -120,7 +118,7 @@ def _origins(data: bytes, count: int, robots: int) -> list[Said]:
             raise BadMessage("its numbers are none")
         sensors = None
         if flags & SENSORS:
-            if not all(0.0 <= s <= LARGEST_NOISE for s in noise):  # no NaN either
+            if not all(0.0 <= s <= 1e6 for s in noise):  # no NaN either
                 raise BadMessage("its noise is none")
             if not STEPS[0] <= step <= STEPS[1]:
                 raise BadMessage("its rate is none")
@@ -144,7 +142,7 @@ def _windows(data: bytes, at: int, count: int, robots: int) -> tuple[tuple[int, 
                 raise BadMessage("it is cut short")
             row = np.frombuffer(data, "<f8", WIDTH, at).astype(float)
             at += 8 * WIDTH
-            if not float(np.abs(row).max()) <= LARGEST_VALUE:  # no NaN either
+            if not float(np.abs(row).max()) <= 1e7:  # in SI units; no NaN either
                 raise BadMessage("a window's numbers are none")
         found.append((o, number, row))
     if at != len(data):

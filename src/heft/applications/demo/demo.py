@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 
 # What is heavy is imported where it is used: most who come here want the folder.
 FOLDER = Path(__file__).parent
-MASS_HEAD = ("model file [kg]", "found [kg]", "±", "true [kg]")
-LINK_HEAD = ("link", *MASS_HEAD, "centre off by [mm]")
-JOINT_HEAD = ("found / true", "viscous", "Coulomb", "offset", "rotor inertia")
-TERMS = ("viscous", "coulomb", "offset", "armature")
 
 
 def run(out: Path, progress: Callable[[str], None]) -> str:
@@ -39,13 +35,15 @@ def run(out: Path, progress: Callable[[str], None]) -> str:
         progress=progress,
     )
     write(found, out, report.html)
+    links = ("link", "model file [kg]", "found [kg]", "±", "true [kg]", "centre off by [mm]")
+    joints = ("found / true", "viscous", "Coulomb", "offset", "rotor inertia")
     truth = json.loads((FOLDER / "truth.json").read_text(encoding="utf-8"))
     return "\n\n".join(
         [
             report.text(found),
             "Against the truth of the simulation:",
-            table(LINK_HEAD, _links(found, truth["links"])),
-            table(JOINT_HEAD, _joints(found, truth["joints"])),
+            table(links, _links(found, truth["links"])),
+            table(joints, _joints(found, truth["joints"])),
             f"Results: {out / 'robot.urdf'}  {out / 'estimate.json'}  {out / 'report.html'}",
         ]
     )
@@ -70,8 +68,8 @@ def _links(found: Identification, truth: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _joints(found: Identification, truth: Mapping[str, Any]) -> list[list[str]]:
-    simple = found.friction["simple"]
+    simple, terms = found.friction["simple"], ("viscous", "coulomb", "offset", "armature")
     return [
-        [joint, *(f"{simple[f'{joint}.{t}']:.3f} / {truth[joint][t]:.3f}" for t in TERMS)]
+        [joint, *(f"{simple[f'{joint}.{t}']:.3f} / {truth[joint][t]:.3f}" for t in terms)]
         for joint in found.problem.plant.robot.joints
     ]

@@ -22,7 +22,6 @@ Waves = dict[tuple[int, ...], Pair]  # factors of cos(n·q) and sin(n·q), by n
 
 
 PRIME = 2**61 - 1
-DIGITS = 30
 
 
 class Algebra(ABC):
@@ -285,7 +284,7 @@ class Constants(Algebra):
         for angle in _oblique(angles):
             cos, sin = sympy.cos(angle), sympy.sin(angle)
             if angle.is_number:
-                t = sympy.Rational(str(sympy.tan(angle / 2).evalf(DIGITS)))
+                t = sympy.Rational(str(sympy.tan(angle / 2).evalf(30)))  # digits
             else:
                 t = sympy.Dummy(f"t{len(self._tangents)}")
                 self._tangents[t] = angle

@@ -16,9 +16,6 @@ from heft.models import SIMULATORS, STANDARD_GRAVITY, Fields, Robot, Simulator
 
 from .replay import Replay, as_it_came, fields_of, replay_log
 
-SAME = 1e-12  # of its size: what a number may differ by that is read back
-MANIFEST = "samples.json"
-
 
 @dataclass(frozen=True)
 class Exported:
@@ -112,7 +109,7 @@ def _written(target: Simulator, robot: Robot, fields: Fields) -> str:
     for joint, wanted in fields.items():
         for name, value in vars(wanted).items():
             got = getattr(back[joint], name)
-            if abs(got - value) > SAME * abs(value):
+            if abs(got - value) > 1e-12 * abs(value):
                 raise FitError(
                     "the file that was written says another number",
                     argument=f"{target.file}, {joint}, {name}",
@@ -146,7 +143,7 @@ def _loader() -> str:
 def _drawn(target: Simulator, identified: Identified, folder: Path) -> dict[str, str]:
     """Return the files of draws that `heft sample` made, by name."""
     try:
-        text = read_text(folder / MANIFEST, "samples.json of a folder of draws", InputError)
+        text = read_text(folder / "samples.json", "samples.json of a folder of draws", InputError)
         manifest: Mapping[str, Any] = json.loads(text)
         known, names, files = (manifest[k] for k in ("information", "parameters", "files"))
         files = dict(files)

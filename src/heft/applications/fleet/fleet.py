@@ -40,15 +40,9 @@ from .reading import (
 ANSWER, HISTORY, PAGE, METRICS = "fleet.json", "history", "fleet.html", "fleet.prom"
 NAMES = (ANSWER, HISTORY, PAGE, METRICS, TYPES, KEPT, SEEN)
 NORMAL = 1.959963984540054  # deviations of a 95 % interval
-FALSE = 0.05  # share of false ones among the drifts that are told, in the mean
 NEIGHBOURS = 5  # days before and after, that a day is compared with
 FEWEST = 3  # of these, at least
-FOREIGN = 1e-7  # probability of a day of its robot, below which it is not of it
-OTHER = 1e-5  # likewise, where it looks like another robot of the type
-ALIKE = 1e-3  # probability of a day of another robot, from which it may be
 FLAT = 0.01  # share of a number, that its scatter from day to day is taken for at least
-ILL_FITTING = 3.0  # rms residual per the type's, from which a day does not look like the type
-SCATTERED = ("viscous", "coulomb", "friction")  # whose scatter from day to day is learnt
 
 
 @dataclass(frozen=True)
@@ -171,7 +165,8 @@ def _found(
             drifts = _drifts(its, answer, scatter.get("friction"), days)
             found.append(RobotFindings(answer, value, std, drifts, days))
     chances = np.array([d.change.probability for f in found for d in f.drifts])
-    stands = iter(discoveries(chances, FALSE).tolist())
+    # share of false ones among those that are told
+    stands = iter(discoveries(chances, 0.05).tolist())
     judged = [
         replace(f, drifts=tuple(replace(d, stands=next(stands)) for d in f.drifts)) for f in found
     ]
@@ -196,7 +191,7 @@ def _series(answer: RobotAnswer, k: int, left_out: Sequence[Foreign] = ()) -> Se
 def _scatter(its: Prepared, answers: Sequence[RobotAnswer]) -> dict[str, DayToDay]:
     """Return how friction of each kind scatters from day to day, over all robots and joints."""
     found = {}
-    for kind in SCATTERED:
+    for kind in ("viscous", "coulomb", "friction"):
         places = [k for k, q in enumerate(its.told[0]) if q.kind == kind]
         series = [s for a in answers for k in places if (s := _series(a, k)) is not None]
         usual = DayToDay.of(series)
@@ -237,7 +232,7 @@ def _foreign(
         theirs: list[Foreign] = []
         count = len(answer.days)
         for t in range(count):
-            if np.mean(answer.misfit[t]) > ILL_FITTING:
+            if np.mean(answer.misfit[t]) > 3.0:  # times the type's
                 reason = f"its residuals are {np.mean(answer.misfit[t]):.1f} times its type's"
                 theirs.append(Foreign(answer.days[t], None, reason))
                 continue
@@ -251,14 +246,14 @@ def _foreign(
             centres = np.array([np.median(own[i][near], axis=0), *usual])
             apart = np.einsum("kn,nk->k", centres - value, np.linalg.solve(V, (centres - value).T))
             chances = special.chdtrc(len(value), apart)
-            if chances[0] >= OTHER:
+            if chances[0] >= 1e-5:  # it may be of its robot
                 continue
             others = [j for j in range(len(answers)) if j != i and len(answers[j].days) >= FEWEST]
             like = max(others, key=lambda j: chances[1 + j], default=None)
-            if like is not None and chances[1 + like] > ALIKE:
+            if like is not None and chances[1 + like] > 1e-3:  # which it may be
                 name = answers[like].robot
                 theirs.append(Foreign(answer.days[t], name, f"it looks like {name}"))
-            elif chances[0] < FOREIGN:
+            elif chances[0] < 1e-7:  # it is surely not of its robot
                 theirs.append(Foreign(answer.days[t], None, "it contradicts the days about it"))
         # What goes on is a change of the robot, which its history tells, not a wrong log.
         found.append(tuple(theirs) if 2 * len(theirs) < count else ())

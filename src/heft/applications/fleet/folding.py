@@ -34,11 +34,6 @@ from .catalog import RobotType, day_of
 
 VERSION = "heft-fleet-1"  # of what is stored of a log
 BLOCKS = 12  # contiguous parts of a log, whose scatter its intervals are judged by
-DAYS = 4  # logs, from which on a robot's intervals are judged by their scatter instead
-RIDGE = 1e-3  # of a column's length in a log: what it does not show stays where the type is
-SPEEDS = (0.2, 0.35, 0.5, 0.65, 0.8, 0.95)  # quantiles of a drive's speeds, of its friction
-MOVING = 0.02  # of a drive's highest speed, from which on it moves
-TINY = 1e-12  # length of a column that no log of the sample holds
 FRICTION = ("viscous", "coulomb", "friction", "offset")  # that is told of each joint
 
 
@@ -135,12 +130,12 @@ class Preparation:
 
 def _speeds(problem: Problem[RobotPlant]) -> tuple[tuple[float, ...], ...]:
     velocity = np.concatenate([s.motion.velocity for s in problem.samples()], axis=1)
-    found = []
+    quantiles, speeds = (0.2, 0.35, 0.5, 0.65, 0.8, 0.95), []
     for drive in problem.plant.robot.drives:
         speed = np.abs(drive.ratio @ velocity)
-        moving = speed[speed > MOVING * speed.max()]
-        found.append(tuple(np.quantile(moving, SPEEDS).tolist()) if len(moving) else ())
-    return tuple(found)
+        moving = speed[speed > 0.02 * speed.max()]
+        speeds.append(tuple(np.quantile(moving, quantiles).tolist()) if len(moving) else ())
+    return tuple(speeds)
 
 
 def _opened(kind: RobotType) -> Inputs:
@@ -210,7 +205,8 @@ class Prepared:
     @cached_property
     def ridge(self) -> Array:
         """Rows that hold what a log does not show where the type is, right-hand side last."""
-        firm = RIDGE * np.maximum(self.preparation.lengths, TINY)
+        # of a column's length, which is none where no log of the sample holds it
+        firm = 1e-3 * np.maximum(self.preparation.lengths, 1e-12)
         return np.column_stack([np.diag(firm), firm * self.preparation.middle])
 
     @cached_property
@@ -357,7 +353,7 @@ def together(logs: Sequence[Folded], its: Prepared) -> Answer:
         information = reduce(add, (log.information for log in logs))
         _, beta = _solved(information, its)
         of_logs = [_moment(log.information, beta, its) for log in logs]
-        if len(logs) < DAYS:
+        if len(logs) < 4:  # from which on intervals are judged by the scatter of logs
             parts = [
                 log.moments + whole / len(log.moments)
                 for log, whole in zip(logs, of_logs, strict=True)

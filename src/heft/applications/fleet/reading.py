@@ -33,10 +33,7 @@ Item = TypeVar("Item")
 Made = TypeVar("Made")
 TYPES, KEPT, SEEN = "types", "triangles", "seen.json"  # what a later run goes on from
 SAMPLE, TRIES, PAIR = 3, 12, 2  # robots that prepare a type, of so many tried, by two logs each
-TELL = 2.0  # [s] between lines of progress
-WORTH = 50  # pieces of work that are worth the start of one more process
 STALLED = 10  # workers' deaths in a row without anything done between them
-UNUSABLE = (HeftError, OSError, MemoryError, ArithmeticError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -113,7 +110,7 @@ def _folded(task: _Task) -> _Read:
         new = path.with_name(f".{path.name}.{os.getpid()}")
         save(new, digest, found)
         put(new, path)
-    except UNUSABLE as problem:
+    except (HeftError, OSError, MemoryError, ArithmeticError, ValueError) as problem:
         return _Read(name, reason=_reason(problem))
     return _Read(name, digest, found.day)
 
@@ -172,7 +169,8 @@ def worked(
     places = {id(item): k for k, item in left.items()}
     while left:
         try:
-            jobs = min(settings.jobs, -(-len(left) // WORTH))
+            # pieces of work are worth the start of one more process
+            jobs = min(settings.jobs, -(-len(left) // 50))
             with closing(by_processes(work, list(left.values()), jobs)) as made:
                 for item, result in made:
                     del left[places[id(item)]]
@@ -237,7 +235,7 @@ def read(catalog: Catalog, out: Path, settings: FleetSettings, progress: Progres
             if not found.reason:
                 seen[found.name] = [stamps[found.name], found.digest, found.day]
             now = time.monotonic()
-            if now - told > TELL:
+            if now - told > 2.0:  # [s] between lines of progress
                 told, rate = now, count / (now - begun)
                 rest = _duration((len(tasks) - count) / rate)
                 progress(f"{count} of {len(tasks)} new logs, {rate:.1f} a second, {rest} left")

@@ -29,11 +29,7 @@ COLUMNS = {
     "temp": WARMTH,
 }
 SAME = 0.01  # by how much a log's mass or length may differ from the bench's, relative
-TURNS = 4.0 * np.pi  # of an angle [rad], beyond which a position is in another unit
 WRAP = 2**16  # of registers of 16 bits
-LEAST_ROWS = 50
-LEAST_DUTY = 0.01  # of 100 %, which any motion takes
-ROUNDING = 1e-3  # of 100 %
 
 
 @dataclass(frozen=True)
@@ -118,7 +114,7 @@ class ServoLog:
             )
         position, time = signals[f"q.{NAME}"], block.time[whole]
         count = len(position)
-        if count < LEAST_ROWS or not (np.diff(time) > 0.0).all():
+        if count < 50 or not (np.diff(time) > 0.0).all():
             raise InvalidRecording(
                 "the log is too short, or its time does not go on",
                 argument=str(path),
@@ -171,7 +167,7 @@ def _refuse_other_bench(path: Path, header: Mapping[str, float], bench: Bench) -
 
 def _refuse_other_angles(path: Path, position: Array, goal: Array | None) -> None:
     both = position if goal is None else np.append(position, goal)
-    if np.abs(both).max(initial=0.0) > TURNS:
+    if np.abs(both).max(initial=0.0) > 4.0 * np.pi:  # no angle [rad] of a servo
         raise InvalidRecording(
             "position and goal are no angles in rad",
             argument=str(path),
@@ -186,7 +182,8 @@ def _of_unit(path: Path, duty: Array, full: float | None) -> Array:
     """Return duty from −1 to 1; registers of 16 bits are unwrapped."""
     duty = np.where(duty > WRAP // 2, duty - WRAP, duty)
     most = float(np.abs(duty).max())
-    if full is None or not LEAST_DUTY * full <= most <= (1.0 + ROUNDING) * full:
+    # Any motion takes a hundredth, and registers are rounded.
+    if full is None or not 0.01 * full <= most <= 1.001 * full:
         raise InvalidSetting(
             "what 100 % of duty is in the log is not stated"
             if full is None

@@ -13,8 +13,6 @@ from .bench import Bench, ServoLog
 
 LATEST = 6  # samples by which duty may follow position and goal
 SATURATED = 0.98  # of the largest duty, from which it is taken for clipped
-LEAST_SHARE = 0.95  # of the duty's variation that a proportional controller explains
-GAIN_OFF = 0.1  # by how much the gain may differ from the stated one, relative
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ class Firmware:
         gains, shares, late = np.array(found).T
         middle = float(np.median(gains))
         most = max(float(np.abs(log.duty).max()) for log in logs if log.duty is not None)
-        if bench.gain is not None and abs(middle / bench.gain - 1.0) > GAIN_OFF:
+        if bench.gain is not None and abs(middle / bench.gain - 1.0) > 0.1:
             raise InvalidSetting(
                 "the firmware's gain is not the stated one",
                 argument="gain",
@@ -53,7 +51,7 @@ class Firmware:
                 f"the logs' duty shows (R² {shares.min():.4f})",
                 cure="leave gain out of the bench's TOML: it is read off",
             )
-        if shares.min() < LEAST_SHARE:
+        if shares.min() < 0.95:  # of the duty's variation
             return None
         spread = float(np.ptp(gains)) / middle
         return Firmware(middle, spread, float(shares.min()), most, float(late.max()), per_unit)

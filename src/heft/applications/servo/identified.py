@@ -22,8 +22,6 @@ from .firmware import Firmware
 
 RESULTS = ("estimate.json", "bam.json", "servo.xml")
 TINY = 1e-6  # [kg·m²], of a body's inertia, which may not be zero
-UNTOLD = 0.5  # of A, from which its deviation leaves nothing told
-UNLIKE = 1.1  # of the strengths of two logs, from which they are said to differ
 UNITS = {
     "A": "N·m/V",
     "warmth": "1/K",
@@ -45,7 +43,6 @@ WORDS = {  # of the terminal
     "load": "friction per load",
     "static": "friction at rest over it",
 }
-OF_COLUMNS = {"arm": "A", "back_emf": "B"}  # of the plant, where they are called otherwise
 
 
 @dataclass(frozen=True)
@@ -95,7 +92,7 @@ class IdentifiedServo:
                 "law itself misses is not in the intervals",
             ]
         ends = sorted(zip(self.strengths, self.logs, strict=True), key=lambda x: x[0])
-        if ends[-1][0] > UNLIKE * ends[0][0]:
+        if ends[-1][0] > 1.1 * ends[0][0]:
             unlike = " and ".join(
                 f"{log.name} {strength:.2f}"
                 + (f" at {log.temperature:.0f} °C" if np.isfinite(log.temperature) else "")
@@ -233,7 +230,7 @@ def identify_bench(
         firmware = Firmware.read_off(logs, bench)
         fit = by_duty.fitted(logs, bench, released, progress)
         values, covariance = by_duty.divided(fit)
-        names = [OF_COLUMNS.get(n, n) for n in fit.problem.plant.labels.names]
+        names = [{"arm": "A", "back_emf": "B"}.get(n, n) for n in fit.problem.plant.labels.names]
         strengths = by_duty.strengths(fit).tolist()
         said = (
             f"where the arm slides in {_counted(logs)}; torque error to be expected "
@@ -253,7 +250,7 @@ def identify_bench(
     rows = zip(names, values.tolist(), np.sqrt(np.diag(covariance)).tolist(), strict=True)
     quantities = {n: Quantity(x, s, UNITS[n]) for n, x, s in rows}
     A = quantities["A"]
-    if not A.std < UNTOLD * A.value:
+    if not A.std < 0.5 * A.value:
         raise FitError(
             "the logs do not tell the torque per volt, of which all else is a multiple",
             argument=", ".join(log.name for log in logs[:3]),

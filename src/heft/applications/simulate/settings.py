@@ -37,7 +37,6 @@ from heft.simulation import (
 
 ControllerName = Literal["pd", "computed-torque", "cascade"]
 FRICTION = ("none", "smooth", "hard", "stribeck", "lugre", "dahl")
-LONGEST_STEP = 5e-4  # of the simulation [s], where it is not stated
 
 
 SEED = Number("a seed is a whole number", least=0, most=2**31, whole=True)
@@ -74,7 +73,6 @@ def _range(value: object, where: str) -> tuple[float, float]:
     return bounds
 
 
-SHARE = Number("a share is from 0 to 1", least=0.0, most=1.0)
 ABOVE = Number("a number above 0 is expected", above=0.0)
 SIZE = Number("0 or more is expected", least=0.0)
 FRICTION_LAW = Text("this law of friction is not known", FRICTION)
@@ -104,7 +102,7 @@ SENSORS = Section(
         "correlation": Number("a correlation is between -1 and 1", above=-1.0, below=1.0),
         "delay": Number("a delay", least=0.0, most=1.0, unit="s"),
         "encoder_delay": Number("a delay", least=0.0, most=1.0, unit="s"),
-        "jitter": SHARE,
+        "jitter": Number("a share is from 0 to 1", least=0.0, most=1.0),
         "link_side": truth,
         "drift": Number("a clock's drift", least=-0.1, most=0.1),
         **dict.fromkeys(("encoder_bias", "bias", "gain_error", "current_ripple"), SIZE),
@@ -211,4 +209,4 @@ class SimulationSettings:
         if self.step is not None:
             return self.step
         row = 1.0 / self.sensors.rate
-        return row / max(math.ceil(row / LONGEST_STEP - 1e-9), 1)
+        return row / max(math.ceil(row / 5e-4 - 1e-9), 1)  # [s]
