@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from heft.arrays import Array
-from heft.dynamics import held_steps, kernels
 from heft.errors import InvalidModel
 from heft.models import Robot
 
@@ -129,16 +128,9 @@ def moved_by_heft(
     Returns:
         None if a step was not found.
     """
-    numbers = SimulatedRobot(robot, STANDSTILL).numbers(values)
-    n, tree = len(robot.joints), kernels.compile_tree(robot.tree)
-    wanted, log = np.zeros((len(effort), 3, n)), np.zeros((4, len(effort), n))
+    simulated, n = SimulatedRobot(robot, STANDSTILL), len(robot.joints)
+    wanted = np.zeros((len(effort), 3, n))
     wanted[:, 2] = effort
-    offset = np.array(robot.tree.offset, dtype=float)
-    args = (numbers.bodies, numbers.rotors, numbers.drives, np.array(robot.gravity))
     gains, begin = np.zeros((3, n)), np.ascontiguousarray(start)
-    with np.errstate(all="ignore"):
-        try:
-            done = held_steps.follow(tree, offset, *args, gains, begin, wanted, step, -1.0, log)
-        except np.linalg.LinAlgError:
-            return None
+    log, done = simulated.driven(simulated.numbers(values), gains, begin, wanted, step, -1.0)
     return log[0] if done == len(effort) and np.isfinite(log[0]).all() else None

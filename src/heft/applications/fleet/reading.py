@@ -33,6 +33,7 @@ Item = TypeVar("Item")
 Made = TypeVar("Made")
 TYPES, KEPT, SEEN = "types", "triangles", "seen.json"  # what a later run goes on from
 SAMPLE, TRIES, PAIR = 3, 12, 2  # robots that prepare a type, of so many tried, by two logs each
+WORTH = 50  # pieces of work that are worth the start of one more process
 STALLED = 10  # workers' deaths in a row without anything done between them
 
 
@@ -169,8 +170,7 @@ def worked(
     places = {id(item): k for k, item in left.items()}
     while left:
         try:
-            # pieces of work are worth the start of one more process
-            jobs = min(settings.jobs, -(-len(left) // 50))
+            jobs = min(settings.jobs, -(-len(left) // WORTH))
             with closing(by_processes(work, list(left.values()), jobs)) as made:
                 for item, result in made:
                     del left[places[id(item)]]

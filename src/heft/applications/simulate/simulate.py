@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -202,11 +203,7 @@ def _own_torque(
             cure="put the inertia into the model file, or into armature of [simulation.joint]",
         )
 
-    def torque(position: Array, velocity: Array) -> Array:
-        rows = own.rows(position, velocity, np.zeros_like(velocity))
-        return np.asarray(np.einsum("ckn,k->cn", rows, parameters))
-
-    return torque
+    return partial(own.effort, parameters=parameters)
 
 
 def _condition(settings: SimulationSettings, arm: Arm, motion: Knots, duration: float) -> Condition:
@@ -255,7 +252,7 @@ def _condition(settings: SimulationSettings, arm: Arm, motion: Knots, duration: 
         run_in=settings.run_in,
         step=step,
         gravity=settings.options.gravity,
-        fixed_drives=settings.joint,
+        fixed_drives={name: joint.drive for name, joint in settings.joint.items()},
     )
 
 
