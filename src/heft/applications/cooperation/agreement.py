@@ -16,8 +16,7 @@ import numpy as np
 from heft.arrays import Array
 from heft.information import Graph, triangle_of
 
-from .pose import MotionPair, PoseBelief, PoseEstimate, composed, difference, inverse, moved
-from .signals import SENSORS, Pose
+from .signals import SENSORS
 from .windows import (
     ALPHA,
     OMEGA,
@@ -26,8 +25,16 @@ from .windows import (
     SPECIFIC,
     SQUARES,
     VELOCITY,
+    MotionPair,
+    Pose,
+    PoseBelief,
+    PoseEstimate,
     Space,
     Windows,
+    composed,
+    difference,
+    inverse,
+    moved,
 )
 
 STILL: Pose = (np.eye(3), np.zeros(3))

@@ -18,10 +18,18 @@ from heft.errors import InvalidRecording
 from heft.information import Graph, Spectrum, chebyshev, inertia, triangle_of
 
 from .agreement import TeamMotions
-from .load import LoadInformation
-from .pose import MotionPair, inverse, moved
-from .signals import LoadEstimate, Pose
-from .windows import SIZE, SPATIAL, Windows, motion_map, wrench_map
+from .load import LoadEstimate, LoadInformation
+from .windows import (
+    SIZE,
+    SPATIAL,
+    MotionPair,
+    Pose,
+    Windows,
+    inverse,
+    motion_map,
+    moved,
+    wrench_map,
+)
 
 WIDE = SIZE + 6  # numbers of a window
 SMALL = 1e-5  # change of a pose for a derivative [rad, m]

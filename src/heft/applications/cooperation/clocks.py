@@ -17,7 +17,8 @@ from heft.information import Graph
 
 from .replication import ABSENT, Replica
 from .signals import ContactSignals
-from .windows import SQUARES, WindowSettings
+from .window_stream import WindowSettings
+from .windows import SQUARES
 
 
 @dataclass(frozen=True)

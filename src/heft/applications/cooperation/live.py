@@ -34,6 +34,7 @@ from heft.streams import (
     until_failure,
 )
 
+from .method import CooperativeResult
 from .node import CooperativeNode, NodeSettings
 from .results import RESULTS, TeamFound
 from .team_file import TeamFile
@@ -114,7 +115,7 @@ class LiveNode:
                 running.step(arrival)
             running.end(self.lets_go and stop.is_set())
             opened = stack.pop_all()
-        found = node.found()
+        found = results_of(node)
         with suppress(Exception):  # what closes badly takes no result with it
             opened.close()
         return found
@@ -415,3 +416,21 @@ def publish(node: CooperativeNode, connection: Connection) -> None:
             children[f"{other.name}/{other.frame}"] = (quaternion, pose[1])
     if children:
         connection.publish_transforms(stamp, robot.frame, children)
+
+
+def results_of(node: CooperativeNode) -> TeamFound:
+    """Return the results of a node with all windows so far, as `heft coop identify` does."""
+    node.solver.finish()
+    known = node.known
+    origins = tuple(range(node.count)) if known is None else known.origins
+    history = [] if known is None else [*node.solver.history()]
+    if known is not None:
+        history = [k for k in history if len(k.poses or ()) == len(origins)]
+        history = [*history[:-1], known.known]
+    result = CooperativeResult(tuple(history), tuple(node.solver.changes))
+    end = 0.0 if known is None else known.known.time
+    untold = origins if known is None else known.known.unplaced
+    among = node.stated.among(origins)
+    clocks = {origins.index(o): c for o, c in node.clocks().items() if o in origins}
+    untold = untold if result.known else ()
+    return TeamFound(among, "heft", result, end, clocks, untold)

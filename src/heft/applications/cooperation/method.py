@@ -21,11 +21,17 @@ from heft.estimators import measured_regressor_covariance
 from heft.information import Graph, inertia, triangle_of
 
 from .agreement import Agreement, AgreementSettings, Doubt, TeamMotions, fused
-from .beliefs import LoadBelief, TeamBelief
-from .load import LoadInformation, OwnWrench, WrenchDoubt, wrench_doubt
-from .pose import composed, difference, inverse, moved
-from .signals import ContactSignals, LoadEstimate, Pose
-from .window_stream import windows_of
+from .load import (
+    LoadBelief,
+    LoadEstimate,
+    LoadInformation,
+    OwnWrench,
+    TeamBelief,
+    WrenchDoubt,
+    wrench_doubt,
+)
+from .signals import ContactSignals
+from .window_stream import WindowSettings, steepness, windows_of
 from .windows import (
     ALPHA,
     OMEGA,
@@ -33,10 +39,13 @@ from .windows import (
     SIZE,
     SPATIAL,
     SUMMED,
+    Pose,
     Space,
     Windows,
-    WindowSettings,
-    steepness,
+    composed,
+    difference,
+    inverse,
+    moved,
 )
 
 WIDE = SIZE + 6  # numbers of a robot's window

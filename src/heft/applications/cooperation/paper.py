@@ -30,7 +30,9 @@ from heft.errors import InvalidRecording
 from heft.estimators import TwistInformation
 from heft.information import Graph, averaged, consensus_maps, skew
 
-from .signals import ContactSignals, LoadEstimate, Pose
+from .load import LoadEstimate
+from .signals import ContactSignals
+from .windows import Pose
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ import numpy as np
 from heft.arrays import Array
 from heft.errors import InvalidSetting
 
-from .window_stream import OriginSensors
+from .signals import OriginSensors
 
 MOST_WINDOWS = 240  # in a message: below 64 kB
 WIDTH = 24  # numbers of a window

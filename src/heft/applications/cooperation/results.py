@@ -24,10 +24,12 @@ from heft.simulation import SimulatedTeam
 from .agreement import AgreementSettings
 from .arm import ArmContact
 from .clocks import ClockOffset, on_one_clock
+from .load import LoadEstimate
 from .method import CooperativeMethod, CooperativeResult, Known, unplaced
 from .paper import PaperMethod, PaperResult
-from .signals import AXES, SENSORS, ContactSignals, LoadEstimate, Pose
+from .signals import AXES, SENSORS, ContactSignals
 from .team_file import OFFSET_STD, TeamFile, TeamRobot
+from .windows import Pose
 
 MethodName = Literal["heft", "paper"]
 TEAM_FILE, TRUTH = "team.toml", "truth.json"

@@ -1,4 +1,4 @@
-"""What a robot of a team measures at its contact, and what it estimates of the shared load."""
+"""What a robot of a team measures at its contact."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.information import inertia
 from heft.streams import repeated, unchanged_since
 
-Pose = tuple[Array, Array]  # R (3, 3) and t (3,) [m]
 BESIDE = 3  # samples on each side of one whose derivative they tell
 AXES = ("x", "y", "z")
 SENSORS = {
@@ -22,7 +20,6 @@ SENSORS = {
     "force": "force sensor",
     "torque": "torque sensor",
 }
-IN_PLANE = (0, 1, 2, 9)  # of the ten parameters: m, h_x, h_y, I_zz
 
 
 def rates(time: Array, values: Array) -> Array:
@@ -135,46 +132,21 @@ class ContactSignals:
         return found
 
 
-@dataclass(frozen=True, eq=False)
-class LoadEstimate:
-    """Estimated inertial parameters of a load, in a contact's frame."""
+@dataclass(frozen=True)
+class SensorNoise:
+    """White noise of one robot's sensors, each axis."""
 
-    mass: float  # [kg]
-    com: Array  # centre of mass, shape (3,) [m]
-    inertia: Array  # about it, shape (3, 3) [kg·m²]
-    # of mass, mass times centre of mass, and inertia about the contact (xx, xy, yy, xz, yz, zz),
-    # shape (10, 10); None if not known
-    covariance: Array | None = None
+    angular_velocity: float  # [rad/s]
+    velocity: float  # [m/s]
+    acceleration: float  # [m/s²]
+    force: float  # [N]
+    torque: float  # [N·m]
 
-    @property
-    def numbers(self) -> Array:
-        """Mass, centre of mass and inertia about it (xx, xy, yy, xz, yz, zz), shape (10,)."""
-        rows, columns = [0, 0, 1, 0, 1, 2], [0, 1, 1, 2, 2, 2]
-        return np.array([self.mass, *self.com, *self.inertia[rows, columns]])
 
-    @property
-    def std(self) -> Array | None:
-        """Standard deviations of `numbers`, shape (10,); None if not known."""
-        if self.covariance is None:
-            return None
-        com, about, covariance = map(np.nan_to_num, (self.com, self.inertia, self.covariance))
-        _, jacobian = inertia.stated_body(inertia.from_body(self.mass, com, about))
-        variance = np.einsum("ki,ij,kj->k", jacobian, covariance, jacobian)
-        std = np.sqrt(np.maximum(variance, 0.0))
-        return np.where(np.isfinite(self.numbers), std, np.nan)
+@dataclass(frozen=True)
+class OriginSensors:
+    """Noise and time step of a robot's sensors, which give the covariances of its windows."""
 
-    @staticmethod
-    def planar(values: Array, covariance: Array) -> LoadEstimate:
-        """Return a load that moves in a plane; components across it are NaN.
-
-        Args:
-            values: m, h_x, h_y and I_zz about the contact, shape (4,).
-            covariance: Of them, shape (4, 4).
-        """
-        mass, x, y, about = values
-        com = np.array([x / mass, y / mass, np.nan])
-        moment = np.full((3, 3), np.nan)
-        moment[2, 2] = about - (x**2 + y**2) / mass
-        whole = np.full((10, 10), np.nan)
-        whole[np.ix_(IN_PLANE, IN_PLANE)] = covariance
-        return LoadEstimate(float(mass), com, moment, whole)
+    session: int  # since when it runs; what it said later counts [ns]
+    noise: SensorNoise  # white noise of a sample
+    step: float  # between samples [s]

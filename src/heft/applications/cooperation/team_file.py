@@ -17,8 +17,8 @@ from heft.information import Graph, matrix_of_rotation_vector, skew
 from heft.simulation import Team, TeamMotion, TeamNoise
 from heft.streams import ADDRESS
 
-from .beliefs import TeamBelief
-from .pose import PoseBelief
+from .load import TeamBelief
+from .windows import PoseBelief
 
 # deviations of the offset of a wrench sensor that is not tared, of moment and force [N·m and N]
 OFFSET_STD = (0.2, 0.2, 0.2, 5.0, 5.0, 5.0)

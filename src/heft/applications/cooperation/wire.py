@@ -18,8 +18,8 @@ from heft.arrays import Array
 from heft.information import Graph
 
 from .replication import ABSENT, LATEST, MOST_WINDOWS, WIDTH, WindowMessage
-from .window_stream import OriginSensors
-from .windows import SensorNoise, WindowSettings
+from .signals import OriginSensors, SensorNoise
+from .window_stream import WindowSettings
 
 VERSION = 1
 LARGEST = 64 * 1024  # bytes of a message
