@@ -30,14 +30,18 @@ from heft.applications.cooperation.clocks import clock_offset, on_one_clock
 from heft.applications.cooperation.method import CooperativeRun, unplaced
 from heft.applications.cooperation.paper import estimate_map, observation
 from heft.applications.cooperation.signals import SensorNoise
-from heft.applications.cooperation.window_stream import WindowSettings, noise_of, windows_of
+from heft.applications.cooperation.window_stream import (
+    WindowSettings,
+    noise_of,
+    slope_weights,
+    windows_of,
+)
 from heft.applications.cooperation.windows import (
     MotionPair,
     composed,
     inverse,
     load_tensor,
     motion_map,
-    slope_weights,
     wrench_map,
 )
 from heft.cli import main

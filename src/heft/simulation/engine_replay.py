@@ -43,11 +43,15 @@ class MujocoReplay:
             raise InvalidModel("MuJoCo cannot read the file", got=str(problem)) from problem
         off = mujoco.mjtDisableBit
         model.opt.disableflags |= off.mjDSBL_CONTACT | off.mjDSBL_LIMIT | off.mjDSBL_ACTUATION
-        found = Joints.of(model)
-        missing = sorted(set(joints) - set(found.names))
+        own_joints = Joints.of(model)
+        missing = sorted(set(joints) - set(own_joints.names))
         if missing:
-            raise InvalidModel("MuJoCo has no such joint", argument=missing[0], valid=found.names)
-        return MujocoReplay(model, found, np.array([found.names.index(j) for j in joints]))
+            raise InvalidModel(
+                "MuJoCo has no such joint", argument=missing[0], valid=own_joints.names
+            )
+        return MujocoReplay(
+            model, own_joints, np.array([own_joints.names.index(j) for j in joints])
+        )
 
     @property
     def version(self) -> str:

@@ -59,9 +59,9 @@ class Doubt:
         """Return the message for a user."""
         size = f"by {np.sqrt(self.apart):.1f} times the noise"
         if self.sensor is not None:
-            said = f"The {SENSORS[self.sensor]} of {name} does not go with its other sensors and"
+            claim = f"The {SENSORS[self.sensor]} of {name} does not go with its other sensors and"
             return (
-                f"{said} the other robots, {size}: its motion is left out, and where it holds the "
+                f"{claim} the other robots, {size}: its motion is left out, and where it holds the "
                 "load is found by its other sensors"
             )
         return (
@@ -136,17 +136,17 @@ class Agreement:
         """
         if self.unplaced:
             return dict(others)
-        found = {}
+        agreed_on = {}
         for k, pose in self.poses.items():
             information = np.zeros((6, 6))
             if k in self.spreads and np.any(self.spreads[k]):
                 information[np.ix_(space.pose, space.pose)] = np.linalg.inv(self.spreads[k])
-            found[k] = PoseBelief(pose, information)
-        for k in others.keys() - found.keys():
+            agreed_on[k] = PoseBelief(pose, information)
+        for k in others.keys() - agreed_on.keys():
             target = believed(k, others, self.poses)
             if target is not None:
-                found[k] = target
-        return found
+                agreed_on[k] = target
+        return agreed_on
 
 
 def fused(
@@ -219,7 +219,7 @@ class TeamMotions:
         return max(p.overlap for p in self.parts)
 
     def placed(
-        self, robots: Sequence[int], known: Mapping[int, Pose] | None = None
+        self, robots: Sequence[int], placed_before: Mapping[int, Pose] | None = None
     ) -> dict[int, Pose]:
         """Return poses relative to the first robot, found neighbour by neighbour along the graph.
 
@@ -227,23 +227,23 @@ class TeamMotions:
             known: Poses known already; if None or empty, the first robot's is the identity.
         """
         neighbours = self.graph.among(robots).neighbours
-        found = dict(known) if known else {robots[0]: STILL}
-        todo = [robots.index(k) for k in found]
+        agreed_on = dict(placed_before) if placed_before else {robots[0]: STILL}
+        todo = [robots.index(k) for k in agreed_on]
         while todo:
             a = todo.pop(0)
             for b in neighbours[a]:
                 i, j = robots[a], robots[b]
-                if j in found:
+                if j in agreed_on:
                     continue
-                told = self._pair(self.motions[i], self.parts[i].spread, j).estimate()
-                if told.covariance is not None:
-                    found[j] = composed(told.pose, found[i])
+                fits = self._pair(self.motions[i], self.parts[i].spread, j).estimate()
+                if fits.covariance is not None:
+                    agreed_on[j] = composed(fits.pose, agreed_on[i])
                     todo.append(b)
         for j in robots:
-            target = None if j in found else believed(j, self.beliefs, found)
+            target = None if j in agreed_on else believed(j, self.beliefs, agreed_on)
             if target is not None:
-                found[j] = target.pose
-        return found
+                agreed_on[j] = target.pose
+        return agreed_on
 
     def _pair(self, one: Array, spread: Array, robot: int) -> MotionPair:
         both = triangle_of(np.hstack([one, self.motions[robot]]))
@@ -284,14 +284,14 @@ class TeamMotions:
         for _ in range(rounds):
             before, untold = dict(now), set()
             for i, about in before.items():
-                found = self.against(i, before, about).estimate(STILL)
-                now[i] = composed(found.pose, about)
+                agreed_on = self.against(i, before, about).estimate(STILL)
+                now[i] = composed(agreed_on.pose, about)
                 before[i] = now[i]
-                apart[i] = found.apart
-                if found.covariance is None:
+                apart[i] = agreed_on.apart
+                if agreed_on.covariance is None:
                     untold.add(i)
                 else:
-                    spreads[i] = found.covariance
+                    spreads[i] = agreed_on.covariance
             now = from_first(now)
         return Agreement(now, spreads, apart, tuple(sorted(untold)))
 
@@ -304,37 +304,37 @@ class TeamMotions:
             start: Initial poses; robots without one are placed by motion.
         """
         everyone, limit = range(len(self.parts)), settings.limit(self.windows / self.overlap)
-        whole = self._among(everyone, start, settings.rounds)
-        found, left_out = whole, set[int]()
-        while not found.unplaced and found.worst > limit:
-            rest = self._without_one(found, left_out, start, settings)
+        full = self._among(everyone, start, settings.rounds)
+        agreed_on, excluded = full, set[int]()
+        while not agreed_on.unplaced and agreed_on.worst > limit:
+            rest = self._without_one(agreed_on, excluded, start, settings)
             if rest is None:
-                return whole  # nobody can tell who it is
-            found, one = rest
-            left_out.add(one)
-        for robot in sorted(left_out):
-            found = self._with_doubt(found, robot, left_out, settings)
-        return found
+                return full  # nobody can tell who it is
+            agreed_on, one = rest
+            excluded.add(one)
+        for robot in sorted(excluded):
+            agreed_on = self._with_doubt(agreed_on, robot, excluded, settings)
+        return agreed_on
 
     def _among(self, robots: Sequence[int], start: Mapping[int, Pose], rounds: int) -> Agreement:
-        known = {k: start[k] for k in robots if k in start}
-        if len(known) < len(robots):
-            known = self.placed(robots, known)
-        lacking = tuple(k for k in robots if k not in known)
+        placed_before = {k: start[k] for k in robots if k in start}
+        if len(placed_before) < len(robots):
+            placed_before = self.placed(robots, placed_before)
+        lacking = tuple(k for k in robots if k not in placed_before)
         if lacking:
             return Agreement(unplaced=lacking)
-        return self.refined(from_first(known), rounds)
+        return self.refined(from_first(placed_before), rounds)
 
     def _without_one(
         self,
         among: Agreement,
-        left_out: set[int],
+        excluded: set[int],
         start: Mapping[int, Pose],
         settings: AgreementSettings,
     ) -> tuple[Agreement, int] | None:
         """Return the agreement without one more robot, and which; None where that is ambiguous."""
         robots, limit = list(among.poses), settings.limit(self.windows / self.overlap)
-        fewer = len(left_out) + 1 < 0.5 * len(self.parts)
+        fewer = len(excluded) + 1 < 0.5 * len(self.parts)
         if len(robots) < 3 or not fewer:  # of fewer none is told from the others
             return None
         suspects = sorted(robots, key=lambda k: -among.apart[k])[: settings.suspects]
@@ -349,29 +349,29 @@ class TeamMotions:
         return self.refined(tried[0][2].poses, settings.rounds), tried[0][1]
 
     def _with_doubt(
-        self, found: Agreement, robot: int, left_out: set[int], settings: AgreementSettings
+        self, agreed_on: Agreement, robot: int, excluded: set[int], settings: AgreementSettings
     ) -> Agreement:
         """Add a left-out robot's doubt, and its pose where leaving out one sensor settles it."""
-        witnesses = {k: p for k, p in found.poses.items() if k not in left_out}
+        witnesses = {k: p for k, p in agreed_on.poses.items() if k not in excluded}
         limit = settings.limit(self.windows / self.overlap)
-        whole = self._by_others(robot, None, witnesses)
+        full = self._by_others(robot, None, witnesses)
         tried = ((self._by_others(robot, sensor, witnesses), sensor) for sensor in SENSOR_NUMBERS)
-        told = [(self._beyond_noise(e, s), s, e) for e, s in tried if e.covariance is not None]
-        told.sort(key=lambda t: t[:2])
-        clear = bool(told) and told[0][2].apart <= limit
-        clear &= len(told) < 2 or told[1][0] > told[0][0] + settings.clear
-        doubt = Doubt(robot, told[0][1] if clear else None, whole.apart)
-        poses, spreads = dict(found.poses), dict(found.spreads)
+        fits = [(self._beyond_noise(e, s), s, e) for e, s in tried if e.covariance is not None]
+        fits.sort(key=lambda t: t[:2])
+        clear = bool(fits) and fits[0][2].apart <= limit
+        clear &= len(fits) < 2 or fits[1][0] > fits[0][0] + settings.clear
+        doubt = Doubt(robot, fits[0][1] if clear else None, full.apart)
+        poses, spreads = dict(agreed_on.poses), dict(agreed_on.spreads)
         if clear:
-            estimate = told[0][2]
+            estimate = fits[0][2]
             assert estimate.covariance is not None
             poses[robot], spreads[robot] = estimate.pose, estimate.covariance
         return replace(
-            found,
+            agreed_on,
             poses=from_first(poses),
             spreads=spreads,
-            apart={**found.apart, robot: whole.apart},
-            doubts=(*found.doubts, doubt),
+            apart={**agreed_on.apart, robot: full.apart},
+            doubts=(*agreed_on.doubts, doubt),
         )
 
     def _beyond_noise(self, estimate: PoseEstimate, without: str) -> float:
@@ -388,8 +388,8 @@ class TeamMotions:
         pair = self.against(robot, {k: composed(p, back) for k, p in witnesses.items()}, STILL)
         pair = replace(pair, counted=self.space.compared(without))
         turn = self._turn(pair.one, replace(pair, counted=None).other, without)
-        found = pair.estimate((turn, np.zeros(3)))
-        return replace(found, pose=composed(found.pose, witnesses[first]))
+        agreed_on = pair.estimate((turn, np.zeros(3)))
+        return replace(agreed_on, pose=composed(agreed_on.pose, witnesses[first]))
 
     def _turn(self, one: Array, other: Array, without: str | None) -> Array:
         """Return an initial rotation from one motion to the other, by linear least squares.
@@ -412,7 +412,7 @@ class TeamMotions:
         of = numbers(compared)
         by = [*of, *(k for lever in levers for k in numbers(lever))]
         linear = np.eye(3)
-        found = np.linalg.lstsq(one[:, by], other[:, of], rcond=None)[0].T
-        linear[: len(of), : len(of)] = found[:, : len(of)]
+        agreed_on = np.linalg.lstsq(one[:, by], other[:, of], rcond=None)[0].T
+        linear[: len(of), : len(of)] = agreed_on[:, : len(of)]
         U, _, V = np.linalg.svd(linear)
         return np.asarray(U @ np.diag([1.0, 1.0, np.linalg.det(U @ V)]) @ V)

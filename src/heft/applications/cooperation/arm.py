@@ -57,23 +57,25 @@ class ArmContact:
             InvalidSetting: If torques are to tell a wrench, and the arm has not six joints or is
                 near a singularity.
         """
-        robot, found = self.robot, dict(measured or {})
+        robot, signals = self.robot, dict(measured or {})
         link = robot.link(self.link)
         seen = kinematics.frame_motion(robot.tree, link, position, velocity)
         v, w = seen.velocity, seen.angular_velocity
         derived = {}
-        if "acceleration" not in found:
+        if "acceleration" not in signals:
             derived["acceleration"] = v
-            found["acceleration"] = rates(time, v) + np.cross(w, v) - robot.gravity @ seen.rotation
-        if "force" not in found:
+            signals["acceleration"] = (
+                rates(time, v) + np.cross(w, v) - robot.gravity @ seen.rotation
+            )
+        if "force" not in signals:
             if torque is None:
                 raise InvalidSetting(
                     "neither joint torques nor a sensor tell the wrench", argument=self.link
                 )
             wrench, momentum = self._wrench(time, position, velocity, torque)
-            found |= {"torque": wrench[:, :3], "force": wrench[:, 3:]}
+            signals |= {"torque": wrench[:, :3], "force": wrench[:, 3:]}
             derived |= {"torque": momentum[:, :3], "force": momentum[:, 3:]}
-        accelerated, force, moment = (found[k] for k in ("acceleration", "force", "torque"))
+        accelerated, force, moment = (signals[k] for k in ("acceleration", "force", "torque"))
         return ContactSignals(time, w, v, accelerated, force, moment, derived)
 
     def jacobian(self, position: Array) -> Array:
@@ -139,8 +141,8 @@ class ArmContact:
         rest = kernels.motion_of(tree, np.zeros(3), position, 0.0 * velocity, velocity)
         carried = kernels.inverse_dynamics(tree, rest, self.robot.written_bodies()).T
         both = np.stack([torque - own, -carried], axis=2)
-        found = np.linalg.solve(np.swapaxes(J, 1, 2), both)
-        return np.asarray(found[:, :, 0]), np.asarray(found[:, :, 1])
+        signals = np.linalg.solve(np.swapaxes(J, 1, 2), both)
+        return np.asarray(signals[:, :, 0]), np.asarray(signals[:, :, 1])
 
 
 @dataclass(eq=False)
@@ -180,8 +182,8 @@ class ArmStream:
         # [s], across which nothing is differenced
         apart = (steps <= 0.0) | (steps > 0.1) | ~good[1:] | ~good[:-1]
         pieces = np.split(np.arange(len(time)), np.flatnonzero(apart) + 1)
-        found = [self._signals(time[p], values[p]) for p in pieces if len(p) > keep]
-        return ContactSignals.joined(found)
+        signals = [self._signals(time[p], values[p]) for p in pieces if len(p) > keep]
+        return ContactSignals.joined(signals)
 
     def _signals(self, time: Array, values: Array) -> ContactSignals:
         joints, count = len(self.contact.robot.channels), 3 if self.by_torque else 2
@@ -190,5 +192,5 @@ class ArmStream:
         measured = {name: rest[:, 3 * k : 3 * k + 3] for k, name in enumerate(self.measured)}
         if "force" in measured and "torque" not in measured:  # a point contact
             measured["torque"] = np.zeros((len(time), 3))
-        found = self.contact.signals(time, q, v, tau[0] if tau else None, measured)
-        return found.part(slice(BESIDE, -BESIDE))
+        signals = self.contact.signals(time, q, v, tau[0] if tau else None, measured)
+        return signals.part(slice(BESIDE, -BESIDE))

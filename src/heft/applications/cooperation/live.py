@@ -115,10 +115,10 @@ class LiveNode:
                 running.step(arrival)
             running.end(self.lets_go and stop.is_set())
             opened = stack.pop_all()
-        found = results_of(node)
+        results = results_of(node)
         with suppress(Exception):  # what closes badly takes no result with it
             opened.close()
-        return found
+        return results
 
     def _with_contact(self, stated: TeamFile, own: int) -> TeamFile:
         """Return the team with the robot's sensors and kind of contact by its log's signals."""
@@ -244,10 +244,10 @@ class Journal:
         """Rewrite the file with only the windows that the node still holds."""
         self.close()
         self.node.replica.forget_neighbour(READER)
-        whole = b"".join(self._new())
+        entries = b"".join(self._new())
         with workshop(self.path) as folder:
             new = folder / "journal"
-            new.write_bytes(whole)
+            new.write_bytes(entries)
             put(new, self.path)
 
     def close(self) -> None:
@@ -401,15 +401,15 @@ def publish(node: CooperativeNode, connection: Connection) -> None:
     Args:
         connection: To the robot's own topics.
     """
-    robot, known, load = node.stated.robots[node.own], node.known, node.load()
-    stamp = time.time() if known is None else known.known.time
+    robot, latest, load = node.stated.robots[node.own], node.known, node.load()
+    stamp = time.time() if latest is None else latest.known.time
     body = np.full(10, np.nan) if load is None else load.numbers
     std = None if load is None else load.std
     std = np.full(10, np.inf) if std is None else std
     connection.publish_inertia(stamp, robot.frame, body, std)
     children = {}
     for j in node.neighbours:
-        pose = None if known is None else known.between(node.own, j)
+        pose = None if latest is None else latest.between(node.own, j)
         if pose is not None:
             other = node.stated.robots[j]
             quaternion = quaternion_of_matrix(pose[0])
@@ -421,15 +421,15 @@ def publish(node: CooperativeNode, connection: Connection) -> None:
 def results_of(node: CooperativeNode) -> TeamFound:
     """Return the results of a node with all windows so far, as `heft coop identify` does."""
     node.solver.finish()
-    known = node.known
-    origins = tuple(range(node.count)) if known is None else known.origins
-    history = [] if known is None else [*node.solver.history()]
-    if known is not None:
+    latest = node.known
+    origins = tuple(range(node.count)) if latest is None else latest.origins
+    history = [] if latest is None else [*node.solver.history()]
+    if latest is not None:
         history = [k for k in history if len(k.poses or ()) == len(origins)]
-        history = [*history[:-1], known.known]
+        history = [*history[:-1], latest.known]
     result = CooperativeResult(tuple(history), tuple(node.solver.changes))
-    end = 0.0 if known is None else known.known.time
-    untold = origins if known is None else known.known.unplaced
+    end = 0.0 if latest is None else latest.known.time
+    untold = origins if latest is None else latest.known.unplaced
     among = node.stated.among(origins)
     clocks = {origins.index(o): c for o, c in node.clocks().items() if o in origins}
     untold = untold if result.known else ()

@@ -70,9 +70,9 @@ class LoadEstimate:
         com = np.array([x / mass, y / mass, np.nan])
         moment = np.full((3, 3), np.nan)
         moment[2, 2] = about - (x**2 + y**2) / mass
-        whole = np.full((10, 10), np.nan)
-        whole[np.ix_(IN_PLANE, IN_PLANE)] = covariance
-        return LoadEstimate(float(mass), com, moment, whole)
+        full = np.full((10, 10), np.nan)
+        full[np.ix_(IN_PLANE, IN_PLANE)] = covariance
+        return LoadEstimate(float(mass), com, moment, full)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,19 +87,19 @@ class LoadBelief:
 
     def residuals(self, values: Array) -> Array:
         """Return the prior's residuals at π, each divided by its standard deviation."""
-        found = [self.rows @ values - self.values]
+        made = [self.rows @ values - self.values]
         for rows, centre, std in self.centres:
             mass, *moments = rows @ values
-            found.append((np.array(moments) / mass - centre) / std)
-        return np.concatenate(found)
+            made.append((np.array(moments) / mass - centre) / std)
+        return np.concatenate(made)
 
     def jacobian(self, values: Array) -> Array:
         """Return the derivative of the residuals by π, shape (any, p)."""
-        found = [self.rows]
+        made = [self.rows]
         for rows, _, std in self.centres:
             mass, *moments = rows @ values
-            found.append((rows[1:] - np.outer(np.array(moments) / mass, rows[0])) / (mass * std))
-        return np.vstack(found)
+            made.append((rows[1:] - np.outer(np.array(moments) / mass, rows[0])) / (mass * std))
+        return np.vstack(made)
 
     def linear(self, mass: float) -> tuple[Array, Array]:
         """Return rows A and values b of the prior, linearised as A π = b.
@@ -271,12 +271,12 @@ class LoadInformation:
             W = whitening(self.spread(values))
             half = W @ (tensor @ self.motion_spread @ (self.tensor @ values)) @ W.T
             rest = W @ (wrench - Y @ values).T
-            found = whitening_slopes(half + np.swapaxes(half, 1, 2)) @ rest - W @ columns
-            found = found.reshape(len(tensor), -1).T
+            made = whitening_slopes(half + np.swapaxes(half, 1, 2)) @ rest - W @ columns
+            made = made.reshape(len(tensor), -1).T
             if self.belief is None:
-                return np.asarray(found)
+                return np.asarray(made)
             known = np.sqrt(self.overlap) * self.belief.jacobian(values)
-            return np.vstack([found, known])
+            return np.vstack([made, known])
 
         tensor, columns = self.tensor.transpose(2, 1, 0), Y.transpose(2, 1, 0)
         # Beyond so many evaluations is a valley that descends for ever, and tells nothing.
@@ -284,8 +284,8 @@ class LoadInformation:
         covariance = self._covariance(*self._likely(fit.x), fit.x)
         if covariance is None:
             return None
-        left = fit.fun[: wrench.size]
-        misfit = float(left @ left)
+        residual_rows = fit.fun[: wrench.size]
+        misfit = float(residual_rows @ residual_rows)
         misfit /= max(wrench.shape[1] * self.windows - len(start), 1)
         return fit.x, covariance, misfit
 
@@ -300,9 +300,9 @@ class LoadInformation:
         rows = (white @ self.regressor(self.motion)[:, :, light]).reshape(-1, len(light))
         ridge = np.diag([0.0 if k < len(numbers) else 1.0 for k in light])
         right = np.append(self.wrench @ white.T, np.zeros(len(light)))
-        found = np.zeros(self.tensor.shape[2])
-        found[light] = np.linalg.lstsq(np.vstack([rows, ridge]), right, rcond=None)[0]
-        return found
+        made = np.zeros(self.tensor.shape[2])
+        made[light] = np.linalg.lstsq(np.vstack([rows, ridge]), right, rcond=None)[0]
+        return made
 
     def gradient(self, values: Array) -> Array:
         """Return minus half the gradient of Σ eᵀ C⁻¹ e, shape (p,): zero at the estimate.
@@ -313,11 +313,11 @@ class LoadInformation:
         motion, _ = self._likely(values)
         rest = self.residual(values)
         white = np.linalg.solve(self.spread(values), rest.T).T
-        found = np.asarray(np.einsum("nij,ni->j", self.regressor(motion), white))
+        made = np.asarray(np.einsum("nij,ni->j", self.regressor(motion), white))
         if self.belief is None:
-            return found
+            return made
         J = self.belief.jacobian(values)
-        return found - self.overlap * J.T @ self.belief.residuals(values)
+        return made - self.overlap * J.T @ self.belief.residuals(values)
 
     def information(self, values: Array) -> Array:
         """Return Σ JᵀJ of the true motions, that of noise subtracted, shape (p, p).
@@ -431,10 +431,10 @@ def wrench_doubt(
     tried = []
     for robot, is_offset, fault in _faults(own, ones, numbers):
         H = beside_load((white @ fault).reshape(len(rest), -1))
-        found = np.linalg.lstsq(H, rest, rcond=1e-9)[0]
-        left = rest - H @ found
-        offset = float(np.linalg.norm(found)) if is_offset else None
-        tried.append((float(left @ left), robot, offset))
+        made = np.linalg.lstsq(H, rest, rcond=1e-9)[0]
+        residual_rows = rest - H @ made
+        offset = float(np.linalg.norm(made)) if is_offset else None
+        tried.append((float(residual_rows @ residual_rows), robot, offset))
     least, robot, offset = min(tried, key=lambda t: t[0])
     others = [squares for squares, k, _ in tried if k != robot]
     apart = (min(others, default=np.inf) - least) / load.overlap

@@ -68,13 +68,13 @@ class TeamKnown:
         if not self.known.poses:
             return None
         before = dict(zip(self.origins, self.known.poses, strict=True))
-        told = {k: p for k, o in enumerate(origins) if (p := before.get(o))}
-        if not told:
+        counted = {k: p for k, o in enumerate(origins) if (p := before.get(o))}
+        if not counted:
             return None
-        moved = from_first(told)
+        moved = from_first(counted)
         values, covariance = self.known.values, self.known.covariance
         if values is not None and covariance is not None:
-            change = self.known.space.load_map(told[min(told)])
+            change = self.known.space.load_map(counted[min(counted)])
             values, covariance = change @ values, change @ covariance @ change.T
         kept = replace(
             self.known,
@@ -113,8 +113,8 @@ class TeamSolver:
 
     def advance(self, replica: Replica, most: int) -> int:
         """Process complete windows; return their number."""
-        held = {*range(self.graph.count)} - replica.late | set(replica.joined)
-        if not self._until(replica) or any(o not in replica.sensors for o in held):
+        holding = {*range(self.graph.count)} - replica.late | set(replica.joined)
+        if not self._until(replica) or any(o not in replica.sensors for o in holding):
             return 0
         if self.next is not None and self._joined != replica.joined:
             new = [n for o, n in replica.joined.items() if o not in self._joined]
@@ -122,7 +122,7 @@ class TeamSolver:
                 self.next, self._run, self._before, self.changes = None, None, None, []
         self._joined = dict(replica.joined)
         if self.next is None:
-            self.next = replica.begin(tuple(held - replica.late))
+            self.next = replica.begin(tuple(holding - replica.late))
         taken = 0
         while self.next < self._until(replica) and taken < most:
             number, self.next = self.next, self.next + 1  # whatever comes of this one
@@ -162,9 +162,9 @@ class TeamSolver:
             return
         run = self._run
         assert run is not None
-        told = len(run.changes)
+        counted = len(run.changes)
         run.step(row, number * settings.stride + 0.5 * settings.length)
-        if len(run.changes) > told:
+        if len(run.changes) > counted:
             self.changes.append(run.changes[-1])
         if len(run.known) > MOST_KNOWN:
             del run.known[: MOST_KNOWN // 2 : 2]
@@ -326,10 +326,10 @@ class CooperativeNode:
         Args:
             message: Message of the node itself, as it is sent to neighbours.
         """
-        said = message.sensors.get(self.own)
-        if said is not None and self._stream.sensors is None:
+        stated_sensors = message.sensors.get(self.own)
+        if stated_sensors is not None and self._stream.sensors is None:
             windows = self.settings.method.windows
-            self._stream = WindowStream(windows, said, session=self.session)
+            self._stream = WindowStream(windows, stated_sensors, session=self.session)
         self.replica.receive(self.own, message)
 
     def add_samples(self, signals: ContactSignals, epoch: int = 0) -> int:
@@ -442,9 +442,9 @@ class CooperativeNode:
     def forget(self, name: str, once: str = "") -> bool:
         """Allow an event to be recorded again; return whether it had been."""
         key = f"{name} {once}"
-        told = key in self._told
+        counted = key in self._told
         self._told.discard(key)
-        return told
+        return counted
 
     def _time(self, number: int | None) -> float:
         return np.nan if number is None else number * self.settings.method.windows.stride

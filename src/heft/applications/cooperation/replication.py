@@ -174,10 +174,10 @@ class Replica:
         for origin, end in message.ended.items():
             if origin != self.own:
                 self.ended.setdefault(origin, end)
-        for origin, said in message.sensors.items():
+        for origin, stated in message.sensors.items():
             before = self.sensors.get(origin)
-            if before is None or said.session > before.session:
-                self.sensors[origin] = said
+            if before is None or stated.session > before.session:
+                self.sensors[origin] = stated
         for origin in message.have:
             self._heard(origin, message.first.get(origin, 0))
         for origin, number, window in message.windows:
@@ -297,8 +297,8 @@ class Replica:
         Returns:
             None where one of them is absent.
         """
-        found = [self.windows[o].get(number, ABSENT) for o in origins]
-        return None if any(np.isnan(row[0]) for row in found) else np.concatenate(found)
+        rows_found = [self.windows[o].get(number, ABSENT) for o in origins]
+        return None if any(np.isnan(row[0]) for row in rows_found) else np.concatenate(rows_found)
 
     def rows(self, origins: tuple[int, ...], until: int) -> Array:
         """Return the windows of some origins side by side, shape (windows, 24 · origins).

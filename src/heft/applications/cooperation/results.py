@@ -368,10 +368,10 @@ def identify_team_files(
         untold = result.known[-1].unplaced if result.known else tuple(range(len(signals)))
     else:
         untold = unplaced(signals, stated.graph)
-    found = TeamFound(stated, method, result, end, clocks, untold, repeated)
+    team = TeamFound(stated, method, result, end, clocks, untold, repeated)
     if out is not None:
-        found.write(out)
-    return found
+        team.write(out)
+    return team
 
 
 def _signals(recording: Recording, frame: str) -> ContactSignals:
@@ -380,10 +380,10 @@ def _signals(recording: Recording, frame: str) -> ContactSignals:
     for name in names:
         recording.require(name, WHY[name.partition(".")[0]])
     time, values = _whole(recording, names)
-    found = dict(zip(names, values.T, strict=True))
+    columns = dict(zip(names, values.T, strict=True))
     if "torque" not in kinds:  # a point contact
-        found |= {f"torque.{frame}.{axis}": np.zeros(len(values)) for axis in "xyz"}
-    return ContactSignals.of_columns({"t": time, **found}, frame)
+        columns |= {f"torque.{frame}.{axis}": np.zeros(len(values)) for axis in "xyz"}
+    return ContactSignals.of_columns({"t": time, **columns}, frame)
 
 
 def _arm_signals(folder: Path, robot: TeamRobot, recording: Recording) -> ContactSignals:
@@ -415,9 +415,9 @@ def _arm_signals(folder: Path, robot: TeamRobot, recording: Recording) -> Contac
 
 
 def _whole(recording: Recording, names: list[str]) -> tuple[Array, Array]:
-    whole = recording.whole(names)
-    own = np.isfinite(whole.values[:, 0])  # other rows are another robot's, in one file with it
-    time, values = whole.time[own], whole.values[own]
+    rows = recording.whole(names)
+    own = np.isfinite(rows.values[:, 0])  # other rows are another robot's, in one file with it
+    time, values = rows.time[own], rows.values[own]
     if not np.isfinite(values).all():
         row = int(np.argmin(np.isfinite(values).all(axis=1)))
         raise InvalidRecording(
@@ -432,7 +432,7 @@ def _whole(recording: Recording, names: list[str]) -> tuple[Array, Array]:
 def _repeated(signals: ContactSignals, log: str) -> dict[str, float]:
     """Return how long each sensor repeats itself [s], or refuse one that does nothing else."""
     step = float(np.median(np.diff(signals.time)))
-    found = {}
+    durations = {}
     for sensor, samples in signals.repeated().items():
         if samples.all():
             x, y, z = getattr(signals, sensor)[0]
@@ -444,8 +444,8 @@ def _repeated(signals: ContactSignals, log: str) -> dict[str, float]:
                 "out of the team's file, or record again",
             )
         if samples.any():
-            found[sensor] = float(samples.sum()) * step
-    return found
+            durations[sensor] = float(samples.sum()) * step
+    return durations
 
 
 def _from_one_epoch(
@@ -523,10 +523,10 @@ def _content(team: TeamFound) -> dict[str, Any]:
     }
 
 
-def _page(found: TeamFound) -> str:
+def _page(team: TeamFound) -> str:
     rows = []
-    for k, name in enumerate(found.names):
-        load = found.stated_load(k)
+    for k, name in enumerate(team.names):
+        load = team.stated_load(k)
         if load is None:
             continue
         mass, centre, com = _cells(load)
@@ -536,12 +536,12 @@ def _page(found: TeamFound) -> str:
     head = ("robot", "mass [kg]", "±", "centre of mass [mm]", "±", "inertia about it [kg·m²]")
     poses = [
         [
-            found.names[a],
-            found.names[b],
+            team.names[a],
+            team.names[b],
             ", ".join(f"{1e3 * x:.1f}" for x in t),
             ", ".join(f"{x:.2f}" for x in np.degrees(rotation_vector_of_matrix(R))),
         ]
-        for (b, a), (R, t) in found.poses().items()
+        for (b, a), (R, t) in team.poses().items()
     ]
     of_poses = ("of", "in the frame of", "origin [mm]", "rotation vector [°]")
     return page.page(
@@ -549,55 +549,55 @@ def _page(found: TeamFound) -> str:
         title="A load that several robots hold",
         loads=ShownTable("The load at the end, in each robot's own frame", head, rows),
         poses=ShownTable("Where neighbours hold it", of_poses, poses),
-        answer=_answer(found),
-        picture=_picture(found),
-        plots=[] if found.verdict == "poor" else list(_plots(found)),
-        changes=[f"{t:.2f}" for t in found.changes],
-        remarks=found.remarks(),
-        method=found.method,
+        answer=_answer(team),
+        picture=_picture(team),
+        plots=[] if team.verdict == "poor" else list(_plots(team)),
+        changes=[f"{t:.2f}" for t in team.changes],
+        remarks=team.remarks(),
+        method=team.method,
         version=__version__,
     )
 
 
-def _answer(found: TeamFound) -> tuple[str, str] | None:
+def _answer(team: TeamFound) -> tuple[str, str] | None:
     """Return the load's mass and its deviation as text; None where none is stated."""
-    load = found.stated_load(0)
+    load = team.stated_load(0)
     if load is None:
         return None
     std = np.nan if load.covariance is None else float(np.sqrt(load.covariance[0, 0]))
     return rounded(load.mass, std), rounded(std) if np.isnan(std) else f"{std:.2g}"
 
 
-def _picture(found: TeamFound) -> Scene | None:
+def _picture(team: TeamFound) -> Scene | None:
     """Return the load with the points where robots hold it, in the first robot's frame."""
-    load = found.stated_load(0)
+    load = team.stated_load(0)
     if load is None:
         return None
-    held = {0: (np.eye(3), np.zeros(3))}
-    for _ in found.stated.robots:  # as far as edges lead
-        for (b, a), (R, t) in found.poses().items():
-            if b in held and a not in held:
-                turned, place = held[b]
-                held[a] = turned @ R, turned @ t + place
-            elif a in held and b not in held:
-                turned, place = held[a]
-                held[b] = turned @ R.T, place - turned @ R.T @ t
-    grasps = np.nan_to_num([place for _, place in held.values()])  # of what moves in a plane
+    places = {0: (np.eye(3), np.zeros(3))}
+    for _ in team.stated.robots:  # as far as edges lead
+        for (b, a), (R, t) in team.poses().items():
+            if b in places and a not in places:
+                turned, place = places[b]
+                places[a] = turned @ R, turned @ t + place
+            elif a in places and b not in places:
+                turned, place = places[a]
+                places[b] = turned @ R.T, place - turned @ R.T @ t
+    grasps = np.nan_to_num([place for _, place in places.values()])  # of what moves in a plane
     com, reach = np.nan_to_num(load.com), float(np.ptp(grasps, axis=0).max(initial=0.1))
     ten = inertia.from_body(load.mass, com, np.nan_to_num(load.inertia))
     shape = ellipsoid(ten)
     bodies = [
-        Body(found.names[k], "before", place, 0.02 * reach * np.eye(3), 1.0)
-        for k, place in zip(held, grasps, strict=True)
+        Body(team.names[k], "before", place, 0.02 * reach * np.eye(3), 1.0)
+        for k, place in zip(places, grasps, strict=True)
     ]
     bodies += [Body("load", "after", *shape, 1.0)] if shape is not None else []
     lines = np.array([[*place, *com] for place in grasps])
     return Scene("The load, and where it is held", lines, tuple(bodies))
 
 
-def _plots(found: TeamFound) -> Iterator[Plot]:
+def _plots(team: TeamFound) -> Iterator[Plot]:
     """Yield mass and centre of mass over time, in the first robot's frame."""
-    time, mass, com, spread = _history(found)
+    time, mass, com, spread = _history(team)
     if not len(time):
         return
     curve = Series("mass", "measured", time, mass)
@@ -615,23 +615,23 @@ def _plots(found: TeamFound) -> Iterator[Plot]:
     yield Plot("Centre of mass", "time [s]", axes, "time", "[mm]")
 
 
-def _history(found: TeamFound) -> tuple[Array, Array, Array, Array]:
+def _history(team: TeamFound) -> tuple[Array, Array, Array, Array]:
     """Return times, masses, centres of mass and standard deviations of the mass, of robot 0."""
-    if isinstance(found.result, PaperResult):
-        every = max(len(found.result.time) // MOST_POINTS, 1)
-        states = found.result.history[0, ::every]
-        time = found.result.time[::every]
+    if isinstance(team.result, PaperResult):
+        every = max(len(team.result.time) // MOST_POINTS, 1)
+        states = team.result.history[0, ::every]
+        time = team.result.time[::every]
         return time, 1.0 / states[:, 9], states[:, :3], np.full(len(time), np.nan)
-    told = [(k.time, load) for k in found.result.known if (load := k.load(0)) is not None]
-    told = told[:: max(len(told) // MOST_POINTS, 1)]
+    history = [(k.time, load) for k in team.result.known if (load := k.load(0)) is not None]
+    history = history[:: max(len(history) // MOST_POINTS, 1)]
     values = np.array(
         [
             [t, k.mass, *k.com, np.nan if k.covariance is None else np.sqrt(k.covariance[0, 0])]
-            for t, k in told
+            for t, k in history
         ]
     ).reshape(-1, 6)
     # Curves break where the load is another: it did not ramp from one to the other.
-    breaks = np.searchsorted(values[:, 0], found.changes)
+    breaks = np.searchsorted(values[:, 0], team.changes)
     values = np.insert(values, breaks, np.nan, axis=0)
-    values[np.isnan(values[:, 0]), 0] = found.changes
+    values[np.isnan(values[:, 0]), 0] = team.changes
     return values[:, 0], values[:, 1], values[:, 2:5], values[:, 5]

@@ -37,10 +37,10 @@ def rates(time: Array, values: Array) -> Array:
     first = np.clip(np.arange(count) - BESIDE, 0, count - size)
     near = first[:, None] + np.arange(size)
     own = np.arange(count) - first
-    apart = time[near][:, :, None] - time[near][:, None, :] + np.eye(size)
-    shares = 1.0 / apart.prod(axis=2)  # of barycentric interpolation [Berrut2004]
+    distances = time[near][:, :, None] - time[near][:, None, :] + np.eye(size)
+    shares = 1.0 / distances.prod(axis=2)  # of barycentric interpolation [Berrut2004]
     here = np.arange(count)
-    weights = shares / shares[here, own][:, None] / apart[here, own]
+    weights = shares / shares[here, own][:, None] / distances[here, own]
     weights[here, own] = 0.0
     weights[here, own] = -weights.sum(axis=1)
     return np.asarray(np.einsum("nk,nka->na", weights, values[near]))
@@ -82,13 +82,13 @@ class ContactSignals:
         """Concatenate signals; no parts give no samples."""
         none = np.zeros((0, 3))
         parts = [ContactSignals(np.zeros(0), none, none, none, none, none), *parts]
-        found = {n: np.concatenate([getattr(p, n) for p in parts]) for n in SENSORS}
+        by_name = {n: np.concatenate([getattr(p, n) for p in parts]) for n in SENSORS}
         time = np.concatenate([p.time for p in parts])
         names = {n for p in parts for n in p.derived}
         derived = {
             n: np.concatenate([p.derived.get(n, none) for p in parts]) for n in sorted(names)
         }
-        return ContactSignals(time, **found, derived=derived)
+        return ContactSignals(time, **by_name, derived=derived)
 
     def part(self, rows: slice | NDArray[np.bool_]) -> ContactSignals:
         """Return some of the samples."""
@@ -122,14 +122,14 @@ class ContactSignals:
 
         A torque that is always zero is that of a point contact.
         """
-        found = {}
+        by_name = {}
         for name, values in self.by_sensor.items():
             if name == "torque" and not values.any():
                 continue
             since = unchanged_since(self.time, values, [(0, 1, 2)])[:, 0]
             # [s], from which on a sensor measures nothing
-            found[name] = repeated(self.time, since, 0.1)
-        return found
+            by_name[name] = repeated(self.time, since, 0.1)
+        return by_name
 
 
 @dataclass(frozen=True)

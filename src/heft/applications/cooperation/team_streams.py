@@ -88,13 +88,13 @@ class ContactReader:
 def _devices_of_arm(robot: TeamRobot, arm: ArmStream) -> tuple[Device, ...]:
     kinds = ("q", "v", "tau") if arm.by_torque else ("q", "v")
     joints = tuple(f"{kind}.{j}" for kind in kinds for j in arm.contact.robot.channels)
-    found = [Device("joints", joints, noisy=False)]
+    devices = [Device("joints", joints, noisy=False)]
     if "acceleration" in arm.measured:
-        found.append(Device("imu", names_of("acc", robot.frame)))
+        devices.append(Device("imu", names_of("acc", robot.frame)))
     wrench = [names_of(k, robot.frame) for k in ("force", "torque") if k in arm.measured]
     if wrench:
-        found.append(Device("wrench", tuple(n for names in wrench for n in names)))
-    return tuple(found)
+        devices.append(Device("wrench", tuple(n for names in wrench for n in names)))
+    return tuple(devices)
 
 
 def arm_sensors(robot: TeamRobot, names: Collection[str]) -> tuple[str, ...]:

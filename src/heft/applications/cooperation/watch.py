@@ -99,13 +99,13 @@ class TeamStates:
         """
         names = [r.name for r in self.stated.robots]
         masses = [s["load"]["mass_kg"] for s in self.states.values() if s["load"]]
-        apart = max(masses) - min(masses) if masses else math.nan
+        spread = max(masses) - min(masses) if masses else math.nan
         return {
             "robots": names,
             "edges": [list(edge) for edge in self.stated.graph.edges],
             "states": [self.states.get(name) for name in names],
             "silent_s": [now - self.heard[n] if n in self.heard else None for n in names],
-            "apart_kg": apart if math.isfinite(apart) else None,
+            "apart_kg": spread if math.isfinite(spread) else None,
             "refused": self.refused,
         }
 

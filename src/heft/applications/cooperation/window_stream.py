@@ -104,21 +104,21 @@ def motion_spread(noise: SensorNoise, plain: float, steep: float, second: Array)
         second: Mean of ω ωᵀ without its noise, shape (3, 3) [rad²/s²].
     """
     gyro = noise.angular_velocity**2
-    found = np.zeros((SIZE, SIZE))
+    each_robot = np.zeros((SIZE, SIZE))
     for rows, variance in (
         (OMEGA, plain * gyro),
         (VELOCITY, plain * noise.velocity**2),
         (ALPHA, steep * gyro),
         (SPECIFIC, plain * noise.acceleration**2),
     ):
-        found[rows, rows] = variance * np.eye(3)
+        each_robot[rows, rows] = variance * np.eye(3)
     values, vectors = np.linalg.eigh(second)
     for value, w in zip(np.maximum(values, 0.0), vectors.T, strict=True):
         J = np.array([_of_pair(a, b, w) for a, b in PAIRS])
-        found[SQUARES, SQUARES] += plain * gyro * value * J @ J.T
+        each_robot[SQUARES, SQUARES] += plain * gyro * value * J @ J.T
     own = [2.0 if a == b else 1.0 for a, b in PAIRS]
-    found[SQUARES, SQUARES] += plain * gyro**2 * np.diag(own)
-    return found
+    each_robot[SQUARES, SQUARES] += plain * gyro**2 * np.diag(own)
+    return each_robot
 
 
 def wrench_spread(noise: SensorNoise, plain: float) -> Array:
@@ -132,10 +132,10 @@ def wrench_spread(noise: SensorNoise, plain: float) -> Array:
 
 def _of_pair(a: int, b: int, w: Array) -> Array:
     """Return the derivative of w_a w_b by w, shape (3,)."""
-    found = np.zeros(3)
-    found[a] += w[b]
-    found[b] += w[a]
-    return found
+    each_robot = np.zeros(3)
+    each_robot[a] += w[b]
+    each_robot[b] += w[a]
+    return each_robot
 
 
 def covariances(sensors: OriginSensors, settings: WindowSettings, second: Array) -> Windows:
@@ -307,15 +307,15 @@ def windows_of(
     begin = min((min(rows, default=0) for rows, _ in made), default=0)
     count = max((max(rows, default=-1) for rows, _ in made), default=-1) + 1 - begin
     middles = settings.stride * (begin + np.arange(count)) + 0.5 * settings.length
-    found = []
+    each_robot = []
     for by_number, kind in made:
         every = np.full((count, 24), np.nan)
         for number, row in by_number.items():
             every[number - begin] = row
-        found.append(
+        each_robot.append(
             replace(kind, time=middles.astype(float), motion=every[:, :18], wrench=every[:, 18:])
         )
-    return found
+    return each_robot
 
 
 def _widths(stamps: NDArray[np.int64], i: int, j: int, most: float) -> Array:

@@ -96,14 +96,14 @@ def motion_map(pose: Pose) -> Array:
         pose: R and t that take coordinates of the one frame to those of the other.
     """
     R, t = pose
-    found = np.zeros((SIZE, SIZE))
+    made = np.zeros((SIZE, SIZE))
     for rows in (OMEGA, VELOCITY, ALPHA, SPECIFIC):
-        found[rows, rows] = R
-    found[VELOCITY, OMEGA] = found[SPECIFIC, ALPHA] = skew(t) @ R
+        made[rows, rows] = R
+    made[VELOCITY, OMEGA] = made[SPECIFIC, ALPHA] = skew(t) @ R
     turned = _turned(R)
-    found[SQUARES, SQUARES] = turned
-    found[SPECIFIC, SQUARES] = -_centripetal(t) @ turned
-    return found
+    made[SQUARES, SQUARES] = turned
+    made[SPECIFIC, SQUARES] = -_centripetal(t) @ turned
+    return made
 
 
 def motion_slopes(pose: Pose) -> Array:
@@ -128,36 +128,36 @@ def _centripetal(t: Array) -> Array:
 
 def _centripetal_tensor() -> Array:
     """Return the derivative of C by t, shape (3, 6, 3)."""
-    found = np.zeros((3, 6, 3))
+    made = np.zeros((3, 6, 3))
     for k, (a, b) in enumerate(PAIRS):
         unit = np.zeros((3, 3))
         unit[a, b] = unit[b, a] = 1.0
-        found[:, k] = unit - np.trace(unit) * np.eye(3)
-    return found
+        made[:, k] = unit - np.trace(unit) * np.eye(3)
+    return made
 
 
 def _products() -> Array:
     """Return the map from all products of two entries of R to `_turned(R)`, shape (36, 81)."""
-    found = np.zeros((6, 6, 9, 9))
+    made = np.zeros((6, 6, 9, 9))
     for row, (c, d) in enumerate(PAIRS):
         for column, (a, b) in enumerate(PAIRS):
             once = 0.5 if a == b else 1.0  # of the diagonal one of two equal products is meant
-            found[row, column, 3 * c + a, 3 * d + b] += once
-            found[row, column, 3 * c + b, 3 * d + a] += once
-    return found.reshape(36, 81)
+            made[row, column, 3 * c + a, 3 * d + b] += once
+            made[row, column, 3 * c + b, 3 * d + a] += once
+    return made.reshape(36, 81)
 
 
 def _generators() -> Array:
     """Return the derivative of M by turn and shift at the identity, shape (6, 18, 18)."""
-    found, same = np.zeros((6, SIZE, SIZE)), np.eye(3)
+    made, same = np.zeros((6, SIZE, SIZE)), np.eye(3)
     for k, axis in enumerate(same):
         cross = skew(axis)
         for rows in (OMEGA, VELOCITY, ALPHA, SPECIFIC):
-            found[k, rows, rows] = cross
-        found[k, SQUARES, SQUARES] = _turned(same + cross) - _turned(same) - _turned(cross)
-        found[3 + k, VELOCITY, OMEGA] = found[3 + k, SPECIFIC, ALPHA] = cross
-        found[3 + k, SPECIFIC, SQUARES] = -_centripetal(axis)
-    return found
+            made[k, rows, rows] = cross
+        made[k, SQUARES, SQUARES] = _turned(same + cross) - _turned(same) - _turned(cross)
+        made[3 + k, VELOCITY, OMEGA] = made[3 + k, SPECIFIC, ALPHA] = cross
+        made[3 + k, SPECIFIC, SQUARES] = -_centripetal(axis)
+    return made
 
 
 PRODUCTS = _products()
@@ -172,10 +172,10 @@ def wrench_map(pose: Pose) -> Array:
         pose: R and t that take coordinates of the one frame to those of the other.
     """
     R, t = pose
-    found = np.zeros((6, 6))
-    found[:3, :3] = found[3:, 3:] = R
-    found[:3, 3:] = skew(t) @ R
-    return found
+    made = np.zeros((6, 6))
+    made[:3, :3] = made[3:, 3:] = R
+    made[:3, 3:] = skew(t) @ R
+    return made
 
 
 def load_tensor() -> Array:
@@ -184,16 +184,16 @@ def load_tensor() -> Array:
     Rows are moment and force about the contact; both sides of Newton's and Euler's equations are
     linear in A, Q and S.
     """
-    found = np.zeros((SIZE, 6, 10))
+    made = np.zeros((SIZE, 6, 10))
     units, none = np.eye(3), np.zeros((3, 3))
     order = [3, 4, 5, 0, 1, 2]  # regressors are of force, then moment
-    found[SPECIFIC] = inertia.wrench_regressor(units, none, none)[:, order]
-    found[ALPHA] = inertia.wrench_regressor(none, none, units)[:, order]
+    made[SPECIFIC] = inertia.wrench_regressor(units, none, none)[:, order]
+    made[ALPHA] = inertia.wrench_regressor(none, none, units)[:, order]
     alone = inertia.wrench_regressor(none, units, none)[:, order]
     for k, (a, b) in enumerate(PAIRS):
         both = inertia.wrench_regressor(none[:1], (units[a] + units[b])[None], none[:1])[0][order]
-        found[9 + k] = alone[a] if a == b else both - alone[a] - alone[b]
-    return found
+        made[9 + k] = alone[a] if a == b else both - alone[a] - alone[b]
+    return made
 
 
 @dataclass(frozen=True)
@@ -212,9 +212,9 @@ class Space:
 
     def change(self, small: Array) -> Array:
         """Return the turn and shift, shape (6,), of the components used; others are zero."""
-        found = np.zeros(6)
-        found[list(self.pose)] = small
-        return found
+        made = np.zeros(6)
+        made[list(self.pose)] = small
+        return made
 
     @property
     def columns(self) -> tuple[int, ...]:
@@ -380,14 +380,14 @@ def _turning(change: Array) -> Array:
         change: Rotation vector [rad], then shift [m], shape (6,).
     """
     cross, angle = skew(change[:3]), math.hypot(*change[:3])
-    found = np.eye(6)
+    made = np.eye(6)
     if angle > 1e-4:
         half = math.sin(0.5 * angle) / angle
-        found[:3, :3] += 2.0 * half**2 * cross
-        found[:3, :3] += (1.0 - math.sin(angle) / angle) / angle**2 * (cross @ cross)
+        made[:3, :3] += 2.0 * half**2 * cross
+        made[:3, :3] += (1.0 - math.sin(angle) / angle) / angle**2 * (cross @ cross)
     else:  # to within rounding
-        found[:3, :3] += 0.5 * cross + (cross @ cross) / 6.0
-    return found
+        made[:3, :3] += 0.5 * cross + (cross @ cross) / 6.0
+    return made
 
 
 def planar_pose(one: Array, other: Array) -> Pose:
@@ -430,18 +430,18 @@ class MotionPair:
     @cached_property
     def other(self) -> Array:
         """Motions in the other frame, shape (any, k), or only the components that count."""
-        whole = self.both[:, len(self.spreads[0]) :]
-        return whole if self.counted is None else whole[:, self.counted]
+        full = self.both[:, len(self.spreads[0]) :]
+        return full if self.counted is None else full[:, self.counted]
 
     def _map(self, pose: Pose) -> Array:
         """Return the rows of M that count, shape (any, k)."""
-        whole = self.space.motion_map(pose)
-        return whole if self.counted is None else whole[list(self.counted)]
+        full = self.space.motion_map(pose)
+        return full if self.counted is None else full[list(self.counted)]
 
     def _map_slopes(self, pose: Pose) -> Array:
         """Return the derivative of M by a small turn and shift, shape (p, any, k)."""
-        whole = self.space.motion_slopes(pose)
-        return whole if self.counted is None else whole[:, self.counted]
+        full = self.space.motion_slopes(pose)
+        return full if self.counted is None else full[:, self.counted]
 
     def _white(self, pose: Pose) -> tuple[Array, Array, Array]:
         """Return M, the whitening matrix, and the whitened residuals, shape (any, K)."""
@@ -453,8 +453,8 @@ class MotionPair:
         """Return the derivative of whitened residuals by a small turn and shift, shape (any, p)."""
         white = W @ self._map_slopes(pose)
         half = white @ (self.spreads[0] @ M.T @ W.T)
-        found = whitening_slopes(half + np.swapaxes(half, 1, 2)) @ rest - white @ self.one.T
-        return np.asarray(found.reshape(len(white), -1).T)
+        made = whitening_slopes(half + np.swapaxes(half, 1, 2)) @ rest - white @ self.one.T
+        return np.asarray(made.reshape(len(white), -1).T)
 
     def estimate(self, guess: Pose | None = None) -> PoseEstimate:
         """Return the pose that takes coordinates of the one frame to those of the other.
@@ -466,8 +466,8 @@ class MotionPair:
         if start is None:
             start = planar_pose(self.one, self.other) if self.space.planar else self._by_twists()
         # A pose far from the truth makes likely motions of what misfits: what was read decides
-        told = told_motion(self.one, self.spreads[0], self.windows, self.overlap)
-        if self._covariance(*told, start) is None:
+        seen = told_motion(self.one, self.spreads[0], self.windows, self.overlap)
+        if self._covariance(*seen, start) is None:
             return PoseEstimate(start, None, np.nan)
 
         places = np.ix_(self.space.pose, self.space.pose)
@@ -489,18 +489,18 @@ class MotionPair:
 
         def slopes(change: Array) -> Array:
             pose, *white = at(change)
-            found = self._slopes(pose, *white)
+            made = self._slopes(pose, *white)
             if self.belief is not None:
-                found = np.vstack([found, weight * self.belief.slopes(pose, self.space)])
-            return np.asarray(found @ _turning(self.space.change(change))[places])
+                made = np.vstack([made, weight * self.belief.slopes(pose, self.space)])
+            return np.asarray(made @ _turning(self.space.change(change))[places])
 
-        found = least_squares(
+        made = least_squares(
             residuals, np.zeros(len(self.space.pose)), slopes, method="lm", xtol=1e-12, ftol=1e-12
         )
-        degrees = max(self.windows * self.other.shape[1] - len(found.x), 1)
-        left = found.fun[: self.both.shape[0] * self.other.shape[1]]
-        misfit = float(left @ left) / degrees
-        pose = moved(start, self.space.change(found.x))
+        degrees = max(self.windows * self.other.shape[1] - len(made.x), 1)
+        rows_of_fit = made.fun[: self.both.shape[0] * self.other.shape[1]]
+        misfit = float(rows_of_fit @ rows_of_fit) / degrees
+        pose = moved(start, self.space.change(made.x))
         apart = self._apart(pose)
         # [m] between two frames of a body: beyond, sensors contradict one another
         if not np.linalg.norm(pose[1]) < 1000.0:

@@ -55,10 +55,15 @@ def encoded(message: WindowMessage, sender: int, team: bytes) -> bytes:
     head = (NAME, VERSION, 0, sender, team, message.session, len(origins), len(message.windows))
     parts = [HEADER.pack(*head)]
     for o in origins:
-        said, end = message.sensors.get(o), message.ended.get(o)
-        flags = ENDED * (end is not None) + SENSORS * (said is not None)
-        noise = (0.0,) * 6 if said is None else (*vars(said.noise).values(), said.step)
-        numbers = (message.have[o], message.first.get(o, 0), end or 0, said.session if said else 0)
+        stated, end = message.sensors.get(o), message.ended.get(o)
+        flags = ENDED * (end is not None) + SENSORS * (stated is not None)
+        noise = (0.0,) * 6 if stated is None else (*vars(stated.noise).values(), stated.step)
+        numbers = (
+            message.have[o],
+            message.first.get(o, 0),
+            end or 0,
+            stated.session if stated else 0,
+        )
         parts.append(ORIGIN.pack(o, flags, *numbers, *noise))
     for o, number, row in message.windows:
         absent = bool(np.isnan(row[0]))
@@ -81,25 +86,25 @@ def decoded(data: bytes, sender: int, team: bytes, robots: int) -> WindowMessage
     """
     if not HEADER.size <= len(data) <= LARGEST:
         raise BadMessage("its size is none")
-    name, version, rest, said_by, key, session, origins, windows = HEADER.unpack_from(data)
+    name, version, rest, stated_sender, key, session, origins, windows = HEADER.unpack_from(data)
     if name != NAME or version != VERSION or rest:
         raise BadMessage("it is of another version")
     if key != team:
         raise BadMessage("it is of another team, or of other settings")
-    if said_by != sender:
+    if stated_sender != sender:
         raise BadMessage("it is not of its sender")
     if origins > robots or windows > MOST_WINDOWS:
         raise BadMessage("it counts too much")
     at = HEADER.size + origins * ORIGIN.size
     if len(data) < at + windows * WINDOW.size:
         raise BadMessage("it is cut short")
-    said = _origins(data, origins, robots)
+    stated = _origins(data, origins, robots)
     return WindowMessage(
-        {o: have for o, have, *_ in said},
+        {o: have for o, have, *_ in stated},
         _windows(data, at, windows, robots),
-        {o: end for o, _, _, end, _ in said if end is not None},
-        {o: first for o, _, first, _, _ in said},
-        {o: sensors for o, *_, sensors in said if sensors is not None},
+        {o: end for o, _, _, end, _ in stated if end is not None},
+        {o: first for o, _, first, _, _ in stated},
+        {o: sensors for o, *_, sensors in stated if sensors is not None},
         session,
     )
 
@@ -108,11 +113,11 @@ Said = tuple[int, int, int, int | None, OriginSensors | None]
 
 
 def _origins(data: bytes, count: int, robots: int) -> list[Said]:
-    found: list[Said] = []
+    entries: list[Said] = []
     for k in range(count):
         fields = ORIGIN.unpack_from(data, HEADER.size + k * ORIGIN.size)
         o, flags, have, first, end, session, *noise, step = fields
-        if o >= robots or (found and o <= found[-1][0]) or flags & ~(ENDED | SENSORS):
+        if o >= robots or (entries and o <= entries[-1][0]) or flags & ~(ENDED | SENSORS):
             raise BadMessage("its origins are none")
         if not 0 <= first <= have <= LATEST or not 0 <= end <= LATEST:
             raise BadMessage("its numbers are none")
@@ -123,12 +128,12 @@ def _origins(data: bytes, count: int, robots: int) -> list[Said]:
             if not STEPS[0] <= step <= STEPS[1]:
                 raise BadMessage("its rate is none")
             sensors = OriginSensors(session, SensorNoise(*noise), step)
-        found.append((o, have, first, end if flags & ENDED else None, sensors))
-    return found
+        entries.append((o, have, first, end if flags & ENDED else None, sensors))
+    return entries
 
 
 def _windows(data: bytes, at: int, count: int, robots: int) -> tuple[tuple[int, int, Array], ...]:
-    found = []
+    entries = []
     for _ in range(count):
         if len(data) < at + WINDOW.size:
             raise BadMessage("it is cut short")
@@ -144,7 +149,7 @@ def _windows(data: bytes, at: int, count: int, robots: int) -> tuple[tuple[int, 
             at += 8 * WIDTH
             if not float(np.abs(row).max()) <= 1e7:  # in SI units; no NaN either
                 raise BadMessage("a window's numbers are none")
-        found.append((o, number, row))
+        entries.append((o, number, row))
     if at != len(data):
         raise BadMessage("it is longer than it says")
-    return tuple(found)
+    return tuple(entries)

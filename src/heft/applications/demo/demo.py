@@ -28,33 +28,33 @@ def run(out: Path, progress: Callable[[str], None]) -> str:
     from heft.display import table
 
     refuse_foreign(out)
-    found = identify(
+    result = identify(
         FOLDER / "arm.urdf",
         [FOLDER / "run1.parquet"],
         [FOLDER / "run2.parquet"],
         progress=progress,
     )
-    write(found, out, report.html)
+    write(result, out, report.html)
     links = ("link", "model file [kg]", "found [kg]", "±", "true [kg]", "centre off by [mm]")
     joints = ("found / true", "viscous", "Coulomb", "offset", "rotor inertia")
     truth = json.loads((FOLDER / "truth.json").read_text(encoding="utf-8"))
     return "\n\n".join(
         [
-            report.text(found),
+            report.text(result),
             "Against the truth of the simulation:",
-            table(links, _links(found, truth["links"])),
-            table(joints, _joints(found, truth["joints"])),
+            table(links, _links(result, truth["links"])),
+            table(joints, _joints(result, truth["joints"])),
             f"Results: {out / 'robot.urdf'}  {out / 'estimate.json'}  {out / 'report.html'}",
         ]
     )
 
 
-def _links(found: Identification, truth: Mapping[str, Any]) -> list[list[str]]:
+def _links(result: Identification, truth: Mapping[str, Any]) -> list[list[str]]:
     from heft.estimators import stated_numbers
 
     rows = []
-    for k, link in enumerate(found.problem.plant.robot.bodies_links):
-        true, numbers = truth[link.name], stated_numbers(found.consistent, 10 * k)
+    for k, link in enumerate(result.problem.plant.robot.bodies_links):
+        true, numbers = truth[link.name], stated_numbers(result.consistent, 10 * k)
         mass = numbers["mass"]
         shift = max(abs(numbers[f"com.{x}"].value - true["com"][i]) for i, x in enumerate("xyz"))
         masses = [
@@ -67,9 +67,9 @@ def _links(found: Identification, truth: Mapping[str, Any]) -> list[list[str]]:
     return rows
 
 
-def _joints(found: Identification, truth: Mapping[str, Any]) -> list[list[str]]:
-    simple, terms = found.friction["simple"], ("viscous", "coulomb", "offset", "armature")
+def _joints(result: Identification, truth: Mapping[str, Any]) -> list[list[str]]:
+    simple, terms = result.friction["simple"], ("viscous", "coulomb", "offset", "armature")
     return [
         [joint, *(f"{simple[f'{joint}.{t}']:.3f} / {truth[joint][t]:.3f}" for t in terms)]
-        for joint in found.problem.plant.robot.joints
+        for joint in result.problem.plant.robot.joints
     ]

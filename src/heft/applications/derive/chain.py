@@ -107,7 +107,7 @@ class Chain:
     @cached_property
     def sweeps(self) -> tuple[tuple[Rows, ...], ...]:
         """Sums Σ_m X_jkm q̇_m by link j and joint k, with U_jkm = T_0^j X_jkm."""
-        found = []
+        made = []
         for j, twists in enumerate(self.twists, 1):
             terms, row = self._times(twists, self.v), []
             for k, twist in enumerate(twists):
@@ -117,8 +117,8 @@ class Chain:
                     before = kept(self.algebra, f"B_{j}_{k + 1}", added(terms[:k]))
                     parts.append(compose(before, twist))
                 row.append(kept(self.algebra, f"Z_{j}_{k + 1}", added(parts)))
-            found.append(tuple(row))
-        return tuple(found)
+            made.append(tuple(row))
+        return tuple(made)
 
     @cached_property
     def turning(self) -> tuple[Rows, ...]:
@@ -131,11 +131,11 @@ class Chain:
     @cached_property
     def accelerating(self) -> tuple[Rows, ...]:
         """Accelerations (T_0^j)⁻¹ T̈_0^j of each link, less gravity."""
-        found = []
+        made = []
         for j, twists in enumerate(self.twists):
             parts = [*self._times(twists, self.a), self.turning[j], self.weights[j]]
-            found.append(kept(self.algebra, f"H_{j + 1}", added(parts)))
-        return tuple(found)
+            made.append(kept(self.algebra, f"H_{j + 1}", added(parts)))
+        return tuple(made)
 
     def _times(self, matrices: Sequence[Rows], factors: Sequence[Any]) -> list[Rows]:
         return [scaled(x, self.algebra.lift(f)) for x, f in zip(matrices, factors, strict=False)]
@@ -161,13 +161,13 @@ class Chain:
     def square(self, entry: Callable[[int, int], Any], symmetric: bool) -> Matrix:
         """Return an n × n matrix; of a symmetric one only entries with i ≤ k are computed."""
         count = self.count
-        found = load_sympy().zeros(count, count)
+        made = load_sympy().zeros(count, count)
         for i in range(count):
             for k in range(i if symmetric else 0, count):
-                found[i, k] = self.algebra.expression(entry(i, k))
+                made[i, k] = self.algebra.expression(entry(i, k))
                 if symmetric:
-                    found[k, i] = found[i, k]
-        return found.as_immutable()
+                    made[k, i] = made[i, k]
+        return made.as_immutable()
 
     def linear(
         self, ten: Callable[[int, int], list[Any]], drive: Callable[[int], tuple[Any, Any, Any]]
@@ -180,14 +180,14 @@ class Chain:
                 friction.
         """
         count = self.count
-        found = load_sympy().zeros(count, len(self.standard))
+        made = load_sympy().zeros(count, len(self.standard))
         for i in range(count):
             for j in range(i, count):
                 for p, factor in enumerate(ten(j, i)):
-                    found[i, PARAMETER_COUNT * j + p] = self.algebra.expression(factor)
+                    made[i, PARAMETER_COUNT * j + p] = self.algebra.expression(factor)
             for k, value in enumerate(drive(i) if self.drives else ()):
-                found[i, (PARAMETER_COUNT + k) * count + i] = value
-        return found.as_immutable()
+                made[i, (PARAMETER_COUNT + k) * count + i] = value
+        return made.as_immutable()
 
     def homogeneous(self, rows: Rows, corner: int) -> Matrix:
         """Return three rows as a 4 × 4 matrix of expressions.
@@ -282,8 +282,8 @@ def shift(algebra: Algebra, way: Any, along: str) -> Rows:
 
 def placed(first: Rows, second: Rows) -> Rows:
     """Return the product of a transform, or a twist, with a transform: of the first one's kind."""
-    found = compose(first, second)
-    return [[*new[:3], new[3] + old[3]] for new, old in zip(found, first, strict=True)]
+    made = compose(first, second)
+    return [[*new[:3], new[3] + old[3]] for new, old in zip(made, first, strict=True)]
 
 
 def compose(first: Rows, second: Rows) -> Rows:

@@ -306,9 +306,9 @@ def fold(path: Path, its: Prepared) -> tuple[str, Folded]:
         information = reduce(add, parts)
         _, beta = _solved(information, its)
         moments = np.array([_moment(part, beta, its) for part in parts])
-        found = answered(information, moments, its)
+        made = answered(information, moments, its)
         log.refuse_changed()
-        return digest, Folded(information, moments, found, day_of(log.epoch), line.duration)
+        return digest, Folded(information, moments, made, day_of(log.epoch), line.duration)
 
 
 def _moment(information: Information, beta: Array, its: Prepared) -> Array:
@@ -318,8 +318,8 @@ def _moment(information: Information, beta: Array, its: Prepared) -> Array:
 
 def _solved(information: Information, its: Prepared) -> tuple[Array, Array]:
     """Return the triangle with the ridge, shape (b, b), and the solution β."""
-    whole = information.combined(its.weights).factor
-    factor = triangle_of(np.vstack([whole, its.ridge]))
+    total = information.combined(its.weights).factor
+    factor = triangle_of(np.vstack([total, its.ridge]))
     R = factor[:-1, :-1]
     return R, np.asarray(scipy.linalg.solve_triangular(R, factor[:-1, -1]))
 
@@ -355,16 +355,16 @@ def together(logs: Sequence[Folded], its: Prepared) -> Answer:
         of_logs = [_moment(log.information, beta, its) for log in logs]
         if len(logs) < 4:  # from which on intervals are judged by the scatter of logs
             parts = [
-                log.moments + whole / len(log.moments)
-                for log, whole in zip(logs, of_logs, strict=True)
+                log.moments + total / len(log.moments)
+                for log, total in zip(logs, of_logs, strict=True)
             ]
             return answered(information, np.vstack(parts), its)
         return answered(information, np.array(of_logs), its)
 
 
-def save(path: Path, digest: str, found: Folded) -> None:
+def save(path: Path, digest: str, made: Folded) -> None:
     """Write what is kept of a log as an NPZ file without what its type shares."""
-    triangles, answer = found.information.triangles, found.answer
+    triangles, answer = made.information.triangles, made.answer
     packed = [t.factor[np.triu_indices(len(t.factor))] for t in triangles]
     upper = np.triu_indices(len(answer.values))
     write_arrays(
@@ -376,13 +376,13 @@ def save(path: Path, digest: str, found: Folded) -> None:
             "counts": np.array([len(t.columns) for t in triangles]),
             "rows": np.array([t.rows for t in triangles]),
             "factors": np.concatenate(packed),
-            "moments": found.moments,
+            "moments": made.moments,
             "values": answer.values,
             "covariance": answer.covariance[upper],
             "beta": answer.beta,
             "misfit": answer.misfit,
-            "day": np.array(found.day or ""),
-            "seconds": np.array(found.seconds),
+            "day": np.array(made.day or ""),
+            "seconds": np.array(made.seconds),
         },
     )
 

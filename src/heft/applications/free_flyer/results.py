@@ -38,10 +38,10 @@ class IdentifiedFlyer:
     def text(self) -> str:
         """Return the summary for the terminal."""
         result = self.result
-        said = verdict.not_passed(result.checks) or ["all checks passed"]
+        messages = verdict.not_passed(result.checks) or ["all checks passed"]
         lines = [
             f"{self.flyer.name}: {overall(result.checks)}",
-            *said,
+            *messages,
             "",
             "What it grasped:",
             table(["", "value", "±", ""], _numbers(result.load, self.given)),

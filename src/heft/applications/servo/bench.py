@@ -99,8 +99,8 @@ class ServoLog:
         recording.require([f"q.{NAME}"], "says how the servo turns")
         names = [n for n in (f"q.{NAME}", *list(COLUMNS.values())[2:]) if n in recording.sources]
         block = recording.whole(names)
-        whole = np.isfinite(block.values).all(axis=1) & np.isfinite(block.time)
-        signals = dict(zip(names, block.values[whole].T, strict=True))
+        complete = np.isfinite(block.values).all(axis=1) & np.isfinite(block.time)
+        signals = dict(zip(names, block.values[complete].T, strict=True))
         _refuse_other_bench(path, header, bench)
         goal, duty = signals.get(f"q_ref.{NAME}"), signals.get(DUTY)
         if duty is not None and not duty.any():
@@ -112,7 +112,7 @@ class ServoLog:
                 expected=f"columns q_ref.{NAME} (goal_position) or {DUTY} (load)",
                 cure="log the register Present PWM or Present Load, or the goal that was sent",
             )
-        position, time = signals[f"q.{NAME}"], block.time[whole]
+        position, time = signals[f"q.{NAME}"], block.time[complete]
         count = len(position)
         if count < 50 or not (np.diff(time) > 0.0).all():
             raise InvalidRecording(

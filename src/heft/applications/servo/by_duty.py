@@ -49,13 +49,15 @@ def divided(fit: PlantIdentification[ServoPlant]) -> tuple[Array, Array]:
 
     A = 1/x₀ and θ = x/x₀, so that ∂A/∂x₀ = −A², ∂θ/∂x = A, ∂θ/∂x₀ = −A θ.
     """
-    found = fit.consistent.parameters
-    assert found.covariance is not None
-    A, x = 1.0 / found.values[0], np.append(1.0, found.values[1:])
+    estimate = fit.consistent.parameters
+    assert estimate.covariance is not None
+    A, x = 1.0 / estimate.values[0], np.append(1.0, estimate.values[1:])
     slope = A * np.eye(len(x))
     slope[:, 0] = -(A**2) * x
-    wide = found.std / np.sqrt(np.maximum(np.diag(found.covariance), 1e-300))  # by blocks left out
-    return A * x, np.asarray(slope @ (found.covariance * np.outer(wide, wide)) @ slope.T)
+    wide = estimate.std / np.sqrt(
+        np.maximum(np.diag(estimate.covariance), 1e-300)
+    )  # by blocks left out
+    return A * x, np.asarray(slope @ (estimate.covariance * np.outer(wide, wide)) @ slope.T)
 
 
 def strengths(fit: PlantIdentification[ServoPlant]) -> Array:

@@ -107,8 +107,8 @@ def followed(values: Array, s: Stretches, bench: Bench) -> tuple[Array, Array]:
         for _ in range(2):  # Newton's steps to the speed at the end of a step
             turned = np.tanh(w / STANDSTILL)
             rubs = dry * (1.0 + static * np.exp(-((w / 0.15) ** 2)))  # w_s
-            left = w - v - share * (drive - damping * w - rubs * turned)
-            w = w - left / (1.0 + share * (damping + rubs * (1.0 - turned**2) / STANDSTILL))
+            excess = w - v - share * (drive - damping * w - rubs * turned)
+            w = w - excess / (1.0 + share * (damping + rubs * (1.0 - turned**2) / STANDSTILL))
         a = (w - v) / STEP
         a = np.where(np.abs(a.real) > FASTEST, FASTEST * np.sign(a.real), a)
         q, v = q + STEP * w, w
@@ -151,8 +151,8 @@ def fitted(logs: Sequence[ServoLog], bench: Bench, released: bool) -> tuple[Arra
     scores = np.einsum("snp,sn->sp", slope, error)
     bread = np.linalg.pinv(np.einsum("snp,snq->pq", slope, slope))
     spread = bread @ (scores.T @ scores) @ bread * count / (count - np.count_nonzero(free))
-    apart = (halves[0] - halves[1]) / 2.0
-    covariance = spread * np.outer(scale, scale) + np.outer(apart, apart)
+    half_difference = (halves[0] - halves[1]) / 2.0
+    covariance = spread * np.outer(scale, scale) + np.outer(half_difference, half_difference)
     return values, covariance, float(np.mean(np.abs(error)))
 
 
@@ -183,5 +183,5 @@ def _descended(
 
     lower = np.where(SIGNED, -np.inf, 0.0)[free]
     begin = values[free] / scale[free]
-    found = least_squares(errors, begin, slopes, (lower, np.inf), ftol=1e-5)
-    return full(found.x)
+    solution = least_squares(errors, begin, slopes, (lower, np.inf), ftol=1e-5)
+    return full(solution.x)

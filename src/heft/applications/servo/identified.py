@@ -81,10 +81,13 @@ class IdentifiedServo:
     @property
     def notes(self) -> list[str]:
         """What no motion of these logs tells, and what the logs say of themselves."""
-        known = "k, R and k_e are told as A = k/R and B = k·k_e/R only"
+        scale = "k, R and k_e are told as A = k/R and B = k·k_e/R only"
         if "B" not in self.quantities:
-            known += "; B is within viscous: no log moves freely with the torque off"
-        said = [known, f"the scale of all torque is that of the known mass, {self.bench.mass:g} kg"]
+            scale += "; B is within viscous: no log moves freely with the torque off"
+        said = [
+            scale,
+            f"the scale of all torque is that of the known mass, {self.bench.mass:g} kg",
+        ]
         if not self.strengths:
             return [
                 *said,
@@ -189,12 +192,14 @@ class IdentifiedServo:
         friction = x["coulomb"].value + x["load"].value * arm
         gain = self.firmware.gain if self.firmware else self.bench.gain or 0.0
         gain *= float(np.median([log.gain if log.gain > 0.0 else 1.0 for log in self.logs]))
-        told = "; ".join(f"{n} {q.interval[0]:.4g} ... {q.interval[1]:.4g}" for n, q in x.items())
+        intervals = "; ".join(
+            f"{n} {q.interval[0]:.4g} ... {q.interval[1]:.4g}" for n, q in x.items()
+        )
         mass, length, inertia = self.bench.mass, self.bench.length, self.bench.inertia
         centre = self.bench.moment / GRAVITY / (mass + self.bench.arm_mass)
         about = inertia - (mass + self.bench.arm_mass) * centre**2
         return f"""<mujoco model="servo on a bench">
-  <!-- 95 %: {told}
+  <!-- 95 %: {intervals}
        kp is of a firmware's gain of {gain:.4g} duty/rad; 0: it was not told -->
   <worldbody>
     <body name="arm">
@@ -240,9 +245,9 @@ def identify_bench(
         progress("simulating the loop, whose duty is not logged")
         firmware, strengths = None, []
         values, covariance, off = hidden.fitted(logs, bench, released)
-        told = [k for k, n in enumerate(hidden.NAMES) if released or n != "B"]
-        names, values = [hidden.NAMES[k] for k in told], values[told]
-        covariance = covariance[np.ix_(told, told)]
+        kept = [k for k, n in enumerate(hidden.NAMES) if released or n != "B"]
+        names, values = [hidden.NAMES[k] for k in kept], values[kept]
+        covariance = covariance[np.ix_(kept, kept)]
         said = (
             f"by position and goal of {_counted(logs)}; positions missed by "
             f"{np.degrees(off):.2f}° in stretches of {hidden.LENGTH:g} s"
@@ -282,9 +287,9 @@ def identify_files(
     """
     require_own(out, RESULTS)
     stated = section(Bench)(read_toml(bench), str(bench))
-    found = identify_bench(stated, open_logs(stated, logs, columns), progress)
-    contents = (found.to_json(), found.to_bam(), found.to_mujoco())
+    servo = identify_bench(stated, open_logs(stated, logs, columns), progress)
+    contents = (servo.to_json(), servo.to_bam(), servo.to_mujoco())
     with new_folder(out) as new:
         for name, content in zip(RESULTS, contents, strict=True):
             (new / name).write_text(content, encoding="utf-8")
-    return found
+    return servo
