@@ -274,9 +274,7 @@ def _levels(
 
     grids = settings.grids
     return Levels(
-        on(grids, 1.0),
-        on(grids.finer(settings.refine), 1.0),
-        on(grids.finer(settings.finer), 0.25),
+        on(grids, 1.0), on(grids.finer(settings.refine), 1.0), on(grids.finer(settings.finer), 0.25)
     )
 
 

@@ -10,12 +10,7 @@ from scipy.linalg import solve_banded
 
 from heft.arrays import Array
 from heft.errors import InvalidRecording
-from heft.information import (
-    angular_velocity,
-    continuous_quaternions,
-    inertia,
-    matrix_of_quaternion,
-)
+from heft.information import angular_velocity, continuous_quaternions, inertia, matrix_of_quaternion
 from heft.models import FreeFlyer
 from heft.recordings import Recording
 

@@ -10,12 +10,7 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 from heft.dynamics import rigid_body
 from heft.estimators import LinearisedLog
-from heft.information import (
-    PARAMETER_COUNT,
-    Directions,
-    angular_velocity,
-    inertia,
-)
+from heft.information import PARAMETER_COUNT, Directions, angular_velocity, inertia
 from heft.models import Actuators, FreeFlyer
 
 from .flight_log import FlightLog, filled, hold_times, late_thrust, pose_regressor

@@ -74,10 +74,7 @@ class SimulatedTeam:
     def pose(self, to: int, of: int) -> tuple[Array, Array]:
         """Return R and t that take coordinates in the contact frame `of` to those in frame `to`."""
         to_body = self.rotations[to].T
-        return (
-            to_body @ self.rotations[of],
-            to_body @ (self.origins[of] - self.origins[to]),
-        )
+        return (to_body @ self.rotations[of], to_body @ (self.origins[of] - self.origins[to]))
 
     def columns(self, robot: int, frame: str = "grasp", exact: bool = False) -> dict[str, Array]:
         """Return the columns of one robot's log, `t`, `omega.FRAME.x` and so on."""

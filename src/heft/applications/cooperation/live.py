@@ -135,10 +135,7 @@ class LiveNode:
         return replace(stated, robots=robots)
 
     def _arrivals(
-        self,
-        sensors: Connection | None,
-        stop: threading.Event,
-        running: _Running,
+        self, sensors: Connection | None, stop: threading.Event, running: _Running
     ) -> Iterator[Arrival]:
         if self.replay is None:
             assert sensors is not None

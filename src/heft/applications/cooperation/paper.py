@@ -148,10 +148,7 @@ class PaperMethod:
         return made
 
     def _total_wrench(
-        self,
-        parts: Sequence[ContactSignals],
-        graph: Graph,
-        poses: Mapping[tuple[int, int], Pose],
+        self, parts: Sequence[ContactSignals], graph: Graph, poses: Mapping[tuple[int, int], Pose]
     ) -> Array:
         """Return moment and force of all robots at each contact, shape (n, N, 6); n times (34)."""
         own = np.array([np.hstack([p.torque, p.force]) for p in parts])

@@ -135,10 +135,7 @@ class SimulatedTeamSettings:
     radius: Positive = 0.25  # of the ring on which robots hold the body [m]
     rate: Positive = 100.0  # of samples [Hz]
     duration: Positive = 50.0  # [s]
-    masses: Positives = (
-        2.0,
-        1.2,
-    )  # of the bodies held, one after another [kg]
+    masses: Positives = (2.0, 1.2)  # of the bodies held, one after another [kg]
     changes: Positives = (35.0,)  # times at which the next is held [s]
     speed: NotNegative = 0.7  # root mean square of the body's velocity [m/s]
     turning: NotNegative = 1.8  # root mean square of its angular velocity, each axis [rad/s]
@@ -298,9 +295,7 @@ def _team(
         talking = Graph.ring(len(names))
     if all(r.late for r in robot):
         raise InvalidSetting(
-            "somebody holds the load from the beginning",
-            argument="late",
-            got="all robots are late",
+            "somebody holds the load from the beginning", argument="late", got="all robots are late"
         )
     folder = None if keys is None else Path(keys)
     return TeamFile(tuple(robot), talking, keys=folder, **others)

@@ -12,15 +12,7 @@ import numpy as np
 
 from heft.models import Robot
 from heft.recordings import ColumnMap, Recording
-from heft.streams import (
-    AlignedSamples,
-    Arrival,
-    Certificates,
-    Device,
-    Piece,
-    TeamLink,
-    replayed,
-)
+from heft.streams import AlignedSamples, Arrival, Certificates, Device, Piece, TeamLink, replayed
 
 from .arm import ArmContact, ArmStream
 from .signals import AXES, ContactSignals

@@ -29,10 +29,7 @@ def run(out: Path, progress: Callable[[str], None]) -> str:
 
     refuse_foreign(out)
     result = identify(
-        FOLDER / "arm.urdf",
-        [FOLDER / "run1.parquet"],
-        [FOLDER / "run2.parquet"],
-        progress=progress,
+        FOLDER / "arm.urdf", [FOLDER / "run1.parquet"], [FOLDER / "run2.parquet"], progress=progress
     )
     write(result, out, report.html)
     links = ("link", "model file [kg]", "found [kg]", "±", "true [kg]", "centre off by [mm]")

@@ -315,16 +315,7 @@ def open_experiment(
     effort = dict(zip(robot.joints, limits.effort.tolist(), strict=True))
     noise = noise_of(np.array([effort.get(c.name, math.inf) for c in plant.channels]))
     experiment = PlannedExperiment(
-        robot,
-        limits,
-        clearance,
-        noise,
-        ROW_RATE,
-        None,
-        doubt.bodies,
-        doubt.drives,
-        {},
-        remarks,
+        robot, limits, clearance, noise, ROW_RATE, None, doubt.bodies, doubt.drives, {}, remarks
     )
     if earlier is None:
         experiment = _with_stated_columns(experiment, doubt)

@@ -313,11 +313,7 @@ def _type_dict(made: TypeFindings) -> dict[str, Any]:
             | (
                 {}
                 if law is None
-                else {
-                    "mean": law.mean[k],
-                    "mean_std": law.mean_std[k],
-                    "scatter": law.scatter[k],
-                }
+                else {"mean": law.mean[k], "mean_std": law.mean_std[k], "scatter": law.scatter[k]}
             )
             for k, q in enumerate(quantities)
         ],

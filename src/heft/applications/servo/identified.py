@@ -84,10 +84,7 @@ class IdentifiedServo:
         scale = "k, R and k_e are told as A = k/R and B = k·k_e/R only"
         if "B" not in self.quantities:
             scale += "; B is within viscous: no log moves freely with the torque off"
-        said = [
-            scale,
-            f"the scale of all torque is that of the known mass, {self.bench.mass:g} kg",
-        ]
+        said = [scale, f"the scale of all torque is that of the known mass, {self.bench.mass:g} kg"]
         if not self.strengths:
             return [
                 *said,

@@ -313,11 +313,7 @@ def _described(simulated: Simulated) -> dict[str, Any]:
             "zero": dict(zip(joints, calibration.zero.tolist(), strict=True)),
         },
         "links": {
-            name: {
-                "mass": link.mass,
-                "com": link.center.tolist(),
-                "inertia": link.inertia.tolist(),
-            }
+            name: {"mass": link.mass, "com": link.center.tolist(), "inertia": link.inertia.tolist()}
             for name, link in experiment.arm.links.items()
         },
         "notes": list(experiment.arm.notes),
