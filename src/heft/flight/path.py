@@ -49,15 +49,10 @@ class FirstPath:
         The window is twice as wide as for the path, since accelerations are noisier; the wrench is
         smoothed alike. The nominal body where what comes out is none that can exist.
         """
-        step, half = float(np.median(flight.steps)), 2 * self.half
-        pose = np.hstack(filled(flight, self.outlier))
-        x, v, a = local_polynomial(pose, half, step)
-        Y = pose_regressor(x, v, a, flyer.gravity)
-        midway = 0.5 * (flight.wrench + np.roll(flight.wrench, 1, axis=0))  # as at the samples
-        wrench = local_polynomial(midway, half, step)[0]
+        half, (Y, wrench, _) = 2 * self.half, self._rows(flight, flyer)
         scale = np.sqrt(np.diag(flyer.actuators.wrench_noise))
         scale = np.where(scale > 0.0, scale, np.inf)
-        inner = slice(half, len(x) - half)
+        inner = slice(half, len(Y) - half)
         rows = (Y / scale[:, None])[inner].reshape(-1, Y.shape[2])
         solution: Array = np.asarray(
             np.linalg.lstsq(rows, (wrench / scale)[inner].ravel(), rcond=None)[0], dtype=np.float64
@@ -71,11 +66,8 @@ class FirstPath:
         noise and drag do. The fit is by least absolute deviations, begun without what stands still
         under less thrust than the bare body weighs, which is on the ground.
         """
-        step, half = float(np.median(flight.steps)), 2 * self.half
-        x, v, a = local_polynomial(np.hstack(filled(flight, self.outlier)), half, step)
-        Y = pose_regressor(x, v, a, flyer.gravity)[:, :3, :4]
-        midway = 0.5 * (flight.wrench + np.roll(flight.wrench, 1, axis=0))[:, :3]
-        force = local_polynomial(midway, half, step)[0]
+        half, (Y, wrench, v) = 2 * self.half, self._rows(flight, flyer)
+        Y, force = Y[:, :3, :4], wrench[:, :3]
         usual = float(np.sqrt(np.mean(np.sum(force**2, axis=1))))
         weight = float(flyer.nominal[0] * np.linalg.norm(flyer.gravity))
         pushed = np.linalg.norm(force, axis=1)
@@ -94,6 +86,14 @@ class FirstPath:
         limit = max(10.0 * float(np.median(off[~ground])), 0.35 * usual)
         wide = np.ones(2 * half + 1)
         return np.asarray(np.convolve(ground | (off > limit), wide, mode="same") > 0.5)
+
+    def _rows(self, flight: FlightLog, flyer: FreeFlyer) -> tuple[Array, Array, Array]:
+        """Return regressor, wrench and rates of poses over a window that is twice as wide."""
+        step, half = float(np.median(flight.steps)), 2 * self.half
+        x, v, a = local_polynomial(np.hstack(filled(flight, self.outlier)), half, step)
+        midway = 0.5 * (flight.wrench + np.roll(flight.wrench, 1, axis=0))  # as at the samples
+        wrench = local_polynomial(midway, half, step)[0]
+        return pose_regressor(x, v, a, flyer.gravity), wrench, v
 
     @property
     def covariance(self) -> Array:

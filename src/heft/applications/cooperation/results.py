@@ -133,7 +133,9 @@ class TeamFound:
         edges = self.stated.graph.edges
         if isinstance(self.result, PaperResult):
             return {(b, a): self.result.poses[b, a] for a, b in edges}
-        between = {(b, a): self.latest and self.latest.between(b, a) for a, b in edges}
+        if self.latest is None:
+            return {}
+        between = {(b, a): self.latest.between(b, a) for a, b in edges}
         return {edge: pose for edge, pose in between.items() if pose is not None}
 
     def remarks(self) -> list[str]:

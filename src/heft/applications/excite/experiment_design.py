@@ -53,6 +53,7 @@ class ExciteSettings:
     doubt: Doubt = Doubt()  # how wrong predicted torque may be
     # what the robot carries and is to be told; the robot itself if None
     load: CarriedLoad | None = None
+    own_columns: Path | None = None  # Python file of the user's own columns, which is run
 
     def __post_init__(self) -> None:
         if not (self.rate > 0.0 and self.periods >= 1):

@@ -234,13 +234,11 @@ def excite_files(
     given: Path | None = None,
     progress: Callable[[str], None] = lambda line: None,
     stop: threading.Event | None = None,
-    own_columns: Path | None = None,
 ) -> Excited:
     """Design a motion and write it with its certificates and predictions, all files or none.
 
     Args:
         options: TOML whose table [motion] states the limits.
-        own_columns: Python file of the user's own columns of the regressor, which is run.
 
     Raises:
         InputError: If an input cannot be read, is malformed, or no motion keeps all limits.
@@ -250,10 +248,9 @@ def excite_files(
     if not ros:
         progress(f"trajectory.mcap is left out: it needs {install('ros')}")
     files = {"model": model, "options": options, "task": settings.task}
-    opened = Inputs().holding(**files, own_columns=own_columns)
-    planned = open_experiment(
-        model, options, given, settings.doubt, settings.collisions, settings.load, own_columns
-    )
+    opened = Inputs().holding(**files, own_columns=settings.own_columns)
+    doubt, own = settings.doubt, settings.own_columns
+    planned = open_experiment(model, options, given, doubt, settings.collisions, settings.load, own)
     for remark in planned.remarks:
         progress(remark)
     excited = excite(planned, settings, progress, stop)

@@ -129,8 +129,7 @@ class _Motion:
 
 def replay_log(
     identified: Identified,
-    simulator: str,
-    file: str,
+    file: str | None,
     fields: Fields,
     log: AnyLog,
     columns: Path | None = None,
@@ -140,7 +139,7 @@ def replay_log(
     """Return a log replayed by what a simulator's file says.
 
     Args:
-        file: The simulator's file; run if it is MuJoCo's.
+        file: MuJoCo's file, which is run; None of another simulator's.
         fields: What it says of joints.
         before: The robot of the model file as it came; if not given, nothing is compared with it.
         fit: Log that friction beside its masses is fitted to; the replayed one if not given.
@@ -159,7 +158,7 @@ def replay_log(
     engine, differences = None, (0.0, 0.0)
     forward: dict[str, Move] = {}
     starts = _starts(motion)
-    if simulator == "mujoco":
+    if file is not None:
         run = MujocoReplay.of(file, robot.joints)
         engine = f"MuJoCo {run.version}"
         torque = run.inverse_dynamics(motion.q, motion.v, motion.a)

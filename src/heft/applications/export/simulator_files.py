@@ -91,7 +91,8 @@ def export_files(
     replayed = None
     if replay is not None:
         before = as_it_came(identified, model)
-        replayed = replay_log(identified, simulator, text, fields, replay, columns, before)
+        run = text if simulator == "mujoco" else None
+        replayed = replay_log(identified, run, fields, replay, columns, before)
         made["replay.json"] = json_text(replayed)
     files = []
     if out is not None:

@@ -293,7 +293,7 @@ def to_dict(fleet: Fleet) -> dict[str, Any]:
         },
         "types": {name: _type_dict(t) for name, t in fleet.types.items()},
         "robots": [_robot_dict(fleet, r) for r in fleet.robots],
-        "refused": [{"log": r.log, "reason": r.reason} for r in fleet.refused],
+        "refused": [vars(r) for r in fleet.refused],
     }
 
 
@@ -351,7 +351,7 @@ def _robot_dict(fleet: Fleet, made: RobotFindings) -> dict[str, Any]:
             }
             for d in made.drifts
         ],
-        "foreign": [{"day": f.day, "like": f.like, "reason": f.reason} for f in made.foreign],
+        "foreign": [vars(f) for f in made.foreign],
     }
 
 

@@ -22,26 +22,16 @@ from .firmware import Firmware
 
 RESULTS = ("estimate.json", "bam.json", "servo.xml")
 TINY = 1e-6  # [kg·m²], of a body's inertia, which may not be zero
-UNITS = {
-    "A": "N·m/V",
-    "warmth": "1/K",
-    "B": "N·m·s/rad",
-    "armature": "kg·m²",
-    "viscous": "N·m·s/rad",
-    "coulomb": "N·m",
-    "load": "1",
-    "static": "1",
-    "offset": "N·m",
-}
-WORDS = {  # of the terminal
-    "A": "torque per volt A",
-    "warmth": "fall of A with temperature",
-    "B": "back-EMF B",
-    "armature": "rotor inertia",
-    "viscous": "viscous friction",
-    "coulomb": "Coulomb friction",
-    "load": "friction per load",
-    "static": "friction at rest over it",
+QUANTITIES = {  # on the terminal, and their units
+    "A": ("torque per volt A", "N·m/V"),
+    "warmth": ("fall of A with temperature", "1/K"),
+    "B": ("back-EMF B", "N·m·s/rad"),
+    "armature": ("rotor inertia", "kg·m²"),
+    "viscous": ("viscous friction", "N·m·s/rad"),
+    "coulomb": ("Coulomb friction", "N·m"),
+    "load": ("friction per load", "1"),
+    "static": ("friction at rest over it", "1"),
+    "offset": ("offset", "N·m"),
 }
 
 
@@ -107,7 +97,7 @@ class IdentifiedServo:
     def text(self) -> str:
         """Return the summary for a terminal, at most 20 lines."""
         rows = [
-            [WORDS.get(name, name), rounded(q.value, q.std), f"{NORMAL * q.std:.2g}", q.unit]
+            [QUANTITIES[name][0], rounded(q.value, q.std), f"{NORMAL * q.std:.2g}", q.unit]
             for name, q in self.quantities.items()
         ]
         return "\n".join(
@@ -250,7 +240,7 @@ def identify_bench(
             f"{np.degrees(off):.2f}° in stretches of {hidden.LENGTH:g} s"
         )
     rows = zip(names, values.tolist(), np.sqrt(np.diag(covariance)).tolist(), strict=True)
-    quantities = {n: Quantity(x, s, UNITS[n]) for n, x, s in rows}
+    quantities = {n: Quantity(x, s, QUANTITIES[n][1]) for n, x, s in rows}
     A = quantities["A"]
     if not A.std < 0.5 * A.value:
         raise FitError(
