@@ -428,20 +428,22 @@ class MotionPair:
         return self.both[:, : len(self.spreads[0])]
 
     @cached_property
+    def numbers(self) -> list[int]:
+        """Places of the other's numbers that count."""
+        return list(range(len(self.spreads[1])) if self.counted is None else self.counted)
+
+    @cached_property
     def other(self) -> Array:
         """Motions in the other frame, shape (any, k), or only the components that count."""
-        full = self.both[:, len(self.spreads[0]) :]
-        return full if self.counted is None else full[:, self.counted]
+        return self.both[:, len(self.spreads[0]) :][:, self.numbers]
 
     def _map(self, pose: Pose) -> Array:
         """Return the rows of M that count, shape (any, k)."""
-        full = self.space.motion_map(pose)
-        return full if self.counted is None else full[list(self.counted)]
+        return self.space.motion_map(pose)[self.numbers]
 
     def _map_slopes(self, pose: Pose) -> Array:
         """Return the derivative of M by a small turn and shift, shape (p, any, k)."""
-        full = self.space.motion_slopes(pose)
-        return full if self.counted is None else full[:, self.counted]
+        return self.space.motion_slopes(pose)[:, self.numbers]
 
     def _white(self, pose: Pose) -> tuple[Array, Array, Array]:
         """Return M, the whitening matrix, and the whitened residuals, shape (any, K)."""
@@ -512,8 +514,7 @@ class MotionPair:
         M = self._map(pose)
         size = np.sum(self.other**2, axis=0) / self.windows
         rows, spread = self.other - self.one @ M.T, self._spread(M) + SUMMED**2 * np.diag(size)
-        places = range(len(self.space.motion)) if self.counted is None else self.counted
-        numbers = [self.space.motion[k] for k in places]
+        numbers = [self.space.motion[k] for k in self.numbers]
         worst = 0.0
         for own in SENSOR_NUMBERS.values():
             of = [k for k, number in enumerate(numbers) if number in own]
@@ -545,8 +546,7 @@ class MotionPair:
 
     @cached_property
     def _own(self) -> Array:
-        own = self.spreads[1]
-        return own if self.counted is None else own[np.ix_(self.counted, self.counted)]
+        return self.spreads[1][np.ix_(self.numbers, self.numbers)]
 
     def _likely(self, pose: Pose) -> tuple[Array, Array]:
         """Return the most likely motions in the one frame given both, and their noise."""

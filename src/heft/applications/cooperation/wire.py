@@ -28,7 +28,6 @@ ORIGIN = struct.Struct("<HHqqqQ6d")  # origin, flags, have, first, ended, sessio
 WINDOW = struct.Struct("<HHq")  # origin, flags, number; then the window, unless it is absent
 NAME = b"heft"
 ENDED, SENSORS, ABSENCE = 1, 2, 1  # flags
-STEPS = (1e-5, 0.1)  # [s]
 
 
 class BadMessage(ValueError):
@@ -58,12 +57,8 @@ def encoded(message: WindowMessage, sender: int, team: bytes) -> bytes:
         stated, end = message.sensors.get(o), message.ended.get(o)
         flags = ENDED * (end is not None) + SENSORS * (stated is not None)
         noise = (0.0,) * 6 if stated is None else (*vars(stated.noise).values(), stated.step)
-        numbers = (
-            message.have[o],
-            message.first.get(o, 0),
-            end or 0,
-            stated.session if stated else 0,
-        )
+        since = stated.session if stated else 0
+        numbers = (message.have[o], message.first.get(o, 0), end or 0, since)
         parts.append(ORIGIN.pack(o, flags, *numbers, *noise))
     for o, number, row in message.windows:
         absent = bool(np.isnan(row[0]))
@@ -98,38 +93,37 @@ def decoded(data: bytes, sender: int, team: bytes, robots: int) -> WindowMessage
     at = HEADER.size + origins * ORIGIN.size
     if len(data) < at + windows * WINDOW.size:
         raise BadMessage("it is cut short")
-    stated = _origins(data, origins, robots)
-    return WindowMessage(
-        {o: have for o, have, *_ in stated},
-        _windows(data, at, windows, robots),
-        {o: end for o, _, _, end, _ in stated if end is not None},
-        {o: first for o, _, first, _, _ in stated},
-        {o: sensors for o, *_, sensors in stated if sensors is not None},
-        session,
-    )
+    have, ended, first, sensors = _origins(data, origins, robots)
+    return WindowMessage(have, _windows(data, at, windows, robots), ended, first, sensors, session)
 
 
-Said = tuple[int, int, int, int | None, OriginSensors | None]
+Numbers = dict[int, int]  # by origin
 
 
-def _origins(data: bytes, count: int, robots: int) -> list[Said]:
-    entries: list[Said] = []
+def _origins(
+    data: bytes, count: int, robots: int
+) -> tuple[Numbers, Numbers, Numbers, dict[int, OriginSensors]]:
+    """Return what a message has, which origins have ended, where they begin, and their sensors."""
+    have, ended, first = Numbers(), Numbers(), Numbers()
+    sensors: dict[int, OriginSensors] = {}
+    before = -1
     for k in range(count):
         fields = ORIGIN.unpack_from(data, HEADER.size + k * ORIGIN.size)
-        o, flags, have, first, end, session, *noise, step = fields
-        if o >= robots or (entries and o <= entries[-1][0]) or flags & ~(ENDED | SENSORS):
+        o, flags, have[o], first[o], end, session, *noise, step = fields
+        if not before < o < robots or flags & ~(ENDED | SENSORS):
             raise BadMessage("its origins are none")
-        if not 0 <= first <= have <= LATEST or not 0 <= end <= LATEST:
+        if not 0 <= first[o] <= have[o] <= LATEST or not 0 <= end <= LATEST:
             raise BadMessage("its numbers are none")
-        sensors = None
+        if flags & ENDED:
+            ended[o] = end
         if flags & SENSORS:
             if not all(0.0 <= s <= 1e6 for s in noise):  # no NaN either
                 raise BadMessage("its noise is none")
-            if not STEPS[0] <= step <= STEPS[1]:
+            if not 1e-5 <= step <= 0.1:  # [s]
                 raise BadMessage("its rate is none")
-            sensors = OriginSensors(session, SensorNoise(*noise), step)
-        entries.append((o, have, first, end if flags & ENDED else None, sensors))
-    return entries
+            sensors[o] = OriginSensors(session, SensorNoise(*noise), step)
+        before = o
+    return have, ended, first, sensors
 
 
 def _windows(data: bytes, at: int, count: int, robots: int) -> tuple[tuple[int, int, Array], ...]:

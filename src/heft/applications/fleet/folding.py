@@ -169,6 +169,10 @@ class Prepared:
     kind: RobotType
     preparation: Preparation
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how another process makes it: once, however many pieces of work name it."""
+        return prepared, (self.kind, self.preparation)
+
     @cached_property
     def inputs(self) -> Inputs:
         """Model file, options and column map, opened."""

@@ -59,8 +59,7 @@ class _Task:
     """One log to be folded by a worker."""
 
     log: Log
-    kind: RobotType
-    preparation: Preparation
+    its: Prepared
     kept: Path  # folder of what is kept
 
 
@@ -78,8 +77,7 @@ class _Read:
 class RobotLogs:
     """The logs of one robot that are summed, day by day, by the hash of what is kept of each."""
 
-    kind: RobotType
-    preparation: Preparation
+    its: Prepared
     robot: str
     days: tuple[tuple[str, tuple[str, ...]], ...]  # ascending, and each day's hashes
     kept: Path
@@ -103,7 +101,7 @@ class RobotAnswer:
 
 def _folded(task: _Task) -> _Read:
     """Fold one log and keep what it tells; a worker's work."""
-    its, name = prepared(task.kind, task.preparation), task.log.name
+    its, name = task.its, task.log.name
     try:
         digest, made = fold(task.log.path, its)
         path = _place(task.kept, its.key(digest))
@@ -136,11 +134,11 @@ def answer_of(logs: RobotLogs) -> RobotAnswer:
     Raises:
         InvalidRecording: If what is kept of a log is damaged.
     """
-    its = prepared(logs.kind, logs.preparation)
+    its = logs.its
     made = {key: load(_place(logs.kept, key), its) for _, keys in logs.days for key in keys}
     days = [together([made[k] for k in sorted(keys)], its) for _, keys in logs.days]
     return RobotAnswer(
-        logs.kind.name,
+        its.kind.name,
         logs.robot,
         tuple(day for day, _ in logs.days),
         tuple(len(keys) for _, keys in logs.days),
@@ -221,7 +219,7 @@ def read(catalog: Catalog, out: Path, settings: FleetSettings, progress: Progres
         if before and before[0] == _stamps(log.path) and _place(kept, its.key(before[1])).exists():
             reads[log.name] = _Read(log.name, before[1], before[2])
         else:
-            tasks.append(_Task(log, its.kind, its.preparation, kept))
+            tasks.append(_Task(log, its, kept))
             seen.pop(log.name, None)
     progress(f"{len(catalog.logs)} logs, {len(reads)} of them known")
     stamps = {task.log.name: _stamps(task.log.path) for task in tasks}
@@ -319,8 +317,7 @@ def _sorted(
         raise InvalidRecording(refused[0].reason, argument=refused[0].log)
     robots = tuple(
         RobotLogs(
-            types[kind].kind,
-            types[kind].preparation,
+            types[kind],
             robot,
             tuple((day, tuple(sorted(keys))) for day, keys in sorted(of_days.items())),
             kept,
