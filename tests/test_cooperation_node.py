@@ -27,7 +27,7 @@ from heft.applications.cooperation.live import Journal
 from heft.applications.cooperation.replication import ABSENT, ReplicaSettings
 from heft.applications.cooperation.signals import SensorNoise
 from heft.applications.cooperation.watch import STATE
-from heft.applications.cooperation.window_stream import WindowSettings, windows_of
+from heft.applications.cooperation.window_stream import WindowSettings, covariances, windows_of
 from heft.applications.cooperation.wire import (
     HEADER,
     LARGEST,
@@ -92,7 +92,7 @@ def test_how_sure_windows_are_is_known_from_noise_and_rate(team: SimulatedTeam) 
     (batch,) = windows_of([whole], SETTINGS, NOISE)
     omega = whole.angular_velocity
     second = omega.T @ omega / len(omega) - NOISE.angular_velocity**2 * np.eye(3)
-    alone = OriginSensors(0, NOISE, 0.01).windows(SETTINGS, second)
+    alone = covariances(OriginSensors(0, NOISE, 0.01), SETTINGS, second)
     assert np.allclose(alone.spread, batch.spread, rtol=1e-4)
     assert np.allclose(alone.wrench_spread, batch.wrench_spread, rtol=1e-12)
     assert alone.overlap == pytest.approx(batch.overlap)

@@ -12,7 +12,7 @@ partial integration would.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -77,6 +77,21 @@ class ArmContact:
             derived |= {"torque": momentum[:, :3], "force": momentum[:, 3:]}
         accelerated, force, moment = (signals[k] for k in ("acceleration", "force", "torque"))
         return ContactSignals(time, w, v, accelerated, force, moment, derived)
+
+    def of_rows(self, time: Array, values: Array, measured: Sequence[str]) -> ContactSignals:
+        """Return what sensors at the contact would read; see `signals`.
+
+        Args:
+            values: Positions, velocities, torques of the joints where no force is measured, and
+                what is measured, side by side, shape (N, any).
+        """
+        joints, count = len(self.robot.channels), 2 if "force" in measured else 3
+        q, v, *tau = (values[:, k * joints : (k + 1) * joints] for k in range(count))
+        rest = values[:, count * joints :]
+        read = {name: rest[:, 3 * k : 3 * k + 3] for k, name in enumerate(measured)}
+        if "force" in read and "torque" not in read:  # a point contact
+            read["torque"] = np.zeros((len(time), 3))
+        return self.signals(time, q, v, tau[0] if tau else None, read)
 
     def jacobian(self, position: Array) -> Array:
         """Return J: J(q) q̇ is angular and linear velocity in the contact's axes.
@@ -182,15 +197,9 @@ class ArmStream:
         # [s], across which nothing is differenced
         apart = (steps <= 0.0) | (steps > 0.1) | ~good[1:] | ~good[:-1]
         pieces = np.split(np.arange(len(time)), np.flatnonzero(apart) + 1)
-        signals = [self._signals(time[p], values[p]) for p in pieces if len(p) > keep]
+        signals = [
+            self.contact.of_rows(time[p], values[p], self.measured).part(slice(BESIDE, -BESIDE))
+            for p in pieces
+            if len(p) > keep
+        ]
         return ContactSignals.joined(signals)
-
-    def _signals(self, time: Array, values: Array) -> ContactSignals:
-        joints, count = len(self.contact.robot.channels), 3 if self.by_torque else 2
-        q, v, *tau = (values[:, k * joints : (k + 1) * joints] for k in range(count))
-        rest = values[:, count * joints :]
-        measured = {name: rest[:, 3 * k : 3 * k + 3] for k, name in enumerate(self.measured)}
-        if "force" in measured and "torque" not in measured:  # a point contact
-            measured["torque"] = np.zeros((len(time), 3))
-        signals = self.contact.signals(time, q, v, tau[0] if tau else None, measured)
-        return signals.part(slice(BESIDE, -BESIDE))

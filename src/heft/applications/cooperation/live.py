@@ -291,7 +291,16 @@ class _Running:
         self.node.tell("source failed", words[:300])
 
     def step(self, arrival: Arrival) -> None:
-        self._take_samples(arrival)
+        self._state, aligned = self._alignment.step(self._state, arrival.now, arrival.pieces)
+        self._counts.update(aligned.counts)
+        self._counts.update(garbage=arrival.garbage, unread=arrival.unread)
+        for notice in aligned.notices:
+            self.node.tell(notice.name, notice.message, f"{notice.message} {arrival.now:.0f}")
+        if aligned.samples is not None and self._state.epoch is not None:
+            self.node.add_samples(self.reader.read(aligned.samples), self._state.epoch)
+            if self.reader.singular:
+                words = "near a singularity joint torques tell no wrench: samples are left out"
+                self.node.tell("singular", words)
         now = time.monotonic()
         for name, data in self.team.receive():
             if self.node.take(self._numbers[name], data):
@@ -305,18 +314,6 @@ class _Running:
             self._looked = now
             self._look(now)
         self._say()
-
-    def _take_samples(self, arrival: Arrival) -> None:
-        self._state, aligned = self._alignment.step(self._state, arrival.now, arrival.pieces)
-        self._counts.update(aligned.counts)
-        self._counts.update(garbage=arrival.garbage, unread=arrival.unread)
-        for notice in aligned.notices:
-            self.node.tell(notice.name, notice.message, f"{notice.message} {arrival.now:.0f}")
-        if aligned.samples is not None and self._state.epoch is not None:
-            self.node.add_samples(self.reader.read(aligned.samples), self._state.epoch)
-            if self.reader.singular:
-                words = "near a singularity joint torques tell no wrench: samples are left out"
-                self.node.tell("singular", words)
 
     def _send(self) -> None:
         for name, neighbour in self._numbers.items():

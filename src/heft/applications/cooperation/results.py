@@ -408,12 +408,7 @@ def _arm_signals(folder: Path, robot: TeamRobot, recording: Recording) -> Contac
         recording.require(name, f"tells how {robot.name}'s arm holds the load")
     names += [f"{kind}.{robot.frame}.{axis}" for kind in own.values() for axis in AXES]
     time, values = _whole(recording, names)
-    joints, count = len(arm.robot.channels), len(kinds)
-    q, v, *tau = (values[:, k * joints : (k + 1) * joints] for k in range(count))
-    measured = {sensor: values[:, count * joints + 3 * k :][:, :3] for k, sensor in enumerate(own)}
-    if "force" in own and "torque" not in own:  # a point contact
-        measured["torque"] = np.zeros((len(time), 3))
-    return arm.signals(time, q, v, tau[0] if tau else None, measured)
+    return arm.of_rows(time, values, [*own])
 
 
 def _whole(recording: Recording, names: list[str]) -> tuple[Array, Array]:
