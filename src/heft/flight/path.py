@@ -314,9 +314,9 @@ def likely_noise(
 
     def unlikely(x: Array) -> float:
         trial = replace(part, noise=noise(x))
-        likelihood = trial.with_noise(steps, seen + trial.noise.measured).innovations
-        diagonal = np.diagonal(likelihood.inverse, axis1=1, axis2=2)
-        return float(0.5 * likelihood.triangle.factor[-1, -1] ** 2 - np.sum(np.log(diagonal)))
+        innovations = trial.with_noise(steps, seen + trial.noise.measured).innovations
+        diagonal = np.diagonal(innovations.inverse, axis1=1, axis2=2)
+        return float(0.5 * innovations.triangle.factor[-1, -1] ** 2 - np.sum(np.log(diagonal)))
 
     far = np.log(1e3)
     # 1e-2 is of what is stated; 8: noise that hangs together over some thousand samples.

@@ -136,17 +136,17 @@ class Agreement:
         """
         if self.unplaced:
             return dict(others)
-        agreed_on = {}
+        priors = {}
         for k, pose in self.poses.items():
             information = np.zeros((6, 6))
             if k in self.spreads and np.any(self.spreads[k]):
                 information[np.ix_(space.pose, space.pose)] = np.linalg.inv(self.spreads[k])
-            agreed_on[k] = PoseBelief(pose, information)
-        for k in others.keys() - agreed_on.keys():
+            priors[k] = PoseBelief(pose, information)
+        for k in others.keys() - priors.keys():
             target = believed(k, others, self.poses)
             if target is not None:
-                agreed_on[k] = target
-        return agreed_on
+                priors[k] = target
+        return priors
 
 
 def fused(
@@ -224,26 +224,26 @@ class TeamMotions:
         """Return poses relative to the first robot, found neighbour by neighbour along the graph.
 
         Args:
-            known: Poses known already; if None or empty, the first robot's is the identity.
+            placed_before: Poses known already; if None or empty, the first robot's is the identity.
         """
         neighbours = self.graph.among(robots).neighbours
-        agreed_on = dict(placed_before) if placed_before else {robots[0]: STILL}
-        todo = [robots.index(k) for k in agreed_on]
+        poses = dict(placed_before) if placed_before else {robots[0]: STILL}
+        todo = [robots.index(k) for k in poses]
         while todo:
             a = todo.pop(0)
             for b in neighbours[a]:
                 i, j = robots[a], robots[b]
-                if j in agreed_on:
+                if j in poses:
                     continue
-                fits = self._pair(self.motions[i], self.parts[i].spread, j).estimate()
-                if fits.covariance is not None:
-                    agreed_on[j] = composed(fits.pose, agreed_on[i])
+                fit = self._pair(self.motions[i], self.parts[i].spread, j).estimate()
+                if fit.covariance is not None:
+                    poses[j] = composed(fit.pose, poses[i])
                     todo.append(b)
         for j in robots:
-            target = None if j in agreed_on else believed(j, self.beliefs, agreed_on)
+            target = None if j in poses else believed(j, self.beliefs, poses)
             if target is not None:
-                agreed_on[j] = target.pose
-        return agreed_on
+                poses[j] = target.pose
+        return poses
 
     def _pair(self, one: Array, spread: Array, robot: int) -> MotionPair:
         both = triangle_of(np.hstack([one, self.motions[robot]]))
@@ -284,14 +284,14 @@ class TeamMotions:
         for _ in range(rounds):
             before, untold = dict(now), set()
             for i, about in before.items():
-                agreed_on = self.against(i, before, about).estimate(STILL)
-                now[i] = composed(agreed_on.pose, about)
+                fit = self.against(i, before, about).estimate(STILL)
+                now[i] = composed(fit.pose, about)
                 before[i] = now[i]
-                apart[i] = agreed_on.apart
-                if agreed_on.covariance is None:
+                apart[i] = fit.apart
+                if fit.covariance is None:
                     untold.add(i)
                 else:
-                    spreads[i] = agreed_on.covariance
+                    spreads[i] = fit.covariance
             now = from_first(now)
         return Agreement(now, spreads, apart, tuple(sorted(untold)))
 
@@ -305,25 +305,25 @@ class TeamMotions:
         """
         everyone, limit = range(len(self.parts)), settings.limit(self.windows / self.overlap)
         full = self._among(everyone, start, settings.rounds)
-        agreed_on, excluded = full, set[int]()
-        while not agreed_on.unplaced and agreed_on.worst > limit:
-            rest = self._without_one(agreed_on, excluded, start, settings)
+        agreement, excluded = full, set[int]()
+        while not agreement.unplaced and agreement.worst > limit:
+            rest = self._without_one(agreement, excluded, start, settings)
             if rest is None:
                 return full  # nobody can tell who it is
-            agreed_on, one = rest
+            agreement, one = rest
             excluded.add(one)
         for robot in sorted(excluded):
-            agreed_on = self._with_doubt(agreed_on, robot, excluded, settings)
-        return agreed_on
+            agreement = self._with_doubt(agreement, robot, excluded, settings)
+        return agreement
 
     def _among(self, robots: Sequence[int], start: Mapping[int, Pose], rounds: int) -> Agreement:
-        placed_before = {k: start[k] for k in robots if k in start}
-        if len(placed_before) < len(robots):
-            placed_before = self.placed(robots, placed_before)
-        lacking = tuple(k for k in robots if k not in placed_before)
+        poses = {k: start[k] for k in robots if k in start}
+        if len(poses) < len(robots):
+            poses = self.placed(robots, poses)
+        lacking = tuple(k for k in robots if k not in poses)
         if lacking:
             return Agreement(unplaced=lacking)
-        return self.refined(from_first(placed_before), rounds)
+        return self.refined(from_first(poses), rounds)
 
     def _without_one(
         self,
@@ -349,10 +349,10 @@ class TeamMotions:
         return self.refined(tried[0][2].poses, settings.rounds), tried[0][1]
 
     def _with_doubt(
-        self, agreed_on: Agreement, robot: int, excluded: set[int], settings: AgreementSettings
+        self, agreement: Agreement, robot: int, excluded: set[int], settings: AgreementSettings
     ) -> Agreement:
         """Add a left-out robot's doubt, and its pose where leaving out one sensor settles it."""
-        witnesses = {k: p for k, p in agreed_on.poses.items() if k not in excluded}
+        witnesses = {k: p for k, p in agreement.poses.items() if k not in excluded}
         limit = settings.limit(self.windows / self.overlap)
         full = self._by_others(robot, None, witnesses)
         tried = ((self._by_others(robot, sensor, witnesses), sensor) for sensor in SENSOR_NUMBERS)
@@ -361,17 +361,17 @@ class TeamMotions:
         clear = bool(fits) and fits[0][2].apart <= limit
         clear &= len(fits) < 2 or fits[1][0] > fits[0][0] + settings.clear
         doubt = Doubt(robot, fits[0][1] if clear else None, full.apart)
-        poses, spreads = dict(agreed_on.poses), dict(agreed_on.spreads)
+        poses, spreads = dict(agreement.poses), dict(agreement.spreads)
         if clear:
             estimate = fits[0][2]
             assert estimate.covariance is not None
             poses[robot], spreads[robot] = estimate.pose, estimate.covariance
         return replace(
-            agreed_on,
+            agreement,
             poses=from_first(poses),
             spreads=spreads,
-            apart={**agreed_on.apart, robot: full.apart},
-            doubts=(*agreed_on.doubts, doubt),
+            apart={**agreement.apart, robot: full.apart},
+            doubts=(*agreement.doubts, doubt),
         )
 
     def _beyond_noise(self, estimate: PoseEstimate, without: str) -> float:
@@ -388,8 +388,8 @@ class TeamMotions:
         pair = self.against(robot, {k: composed(p, back) for k, p in witnesses.items()}, STILL)
         pair = replace(pair, counted=self.space.compared(without))
         turn = self._turn(pair.one, replace(pair, counted=None).other, without)
-        agreed_on = pair.estimate((turn, np.zeros(3)))
-        return replace(agreed_on, pose=composed(agreed_on.pose, witnesses[first]))
+        fit = pair.estimate((turn, np.zeros(3)))
+        return replace(fit, pose=composed(fit.pose, witnesses[first]))
 
     def _turn(self, one: Array, other: Array, without: str | None) -> Array:
         """Return an initial rotation from one motion to the other, by linear least squares.
@@ -412,7 +412,7 @@ class TeamMotions:
         of = numbers(compared)
         by = [*of, *(k for lever in levers for k in numbers(lever))]
         linear = np.eye(3)
-        agreed_on = np.linalg.lstsq(one[:, by], other[:, of], rcond=None)[0].T
-        linear[: len(of), : len(of)] = agreed_on[:, : len(of)]
+        slopes = np.linalg.lstsq(one[:, by], other[:, of], rcond=None)[0].T
+        linear[: len(of), : len(of)] = slopes[:, : len(of)]
         U, _, V = np.linalg.svd(linear)
         return np.asarray(U @ np.diag([1.0, 1.0, np.linalg.det(U @ V)]) @ V)

@@ -27,7 +27,7 @@ from heft.arrays import Array
 from heft.estimators import measured_regressor_covariance, whitening, whitening_slopes
 from heft.information import Directions, inertia, triangle_of
 
-from .windows import IN_PLANE, SPATIAL, Pose, PoseBelief, Space, likely_motion, told_motion
+from .windows import IN_PLANE, SPATIAL, Pose, PoseBelief, Space, likely_motion, signal_motion
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,8 +255,8 @@ class LoadInformation:
             if Directions.of(triangle_of(rows), count).rank < count:
                 return None
             start = np.asarray(np.linalg.lstsq(rows, right, rcond=None)[0])
-        told = told_motion(motion, self.motion_spread, self.windows, self.overlap)
-        if self._covariance(*told, start) is None:
+        seen = signal_motion(motion, self.motion_spread, self.windows, self.overlap)
+        if self._covariance(*seen, start) is None:
             return None
 
         def residuals(values: Array) -> Array:
@@ -271,12 +271,12 @@ class LoadInformation:
             W = whitening(self.spread(values))
             half = W @ (tensor @ self.motion_spread @ (self.tensor @ values)) @ W.T
             rest = W @ (wrench - Y @ values).T
-            made = whitening_slopes(half + np.swapaxes(half, 1, 2)) @ rest - W @ columns
-            made = made.reshape(len(tensor), -1).T
+            slope = whitening_slopes(half + np.swapaxes(half, 1, 2)) @ rest - W @ columns
+            slope = slope.reshape(len(tensor), -1).T
             if self.belief is None:
-                return np.asarray(made)
+                return np.asarray(slope)
             known = np.sqrt(self.overlap) * self.belief.jacobian(values)
-            return np.vstack([made, known])
+            return np.vstack([slope, known])
 
         tensor, columns = self.tensor.transpose(2, 1, 0), Y.transpose(2, 1, 0)
         # Beyond so many evaluations is a valley that descends for ever, and tells nothing.
@@ -284,8 +284,8 @@ class LoadInformation:
         covariance = self._covariance(*self._likely(fit.x), fit.x)
         if covariance is None:
             return None
-        residual_rows = fit.fun[: wrench.size]
-        misfit = float(residual_rows @ residual_rows)
+        residual = fit.fun[: wrench.size]
+        misfit = float(residual @ residual)
         misfit /= max(wrench.shape[1] * self.windows - len(start), 1)
         return fit.x, covariance, misfit
 
@@ -300,9 +300,9 @@ class LoadInformation:
         rows = (white @ self.regressor(self.motion)[:, :, light]).reshape(-1, len(light))
         ridge = np.diag([0.0 if k < len(numbers) else 1.0 for k in light])
         right = np.append(self.wrench @ white.T, np.zeros(len(light)))
-        made = np.zeros(self.tensor.shape[2])
-        made[light] = np.linalg.lstsq(np.vstack([rows, ridge]), right, rcond=None)[0]
-        return made
+        values = np.zeros(self.tensor.shape[2])
+        values[light] = np.linalg.lstsq(np.vstack([rows, ridge]), right, rcond=None)[0]
+        return values
 
     def gradient(self, values: Array) -> Array:
         """Return minus half the gradient of Σ eᵀ C⁻¹ e, shape (p,): zero at the estimate.
@@ -313,11 +313,11 @@ class LoadInformation:
         motion, _ = self._likely(values)
         rest = self.residual(values)
         white = np.linalg.solve(self.spread(values), rest.T).T
-        made = np.asarray(np.einsum("nij,ni->j", self.regressor(motion), white))
+        downhill = np.asarray(np.einsum("nij,ni->j", self.regressor(motion), white))
         if self.belief is None:
-            return made
+            return downhill
         J = self.belief.jacobian(values)
-        return made - self.overlap * J.T @ self.belief.residuals(values)
+        return downhill - self.overlap * J.T @ self.belief.residuals(values)
 
     def information(self, values: Array) -> Array:
         """Return Σ JᵀJ of the true motions, that of noise subtracted, shape (p, p).
@@ -431,10 +431,10 @@ def wrench_doubt(
     tried = []
     for robot, is_offset, fault in _faults(own, ones, numbers):
         H = beside_load((white @ fault).reshape(len(rest), -1))
-        made = np.linalg.lstsq(H, rest, rcond=1e-9)[0]
-        residual_rows = rest - H @ made
-        offset = float(np.linalg.norm(made)) if is_offset else None
-        tried.append((float(residual_rows @ residual_rows), robot, offset))
+        size = np.linalg.lstsq(H, rest, rcond=1e-9)[0]
+        remainder = rest - H @ size
+        offset = float(np.linalg.norm(size)) if is_offset else None
+        tried.append((float(remainder @ remainder), robot, offset))
     least, robot, offset = min(tried, key=lambda t: t[0])
     others = [squares for squares, k, _ in tried if k != robot]
     apart = (min(others, default=np.inf) - least) / load.overlap

@@ -446,7 +446,7 @@ class CooperativeRun:
         """
         agreed, own, weight = self.agreed, np.eye(moments.shape[1]), self.overlap
         names, used = sorted(agreed.poses)[1:], list(self.space.pose)
-        placed_poses = np.linalg.inv(self._pose_spread())
+        pose_weight = np.linalg.inv(self._pose_spread())
         noise = block_diag(*(m for p in self.parts for m in (p.spread, p.wrench_spread)), 0.0)
         slow_noise, rows, count = self._slow(moments, noise), moments.T @ moments, len(values)
 
@@ -459,7 +459,7 @@ class CooperativeRun:
             off = load.belief.residuals(values)
             spread = residual.T @ noise @ residual
             cost = np.trace(np.linalg.solve(spread, residual.T @ rows @ residual))
-            return float(cost + weight * (apart @ placed_poses @ apart + off @ off)), load, apart
+            return float(cost + weight * (apart @ pose_weight @ apart + off @ off)), load, apart
 
         poses: dict[int, Pose] = dict(agreed.poses)
         cost, load, apart = at(poses, values)
@@ -476,9 +476,9 @@ class CooperativeRun:
                 return np.asarray(np.einsum("aip,ab,biq->pq", one, second, right, optimize=True))
 
             seen, J = likely.T @ rows @ likely, load.belief.jacobian(values)
-            observed, known = moment(seen), block_diag(J.T @ J, placed_poses)
+            observed, known = moment(seen), block_diag(J.T @ J, pose_weight)
             down = -np.einsum("ai,aip->p", likely.T @ rows @ residual, both)
-            prior = [J.T @ load.belief.residuals(values), placed_poses @ apart]
+            prior = [J.T @ load.belief.residuals(values), pose_weight @ apart]
             down -= weight * np.concatenate(prior)
             step = np.linalg.solve(observed + weight * known, down)
             for share in 0.5 ** np.arange(6):

@@ -68,13 +68,13 @@ class TeamKnown:
         if not self.known.poses:
             return None
         before = dict(zip(self.origins, self.known.poses, strict=True))
-        counted = {k: p for k, o in enumerate(origins) if (p := before.get(o))}
-        if not counted:
+        poses = {k: p for k, o in enumerate(origins) if (p := before.get(o))}
+        if not poses:
             return None
-        moved = from_first(counted)
+        moved = from_first(poses)
         values, covariance = self.known.values, self.known.covariance
         if values is not None and covariance is not None:
-            change = self.known.space.load_map(counted[min(counted)])
+            change = self.known.space.load_map(poses[min(poses)])
             values, covariance = change @ values, change @ covariance @ change.T
         kept = replace(
             self.known,
@@ -442,9 +442,9 @@ class CooperativeNode:
     def forget(self, name: str, once: str = "") -> bool:
         """Allow an event to be recorded again; return whether it had been."""
         key = f"{name} {once}"
-        counted = key in self._told
+        recorded = key in self._told
         self._told.discard(key)
-        return counted
+        return recorded
 
     def _time(self, number: int | None) -> float:
         return np.nan if number is None else number * self.settings.method.windows.stride

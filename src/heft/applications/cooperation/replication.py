@@ -297,8 +297,8 @@ class Replica:
         Returns:
             None where one of them is absent.
         """
-        rows_found = [self.windows[o].get(number, ABSENT) for o in origins]
-        return None if any(np.isnan(row[0]) for row in rows_found) else np.concatenate(rows_found)
+        rows = [self.windows[o].get(number, ABSENT) for o in origins]
+        return None if any(np.isnan(row[0]) for row in rows) else np.concatenate(rows)
 
     def rows(self, origins: tuple[int, ...], until: int) -> Array:
         """Return the windows of some origins side by side, shape (windows, 24 · origins).

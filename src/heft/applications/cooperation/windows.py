@@ -304,7 +304,7 @@ def difference(one: Pose, other: Pose) -> Array:
     return np.concatenate([rotation_vector_of_matrix(other[0] @ one[0].T), other[1] - one[1]])
 
 
-def told_motion(motion: Array, noise: Array, windows: int, overlap: float) -> tuple[Array, Array]:
+def signal_motion(motion: Array, noise: Array, windows: int, overlap: float) -> tuple[Array, Array]:
     """Return motions projected onto directions above noise, and the covariance of their noise.
 
     Args:
@@ -468,7 +468,7 @@ class MotionPair:
         if start is None:
             start = planar_pose(self.one, self.other) if self.space.planar else self._by_twists()
         # A pose far from the truth makes likely motions of what misfits: what was read decides
-        seen = told_motion(self.one, self.spreads[0], self.windows, self.overlap)
+        seen = signal_motion(self.one, self.spreads[0], self.windows, self.overlap)
         if self._covariance(*seen, start) is None:
             return PoseEstimate(start, None, np.nan)
 
@@ -500,8 +500,8 @@ class MotionPair:
             residuals, np.zeros(len(self.space.pose)), slopes, method="lm", xtol=1e-12, ftol=1e-12
         )
         degrees = max(self.windows * self.other.shape[1] - len(made.x), 1)
-        rows_of_fit = made.fun[: self.both.shape[0] * self.other.shape[1]]
-        misfit = float(rows_of_fit @ rows_of_fit) / degrees
+        residual = made.fun[: self.both.shape[0] * self.other.shape[1]]
+        misfit = float(residual @ residual) / degrees
         pose = moved(start, self.space.change(made.x))
         apart = self._apart(pose)
         # [m] between two frames of a body: beyond, sensors contradict one another

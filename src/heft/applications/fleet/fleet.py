@@ -128,10 +128,10 @@ def identify(
                 argument=f"--out {out}",
                 cure="wait for it to end; what it has read need not be read again",
             )
-        made = read(catalog, out, settings, progress)
-        progress(f"summing up {len(made.robots)} robots")
-        answers = dict(worked(answer_of, made.robots, settings))
-        fleet = _found(made.types, [(r, answers[r]) for r in made.robots], made.refused)
+        logs = read(catalog, out, settings, progress)
+        progress(f"summing up {len(logs.robots)} robots")
+        answers = dict(worked(answer_of, logs.robots, settings))
+        fleet = _found(logs.types, [(r, answers[r]) for r in logs.robots], logs.refused)
         progress("writing the results")
         _write(fleet, out)
     return fleet
@@ -143,7 +143,7 @@ def _found(
     refused: tuple[Refused, ...],
 ) -> Fleet:
     findings: dict[str, TypeFindings] = {}
-    made: list[RobotFindings] = []
+    members: list[RobotFindings] = []
     for name, its in types.items():
         own = [(logs, answer) for logs, answer in robots if answer.type == name]
         if not own:
@@ -163,12 +163,12 @@ def _found(
                 value, covariance = law.given(value, covariance)
             std = np.sqrt(np.maximum(np.diag(covariance), 0.0))
             drifts = _drifts(its, answer, scatter.get("friction"), days)
-            made.append(RobotFindings(answer, value, std, drifts, days))
-    chances = np.array([d.change.probability for f in made for d in f.drifts])
+            members.append(RobotFindings(answer, value, std, drifts, days))
+    chances = np.array([d.change.probability for f in members for d in f.drifts])
     # share of false ones among those that are told
     stands = iter(discoveries(chances, 0.05).tolist())
     judged = [
-        replace(f, drifts=tuple(replace(d, stands=next(stands)) for d in f.drifts)) for f in made
+        replace(f, drifts=tuple(replace(d, stands=next(stands)) for d in f.drifts)) for f in members
     ]
     order = sorted(judged, key=lambda f: (-f.attention, f.answer.type, f.answer.robot))
     return Fleet(findings, tuple(order), refused)
@@ -190,14 +190,14 @@ def _series(answer: RobotAnswer, k: int, excluded: Sequence[Foreign] = ()) -> Se
 
 def _scatter(its: Prepared, answers: Sequence[RobotAnswer]) -> dict[str, DayToDay]:
     """Return how friction of each kind scatters from day to day, over all robots and joints."""
-    made = {}
+    scatter = {}
     for kind in ("viscous", "coulomb", "friction"):
         places = [k for k, q in enumerate(its.told[0]) if q.kind == kind]
         series = [s for a in answers for k in places if (s := _series(a, k)) is not None]
         usual = DayToDay.of(series)
         if usual is not None:
-            made[kind] = usual
-    return made
+            scatter[kind] = usual
+    return scatter
 
 
 def _drifts(
@@ -205,13 +205,13 @@ def _drifts(
 ) -> tuple[Drift, ...]:
     if usual is None:
         return ()
-    made = []
+    drifts = []
     for k, q in enumerate(its.told[0]):
         series = _series(answer, k, excluded) if q.kind == "friction" else None
         change = None if series is None else ChangeSearch().of(series, usual)
         if change is not None:
-            made.append(Drift(str(q.joint), change, False))
-    return tuple(made)
+            drifts.append(Drift(str(q.joint), change, False))
+    return tuple(drifts)
 
 
 def _foreign(
@@ -227,7 +227,7 @@ def _foreign(
     share = np.array([max(scatter[k].deviation, FLAT) if k in scatter else FLAT for k in kinds])
     own = [a.values[:, compared] for a in answers]
     usual = [np.median(v, axis=0) for v in own]
-    made = []
+    foreign = []
     for i, answer in enumerate(answers):
         theirs: list[Foreign] = []
         count = len(answer.days)
@@ -256,8 +256,8 @@ def _foreign(
             elif chances[0] < 1e-7:  # it is surely not of its robot
                 theirs.append(Foreign(answer.days[t], None, "it contradicts the days about it"))
         # What goes on is a change of the robot, which its history tells, not a wrong log.
-        made.append(tuple(theirs) if 2 * len(theirs) < count else ())
-    return made
+        foreign.append(tuple(theirs) if 2 * len(theirs) < count else ())
+    return foreign
 
 
 def _without(logs: RobotLogs, answer: RobotAnswer, excluded: Sequence[Foreign]) -> RobotAnswer:
@@ -297,8 +297,8 @@ def to_dict(fleet: Fleet) -> dict[str, Any]:
     }
 
 
-def _type_dict(made: TypeFindings) -> dict[str, Any]:
-    quantities, law, p = made.its.told[0], made.law, made.its.preparation
+def _type_dict(findings: TypeFindings) -> dict[str, Any]:
+    quantities, law, p = findings.its.told[0], findings.law, findings.its.preparation
     return {
         "corner_hz": p.corner,
         "delay_s": p.delay,
@@ -306,7 +306,7 @@ def _type_dict(made: TypeFindings) -> dict[str, Any]:
         "chosen_from": list(p.logs),
         "day_to_day": {
             kind: {"deviation": s.deviation, "correlation": s.correlation}
-            for kind, s in made.scatter.items()
+            for kind, s in findings.scatter.items()
         },
         "quantities": [
             {"name": q.name, "unit": q.unit, "meaning": q.meaning}
@@ -324,8 +324,8 @@ def _number(value: float, std: float) -> dict[str, float]:
     return {"value": value, "low": value - NORMAL * std, "high": value + NORMAL * std}
 
 
-def _robot_dict(fleet: Fleet, made: RobotFindings) -> dict[str, Any]:
-    answer, quantities = made.answer, fleet.types[made.answer.type].its.told[0]
+def _robot_dict(fleet: Fleet, findings: RobotFindings) -> dict[str, Any]:
+    answer, quantities = findings.answer, fleet.types[findings.answer.type].its.told[0]
     own_std = answer.whole.std
     return {
         "type": answer.type,
@@ -335,7 +335,7 @@ def _robot_dict(fleet: Fleet, made: RobotFindings) -> dict[str, Any]:
         "seconds": answer.seconds,
         "quantities": {
             q.name: _number(float(answer.whole.values[k]), float(own_std[k]))
-            | {"with_type": _number(float(made.values[k]), float(made.std[k]))}
+            | {"with_type": _number(float(findings.values[k]), float(findings.std[k]))}
             for k, q in enumerate(quantities)
         },
         "drifts": [
@@ -349,9 +349,9 @@ def _robot_dict(fleet: Fleet, made: RobotFindings) -> dict[str, Any]:
                 "probability": d.change.probability,
                 "stands": d.stands,
             }
-            for d in made.drifts
+            for d in findings.drifts
         ],
-        "foreign": [vars(f) for f in made.foreign],
+        "foreign": [vars(f) for f in findings.foreign],
     }
 
 
@@ -365,8 +365,8 @@ def write_history(fleet: Fleet, out: Path) -> None:
     import pyarrow.parquet
 
     parts: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for made in sorted(fleet.robots, key=lambda f: (f.answer.type, f.answer.robot)):
-        answer, foreign = made.answer, {f.day for f in made.foreign}
+    for findings in sorted(fleet.robots, key=lambda f: (f.answer.type, f.answer.robot)):
+        answer, foreign = findings.answer, {f.day for f in findings.foreign}
         quantities = fleet.types[answer.type].its.told[0]
         for t, day in enumerate(answer.days):
             for k, q in enumerate(quantities):
@@ -395,15 +395,15 @@ def metrics(fleet: Fleet) -> str:
         "# TYPE heft_drift gauge",
     ]
     robots = sorted(fleet.robots, key=lambda f: (f.answer.type, f.answer.robot))
-    for made in robots:
-        answer = made.answer
+    for findings in robots:
+        answer = findings.answer
         of = f'type="{answer.type}",robot="{answer.robot}"'
         for k, q in enumerate(fleet.types[answer.type].its.told[0]):
             if q.kind == "friction":
                 lines.append(f'heft_friction{{{of},joint="{q.joint}"}} {answer.whole.values[k]!r}')
         changes += [
             f'heft_drift{{{of},joint="{d.joint}",kind="{d.change.kind}"}} {d.change.size!r}'
-            for d in made.drifts
+            for d in findings.drifts
             if d.stands
         ]
     name = "heft_foreign_days"
@@ -430,8 +430,8 @@ def text(fleet: Fleet, most: int = 20) -> str:
         most: Robots and refused logs that are listed.
     """
     rows = []
-    for made in fleet.robots[:most]:
-        answer, notes = made.answer, _attention(made)
+    for findings in fleet.robots[:most]:
+        answer, notes = findings.answer, _attention(findings)
         more = f"; {len(notes) - 2} more" if len(notes) > 2 else ""
         why = "; ".join(notes[:2]) + more or "-"
         rows.append((answer.type, answer.robot, _span(answer), f"{sum(answer.logs)}", why))
@@ -475,16 +475,16 @@ def page(fleet: Fleet) -> str:
         counts=to_dict(fleet)["counts"],
         types={name: laws.get(name, []) for name in fleet.types},
         head=("joint", *(k for k in FRICTION if k != "offset"), "with its type", "day by day"),
-        robots=[_shown(fleet, made) for made in fleet.robots],
+        robots=[_shown(fleet, findings) for findings in fleet.robots],
         refused=fleet.refused,
     )
 
 
-def _shown(fleet: Fleet, made: RobotFindings) -> dict[str, Any]:
+def _shown(fleet: Fleet, findings: RobotFindings) -> dict[str, Any]:
     """Return what the page shows of a robot."""
-    answer = made.answer
+    answer = findings.answer
     quantities = fleet.types[answer.type].its.told[0]
-    changed = {d.joint for d in made.drifts if d.stands}
+    changed = {d.joint for d in findings.drifts if d.stands}
     joints = []
     for name in dict.fromkeys(q.joint for q in quantities if q.joint):
         places = {q.kind: k for k, q in enumerate(quantities) if q.joint == name}
@@ -495,7 +495,7 @@ def _shown(fleet: Fleet, made: RobotFindings) -> dict[str, Any]:
             if kind != "offset"
         ]
         k = places["friction"]
-        cells.append(f"{made.values[k]:.4g} ± {NORMAL * made.std[k]:.2g}")
+        cells.append(f"{findings.values[k]:.4g} ± {NORMAL * findings.std[k]:.2g}")
         line, band = _spark(_days(answer), answer.values[:, k], answer.std[:, k])
         joints.append(
             {"name": name, "cells": cells, "line": line, "band": band, "changed": name in changed}
@@ -506,7 +506,7 @@ def _shown(fleet: Fleet, made: RobotFindings) -> dict[str, Any]:
         "robot": answer.robot,
         "span": _span(answer),
         "logs": sum(answer.logs),
-        "said": _attention(made),
+        "said": _attention(findings),
         "joints": joints,
     }
 
@@ -526,7 +526,7 @@ def _span(answer: RobotAnswer) -> str:
     return first if first == last else f"{first} to {last}"
 
 
-def _attention(made: RobotFindings) -> list[str]:
+def _attention(findings: RobotFindings) -> list[str]:
     """Return why a robot needs attention, what is surest first."""
-    drifts = sorted((d for d in made.drifts if d.stands), key=lambda d: d.change.probability)
-    return [*map(_said, drifts), *(f"{f.day}: {f.reason}" for f in made.foreign)]
+    drifts = sorted((d for d in findings.drifts if d.stands), key=lambda d: d.change.probability)
+    return [*map(_said, drifts), *(f"{f.day}: {f.reason}" for f in findings.foreign)]

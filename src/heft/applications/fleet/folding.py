@@ -310,9 +310,9 @@ def fold(path: Path, its: Prepared) -> tuple[str, Folded]:
         information = reduce(add, parts)
         _, beta = _solved(information, its)
         moments = np.array([_moment(part, beta, its) for part in parts])
-        made = answered(information, moments, its)
+        answer = answered(information, moments, its)
         log.refuse_changed()
-        return digest, Folded(information, moments, made, day_of(log.epoch), line.duration)
+        return digest, Folded(information, moments, answer, day_of(log.epoch), line.duration)
 
 
 def _moment(information: Information, beta: Array, its: Prepared) -> Array:
@@ -366,9 +366,9 @@ def together(logs: Sequence[Folded], its: Prepared) -> Answer:
         return answered(information, np.array(of_logs), its)
 
 
-def save(path: Path, digest: str, made: Folded) -> None:
+def save(path: Path, digest: str, folded: Folded) -> None:
     """Write what is kept of a log as an NPZ file without what its type shares."""
-    triangles, answer = made.information.triangles, made.answer
+    triangles, answer = folded.information.triangles, folded.answer
     packed = [t.factor[np.triu_indices(len(t.factor))] for t in triangles]
     upper = np.triu_indices(len(answer.values))
     write_arrays(
@@ -380,13 +380,13 @@ def save(path: Path, digest: str, made: Folded) -> None:
             "counts": np.array([len(t.columns) for t in triangles]),
             "rows": np.array([t.rows for t in triangles]),
             "factors": np.concatenate(packed),
-            "moments": made.moments,
+            "moments": folded.moments,
             "values": answer.values,
             "covariance": answer.covariance[upper],
             "beta": answer.beta,
             "misfit": answer.misfit,
-            "day": np.array(made.day or ""),
-            "seconds": np.array(made.seconds),
+            "day": np.array(folded.day or ""),
+            "seconds": np.array(folded.seconds),
         },
     )
 

@@ -103,15 +103,15 @@ def _folded(task: _Task) -> _Read:
     """Fold one log and keep what it tells; a worker's work."""
     its, name = task.its, task.log.name
     try:
-        digest, made = fold(task.log.path, its)
+        digest, folded = fold(task.log.path, its)
         path = _place(task.kept, its.key(digest))
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(f".{path.name}.{os.getpid()}")
-        save(new, digest, made)
+        save(new, digest, folded)
         put(new, path)
     except (HeftError, OSError, MemoryError, ArithmeticError, ValueError) as problem:
         return _Read(name, reason=_reason(problem))
-    return _Read(name, digest, made.day)
+    return _Read(name, digest, folded.day)
 
 
 def _place(kept: Path, key: str) -> Path:
