@@ -31,10 +31,10 @@ from heft.applications.cooperation import (
     Replica,
     TeamFile,
     TeamRobot,
+    results_of,
 )
-from heft.applications.cooperation.pose import MotionPair
 from heft.applications.cooperation.window_stream import windows_of
-from heft.applications.cooperation.windows import TWISTS
+from heft.applications.cooperation.windows import TWISTS, MotionPair
 from heft.information import Graph, Spectrum, chebyshev, inertia, rotation_vector_of_matrix
 from heft.simulation import Inertial, SimulatedTeam, Team, TeamMotion, TeamNoise
 
@@ -447,7 +447,7 @@ def coming_and_going(seed: int) -> Iterator[Row]:
     living = [node for k, node in enumerate(nodes) if k not in leaves]
     for node in living:
         node.solve()
-        node.found()
+        results_of(node)
     known = [node.known for node in living]
     values = [k.known.values for k in known if k is not None and k.known.values is not None]
     apart = np.ptp([v[0] for v in values]) if len(values) == len(living) else np.inf

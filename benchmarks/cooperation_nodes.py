@@ -35,6 +35,7 @@ from heft.applications.cooperation import (
     ContactSignals,
     CooperativeNode,
     TeamFile,
+    results_of,
     simulate_team_files,
 )
 from heft.recordings import Recording
@@ -283,7 +284,7 @@ def simulated(folder: Path, team: Path, begin: float) -> dict[str, Any]:
     rounds = len(logs[0].time) // 10 + 20
     SimulatedNetwork(stated.graph.neighbours, NetworkFaults(), 0).run(nodes, rounds, each)
     out = folder / "simulated"
-    nodes[0].found().write(out)
+    results_of(nodes[0]).write(out)
     return dict(json.loads((out / "team.json").read_text()))
 
 

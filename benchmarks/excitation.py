@@ -88,9 +88,8 @@ def problem_of(arm: Arm, settings: DesignSettings = TEN_SECONDS) -> Excitation:
     """Return an arm's design problem, columns scaled by some random motions."""
     noise = default_noise(arm.plant, arm.limits)
     criterion = criteria.Determinant()
-    made = excitation_of(
-        arm.plant, settings.family, arm.limits, criterion, noise, settings.grids, settings.spare
-    )
+    grids = replace(settings.grids, spare=settings.spare)
+    made = excitation_of(arm.plant, settings.family, arm.limits, criterion, noise, grids)
     rng = np.random.default_rng(0)
     return scaled(made, list(draw(made, arm.limits.joints, 20, rng)))
 

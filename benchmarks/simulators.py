@@ -62,7 +62,7 @@ def replayed(robot: Robot, fit: tuple[Recording, ...], log: Recording) -> Replay
         found = Identified.load(Path(folder) / "out")
         fields = target.held(found.robot, fields_of(found))
         text = target.write(found.robot, fields)
-        return replay_log(found, "mujoco", text, fields, log, before=robot, fit=fit[0])
+        return replay_log(found, text, fields, log, before=robot, fit=fit[0])
 
 
 def rows_of(name: str, replay: Replay) -> Iterator[Row]:

@@ -29,18 +29,19 @@ from heft.applications.cooperation import results as team_results
 from heft.applications.cooperation.clocks import clock_offset, on_one_clock
 from heft.applications.cooperation.method import CooperativeRun, unplaced
 from heft.applications.cooperation.paper import estimate_map, observation
-from heft.applications.cooperation.pose import (
+from heft.applications.cooperation.signals import SensorNoise
+from heft.applications.cooperation.window_stream import (
+    WindowSettings,
+    noise_of,
+    slope_weights,
+    windows_of,
+)
+from heft.applications.cooperation.windows import (
     MotionPair,
     composed,
     inverse,
-)
-from heft.applications.cooperation.window_stream import windows_of
-from heft.applications.cooperation.windows import (
-    SensorNoise,
-    WindowSettings,
     load_tensor,
     motion_map,
-    slope_weights,
     wrench_map,
 )
 from heft.cli import main
@@ -180,7 +181,7 @@ def test_a_windows_load_is_newtons_and_eulers(team: SimulatedTeam) -> None:
 
 def test_the_stated_noise_of_windows_is_that_of_logs(team: SimulatedTeam) -> None:
     log, exact = signals(team)[0], signals(team, exact=True)[0]
-    noise = SensorNoise.of(log, 0.3)
+    noise = noise_of(log, 0.3)
     assert np.allclose(list(vars(noise).values()), 0.4, rtol=0.1)
     (one,) = windows_of([log], WindowSettings(stride=0.3), noise)
     (other,) = windows_of([exact], WindowSettings(stride=0.3), NONE)

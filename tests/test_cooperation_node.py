@@ -21,12 +21,13 @@ from heft.applications.cooperation import (
     TeamRobot,
     WindowMessage,
     WindowStream,
+    results_of,
 )
 from heft.applications.cooperation.live import Journal
 from heft.applications.cooperation.replication import ABSENT, ReplicaSettings
+from heft.applications.cooperation.signals import SensorNoise
 from heft.applications.cooperation.watch import STATE
-from heft.applications.cooperation.window_stream import windows_of
-from heft.applications.cooperation.windows import SensorNoise, WindowSettings
+from heft.applications.cooperation.window_stream import WindowSettings, covariances, windows_of
 from heft.applications.cooperation.wire import (
     HEADER,
     LARGEST,
@@ -91,7 +92,7 @@ def test_how_sure_windows_are_is_known_from_noise_and_rate(team: SimulatedTeam) 
     (batch,) = windows_of([whole], SETTINGS, NOISE)
     omega = whole.angular_velocity
     second = omega.T @ omega / len(omega) - NOISE.angular_velocity**2 * np.eye(3)
-    alone = OriginSensors(0, NOISE, 0.01).windows(SETTINGS, second)
+    alone = covariances(OriginSensors(0, NOISE, 0.01), SETTINGS, second)
     assert np.allclose(alone.spread, batch.spread, rtol=1e-4)
     assert np.allclose(alone.wrench_spread, batch.wrench_spread, rtol=1e-12)
     assert alone.overlap == pytest.approx(batch.overlap)
@@ -299,7 +300,7 @@ def test_nodes_agree_to_the_bit_and_with_the_logs_on_one_machine(team: Simulated
     whole = signals(team)
     nodes = [CooperativeNode(stated(3), k, 1) for k in range(3)]
     run_network(nodes, whole, NetworkFaults(lost=0.3, doubled=0.1, latest=3))
-    found = [node.found() for node in nodes]
+    found = [results_of(node) for node in nodes]
     first = found[0].load(0)
     assert first is not None
     history = [k.time for k in nodes[0].solver.history()]
@@ -351,7 +352,7 @@ def test_nodes_of_a_planar_team_tell_what_there_is_in_the_plane() -> None:
 def test_a_node_that_knows_nothing_says_so(tmp_path: Path) -> None:
     node = CooperativeNode(stated(3), 1)
     assert node.solve() == 0 and node.load() is None
-    found = node.found()
+    found = results_of(node)
     assert "not told" in found.text()
     found.write(tmp_path / "out")
     content = json.loads((tmp_path / "out" / "team.json").read_text())
@@ -447,7 +448,7 @@ def test_nodes_leave_out_who_lies_and_say_so() -> None:
         load = node.load(1)
         assert load is not None and load.std is not None
         assert abs(load.mass - 2.0) < 4.0 * load.std[0] < 0.1
-        assert "does not go with" in node.found().text()
+        assert "does not go with" in results_of(node).text()
 
 
 def test_a_robot_that_is_silent_holds_the_estimate_where_it_is(team: SimulatedTeam) -> None:
@@ -484,7 +485,7 @@ def test_a_node_that_was_killed_catches_up(team: SimulatedTeam, tmp_path: Path, 
             one, other = (nodes[k].replica.windows[o][n] for k in (0, 2))
             assert np.array_equal(one, other, equal_nan=True)
     assert nodes[0].solver.left_out > 5
-    loads = [node.found().load(0) for node in nodes]
+    loads = [results_of(node).load(0) for node in nodes]
     assert loads[0] is not None and loads[2] is not None
     assert loads[2].mass == pytest.approx(loads[0].mass, rel=1e-4)
 
@@ -527,7 +528,7 @@ def test_a_clock_that_differs_is_set(
     assert set(clocks) == {1} and nodes[2].clocks() == {}
     assert clocks[1].offset == pytest.approx(late, abs=max(5e-4, 4.0 * clocks[1].std))
     assert "clock" in [e.name for e in others[2].events] and others[2].solver.changes == []
-    one, other = nodes[0].found(), others[0].found()
+    one, other = results_of(nodes[0]), results_of(others[0])
     assert "The clock of r1 is" in other.text()
     a, b = one.load(1), other.load(1)
     assert a is not None and b is not None and a.covariance is not None

@@ -19,13 +19,8 @@ from heft.applications.cooperation import (
     TeamRobot,
 )
 from heft.applications.cooperation.method import CooperativeRun
-from heft.applications.cooperation.pose import (
-    PoseBelief,
-    composed,
-    difference,
-    moved,
-)
 from heft.applications.cooperation.window_stream import windows_of
+from heft.applications.cooperation.windows import PoseBelief, composed, difference, moved
 from heft.information import Graph, inertia
 from heft.simulation import SimulatedTeam, TeamMotion, TeamNoise
 from tests.teams import SHORT, pose, signals

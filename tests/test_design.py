@@ -110,7 +110,7 @@ def problem_of(name: str) -> Excitation:
     limits = DesignLimits(joint_limits(6), efforts_of(plant, kind), clearance)
     family = replace(QUICK, rest=rest).family  # type: ignore[arg-type]
     chosen = criteria.named(criterion)
-    problem = excitation_of(plant, family, limits, chosen, noise, QUICK.grids, 0.01)
+    problem = excitation_of(plant, family, limits, chosen, noise, replace(QUICK.grids, spare=0.01))
     return scaled(problem, list(draw(problem, limits.joints, 3, rng)))
 
 

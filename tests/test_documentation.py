@@ -348,7 +348,7 @@ def test_the_toml_of_a_page_is_accepted(page: Path) -> None:
         if page.stem == "derive":
             assert derive(block.encode()).joints
         elif page.stem == "cooperation":
-            assert TEAM(table, page.name).robot
+            assert TEAM(table, page.name).robots
         elif page.stem == "free-flyer":
             assert BOUNDS(table, page.name) if "motion" in table else LOADS(table, page.name)
         elif "link" in table:

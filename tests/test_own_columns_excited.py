@@ -79,8 +79,8 @@ def excited(tmp_path_factory: pytest.TempPathFactory) -> tuple[Excited, Path]:
     place = tmp_path_factory.mktemp("excited")
     (place / "springs.py").write_text(SPRING, encoding="utf-8")
     (place / "limits.toml").write_text(LIMITS, encoding="utf-8")
-    files = (ARM, place / "out", QUICK, place / "limits.toml")
-    return excite_files(*files, own_columns=place / "springs.py"), place
+    settings = replace(QUICK, own_columns=place / "springs.py")
+    return excite_files(ARM, place / "out", settings, place / "limits.toml"), place
 
 
 def spring_torque(q: np.ndarray, joints: tuple[str, ...]) -> np.ndarray:

@@ -312,7 +312,7 @@ def test_polynomials_by_motion_are_the_same_ones_sorted() -> None:
 def test_entries_are_named_by_row_and_column_counted_from_one() -> None:
     algebra: Any = SimpleNamespace(keep=lambda name, x: f"{name} = {x}")
     matrix = [[f"{r}{c}" for c in "1234"] for r in "123"]
-    assert kept(algebra, "T", matrix) == [[f"T_{x} = {x}" for x in row] for row in matrix]
+    assert kept(algebra, "T", matrix).tolist() == [[f"T_{x} = {x}" for x in row] for row in matrix]
 
 
 def test_base_parameters_have_closed_forms() -> None:

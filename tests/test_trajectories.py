@@ -74,12 +74,6 @@ def test_it_starts_where_it_is_told(basis: Basis) -> None:
     assert family.unknowns == free - 1
 
 
-def test_a_periodic_spline_closes() -> None:
-    motion = drawn(Family(Spline(6.0, 9), "none", periodic=True))
-    ends = [motion.derivative(np.array([0.0, 6.0]), k) for k in range(3)]
-    assert max(np.abs(e[1] - e[0]).max() for e in ends) <= 1e-11
-
-
 def test_a_fourier_series_repeats_after_its_period() -> None:
     motion = drawn(Family(Fourier(21.0, 5, 0.075)))
     t = np.linspace(0.0, 1.0 / 0.075, 7)

@@ -163,12 +163,12 @@ class RobotLog:
         """
         n, h = self.position.shape[1], float(self.time[step + 1] - self.time[step])
         standard = self._standard(values)
-        numbers = self.of.simulated_robot.numbers_of(standard)
+        numbers = self.of.simulated_robot.numbers(standard)
         q, v = np.hsplit(np.array(states), 2)
         middle, after, rise = v, np.array(states), np.empty((n, n))
         for _ in range(SWEEPS):
             # Own columns, of which the compiled steps know nothing, are taken off the effort.
-            own = self.of.simulated_robot.own_efforts(q + 0.5 * h * v, middle, standard)
+            own = self.of.simulated_robot.own_effort(q + 0.5 * h * v, middle, standard)
             after, rise = self._pushed(numbers, h, self.effort[step] - own, states)
             before, middle = middle, 0.5 * (v + after[:, n:])
             settled = np.abs(middle - before).max() <= SETTLED * (1.0 + np.abs(middle).max())

@@ -61,10 +61,10 @@ def excite(
 
     if view:
         require_viewer()  # before the work
-    settings = excitation.settings(columns)
+    settings = excitation.settings(columns, own)
     with stopped_by_signals() as stop:
         told = progress_unless(quiet)
-        found = excite_files(model, out, settings, options, given, told, stop, own)
+        found = excite_files(model, out, settings, options, given, told, stop)
     message(text_of(found, model, out))
     if view and not found.design.interrupted:
         serve(model, out / "motion.parquet", None, options, VIEW_PORT, True, message)

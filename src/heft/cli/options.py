@@ -372,7 +372,7 @@ class ExcitationOptions:
     load: str | None = None
     heaviest: float = 2.0
 
-    def settings(self, columns: Path | None) -> ExciteSettings:
+    def settings(self, columns: Path | None, own: Path | None) -> ExciteSettings:
         """Return the settings of a design.
 
         Raises:
@@ -399,6 +399,7 @@ class ExcitationOptions:
             self.collisions,
             self.compared,
             load=CarriedLoad(self.load, self.heaviest) if self.load is not None else None,
+            own_columns=own,
         )
 
 

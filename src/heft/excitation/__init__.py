@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .excitation import Excitation, excitation_of, task_error
     from .starts import Progress, Start
     from .optimal_design import Design, base_positions, default_noise, design, noise_of
-    from .certificates import BoundedMotion, HarmonicMotion, SplineMotion, bounded_motion
+    from .certificates import BoundedMotion, bounded_motion
     from .certificates import Certificate, Proof, certify_clearance, certify_joints
     from .effort_proofs import Loads, certify_efforts
     from .clearance import Clearance, PairChoice

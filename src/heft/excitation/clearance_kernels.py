@@ -31,8 +31,6 @@ from heft.dynamics import PRISMATIC
 
 CAPSULE, SPACE, BOX = 0, 1, 2  # what the second of a pair is
 TINY = 1e-14  # [m] or [m²]; what is smaller has no direction
-PARALLEL = 1e-12  # squared sine of the angle of segments that are taken as parallel
-ROUNDS = 60  # of the search for the point nearest to a box; ends within 7 but for rounding
 
 
 @exact
@@ -190,7 +188,7 @@ def segment_to_segment(a: Array, b: Array, c: Array, d: Array, witness: Array) -
         s = min(max(-uw / uu, 0.0), 1.0)
     else:
         across = uu * vv - uv * uv
-        slant = across > PARALLEL * uu * vv
+        slant = across > 1e-12 * uu * vv  # else they are parallel
         s = min(max((uv * vw - uw * vv) / across, 0.0), 1.0) if slant else 0.5
         t = (uv * s + vw) / vv
         if t < 0.0:
@@ -298,7 +296,7 @@ def _outside(a: Array, b: Array, box: Array, witness: Array) -> float:
         t = high = 0.0
     elif _slope(a, b, box, 1.0) <= 0.0:
         t = low = 1.0
-    for _ in range(ROUNDS):
+    for _ in range(60):  # ends within 7 but for rounding
         if high - low <= 1e-15:
             break
         slope = _slope(a, b, box, t)

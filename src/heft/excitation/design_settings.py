@@ -18,10 +18,13 @@ class Grids:
     # 96 points of 5 harmonics by 1.4 % at most
     points: int = 96
     postures: int = 64  # for clearance
+    spare: float = 0.0  # share of each limit that is left free
+    gap: float = 0.0  # clearance that is kept beyond what is required [m]
 
     def finer(self, factor: int) -> Grids:
         """Return grids of more times, by a factor."""
-        return Grids(factor * self.samples, factor * self.points, factor * self.postures)
+        samples, points, postures = self.samples, self.points, self.postures
+        return Grids(factor * samples, factor * points, factor * postures, self.spare, self.gap)
 
 
 @dataclass(frozen=True)

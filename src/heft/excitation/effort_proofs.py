@@ -21,7 +21,7 @@ from heft.dynamics import PRISMATIC, Tree, kernels
 from heft.information import inertia
 from heft.models import MotionLimits
 
-from .certificates import BoundedMotion, Certificate, Proof, proven_largest, require_bounded
+from .certificates import BoundedMotion, Certificate, Proof, proven_largest
 
 PARTS = 4  # of an interval, at whose ends torque that nothing is known of is looked at
 Jet = list[Array]  # bounds of a norm and of its derivatives', each of shape (n,)
@@ -63,11 +63,7 @@ def certify_efforts(
 
     Args:
         motion: Of the joints, in the order of the limits.
-
-    Raises:
-        InvalidSetting: If the motion's jerk is not bounded.
     """
-    require_bounded(motion, 3, "torque")
     chains = [_EffortBounds(motion, loads, ten) for ten in np.atleast_2d(loads.parameters)]
     limit = np.concatenate([limits.effort, limits.power])
 

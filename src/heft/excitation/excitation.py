@@ -205,21 +205,15 @@ def excitation_of(
     criterion: Criterion,
     noise: Array,
     grids: Grids,
-    spare: float = 0.0,
-    known: Array | None = None,
     row_rate: float | None = None,
-    gap: float = 0.0,
 ) -> Excitation:
-    """Return a design's problem, its columns not scaled yet; see `scaled`.
+    """Return a design's problem without knowledge, its columns not scaled yet; see `scaled`.
 
     Args:
         plant: An excitable plant; its base parameters are what is to be known.
         noise: σ of each channel, or the channels' covariance [channel's unit, or its square].
-        spare: Share of each limit that is left free.
-        known: Information in hand about base parameters, shape (k, k).
         row_rate: Independent rows a second that will be recorded [Hz]; that of the grid's samples
             if not given. It says how much the new rows weigh beside what is known.
-        gap: Clearance that is kept beyond what is required [m].
     """
     assert isinstance(plant, Excitable)
     base = structural_base(plant)
@@ -231,19 +225,19 @@ def excitation_of(
     channels = [c.name for c in plant.channels]
     efforts = None
     if limits.effort is not None:
-        efforts = EffortBounds.of(limits.effort, base.matrix, channels, spare)
+        efforts = EffortBounds.of(limits.effort, base.matrix, channels, grids.spare)
     return Excitation(
         Rows(plant, base.kept, whitening_of(noise), np.ones(size)),
         family,
         criterion,
-        np.zeros((size, size)) if known is None else known,
+        np.zeros((size, size)),
         share,
         np.array([family.matrix(time, k) for k in range(plant.derivatives + 1)]),
-        BoundsOnGrid.of(limits.joints, family, names, grids.points, spare),
+        BoundsOnGrid.of(limits.joints, family, names, grids.points, grids.spare),
         efforts,
         limits.clearance,
         family.matrix(np.linspace(0.0, duration, grids.postures)),
-        gap=gap,
+        gap=grids.gap,
     )
 
 

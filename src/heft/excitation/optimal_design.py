@@ -26,7 +26,7 @@ from heft.plants import Excitable, Plant, structural_base
 
 from . import criteria
 from .criteria import Conditions, Criterion
-from .design_settings import DesignSettings, Grids
+from .design_settings import DesignSettings
 from .excitation import Excitation, excitation_of, scaled
 from .limits import Broken, DesignLimits
 from .starts import Levels, Progress, Start, feasible_motions, improved, nothing_kept
@@ -267,17 +267,13 @@ def _levels(
     weights = noise if settings.weigh_rows else np.ones(len(plant.channels))
     rate = settings.row_rate or settings.grids.samples / settings.duration
 
-    def on(grids: Grids, part: float) -> Excitation:
+    def on(finer: int, part: float) -> Excitation:
         spare, gap = part * settings.spare, part * settings.gap
-        family = settings.family
-        return excitation_of(plant, family, limits, worth, weights, grids, spare, known, rate, gap)
+        grids = replace(settings.grids.finer(finer), spare=spare, gap=gap)
+        made = excitation_of(plant, settings.family, limits, worth, weights, grids, rate)
+        return replace(made, known=known)
 
-    grids = settings.grids
-    return Levels(
-        on(grids, 1.0),
-        on(grids.finer(settings.refine), 1.0),
-        on(grids.finer(settings.finer), 0.25),
-    )
+    return Levels(on(1, 1.0), on(settings.refine, 1.0), on(settings.finer, 0.25))
 
 
 def _scaled(levels: Levels, motions: list[Array]) -> Levels:

@@ -25,12 +25,10 @@ from heft.engine import side_by_side
 from heft.errors import InfeasibleLimits
 
 from .design_settings import DesignSettings, RandomMotions, SolverSettings
-from .excitation import At, Excitation
+from .excitation import Excitation
 from .limits import DesignLimits, JointLimits
 
-SHARES = (1.0, 0.8, 0.6, 0.45, 0.3, 0.2, 0.1, 0.05)  # to which a motion is shrunk to be feasible
 TRIALS = (1.0, 0.999, 0.996, 0.984, 0.94, 0.75, 0.5, 0.25, 0.1, 0.03)  # shares of a motion
-UNBOUNDED = 1e12  # in the place of an infinite objective, which a line search would not survive
 
 
 def draw(
@@ -104,7 +102,7 @@ def resting_posture(
 def shrunk(problem: Excitation, X: Array, posture: Array) -> Array | None:
     """Return a motion shrunk about a posture until it breaks no limit; None if even rest does."""
     still = problem.family.still(posture)
-    for share in SHARES:
+    for share in (1.0, 0.8, 0.6, 0.45, 0.3, 0.2, 0.1, 0.05):
         trial = still + share * (X - still)
         if problem.at(trial).constraints.max() <= 0.0:
             return np.asarray(trial)
@@ -134,36 +132,6 @@ class Solution:
     evaluations: int  # of value and gradient
 
 
-@dataclass
-class _Search:
-    problem: Excitation
-    unit: Array
-    worth: float
-    penalty: float
-    multipliers: Array
-    evaluations: int = 0
-
-    def unknowns(self, x: Array) -> Array:
-        return np.asarray(x.reshape(-1, len(self.unit)) * self.unit)
-
-    def total(self, x: Array) -> tuple[float, Array]:
-        self.evaluations += 1
-        at = self.problem.at(self.unknowns(x))
-        pushed = np.maximum(0.0, self.multipliers + self.penalty * at.constraints)
-        penalty = float(pushed @ pushed - self.multipliers @ self.multipliers) / 2.0 / self.penalty
-        value = penalty - self.worth * at.value if self.worth else penalty
-        if not np.isfinite(value):
-            return UNBOUNDED, np.zeros_like(x)
-        gradient = self.problem.gradient(at, pushed, self.worth) * self.unit
-        return value, gradient.ravel()
-
-    def learn(self, at: At, former: float, settings: SolverSettings) -> None:
-        self.multipliers = np.maximum(0.0, self.multipliers + self.penalty * at.constraints)
-        violation = float(at.constraints.max())
-        if violation > max(settings.fall * former, settings.feasible):
-            self.penalty *= settings.growth
-
-
 def solve(
     problem: Excitation,
     X: Array,
@@ -181,28 +149,40 @@ def solve(
         worth: Weight of the criterion; 0 finds a motion that breaks limits least.
     """
     at = problem.at(X)
-    empty = np.zeros_like(at.constraints)
+    multipliers, penalty, evaluations = np.zeros_like(at.constraints), settings.penalty, 0
     enough = settings.feasible if worth else 0.0
-    search = _Search(problem, unit, worth, settings.penalty, empty)
-    x, former, value = (X / unit).ravel(), np.inf, at.value
+
+    def unknowns(x: Array) -> Array:
+        return np.asarray(x.reshape(-1, len(unit)) * unit)
+
+    def total(x: Array) -> tuple[float, Array]:
+        nonlocal evaluations
+        evaluations += 1
+        there = problem.at(unknowns(x))
+        grown = np.maximum(0.0, multipliers + penalty * there.constraints)
+        value = float(grown @ grown - multipliers @ multipliers) / 2.0 / penalty
+        value -= worth * there.value if worth else 0.0
+        if not np.isfinite(value):
+            return 1e12, np.zeros_like(x)  # a line search would not survive an infinite one
+        return value, (problem.gradient(there, grown, worth) * unit).ravel()
 
     def halt(_: Array) -> None:
         if stop is not None and stop.is_set():
             raise StopIteration
 
-    rounds = 0
+    x, former, value, rounds = (X / unit).ravel(), np.inf, at.value, 0
     for rounds in range(1, settings.rounds + 1):
         steps = settings.iterations + settings.more * (rounds - 1)
         options = {"maxiter": steps, "maxcor": settings.memory, "maxfun": 2 * steps}
-        made = minimize(
-            search.total, x, jac=True, method="L-BFGS-B", callback=halt, options=options
-        )
+        made = minimize(total, x, jac=True, method="L-BFGS-B", callback=halt, options=options)
         x, before = made.x, value
-        at = problem.at(search.unknowns(x))
+        at = problem.at(unknowns(x))
         value, violation = at.value, float(at.constraints.max())
-        search.learn(at, former, settings)
+        multipliers = np.maximum(0.0, multipliers + penalty * at.constraints)
+        if violation > max(settings.fall * former, settings.feasible):
+            penalty *= settings.growth
         if report is not None:
-            report(rounds, search.evaluations, value, violation)
+            report(rounds, evaluations, value, violation)
         settled = abs(value - before) < settings.settled or not worth
         if violation <= enough and settled:
             break
@@ -211,8 +191,7 @@ def solve(
             break
         former = violation
     violation = float(at.constraints.max())
-    last = search.unknowns(x)
-    return Solution(last, value, violation, search.multipliers, rounds, search.evaluations)
+    return Solution(unknowns(x), value, violation, multipliers, rounds, evaluations)
 
 
 @dataclass(frozen=True)

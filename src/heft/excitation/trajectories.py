@@ -14,9 +14,9 @@ an end that need not be the start.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Protocol, Self
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 from scipy.interpolate import BSpline
@@ -29,54 +29,16 @@ SMALL = 1e-10  # singular values of conditions below this share of the largest a
 Rest = Literal["both", "start", "none"]
 
 
-class Basis(Protocol):
-    """Functions of time, whose linear combinations are trajectories; a frozen dataclass."""
-
-    kind: ClassVar[str]  # its name in files
-    law: ClassVar[str]  # the function of the coefficients, in readable ASCII
-    duration: float  # of the trajectory [s]
-
-    @property
-    def size(self) -> int:
-        """Number K of functions."""
-        ...
-
-    @property
-    def constant(self) -> Array:
-        """Coefficients of the function 1, shape (K,)."""
-        ...
-
-    @property
-    def span(self) -> float:
-        """Length of time from 0 within which all extremes are reached [s]."""
-        ...
-
-    def matrix(self, time: Array, order: int = 0) -> Array:
-        """Return the functions' derivatives at times, shape (N, K) [1/s^order].
-
-        Args:
-            order: Of the derivative, up to snap.
-        """
-        ...
-
-    def overshoot(self, count: int) -> float:
-        """Return a bound on extremes over all t per those on a grid of `span`; 1 if none is known.
-
-        Args:
-            count: Points of a uniform grid of the span, without its end.
-        """
-        ...
-
-
 @dataclass(frozen=True)
-class Fourier(Basis):
+class Fourier:
     """Fourier series `c + Σ_l a_l sin(lωt)/l + b_l cos(lωt)/l`, l = 1 … H, ω = 2π f.
 
     The factor 1/l makes coefficients of one size stand for velocities of one size.
     """
 
-    kind = "fourier"
-    law = "q = C[0] + sum_l C[2l-1] sin(2 pi l f t) / l + C[2l] cos(2 pi l f t) / l"
+    kind: ClassVar[str] = "fourier"  # its name in files
+    # the function of the coefficients, in readable ASCII
+    law: ClassVar[str] = "q = C[0] + sum_l C[2l-1] sin(2 pi l f t) / l + C[2l] cos(2 pi l f t) / l"
     duration: float  # of the trajectory [s]
     harmonics: int = 5  # H
     frequency: float | None = None  # f, the lowest [Hz]; one period in the duration if not given
@@ -109,24 +71,35 @@ class Fourier(Basis):
 
     @property
     def span(self) -> float:
-        """The period 1/f [s]."""
+        """Length of time from 0 within which all extremes are reached: the period 1/f [s]."""
         return 1.0 / self.lowest
 
     def matrix(self, time: Array, order: int = 0) -> Array:
-        """Return the functions' derivatives at times, shape (N, K); see `Basis.matrix`."""
+        """Return the functions' derivatives at times, shape (N, K) [1/s^order].
+
+        Args:
+            order: Of the derivative, up to snap.
+        """
         harmonic = np.arange(1, self.harmonics + 1)
         rate = 2.0 * np.pi * self.lowest * harmonic
         angle = np.asarray(time)[:, None] * rate + order * np.pi / 2.0
         out = np.empty((len(angle), self.size))
-        out[:, 0] = 0.0 if order else 1.0
-        scale = rate**order / harmonic
+        out[:, 0], *amplitudes = self.amplitudes(order)
+        scale = np.array(amplitudes[::2])
         out[:, 1::2], out[:, 2::2] = scale * np.sin(angle), scale * np.cos(angle)
         return out
 
-    def overshoot(self, count: int) -> float:
-        """Return 1/cos(π H/N): exact for trigonometric polynomials [Ehlich1964].
+    def amplitudes(self, order: int) -> Array:
+        """Return the largest value of each function's derivative, shape (K,) [1/s^order]."""
+        harmonic = np.arange(1, self.harmonics + 1)
+        scale = (2.0 * np.pi * self.lowest * harmonic) ** order / harmonic
+        return np.append(0.0**order, np.repeat(scale, 2))
 
-        Infinite where the grid has fewer than 2H + 1 points.
+    def overshoot(self, count: int) -> float:
+        """Return a bound on extremes over all t per those on a uniform grid of `span`.
+
+        It is 1/cos(π H/N), exact for trigonometric polynomials [Ehlich1964]; infinite where the
+        grid has fewer than 2H + 1 points, without its end.
         """
         if count <= 2 * self.harmonics:
             return float("inf")
@@ -134,11 +107,11 @@ class Fourier(Basis):
 
 
 @dataclass(frozen=True)
-class Spline(Basis):
+class Spline:
     """B-splines with clamped, uniform knots."""
 
-    kind = "spline"
-    law = "q = sum_k C[k] N_k(t), clamped uniform B-splines N_k"
+    kind: ClassVar[str] = "spline"
+    law: ClassVar[str] = "q = sum_k C[k] N_k(t), clamped uniform B-splines N_k"
     duration: float  # of the trajectory [s]
     intervals: int = 12  # between knots
     degree: int = 5  # of the polynomials; 5 gives continuous snap
@@ -180,7 +153,7 @@ class Spline(Basis):
         return BSpline(self.knots, np.eye(self.size), self.degree)
 
     def matrix(self, time: Array, order: int = 0) -> Array:
-        """Return the functions' derivatives at times, shape (N, K); see `Basis.matrix`.
+        """Return the functions' derivatives at times, shape (N, K); see `Fourier.matrix`.
 
         Outside of the duration the spline stays where it begins or ends.
         """
@@ -198,7 +171,8 @@ class Spline(Basis):
         return 1.0
 
 
-BASES: dict[str, type[Fourier] | type[Spline]] = {b.kind: b for b in (Fourier, Spline)}
+Basis: TypeAlias = Fourier | Spline
+BASES: dict[str, type[Basis]] = {b.kind: b for b in (Fourier, Spline)}
 
 
 def _require_positive(value: float, argument: str, unit: str) -> None:
@@ -246,10 +220,9 @@ class ExcitationTrajectory:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a table of JSON's types from which `from_dict` makes an equal trajectory."""
-        basis = {k: v for k, v in vars(self.basis).items() if k in self.basis.__dataclass_fields__}  # type: ignore[attr-defined]
         return {
             "format": FORMAT,
-            "basis": {"kind": self.basis.kind, "law": self.basis.law, **basis},
+            "basis": {"kind": self.basis.kind, "law": self.basis.law, **asdict(self.basis)},
             "names": list(self.names),
             "units": list(self.units),
             "coefficients": self.coefficients.tolist(),
@@ -287,7 +260,6 @@ class Family:
     basis: Basis  # functions of time
     # where velocity and acceleration are zero: at both ends, at the start, nowhere
     rest: Rest = "both"
-    periodic: bool = False  # whether the end is the start, with velocity and acceleration
     # posture at the start, shape (d,) [rad or m]; free if not given
     start: tuple[float, ...] | None = None
 
@@ -300,9 +272,6 @@ class Family:
         """
         ends = {"both": (0.0, self.basis.duration), "start": (0.0,), "none": ()}[self.rest]
         rows = [self.basis.matrix(np.array([t]), k) for t in ends for k in (1, 2)]
-        if self.periodic:
-            first, last = np.array([0.0]), np.array([self.basis.duration])
-            rows += [self.basis.matrix(last, k) - self.basis.matrix(first, k) for k in range(3)]
         if self.start is not None:
             rows.append(self.basis.matrix(np.array([0.0])))
         lengths = [np.linalg.norm(r) for r in rows]

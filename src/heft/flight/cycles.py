@@ -23,9 +23,6 @@ from heft.signals import periodic
 
 from .flight_log import FlightLog, filled, pose_regressor
 
-ON_GRID = 0.05  # of a step, by which samples may miss the phases of the first cycle
-BRIDGED = 15.0  # see `FirstPath.outlier`
-
 
 @dataclass(frozen=True, eq=False)
 class Cycles:
@@ -47,7 +44,7 @@ class Cycles:
             InvalidSetting: If the motion is not periodic.
             TooLittleData: If there is less than a cycle.
         """
-        p, q = filled(flight, BRIDGED)
+        p, q = filled(flight, 15.0)  # as `FirstPath.outlier`
         if period is None:
             period = periodic.find_period(flight.time, np.hstack([p, q]))
         step = float(np.median(flight.steps))
@@ -64,7 +61,7 @@ class Cycles:
         if abs(wanted[-1] - flight.time[-1]) > 1.5 * step and wanted[-1] > flight.time[-1]:
             wanted = np.minimum(wanted, flight.time[-1])
         near = np.clip(np.searchsorted(flight.time, wanted - 0.5 * step), 0, len(flight) - 1)
-        away = np.abs(flight.time[near] - wanted) > ON_GRID * step
+        away = np.abs(flight.time[near] - wanted) > 0.05 * step
         bridged = np.hstack([p, q])
         pose = bridged[near]
         pose[away] = np.stack([np.interp(wanted[away], flight.time, x) for x in bridged.T], axis=1)

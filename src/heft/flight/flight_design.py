@@ -28,8 +28,6 @@ from heft.information import continuous_quaternions
 from heft.models import FlightBounds, FreeFlyer
 from heft.plants import FLAT_ORDERS, FreeFlyerPlant, Turning, flat_attitude
 
-CRITERIA = {"J1": "condition", "J2": "D"}  # as [Ekal2018, section IV-A] calls them
-
 
 def design_flight(
     flyer: FreeFlyer,
@@ -57,7 +55,8 @@ def design_flight(
         basis="fourier",
         rest="start",
         start=still,
-        criterion=CRITERIA[criterion],
+        # as [Ekal2018, section IV-A] calls them
+        criterion={"J1": "condition", "J2": "D"}[criterion],
         scale_columns=criterion == "J2",
         row_rate=flyer.pose.rate * bounds.cycles,
     )

@@ -10,17 +10,11 @@ from scipy.linalg import solve_banded
 
 from heft.arrays import Array
 from heft.errors import InvalidRecording
-from heft.information import (
-    angular_velocity,
-    continuous_quaternions,
-    inertia,
-    matrix_of_quaternion,
-)
+from heft.information import angular_velocity, continuous_quaternions, inertia, matrix_of_quaternion
 from heft.models import FreeFlyer
 from heft.recordings import Recording
 
 LEAST_SAMPLES = 32
-LEAST_COMMANDS = 0.5  # share of samples whose commands were logged
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,11 +66,11 @@ class FlightLog:
         Raises:
             InvalidRecording: If most commands are missing.
         """
-        known = np.asarray(np.isfinite(commands).all(axis=1))
-        if np.mean(known) < LEAST_COMMANDS:
+        logged = np.asarray(np.isfinite(commands).all(axis=1))
+        if np.mean(logged) < 0.5:
             raise InvalidRecording(
                 "commands are missing",
-                got=f"{int(np.sum(~known))} of {len(known)} samples",
+                got=f"{int(np.sum(~logged))} of {len(logged)} samples",
                 cure="cut the log to where actuators were logged",
             )
         p, q = np.array(position, dtype=float), np.array(quaternion, dtype=float)
@@ -85,7 +79,7 @@ class FlightLog:
             array[1:][stale] = np.nan
         with np.errstate(invalid="ignore"):
             q /= np.linalg.norm(q, axis=1, keepdims=True)
-        time, (p, q, u) = _with_lost(time, p, q, np.where(known[:, None], commands, np.nan))
+        time, (p, q, u) = _with_lost(time, p, q, np.where(logged[:, None], commands, np.nan))
         u, unsure = _between(time, u)
         wrench = flyer.actuators.wrench(mean_thrust(u, hold_times(time), flyer.actuators.lag))
         return FlightLog(time, p, q, wrench, u, unsure, np.zeros(len(time), dtype=bool))
@@ -112,14 +106,14 @@ class FlightLog:
 def _with_lost(time: Array, *signals: Array) -> tuple[Array, list[Array]]:
     """Return samples with those that were lost between them, NaN, where the rest is even."""
     steps = np.diff(time) / np.median(np.diff(time))
-    whole = np.rint(steps).astype(int)
-    lost = whole - 1
-    uneven = np.mean(np.abs(steps - whole) > 0.25) > 0.1
+    counts = np.rint(steps).astype(int)
+    lost = counts - 1
+    uneven = np.mean(np.abs(steps - counts) > 0.25) > 0.1
     if uneven or not 0 < lost[lost > 0].sum() <= len(time):
         return time, list(signals)
     after = np.repeat(np.arange(len(lost)), lost)
     order = np.concatenate([np.arange(n) for n in lost[lost > 0]]) + 1
-    between = time[after] + np.diff(time)[after] * order / whole[after]
+    between = time[after] + np.diff(time)[after] * order / counts[after]
     made = [np.insert(x, after + 1, np.full(x.shape[1], np.nan), axis=0) for x in signals]
     return np.insert(time, after + 1, between), made
 
@@ -140,8 +134,8 @@ def _between(time: Array, commands: Array) -> tuple[Array, Array]:
     for first, last in edges:
         half = min((last - first) // 2 + 1, len(u) // 4)
         off = u[half:-half] - 0.5 * (u[2 * half :] + u[: -2 * half])
-        whole = ~(gone[half:-half] | gone[2 * half :] | gone[: -2 * half])
-        some = off[whole] if whole.any() else off
+        counts = ~(gone[half:-half] | gone[2 * half :] | gone[: -2 * half])
+        some = off[counts] if counts.any() else off
         unsure[first:last] = (last - first) * np.mean(some**2, axis=0)
     return u, unsure
 
@@ -167,9 +161,9 @@ def late_thrust(commands: Array, steps: Array, lag: Array, delay: Array) -> tupl
     mean, moved = np.empty(commands.shape), np.empty(commands.shape)
     for k, (tau, late) in enumerate(zip(lag, delay, strict=True)):
         u, follows = commands[:, k], max(tau, 1e-9)
-        left = np.exp(-steps / follows)
-        band = np.stack([np.ones(len(u)), -left])
-        y = solve_banded((1, 0), band, np.append(u[0], ((1.0 - left) * u)[:-1]))
+        decay = np.exp(-steps / follows)
+        band = np.stack([np.ones(len(u)), -decay])
+        y = solve_banded((1, 0), band, np.append(u[0], ((1.0 - decay) * u)[:-1]))
 
         def integrals(n: NDArray[np.int_], x: Array) -> tuple[Array, Array]:
             """Return ∫ y and ∫∫ y from each command n on until x later."""

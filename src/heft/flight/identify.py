@@ -49,11 +49,6 @@ CHECKS: Keys = {
     "mistake": Number("a probability is between 0 and 1", 0.0, 1.0),
     "coloured": Number("the autocorrelation time is no number above 1", 1.0),
 }
-MISTAKEN = 0.05  # share of outliers from which on they are none
-GROSS = 30.0  # times what poses are off a first path, from which on they are outliers
-CAREFUL = 4  # single steps of both where the noise is far from stated
-ROUNDS = 2  # of noise by the log, and of a path under it
-LEAST_SHARE = 1e-3  # of the nominal mass: size of a load of which nothing is seen
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +109,7 @@ def load_estimate(triangle: Triangle, nominal: Array, doubt: Array | None = None
         moved = triangle_of(np.vstack([white, moved[-1:]]))
     about = Triangle(triangle.columns, moved, triangle.rows)
     mass = max(Directions.of(moved[:-1, :-1], triangle.rows).shortest(moved[:-1, -1])[0], 0.0)
-    mass = max(mass, LEAST_SHARE * nominal[0])
+    mass = max(mass, 1e-3 * nominal[0])  # a load of which nothing is seen
     body = inertia.to_body(nominal)
     radius = float(np.sqrt(np.trace(body[2]) / (2.0 * body[0])))
     return body_estimate("load", about, inertia.sphere(mass, radius))
@@ -230,9 +225,9 @@ class IdentifyFreeFlyer:
         if bare is None or stated == 0.0:
             return Known(1.0, stated)
         # Mass over thrust: what is left of either flight when the other's scale is known.
-        found = self.fit(bare, replace(flyer, scale_std=0.0)).body.numbers["mass"]
-        value = flyer.nominal[0] / found.value
-        std = value * found.std / found.value
+        bare_mass = self.fit(bare, replace(flyer, scale_std=0.0)).body.numbers["mass"]
+        value = flyer.nominal[0] / bare_mass.value
+        std = value * bare_mass.std / bare_mass.value
         weight = stated**2 / (stated**2 + std**2)
         return Known(float(1.0 + weight * (value - 1.0)), float(np.sqrt(weight) * std))
 
@@ -264,28 +259,29 @@ class IdentifyFreeFlyer:
         path = self.first.states(flight)
         values = self.first.parameters(flight, flyer) if harmonic is None else harmonic.values
         values, variance = np.append(values, np.zeros(2)), system.variance
-        colour, left_out = (1.0, 1.0), 0
+        colour, outliers = (1.0, 1.0), 0
         smoothed: SmoothedLog | None = None
         try:
             smoothed = self.smoother.fit(system, path, values, variance)
-            colour, left_out = self._colour(system, smoothed), smoothed.left_out
+            colour, outliers = self._colour(system, smoothed), smoothed.left_out
             if self._as_stated(smoothed, colour):
                 return smoothed, colour, system.noise
-            if left_out > MISTAKEN * np.sum(np.isfinite(variance)) / 3.0:
+            if outliers > 0.05 * np.sum(np.isfinite(variance)) / 3.0:  # of all poses
                 raise TooLittleData("most is no outlier")
             path, values, mask, far = smoothed.path, smoothed.values, smoothed.variance, 0
         except TooLittleData:  # the noise is other than stated by far: only what is gross is not it
             off = np.abs(system.residual(path)).reshape(-1, 2, 3).max(axis=2)
             stated = np.array([flyer.pose.position, flyer.pose.angle])
             usual = np.nanmedian(off, axis=0) + stated
-            sound = (off < GROSS * usual).all(axis=1)
-            left_out = int(2 * np.sum(np.isfinite(off).all(axis=1) & ~sound))
-            mask, far = np.where(sound[:, None], variance, np.inf), CAREFUL
+            sound = (off < 30.0 * usual).all(axis=1)
+            outliers = int(2 * np.sum(np.isfinite(off).all(axis=1) & ~sound))
+            mask, far = np.where(sound[:, None], variance, np.inf), 4  # single steps of both
         mask = np.where(np.isfinite(mask), 0.0, np.inf)
         again = replace(self.smoother, outlier=0.0)  # what is left out, is
         # Noise far from stated is first taken for white: poses then hold a path that is not good.
         single = (replace(again, passes=1), False)
-        rounds = (single,) * far + ((again, False),) * (far > 0) + ((again, True),) * ROUNDS
+        # of noise by the log, and of a path under it
+        rounds = (single,) * far + ((again, False),) * (far > 0) + ((again, True),) * 2
         for smoother, hangs in rounds:
             noisy = replace(system, noise=likely_noise(system, path, values, mask, hangs))
             try:
@@ -298,7 +294,7 @@ class IdentifyFreeFlyer:
             # A first path lies by the poses, whatever the parameters are.
             path = path if smoother.passes == 1 else smoothed.path
         assert smoothed is not None
-        return replace(smoothed, left_out=left_out), colour, system.noise
+        return replace(smoothed, left_out=outliers), colour, system.noise
 
     def _as_stated(self, smoothed: SmoothedLog, colour: tuple[float, float]) -> bool:
         """Return whether the noise of a log is what is stated of it."""

@@ -10,30 +10,16 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 from heft.dynamics import rigid_body
 from heft.estimators import LinearisedLog
-from heft.information import (
-    PARAMETER_COUNT,
-    Directions,
-    angular_velocity,
-    inertia,
-)
+from heft.information import PARAMETER_COUNT, Directions, angular_velocity, inertia
 from heft.models import Actuators, FreeFlyer
 
 from .flight_log import FlightLog, filled, hold_times, late_thrust, pose_regressor
 from .flight_noise import FlightNoise
 
-SHARE = 0.2  # of a step, over which the wrench is differenced by the response
-STILL = 0.05  # speed below which a body may stand [m/s]
-APART = 10.0  # medians of what forces are off, from which on something else acts
-DRAG = 0.35  # share of the usual force below which nothing else than drag acts
-KEPT = 0.3  # share of its inertia that a body keeps in a step of its parameters, at least
 LATE = 0.1  # standard deviation of how late commands act beyond what is stated [s]
 Wrenches = tuple[Array, ...]  # mean, and what they move further: shape (N, 6) each
 # Of the search for the likeliest noise:
 MOST = 1500  # samples by which noise is told
-LARGEST = 8.0  # of log (1 + a)/(1 − a): noise that hangs together over some thousand samples
-SMALLEST = 1e-2  # of noise, to that of the pose or of the actuators as stated
-ENOUGH = 1e-5  # relative improvement of the log-likelihood below which it ends
-ROUNDS = 15  # of the search, at most
 
 
 @dataclass(frozen=True)
@@ -63,15 +49,10 @@ class FirstPath:
         The window is twice as wide as for the path, since accelerations are noisier; the wrench is
         smoothed alike. The nominal body where what comes out is none that can exist.
         """
-        step, half = float(np.median(flight.steps)), 2 * self.half
-        pose = np.hstack(filled(flight, self.outlier))
-        x, v, a = local_polynomial(pose, half, step)
-        Y = pose_regressor(x, v, a, flyer.gravity)
-        midway = 0.5 * (flight.wrench + np.roll(flight.wrench, 1, axis=0))  # as at the samples
-        wrench = local_polynomial(midway, half, step)[0]
+        half, (Y, wrench, _) = 2 * self.half, self._rows(flight, flyer)
         scale = np.sqrt(np.diag(flyer.actuators.wrench_noise))
         scale = np.where(scale > 0.0, scale, np.inf)
-        inner = slice(half, len(x) - half)
+        inner = slice(half, len(Y) - half)
         rows = (Y / scale[:, None])[inner].reshape(-1, Y.shape[2])
         solution: Array = np.asarray(
             np.linalg.lstsq(rows, (wrench / scale)[inner].ravel(), rcond=None)[0], dtype=np.float64
@@ -85,15 +66,12 @@ class FirstPath:
         noise and drag do. The fit is by least absolute deviations, begun without what stands still
         under less thrust than the bare body weighs, which is on the ground.
         """
-        step, half = float(np.median(flight.steps)), 2 * self.half
-        x, v, a = local_polynomial(np.hstack(filled(flight, self.outlier)), half, step)
-        Y = pose_regressor(x, v, a, flyer.gravity)[:, :3, :4]
-        midway = 0.5 * (flight.wrench + np.roll(flight.wrench, 1, axis=0))[:, :3]
-        force = local_polynomial(midway, half, step)[0]
+        half, (Y, wrench, v) = 2 * self.half, self._rows(flight, flyer)
+        Y, force = Y[:, :3, :4], wrench[:, :3]
         usual = float(np.sqrt(np.mean(np.sum(force**2, axis=1))))
         weight = float(flyer.nominal[0] * np.linalg.norm(flyer.gravity))
         pushed = np.linalg.norm(force, axis=1)
-        still = np.linalg.norm(v[:, :3], axis=1) < STILL
+        still = np.linalg.norm(v[:, :3], axis=1) < 0.05  # [m/s]
         ground = still & (pushed < (0.9 - 3.0 * flyer.scale_std) * weight)
         shares = np.where(ground, 0.0, 1.0)
         for _ in range(20):
@@ -104,9 +82,18 @@ class FirstPath:
             off = np.linalg.norm(force - Y @ values, axis=1)
             shares = np.where(ground, 0.0, 1.0 / np.maximum(off, 1e-3 * usual))
         off[:half], off[-half:] = 0.0, 0.0  # polynomials know no better there
-        limit = max(APART * float(np.median(off[~ground])), DRAG * usual)
+        # Medians, or a share of the usual force, below which drag acts and nothing else.
+        limit = max(10.0 * float(np.median(off[~ground])), 0.35 * usual)
         wide = np.ones(2 * half + 1)
         return np.asarray(np.convolve(ground | (off > limit), wide, mode="same") > 0.5)
+
+    def _rows(self, flight: FlightLog, flyer: FreeFlyer) -> tuple[Array, Array, Array]:
+        """Return regressor, wrench and rates of poses over a window that is twice as wide."""
+        step, half = float(np.median(flight.steps)), 2 * self.half
+        x, v, a = local_polynomial(np.hstack(filled(flight, self.outlier)), half, step)
+        midway = 0.5 * (flight.wrench + np.roll(flight.wrench, 1, axis=0))  # as at the samples
+        wrench = local_polynomial(midway, half, step)[0]
+        return pose_regressor(x, v, a, flyer.gravity), wrench, v
 
     @property
     def covariance(self) -> Array:
@@ -235,7 +222,8 @@ class FlightSystem:
 
     def _late(self, more: Array) -> tuple[Wrenches, list[Wrenches]]:
         """Return wrenches and what they move further, of a response, and derivatives by it."""
-        lag, step = self.actuators.lag, SHARE * float(np.median(self.flight.steps))
+        # differenced over a fifth
+        lag, step = self.actuators.lag, 0.2 * float(np.median(self.flight.steps))
 
         def at(later: float, wider: float) -> Wrenches:
             made = self._followed(self.flight.commands, later, wider)
@@ -294,7 +282,7 @@ class FlightSystem:
         now = rigid_body.mass_matrix(values[:PARAMETER_COUNT])
         for _ in range(10):
             then = rigid_body.mass_matrix((values + step)[:PARAMETER_COUNT])
-            if np.linalg.eigvals(np.linalg.solve(now, then)).real.min() > KEPT:
+            if np.linalg.eigvals(np.linalg.solve(now, then)).real.min() > 0.3:
                 break
             step = 0.5 * step
         return step
@@ -326,15 +314,16 @@ def likely_noise(
 
     def unlikely(x: Array) -> float:
         trial = replace(part, noise=noise(x))
-        found = trial.with_noise(steps, seen + trial.noise.measured).innovations
-        diagonal = np.diagonal(found.inverse, axis1=1, axis2=2)
-        return float(0.5 * found.triangle.factor[-1, -1] ** 2 - np.sum(np.log(diagonal)))
+        innovations = trial.with_noise(steps, seen + trial.noise.measured).innovations
+        diagonal = np.diagonal(innovations.inverse, axis1=1, axis2=2)
+        return float(0.5 * innovations.triangle.factor[-1, -1] ** 2 - np.sum(np.log(diagonal)))
 
     far = np.log(1e3)
-    ends = [(np.log(SMALLEST), far)] * 4 + [(0.0, LARGEST * coloured)] * 2
+    # 1e-2 is of what is stated; 8: noise that hangs together over some thousand samples.
+    ends = [(np.log(1e-2), far)] * 4 + [(0.0, 8.0 * coloured)] * 2
     before = system.noise
     beside = np.log(np.maximum([before.force, before.moment], 0.1 * own) / own)
     colour = 2.0 * np.arctanh(before.colour) if any(before.colour) else np.full(2, float(coloured))
     start = np.array([0.0, 0.0, *beside, *colour])
-    settings = {"maxiter": ROUNDS, "ftol": ENOUGH, "eps": 1e-3}
+    settings = {"maxiter": 15, "ftol": 1e-5, "eps": 1e-3}
     return noise(minimize(unlikely, start, method="L-BFGS-B", bounds=ends, options=settings).x)

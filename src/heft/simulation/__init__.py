@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from .engine_replay import STANDSTILL, MujocoReplay, moved_by_heft
     from .motions import Knots, Limits, Motion, MotionKind, Moves, Sines, draw_motion
     from .sensors import Calibration, Sensors, coloured
-    from .simulated_drives import Coulomb, Dahl, Drive, DriveRanges, Load, LuGre, Offset, Ripple
-    from .simulated_drives import Spring, Viscous, Warming
+    from .simulated_drives import Coulomb, Dahl, Drive, DriveRanges, FrictionKind, Load, LuGre
+    from .simulated_drives import Offset, Ripple, Size, Spring, Viscous, Warming
     from .simulator import Condition, Controller, ExactMotion, Passive
     from .simulator import SimulatedExperiment, Simulator
     from .team import SimulatedTeam, Team, TeamMotion, TeamNoise

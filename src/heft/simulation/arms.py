@@ -24,12 +24,9 @@ from heft.files import read_text, xml
 from .bodies import Inertial, load_mujoco, read_inertial, write_inertial
 from .simulated_links import Joints, compiled
 
-SOUND = 0.02  # smallest second moment of mass of a body about its centre, over the largest
 LEAST = 1e-6  # likewise, of robots that are simulated whole
 POINT = 1e-12  # [kg·m²] of a point mass, which MuJoCo does not know
 LOST = ("visual", "collision", "safety_controller", "dynamics", "calibration", "mimic")
-OF_OTHER_FILES = ("mesh", "hfield", "texture", "skin")
-NOT_NEEDED = ("keyframe", "sensor", "contact", "deformable", "visual", "statistic", "custom")
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +70,7 @@ class Arm:
         for link in root.findall("link"):
             inertial = read_inertial(link)
             if inertial is not None:
-                write_inertial(link, inertial.sound(SOUND))
+                write_inertial(link, inertial.sound(0.02))
         lower, upper, speed, effort = np.array([_limits(j) for j in kept]).T
         turns = upper - lower > 2.0 * np.pi
         lower, upper = np.where(turns, -np.pi, lower), np.where(turns, np.pi, upper)
@@ -230,11 +227,11 @@ def _grounded(root: ET.Element, path: Path) -> tuple[str, ...]:
             argument=str(path),
             cure="save it as one file: mujoco.mj_saveLastXML",
         )
-    for tag in NOT_NEEDED:
+    for tag in ("keyframe", "sensor", "contact", "deformable", "visual", "statistic", "custom"):
         for element in root.findall(tag):
             root.remove(element)
     for assets in root.findall("asset"):
-        for element in [e for e in assets if e.tag in OF_OTHER_FILES]:
+        for element in [e for e in assets if e.tag in ("mesh", "hfield", "texture", "skin")]:
             assets.remove(element)
         for material in assets.findall("material"):
             material.attrib.pop("texture", None)

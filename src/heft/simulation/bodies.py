@@ -150,9 +150,7 @@ def load_mujoco(extra: str = "simulation") -> Any:
         import mujoco
     except ImportError as problem:
         raise InvalidSetting(
-            "simulated experiments need MuJoCo",
-            argument="Simulator",
-            cure=install(extra),
+            "simulated experiments need MuJoCo", argument="Simulator", cure=install(extra)
         ) from problem
     return mujoco
 

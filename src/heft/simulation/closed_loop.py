@@ -24,10 +24,9 @@ from heft.models import ControllerOptions, Robot
 from heft.plants import Problem, RobotPlant, effort_signals
 from heft.recordings import Recording
 
-from .simulated_robot import Numbers, SimulatedRobot
+from .simulated_robot import SimulatedRobot
 
 SWEEPS = 100  # over a motion and what own columns make of it, at most
-SETTLED = 1e-11  # change of what drives supply for own columns, of their effort
 CHUNK = 2048  # steps whose derivatives are in memory at once
 
 
@@ -218,7 +217,11 @@ class ClosedLoop:
         start = self._start(recording, wanted[0, :2])
         own = np.zeros((len(clock), len(robot.joints)))
         for _ in range(SWEEPS):
-            log, done = self._driven(numbers, start, wanted, own)
+            # The compiled steps know nothing of the user's own columns: these are taken off the
+            # effort, as they were in the sweep before.
+            ahead = wanted.copy()
+            ahead[:, 2] -= own
+            log, done = model.driven(numbers, self._gains, start, ahead, h, self._keep)
             if done < len(clock) or not np.isfinite(log).all():
                 raise SolverFailure(
                     "the simulated robot does not stay finite",
@@ -231,7 +234,7 @@ class ClosedLoop:
             if robot.own_columns is None:
                 return motion
             before, own = own, model.own_effort(*motion.middle[:2], standard)
-            if np.abs(own - before).max() <= SETTLED * np.abs(motion.effort).max():
+            if np.abs(own - before).max() <= 1e-11 * np.abs(motion.effort).max():
                 return motion
         raise SolverFailure(
             "own columns and the motion that they make do not settle",
@@ -240,31 +243,6 @@ class ClosedLoop:
             cure="springs that are stiffer than the controller are not simulated: take an "
             "estimator that needs no simulation, such as least-squares",
         )
-
-    def _driven(
-        self, numbers: Numbers, start: Array, wanted: Array, own: Array
-    ) -> tuple[Array, int]:
-        """Return q, v, a and efforts, (4, N, joints), without own columns, and the steps taken.
-
-        The compiled steps know nothing of the user's own columns: these are taken off the effort,
-        as they were in the sweep before.
-        """
-        robot = self.robot
-        log = np.zeros((4, *own.shape))
-        tree = kernels.compile_tree(robot.tree)
-        args = (numbers.bodies, numbers.rotors, numbers.drives, np.array(robot.gravity))
-        offset = np.array(robot.tree.offset, dtype=float)
-        ahead = wanted.copy()
-        ahead[:, 2] -= own
-        h = 1.0 / self.controller.rate
-        with np.errstate(all="ignore"):
-            try:
-                done = held_steps.follow(
-                    tree, offset, *args, self._gains, start, ahead, h, self._keep, log
-                )
-            except np.linalg.LinAlgError:
-                done = 0
-        return log, int(done)
 
     def sensitivities(
         self, motion: FollowedMotion, standard: Array, columns: tuple[int, ...]

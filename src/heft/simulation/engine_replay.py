@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from heft.arrays import Array
-from heft.dynamics import held_steps, kernels
 from heft.errors import InvalidModel
 from heft.models import Robot
 
@@ -44,11 +43,15 @@ class MujocoReplay:
             raise InvalidModel("MuJoCo cannot read the file", got=str(problem)) from problem
         off = mujoco.mjtDisableBit
         model.opt.disableflags |= off.mjDSBL_CONTACT | off.mjDSBL_LIMIT | off.mjDSBL_ACTUATION
-        found = Joints.of(model)
-        missing = sorted(set(joints) - set(found.names))
+        own_joints = Joints.of(model)
+        missing = sorted(set(joints) - set(own_joints.names))
         if missing:
-            raise InvalidModel("MuJoCo has no such joint", argument=missing[0], valid=found.names)
-        return MujocoReplay(model, found, np.array([found.names.index(j) for j in joints]))
+            raise InvalidModel(
+                "MuJoCo has no such joint", argument=missing[0], valid=own_joints.names
+            )
+        return MujocoReplay(
+            model, own_joints, np.array([own_joints.names.index(j) for j in joints])
+        )
 
     @property
     def version(self) -> str:
@@ -129,16 +132,9 @@ def moved_by_heft(
     Returns:
         None if a step was not found.
     """
-    numbers = SimulatedRobot(robot, STANDSTILL).numbers(values)
-    n, tree = len(robot.joints), kernels.compile_tree(robot.tree)
-    wanted, log = np.zeros((len(effort), 3, n)), np.zeros((4, len(effort), n))
+    simulated, n = SimulatedRobot(robot, STANDSTILL), len(robot.joints)
+    wanted = np.zeros((len(effort), 3, n))
     wanted[:, 2] = effort
-    offset = np.array(robot.tree.offset, dtype=float)
-    args = (numbers.bodies, numbers.rotors, numbers.drives, np.array(robot.gravity))
     gains, begin = np.zeros((3, n)), np.ascontiguousarray(start)
-    with np.errstate(all="ignore"):
-        try:
-            done = held_steps.follow(tree, offset, *args, gains, begin, wanted, step, -1.0, log)
-        except np.linalg.LinAlgError:
-            return None
+    log, done = simulated.driven(simulated.numbers(values), gains, begin, wanted, step, -1.0)
     return log[0] if done == len(effort) and np.isfinite(log[0]).all() else None

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
+from heft.files import Number, list_of, positive
+
+from .simulated_drives import Size
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,6 +24,16 @@ class Calibration:
     phase: Array  # of the current's ripple, shape (joints,) [rad]
 
 
+def _constants(value: object, where: str) -> tuple[float, ...]:
+    """Return torque per current [N·m/A], of all joints or a joint each."""
+    each = Number("a number above 0 is expected", above=0.0)
+    return list_of(each)(value if isinstance(value, list) else [value], where)
+
+
+Delay = Annotated[float, Number("a delay", least=0.0, most=1.0, unit="s")]
+Rows = Annotated[float, Number("a share of the rows", least=0.0, most=0.9)]
+
+
 @dataclass(frozen=True)
 class Sensors:
     """Errors of the sensors between the motion and its log: noise, steps, delay, filter, clock.
@@ -28,34 +42,40 @@ class Sensors:
     current that is taken for it, `torque / gain`, where `constants` are given.
     """
 
-    rate: float = 250.0  # rows a second [Hz]
-    bits: int = 19  # steps of an encoder a turn, as a power of two; 0 for no steps
-    encoder_noise: float = 2e-6  # before the steps, rms [rad]
-    torque_noise: float = 0.005  # rms, as a share of each joint's rms torque
-    correlation: float = 0.0  # of the torque noise from row to row, ρ of AR(1)
-    torque_step: float = 0.0  # steps of the logged torque, as a share of each joint's rms torque
-    delay: float = 0.0  # by how much the logged torque is behind the motion [s]
-    low_pass: float = 0.0  # corner of a first-order filter of the logged torque [Hz]; 0 for none
-    jitter: float = 0.0  # of the rows' stamps, rms, as a share of a row's time
+    rate: Annotated[float, positive("a rate of rows", "Hz", 20_000.0)] = 250.0  # rows a second [Hz]
+    # steps of an encoder a turn, as a power of two; 0 for no steps
+    bits: Annotated[int, Number("bits of an encoder", least=0, most=40, whole=True)] = 19
+    encoder_noise: Size = 2e-6  # before the steps, rms [rad]
+    torque_noise: Size = 0.005  # rms, as a share of each joint's rms torque
+    # of the torque noise from row to row, ρ of AR(1)
+    correlation: Annotated[
+        float, Number("a correlation is between -1 and 1", above=-1.0, below=1.0)
+    ] = 0.0
+    torque_step: Size = 0.0  # steps of the logged torque, as a share of each joint's rms torque
+    delay: Delay = 0.0  # by how much the logged torque is behind the motion [s]
+    low_pass: Size = 0.0  # corner of a first-order filter of the logged torque [Hz]; 0 for none
+    # of the rows' stamps, rms, as a share of a row's time
+    jitter: Annotated[float, Number("a share is from 0 to 1", least=0.0, most=1.0)] = 0.0
     # whether the logged encoders sit behind the gears; the controller's never do
     link_side: bool = False
     # by how much the clock of the torque runs fast against that of the positions
-    drift: float = 0.0
-    encoder_delay: float = 0.0  # by how much the logged positions are behind the motion [s]
-    encoder_bias: float = 0.0  # of the encoders' zeros, standard deviation [rad]
+    drift: Annotated[float, Number("a clock's drift", least=-0.1, most=0.1)] = 0.0
+    encoder_delay: Delay = 0.0  # by how much the logged positions are behind the motion [s]
+    encoder_bias: Size = 0.0  # of the encoders' zeros, standard deviation [rad]
     # of the logged torque, standard deviation, as a share of each joint's rms torque
-    bias: float = 0.0
+    bias: Size = 0.0
     # of the torque per current that is stated, standard deviation, relative
-    gain_error: float = 0.0
+    gain_error: Size = 0.0
     # torque per current that is stated [N·m/A], a joint each, or one for all: currents are logged;
     # the torque if empty
-    constants: tuple[float, ...] = ()
-    current_ripple: float = 0.0  # of the current with the joint's angle, as a share of it
-    ripple_cycles: float = 42.0  # of that ripple, a turn of the joint
-    lost: float = 0.0  # share of the rows that are not in the log
-    burst: float = 1.0  # rows that are lost at a time, on average
+    constants: Annotated[tuple[float, ...], _constants] = ()
+    current_ripple: Size = 0.0  # of the current with the joint's angle, as a share of it
+    ripple_cycles: Size = 42.0  # of that ripple, a turn of the joint
+    lost: Rows = 0.0  # share of the rows that are not in the log
+    # rows that are lost at a time, on average
+    burst: Annotated[float, Number("rows lost at a time", least=1.0)] = 1.0
     # share of the rows that hold the values of the row before, under a new stamp
-    repeated: float = 0.0
+    repeated: Rows = 0.0
 
     @property
     def quantum(self) -> float:

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Annotated, Literal, Protocol
 
 import numpy as np
 
 from heft.arrays import Array
+from heft.errors import InvalidSetting
+from heft.files import Number, interval
 
 FrictionKind = Literal["none", "smooth", "hard", "stribeck", "lugre", "dahl"]
 
@@ -279,30 +281,43 @@ def table(drives: Sequence[Drive]) -> Array:
 # --- drives to be drawn
 
 
+def _range(value: object, where: str) -> tuple[float, float]:
+    bounds = interval(value, where)
+    if bounds[0] < 0.0:
+        raise InvalidSetting("a range begins at 0 or above", argument=where, got=list(bounds))
+    return bounds
+
+
+Range = Annotated[tuple[float, float], _range]
+Size = Annotated[float, Number("0 or more is expected", least=0.0)]
+
+
 @dataclass(frozen=True)
 class DriveRanges:
     """Ranges from which drives are drawn; torques per a joint's typical torque."""
 
-    friction: FrictionKind = "smooth"  # which law slides
-    coulomb: tuple[float, float] = (0.08, 0.2)  # Coulomb torque per typical torque
-    least: float = 0.015  # Coulomb torque at least, per the arm's largest typical torque
-    viscous: tuple[float, float] = (0.4, 1.5)  # viscous torque at 1 rad/s, per Coulomb torque
-    offset: float = 0.15  # standard deviation of a constant torque, per Coulomb torque
+    friction: Annotated[FrictionKind, "this law of friction is not known"] = (
+        "smooth"  # which law slides
+    )
+    coulomb: Range = (0.08, 0.2)  # Coulomb torque per typical torque
+    least: Size = 0.015  # Coulomb torque at least, per the arm's largest typical torque
+    viscous: Range = (0.4, 1.5)  # viscous torque at 1 rad/s, per Coulomb torque
+    offset: Size = 0.15  # standard deviation of a constant torque, per Coulomb torque
     # rotor inertia per inertia of the links about the joint
-    armature: tuple[float, float] = (0.3, 0.9)
+    armature: Range = (0.3, 0.9)
     # rotor inertia at least, per the arm's largest inertia about a joint
-    least_armature: float = 0.03
+    least_armature: Size = 0.03
     # speeds at which viscous friction bends [rad/s]; none if 0. Of `lugre` and `dahl`
-    bend: tuple[float, float] = (0.0, 0.0)
-    ratio: tuple[float, float] = (1.1, 1.6)  # Fs/Fc
-    stribeck: tuple[float, float] = (0.03, 0.15)  # [rad/s]
-    presliding: tuple[float, float] = (3e-4, 4e-3)  # [rad]
-    load: float = 0.0  # largest share of the load
-    warming: float = 0.0  # largest share by which friction is greater in the cold
-    ripple: float = 0.0  # largest ripple per Coulomb torque
+    bend: Range = (0.0, 0.0)
+    ratio: Range = (1.1, 1.6)  # Fs/Fc
+    stribeck: Range = (0.03, 0.15)  # [rad/s]
+    presliding: Range = (3e-4, 4e-3)  # [rad]
+    load: Size = 0.0  # largest share of the load
+    warming: Size = 0.0  # largest share by which friction is greater in the cold
+    ripple: Size = 0.0  # largest ripple per Coulomb torque
     # least and largest frequency of an elastic gear [Hz]; rigid if 0
-    resonance: tuple[float, float] = (0.0, 0.0)
-    gap: tuple[float, float] = (0.0, 0.0)  # least and largest play [rad]
+    resonance: Range = (0.0, 0.0)
+    gap: Range = (0.0, 0.0)  # least and largest play [rad]
 
     def draw(self, torque: Array, inertia: Array, rng: np.random.Generator) -> tuple[Drive, ...]:
         """Return a drive a joint, by the links' typical torque and inertia, (joints,) each."""

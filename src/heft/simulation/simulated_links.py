@@ -16,9 +16,6 @@ from heft.errors import InvalidModel
 
 from .bodies import load_mujoco, read_inertial, rotation
 
-MOVING = ("mjJNT_HINGE", "mjJNT_SLIDE")
-NOTHING = 1e-9  # mass [kg] and inertia [kg·m²] of moving links that the file gives none
-
 
 @dataclass(frozen=True, eq=False)
 class Joints:
@@ -46,7 +43,7 @@ class Joints:
         for number, (name, kind) in enumerate(zip(names, kinds, strict=True)):
             if not name:
                 raise InvalidModel("a joint has no name", got=f"joint {number + 1} of the file")
-            if kind.name not in MOVING:
+            if kind.name not in ("mjJNT_HINGE", "mjJNT_SLIDE"):
                 raise InvalidModel(
                     "a joint is expected to turn about an axis or to slide along one",
                     argument=name,
@@ -85,7 +82,7 @@ def compiled(file: bytes) -> Any:
             for limit in joint.findall("limit"):
                 joint.remove(limit)  # nothing stops a simulated joint
         element = ET.SubElement(root, "mujoco")
-        least = repr(NOTHING) if _massless(root) else "0"
+        least = repr(1e-9) if _massless(root) else "0"  # [kg, kg·m²]
         compiler = {"balanceinertia": "false", "fusestatic": "true"}
         ET.SubElement(element, "compiler", compiler | {"boundmass": least, "boundinertia": least})
     try:

@@ -21,6 +21,7 @@ from heft.dynamics import (
     Viscous,
     adjoint,
     drive_columns,
+    held_steps,
     kernels,
 )
 from heft.errors import InvalidModel, InvalidSetting
@@ -140,19 +141,16 @@ class SimulatedRobot:
         return PARAMETER_COUNT * len(self.robot.tree.names) + len(self.robot.drive_columns)
 
     def own_effort(self, q: Array, v: Array, standard: Array) -> Array:
-        """Return the effort of the user's own columns, shape (N, joints) [N·m or N]."""
-        own = self.robot.own_columns
-        if own is None:
-            return np.zeros_like(q)
-        return own.effort(q.T, v.T, standard[self._first_own :]).T
+        """Return the effort of the user's own columns, shape (N, joints) [N·m or N].
 
-    def own_efforts(self, q: Array, v: Array, standard: Array) -> Array:
-        """Return the effort of own columns of unlike robots, each at its own state."""
+        Args:
+            standard: Shape (p,), or (N, p) of unlike robots, each at its own state.
+        """
         own = self.robot.own_columns
         if own is None:
             return np.zeros_like(q)
-        rows = own.rows(q.T, v.T, np.zeros_like(q.T))
-        return np.asarray(np.einsum("ckn,nk->nc", rows, standard[:, self._first_own :]))
+        rows = np.moveaxis(own.rows(q.T, v.T, np.zeros_like(q.T)), 2, 0)
+        return np.asarray(np.einsum("nck,...k->nc", rows, standard[..., self._first_own :]))
 
     def _speed(self, drive: int) -> float:
         """Return the speed s of a drive's smoothed Coulomb friction F tanh(w/s) [rad/s or m/s]."""
@@ -162,39 +160,49 @@ class SimulatedRobot:
         """Return standard parameters as the compiled steps take them.
 
         Args:
-            standard: Shape (p,), in the order and units of `robot.labels`.
+            standard: Shape (p,), in the order and units of `robot.labels`; or (robots, p) of many
+                robots, which then are the first axis of all but ratios and speeds of sigmoids.
         """
-        many = self.numbers_of(standard[None])
-        ratios, viscous, offset, amplitude, scales = many.drives
-        drives = (ratios, viscous[0], offset[0], amplitude[0], scales)
-        return Numbers(many.bodies[0], many.rotors[0], drives)
-
-    def numbers_of(self, standard: Array) -> Numbers:
-        """Return the parameters of many robots, with robots as the first axis.
-
-        All but the ratios and the speeds of sigmoids, which are the same. Parameters have shape
-        (robots, p).
-        """
-        robot, count = self.robot, len(standard)
+        robot, many = self.robot, standard.shape[:-1]
         own = PARAMETER_COUNT * len(robot.tree.names)
         ratios = np.array([d.ratio for d in robot.drives])
-        viscous, offset, rotor = np.zeros((3, count, len(ratios)))
+        viscous, offset, rotor = np.zeros((3, *many, len(ratios)))
         scales = self._scales
-        amplitude = np.zeros((count, *scales.shape))
+        amplitude = np.zeros((*many, *scales.shape))
         for k, (d, term) in enumerate(robot.drive_columns, own):
-            value = standard[:, k]
+            value = standard[..., k]
             if isinstance(term, Armature):
-                rotor[:, d] = value
+                rotor[..., d] = value
             elif isinstance(term, Viscous):
-                viscous[:, d] = value
+                viscous[..., d] = value
             elif isinstance(term, Offset):
-                offset[:, d] = value
+                offset[..., d] = value
             else:
                 speed = self._speed(d) if isinstance(term, Coulomb) else term.scale
-                amplitude[:, d, np.flatnonzero(scales[d] == speed)[0]] += value
-        rotors = np.einsum("dc,sd,dk->sck", ratios, rotor, ratios)
+                amplitude[..., d, np.flatnonzero(scales[d] == speed)[0]] += value
+        rotors = np.einsum("dc,...d,dk->...ck", ratios, rotor, ratios)
         drives = (ratios, viscous, offset, amplitude, scales)
-        return Numbers(np.array(standard[:, :own], dtype=float), rotors, drives)
+        return Numbers(np.array(standard[..., :own], dtype=float), rotors, drives)
+
+    def driven(
+        self, numbers: Numbers, gains: Array, start: Array, wanted: Array, step: float, keep: float
+    ) -> tuple[Array, int]:
+        """Return q, v, a and efforts, (4, N, joints), and how many steps were taken.
+
+        Arguments are as of `dynamics.held_steps.follow`.
+        """
+        tree = self.robot.tree
+        log = np.zeros((4, len(wanted), len(self.robot.joints)))
+        args = (numbers.bodies, numbers.rotors, numbers.drives, np.array(self.robot.gravity))
+        offset = np.array(tree.offset, dtype=float)
+        with np.errstate(all="ignore"):
+            try:
+                done = held_steps.follow(
+                    kernels.compile_tree(tree), offset, *args, gains, start, wanted, step, keep, log
+                )
+            except np.linalg.LinAlgError:
+                done = 0
+        return log, int(done)
 
     @cached_property
     def _scales(self) -> Array:

@@ -21,8 +21,6 @@ from heft.compiled import Kernels, exact
 
 from .simulated_drives import ROWS
 
-SWEEPS = 30  # of Gauss and Seidel over the joints' Coulomb friction, at most
-SETTLED = 1e-10  # change of a friction torque at which they end, relative
 LOGGED = ("q", "v", "a", "rotor", "rotor_speed", "rotor_acceleration", "tau", "friction", "passed")
 
 
@@ -118,28 +116,11 @@ def other_friction(k, h, time, state, drive, beside):  # type: ignore[no-untyped
     n = state.shape[1]
     other, efforts = np.empty(n), np.zeros(n)
     for j in range(n):
-        (
-            _armature,
-            viscous,
-            bend,
-            coulomb,
-            _scale,
-            offset,
-            bristle,
-            stiffness,
-            damping,
-            ratio,
-            stribeck,
-            load,
-            warm,
-            warming,
-            ripple,
-            cycles,
-            phase,
-            _spring,
-            _spring_damping,
-            _gap,
-        ) = drive[:, j]
+        viscous, bend, coulomb, offset = drive[1, j], drive[2, j], drive[3, j], drive[5, j]
+        bristle, stiffness, damping = drive[6, j], drive[7, j], drive[8, j]
+        ratio, stribeck, load = drive[9, j], drive[10, j], drive[11, j]
+        warm, warming, ripple = drive[12, j], drive[13, j], drive[14, j]
+        cycles, phase = drive[15, j], drive[16, j]
         place, v = state[2, j], state[3, j]
         if k == 0:
             state[9, j] = place
@@ -197,7 +178,7 @@ def rubbed(h, free, inverse, efforts, state, drive):  # type: ignore[no-untyped-
     """
     n = free.shape[0]
     rubbing = np.zeros(n)
-    for _ in range(SWEEPS):
+    for _ in range(30):  # of Gauss and Seidel, at most
         change, size = 0.0, 1e-12
         for j in range(n):
             if efforts[j] <= 0.0:
@@ -213,7 +194,7 @@ def rubbed(h, free, inverse, efforts, state, drive):  # type: ignore[no-untyped-
             change = max(change, abs(friction - rubbing[j]))
             size = max(size, abs(friction))
             rubbing[j] = friction
-        if change <= SETTLED * size:
+        if change <= 1e-10 * size:
             break
     return rubbing
 

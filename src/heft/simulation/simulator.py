@@ -28,17 +28,10 @@ from .simulated_drives import Drive, DriveRanges, table
 from .simulated_links import Links
 from .simulation_step import LOGGED, advance
 
-TYPICAL = 200  # positions at which an arm's typical torques are taken
-HASTE = 4.0  # acceleration of these [rad/s²]
-EFFORT = 0.9  # of the torque limits, for what the wrong model says is needed
-DRAWS = 12  # of motions, each smaller and slower, until one is within them
 PURPOSES = (
     *("drives", "prior", "motion", "encoders", "tilt", "torque", "clock"),
     *("calibration", "rows", "actuators"),
 )
-AHEAD = 8  # steps between two evaluations of the wrong model
-CREEPING = 0.05  # speed below which a controller compensates for part of the friction [rad/s]
-LOOKS = 100  # steps between two looks whether the robot runs away
 FARTHEST, FASTEST = 1e3, 1e4  # [rad or m, a second], where a robot has run away
 
 
@@ -278,11 +271,11 @@ class Simulator:
         links = self._links(self.arm.urdf)
         lower = np.where(np.isfinite(self.arm.lower), self.arm.lower, -np.pi)
         upper = np.where(np.isfinite(self.arm.upper), self.arm.upper, np.pi)
-        q = rng.uniform(lower, upper, (TYPICAL, len(self.arm.joints)))
+        q = rng.uniform(lower, upper, (200, len(self.arm.joints)))
         still = np.zeros_like(q)
         weight = links.inverse_dynamics(q, still, still)
         inertia = np.mean([np.diag(links.mass(x)) for x in q], axis=0)
-        return np.sqrt(np.mean(weight**2, axis=0) + (HASTE * inertia) ** 2), inertia
+        return np.sqrt(np.mean(weight**2, axis=0) + (4.0 * inertia) ** 2), inertia  # [rad/s²]
 
     def other(self, seed: int, kind: MotionKind | Motion, number: int) -> ExactMotion:
         """Return another motion of a seed's arm, exact; see `SimulatedExperiment.other`.
@@ -360,16 +353,16 @@ class Simulator:
         condition, rubs = self.condition, table(drives)
         rng = self._random(seed, "motion", number)
         believed = self._links(self.believed(seed))
-        seldom = np.append(np.arange(0, len(time) - 1, AHEAD), len(time) - 1)
+        seldom = np.append(np.arange(0, len(time) - 1, 8), len(time) - 1)
         limits = condition.limits
-        for _ in range(DRAWS):
+        for _ in range(12):  # each smaller and slower
             motion = kind
             if isinstance(motion, str):
                 begin, end = float(time[0]), float(time[-1])
                 motion = draw_motion(motion, self.arm, rng, begin, end, limits)
             q, v, a = motion(time)
             coarse = believed.inverse_dynamics(q[seldom], v[seldom], a[seldom])
-            if not isinstance(kind, str) or (np.abs(coarse) <= EFFORT * self.arm.effort).all():
+            if not isinstance(kind, str) or (np.abs(coarse) <= 0.9 * self.arm.effort).all():
                 break
             limits = replace(limits, reach=0.9 * limits.reach, speed=0.9 * limits.speed)
         else:
@@ -433,7 +426,7 @@ class Simulator:
                 weight, torque = model.equation()
                 wanted[k, 2] = weight @ wanted[k, 2] + torque + rubs(wanted[k, 1])
                 wanted[k, 2] += helped[k]
-            if k % LOOKS == 0:
+            if k % 100 == 0:
                 self._refuse_runaway(float(time[k]), q, v)
                 watch(float(time[k]))
             clock, moving = (k, self.condition.step, time[k]), (mass, bias, q, v)
@@ -456,7 +449,7 @@ class Simulator:
         """Return a function from wanted speeds to the friction [N·m] that a controller knows."""
         share = self.condition.controller.known
         viscous, sliding = share * drive[1], share * (drive[3] + drive[6])
-        return lambda speed: viscous * speed + sliding * np.tanh(speed / CREEPING)
+        return lambda speed: viscous * speed + sliding * np.tanh(speed / 0.05)  # [rad/s]
 
     def _refuse_runaway(self, time: float, q: Array, v: Array) -> None:
         with np.errstate(all="ignore"):

@@ -20,9 +20,7 @@ from heft.errors import InvalidSetting
 
 from .bodies import Inertial, free_body, load_mujoco, rotation, text
 
-AXES = ("x", "y", "z")
 KINDS = ("omega", "vel", "acc", "force", "torque")  # of columns, as logs of a frame name them
-GRAVITY = (0.0, 0.0, -9.81)
 SINES = 4  # of each coordinate of the motion
 LOWEST, HIGHEST = 0.1, 0.6  # their frequencies [Hz]
 IN_SPACE = (np.ones(3), np.ones(3))  # what is free to move, and to turn
@@ -76,16 +74,13 @@ class SimulatedTeam:
     def pose(self, to: int, of: int) -> tuple[Array, Array]:
         """Return R and t that take coordinates in the contact frame `of` to those in frame `to`."""
         to_body = self.rotations[to].T
-        return (
-            to_body @ self.rotations[of],
-            to_body @ (self.origins[of] - self.origins[to]),
-        )
+        return (to_body @ self.rotations[of], to_body @ (self.origins[of] - self.origins[to]))
 
     def columns(self, robot: int, frame: str = "grasp", exact: bool = False) -> dict[str, Array]:
         """Return the columns of one robot's log, `t`, `omega.FRAME.x` and so on."""
         columns = {"t": self.time}
         for kind, values in (self.exact if exact else self.read).items():
-            columns |= {f"{kind}.{frame}.{a}": values[robot][:, k] for k, a in enumerate(AXES)}
+            columns |= {f"{kind}.{frame}.{a}": values[robot][:, k] for k, a in enumerate("xyz")}
         return columns
 
 
@@ -266,7 +261,7 @@ def _readings(
 
 
 def _model(body: Inertial, rotations: Array, origins: Array) -> str:
-    root, first = free_body([body], np.array(GRAVITY))
+    root, first = free_body([body], np.array((0.0, 0.0, -9.81)))
     sensors = ET.SubElement(root, "sensor")
     for k, (R, o) in enumerate(zip(rotations, origins, strict=True)):
         axes = f"{text(R[:, 0])} {text(R[:, 1])}"

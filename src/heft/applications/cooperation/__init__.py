@@ -5,19 +5,19 @@ from typing import TYPE_CHECKING
 from heft.loading import lazy
 
 if TYPE_CHECKING:
-    from .signals import ContactSignals, LoadEstimate
+    from .load import LoadEstimate, TeamBelief
+    from .node import CooperativeNode, NodeEvent, NodeSettings
+    from .signals import ContactSignals, OriginSensors
+    from .window_stream import WindowStream
     from .arm import ArmContact, ArmStream
     from .paper import PaperMethod, PaperResult
-    from .beliefs import TeamBelief
     from .method import CooperativeMethod, CooperativeResult, Known
     from .averages import AveragesMethod, AveragesResult
     from .team_file import TeamFile, TeamRobot
     from .results import TeamFound, identify_team_files, simulate_team_files
     from .replication import Replica, WindowMessage
-    from .window_stream import OriginSensors, WindowStream
-    from .node import CooperativeNode, NodeEvent, NodeSettings
     from .wire import BadMessage
-    from .live import LiveNode
+    from .live import LiveNode, results_of
     from .watch import watch_team
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

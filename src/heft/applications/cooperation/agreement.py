@@ -16,8 +16,7 @@ import numpy as np
 from heft.arrays import Array
 from heft.information import Graph, triangle_of
 
-from .pose import MotionPair, PoseBelief, PoseEstimate, composed, difference, inverse, moved
-from .signals import SENSORS, Pose
+from .signals import SENSORS
 from .windows import (
     ALPHA,
     OMEGA,
@@ -26,11 +25,18 @@ from .windows import (
     SPECIFIC,
     SQUARES,
     VELOCITY,
+    MotionPair,
+    Pose,
+    PoseBelief,
+    PoseEstimate,
     Space,
     Windows,
+    composed,
+    difference,
+    inverse,
+    moved,
 )
 
-FEWEST_WITNESSES = 3  # robots, for one of them to be told from the others
 STILL: Pose = (np.eye(3), np.zeros(3))
 TURNS = (  # what of a motion turns with its frame alone, and what a lever adds to it
     ("angular_velocity", OMEGA, ()),
@@ -53,9 +59,9 @@ class Doubt:
         """Return the message for a user."""
         size = f"by {np.sqrt(self.apart):.1f} times the noise"
         if self.sensor is not None:
-            said = f"The {SENSORS[self.sensor]} of {name} does not go with its other sensors and"
+            claim = f"The {SENSORS[self.sensor]} of {name} does not go with its other sensors and"
             return (
-                f"{said} the other robots, {size}: its motion is left out, and where it holds the "
+                f"{claim} the other robots, {size}: its motion is left out, and where it holds the "
                 "load is found by its other sensors"
             )
         return (
@@ -130,17 +136,17 @@ class Agreement:
         """
         if self.unplaced:
             return dict(others)
-        found = {}
+        priors = {}
         for k, pose in self.poses.items():
             information = np.zeros((6, 6))
             if k in self.spreads and np.any(self.spreads[k]):
                 information[np.ix_(space.pose, space.pose)] = np.linalg.inv(self.spreads[k])
-            found[k] = PoseBelief(pose, information)
-        for k in others.keys() - found.keys():
+            priors[k] = PoseBelief(pose, information)
+        for k in others.keys() - priors.keys():
             target = believed(k, others, self.poses)
             if target is not None:
-                found[k] = target
-        return found
+                priors[k] = target
+        return priors
 
 
 def fused(
@@ -213,31 +219,31 @@ class TeamMotions:
         return max(p.overlap for p in self.parts)
 
     def placed(
-        self, robots: Sequence[int], known: Mapping[int, Pose] | None = None
+        self, robots: Sequence[int], placed_before: Mapping[int, Pose] | None = None
     ) -> dict[int, Pose]:
         """Return poses relative to the first robot, found neighbour by neighbour along the graph.
 
         Args:
-            known: Poses known already; if None or empty, the first robot's is the identity.
+            placed_before: Poses known already; if None or empty, the first robot's is the identity.
         """
         neighbours = self.graph.among(robots).neighbours
-        found = dict(known) if known else {robots[0]: STILL}
-        todo = [robots.index(k) for k in found]
+        poses = dict(placed_before) if placed_before else {robots[0]: STILL}
+        todo = [robots.index(k) for k in poses]
         while todo:
             a = todo.pop(0)
             for b in neighbours[a]:
                 i, j = robots[a], robots[b]
-                if j in found:
+                if j in poses:
                     continue
-                told = self._pair(self.motions[i], self.parts[i].spread, j).estimate()
-                if told.covariance is not None:
-                    found[j] = composed(told.pose, found[i])
+                fit = self._pair(self.motions[i], self.parts[i].spread, j).estimate()
+                if fit.covariance is not None:
+                    poses[j] = composed(fit.pose, poses[i])
                     todo.append(b)
         for j in robots:
-            target = None if j in found else believed(j, self.beliefs, found)
+            target = None if j in poses else believed(j, self.beliefs, poses)
             if target is not None:
-                found[j] = target.pose
-        return found
+                poses[j] = target.pose
+        return poses
 
     def _pair(self, one: Array, spread: Array, robot: int) -> MotionPair:
         both = triangle_of(np.hstack([one, self.motions[robot]]))
@@ -278,14 +284,14 @@ class TeamMotions:
         for _ in range(rounds):
             before, untold = dict(now), set()
             for i, about in before.items():
-                found = self.against(i, before, about).estimate(STILL)
-                now[i] = composed(found.pose, about)
+                fit = self.against(i, before, about).estimate(STILL)
+                now[i] = composed(fit.pose, about)
                 before[i] = now[i]
-                apart[i] = found.apart
-                if found.covariance is None:
+                apart[i] = fit.apart
+                if fit.covariance is None:
                     untold.add(i)
                 else:
-                    spreads[i] = found.covariance
+                    spreads[i] = fit.covariance
             now = from_first(now)
         return Agreement(now, spreads, apart, tuple(sorted(untold)))
 
@@ -298,38 +304,38 @@ class TeamMotions:
             start: Initial poses; robots without one are placed by motion.
         """
         everyone, limit = range(len(self.parts)), settings.limit(self.windows / self.overlap)
-        whole = self._among(everyone, start, settings.rounds)
-        found, left_out = whole, set[int]()
-        while not found.unplaced and found.worst > limit:
-            rest = self._without_one(found, left_out, start, settings)
+        full = self._among(everyone, start, settings.rounds)
+        agreement, excluded = full, set[int]()
+        while not agreement.unplaced and agreement.worst > limit:
+            rest = self._without_one(agreement, excluded, start, settings)
             if rest is None:
-                return whole  # nobody can tell who it is
-            found, one = rest
-            left_out.add(one)
-        for robot in sorted(left_out):
-            found = self._with_doubt(found, robot, left_out, settings)
-        return found
+                return full  # nobody can tell who it is
+            agreement, one = rest
+            excluded.add(one)
+        for robot in sorted(excluded):
+            agreement = self._with_doubt(agreement, robot, excluded, settings)
+        return agreement
 
     def _among(self, robots: Sequence[int], start: Mapping[int, Pose], rounds: int) -> Agreement:
-        known = {k: start[k] for k in robots if k in start}
-        if len(known) < len(robots):
-            known = self.placed(robots, known)
-        lacking = tuple(k for k in robots if k not in known)
+        poses = {k: start[k] for k in robots if k in start}
+        if len(poses) < len(robots):
+            poses = self.placed(robots, poses)
+        lacking = tuple(k for k in robots if k not in poses)
         if lacking:
             return Agreement(unplaced=lacking)
-        return self.refined(from_first(known), rounds)
+        return self.refined(from_first(poses), rounds)
 
     def _without_one(
         self,
         among: Agreement,
-        left_out: set[int],
+        excluded: set[int],
         start: Mapping[int, Pose],
         settings: AgreementSettings,
     ) -> tuple[Agreement, int] | None:
         """Return the agreement without one more robot, and which; None where that is ambiguous."""
         robots, limit = list(among.poses), settings.limit(self.windows / self.overlap)
-        fewer = len(left_out) + 1 < 0.5 * len(self.parts)
-        if len(robots) < FEWEST_WITNESSES or not fewer:
+        fewer = len(excluded) + 1 < 0.5 * len(self.parts)
+        if len(robots) < 3 or not fewer:  # of fewer none is told from the others
             return None
         suspects = sorted(robots, key=lambda k: -among.apart[k])[: settings.suspects]
         tried = []
@@ -343,29 +349,29 @@ class TeamMotions:
         return self.refined(tried[0][2].poses, settings.rounds), tried[0][1]
 
     def _with_doubt(
-        self, found: Agreement, robot: int, left_out: set[int], settings: AgreementSettings
+        self, agreement: Agreement, robot: int, excluded: set[int], settings: AgreementSettings
     ) -> Agreement:
         """Add a left-out robot's doubt, and its pose where leaving out one sensor settles it."""
-        witnesses = {k: p for k, p in found.poses.items() if k not in left_out}
+        witnesses = {k: p for k, p in agreement.poses.items() if k not in excluded}
         limit = settings.limit(self.windows / self.overlap)
-        whole = self._by_others(robot, None, witnesses)
+        full = self._by_others(robot, None, witnesses)
         tried = ((self._by_others(robot, sensor, witnesses), sensor) for sensor in SENSOR_NUMBERS)
-        told = [(self._beyond_noise(e, s), s, e) for e, s in tried if e.covariance is not None]
-        told.sort(key=lambda t: t[:2])
-        clear = bool(told) and told[0][2].apart <= limit
-        clear &= len(told) < 2 or told[1][0] > told[0][0] + settings.clear
-        doubt = Doubt(robot, told[0][1] if clear else None, whole.apart)
-        poses, spreads = dict(found.poses), dict(found.spreads)
+        fits = [(self._beyond_noise(e, s), s, e) for e, s in tried if e.covariance is not None]
+        fits.sort(key=lambda t: t[:2])
+        clear = bool(fits) and fits[0][2].apart <= limit
+        clear &= len(fits) < 2 or fits[1][0] > fits[0][0] + settings.clear
+        doubt = Doubt(robot, fits[0][1] if clear else None, full.apart)
+        poses, spreads = dict(agreement.poses), dict(agreement.spreads)
         if clear:
-            estimate = told[0][2]
+            estimate = fits[0][2]
             assert estimate.covariance is not None
             poses[robot], spreads[robot] = estimate.pose, estimate.covariance
         return replace(
-            found,
+            agreement,
             poses=from_first(poses),
             spreads=spreads,
-            apart={**found.apart, robot: whole.apart},
-            doubts=(*found.doubts, doubt),
+            apart={**agreement.apart, robot: full.apart},
+            doubts=(*agreement.doubts, doubt),
         )
 
     def _beyond_noise(self, estimate: PoseEstimate, without: str) -> float:
@@ -382,8 +388,8 @@ class TeamMotions:
         pair = self.against(robot, {k: composed(p, back) for k, p in witnesses.items()}, STILL)
         pair = replace(pair, counted=self.space.compared(without))
         turn = self._turn(pair.one, replace(pair, counted=None).other, without)
-        found = pair.estimate((turn, np.zeros(3)))
-        return replace(found, pose=composed(found.pose, witnesses[first]))
+        fit = pair.estimate((turn, np.zeros(3)))
+        return replace(fit, pose=composed(fit.pose, witnesses[first]))
 
     def _turn(self, one: Array, other: Array, without: str | None) -> Array:
         """Return an initial rotation from one motion to the other, by linear least squares.
@@ -406,7 +412,7 @@ class TeamMotions:
         of = numbers(compared)
         by = [*of, *(k for lever in levers for k in numbers(lever))]
         linear = np.eye(3)
-        found = np.linalg.lstsq(one[:, by], other[:, of], rcond=None)[0].T
-        linear[: len(of), : len(of)] = found[:, : len(of)]
+        slopes = np.linalg.lstsq(one[:, by], other[:, of], rcond=None)[0].T
+        linear[: len(of), : len(of)] = slopes[:, : len(of)]
         U, _, V = np.linalg.svd(linear)
         return np.asarray(U @ np.diag([1.0, 1.0, np.linalg.det(U @ V)]) @ V)

@@ -12,7 +12,7 @@ partial integration would.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,8 +26,6 @@ from heft.models import Robot
 from .signals import BESIDE, ContactSignals, rates
 
 NEARLY_SINGULAR = 1e3  # condition of a Jacobian, in its own units
-JOINTS = 6  # of an arm whose torques tell a wrench
-HOLE = 0.1  # between samples, across which nothing is differenced [s]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,24 +57,41 @@ class ArmContact:
             InvalidSetting: If torques are to tell a wrench, and the arm has not six joints or is
                 near a singularity.
         """
-        robot, found = self.robot, dict(measured or {})
+        robot, signals = self.robot, dict(measured or {})
         link = robot.link(self.link)
         seen = kinematics.frame_motion(robot.tree, link, position, velocity)
         v, w = seen.velocity, seen.angular_velocity
         derived = {}
-        if "acceleration" not in found:
+        if "acceleration" not in signals:
             derived["acceleration"] = v
-            found["acceleration"] = rates(time, v) + np.cross(w, v) - robot.gravity @ seen.rotation
-        if "force" not in found:
+            signals["acceleration"] = (
+                rates(time, v) + np.cross(w, v) - robot.gravity @ seen.rotation
+            )
+        if "force" not in signals:
             if torque is None:
                 raise InvalidSetting(
                     "neither joint torques nor a sensor tell the wrench", argument=self.link
                 )
             wrench, momentum = self._wrench(time, position, velocity, torque)
-            found |= {"torque": wrench[:, :3], "force": wrench[:, 3:]}
+            signals |= {"torque": wrench[:, :3], "force": wrench[:, 3:]}
             derived |= {"torque": momentum[:, :3], "force": momentum[:, 3:]}
-        accelerated, force, moment = (found[k] for k in ("acceleration", "force", "torque"))
+        accelerated, force, moment = (signals[k] for k in ("acceleration", "force", "torque"))
         return ContactSignals(time, w, v, accelerated, force, moment, derived)
+
+    def of_rows(self, time: Array, values: Array, measured: Sequence[str]) -> ContactSignals:
+        """Return what sensors at the contact would read; see `signals`.
+
+        Args:
+            values: Positions, velocities, torques of the joints where no force is measured, and
+                what is measured, side by side, shape (N, any).
+        """
+        joints, count = len(self.robot.channels), 2 if "force" in measured else 3
+        q, v, *tau = (values[:, k * joints : (k + 1) * joints] for k in range(count))
+        rest = values[:, count * joints :]
+        read = {name: rest[:, 3 * k : 3 * k + 3] for k, name in enumerate(measured)}
+        if "force" in read and "torque" not in read:  # a point contact
+            read["torque"] = np.zeros((len(time), 3))
+        return self.signals(time, q, v, tau[0] if tau else None, read)
 
     def jacobian(self, position: Array) -> Array:
         """Return J: J(q) q̇ is angular and linear velocity in the contact's axes.
@@ -102,7 +117,7 @@ class ArmContact:
             InvalidSetting: If the arm has not six joints.
         """
         joints = len(self.robot.channels)
-        if joints != JOINTS:
+        if joints != 6:
             raise InvalidSetting(
                 "joint torques tell a wrench where there are six of them",
                 argument=self.link,
@@ -141,8 +156,8 @@ class ArmContact:
         rest = kernels.motion_of(tree, np.zeros(3), position, 0.0 * velocity, velocity)
         carried = kernels.inverse_dynamics(tree, rest, self.robot.written_bodies()).T
         both = np.stack([torque - own, -carried], axis=2)
-        found = np.linalg.solve(np.swapaxes(J, 1, 2), both)
-        return np.asarray(found[:, :, 0]), np.asarray(found[:, :, 1])
+        signals = np.linalg.solve(np.swapaxes(J, 1, 2), both)
+        return np.asarray(signals[:, :, 0]), np.asarray(signals[:, :, 1])
 
 
 @dataclass(eq=False)
@@ -179,17 +194,12 @@ class ArmStream:
             good = self.contact.regular(values[:, :joints])
             self.singular += int((~good[len(before) :]).sum())
         steps = np.diff(time)
-        apart = (steps <= 0.0) | (steps > HOLE) | ~good[1:] | ~good[:-1]
+        # [s], across which nothing is differenced
+        apart = (steps <= 0.0) | (steps > 0.1) | ~good[1:] | ~good[:-1]
         pieces = np.split(np.arange(len(time)), np.flatnonzero(apart) + 1)
-        found = [self._signals(time[p], values[p]) for p in pieces if len(p) > keep]
-        return ContactSignals.joined(found)
-
-    def _signals(self, time: Array, values: Array) -> ContactSignals:
-        joints, count = len(self.contact.robot.channels), 3 if self.by_torque else 2
-        q, v, *tau = (values[:, k * joints : (k + 1) * joints] for k in range(count))
-        rest = values[:, count * joints :]
-        measured = {name: rest[:, 3 * k : 3 * k + 3] for k, name in enumerate(self.measured)}
-        if "force" in measured and "torque" not in measured:  # a point contact
-            measured["torque"] = np.zeros((len(time), 3))
-        found = self.contact.signals(time, q, v, tau[0] if tau else None, measured)
-        return found.part(slice(BESIDE, -BESIDE))
+        signals = [
+            self.contact.of_rows(time[p], values[p], self.measured).part(slice(BESIDE, -BESIDE))
+            for p in pieces
+            if len(p) > keep
+        ]
+        return ContactSignals.joined(signals)

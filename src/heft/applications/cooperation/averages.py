@@ -18,10 +18,18 @@ from heft.errors import InvalidRecording
 from heft.information import Graph, Spectrum, chebyshev, inertia, triangle_of
 
 from .agreement import TeamMotions
-from .load import LoadInformation
-from .pose import MotionPair, inverse, moved
-from .signals import LoadEstimate, Pose
-from .windows import SIZE, SPATIAL, Windows, motion_map, wrench_map
+from .load import LoadEstimate, LoadInformation
+from .windows import (
+    SIZE,
+    SPATIAL,
+    MotionPair,
+    Pose,
+    Windows,
+    inverse,
+    motion_map,
+    moved,
+    wrench_map,
+)
 
 WIDE = SIZE + 6  # numbers of a window
 SMALL = 1e-5  # change of a pose for a derivative [rad, m]
@@ -97,14 +105,14 @@ class _Averages:
         own = np.array([_in_frame(p, pose) for p, pose in self._each()])
         held = self._agreed(own)
         spreads = self._agreed(np.array([_spread(p, pose) for p, pose in self._each()]))
-        found = [self._load(k, held[k], spreads[k]) for k in range(self.count)]
-        parts = np.array([c @ s @ c.T for (_, _, c), s in zip(found, self.spreads, strict=True)])
+        estimate = [self._load(k, held[k], spreads[k]) for k in range(self.count)]
+        parts = np.array([c @ s @ c.T for (_, _, c), s in zip(estimate, self.spreads, strict=True)])
         of_poses = self.count * self._agreed(parts)
-        told = [
-            self._own(k, *found[k][:2], of_poses[k] - parts[k], found[k][2])
+        estimates = [
+            self._own(k, *estimate[k][:2], of_poses[k] - parts[k], estimate[k][2])
             for k in range(self.count)
         ]
-        values, covariances = (np.array(each) for each in zip(*told, strict=True))
+        values, covariances = (np.array(each) for each in zip(*estimates, strict=True))
         return AveragesResult(tuple(self.poses), held, values, covariances)
 
     def _own(
@@ -124,9 +132,9 @@ class _Averages:
         for k, step in enumerate(SMALL * np.eye(6)):
             ahead, behind = (SPATIAL.load_map(moved(pose, s * step)) for s in (1.0, -1.0))
             turned[:, k] = (ahead - behind) @ values / (2.0 * SMALL)
-        whole = change @ columns + turned
+        slope = change @ columns + turned
         covariance = change @ (spread + others) @ change.T
-        return change @ values, covariance + whole @ self.spreads[robot] @ whole.T
+        return change @ values, covariance + slope @ self.spreads[robot] @ slope.T
 
     def _each(self) -> Iterator[tuple[Windows, Pose]]:
         return zip(self.parts, self.poses, strict=True)
@@ -143,10 +151,10 @@ class _Averages:
             both = triangle_of(np.hstack([mean, part.motion]))
             both_spreads, counted = (of_mean, part.spread), SPATIAL.compared()
             pair = MotionPair(both, both_spreads, self.windows, self.overlap, counted=counted)
-            found = pair.estimate(pose)
-            if found.covariance is None:
+            estimate = pair.estimate(pose)
+            if estimate.covariance is None:
                 raise InvalidRecording("the motion does not tell a pose", argument=f"robot {k}")
-            self.poses[k], self.spreads[k] = found.pose, found.covariance
+            self.poses[k], self.spreads[k] = estimate.pose, estimate.covariance
 
     def _load(self, robot: int, held: Array, spread: Array) -> tuple[Array, Array, Array]:
         """Return π, its covariance, and the derivative of π by the robot's pose, shape (10, 6)."""
@@ -160,10 +168,10 @@ class _Averages:
             return LoadInformation(total, *noise, self.windows, self.overlap)
 
         load = information(np.zeros((1, WIDE)))
-        found = load.estimate()
-        if found is None:
+        estimate = load.estimate()
+        if estimate is None:
             raise InvalidRecording("the motion does not tell the load", argument=f"robot {robot}")
-        values, covariance, _ = found
+        values, covariance, _ = estimate
         pushed = np.zeros((10, 6))
         for k, step in enumerate(SMALL * np.eye(6)):
             for sign in (1.0, -1.0):
@@ -178,9 +186,9 @@ class _Averages:
 def _frame_map(pose: Pose) -> Array:
     """Return the map of a robot's motion and wrench to the shared frame, shape (24, 24)."""
     back = inverse(pose)
-    found = np.zeros((WIDE, WIDE))
-    found[:SIZE, :SIZE], found[SIZE:, SIZE:] = motion_map(back), wrench_map(back)
-    return found
+    estimate = np.zeros((WIDE, WIDE))
+    estimate[:SIZE, :SIZE], estimate[SIZE:, SIZE:] = motion_map(back), wrench_map(back)
+    return estimate
 
 
 def _in_frame(part: Windows, pose: Pose) -> Array:
@@ -190,6 +198,6 @@ def _in_frame(part: Windows, pose: Pose) -> Array:
 
 def _spread(part: Windows, pose: Pose) -> Array:
     """Return the covariance of a robot's windows in the shared frame, shape (24, 24)."""
-    M, found = _frame_map(pose), np.zeros((WIDE, WIDE))
-    found[:SIZE, :SIZE], found[SIZE:, SIZE:] = part.spread, part.wrench_spread
-    return np.asarray(M @ found @ M.T)
+    M, estimate = _frame_map(pose), np.zeros((WIDE, WIDE))
+    estimate[:SIZE, :SIZE], estimate[SIZE:, SIZE:] = part.spread, part.wrench_spread
+    return np.asarray(M @ estimate @ M.T)

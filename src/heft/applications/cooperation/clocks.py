@@ -17,10 +17,8 @@ from heft.information import Graph
 
 from .replication import ABSENT, Replica
 from .signals import ContactSignals
-from .windows import SQUARES, WindowSettings
-
-LOOKED_BACK = 1000  # windows by which clocks are compared
-DIAGONAL = slice(SQUARES.start, SQUARES.start + 3)  # of ω ωᵀ
+from .window_stream import WindowSettings
+from .windows import SQUARES
 
 
 @dataclass(frozen=True)
@@ -75,11 +73,11 @@ def offset_of_squares(
         slope = np.interp(at, s, slope_of_g)
         rest = f[inside] - np.interp(at, s, g)
         slope, rest = slope - slope.mean(), rest - rest.mean()
-        told = float(slope @ slope)
-        if told <= 0.0:
+        information = float(slope @ slope)
+        if information <= 0.0:
             return ClockOffset(0.0, np.inf)
-        change = float(slope @ rest) / told
-        std = float(np.sqrt(spread * np.mean(rest**2) / told))
+        change = float(slope @ rest) / information
+        std = float(np.sqrt(spread * np.mean(rest**2) / information))
         offset = float(np.clip(offset + change, -settings.most, settings.most))
         if abs(change) < 1e-3 * std + 1e-9:
             break
@@ -116,9 +114,9 @@ def on_one_clock(
         for j in graph.neighbours[i]:
             if j in total:
                 continue
-            found = clock_offset(team[i], team[j], settings)
-            std = float(np.hypot(total[i].std, found.std))
-            total[j] = ClockOffset(total[i].offset + found.offset, std)
+            estimate = clock_offset(team[i], team[j], settings)
+            std = float(np.hypot(total[i].std, estimate.std))
+            total[j] = ClockOffset(total[i].offset + estimate.offset, std)
             todo.append(j)
     late = {
         k: c
@@ -154,21 +152,24 @@ class TeamClocks:
             origins: Robots that are compared with the first of them.
             until: Number of the first window that is not used.
         """
-        begin = max(until - LOOKED_BACK, replica.begin(origins))
+        begin = max(until - 1000, replica.begin(origins))  # windows by which clocks are compared
         good = [n for n in range(begin, until) if replica.row(origins, n) is not None]
         if len(good) < 2:
             return False
         time = self.windows.stride * (np.array(good) - good[0]).astype(float)
         spread = max(round(self.windows.length / self.windows.stride), 1)
-        squares = [np.array([replica.windows[o][n][DIAGONAL].sum() for n in good]) for o in origins]
+        # Of ω ωᵀ the diagonal comes first.
+        squares = [
+            np.array([replica.windows[o][n][SQUARES][:3].sum() for n in good]) for o in origins
+        ]
         new = False
         for origin, own in zip(origins[1:], squares[1:], strict=True):
-            found = offset_of_squares((time, squares[0]), (time, own), spread, self.settings)
-            offset = found.offset + self.offset(origins[0])
-            apart = abs(offset - self.offset(origin))
-            if apart > max(self.settings.least, self.settings.sure * found.std):
+            estimate = offset_of_squares((time, squares[0]), (time, own), spread, self.settings)
+            offset = estimate.offset + self.offset(origins[0])
+            shift = abs(offset - self.offset(origin))
+            if shift > max(self.settings.least, self.settings.sure * estimate.std):
                 new |= origin not in self.offsets
-                self.offsets[origin] = ClockOffset(offset, found.std)
+                self.offsets[origin] = ClockOffset(offset, estimate.std)
         return new
 
     def place(self, origin: int) -> tuple[int, Array]:
@@ -180,15 +181,15 @@ class TeamClocks:
         late = self.offset(origin) / self.windows.stride
         if not late:
             return 0, np.ones(1)
-        whole = math.floor(late)
-        x = late - whole
+        steps_late = math.floor(late)
+        x = late - steps_late
         weights = [
             -x * (x - 1.0) * (x - 2.0) / 6.0,
             (x + 1.0) * (x - 1.0) * (x - 2.0) / 2.0,
             -(x + 1.0) * x * (x - 2.0) / 2.0,
             (x + 1.0) * x * (x - 1.0) / 6.0,
         ]
-        return whole - 1, np.array(weights)
+        return steps_late - 1, np.array(weights)
 
     def until(self, replica: Replica, complete: int) -> int:
         """Return the number up to which rows can be interpolated.
@@ -209,11 +210,11 @@ class TeamClocks:
         Args:
             number: Number of the window on the first robot's clock.
         """
-        found = []
+        estimate = []
         for origin in origins:
             kept, (first, weights) = replica.windows[origin], self.place(origin)
             begin = number + first
             rows = [kept.get(begin + k, ABSENT) for k in range(len(weights))]
-            found.append(rows[0] if len(rows) == 1 else weights @ np.array(rows))
-        row = np.concatenate(found)
+            estimate.append(rows[0] if len(rows) == 1 else weights @ np.array(rows))
+        row = np.concatenate(estimate)
         return None if np.isnan(row).any() else row

@@ -34,23 +34,16 @@ from heft.streams import (
     until_failure,
 )
 
+from .method import CooperativeResult
 from .node import CooperativeNode, NodeSettings
 from .results import RESULTS, TeamFound
 from .team_file import TeamFile
 from .team_streams import ContactReader, arm_sensors, idle, played, team_link
 from .wire import LARGEST, BadMessage, decoded, encoded
 
-TICK = 0.1  # [s] between messages to neighbours
-HEALTH = 1.0  # [s] between what a page is told, and looks at who is silent
-AT_ONCE = 5  # windows that are taken into the estimate before anything else has its turn
-BURST = 1.0  # [s] of a core that may be taken at once after a rest
-LINGER = 3.0  # [s] without news after the end of a log, until the node ends
 PUBLISH = "heft/coop"
 READER = -1  # number by which a replica knows the checkpoint, as if it were a neighbour
 ENTRY = struct.Struct("<II")  # of the checkpoint: length, CRC-32
-BYTES_OF_WINDOW = 204
-LARGEST_FILE = 2**30  # bytes
-SPARE = 3.0  # times the size of what is kept, from which the checkpoint is written anew
 Say = Callable[[str], None]
 
 
@@ -122,10 +115,10 @@ class LiveNode:
                 running.step(arrival)
             running.end(self.lets_go and stop.is_set())
             opened = stack.pop_all()
-        found = node.found()
+        results = results_of(node)
         with suppress(Exception):  # what closes badly takes no result with it
             opened.close()
-        return found
+        return results
 
     def _with_contact(self, stated: TeamFile, own: int) -> TeamFile:
         """Return the team with the robot's sensors and kind of contact by its log's signals."""
@@ -142,10 +135,7 @@ class LiveNode:
         return replace(stated, robots=robots)
 
     def _arrivals(
-        self,
-        sensors: Connection | None,
-        stop: threading.Event,
-        running: _Running,
+        self, sensors: Connection | None, stop: threading.Event, running: _Running
     ) -> Iterator[Arrival]:
         if self.replay is None:
             assert sensors is not None
@@ -166,7 +156,7 @@ def _until_rest(stop: threading.Event, running: _Running) -> Iterator[Arrival]:
     for arrival in idle(stop, 0.05):
         if running.news() != news or running.node.solver.waiting(running.node.replica):
             news, since = running.news(), time.monotonic()
-        if time.monotonic() - since > LINGER:
+        if time.monotonic() - since > 3.0:  # [s] without news
             return
         yield arrival
 
@@ -185,8 +175,8 @@ class Journal:
         self.path, self.node = path.resolve(), node
         self._file: BinaryIO | None = None
         self._size = 0
-        kept = node.settings.replica.history * node.count * BYTES_OF_WINDOW
-        self._most = SPARE * kept
+        kept = node.settings.replica.history * node.count * 204  # bytes of a window
+        self._most = 3.0 * kept  # beyond which it is written anew
 
     def go_on(self) -> int:
         """Restore the node's windows from the file; return their number.
@@ -197,7 +187,7 @@ class Journal:
         if not self.path.exists() or (self.path.is_file() and not self.path.stat().st_size):
             return 0
         require_regular(self.path, "file", InvalidSetting)
-        if self.path.stat().st_size > LARGEST_FILE:
+        if self.path.stat().st_size > 2**30:  # bytes
             raise self._refused("it is too large")
         data = self.path.read_bytes()
         at = windows = 0
@@ -251,10 +241,10 @@ class Journal:
         """Rewrite the file with only the windows that the node still holds."""
         self.close()
         self.node.replica.forget_neighbour(READER)
-        whole = b"".join(self._new())
+        entries = b"".join(self._new())
         with workshop(self.path) as folder:
             new = folder / "journal"
-            new.write_bytes(whole)
+            new.write_bytes(entries)
             put(new, self.path)
 
     def close(self) -> None:
@@ -301,22 +291,6 @@ class _Running:
         self.node.tell("source failed", words[:300])
 
     def step(self, arrival: Arrival) -> None:
-        self._take_samples(arrival)
-        now = time.monotonic()
-        for name, data in self.team.receive():
-            if self.node.take(self._numbers[name], data):
-                self._heard[self._numbers[name]] = now
-        if now - self._sent >= TICK:
-            self._sent = now
-            self._save()
-            self._send()
-        self._solve(now)
-        if now - self._looked >= HEALTH:
-            self._looked = now
-            self._look(now)
-        self._say()
-
-    def _take_samples(self, arrival: Arrival) -> None:
         self._state, aligned = self._alignment.step(self._state, arrival.now, arrival.pieces)
         self._counts.update(aligned.counts)
         self._counts.update(garbage=arrival.garbage, unread=arrival.unread)
@@ -327,6 +301,19 @@ class _Running:
             if self.reader.singular:
                 words = "near a singularity joint torques tell no wrench: samples are left out"
                 self.node.tell("singular", words)
+        now = time.monotonic()
+        for name, data in self.team.receive():
+            if self.node.take(self._numbers[name], data):
+                self._heard[self._numbers[name]] = now
+        if now - self._sent >= 0.1:  # [s] between messages to neighbours
+            self._sent = now
+            self._save()
+            self._send()
+        self._solve(now)
+        if now - self._looked >= 1.0:  # [s] between what a page is told, and looks at who is silent
+            self._looked = now
+            self._look(now)
+        self._say()
 
     def _send(self) -> None:
         for name, neighbour in self._numbers.items():
@@ -336,11 +323,12 @@ class _Running:
     def _solve(self, now: float) -> None:
         """Estimate within a share of one core; unused time is credited, up to `BURST`."""
         share = self.node.settings.share
-        self.credit = min(self.credit + share * (now - self._credited), BURST)
+        # [s]: what a rest saves at most
+        self.credit = min(self.credit + share * (now - self._credited), 1.0)
         self._credited = now
         if self.credit > 0.0:
             begin = time.thread_time()
-            self.node.solve(AT_ONCE)
+            self.node.solve(5)  # windows, before anything else has its turn
             self.credit -= time.thread_time() - begin
 
     def _look(self, now: float) -> None:
@@ -407,18 +395,36 @@ def publish(node: CooperativeNode, connection: Connection) -> None:
     Args:
         connection: To the robot's own topics.
     """
-    robot, known, load = node.stated.robots[node.own], node.known, node.load()
-    stamp = time.time() if known is None else known.known.time
+    robot, latest, load = node.stated.robots[node.own], node.known, node.load()
+    stamp = time.time() if latest is None else latest.known.time
     body = np.full(10, np.nan) if load is None else load.numbers
     std = None if load is None else load.std
     std = np.full(10, np.inf) if std is None else std
     connection.publish_inertia(stamp, robot.frame, body, std)
     children = {}
     for j in node.neighbours:
-        pose = None if known is None else known.between(node.own, j)
+        pose = None if latest is None else latest.between(node.own, j)
         if pose is not None:
             other = node.stated.robots[j]
             quaternion = quaternion_of_matrix(pose[0])
             children[f"{other.name}/{other.frame}"] = (quaternion, pose[1])
     if children:
         connection.publish_transforms(stamp, robot.frame, children)
+
+
+def results_of(node: CooperativeNode) -> TeamFound:
+    """Return the results of a node with all windows so far, as `heft coop identify` does."""
+    node.solver.finish()
+    latest = node.known
+    origins = tuple(range(node.count)) if latest is None else latest.origins
+    history = [] if latest is None else [*node.solver.history()]
+    if latest is not None:
+        history = [k for k in history if len(k.poses or ()) == len(origins)]
+        history = [*history[:-1], latest.known]
+    result = CooperativeResult(tuple(history), tuple(node.solver.changes))
+    end = 0.0 if latest is None else latest.known.time
+    untold = origins if latest is None else latest.known.unplaced
+    among = node.stated.among(origins)
+    clocks = {origins.index(o): c for o, c in node.clocks().items() if o in origins}
+    untold = untold if result.known else ()
+    return TeamFound(among, "heft", result, end, clocks, untold)

@@ -8,29 +8,183 @@ so that the sum of eᵀ C⁻¹ e with e = w − Σ m_k Z_k π and C(π) its cova
 whatever the noise: no bias of least squares' kind is left, and none is subtracted. Noise in m is no
 information: where motion is no more than noise, the load is not told. What it leaves over may name
 the robot whose force/torque sensor is wrong.
+
+What is known beside is information that adds. A mass or a centre of mass that is known is the
+partial model of [Fan2017, (25)-(27)]; a pose that is known from drawings is another. Each enters
+with its deviation: with none it is as good as fixed, with an infinite one as good as not said. What
+a team knew before a robot joined it enters likewise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.optimize import least_squares
 
 from heft.arrays import Array
-from heft.estimators import (
-    measured_regressor_covariance,
-    signal_projection,
-    whitening,
-    whitening_slopes,
-)
-from heft.information import Directions, triangle_of
+from heft.estimators import measured_regressor_covariance, whitening, whitening_slopes
+from heft.information import Directions, inertia, triangle_of
 
-from .beliefs import LoadBelief
-from .windows import SPATIAL
+from .windows import IN_PLANE, SPATIAL, Pose, PoseBelief, Space, likely_motion, signal_motion
 
-MOST = 200  # evaluations: beyond them is a valley that descends for ever, and tells nothing
+
+@dataclass(frozen=True, eq=False)
+class LoadEstimate:
+    """Estimated inertial parameters of a load, in a contact's frame."""
+
+    mass: float  # [kg]
+    com: Array  # centre of mass, shape (3,) [m]
+    inertia: Array  # about it, shape (3, 3) [kg·m²]
+    # of mass, mass times centre of mass, and inertia about the contact (xx, xy, yy, xz, yz, zz),
+    # shape (10, 10); None if not known
+    covariance: Array | None = None
+
+    @property
+    def numbers(self) -> Array:
+        """Mass, centre of mass and inertia about it (xx, xy, yy, xz, yz, zz), shape (10,)."""
+        rows, columns = [0, 0, 1, 0, 1, 2], [0, 1, 1, 2, 2, 2]
+        return np.array([self.mass, *self.com, *self.inertia[rows, columns]])
+
+    @property
+    def std(self) -> Array | None:
+        """Standard deviations of `numbers`, shape (10,); None if not known."""
+        if self.covariance is None:
+            return None
+        com, about, covariance = map(np.nan_to_num, (self.com, self.inertia, self.covariance))
+        _, jacobian = inertia.stated_body(inertia.from_body(self.mass, com, about))
+        variance = np.einsum("ki,ij,kj->k", jacobian, covariance, jacobian)
+        std = np.sqrt(np.maximum(variance, 0.0))
+        return np.where(np.isfinite(self.numbers), std, np.nan)
+
+    @staticmethod
+    def planar(values: Array, covariance: Array) -> LoadEstimate:
+        """Return a load that moves in a plane; components across it are NaN.
+
+        Args:
+            values: m, h_x, h_y and I_zz about the contact, shape (4,).
+            covariance: Of them, shape (4, 4).
+        """
+        mass, x, y, about = values
+        com = np.array([x / mass, y / mass, np.nan])
+        moment = np.full((3, 3), np.nan)
+        moment[2, 2] = about - (x**2 + y**2) / mass
+        full = np.full((10, 10), np.nan)
+        full[np.ix_(IN_PLANE, IN_PLANE)] = covariance
+        return LoadEstimate(float(mass), com, moment, full)
+
+
+@dataclass(frozen=True, eq=False)
+class LoadBelief:
+    """Prior of a load's parameters in one frame."""
+
+    rows: Array  # a of A π = b, each by its deviation, shape (any, p)
+    values: Array  # b, shape (any,)
+    # h and m of the load in some frame as rows, shape (1 + d, p), the centre of mass that is known
+    # there, shape (d,) [m], and its deviation [m]
+    centres: tuple[tuple[Array, Array, float], ...] = ()
+
+    def residuals(self, values: Array) -> Array:
+        """Return the prior's residuals at π, each divided by its standard deviation."""
+        made = [self.rows @ values - self.values]
+        for rows, centre, std in self.centres:
+            mass, *moments = rows @ values
+            made.append((np.array(moments) / mass - centre) / std)
+        return np.concatenate(made)
+
+    def jacobian(self, values: Array) -> Array:
+        """Return the derivative of the residuals by π, shape (any, p)."""
+        made = [self.rows]
+        for rows, _, std in self.centres:
+            mass, *moments = rows @ values
+            made.append((rows[1:] - np.outer(np.array(moments) / mass, rows[0])) / (mass * std))
+        return np.vstack(made)
+
+    def linear(self, mass: float) -> tuple[Array, Array]:
+        """Return rows A and values b of the prior, linearised as A π = b.
+
+        Args:
+            mass: Approximate mass of the load, which weights its centres of mass [kg].
+        """
+        rows, values = [self.rows], [self.values]
+        for own, centre, std in self.centres:
+            rows.append((own[1:] - np.outer(centre, own[0])) / (mass * std))
+            values.append(np.zeros(len(centre)))
+        return np.vstack(rows), np.concatenate(values)
+
+    def beside(self, count: int) -> LoadBelief:
+        """Return the prior with more parameters behind π, each of mean zero and deviation one."""
+        size = self.rows.shape[1]
+
+        def wider(rows: Array) -> Array:
+            return np.pad(rows, ((0, 0), (0, count)))
+
+        rows = np.vstack([wider(self.rows), np.eye(count, size + count, size)])
+        values = np.append(self.values, np.zeros(count))
+        return LoadBelief(rows, values, tuple((wider(r), at, std) for r, at, std in self.centres))
+
+
+@dataclass(frozen=True, eq=False)
+class TeamBelief:
+    """Prior of a team's contact poses, its wrench sensors' offsets and its first load."""
+
+    # by robot, of a frame that all of them share
+    poses: Mapping[int, PoseBelief] = field(default_factory=dict)
+    mass: tuple[float, float] | None = None  # of the load and its deviation [kg]; None if not known
+    # by robot, the centre of mass in its frame, shape (3,) [m], and its deviation [m]
+    centres: Mapping[int, tuple[Array, float]] = field(default_factory=dict)
+    # a robot, π in its frame and the covariance, as estimated before; None if not
+    load: tuple[int, Array, Array] | None = None
+    # by robot, deviations of its wrench sensor's offset from zero, of moment and force, shape (6,)
+    # [N·m and N]; of who is not there it is zero
+    offsets: Mapping[int, Array] = field(default_factory=dict)
+
+    def of(self, robots: Sequence[int]) -> TeamBelief:
+        """Return the prior of some robots, numbered anew.
+
+        Args:
+            robots: Their indices here, in their new order.
+        """
+        place = {robot: k for k, robot in enumerate(robots)}
+        return replace(
+            self,
+            poses={place[k]: p for k, p in self.poses.items() if k in place},
+            centres={place[k]: c for k, c in self.centres.items() if k in place},
+            offsets={place[k]: o for k, o in self.offsets.items() if k in place},
+            load=(place[self.load[0]], *self.load[1:])
+            if self.load is not None and self.load[0] in place
+            else None,
+        )
+
+    def of_another_load(self) -> TeamBelief:
+        """Return the prior that stays valid when the load changes: of poses and offsets."""
+        return TeamBelief(self.poses, offsets=self.offsets)
+
+    def of_load(self, poses: Mapping[int, Pose], space: Space) -> LoadBelief:
+        """Return the prior of the load in the frame of the poses.
+
+        Args:
+            poses: By robot, R and t that take coordinates of that frame to its own.
+        """
+        count = len(space.load)
+        rows, values = [np.zeros((0, count))], [np.zeros(0)]
+        if self.mass is not None:
+            mass, std = self.mass
+            rows.append(np.eye(1, count) / std)
+            values.append(np.array([mass / std]))
+        if self.load is not None and self.load[0] in poses:
+            robot, known, covariance = self.load
+            root = np.linalg.cholesky(np.linalg.inv(covariance)).T
+            rows.append(root @ space.load_map(poses[robot]))
+            values.append(root @ known)
+        first = [k for k, number in enumerate(space.load) if number < 4]
+        centres = tuple(
+            (space.load_map(poses[robot])[first], centre[: len(first) - 1], std)
+            for robot, (centre, std) in self.centres.items()
+            if robot in poses
+        )
+        return LoadBelief(np.vstack(rows), np.concatenate(values), centres)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +255,8 @@ class LoadInformation:
             if Directions.of(triangle_of(rows), count).rank < count:
                 return None
             start = np.asarray(np.linalg.lstsq(rows, right, rcond=None)[0])
-        if self._covariance(*self._seen(), start) is None:
+        seen = signal_motion(motion, self.motion_spread, self.windows, self.overlap)
+        if self._covariance(*seen, start) is None:
             return None
 
         def residuals(values: Array) -> Array:
@@ -116,24 +271,23 @@ class LoadInformation:
             W = whitening(self.spread(values))
             half = W @ (tensor @ self.motion_spread @ (self.tensor @ values)) @ W.T
             rest = W @ (wrench - Y @ values).T
-            found = whitening_slopes(half + np.swapaxes(half, 1, 2)) @ rest - W @ columns
-            found = found.reshape(len(tensor), -1).T
+            slope = whitening_slopes(half + np.swapaxes(half, 1, 2)) @ rest - W @ columns
+            slope = slope.reshape(len(tensor), -1).T
             if self.belief is None:
-                return np.asarray(found)
+                return np.asarray(slope)
             known = np.sqrt(self.overlap) * self.belief.jacobian(values)
-            return np.vstack([found, known])
+            return np.vstack([slope, known])
 
         tensor, columns = self.tensor.transpose(2, 1, 0), Y.transpose(2, 1, 0)
-        found_values = least_squares(
-            residuals, start, slopes, method="lm", x_scale="jac", max_nfev=MOST
-        )
-        covariance = self._covariance(*self._likely(found_values.x), found_values.x)
+        # Beyond so many evaluations is a valley that descends for ever, and tells nothing.
+        fit = least_squares(residuals, start, slopes, method="lm", x_scale="jac", max_nfev=200)
+        covariance = self._covariance(*self._likely(fit.x), fit.x)
         if covariance is None:
             return None
-        left = found_values.fun[: wrench.size]
-        misfit = float(left @ left)
+        residual = fit.fun[: wrench.size]
+        misfit = float(residual @ residual)
         misfit /= max(wrench.shape[1] * self.windows - len(start), 1)
-        return found_values.x, covariance, misfit
+        return fit.x, covariance, misfit
 
     def without_inertia(self, numbers: Sequence[int]) -> Array:
         """Return mass, its first moments and offsets by least squares, all moments of inertia zero.
@@ -146,9 +300,9 @@ class LoadInformation:
         rows = (white @ self.regressor(self.motion)[:, :, light]).reshape(-1, len(light))
         ridge = np.diag([0.0 if k < len(numbers) else 1.0 for k in light])
         right = np.append(self.wrench @ white.T, np.zeros(len(light)))
-        found = np.zeros(self.tensor.shape[2])
-        found[light] = np.linalg.lstsq(np.vstack([rows, ridge]), right, rcond=None)[0]
-        return found
+        values = np.zeros(self.tensor.shape[2])
+        values[light] = np.linalg.lstsq(np.vstack([rows, ridge]), right, rcond=None)[0]
+        return values
 
     def gradient(self, values: Array) -> Array:
         """Return minus half the gradient of Σ eᵀ C⁻¹ e, shape (p,): zero at the estimate.
@@ -159,11 +313,11 @@ class LoadInformation:
         motion, _ = self._likely(values)
         rest = self.residual(values)
         white = np.linalg.solve(self.spread(values), rest.T).T
-        found = np.asarray(np.einsum("nij,ni->j", self.regressor(motion), white))
+        downhill = np.asarray(np.einsum("nij,ni->j", self.regressor(motion), white))
         if self.belief is None:
-            return found
+            return downhill
         J = self.belief.jacobian(values)
-        return found - self.overlap * J.T @ self.belief.residuals(values)
+        return downhill - self.overlap * J.T @ self.belief.residuals(values)
 
     def information(self, values: Array) -> Array:
         """Return Σ JᵀJ of the true motions, that of noise subtracted, shape (p, p).
@@ -182,22 +336,10 @@ class LoadInformation:
         J = self.belief.jacobian(values)
         return np.asarray(J.T @ J)
 
-    def _seen(self) -> tuple[Array, Array]:
-        """Return the motions projected onto directions above noise, and their noise covariance."""
-        motion, noise = self.motion, self.motion_spread
-        counted = self.windows / self.overlap
-        P, noisy = np.eye(len(noise)), np.flatnonzero(np.diag(noise))
-        own = np.ix_(noisy, noisy)
-        P[own] = signal_projection((motion.T @ motion / self.windows)[own], noise[own], counted)
-        return motion @ P.T, P @ noise @ P.T
-
     def _likely(self, values: Array) -> tuple[Array, Array]:
         """Return the most likely motions given π, shape (any, k), and their noise covariance."""
-        motion, wrench = self.motion, self.wrench
-        T = self.tensor @ values
-        gain = np.linalg.solve(self.spread(values), T.T @ self.motion_spread).T
-        spread = self.motion_spread - gain @ T.T @ self.motion_spread
-        return motion + (wrench - motion @ T) @ gain.T, spread
+        M, noise = (self.tensor @ values).T, self.motion_spread
+        return likely_motion(self.motion, self.wrench, M, noise, self.spread(values))
 
     def _covariance(self, motion: Array, noise: Array, values: Array) -> Array | None:
         observed, of_noise = (m / self.overlap for m in self._moments(motion, noise, values))
@@ -289,10 +431,10 @@ def wrench_doubt(
     tried = []
     for robot, is_offset, fault in _faults(own, ones, numbers):
         H = beside_load((white @ fault).reshape(len(rest), -1))
-        found = np.linalg.lstsq(H, rest, rcond=1e-9)[0]
-        left = rest - H @ found
-        offset = float(np.linalg.norm(found)) if is_offset else None
-        tried.append((float(left @ left), robot, offset))
+        size = np.linalg.lstsq(H, rest, rcond=1e-9)[0]
+        remainder = rest - H @ size
+        offset = float(np.linalg.norm(size)) if is_offset else None
+        tried.append((float(remainder @ remainder), robot, offset))
     least, robot, offset = min(tried, key=lambda t: t[0])
     others = [squares for squares, k, _ in tried if k != robot]
     apart = (min(others, default=np.inf) - least) / load.overlap

@@ -21,11 +21,17 @@ from heft.estimators import measured_regressor_covariance
 from heft.information import Graph, inertia, triangle_of
 
 from .agreement import Agreement, AgreementSettings, Doubt, TeamMotions, fused
-from .beliefs import LoadBelief, TeamBelief
-from .load import LoadInformation, OwnWrench, WrenchDoubt, wrench_doubt
-from .pose import composed, difference, inverse, moved
-from .signals import ContactSignals, LoadEstimate, Pose
-from .window_stream import windows_of
+from .load import (
+    LoadBelief,
+    LoadEstimate,
+    LoadInformation,
+    OwnWrench,
+    TeamBelief,
+    WrenchDoubt,
+    wrench_doubt,
+)
+from .signals import ContactSignals
+from .window_stream import WindowSettings, steepness, windows_of
 from .windows import (
     ALPHA,
     OMEGA,
@@ -33,18 +39,16 @@ from .windows import (
     SIZE,
     SPATIAL,
     SUMMED,
+    Pose,
     Space,
     Windows,
-    WindowSettings,
-    steepness,
+    composed,
+    difference,
+    inverse,
+    moved,
 )
 
 WIDE = SIZE + 6  # numbers of a robot's window
-MISFIT = 1.2  # what a load leaves over, times the noise, up to which wrenches tell poses, too
-STEPS = 30  # of Gauss and Newton to poses and load together, at most
-HALVED = 6  # lengths of a step that are tried, each half of the one before
-FARTHEST = 5.0  # deviations of mass to the nearest body, beyond which an estimate is none
-ENOUGH = 1e-2  # of χ² that the last step gained
 SMALL = 1e-5  # change of a pose for a derivative [rad, m]
 
 
@@ -143,7 +147,8 @@ class Known:
             return LoadEstimate.planar(change @ values, change @ self.covariance @ change.T)
         if inertia.consistency_margin(values) <= 0.0:  # in one frame: it is one body for all
             values = inertia.nearest_consistent(values)
-            if abs(values[0] - self.values[0]) > FARTHEST * np.sqrt(self.covariance[0, 0]):
+            # deviations, beyond which it is none
+            if abs(values[0] - self.values[0]) > 5.0 * np.sqrt(self.covariance[0, 0]):
                 return None
         values = change @ values
         mass, com, about = inertia.to_body(values)
@@ -286,8 +291,8 @@ class CooperativeRun:
 
     def _added(self, moments: Array, row: Array) -> Array:
         """Append a row to a factor; make it a triangle beyond twice as many rows as columns."""
-        whole = np.vstack([moments, row])
-        return triangle_of(whole) if len(whole) > 2 * whole.shape[1] else whole
+        grown = np.vstack([moments, row])
+        return triangle_of(grown) if len(grown) > 2 * grown.shape[1] else grown
 
     def _motions(self, moments: Array) -> dict[int, Array]:
         size = len(self.space.motion)
@@ -314,8 +319,8 @@ class CooperativeRun:
         """Return the map from rows of all robots to those of the load, in robot 0's frame."""
         back = {j: inverse(pose) for j, pose in poses.items()}
         space, size = self.space, len(self.space.wrench)
-        left_out, k = {doubt.robot for doubt in self.agreed.doubts}, len(space.motion)
-        maps = {j: space.motion_map(p) for j, p in back.items() if j not in left_out}
+        excluded, k = {doubt.robot for doubt in self.agreed.doubts}, len(space.motion)
+        maps = {j: space.motion_map(p) for j, p in back.items() if j not in excluded}
         each = np.eye(self.wide * self.count + 1)
         agreed, spread = fused(self._motions(each), self.parts, maps)
         shares = {
@@ -353,8 +358,8 @@ class CooperativeRun:
         tensor = np.zeros((k + 1, r, p + size))
         tensor[:k, :, :p], tensor[k, :, p:] = of_load, root
         spreads = sums.motion_spread, sums.wrench_spread
-        whole = moments @ sums.by
-        return LoadInformation(whole, *spreads, windows, self.overlap, tensor, sums.belief)
+        grown = moments @ sums.by
+        return LoadInformation(grown, *spreads, windows, self.overlap, tensor, sums.belief)
 
     def _solve(self, end: float) -> None:
         if not self.placed or self.loaded < self.method.first:
@@ -363,33 +368,34 @@ class CooperativeRun:
             return
         moments, sums = triangle_of(self.of_load), self._agreed_sums()
         load = self._load(moments, self.loaded, sums)
-        found = load.estimate(None if self.fitted is None else self.fitted[0])
-        if found is not None and self.loaded >= self.method.longer * self.pose_part_at:
+        estimate = load.estimate(None if self.fitted is None else self.fitted[0])
+        if estimate is not None and self.loaded >= self.method.longer * self.pose_part_at:
             # Slow motion has false optima: much inertia, and poses slightly wrong
             tried = [
                 self._with_poses(moments, self.loaded, start)
-                for start in (found[0], load.without_inertia(self.space.load))
+                for start in (estimate[0], load.without_inertia(self.space.load))
             ]
             _, poses, values, covariance = min(tried, key=lambda t: t[0])
             if covariance is None:
-                found = None
+                estimate = None
             else:
                 self.poses, self.covariance = poses, covariance
                 self.pose_part_at, sums = self.loaded, self._agreed_sums()
                 load = self._load(moments, self.loaded, sums)
                 again = load.estimate(values)
-                if again is not None and again[2] < MISFIT**2:
-                    found = again
+                # times the noise, up to which wrenches tell poses, too
+                if again is not None and again[2] < 1.2**2:
+                    estimate = again
                 else:  # wrenches that no load explains tell nothing of poses
                     self.poses = self.agreed.poses
                     load = self._load(moments, self.loaded, sums := self._agreed_sums())
-                    found = load.estimate(found[0])
-                    misfit = 1.0 if found is None else max(found[2], 1.0)
+                    estimate = load.estimate(estimate[0])
+                    misfit = 1.0 if estimate is None else max(estimate[2], 1.0)
                     self.covariance = misfit * self.covariance
-        if found is None or not self.pose_part_at:
+        if estimate is None or not self.pose_part_at:
             self.current, self.fitted = self._known(end), None
         else:
-            (values, _, misfit), covariance = found, self.covariance
+            (values, _, misfit), covariance = estimate, self.covariance
             self.fitted, size = (values, covariance), len(self.space.load)
             (mean, root), behind = sums.offset, covariance[size:, size:]
             self.current = replace(
@@ -418,8 +424,8 @@ class CooperativeRun:
     def _known(self, end: float) -> Known:
         """Return the estimate of the poses, without a load."""
         agreed, robots = self.agreed, range(self.count)
-        told = tuple(self.poses.get(k) for k in robots) if self.poses else None
-        poses = None if agreed.unplaced else told
+        placed_poses = tuple(self.poses.get(k) for k in robots) if self.poses else None
+        poses = None if agreed.unplaced else placed_poses
         apart = tuple(agreed.apart.get(k, 1.0) for k in robots)
         nothing = Known(end, poses, None, None, np.nan, apart, agreed.unplaced, self.space)
         return replace(nothing, doubts=agreed.doubts)
@@ -440,7 +446,7 @@ class CooperativeRun:
         """
         agreed, own, weight = self.agreed, np.eye(moments.shape[1]), self.overlap
         names, used = sorted(agreed.poses)[1:], list(self.space.pose)
-        told = np.linalg.inv(self._pose_spread())
+        pose_weight = np.linalg.inv(self._pose_spread())
         noise = block_diag(*(m for p in self.parts for m in (p.spread, p.wrench_spread)), 0.0)
         slow_noise, rows, count = self._slow(moments, noise), moments.T @ moments, len(values)
 
@@ -453,11 +459,11 @@ class CooperativeRun:
             off = load.belief.residuals(values)
             spread = residual.T @ noise @ residual
             cost = np.trace(np.linalg.solve(spread, residual.T @ rows @ residual))
-            return float(cost + weight * (apart @ told @ apart + off @ off)), load, apart
+            return float(cost + weight * (apart @ pose_weight @ apart + off @ off)), load, apart
 
         poses: dict[int, Pose] = dict(agreed.poses)
         cost, load, apart = at(poses, values)
-        for _ in range(STEPS):
+        for _ in range(30):  # of Gauss and Newton, at most
             assert load.belief is not None
             residual = load.residual(values)
             by_pose = [self._pose_slopes(poses, j, windows, values) for j in names]
@@ -466,16 +472,16 @@ class CooperativeRun:
             likely = own - residual @ inverse_spread @ residual.T @ noise
             both = np.einsum("ij,ajp->aip", inverse_spread, slopes)
 
-            def moment(second: Array, left: Array = slopes, right: Array = both) -> Array:
-                return np.asarray(np.einsum("aip,ab,biq->pq", left, second, right, optimize=True))
+            def moment(second: Array, one: Array = slopes, right: Array = both) -> Array:
+                return np.asarray(np.einsum("aip,ab,biq->pq", one, second, right, optimize=True))
 
             seen, J = likely.T @ rows @ likely, load.belief.jacobian(values)
-            observed, known = moment(seen), block_diag(J.T @ J, told)
+            observed, known = moment(seen), block_diag(J.T @ J, pose_weight)
             down = -np.einsum("ai,aip->p", likely.T @ rows @ residual, both)
-            prior = [J.T @ load.belief.residuals(values), told @ apart]
+            prior = [J.T @ load.belief.residuals(values), pose_weight @ apart]
             down -= weight * np.concatenate(prior)
             step = np.linalg.solve(observed + weight * known, down)
-            for share in 0.5 ** np.arange(HALVED):
+            for share in 0.5 ** np.arange(6):
                 turns = np.split(share * step[count:], max(len(names), 1))
                 there = dict(poses)
                 for j, change in zip(names, turns, strict=False):
@@ -487,7 +493,7 @@ class CooperativeRun:
             if gained > 0.0:
                 cost, load, apart, poses = new, load_there, apart_there, there
                 values = values + share * step[:count]
-            if gained < ENOUGH * weight:
+            if gained < 1e-2 * weight:  # of χ²
                 break
         in_row = np.einsum("ij,ajp->aip", residual.T @ slow_noise @ residual, both)
         covariance = measured_regressor_covariance(
@@ -497,8 +503,8 @@ class CooperativeRun:
             known,
             moment(seen, both, in_row) / weight,
         )
-        whole = None if covariance is None else covariance[:count, :count]
-        return cost, poses, values, whole
+        grown = None if covariance is None else covariance[:count, :count]
+        return cost, poses, values, grown
 
     def _pose_slopes(
         self, poses: Mapping[int, Pose], robot: int, windows: int, values: Array

@@ -30,9 +30,9 @@ from heft.errors import InvalidRecording
 from heft.estimators import TwistInformation
 from heft.information import Graph, averaged, consensus_maps, skew
 
-from .signals import ContactSignals, LoadEstimate, Pose
-
-FEWEST = 10  # samples after poses have settled
+from .load import LoadEstimate
+from .signals import ContactSignals
+from .windows import Pose
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class PaperMethod:
         Args:
             until: Time after the first sample up to which samples are used [s].
         """
-        found: dict[tuple[int, int], Pose] = {}
+        made: dict[tuple[int, int], Pose] = {}
         for i, j in graph.edges:
             chosen = team[i].time < team[i].time[0] + until
             one, other = team[i].part(chosen), team[j].part(chosen)
@@ -66,9 +66,9 @@ class PaperMethod:
                 one.angular_velocity, one.velocity, other.angular_velocity, other.velocity
             )
             R, t = twists.pose()
-            found[j, i] = (R, t)
-            found[i, j] = (R.T, -R.T @ t)
-        return found
+            made[j, i] = (R, t)
+            made[i, j] = (R.T, -R.T @ t)
+        return made
 
     def identify(
         self,
@@ -82,9 +82,9 @@ class PaperMethod:
             team: Signals of each robot, at the same times.
             poses: Of neighbours by (j, i), where they are known; estimated if None.
         """
-        known = self.poses(team, graph, self.settle) if poses is None else dict(poses)
+        poses_of_edges = self.poses(team, graph, self.settle) if poses is None else dict(poses)
         start = int(np.searchsorted(team[0].time, team[0].time[0] + self.settle))
-        if len(team[0].time) - start < FEWEST:
+        if len(team[0].time) - start < 10:  # samples
             raise InvalidRecording(
                 f"the poses settle for {self.settle:g} s, then the load is estimated",
                 argument="method",
@@ -92,20 +92,20 @@ class PaperMethod:
                 cure="record for longer, or take heft's own method",
             )
         parts = [robot.part(slice(start, None)) for robot in team]
-        alpha, spreads = self._angular_acceleration(team, parts, start, graph, known)
-        wrench = self._total_wrench(parts, graph, known)
-        middle = self._contact_centre(graph, known)
+        alpha, spreads = self._angular_acceleration(team, parts, start, graph, poses_of_edges)
+        wrench = self._total_wrench(parts, graph, poses_of_edges)
+        middle = self._contact_centre(graph, poses_of_edges)
         spread = np.array([self._spread(s, graph.count) for s in spreads])
         filters = _Filters(self, parts, alpha, wrench, middle, spread)
-        maps = {key: estimate_map(pose) for key, pose in known.items()}
+        maps = {key: estimate_map(pose) for key, pose in poses_of_edges.items()}
         history = np.empty((len(parts), len(parts[0].time), 10))
         for k in range(history.shape[1]):
-            held = filters.step(k)
+            estimates = filters.step(k)
             if self.shared:
-                augmented = np.hstack([held, np.ones((len(held), 1))])[:, None, :]
-                held = filters.x = averaged(augmented, maps, graph, 1, self.gain)[:, 0, :10]
-            history[:, k] = held
-        return PaperResult(parts[0].time, known, history)
+                augmented = np.hstack([estimates, np.ones((len(estimates), 1))])[:, None, :]
+                estimates = filters.x = averaged(augmented, maps, graph, 1, self.gain)[:, 0, :10]
+            history[:, k] = estimates
+        return PaperResult(parts[0].time, poses_of_edges, history)
 
     def _angular_acceleration(
         self,
@@ -121,12 +121,12 @@ class PaperMethod:
         """
         step = float(np.median(np.diff(team[0].time)))
         differences = 0.5 * self.noise**2 / step**2  # variance of (16)
-        found: list[Array] = []
+        made: list[Array] = []
         spreads: list[Array] = []
         for i, part in enumerate(parts):
-            whole = np.gradient(team[i].angular_velocity, step, axis=0)[start:]
+            differences_of_all = np.gradient(team[i].angular_velocity, step, axis=0)[start:]
             information = np.eye(3) / differences
-            vector = whole / differences
+            vector = differences_of_all / differences
             for j in graph.neighbours[i]:
                 R, t = poses[j, i]
                 H = skew(t) @ R
@@ -136,22 +136,19 @@ class PaperMethod:
                 information = information + H.T @ H / (2.0 * self.noise**2)
                 vector = vector + y @ H / (2.0 * self.noise**2)
             own = np.asarray(np.linalg.inv(information))
-            found.append(vector @ own)
+            made.append(vector @ own)
             spreads.append(own / graph.count)
         turns = {key: pose[0] for key, pose in poses.items()}
-        return averaged(np.array(found), turns, graph, self.rounds, self.gain), spreads
+        return averaged(np.array(made), turns, graph, self.rounds, self.gain), spreads
 
     def _spread(self, alpha: Array, robots: int) -> Array:
         """Return Σ of ω, α, total moment and force, and acceleration, shape (15, 15)."""
-        found = self.noise**2 * np.diag([*[1.0] * 6, *[float(robots)] * 6, *[1.0] * 3])
-        found[3:6, 3:6] = alpha
-        return found
+        made = self.noise**2 * np.diag([*[1.0] * 6, *[float(robots)] * 6, *[1.0] * 3])
+        made[3:6, 3:6] = alpha
+        return made
 
     def _total_wrench(
-        self,
-        parts: Sequence[ContactSignals],
-        graph: Graph,
-        poses: Mapping[tuple[int, int], Pose],
+        self, parts: Sequence[ContactSignals], graph: Graph, poses: Mapping[tuple[int, int], Pose]
     ) -> Array:
         """Return moment and force of all robots at each contact, shape (n, N, 6); n times (34)."""
         own = np.array([np.hstack([p.torque, p.force]) for p in parts])
@@ -222,16 +219,16 @@ def estimate_map(pose: Pose) -> Array:
         pose: R and t that take coordinates of the one to those of the other.
     """
     R, t = pose
-    found = np.zeros((11, 11))
-    found[:3, :3], found[:3, 10] = R, t
-    found[9, 9] = found[10, 10] = 1.0
+    made = np.zeros((11, 11))
+    made[:3, :3], made[:3, 10] = R, t
+    made[9, 9] = made[10, 10] = 1.0
     pairs = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
     for column, (a, b) in enumerate(pairs):
         unit = np.zeros((3, 3))
         unit[a, b] = unit[b, a] = 1.0
         turned = R @ unit @ R.T
-        found[3:9, 3 + column] = [turned[c, d] for c, d in pairs]
-    return found
+        made[3:9, 3 + column] = [turned[c, d] for c, d in pairs]
+    return made
 
 
 def uncertainty(slopes: Array, x: Array, P: Array, spread: Array) -> Array:
@@ -257,18 +254,18 @@ def uncertainty(slopes: Array, x: Array, P: Array, spread: Array) -> Array:
 
 def _slopes(omega: Array) -> Array:
     """Return ∂H_D/∂b, b being ω, α, moment, force and acceleration, shape (15, 6, 10)."""
-    found = np.zeros((15, 6, 10))
+    made = np.zeros((15, 6, 10))
     units = np.eye(3)
     columns = _inertia_columns(units)
     for k in range(3):
         cross, own = skew(units[k]), skew(omega)
-        found[k, :3, 3:9] = cross @ _inertia_columns(omega[None])[0] + own @ columns[k]
-        found[k, 3:, :3] = -cross @ own - own @ cross
-        found[3 + k, :3, 3:9] = columns[k]
-        found[3 + k, 3:, :3] = -cross
-        found[9 + k, :3, :3] = -cross
-        found[9 + k, 3:, 9] = units[k]
-    return found
+        made[k, :3, 3:9] = cross @ _inertia_columns(omega[None])[0] + own @ columns[k]
+        made[k, 3:, :3] = -cross @ own - own @ cross
+        made[3 + k, :3, 3:9] = columns[k]
+        made[3 + k, 3:, :3] = -cross
+        made[9 + k, :3, :3] = -cross
+        made[9 + k, 3:, 9] = units[k]
+    return made
 
 
 def observation(

@@ -23,7 +23,7 @@ import numpy as np
 from heft.arrays import Array
 from heft.errors import InvalidSetting
 
-from .window_stream import OriginSensors
+from .signals import OriginSensors
 
 MOST_WINDOWS = 240  # in a message: below 64 kB
 WIDTH = 24  # numbers of a window
@@ -174,10 +174,10 @@ class Replica:
         for origin, end in message.ended.items():
             if origin != self.own:
                 self.ended.setdefault(origin, end)
-        for origin, said in message.sensors.items():
+        for origin, stated in message.sensors.items():
             before = self.sensors.get(origin)
-            if before is None or said.session > before.session:
-                self.sensors[origin] = said
+            if before is None or stated.session > before.session:
+                self.sensors[origin] = stated
         for origin in message.have:
             self._heard(origin, message.first.get(origin, 0))
         for origin, number, window in message.windows:
@@ -297,8 +297,8 @@ class Replica:
         Returns:
             None where one of them is absent.
         """
-        found = [self.windows[o].get(number, ABSENT) for o in origins]
-        return None if any(np.isnan(row[0]) for row in found) else np.concatenate(found)
+        rows = [self.windows[o].get(number, ABSENT) for o in origins]
+        return None if any(np.isnan(row[0]) for row in rows) else np.concatenate(rows)
 
     def rows(self, origins: tuple[int, ...], until: int) -> Array:
         """Return the windows of some origins side by side, shape (windows, 24 · origins).

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +15,7 @@ from heft.arrays import Array
 from heft.display import Body, Plot, Scene, Series, ellipsoid, page, rounded, table
 from heft.display import Table as ShownTable
 from heft.errors import InvalidRecording, InvalidSetting
-from heft.files import put, require_own, workshop
+from heft.files import json_text, new_folder, require_own
 from heft.information import Verdict, inertia, rotation_vector_of_matrix
 from heft.models import Robot
 from heft.recordings import ColumnMap, Recording, Table, write_table
@@ -25,10 +24,12 @@ from heft.simulation import SimulatedTeam
 from .agreement import AgreementSettings
 from .arm import ArmContact
 from .clocks import ClockOffset, on_one_clock
+from .load import LoadEstimate
 from .method import CooperativeMethod, CooperativeResult, Known, unplaced
 from .paper import PaperMethod, PaperResult
-from .signals import AXES, SENSORS, ContactSignals, LoadEstimate
+from .signals import AXES, SENSORS, ContactSignals
 from .team_file import OFFSET_STD, TeamFile, TeamRobot
+from .windows import Pose
 
 MethodName = Literal["heft", "paper"]
 TEAM_FILE, TRUTH = "team.toml", "truth.json"
@@ -44,7 +45,6 @@ WHY = {
 MOST_POINTS = 400  # of a curve
 # What is left over, times the noise, that is more than noise; beyond which nothing is believed.
 MUCH, TOO_MUCH = 1.2, 2.0
-SURE = 5.0  # deviations below zero from which a mass is negative
 
 
 def simulate_team_files(
@@ -62,33 +62,30 @@ def simulate_team_files(
     logs = [f"{robot.name}.parquet" for robot in stated.robots]
     require_own(out, (*logs, TEAM_FILE, TRUTH))
     progress(f"{len(logs)} robots hold a body for {stated.simulation.duration:g} s")
-    found = stated.simulation.team(len(logs), stated.planar).run(seed)
-    with workshop(out) as folder:
-        new = folder / out.name
-        new.mkdir()
+    simulated = stated.simulation.team(len(logs), stated.planar).run(seed)
+    with new_folder(out) as new:
         for k, (robot, log) in enumerate(zip(stated.robots, logs, strict=True)):
-            columns = found.columns(k, robot.frame)
+            columns = simulated.columns(k, robot.frame)
             write_table(Table.of_columns(columns, new / log), new / log)
         (new / TEAM_FILE).write_text(stated.to_toml(logs), encoding="utf-8")
-        content = json.dumps(_truth(found, stated), indent=1)
-        (new / TRUTH).write_text(content + "\n", encoding="utf-8")
-        put(new, out)
-    return found
+        (new / TRUTH).write_text(json_text(_truth(simulated, stated)), encoding="utf-8")
+    return simulated
 
 
 def _truth(team: SimulatedTeam, stated: TeamFile) -> dict[str, Any]:
+    names = [robot.name for robot in stated.robots]
     loads = []
-    for k, robot in enumerate(stated.robots):
+    for k, name in enumerate(names):
         for body, since in zip(team.bodies, (0.0, *team.changes), strict=True):
             mass, com, about = body.seen_from(team.rotations[k], team.origins[k])
-            entry = {"robot": robot.name, "since_s": since, "mass_kg": mass}
-            loads.append(entry | {"com_m": com.tolist(), "inertia_kgm2": about.tolist()})
-    poses = []
-    for a, b in stated.graph.edges:
-        R, t = team.pose(b, a)
-        names = {"to": stated.robots[b].name, "of": stated.robots[a].name}
-        poses.append(names | {"rotation": R.tolist(), "translation_m": t.tolist()})
-    return {"heft": __version__, "loads": loads, "poses": poses, "changes_s": list(team.changes)}
+            entry = {"robot": name, "since_s": since, "mass_kg": mass}
+            loads.append(entry | {"com_m": com, "inertia_kgm2": about})
+    poses = [_pose_entry(names[b], names[a], team.pose(b, a)) for a, b in stated.graph.edges]
+    return {"heft": __version__, "loads": loads, "poses": poses, "changes_s": team.changes}
+
+
+def _pose_entry(to: str, of: str, pose: Pose) -> dict[str, Any]:
+    return {"to": to, "of": of, "rotation": pose[0], "translation_m": pose[1]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,148 +107,156 @@ class TeamFound:
         """Times at which the load changed [s]; none by the paper's method."""
         return self.result.changes if isinstance(self.result, CooperativeResult) else ()
 
+    @property
+    def names(self) -> list[str]:
+        """Names of the robots."""
+        return [robot.name for robot in self.stated.robots]
+
+    @property
+    def latest(self) -> Known | None:
+        """Last estimate of heft's own method; None before the first, and of the published one."""
+        made = self.result.known if isinstance(self.result, CooperativeResult) else ()
+        return made[-1] if made else None
+
     def load(self, robot: int) -> LoadEstimate | None:
         """Return the load at the end in a robot's frame; None where it is not determined."""
         if isinstance(self.result, PaperResult):
             return self.result.at(self.end, robot)
-        return self.result.known[-1].load(robot) if self.result.known else None
+        return None if self.latest is None else self.latest.load(robot)
 
-    def poses(self) -> dict[tuple[int, int], tuple[Array, Array]]:
+    def stated_load(self, robot: int) -> LoadEstimate | None:
+        """Return the load in a robot's frame; None, too, where it is not to be believed."""
+        return None if self.verdict == "poor" else self.load(robot)
+
+    def poses(self) -> dict[tuple[int, int], Pose]:
         """Return R and t that take coordinates of a to those of b, by (b, a), of each edge."""
         edges = self.stated.graph.edges
         if isinstance(self.result, PaperResult):
             return {(b, a): self.result.poses[b, a] for a, b in edges}
-        known = self.result.known
-        found = {(b, a): known[-1].between(b, a) for a, b in edges} if known else {}
-        return {edge: pose for edge, pose in found.items() if pose is not None}
+        if self.latest is None:
+            return {}
+        between = {(b, a): self.latest.between(b, a) for a, b in edges}
+        return {edge: pose for edge, pose in between.items() if pose is not None}
 
     def remarks(self) -> list[str]:
         """Return remarks on clocks, frozen sensors, undetermined poses and the misfit."""
+        names = self.names
         clocks = [
-            f"The clock of {self.stated.robots[k].name} is {1e3 * c.offset:.2f} ms later than that "
-            f"of {self.stated.robots[0].name} (± {1e3 * c.std:.2g} ms): set."
+            f"The clock of {names[k]} is {1e3 * c.offset:.2f} ms later than that "
+            f"of {names[0]} (± {1e3 * c.std:.2g} ms): set."
             for k, c in self.clocks.items()
         ]
-        left_out = "" if isinstance(self.result, PaperResult) else ": left out"
+        end = "" if isinstance(self.result, PaperResult) else ": left out"
         repeated = [
-            f"The {SENSORS[sensor]} of {self.stated.robots[k].name} repeats itself for "
-            f"{duration:.3g} s of {self.end:.3g} s{left_out}."
+            f"The {SENSORS[sensor]} of {names[k]} repeats itself for "
+            f"{duration:.3g} s of {self.end:.3g} s{end}."
             for (k, sensor), duration in self.repeated.items()
         ]
-        said = [*clocks, *repeated, *self._offset(), *self._no_body()]
-        return [*said, *self._not_told(), *self._left_over()]
+        last = self.latest
+        of_last = [] if last is None else [*self._offset(last), *self._no_body(last)]
+        misfit = [] if last is None else [*self._doubts(last), *self._misfit(last)]
+        return [*clocks, *repeated, *of_last, *self._undetermined(), *misfit]
 
-    def _no_body(self) -> list[str]:
-        """Return why the estimate is no body, where it is none."""
-        known = self.result.known if isinstance(self.result, CooperativeResult) else ()
-        last = known[-1] if known else None
-        if last is None or last.poses is None or last.load(last.first) is not None:
-            return []
+    def _no_body(self, last: Known) -> Iterator[str]:
+        """Yield why the estimate is no body, where it is none."""
+        if last.poses is None or last.load(last.first) is not None:
+            return
         if np.sqrt(np.nan_to_num(last.misfit)) > TOO_MUCH:
-            return []  # which is said below
+            return  # of which the remark on the misfit is
         if last.values is None or last.covariance is None:
-            return ["Poses are told, but not the load: its motion is hardly more than noise."]
+            yield "Poses are told, but not the load: its motion is hardly more than noise."
+            return
         mass, std = float(last.values[0]), float(np.sqrt(last.covariance[0, 0]))
-        if mass > -SURE * std:
-            return ["The estimate is further from any body than its deviations allow."]
-        return [
+        if mass > -5.0 * std:  # which is surely negative
+            yield "The estimate is further from any body than its deviations allow."
+            return
+        yield (
             f"All wrenches seem to be of the wrong sign: they make a mass of {mass:.4g} kg "
             f"(± {std:.2g}). Sensors that read what the load applies to their robots, and not what "
             "these apply to it, need reaction = true in their [[robot]]."
-        ]
+        )
 
-    @property
-    def _last(self) -> Known | None:
-        """Last estimate of heft's own method that states anything."""
-        known = self.result.known if isinstance(self.result, CooperativeResult) else ()
-        return None if not known or self.verdict == "poor" else known[-1]
-
-    def _offset(self) -> list[str]:
-        """Return what is said of the wrench sensors' offsets."""
-        last, untared = self._last, [r.name for r in self.stated.robots if not r.tared]
-        if last is None or last.offset is None or not untared:
-            return []
+    def _offset(self, last: Known) -> Iterator[str]:
+        """Yield what there is to remark on the wrench sensors' offsets."""
+        untared = [r.name for r in self.stated.robots if not r.tared]
+        if self.verdict == "poor" or last.offset is None or not untared:
+            return
         numbers, (values, covariance) = np.array(last.space.wrench), last.offset
         std = np.sqrt(np.diag(covariance))
         sizes = [
             f"{np.linalg.norm(values[own]):.3g} {unit} (± {std[own].max():.2g} an axis)"
             for own, unit in ((numbers >= 3, "N"), (numbers < 3, "N·m"))
         ]
-        return [
+        yield (
             f"The offsets of the wrench sensors of {', '.join(untared)} are estimated with the "
             f"load: together {' and '.join(sizes)} in the frame of "
-            f"{self.stated.robots[last.first].name}, each given within {OFFSET_STD[-1]:g} N and "
+            f"{self.names[last.first]}, each given within {OFFSET_STD[-1]:g} N and "
             f"{OFFSET_STD[0]:g} N·m. Where one was set to zero with nothing on it, tared = true "
             "in its [[robot]] makes the load surer."
-        ]
+        )
 
     @property
     def verdict(self) -> Verdict | None:
         """Whether the numbers can be believed; None of the published method, which states none."""
         if isinstance(self.result, PaperResult):
             return None
-        known = self.result.known
-        if not known or known[-1].poses is None:
+        last = self.latest
+        if last is None or last.poses is None:
             return "poor"
-        left = float(np.sqrt(np.nan_to_num(known[-1].misfit)))
-        if left > TOO_MUCH or self._differ(known[-1]) or known[-1].load(known[-1].first) is None:
+        misfit = float(np.sqrt(np.nan_to_num(last.misfit)))
+        if misfit > TOO_MUCH or self._differ(last) or last.load(last.first) is None:
             return "poor"
-        return "usable" if left > MUCH or self.untold or known[-1].doubts else "good"
+        return "usable" if misfit > MUCH or self.untold or last.doubts else "good"
 
-    def _not_told(self) -> list[str]:
+    def _undetermined(self) -> Iterator[str]:
         if not self.untold:
-            return []
-        names = ", ".join(self.stated.robots[k].name for k in self.untold)
-        said = (
+            return
+        names = ", ".join(self.names[k] for k in self.untold)
+        published = isinstance(self.result, PaperResult)
+        trust = " This method answers all the same: its numbers are not to be trusted."
+        yield (
             f"The motion does not tell how {names} and the others hold the load: beyond its noise "
-            "it turns about less than two axes."
+            f"it turns about less than two axes.{trust if published else ''} Turn the load about "
+            "two axes at least, faster or for longer."
         )
-        if isinstance(self.result, PaperResult):
-            said += " This method answers all the same: its numbers are not to be trusted."
-        return [f"{said} Turn the load about two axes at least, faster or for longer."]
 
-    def _left_over(self) -> list[str]:
-        known = self.result.known if isinstance(self.result, CooperativeResult) else ()
-        doubts = self._doubts(known[-1]) if known else []
-        if not known or not np.isfinite(known[-1].misfit):
-            return doubts
-        left = float(np.sqrt(known[-1].misfit))
-        said = f"What the load leaves over is {left:.2f} times the sensors' noise"
-        if left < MUCH:
-            return [*doubts, f"{said}."]
-        wrench = known[-1].wrench_doubt
+    def _misfit(self, last: Known) -> Iterator[str]:
+        if not np.isfinite(last.misfit):
+            return
+        size = float(np.sqrt(last.misfit))
+        times = f"What the load leaves over is {size:.2f} times the sensors' noise"
+        if size < MUCH:
+            yield f"{times}."
+            return
+        wrench = last.wrench_doubt
         if wrench is not None:
-            doubts = [*doubts, f"{wrench.words(self.stated.robots[wrench.robot].name)}."]
+            yield f"{wrench.words(self.names[wrench.robot])}."
         so = (
             "no number of it is stated"
             if self.verdict == "poor"
             else "the numbers above are surer than they should be"
         )
-        return [
-            *doubts,
-            f"{said}: one rigid load, held by these robots alone, does not explain the logs, and "
-            f"{so}. A contact that slips, a sensor that lies or a robot without a log do this.",
-        ]
+        yield (
+            f"{times}: one rigid load, held by these robots alone, does not explain the logs, and "
+            f"{so}. A contact that slips, a sensor that lies or a robot without a log do this."
+        )
 
-    def _doubts(self, known: Known) -> list[str]:
-        if known.doubts:
-            names = [self.stated.robots[d.robot].name for d in known.doubts]
-            said = (d.words(name) for d, name in zip(known.doubts, names, strict=True))
-            return [f"{words}. Look at scale, axes and mounting." for words in said]
-        if not self._differ(known):
-            return []
-        return [
-            f"The robots' motions differ by {np.sqrt(max(known.disagreement)):.1f} times the "
-            "noise, and who is wrong is not clear: no number of the load is stated. A load that "
-            "bends, clocks that drift or sensors that lie do this."
-        ]
+    def _doubts(self, last: Known) -> Iterator[str]:
+        for doubt in last.doubts:
+            yield f"{doubt.words(self.names[doubt.robot])}. Look at scale, axes and mounting."
+        if self._differ(last):
+            yield (
+                f"The robots' motions differ by {np.sqrt(max(last.disagreement)):.1f} times the "
+                "noise, and who is wrong is not clear: no number of the load is stated. A load "
+                "that bends, clocks that drift or sensors that lie do this."
+            )
 
     @staticmethod
-    def _differ(known: Known) -> bool:
+    def _differ(last: Known) -> bool:
         """Return whether the motions differ, and no robot's sensors explain it."""
-        apart = max(known.disagreement, default=1.0)
-        unclear = known.poses is not None and not known.doubts
-        return bool(unclear and apart > AgreementSettings().doubtful)
+        if last.poses is None or last.doubts:
+            return False
+        return max(last.disagreement, default=1.0) > AgreementSettings().doubtful
 
     def write(self, out: Path) -> None:
         """Write the results, whole or not at all.
@@ -259,45 +264,42 @@ class TeamFound:
         Args:
             out: Folder that holds no other files than `RESULTS`; it need not exist.
         """
-        with workshop(out) as folder:
-            new = folder / out.name
-            new.mkdir()
-            content = json.dumps(_found(self), indent=1)
-            (new / RESULTS[0]).write_text(content + "\n", encoding="utf-8")
+        with new_folder(out) as new:
+            (new / RESULTS[0]).write_text(json_text(_content(self)), encoding="utf-8")
             (new / RESULTS[1]).write_text(_page(self), encoding="utf-8")
-            put(new, out)
 
     def text(self) -> str:
         """Return the results as text for a terminal."""
         head = ["robot", "mass", "±", "centre of mass", "±", "inertia about it"]
         rows = []
-        for k, robot in enumerate(self.stated.robots):
+        for k, name in enumerate(self.names):
             load = self.load(k)
-            if load is None:
-                rows.append([robot.name, "not told", "", "", "", ""])
+            if load is None or self.verdict == "poor":
+                why = "not told" if load is None else "withheld"
+                rows.append([name, why, "", "", "", ""])
                 continue
-            if self.verdict == "poor":
-                rows.append([robot.name, "withheld", "", "", "", ""])
-                continue
-            mass, com = _deviations(load)
-            centre = ", ".join(f"{1e3 * c:.1f}" for c in load.com if np.isfinite(c))
+            mass, centre, com = _cells(load)
             moments = ", ".join(f"{v:.3g}" for v in np.diag(load.inertia) if np.isfinite(v))
-            rows.append([robot.name, f"{load.mass:.4g} kg", mass, f"{centre} mm", com, moments])
+            rows.append([name, f"{load.mass:.4g} kg", mass, f"{centre} mm", com, moments])
         lines = [f"verdict: {self.verdict}", ""] if self.verdict else []
         lines += [table(head, rows), ""]
         for (b, a), (R, t) in self.poses().items():
             turn = np.degrees(np.linalg.norm(rotation_vector_of_matrix(R)))
-            one, other = self.stated.robots[a].name, self.stated.robots[b].name
-            lines.append(f"{one} is {np.linalg.norm(t):.4g} m from {other}, turned by {turn:.1f}°")
+            far = np.linalg.norm(t)
+            lines.append(
+                f"{self.names[a]} is {far:.4g} m from {self.names[b]}, turned by {turn:.1f}°"
+            )
         lines += self.remarks()
         lines += [f"The load is another from {t:.2f} s on." for t in self.changes]
         return "\n".join(lines)
 
 
-def _deviations(load: LoadEstimate) -> tuple[str, str]:
-    """Return the standard deviations of mass and centre of mass as texts; empty if not known."""
-    std = load.std
-    return ("", "") if std is None else (f"{std[0]:.2g}", f"{1e3 * np.nanmax(std[1:4]):.2g}")
+def _cells(load: LoadEstimate) -> tuple[str, str, str]:
+    """Return deviation of the mass, centre of mass and its deviation; empty if not known."""
+    std, centre = load.std, ", ".join(f"{1e3 * c:.1f}" for c in load.com if np.isfinite(c))
+    if std is None:
+        return "", centre, ""
+    return f"{std[0]:.2g}", centre, f"{1e3 * np.nanmax(std[1:4]):.2g}"
 
 
 def identify_team_files(
@@ -368,10 +370,10 @@ def identify_team_files(
         untold = result.known[-1].unplaced if result.known else tuple(range(len(signals)))
     else:
         untold = unplaced(signals, stated.graph)
-    found = TeamFound(stated, method, result, end, clocks, untold, repeated)
+    team = TeamFound(stated, method, result, end, clocks, untold, repeated)
     if out is not None:
-        found.write(out)
-    return found
+        team.write(out)
+    return team
 
 
 def _signals(recording: Recording, frame: str) -> ContactSignals:
@@ -380,10 +382,10 @@ def _signals(recording: Recording, frame: str) -> ContactSignals:
     for name in names:
         recording.require(name, WHY[name.partition(".")[0]])
     time, values = _whole(recording, names)
-    found = dict(zip(names, values.T, strict=True))
+    columns = dict(zip(names, values.T, strict=True))
     if "torque" not in kinds:  # a point contact
-        found |= {f"torque.{frame}.{axis}": np.zeros(len(values)) for axis in "xyz"}
-    return ContactSignals.of_columns({"t": time, **found}, frame)
+        columns |= {f"torque.{frame}.{axis}": np.zeros(len(values)) for axis in "xyz"}
+    return ContactSignals.of_columns({"t": time, **columns}, frame)
 
 
 def _arm_signals(folder: Path, robot: TeamRobot, recording: Recording) -> ContactSignals:
@@ -406,18 +408,13 @@ def _arm_signals(folder: Path, robot: TeamRobot, recording: Recording) -> Contac
         recording.require(name, f"tells how {robot.name}'s arm holds the load")
     names += [f"{kind}.{robot.frame}.{axis}" for kind in own.values() for axis in AXES]
     time, values = _whole(recording, names)
-    joints, count = len(arm.robot.channels), len(kinds)
-    q, v, *tau = (values[:, k * joints : (k + 1) * joints] for k in range(count))
-    measured = {sensor: values[:, count * joints + 3 * k :][:, :3] for k, sensor in enumerate(own)}
-    if "force" in own and "torque" not in own:  # a point contact
-        measured["torque"] = np.zeros((len(time), 3))
-    return arm.signals(time, q, v, tau[0] if tau else None, measured)
+    return arm.of_rows(time, values, [*own])
 
 
 def _whole(recording: Recording, names: list[str]) -> tuple[Array, Array]:
-    whole = recording.whole(names)
-    own = np.isfinite(whole.values[:, 0])  # other rows are another robot's, in one file with it
-    time, values = whole.time[own], whole.values[own]
+    rows = recording.whole(names)
+    own = np.isfinite(rows.values[:, 0])  # other rows are another robot's, in one file with it
+    time, values = rows.time[own], rows.values[own]
     if not np.isfinite(values).all():
         row = int(np.argmin(np.isfinite(values).all(axis=1)))
         raise InvalidRecording(
@@ -432,7 +429,7 @@ def _whole(recording: Recording, names: list[str]) -> tuple[Array, Array]:
 def _repeated(signals: ContactSignals, log: str) -> dict[str, float]:
     """Return how long each sensor repeats itself [s], or refuse one that does nothing else."""
     step = float(np.median(np.diff(signals.time)))
-    found = {}
+    durations = {}
     for sensor, samples in signals.repeated().items():
         if samples.all():
             x, y, z = getattr(signals, sensor)[0]
@@ -444,8 +441,8 @@ def _repeated(signals: ContactSignals, log: str) -> dict[str, float]:
                 "out of the team's file, or record again",
             )
         if samples.any():
-            found[sensor] = float(samples.sum()) * step
-    return found
+            durations[sensor] = float(samples.sum()) * step
+    return durations
 
 
 def _from_one_epoch(
@@ -495,69 +492,53 @@ def _same(one: Array, other: Array) -> bool:
     return len(one) == len(other) and bool(np.abs(one - other).max() < 1e-6)
 
 
-def _found(found: TeamFound) -> dict[str, Any]:
+def _content(team: TeamFound) -> dict[str, Any]:
     """Return the content of `team.json`."""
-    robots = []
-    for k, robot in enumerate(found.stated.robots):
-        load = None if found.verdict == "poor" else found.load(k)
-        entry: dict[str, Any] = {"name": robot.name, "load": None}
-        if load is not None:
-            spread = load.covariance
-            entry["load"] = {
-                "mass_kg": load.mass,
-                "com_m": _listed(load.com),
-                "inertia_kgm2": [_listed(row) for row in load.inertia],
-                "covariance": None if spread is None else [_listed(row) for row in spread],
-            }
-        robots.append(entry)
-    poses = [
-        {
-            "to": found.stated.robots[b].name,
-            "of": found.stated.robots[a].name,
-            "rotation": R.tolist(),
-            "translation_m": t.tolist(),
-        }
-        for (b, a), (R, t) in found.poses().items()
-    ]
-    last = found._last
-    offset = None if last is None or last.offset is None else last.offset[0].tolist()
+    names, last = team.names, None if team.verdict == "poor" else team.latest
+    loads = [team.stated_load(k) for k in range(len(names))]
     return {
         "heft": __version__,
-        "method": found.method,
-        "verdict": found.verdict,
-        "robots": robots,
-        "poses": poses,
-        "wrench_offset": offset,
-        "changes_s": list(found.changes),
-        "clocks_s": {found.stated.robots[k].name: c.offset for k, c in found.clocks.items()},
+        "method": team.method,
+        "verdict": team.verdict,
+        "robots": [
+            {
+                "name": name,
+                "load": load
+                and {
+                    "mass_kg": load.mass,
+                    "com_m": load.com,
+                    "inertia_kgm2": load.inertia,
+                    "covariance": load.covariance,
+                },
+            }
+            for name, load in zip(names, loads, strict=True)
+        ],
+        "poses": [_pose_entry(names[b], names[a], pose) for (b, a), pose in team.poses().items()],
+        "wrench_offset": None if last is None or last.offset is None else last.offset[0],
+        "changes_s": team.changes,
+        "clocks_s": {names[k]: c.offset for k, c in team.clocks.items()},
     }
 
 
-def _listed(values: Array) -> list[float | None]:
-    """Return numbers, with None for NaN, such as components across a plane."""
-    return [float(v) if np.isfinite(v) else None for v in values]
-
-
-def _page(found: TeamFound) -> str:
+def _page(team: TeamFound) -> str:
     rows = []
-    for k, robot in enumerate(found.stated.robots):
-        load = None if found.verdict == "poor" else found.load(k)
+    for k, name in enumerate(team.names):
+        load = team.stated_load(k)
         if load is None:
             continue
-        mass, com = _deviations(load)
-        centre = ", ".join(f"{1e3 * c:.1f}" for c in load.com if np.isfinite(c))
+        mass, centre, com = _cells(load)
         inside = [[v for v in row if np.isfinite(v)] for row in load.inertia]
         about = "; ".join(", ".join(f"{v:.4g}" for v in row) for row in inside if row)
-        rows.append([robot.name, f"{load.mass:.5g}", mass, centre, com, about])
+        rows.append([name, f"{load.mass:.5g}", mass, centre, com, about])
     head = ("robot", "mass [kg]", "±", "centre of mass [mm]", "±", "inertia about it [kg·m²]")
     poses = [
         [
-            found.stated.robots[a].name,
-            found.stated.robots[b].name,
+            team.names[a],
+            team.names[b],
             ", ".join(f"{1e3 * x:.1f}" for x in t),
             ", ".join(f"{x:.2f}" for x in np.degrees(rotation_vector_of_matrix(R))),
         ]
-        for (b, a), (R, t) in found.poses().items()
+        for (b, a), (R, t) in team.poses().items()
     ]
     of_poses = ("of", "in the frame of", "origin [mm]", "rotation vector [°]")
     return page.page(
@@ -565,55 +546,55 @@ def _page(found: TeamFound) -> str:
         title="A load that several robots hold",
         loads=ShownTable("The load at the end, in each robot's own frame", head, rows),
         poses=ShownTable("Where neighbours hold it", of_poses, poses),
-        answer=_answer(found),
-        picture=_picture(found),
-        plots=[] if found.verdict == "poor" else list(_plots(found)),
-        changes=[f"{t:.2f}" for t in found.changes],
-        remarks=found.remarks(),
-        method=found.method,
+        answer=_answer(team),
+        picture=_picture(team),
+        plots=[] if team.verdict == "poor" else list(_plots(team)),
+        changes=[f"{t:.2f}" for t in team.changes],
+        remarks=team.remarks(),
+        method=team.method,
         version=__version__,
     )
 
 
-def _answer(found: TeamFound) -> tuple[str, str] | None:
+def _answer(team: TeamFound) -> tuple[str, str] | None:
     """Return the load's mass and its deviation as text; None where none is stated."""
-    load = None if found.verdict == "poor" else found.load(0)
+    load = team.stated_load(0)
     if load is None:
         return None
     std = np.nan if load.covariance is None else float(np.sqrt(load.covariance[0, 0]))
     return rounded(load.mass, std), rounded(std) if np.isnan(std) else f"{std:.2g}"
 
 
-def _picture(found: TeamFound) -> Scene | None:
+def _picture(team: TeamFound) -> Scene | None:
     """Return the load with the points where robots hold it, in the first robot's frame."""
-    load = None if found.verdict == "poor" else found.load(0)
+    load = team.stated_load(0)
     if load is None:
         return None
-    held = {0: (np.eye(3), np.zeros(3))}
-    for _ in found.stated.robots:  # as far as edges lead
-        for (b, a), (R, t) in found.poses().items():
-            if b in held and a not in held:
-                turned, place = held[b]
-                held[a] = turned @ R, turned @ t + place
-            elif a in held and b not in held:
-                turned, place = held[a]
-                held[b] = turned @ R.T, place - turned @ R.T @ t
-    grasps = np.nan_to_num([place for _, place in held.values()])  # of what moves in a plane
+    places = {0: (np.eye(3), np.zeros(3))}
+    for _ in team.stated.robots:  # as far as edges lead
+        for (b, a), (R, t) in team.poses().items():
+            if b in places and a not in places:
+                turned, place = places[b]
+                places[a] = turned @ R, turned @ t + place
+            elif a in places and b not in places:
+                turned, place = places[a]
+                places[b] = turned @ R.T, place - turned @ R.T @ t
+    grasps = np.nan_to_num([place for _, place in places.values()])  # of what moves in a plane
     com, reach = np.nan_to_num(load.com), float(np.ptp(grasps, axis=0).max(initial=0.1))
     ten = inertia.from_body(load.mass, com, np.nan_to_num(load.inertia))
     shape = ellipsoid(ten)
     bodies = [
-        Body(found.stated.robots[k].name, "before", place, 0.02 * reach * np.eye(3), 1.0)
-        for k, place in zip(held, grasps, strict=True)
+        Body(team.names[k], "before", place, 0.02 * reach * np.eye(3), 1.0)
+        for k, place in zip(places, grasps, strict=True)
     ]
     bodies += [Body("load", "after", *shape, 1.0)] if shape is not None else []
     lines = np.array([[*place, *com] for place in grasps])
     return Scene("The load, and where it is held", lines, tuple(bodies))
 
 
-def _plots(found: TeamFound) -> Iterator[Plot]:
+def _plots(team: TeamFound) -> Iterator[Plot]:
     """Yield mass and centre of mass over time, in the first robot's frame."""
-    time, mass, com, spread = _history(found)
+    time, mass, com, spread = _history(team)
     if not len(time):
         return
     curve = Series("mass", "measured", time, mass)
@@ -631,23 +612,23 @@ def _plots(found: TeamFound) -> Iterator[Plot]:
     yield Plot("Centre of mass", "time [s]", axes, "time", "[mm]")
 
 
-def _history(found: TeamFound) -> tuple[Array, Array, Array, Array]:
+def _history(team: TeamFound) -> tuple[Array, Array, Array, Array]:
     """Return times, masses, centres of mass and standard deviations of the mass, of robot 0."""
-    if isinstance(found.result, PaperResult):
-        every = max(len(found.result.time) // MOST_POINTS, 1)
-        states = found.result.history[0, ::every]
-        time = found.result.time[::every]
+    if isinstance(team.result, PaperResult):
+        every = max(len(team.result.time) // MOST_POINTS, 1)
+        states = team.result.history[0, ::every]
+        time = team.result.time[::every]
         return time, 1.0 / states[:, 9], states[:, :3], np.full(len(time), np.nan)
-    told = [(k.time, load) for k in found.result.known if (load := k.load(0)) is not None]
-    told = told[:: max(len(told) // MOST_POINTS, 1)]
+    history = [(k.time, load) for k in team.result.known if (load := k.load(0)) is not None]
+    history = history[:: max(len(history) // MOST_POINTS, 1)]
     values = np.array(
         [
             [t, k.mass, *k.com, np.nan if k.covariance is None else np.sqrt(k.covariance[0, 0])]
-            for t, k in told
+            for t, k in history
         ]
     ).reshape(-1, 6)
     # Curves break where the load is another: it did not ramp from one to the other.
-    breaks = np.searchsorted(values[:, 0], found.changes)
+    breaks = np.searchsorted(values[:, 0], team.changes)
     values = np.insert(values, breaks, np.nan, axis=0)
-    values[np.isnan(values[:, 0]), 0] = found.changes
+    values[np.isnan(values[:, 0]), 0] = team.changes
     return values[:, 0], values[:, 1], values[:, 2:5], values[:, 5]

@@ -1,20 +1,17 @@
-"""What a robot of a team measures at its contact, and what it estimates of the shared load."""
+"""What a robot of a team measures at its contact."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.information import inertia
 from heft.streams import repeated, unchanged_since
 
-Pose = tuple[Array, Array]  # R (3, 3) and t (3,) [m]
 BESIDE = 3  # samples on each side of one whose derivative they tell
-REPEATED = 0.1  # from which on a sensor that says the same is taken to measure nothing [s]
 AXES = ("x", "y", "z")
 SENSORS = {
     "angular_velocity": "gyroscope",
@@ -23,7 +20,6 @@ SENSORS = {
     "force": "force sensor",
     "torque": "torque sensor",
 }
-IN_PLANE = (0, 1, 2, 9)  # of the ten parameters: m, h_x, h_y, I_zz
 
 
 def rates(time: Array, values: Array) -> Array:
@@ -41,10 +37,10 @@ def rates(time: Array, values: Array) -> Array:
     first = np.clip(np.arange(count) - BESIDE, 0, count - size)
     near = first[:, None] + np.arange(size)
     own = np.arange(count) - first
-    apart = time[near][:, :, None] - time[near][:, None, :] + np.eye(size)
-    shares = 1.0 / apart.prod(axis=2)  # of barycentric interpolation [Berrut2004]
+    distances = time[near][:, :, None] - time[near][:, None, :] + np.eye(size)
+    shares = 1.0 / distances.prod(axis=2)  # of barycentric interpolation [Berrut2004]
     here = np.arange(count)
-    weights = shares / shares[here, own][:, None] / apart[here, own]
+    weights = shares / shares[here, own][:, None] / distances[here, own]
     weights[here, own] = 0.0
     weights[here, own] = -weights.sum(axis=1)
     return np.asarray(np.einsum("nk,nka->na", weights, values[near]))
@@ -86,19 +82,34 @@ class ContactSignals:
         """Concatenate signals; no parts give no samples."""
         none = np.zeros((0, 3))
         parts = [ContactSignals(np.zeros(0), none, none, none, none, none), *parts]
-        found = {n: np.concatenate([getattr(p, n) for p in parts]) for n in SENSORS}
+        by_name = {n: np.concatenate([getattr(p, n) for p in parts]) for n in SENSORS}
         time = np.concatenate([p.time for p in parts])
         names = {n for p in parts for n in p.derived}
         derived = {
             n: np.concatenate([p.derived.get(n, none) for p in parts]) for n in sorted(names)
         }
-        return ContactSignals(time, **found, derived=derived)
+        return ContactSignals(time, **by_name, derived=derived)
 
     def part(self, rows: slice | NDArray[np.bool_]) -> ContactSignals:
         """Return some of the samples."""
-        found = {name: values[rows] for name, values in self.by_sensor.items()}
-        derived = {name: values[rows] for name, values in self.derived.items()}
-        return ContactSignals(self.time[rows], **found, derived=derived)
+        return self._changed(self.time[rows], lambda values: values[rows])
+
+    def at(self, time: Array) -> ContactSignals:
+        """Return the signals at other times, interpolated linearly.
+
+        Args:
+            time: Shape (N,) [s].
+        """
+
+        def between(values: Array) -> Array:
+            return np.stack([np.interp(time, self.time, column) for column in values.T], axis=1)
+
+        return self._changed(time, between)
+
+    def _changed(self, time: Array, change: Callable[[Array], Array]) -> ContactSignals:
+        read = {name: change(values) for name, values in self.by_sensor.items()}
+        derived = {name: change(values) for name, values in self.derived.items()}
+        return ContactSignals(time, **read, derived=derived)
 
     def reversed(self) -> ContactSignals:
         """Return the signals with the wrench that the load applies to the robot, or back."""
@@ -111,69 +122,31 @@ class ContactSignals:
 
         A torque that is always zero is that of a point contact.
         """
-        found = {}
+        by_name = {}
         for name, values in self.by_sensor.items():
             if name == "torque" and not values.any():
                 continue
             since = unchanged_since(self.time, values, [(0, 1, 2)])[:, 0]
-            found[name] = repeated(self.time, since, REPEATED)
-        return found
-
-    def at(self, time: Array) -> ContactSignals:
-        """Return the signals at other times, interpolated linearly.
-
-        Args:
-            time: Shape (N,) [s].
-        """
-
-        def between(values: Array) -> Array:
-            return np.stack([np.interp(time, self.time, column) for column in values.T], axis=1)
-
-        found = {name: between(values) for name, values in self.by_sensor.items()}
-        derived = {name: between(values) for name, values in self.derived.items()}
-        return ContactSignals(time, **found, derived=derived)
+            # [s], from which on a sensor measures nothing
+            by_name[name] = repeated(self.time, since, 0.1)
+        return by_name
 
 
-@dataclass(frozen=True, eq=False)
-class LoadEstimate:
-    """Estimated inertial parameters of a load, in a contact's frame."""
+@dataclass(frozen=True)
+class SensorNoise:
+    """White noise of one robot's sensors, each axis."""
 
-    mass: float  # [kg]
-    com: Array  # centre of mass, shape (3,) [m]
-    inertia: Array  # about it, shape (3, 3) [kg·m²]
-    # of mass, mass times centre of mass, and inertia about the contact (xx, xy, yy, xz, yz, zz),
-    # shape (10, 10); None if not known
-    covariance: Array | None = None
+    angular_velocity: float  # [rad/s]
+    velocity: float  # [m/s]
+    acceleration: float  # [m/s²]
+    force: float  # [N]
+    torque: float  # [N·m]
 
-    @property
-    def numbers(self) -> Array:
-        """Mass, centre of mass and inertia about it (xx, xy, yy, xz, yz, zz), shape (10,)."""
-        rows, columns = [0, 0, 1, 0, 1, 2], [0, 1, 1, 2, 2, 2]
-        return np.array([self.mass, *self.com, *self.inertia[rows, columns]])
 
-    @property
-    def std(self) -> Array | None:
-        """Standard deviations of `numbers`, shape (10,); None if not known."""
-        if self.covariance is None:
-            return None
-        com, about, covariance = map(np.nan_to_num, (self.com, self.inertia, self.covariance))
-        _, jacobian = inertia.stated_body(inertia.from_body(self.mass, com, about))
-        variance = np.einsum("ki,ij,kj->k", jacobian, covariance, jacobian)
-        std = np.sqrt(np.maximum(variance, 0.0))
-        return np.where(np.isfinite(self.numbers), std, np.nan)
+@dataclass(frozen=True)
+class OriginSensors:
+    """Noise and time step of a robot's sensors, which give the covariances of its windows."""
 
-    @staticmethod
-    def planar(values: Array, covariance: Array) -> LoadEstimate:
-        """Return a load that moves in a plane; components across it are NaN.
-
-        Args:
-            values: m, h_x, h_y and I_zz about the contact, shape (4,).
-            covariance: Of them, shape (4, 4).
-        """
-        mass, x, y, about = values
-        com = np.array([x / mass, y / mass, np.nan])
-        moment = np.full((3, 3), np.nan)
-        moment[2, 2] = about - (x**2 + y**2) / mass
-        whole = np.full((10, 10), np.nan)
-        whole[np.ix_(IN_PLANE, IN_PLANE)] = covariance
-        return LoadEstimate(float(mass), com, moment, whole)
+    session: int  # since when it runs; what it said later counts [ns]
+    noise: SensorNoise  # white noise of a sample
+    step: float  # between samples [s]

@@ -2,41 +2,52 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from heft.errors import InvalidSetting, did_you_mean
-from heft.files import Number, Section, Text, list_of, name_list, read_toml, truth
+from heft.files import Number, Section, Text, list_of, name_list, read_toml, section, truth
 from heft.information import Graph, matrix_of_rotation_vector, skew
 from heft.simulation import Team, TeamMotion, TeamNoise
 from heft.streams import ADDRESS
 
-from .beliefs import TeamBelief
-from .pose import PoseBelief
+from .load import TeamBelief
+from .windows import PoseBelief
 
-GRAPHS = ("ring", "complete")
-ARM_SENSORS = ("wrench", "accelerometer")
 # deviations of the offset of a wrench sensor that is not tared, of moment and force [N·m and N]
 OFFSET_STD = (0.2, 0.2, 0.2, 5.0, 5.0, 5.0)
 MOST_ROBOTS = 100  # that one machine simulates or identifies at once
+TEXT = Text("a text is expected", shape=re.compile(".+", re.DOTALL))
+POSITIVE = Number("a positive number is expected", above=0.0)
+Name = Annotated[str, TEXT]
+Vector = Annotated[tuple[float, ...] | None, list_of(Number("three numbers are expected"), 3)]
+Deviation = Annotated[float | None, POSITIVE]
+Place = Annotated[str | None, TEXT]
+Positives = Annotated[tuple[float, ...], list_of(POSITIVE)]
+Positive = Annotated[float, POSITIVE]
+NotNegative = Annotated[float, Number("a number of zero or more is expected", least=0.0)]
 
 
 @dataclass(frozen=True)
 class TeamRobot:
     """One robot of a team: `[[robot]]`."""
 
-    name: str  # its name
-    log: str | None = None  # its log, as the file says it; none before it is simulated
-    frame: str = "grasp"  # name of its contact's frame in the log's signals
+    name: Name  # its name
+    log: Annotated[str | None, TEXT] = (
+        None  # its log, as the file says it; none before it is simulated
+    )
+    frame: Name = "grasp"  # name of its contact's frame in the log's signals
     # TOML that says what its log's columns or topics mean, as the file says it: where one bag holds
     # several robots, which topics are its own
-    map: str | None = None
+    map: Place = None
     # where its node listens, `tcp/HOST:PORT` or `tls/HOST:PORT`; a port of this machine if None
-    address: str | None = None
+    address: Annotated[str | None, ADDRESS] = None
     # whether the contact is a point, through which it applies forces and no torques
     point: bool = False
     # whether its wrench sensor was set to zero with nothing on it: else six offsets are unknown
@@ -45,23 +56,25 @@ class TeamRobot:
     reaction: bool = False
     # of the arm that holds the contact, as the file says it: where joints are measured and not the
     # twist; None if sensors at the contact read all
-    model: str | None = None
-    link: str | None = None  # of the model, whose frame is the contact's
+    model: Place = None
+    link: Place = None  # of the model, whose frame is the contact's
     # what is measured at an arm's contact beside its joints, of `wrench` and `accelerometer`, for
     # nodes; logs say it themselves
-    sensors: tuple[str, ...] = ()
+    sensors: Annotated[
+        tuple[str, ...], list_of(Text("this sensor is not known", ("wrench", "accelerometer")))
+    ] = ()
     # whether it holds the load from its own first sample on only, not from the beginning
     late: bool = False
     # of its contact's frame, as far as it is known, in a frame that all robots of whom it is stated
     # share, shape (3,) [m]
-    position: tuple[float, ...] | None = None
-    position_std: float | None = None  # its deviation, each axis [m]
+    position: Vector = None
+    position_std: Deviation = None  # its deviation, each axis [m]
     # of its contact's frame there, a rotation vector, shape (3,) [rad]
-    rotation: tuple[float, ...] | None = None
-    rotation_std: float | None = None  # its deviation, about each axis [rad]
+    rotation: Vector = None
+    rotation_std: Deviation = None  # its deviation, about each axis [rad]
     # the load's centre of mass in its contact's frame, as far as it is known [m]
-    com: tuple[float, ...] | None = None
-    com_std: float | None = None  # its deviation, each axis [m]
+    com: Vector = None
+    com_std: Deviation = None  # its deviation, each axis [m]
 
     @property
     def pose(self) -> PoseBelief | None:
@@ -111,25 +124,31 @@ class TeamRobot:
 class KnownLoad:
     """Prior of the load that is held first: `[known]`."""
 
-    mass: float  # [kg]
-    mass_std: float  # its deviation [kg]
+    mass: Positive  # [kg]
+    mass_std: Positive  # its deviation [kg]
 
 
 @dataclass(frozen=True)
 class SimulatedTeamSettings:
     """What `heft coop simulate` simulates: `[simulation]`."""
 
-    radius: float = 0.25  # of the ring on which robots hold the body [m]
-    rate: float = 100.0  # of samples [Hz]
-    duration: float = 50.0  # [s]
-    masses: tuple[float, ...] = (2.0, 1.2)  # of the bodies held, one after another [kg]
-    changes: tuple[float, ...] = (35.0,)  # times at which the next is held [s]
-    speed: float = 0.7  # root mean square of the body's velocity [m/s]
-    turning: float = 1.8  # root mean square of its angular velocity, each axis [rad/s]
-    squeeze: float = 5.0  # root mean square of the forces that cancel one another, each axis [N]
+    radius: Positive = 0.25  # of the ring on which robots hold the body [m]
+    rate: Positive = 100.0  # of samples [Hz]
+    duration: Positive = 50.0  # [s]
+    masses: Positives = (2.0, 1.2)  # of the bodies held, one after another [kg]
+    changes: Positives = (35.0,)  # times at which the next is held [s]
+    speed: NotNegative = 0.7  # root mean square of the body's velocity [m/s]
+    turning: NotNegative = 1.8  # root mean square of its angular velocity, each axis [rad/s]
+    squeeze: NotNegative = 5.0  # rms of the forces that cancel one another, each axis [N]
     # σ of every sensor's white noise, in SI units: gyroscope, velocity, accelerometer, force,
     # torque
-    noise: tuple[float, ...] = (0.02, 0.02, 0.1, 0.2, 0.02)
+    noise: Annotated[tuple[float, ...], list_of(Number("noise is not negative", least=0.0), 5)] = (
+        0.02,
+        0.02,
+        0.1,
+        0.2,
+        0.02,
+    )
     # whether contacts are points, through which robots apply forces and no torques
     points: bool = False
 
@@ -170,7 +189,6 @@ class TeamFile:
     @property
     def belief(self) -> TeamBelief:
         """Prior of contact poses, load and offsets of wrench sensors."""
-        told = enumerate(self.robots)
         centres = {
             k: (np.array(r.com), r.com_std)
             for k, r in enumerate(self.robots)
@@ -178,7 +196,7 @@ class TeamFile:
         }
         mass = None if self.known is None else (self.known.mass, self.known.mass_std)
         offsets = {k: np.array(OFFSET_STD) for k, r in enumerate(self.robots) if not r.tared}
-        poses = {k: p for k, r in told if (p := r.pose)}
+        poses = {k: p for k, r in enumerate(self.robots) if (p := r.pose)}
         return TeamBelief(poses, mass, centres, offsets=offsets)
 
     @property
@@ -194,28 +212,8 @@ class TeamFile:
             InvalidSetting: If the file is malformed, two robots have one name, an edge names
                 another robot, or the robots are not all connected.
         """
-        stated: _Stated = TEAM(read_toml(path), str(path))
-        names = [r.name for r in stated.robot]
-        twice = sorted({n for n in names if names.count(n) > 1})
-        if twice or not 1 <= len(names) <= MOST_ROBOTS:
-            raise InvalidSetting(
-                "a team is of robots with names of their own",
-                argument=f"{path}, [[robot]]",
-                got=", ".join(twice) or f"{len(names)} robots",
-                expected=f"1 to {MOST_ROBOTS} [[robot]] tables, or robots = 5",
-            )
-        keys = None if stated.keys is None else path.parent / stated.keys
-        graph = _graph(stated, names, path)
-        if all(r.late for r in stated.robot):
-            raise InvalidSetting(
-                "somebody holds the load from the beginning",
-                argument=f"{path}, late",
-                got="all robots are late",
-            )
-        known = stated.known
-        return TeamFile(
-            stated.robot, graph, stated.simulation, stated.name, keys, stated.planar, known
-        )
+        team = TEAM(read_toml(path), str(path))
+        return team if team.keys is None else replace(team, keys=path.parent / team.keys)
 
     def number(self, robot: str) -> int:
         """Return the number of a robot.
@@ -264,19 +262,14 @@ class TeamFile:
         return f"{plane}edges = [{edges}]\n\n" + "\n".join(tables)
 
 
-@dataclass(frozen=True)
-class _Stated:
-    robot: tuple[TeamRobot, ...] = ()
-    graph: str | None = None
-    edges: tuple[tuple[str, ...], ...] | None = None
-    simulation: SimulatedTeamSettings = SimulatedTeamSettings()
-    name: str = "team"
-    keys: str | None = None
-    planar: bool = False
-    known: KnownLoad | None = None
-
-
-def _stated(robots: float | None = None, robot: Sequence[TeamRobot] = (), **others: Any) -> _Stated:
+def _team(
+    robots: float | None = None,
+    robot: Sequence[TeamRobot] = (),
+    graph: str = "ring",
+    edges: Sequence[tuple[str, ...]] | None = None,
+    keys: str | None = None,
+    **others: Any,
+) -> TeamFile:
     if robots is not None and robot:
         raise InvalidSetting(
             "robots are counted or named, not both",
@@ -285,98 +278,54 @@ def _stated(robots: float | None = None, robot: Sequence[TeamRobot] = (), **othe
         )
     if robots is not None:
         robot = [TeamRobot(f"robot{k}") for k in range(int(robots))]
-    return _Stated(tuple(robot), **others)
+    names = [r.name for r in robot]
+    twice = sorted({n for n in names if names.count(n) > 1})
+    if twice or not 1 <= len(names) <= MOST_ROBOTS:
+        raise InvalidSetting(
+            "a team is of robots with names of their own",
+            argument="[[robot]]",
+            got=", ".join(twice) or f"{len(names)} robots",
+            expected=f"1 to {MOST_ROBOTS} [[robot]] tables, or robots = 5",
+        )
+    if edges is not None:
+        talking = Graph(len(names), tuple(sorted({_edge(edge, names) for edge in edges})))
+    elif graph == "complete":
+        talking = Graph(len(names), tuple(combinations(range(len(names)), 2)))
+    else:
+        talking = Graph.ring(len(names))
+    if all(r.late for r in robot):
+        raise InvalidSetting(
+            "somebody holds the load from the beginning", argument="late", got="all robots are late"
+        )
+    folder = None if keys is None else Path(keys)
+    return TeamFile(tuple(robot), talking, keys=folder, **others)
 
 
-def _graph(stated: _Stated, names: Sequence[str], path: Path) -> Graph:
-    count = len(names)
-    if stated.edges is None:
-        if stated.graph == "complete":
-            return Graph(count, tuple((a, b) for a in range(count) for b in range(a + 1, count)))
-        return Graph.ring(count)
-    found = set()
-    for edge in stated.edges:
-        unknown = [n for n in edge if n not in names]
-        if len(edge) != 2 or unknown or edge[0] == edge[1]:
-            raise InvalidSetting(
-                "an edge is between two robots of the team",
-                argument=f"{path}, edges",
-                got=" – ".join(edge),
-                valid=tuple(names),
-                cure=did_you_mean(unknown[0], tuple(names)) if unknown else "",
-            )
-        a, b = sorted(names.index(n) for n in edge)
-        found.add((a, b))
-    return Graph(count, tuple(sorted(found)))
+def _edge(edge: Sequence[str], names: Sequence[str]) -> tuple[int, int]:
+    unknown = [n for n in edge if n not in names]
+    if len(edge) != 2 or unknown or edge[0] == edge[1]:
+        raise InvalidSetting(
+            "an edge is between two robots of the team",
+            argument="edges",
+            got=" – ".join(edge),
+            valid=tuple(names),
+            cure=did_you_mean(unknown[0], tuple(names)) if unknown else "",
+        )
+    a, b = sorted(names.index(n) for n in edge)
+    return a, b
 
 
-def _text(value: object, where: str) -> str:
-    if not isinstance(value, str) or not value:
-        raise InvalidSetting("a text is expected", argument=where, got=str(value))
-    return value
-
-
-def _noise(value: object, where: str) -> tuple[float, ...]:
-    return tuple(list_of(Number("noise is not negative", least=0.0), 5)(value, where))
-
-
-def _vector(value: object, where: str) -> tuple[float, ...]:
-    return tuple(list_of(Number("three numbers are expected"), 3)(value, where))
-
-
-POSITIVE = Number("a positive number is expected", above=0.0)
-NOT_NEGATIVE = Number("a number of zero or more is expected", least=0.0)
-ROBOT = Section(
-    TeamRobot,
-    {
-        "name": _text,
-        "log": _text,
-        "frame": _text,
-        "map": _text,
-        "address": ADDRESS,
-        "point": truth,
-        "tared": truth,
-        "reaction": truth,
-        "model": _text,
-        "link": _text,
-        "sensors": list_of(Text("this sensor is not known", ARM_SENSORS)),
-        "late": truth,
-        "position": _vector,
-        "position_std": POSITIVE,
-        "rotation": _vector,
-        "rotation_std": POSITIVE,
-        "com": _vector,
-        "com_std": POSITIVE,
-    },
-    required=("name",),
-)
-KNOWN = Section(KnownLoad, {"mass": POSITIVE, "mass_std": POSITIVE}, required=("mass", "mass_std"))
-SIMULATION = Section(
-    SimulatedTeamSettings,
-    {
-        "radius": POSITIVE,
-        "rate": POSITIVE,
-        "duration": POSITIVE,
-        "masses": list_of(POSITIVE),
-        "changes": list_of(POSITIVE),
-        "speed": NOT_NEGATIVE,
-        "turning": NOT_NEGATIVE,
-        "squeeze": NOT_NEGATIVE,
-        "noise": _noise,
-        "points": truth,
-    },
-)
 TEAM = Section(
-    _stated,
+    _team,
     {
         "robots": Number("a number of robots is expected", least=1.0, most=float(MOST_ROBOTS)),
-        "robot": list_of(ROBOT, of="[[robot]] tables", entry=" "),
-        "graph": Text("this graph is not known", GRAPHS),
+        "robot": list_of(section(TeamRobot), of="[[robot]] tables", entry=" "),
+        "graph": Text("this graph is not known", ("ring", "complete")),
         "edges": list_of(name_list),
-        "simulation": SIMULATION,
-        "name": _text,
-        "keys": _text,
+        "simulation": section(SimulatedTeamSettings),
+        "name": TEXT,
+        "keys": TEXT,
         "planar": truth,
-        "known": KNOWN,
+        "known": section(KnownLoad),
     },
 )

@@ -12,21 +12,12 @@ import numpy as np
 
 from heft.models import Robot
 from heft.recordings import ColumnMap, Recording
-from heft.streams import (
-    AlignedSamples,
-    Arrival,
-    Certificates,
-    Device,
-    Piece,
-    TeamLink,
-    replayed,
-)
+from heft.streams import AlignedSamples, Arrival, Certificates, Device, Piece, TeamLink, replayed
 
 from .arm import ArmContact, ArmStream
 from .signals import AXES, ContactSignals
 from .team_file import TeamFile, TeamRobot
 
-FIRST_PORT = 7461  # of this machine, where nodes without an address listen
 SLICE = 0.025  # [s] of a log that are played at once
 PURPOSE = "is what a robot tells its team by"
 
@@ -89,13 +80,13 @@ class ContactReader:
 def _devices_of_arm(robot: TeamRobot, arm: ArmStream) -> tuple[Device, ...]:
     kinds = ("q", "v", "tau") if arm.by_torque else ("q", "v")
     joints = tuple(f"{kind}.{j}" for kind in kinds for j in arm.contact.robot.channels)
-    found = [Device("joints", joints, noisy=False)]
+    devices = [Device("joints", joints, noisy=False)]
     if "acceleration" in arm.measured:
-        found.append(Device("imu", names_of("acc", robot.frame)))
+        devices.append(Device("imu", names_of("acc", robot.frame)))
     wrench = [names_of(k, robot.frame) for k in ("force", "torque") if k in arm.measured]
     if wrench:
-        found.append(Device("wrench", tuple(n for names in wrench for n in names)))
-    return tuple(found)
+        devices.append(Device("wrench", tuple(n for names in wrench for n in names)))
+    return tuple(devices)
 
 
 def arm_sensors(robot: TeamRobot, names: Collection[str]) -> tuple[str, ...]:
@@ -137,7 +128,7 @@ def team_link(stated: TeamFile, own: int | None) -> TeamLink:
         own: Number of the robot; None for an observer of all robots.
     """
     robots = stated.robots
-    addresses = [r.address or f"tcp/127.0.0.1:{FIRST_PORT + k}" for k, r in enumerate(robots)]
+    addresses = [r.address or f"tcp/127.0.0.1:{7461 + k}" for k, r in enumerate(robots)]
     others = range(len(robots)) if own is None else stated.graph.neighbours[own]
     called = [j for j in others if own is None or j < own]
     secret = any(a.startswith("tls/") for a in addresses) and stated.keys is not None

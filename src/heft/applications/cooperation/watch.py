@@ -6,7 +6,7 @@ import json
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,54 +20,49 @@ from .team_file import TeamFile
 from .team_streams import team_link
 
 PAGE = "applications/cooperation/watch_page.html.jinja"
-TICK = 0.5  # [s] between looks
-NUMBER = {"type": "number"}
 MAYBE = {"type": ["number", "null"]}
 TEXT = {"type": "string", "pattern": r"^[^\x00-\x1f]{0,300}$"}
 VECTOR = {"type": "array", "items": MAYBE, "minItems": 3, "maxItems": 3}  # null across a plane
-COUNTS = {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0}}
-LOAD = {
-    "type": ["object", "null"],
-    "properties": {
-        "mass_kg": NUMBER,
-        "mass_std_kg": MAYBE,
-        "com_m": VECTOR,
-        "inertia_kgm2": {"type": "array", "items": VECTOR, "minItems": 3, "maxItems": 3},
-    },
-    "required": ["mass_kg", "mass_std_kg", "com_m", "inertia_kgm2"],
-    "additionalProperties": False,
-}
-POSE = {
-    "type": "object",
-    "properties": {"of": TEXT, "origin_m": VECTOR, "turn_rad": VECTOR},
-    "required": ["of", "origin_m", "turn_rad"],
-    "additionalProperties": False,
-}
-EVENT = {
-    "type": "object",
-    "properties": {"time_s": MAYBE, "name": TEXT, "message": TEXT},
-    "required": ["time_s", "name", "message"],
-    "additionalProperties": False,
-}
-STATE = {
-    "type": "object",
-    "properties": {
-        "robot": TEXT,
-        "time_s": MAYBE,
-        "load": LOAD,
-        "misfit": MAYBE,
-        "poses": {"type": "array", "items": POSE, "maxItems": 100},
-        "holding": {"type": "array", "items": TEXT, "maxItems": 100},
-        "windows": COUNTS,
-        "left_out": {"type": "integer", "minimum": 0},
-        "refused": {"type": "integer", "minimum": 0},
-        "events": {"type": "array", "items": EVENT, "maxItems": 100},
-        "sent_bytes": COUNTS,
-        "counts": COUNTS,
-    },
-    "required": ["robot", "load", "poses", "holding", "windows", "refused", "events"],
-    "additionalProperties": False,
-}
+COUNT = {"type": "integer", "minimum": 0}
+COUNTS = {"type": "object", "additionalProperties": COUNT}
+
+
+def _record(optional: Collection[str] = (), **properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of an object of these properties and no others."""
+    required = [name for name in properties if name not in optional]
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
+
+
+def _list(items: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": items, "maxItems": 100}
+
+
+STATE = _record(
+    ("time_s", "misfit", "left_out", "sent_bytes", "counts"),
+    robot=TEXT,
+    time_s=MAYBE,
+    load=_record(
+        mass_kg={"type": "number"},
+        mass_std_kg=MAYBE,
+        com_m=VECTOR,
+        inertia_kgm2={"type": "array", "items": VECTOR, "minItems": 3, "maxItems": 3},
+    )
+    | {"type": ["object", "null"]},
+    misfit=MAYBE,
+    poses=_list(_record(of=TEXT, origin_m=VECTOR, turn_rad=VECTOR)),
+    holding=_list(TEXT),
+    windows=COUNTS,
+    left_out=COUNT,
+    refused=COUNT,
+    events=_list(_record(time_s=MAYBE, name=TEXT, message=TEXT)),
+    sent_bytes=COUNTS,
+    counts=COUNTS,
+)
 
 
 @dataclass
@@ -104,13 +99,13 @@ class TeamStates:
         """
         names = [r.name for r in self.stated.robots]
         masses = [s["load"]["mass_kg"] for s in self.states.values() if s["load"]]
-        apart = max(masses) - min(masses) if masses else math.nan
+        spread = max(masses) - min(masses) if masses else math.nan
         return {
             "robots": names,
             "edges": [list(edge) for edge in self.stated.graph.edges],
             "states": [self.states.get(name) for name in names],
             "silent_s": [now - self.heard[n] if n in self.heard else None for n in names],
-            "apart_kg": apart if math.isfinite(apart) else None,
+            "apart_kg": spread if math.isfinite(spread) else None,
             "refused": self.refused,
         }
 
@@ -132,7 +127,7 @@ def watch_team(
     states, html = TeamStates(stated), render(PAGE)
     with joined(team_link(stated, None)) as connection, served(port, html, policy_of(html)) as page:
         progress(f"showing at {page.address}")
-        while not stop.wait(TICK):
+        while not stop.wait(0.5):  # [s]
             now = time.monotonic()
             for robot, data in connection.receive():
                 states.take(robot, data, now)

@@ -11,56 +11,149 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.polynomial import legendre
 from numpy.typing import NDArray
 
 from heft.arrays import Array
 
-from .signals import ContactSignals
-from .windows import (
-    PAIRS,
-    SensorNoise,
-    Windows,
-    WindowSettings,
-    motion_spread,
-    slope_weights,
-    steepness,
-    wrench_spread,
-)
+from .signals import ContactSignals, OriginSensors, SensorNoise, rates
+from .windows import ALPHA, OMEGA, PAIRS, SIZE, SPECIFIC, SQUARES, VELOCITY, Windows
 
 SECOND = 1_000_000_000  # [ns]
 COLUMNS = ("angular_velocity", "velocity", "acceleration", "torque", "force")
-GAP_STEPS = 2.5  # a hole between samples, in steps, across which no window goes
-FEWEST = 4  # samples of a window
+NEXT_TO_NONE = 1e-6  # of a sensor without noise, in SI units: weights stay finite
 
 
 @dataclass(frozen=True)
-class OriginSensors:
-    """Noise and time step of a robot's sensors, which give the covariances of its windows."""
+class WindowSettings:
+    """Settings of windows."""
 
-    session: int  # since when it runs; what it said later counts [ns]
-    noise: SensorNoise  # white noise of a sample
-    step: float  # between samples [s]
+    length: float = 0.3  # [s]
+    stride: float = 0.06  # from one to the next [s]
 
-    def weights(self, settings: WindowSettings) -> tuple[float, float]:
-        """Return Σ φ² and Σ φ'² [1/s²] of a window's weights."""
-        share = self.step / settings.length
-        return 1.5 * share, 1.5 * share * steepness(settings.length)
 
-    def windows(self, settings: WindowSettings, second: Array) -> Windows:
-        """Return the covariances and overlap of the robot's windows, as windows without rows.
+def noise_of(signals: ContactSignals, length: float) -> SensorNoise:
+    """Return the white noise by third differences, which hardly contain smooth motion.
 
-        Args:
-            second: Mean of ω ωᵀ without its noise, shape (3, 3) [rad²/s²].
-        """
-        plain, steep = self.weights(settings)
-        return Windows(
-            np.zeros(0),
-            np.zeros((0, 18)),
-            np.zeros((0, 6)),
-            motion_spread(self.noise, plain, steep, second),
-            wrench_spread(self.noise, plain),
-            max(settings.length / (1.5 * settings.stride), 1.0),
-        )
+    A torque that is always zero is that of a point contact, and surely none. What is computed
+    with the rate of another signal has noise that is not white: stated is the white noise that
+    windows would see as much of.
+
+    Args:
+        signals: At least four samples.
+        length: Of windows [s].
+    """
+    repeated = signals.repeated()
+    rise = float(np.sqrt(steepness(length)))
+
+    def white(values: Array, bad: NDArray[np.bool_]) -> float:
+        works = ~np.lib.stride_tricks.sliding_window_view(bad, 4).any(axis=1)
+        rough = np.diff(values, 3, axis=0)[works]
+        # 20 is Σ of the squared weights of a third difference.
+        return float(1.4826 * np.median(np.abs(rough)) / np.sqrt(20.0)) if len(rough) else 0.0
+
+    def sigma(name: str) -> float:
+        if name not in repeated:
+            return 0.0
+        values, bad = getattr(signals, name), repeated[name]
+        if name not in signals.derived:
+            return max(white(values, bad), NEXT_TO_NONE)
+        other = signals.derived[name]
+        still = white(values - rates(signals.time, other), bad)
+        return max(float(np.hypot(still, rise * white(other, bad))), NEXT_TO_NONE)
+
+    names = ("angular_velocity", "velocity", "acceleration", "force", "torque")
+    return SensorNoise(*(sigma(name) for name in names))
+
+
+def steepness(length: float) -> float:
+    """Return ∫ φ'² over ∫ φ² of a window [1/s²], which is that of its samples' weights.
+
+    Args:
+        length: Of the window [s].
+    """
+    return float((2.0 * np.pi / length) ** 2 / 3.0)
+
+
+def slope_weights(time: Array, weight: Array, smooth: Array) -> Array:
+    """Return weights φ' of a window's samples with −Σ φ' x = Σ φ ẋ.
+
+    Where φ' is sampled, this holds to second order in the time between samples. Here it holds of
+    every polynomial up to a degree, by the least change.
+
+    Args:
+        time: Times of a window's samples, shape (n,) [s].
+        weight: φ of them, shape (n,).
+        smooth: Continuous φ' at the samples, shape (n,) [1/s].
+    """
+    middle, half = 0.5 * (time[0] + time[-1]), 0.5 * (time[-1] - time[0])
+    degree = min(12, len(time) // 2)
+    x = (time - middle) / half
+    powers = legendre.legvander(x, degree)
+    rates = legendre.legval(x, legendre.legder(np.eye(degree + 1))).T / half
+    lacking = -(weight @ rates) - smooth @ powers
+    return np.asarray(smooth + np.linalg.lstsq(powers.T, lacking)[0])
+
+
+def motion_spread(noise: SensorNoise, plain: float, steep: float, second: Array) -> Array:
+    """Return the covariance of a window's motion, shape (18, 18), at the mean of ω ωᵀ.
+
+    Args:
+        plain: Σ φ² of the window's weights.
+        steep: Σ φ'² [1/s²].
+        second: Mean of ω ωᵀ without its noise, shape (3, 3) [rad²/s²].
+    """
+    gyro = noise.angular_velocity**2
+    each_robot = np.zeros((SIZE, SIZE))
+    for rows, variance in (
+        (OMEGA, plain * gyro),
+        (VELOCITY, plain * noise.velocity**2),
+        (ALPHA, steep * gyro),
+        (SPECIFIC, plain * noise.acceleration**2),
+    ):
+        each_robot[rows, rows] = variance * np.eye(3)
+    values, vectors = np.linalg.eigh(second)
+    for value, w in zip(np.maximum(values, 0.0), vectors.T, strict=True):
+        J = np.array([_of_pair(a, b, w) for a, b in PAIRS])
+        each_robot[SQUARES, SQUARES] += plain * gyro * value * J @ J.T
+    own = [2.0 if a == b else 1.0 for a, b in PAIRS]
+    each_robot[SQUARES, SQUARES] += plain * gyro**2 * np.diag(own)
+    return each_robot
+
+
+def wrench_spread(noise: SensorNoise, plain: float) -> Array:
+    """Return the covariance of a window's moment and force, shape (6, 6).
+
+    Args:
+        plain: Σ φ² of the window's weights.
+    """
+    return plain * np.diag([noise.torque**2] * 3 + [noise.force**2] * 3)
+
+
+def _of_pair(a: int, b: int, w: Array) -> Array:
+    """Return the derivative of w_a w_b by w, shape (3,)."""
+    each_robot = np.zeros(3)
+    each_robot[a] += w[b]
+    each_robot[b] += w[a]
+    return each_robot
+
+
+def covariances(sensors: OriginSensors, settings: WindowSettings, second: Array) -> Windows:
+    """Return the covariances and overlap of a robot's windows, as windows without rows.
+
+    Args:
+        second: Mean of ω ωᵀ without its noise, shape (3, 3) [rad²/s²].
+    """
+    plain = 1.5 * sensors.step / settings.length  # Σ φ² of a window's weights, then Σ φ'² [1/s²]
+    steep = plain * steepness(settings.length)
+    return Windows(
+        np.zeros(0),
+        np.zeros((0, 18)),
+        np.zeros((0, 6)),
+        motion_spread(sensors.noise, plain, steep, second),
+        wrench_spread(sensors.noise, plain),
+        max(settings.length / (1.5 * settings.stride), 1.0),
+    )
 
 
 class WindowStream:
@@ -132,7 +225,7 @@ class WindowStream:
         own = (values[:, 3 * k : 3 * k + 3] for k in range(len(COLUMNS)))
         derived = {name: other[first] for name, other in self._derived.items()}
         signals = ContactSignals(time, **dict(zip(COLUMNS, own, strict=True)), derived=derived)
-        noise = SensorNoise.of(signals, self._settings.length)
+        noise = noise_of(signals, self._settings.length)
         self.sensors = OriginSensors(self._session, noise, float(np.median(np.diff(time))))
         self._derived = {}
 
@@ -161,9 +254,9 @@ class WindowStream:
         begin, end = number * self._stride, self._end(number)
         i, j = np.searchsorted(self._stamps, (begin, end))
         inside = self._stamps[i:j]
-        most = GAP_STEPS * step * SECOND
+        most = 2.5 * step * SECOND  # a hole, across which no window goes
         edges = np.concatenate([[begin], inside, [end]])
-        if len(inside) < FEWEST or np.diff(edges).max() > most:
+        if len(inside) < 4 or np.diff(edges).max() > most:
             return None
         width = _widths(self._stamps, int(i), int(j), most) / SECOND
         length = self._length / SECOND
@@ -206,23 +299,23 @@ def windows_of(
     for signals in team:
         works = ~np.any(list(signals.repeated().values()), axis=0)
         omega, step = signals.angular_velocity[works], float(np.median(np.diff(signals.time)))
-        own = noise or SensorNoise.of(signals, settings.length)
+        own = noise or noise_of(signals, settings.length)
         second = omega.T @ omega / max(len(omega), 1) - own.angular_velocity**2 * np.eye(3)
         sensors = OriginSensors(0, own, step)
         rows = WindowStream(settings, sensors).add(signals.part(works))
-        made.append((dict(rows), sensors.windows(settings, second)))
+        made.append((dict(rows), covariances(sensors, settings, second)))
     begin = min((min(rows, default=0) for rows, _ in made), default=0)
     count = max((max(rows, default=-1) for rows, _ in made), default=-1) + 1 - begin
     middles = settings.stride * (begin + np.arange(count)) + 0.5 * settings.length
-    found = []
+    each_robot = []
     for by_number, kind in made:
         every = np.full((count, 24), np.nan)
         for number, row in by_number.items():
             every[number - begin] = row
-        found.append(
+        each_robot.append(
             replace(kind, time=middles.astype(float), motion=every[:, :18], wrench=every[:, 18:])
         )
-    return found
+    return each_robot
 
 
 def _widths(stamps: NDArray[np.int64], i: int, j: int, most: float) -> Array:

@@ -1,4 +1,4 @@
-"""Windows of one robot's signals: what is agreed between robots, without differentiation of data.
+"""Windows of the motion of one body, in its frames: how frames lie in one another by them.
 
 With a smooth window φ of sum one and by partial integration, each window k gives
 
@@ -6,22 +6,42 @@ With a smooth window φ of sum one and by partial integration, each window k giv
 
 with s what the accelerometer reads, and the wrench Σ φ (τ, f). Q is free of the bias of its noise.
 From one frame to another of the same body all of them change linearly, whatever the motion.
+
+The pose of one frame in another is that of maximum likelihood with both motions unknown: the sum
+over windows of eᵀ C⁻¹ e with e = W_j − M(R, t) W_i and C its covariance, which depends on t. That
+weight is what least squares lack, whose translation is attenuated by noise in the angular velocity
+however long they look. Noise in W_i is no information: where motion is no more than noise, a pose
+is not told.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.polynomial import legendre
 from numpy.typing import NDArray
+from scipy.optimize import least_squares
 
 from heft.arrays import Array
-from heft.information import frame_change, inertia, skew
+from heft.estimators import (
+    TwistInformation,
+    measured_regressor_covariance,
+    signal_projection,
+    whitening,
+    whitening_slopes,
+)
+from heft.information import (
+    frame_change,
+    inertia,
+    matrix_of_rotation_vector,
+    rotation_vector_of_matrix,
+    skew,
+)
 
-from .signals import IN_PLANE, ContactSignals, Pose, rates
-
+Pose = tuple[Array, Array]  # R (3, 3) and t (3,) [m]
+IN_PLANE = (0, 1, 2, 9)  # of the ten parameters: m, h_x, h_y, I_zz
 PAIRS = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
 OMEGA, VELOCITY = slice(0, 3), slice(3, 6)
 ALPHA, SQUARES, SPECIFIC = slice(6, 9), slice(9, 15), slice(15, 18)
@@ -31,62 +51,7 @@ SENSOR_NUMBERS = {  # which of them each sensor makes
     "velocity": frozenset(range(3, 6)),
     "acceleration": frozenset(range(15, 18)),
 }
-NEXT_TO_NONE = 1e-6  # of a sensor without noise, in SI units: weights stay finite
 SUMMED = 1e-3  # share of a signal to which a sum of its samples is an integral
-DEGREE = 12  # of polynomials in a window, of which slopes are exact
-THIRD = 20.0  # Σ of the squared weights of a third difference
-
-
-@dataclass(frozen=True)
-class WindowSettings:
-    """Settings of windows."""
-
-    length: float = 0.3  # [s]
-    stride: float = 0.06  # from one to the next [s]
-
-
-@dataclass(frozen=True)
-class SensorNoise:
-    """White noise of one robot's sensors, each axis."""
-
-    angular_velocity: float  # [rad/s]
-    velocity: float  # [m/s]
-    acceleration: float  # [m/s²]
-    force: float  # [N]
-    torque: float  # [N·m]
-
-    @staticmethod
-    def of(signals: ContactSignals, length: float) -> SensorNoise:
-        """Estimate the white noise by third differences, which hardly contain smooth motion.
-
-        A torque that is always zero is that of a point contact, and surely none. What is computed
-        with the rate of another signal has noise that is not white: stated is the white noise that
-        windows would see as much of.
-
-        Args:
-            signals: At least four samples.
-            length: Of windows [s].
-        """
-        repeated = signals.repeated()
-        rise = float(np.sqrt(steepness(length)))
-
-        def white(values: Array, bad: NDArray[np.bool_]) -> float:
-            works = ~np.lib.stride_tricks.sliding_window_view(bad, 4).any(axis=1)
-            rough = np.diff(values, 3, axis=0)[works]
-            return float(1.4826 * np.median(np.abs(rough)) / np.sqrt(THIRD)) if len(rough) else 0.0
-
-        def sigma(name: str) -> float:
-            if name not in repeated:
-                return 0.0
-            values, bad = getattr(signals, name), repeated[name]
-            if name not in signals.derived:
-                return max(white(values, bad), NEXT_TO_NONE)
-            other = signals.derived[name]
-            still = white(values - rates(signals.time, other), bad)
-            return max(float(np.hypot(still, rise * white(other, bad))), NEXT_TO_NONE)
-
-        names = ("angular_velocity", "velocity", "acceleration", "force", "torque")
-        return SensorNoise(*(sigma(name) for name in names))
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,78 +87,6 @@ class Windows:
         )
 
 
-def steepness(length: float) -> float:
-    """Return ∫ φ'² over ∫ φ² of a window [1/s²], which is that of its samples' weights.
-
-    Args:
-        length: Of the window [s].
-    """
-    return float((2.0 * np.pi / length) ** 2 / 3.0)
-
-
-def slope_weights(time: Array, weight: Array, smooth: Array) -> Array:
-    """Return weights φ' of a window's samples with −Σ φ' x = Σ φ ẋ.
-
-    Where φ' is sampled, this holds to second order in the time between samples. Here it holds of
-    every polynomial up to a degree, by the least change.
-
-    Args:
-        time: Times of a window's samples, shape (n,) [s].
-        weight: φ of them, shape (n,).
-        smooth: Continuous φ' at the samples, shape (n,) [1/s].
-    """
-    middle, half = 0.5 * (time[0] + time[-1]), 0.5 * (time[-1] - time[0])
-    degree = min(DEGREE, len(time) // 2)
-    x = (time - middle) / half
-    powers = legendre.legvander(x, degree)
-    rates = legendre.legval(x, legendre.legder(np.eye(degree + 1))).T / half
-    lacking = -(weight @ rates) - smooth @ powers
-    return np.asarray(smooth + np.linalg.lstsq(powers.T, lacking)[0])
-
-
-def motion_spread(noise: SensorNoise, plain: float, steep: float, second: Array) -> Array:
-    """Return the covariance of a window's motion, shape (18, 18), at the mean of ω ωᵀ.
-
-    Args:
-        plain: Σ φ² of the window's weights.
-        steep: Σ φ'² [1/s²].
-        second: Mean of ω ωᵀ without its noise, shape (3, 3) [rad²/s²].
-    """
-    gyro = noise.angular_velocity**2
-    found = np.zeros((SIZE, SIZE))
-    for rows, variance in (
-        (OMEGA, plain * gyro),
-        (VELOCITY, plain * noise.velocity**2),
-        (ALPHA, steep * gyro),
-        (SPECIFIC, plain * noise.acceleration**2),
-    ):
-        found[rows, rows] = variance * np.eye(3)
-    values, vectors = np.linalg.eigh(second)
-    for value, w in zip(np.maximum(values, 0.0), vectors.T, strict=True):
-        J = np.array([_of_pair(a, b, w) for a, b in PAIRS])
-        found[SQUARES, SQUARES] += plain * gyro * value * J @ J.T
-    own = [2.0 if a == b else 1.0 for a, b in PAIRS]
-    found[SQUARES, SQUARES] += plain * gyro**2 * np.diag(own)
-    return found
-
-
-def wrench_spread(noise: SensorNoise, plain: float) -> Array:
-    """Return the covariance of a window's moment and force, shape (6, 6).
-
-    Args:
-        plain: Σ φ² of the window's weights.
-    """
-    return plain * np.diag([noise.torque**2] * 3 + [noise.force**2] * 3)
-
-
-def _of_pair(a: int, b: int, w: Array) -> Array:
-    """Return the derivative of w_a w_b by w, shape (3,)."""
-    found = np.zeros(3)
-    found[a] += w[b]
-    found[b] += w[a]
-    return found
-
-
 def motion_map(pose: Pose) -> Array:
     """Return M that takes a window's motion from one frame of a body to another, shape (18, 18).
 
@@ -203,14 +96,14 @@ def motion_map(pose: Pose) -> Array:
         pose: R and t that take coordinates of the one frame to those of the other.
     """
     R, t = pose
-    found = np.zeros((SIZE, SIZE))
+    made = np.zeros((SIZE, SIZE))
     for rows in (OMEGA, VELOCITY, ALPHA, SPECIFIC):
-        found[rows, rows] = R
-    found[VELOCITY, OMEGA] = found[SPECIFIC, ALPHA] = skew(t) @ R
+        made[rows, rows] = R
+    made[VELOCITY, OMEGA] = made[SPECIFIC, ALPHA] = skew(t) @ R
     turned = _turned(R)
-    found[SQUARES, SQUARES] = turned
-    found[SPECIFIC, SQUARES] = -_centripetal(t) @ turned
-    return found
+    made[SQUARES, SQUARES] = turned
+    made[SPECIFIC, SQUARES] = -_centripetal(t) @ turned
+    return made
 
 
 def motion_slopes(pose: Pose) -> Array:
@@ -235,36 +128,36 @@ def _centripetal(t: Array) -> Array:
 
 def _centripetal_tensor() -> Array:
     """Return the derivative of C by t, shape (3, 6, 3)."""
-    found = np.zeros((3, 6, 3))
+    made = np.zeros((3, 6, 3))
     for k, (a, b) in enumerate(PAIRS):
         unit = np.zeros((3, 3))
         unit[a, b] = unit[b, a] = 1.0
-        found[:, k] = unit - np.trace(unit) * np.eye(3)
-    return found
+        made[:, k] = unit - np.trace(unit) * np.eye(3)
+    return made
 
 
 def _products() -> Array:
     """Return the map from all products of two entries of R to `_turned(R)`, shape (36, 81)."""
-    found = np.zeros((6, 6, 9, 9))
+    made = np.zeros((6, 6, 9, 9))
     for row, (c, d) in enumerate(PAIRS):
         for column, (a, b) in enumerate(PAIRS):
             once = 0.5 if a == b else 1.0  # of the diagonal one of two equal products is meant
-            found[row, column, 3 * c + a, 3 * d + b] += once
-            found[row, column, 3 * c + b, 3 * d + a] += once
-    return found.reshape(36, 81)
+            made[row, column, 3 * c + a, 3 * d + b] += once
+            made[row, column, 3 * c + b, 3 * d + a] += once
+    return made.reshape(36, 81)
 
 
 def _generators() -> Array:
     """Return the derivative of M by turn and shift at the identity, shape (6, 18, 18)."""
-    found, same = np.zeros((6, SIZE, SIZE)), np.eye(3)
+    made, same = np.zeros((6, SIZE, SIZE)), np.eye(3)
     for k, axis in enumerate(same):
         cross = skew(axis)
         for rows in (OMEGA, VELOCITY, ALPHA, SPECIFIC):
-            found[k, rows, rows] = cross
-        found[k, SQUARES, SQUARES] = _turned(same + cross) - _turned(same) - _turned(cross)
-        found[3 + k, VELOCITY, OMEGA] = found[3 + k, SPECIFIC, ALPHA] = cross
-        found[3 + k, SPECIFIC, SQUARES] = -_centripetal(axis)
-    return found
+            made[k, rows, rows] = cross
+        made[k, SQUARES, SQUARES] = _turned(same + cross) - _turned(same) - _turned(cross)
+        made[3 + k, VELOCITY, OMEGA] = made[3 + k, SPECIFIC, ALPHA] = cross
+        made[3 + k, SPECIFIC, SQUARES] = -_centripetal(axis)
+    return made
 
 
 PRODUCTS = _products()
@@ -279,10 +172,10 @@ def wrench_map(pose: Pose) -> Array:
         pose: R and t that take coordinates of the one frame to those of the other.
     """
     R, t = pose
-    found = np.zeros((6, 6))
-    found[:3, :3] = found[3:, 3:] = R
-    found[:3, 3:] = skew(t) @ R
-    return found
+    made = np.zeros((6, 6))
+    made[:3, :3] = made[3:, 3:] = R
+    made[:3, 3:] = skew(t) @ R
+    return made
 
 
 def load_tensor() -> Array:
@@ -291,16 +184,16 @@ def load_tensor() -> Array:
     Rows are moment and force about the contact; both sides of Newton's and Euler's equations are
     linear in A, Q and S.
     """
-    found = np.zeros((SIZE, 6, 10))
+    made = np.zeros((SIZE, 6, 10))
     units, none = np.eye(3), np.zeros((3, 3))
     order = [3, 4, 5, 0, 1, 2]  # regressors are of force, then moment
-    found[SPECIFIC] = inertia.wrench_regressor(units, none, none)[:, order]
-    found[ALPHA] = inertia.wrench_regressor(none, none, units)[:, order]
+    made[SPECIFIC] = inertia.wrench_regressor(units, none, none)[:, order]
+    made[ALPHA] = inertia.wrench_regressor(none, none, units)[:, order]
     alone = inertia.wrench_regressor(none, units, none)[:, order]
     for k, (a, b) in enumerate(PAIRS):
         both = inertia.wrench_regressor(none[:1], (units[a] + units[b])[None], none[:1])[0][order]
-        found[9 + k] = alone[a] if a == b else both - alone[a] - alone[b]
-    return found
+        made[9 + k] = alone[a] if a == b else both - alone[a] - alone[b]
+    return made
 
 
 @dataclass(frozen=True)
@@ -319,9 +212,9 @@ class Space:
 
     def change(self, small: Array) -> Array:
         """Return the turn and shift, shape (6,), of the components used; others are zero."""
-        found = np.zeros(6)
-        found[list(self.pose)] = small
-        return found
+        made = np.zeros(6)
+        made[list(self.pose)] = small
+        return made
 
     @property
     def columns(self) -> tuple[int, ...]:
@@ -383,3 +276,286 @@ TWISTS = Space(tuple(range(6)), (), tuple(range(6)), ())
 SPATIAL = Space(tuple(range(18)), tuple(range(6)), tuple(range(6)), tuple(range(10)))
 # ω_z, v_x, v_y, α_z, ω_z², s_x, s_y; τ_z, f_x, f_y; m, h_x, h_y, I_zz
 PLANAR = Space((2, 3, 4, 8, 11, 15, 16), (2, 3, 4), (2, 3, 4), IN_PLANE)
+
+
+def moved(pose: Pose, change: Array) -> Pose:
+    """Return a pose, turned by a small rotation vector in the second frame, and shifted.
+
+    Args:
+        change: Rotation vector [rad], then shift [m], shape (6,).
+    """
+    return matrix_of_rotation_vector(change[:3]) @ pose[0], pose[1] + change[3:]
+
+
+def inverse(pose: Pose) -> Pose:
+    """Return the pose from the second frame to the first."""
+    R, t = pose
+    return R.T, -R.T @ t
+
+
+def composed(after: Pose, before: Pose) -> Pose:
+    """Return the composition of two poses, its rotation made orthogonal against rounding."""
+    U, _, V = np.linalg.svd(after[0] @ before[0])
+    return U @ V, after[0] @ before[1] + after[1]
+
+
+def difference(one: Pose, other: Pose) -> Array:
+    """Return the change with `moved(one, change) = other`, shape (6,) [rad, m]."""
+    return np.concatenate([rotation_vector_of_matrix(other[0] @ one[0].T), other[1] - one[1]])
+
+
+def signal_motion(motion: Array, noise: Array, windows: int, overlap: float) -> tuple[Array, Array]:
+    """Return motions projected onto directions above noise, and the covariance of their noise.
+
+    Args:
+        motion: Of windows, or any factor with their second moments, shape (any, k).
+        noise: Covariance of a window's, shape (k, k).
+    """
+    P, noisy = np.eye(len(noise)), np.flatnonzero(np.diag(noise))
+    own = np.ix_(noisy, noisy)
+    moments = (motion.T @ motion / windows)[own]
+    P[own] = signal_projection(moments, noise[own], windows / overlap)
+    return motion @ P.T, P @ noise @ P.T
+
+
+def likely_motion(
+    motion: Array, other: Array, M: Array, noise: Array, spread: Array
+) -> tuple[Array, Array]:
+    """Return the most likely motions given other = M motion, and the covariance of their noise.
+
+    Args:
+        noise: Covariance of a window's motion, shape (k, k).
+        spread: Of other − M motion.
+    """
+    gain = np.linalg.solve(spread, M @ noise).T
+    return motion + (other - motion @ M.T) @ gain.T, noise - gain @ M @ noise
+
+
+@dataclass(frozen=True, eq=False)
+class PoseEstimate:
+    """Pose between two frames of a body."""
+
+    pose: Pose  # R and t that take coordinates of the one to those of the other
+    # of a small turn in the other frame and of t, as many of the six as there are [rad², m²]; None
+    # where the motion does not tell them all
+    covariance: Array | None
+    # mean of the squared residuals, each by its deviation; 1 where noise is as stated. Not a number
+    # where the pose is not told to begin with
+    misfit: float
+    # the same of one sensor's numbers alone, of the sensor for which it is largest
+    apart: float = np.nan
+
+
+@dataclass(frozen=True, eq=False)
+class PoseBelief:
+    """Prior of a pose."""
+
+    pose: Pose  # R and t
+    # of a small turn in the second frame and of t, shape (6, 6) [1/rad², 1/m²]; zero where nothing
+    # is known
+    information: Array
+
+    def of_numbers(self, space: Space) -> Array:
+        """Return the information reduced to a space's turns and shifts, square."""
+        return self.information[np.ix_(space.pose, space.pose)]
+
+    def residuals(self, pose: Pose, space: Space) -> Array:
+        """Return the whitened difference of a pose from the prior."""
+        return self._root(space) @ difference(self.pose, pose)[list(space.pose)]
+
+    def slopes(self, pose: Pose, space: Space) -> Array:
+        """Return the derivative of the residuals by a small turn and shift of the pose, square."""
+        by = np.linalg.inv(_turning(difference(self.pose, pose)))
+        return self._root(space) @ by[np.ix_(space.pose, space.pose)]
+
+    def _root(self, space: Space) -> Array:
+        values, axes = np.linalg.eigh(self.of_numbers(space))
+        return np.asarray(np.sqrt(np.maximum(values, 0.0))[:, None] * axes.T)
+
+
+def _turning(change: Array) -> Array:
+    """Return J of `moved(pose, change + d) = moved(moved(pose, change), J d)`, shape (6, 6).
+
+    Args:
+        change: Rotation vector [rad], then shift [m], shape (6,).
+    """
+    cross, angle = skew(change[:3]), math.hypot(*change[:3])
+    made = np.eye(6)
+    if angle > 1e-4:
+        half = math.sin(0.5 * angle) / angle
+        made[:3, :3] += 2.0 * half**2 * cross
+        made[:3, :3] += (1.0 - math.sin(angle) / angle) / angle**2 * (cross @ cross)
+    else:  # to within rounding
+        made[:3, :3] += 0.5 * cross + (cross @ cross) / 6.0
+    return made
+
+
+def planar_pose(one: Array, other: Array) -> Pose:
+    """Return R about z and t in the plane from twists, by least squares.
+
+    v' = R v + t × ω, linear in the cosine, the sine and t.
+
+    Args:
+        one: ω_z, v_x, v_y in the one frame, and more, shape (any, 3 or more).
+        other: Likewise in the other frame.
+    """
+    w, x, y = one[:, 0], one[:, 1], one[:, 2]
+    none = np.zeros_like(w)
+    rows = np.vstack([np.stack([x, -y, none, w], 1), np.stack([y, x, -w, none], 1)])
+    c, s, tx, ty = np.linalg.lstsq(rows, np.concatenate([other[:, 1], other[:, 2]]), rcond=None)[0]
+    size = float(np.hypot(c, s)) or 1.0
+    c, s = (c / size, s / size) if c or s else (1.0, 0.0)
+    return np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]]), np.array([tx, ty, 0.0])
+
+
+@dataclass(frozen=True, eq=False)
+class MotionPair:
+    """Windows of the motion of one body, measured in two frames of it."""
+
+    # motions in the one frame and in the other side by side, or any factor with their second
+    # moments, such as a triangle: shape (any, 2 k)
+    both: Array
+    spreads: tuple[Array, Array]  # covariances of the one and the other, shape (k, k) each
+    windows: int  # how many windows that are
+    overlap: float = 1.0  # how many of them count as one
+    space: Space = SPATIAL  # which k numbers of windows these are
+    counted: tuple[int, ...] | None = None  # places of the other's numbers that count; all if None
+    belief: PoseBelief | None = None  # what is known of the pose beside
+
+    @property
+    def one(self) -> Array:
+        """Motions in the one frame, shape (any, k)."""
+        return self.both[:, : len(self.spreads[0])]
+
+    @cached_property
+    def numbers(self) -> list[int]:
+        """Places of the other's numbers that count."""
+        return list(range(len(self.spreads[1])) if self.counted is None else self.counted)
+
+    @cached_property
+    def other(self) -> Array:
+        """Motions in the other frame, shape (any, k), or only the components that count."""
+        return self.both[:, len(self.spreads[0]) :][:, self.numbers]
+
+    def _map(self, pose: Pose) -> Array:
+        """Return the rows of M that count, shape (any, k)."""
+        return self.space.motion_map(pose)[self.numbers]
+
+    def _map_slopes(self, pose: Pose) -> Array:
+        """Return the derivative of M by a small turn and shift, shape (p, any, k)."""
+        return self.space.motion_slopes(pose)[:, self.numbers]
+
+    def _white(self, pose: Pose) -> tuple[Array, Array, Array]:
+        """Return M, the whitening matrix, and the whitened residuals, shape (any, K)."""
+        M = self._map(pose)
+        W = whitening(self._spread(M))
+        return M, W, W @ (self.other - self.one @ M.T).T
+
+    def _slopes(self, pose: Pose, M: Array, W: Array, rest: Array) -> Array:
+        """Return the derivative of whitened residuals by a small turn and shift, shape (any, p)."""
+        white = W @ self._map_slopes(pose)
+        half = white @ (self.spreads[0] @ M.T @ W.T)
+        made = whitening_slopes(half + np.swapaxes(half, 1, 2)) @ rest - white @ self.one.T
+        return np.asarray(made.reshape(len(white), -1).T)
+
+    def estimate(self, guess: Pose | None = None) -> PoseEstimate:
+        """Return the pose that takes coordinates of the one frame to those of the other.
+
+        Args:
+            guess: Initial pose; from both twists by least squares if None.
+        """
+        start = guess
+        if start is None:
+            start = planar_pose(self.one, self.other) if self.space.planar else self._by_twists()
+        # A pose far from the truth makes likely motions of what misfits: what was read decides
+        seen = signal_motion(self.one, self.spreads[0], self.windows, self.overlap)
+        if self._covariance(*seen, start) is None:
+            return PoseEstimate(start, None, np.nan)
+
+        places = np.ix_(self.space.pose, self.space.pose)
+        weight = np.sqrt(self.overlap)  # of what counts once, among windows that overlap
+        last: dict[bytes, tuple[Pose, Array, Array, Array]] = {}
+
+        def at(change: Array) -> tuple[Pose, Array, Array, Array]:
+            if change.tobytes() not in last:
+                pose = moved(start, self.space.change(change))
+                last.clear()
+                last[change.tobytes()] = pose, *self._white(pose)
+            return last[change.tobytes()]
+
+        def residuals(change: Array) -> Array:
+            pose, _, _, rest = at(change)
+            if self.belief is None:
+                return rest.ravel()
+            return np.append(rest, weight * self.belief.residuals(pose, self.space))
+
+        def slopes(change: Array) -> Array:
+            pose, *white = at(change)
+            made = self._slopes(pose, *white)
+            if self.belief is not None:
+                made = np.vstack([made, weight * self.belief.slopes(pose, self.space)])
+            return np.asarray(made @ _turning(self.space.change(change))[places])
+
+        made = least_squares(
+            residuals, np.zeros(len(self.space.pose)), slopes, method="lm", xtol=1e-12, ftol=1e-12
+        )
+        degrees = max(self.windows * self.other.shape[1] - len(made.x), 1)
+        residual = made.fun[: self.both.shape[0] * self.other.shape[1]]
+        misfit = float(residual @ residual) / degrees
+        pose = moved(start, self.space.change(made.x))
+        apart = self._apart(pose)
+        # [m] between two frames of a body: beyond, sensors contradict one another
+        if not np.linalg.norm(pose[1]) < 1000.0:
+            return PoseEstimate(start, None, misfit, apart)  # of what is so far, maps are rounding
+        return PoseEstimate(pose, self._covariance(*self._likely(pose), pose), misfit, apart)
+
+    def _apart(self, pose: Pose) -> float:
+        """Return the mean squared normalised residual of the sensor that misfits most."""
+        M = self._map(pose)
+        size = np.sum(self.other**2, axis=0) / self.windows
+        rows, spread = self.other - self.one @ M.T, self._spread(M) + SUMMED**2 * np.diag(size)
+        numbers = [self.space.motion[k] for k in self.numbers]
+        worst = 0.0
+        for own in SENSOR_NUMBERS.values():
+            of = [k for k, number in enumerate(numbers) if number in own]
+            if of:
+                white = whitening(spread[np.ix_(of, of)]) @ rows[:, of].T
+                worst = max(worst, float(np.sum(white**2)) / (self.windows * len(of)))
+        return worst
+
+    def information(self, moments: Array, pose: Pose) -> Array:
+        """Return Σ JᵀJ, J the derivative of C^(−1/2) M(R, t) W by the pose, square.
+
+        Args:
+            moments: Σ W Wᵀ of motions in the one frame, shape (k, k).
+            pose: Pose at which M is differentiated.
+        """
+        white = whitening(self._spread(self._map(pose))) @ self._map_slopes(pose)
+        flat = (len(white), -1)
+        return np.asarray((white @ moments).reshape(flat) @ white.reshape(flat).T)
+
+    def _by_twists(self) -> Pose:
+        one, other = self.one, self.other
+        return TwistInformation.of(
+            one[:, OMEGA], one[:, VELOCITY], other[:, OMEGA], other[:, VELOCITY]
+        ).pose()
+
+    def _spread(self, M: Array) -> Array:
+        """Return C, the covariance of a window's residual, square, of the components that count."""
+        return M @ self.spreads[0] @ M.T + self._own
+
+    @cached_property
+    def _own(self) -> Array:
+        return self.spreads[1][np.ix_(self.numbers, self.numbers)]
+
+    def _likely(self, pose: Pose) -> tuple[Array, Array]:
+        """Return the most likely motions in the one frame given both, and their noise."""
+        M = self._map(pose)
+        return likely_motion(self.one, self.other, M, self.spreads[0], self._spread(M))
+
+    def _covariance(self, motion: Array, noise: Array, pose: Pose) -> Array | None:
+        """Return the covariance of a pose; None where motion does not determine it."""
+        observed = self.information(motion.T @ motion, pose) / self.overlap
+        of_noise = self.information(self.windows * noise, pose) / self.overlap
+        known = None if self.belief is None else self.belief.of_numbers(self.space)
+        return measured_regressor_covariance(observed, of_noise, self.windows / self.overlap, known)

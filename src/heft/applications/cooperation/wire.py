@@ -18,8 +18,8 @@ from heft.arrays import Array
 from heft.information import Graph
 
 from .replication import ABSENT, LATEST, MOST_WINDOWS, WIDTH, WindowMessage
-from .window_stream import OriginSensors
-from .windows import SensorNoise, WindowSettings
+from .signals import OriginSensors, SensorNoise
+from .window_stream import WindowSettings
 
 VERSION = 1
 LARGEST = 64 * 1024  # bytes of a message
@@ -28,9 +28,6 @@ ORIGIN = struct.Struct("<HHqqqQ6d")  # origin, flags, have, first, ended, sessio
 WINDOW = struct.Struct("<HHq")  # origin, flags, number; then the window, unless it is absent
 NAME = b"heft"
 ENDED, SENSORS, ABSENCE = 1, 2, 1  # flags
-LARGEST_VALUE = 1e7  # of a window, SI units
-LARGEST_NOISE = 1e6
-STEPS = (1e-5, 0.1)  # [s]
 
 
 class BadMessage(ValueError):
@@ -57,10 +54,11 @@ def encoded(message: WindowMessage, sender: int, team: bytes) -> bytes:
     head = (NAME, VERSION, 0, sender, team, message.session, len(origins), len(message.windows))
     parts = [HEADER.pack(*head)]
     for o in origins:
-        said, end = message.sensors.get(o), message.ended.get(o)
-        flags = ENDED * (end is not None) + SENSORS * (said is not None)
-        noise = (0.0,) * 6 if said is None else (*vars(said.noise).values(), said.step)
-        numbers = (message.have[o], message.first.get(o, 0), end or 0, said.session if said else 0)
+        stated, end = message.sensors.get(o), message.ended.get(o)
+        flags = ENDED * (end is not None) + SENSORS * (stated is not None)
+        noise = (0.0,) * 6 if stated is None else (*vars(stated.noise).values(), stated.step)
+        since = stated.session if stated else 0
+        numbers = (message.have[o], message.first.get(o, 0), end or 0, since)
         parts.append(ORIGIN.pack(o, flags, *numbers, *noise))
     for o, number, row in message.windows:
         absent = bool(np.isnan(row[0]))
@@ -83,54 +81,53 @@ def decoded(data: bytes, sender: int, team: bytes, robots: int) -> WindowMessage
     """
     if not HEADER.size <= len(data) <= LARGEST:
         raise BadMessage("its size is none")
-    name, version, rest, said_by, key, session, origins, windows = HEADER.unpack_from(data)
+    name, version, rest, stated_sender, key, session, origins, windows = HEADER.unpack_from(data)
     if name != NAME or version != VERSION or rest:
         raise BadMessage("it is of another version")
     if key != team:
         raise BadMessage("it is of another team, or of other settings")
-    if said_by != sender:
+    if stated_sender != sender:
         raise BadMessage("it is not of its sender")
     if origins > robots or windows > MOST_WINDOWS:
         raise BadMessage("it counts too much")
     at = HEADER.size + origins * ORIGIN.size
     if len(data) < at + windows * WINDOW.size:
         raise BadMessage("it is cut short")
-    said = _origins(data, origins, robots)
-    return WindowMessage(
-        {o: have for o, have, *_ in said},
-        _windows(data, at, windows, robots),
-        {o: end for o, _, _, end, _ in said if end is not None},
-        {o: first for o, _, first, _, _ in said},
-        {o: sensors for o, *_, sensors in said if sensors is not None},
-        session,
-    )
+    have, ended, first, sensors = _origins(data, origins, robots)
+    return WindowMessage(have, _windows(data, at, windows, robots), ended, first, sensors, session)
 
 
-Said = tuple[int, int, int, int | None, OriginSensors | None]
+Numbers = dict[int, int]  # by origin
 
 
-def _origins(data: bytes, count: int, robots: int) -> list[Said]:
-    found: list[Said] = []
+def _origins(
+    data: bytes, count: int, robots: int
+) -> tuple[Numbers, Numbers, Numbers, dict[int, OriginSensors]]:
+    """Return what a message has, which origins have ended, where they begin, and their sensors."""
+    have, ended, first = Numbers(), Numbers(), Numbers()
+    sensors: dict[int, OriginSensors] = {}
+    before = -1
     for k in range(count):
         fields = ORIGIN.unpack_from(data, HEADER.size + k * ORIGIN.size)
-        o, flags, have, first, end, session, *noise, step = fields
-        if o >= robots or (found and o <= found[-1][0]) or flags & ~(ENDED | SENSORS):
+        o, flags, have[o], first[o], end, session, *noise, step = fields
+        if not before < o < robots or flags & ~(ENDED | SENSORS):
             raise BadMessage("its origins are none")
-        if not 0 <= first <= have <= LATEST or not 0 <= end <= LATEST:
+        if not 0 <= first[o] <= have[o] <= LATEST or not 0 <= end <= LATEST:
             raise BadMessage("its numbers are none")
-        sensors = None
+        if flags & ENDED:
+            ended[o] = end
         if flags & SENSORS:
-            if not all(0.0 <= s <= LARGEST_NOISE for s in noise):  # no NaN either
+            if not all(0.0 <= s <= 1e6 for s in noise):  # no NaN either
                 raise BadMessage("its noise is none")
-            if not STEPS[0] <= step <= STEPS[1]:
+            if not 1e-5 <= step <= 0.1:  # [s]
                 raise BadMessage("its rate is none")
-            sensors = OriginSensors(session, SensorNoise(*noise), step)
-        found.append((o, have, first, end if flags & ENDED else None, sensors))
-    return found
+            sensors[o] = OriginSensors(session, SensorNoise(*noise), step)
+        before = o
+    return have, ended, first, sensors
 
 
 def _windows(data: bytes, at: int, count: int, robots: int) -> tuple[tuple[int, int, Array], ...]:
-    found = []
+    entries = []
     for _ in range(count):
         if len(data) < at + WINDOW.size:
             raise BadMessage("it is cut short")
@@ -144,9 +141,9 @@ def _windows(data: bytes, at: int, count: int, robots: int) -> tuple[tuple[int, 
                 raise BadMessage("it is cut short")
             row = np.frombuffer(data, "<f8", WIDTH, at).astype(float)
             at += 8 * WIDTH
-            if not float(np.abs(row).max()) <= LARGEST_VALUE:  # no NaN either
+            if not float(np.abs(row).max()) <= 1e7:  # in SI units; no NaN either
                 raise BadMessage("a window's numbers are none")
-        found.append((o, number, row))
+        entries.append((o, number, row))
     if at != len(data):
         raise BadMessage("it is longer than it says")
-    return tuple(found)
+    return tuple(entries)

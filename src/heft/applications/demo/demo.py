@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 
 # What is heavy is imported where it is used: most who come here want the folder.
 FOLDER = Path(__file__).parent
-MASS_HEAD = ("model file [kg]", "found [kg]", "±", "true [kg]")
-LINK_HEAD = ("link", *MASS_HEAD, "centre off by [mm]")
-JOINT_HEAD = ("found / true", "viscous", "Coulomb", "offset", "rotor inertia")
-TERMS = ("viscous", "coulomb", "offset", "armature")
 
 
 def run(out: Path, progress: Callable[[str], None]) -> str:
@@ -32,31 +28,30 @@ def run(out: Path, progress: Callable[[str], None]) -> str:
     from heft.display import table
 
     refuse_foreign(out)
-    found = identify(
-        FOLDER / "arm.urdf",
-        [FOLDER / "run1.parquet"],
-        [FOLDER / "run2.parquet"],
-        progress=progress,
+    result = identify(
+        FOLDER / "arm.urdf", [FOLDER / "run1.parquet"], [FOLDER / "run2.parquet"], progress=progress
     )
-    write(found, out, report.html)
+    write(result, out, report.html)
+    links = ("link", "model file [kg]", "found [kg]", "±", "true [kg]", "centre off by [mm]")
+    joints = ("found / true", "viscous", "Coulomb", "offset", "rotor inertia")
     truth = json.loads((FOLDER / "truth.json").read_text(encoding="utf-8"))
     return "\n\n".join(
         [
-            report.text(found),
+            report.text(result),
             "Against the truth of the simulation:",
-            table(LINK_HEAD, _links(found, truth["links"])),
-            table(JOINT_HEAD, _joints(found, truth["joints"])),
+            table(links, _links(result, truth["links"])),
+            table(joints, _joints(result, truth["joints"])),
             f"Results: {out / 'robot.urdf'}  {out / 'estimate.json'}  {out / 'report.html'}",
         ]
     )
 
 
-def _links(found: Identification, truth: Mapping[str, Any]) -> list[list[str]]:
+def _links(result: Identification, truth: Mapping[str, Any]) -> list[list[str]]:
     from heft.estimators import stated_numbers
 
     rows = []
-    for k, link in enumerate(found.problem.plant.robot.bodies_links):
-        true, numbers = truth[link.name], stated_numbers(found.consistent, 10 * k)
+    for k, link in enumerate(result.problem.plant.robot.bodies_links):
+        true, numbers = truth[link.name], stated_numbers(result.consistent, 10 * k)
         mass = numbers["mass"]
         shift = max(abs(numbers[f"com.{x}"].value - true["com"][i]) for i, x in enumerate("xyz"))
         masses = [
@@ -69,9 +64,9 @@ def _links(found: Identification, truth: Mapping[str, Any]) -> list[list[str]]:
     return rows
 
 
-def _joints(found: Identification, truth: Mapping[str, Any]) -> list[list[str]]:
-    simple = found.friction["simple"]
+def _joints(result: Identification, truth: Mapping[str, Any]) -> list[list[str]]:
+    simple, terms = result.friction["simple"], ("viscous", "coulomb", "offset", "armature")
     return [
-        [joint, *(f"{simple[f'{joint}.{t}']:.3f} / {truth[joint][t]:.3f}" for t in TERMS)]
-        for joint in found.problem.plant.robot.joints
+        [joint, *(f"{simple[f'{joint}.{t}']:.3f} / {truth[joint][t]:.3f}" for t in terms)]
+        for joint in result.problem.plant.robot.joints
     ]

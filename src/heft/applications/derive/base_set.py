@@ -78,8 +78,8 @@ def base_set(
         for row in _rows(chain, bodies if drives else None):
             parts = {c: exact.by_motion(x) for c, x in row.items() if c in wanted}
             for motion in set().union(*parts.values()):
-                found = {c: part[motion] for c, part in parts.items() if motion in part}
-                rows.append({c: constants.lift(exact.expression(x)) for c, x in found.items()})
+                directions = {c: part[motion] for c, part in parts.items() if motion in part}
+                rows.append({c: constants.lift(exact.expression(x)) for c, x in directions.items()})
         for d, row in solved(rows, [c for c in order if c in wanted], constants.field).items():
             for c, x in row.items():
                 further[c][d] = x
@@ -136,7 +136,7 @@ def _sampled(
 
 def _regroupings(constants: Constants, table: Outline[Any]) -> list[Ten]:
     """Return the unidentifiable directions that move mass from a link to the previous one."""
-    found, one = [], constants.lift(1)
+    directions, one = [], constants.lift(1)
     for j, row in enumerate(table.rows):
         alike: list[Ten] = [{M: one}, {HZ: one}, {XX: one, YY: one}]
         if row.prismatic:
@@ -150,8 +150,8 @@ def _regroupings(constants: Constants, table: Outline[Any]) -> list[Ten]:
                     fixed = shift(constants, row.d, "z")
                 there = _moved(constants, placed(before, fixed), ten)
                 change |= {PARAMETER_COUNT * (j - 1) + k: -x for k, x in there.items()}
-            found.append(change)
-    return found
+            directions.append(change)
+    return directions
 
 
 def _first_link(constants: Constants, table: Outline[Any], gravity: Sequence[Any]) -> list[Ten]:

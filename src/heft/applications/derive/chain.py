@@ -14,15 +14,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import add
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from heft.information import PARAMETER_COUNT
 from heft.models import Outline, Row, load_sympy, right_angle
 
 from .polynomials import Algebra
 
-Rows = list[list[Any]]  # 3 × 4, of an algebra's elements
+Rows = NDArray[np.object_]  # 3 × 4, of an algebra's elements
 Matrix = Any  # SymPy's ImmutableMatrix
 DRIVE = {"Im": "armature", "Fs": "coulomb", "Fv": "viscous"}  # symbols and names
 
@@ -107,7 +111,7 @@ class Chain:
     @cached_property
     def sweeps(self) -> tuple[tuple[Rows, ...], ...]:
         """Sums Σ_m X_jkm q̇_m by link j and joint k, with U_jkm = T_0^j X_jkm."""
-        found = []
+        made = []
         for j, twists in enumerate(self.twists, 1):
             terms, row = self._times(twists, self.v), []
             for k, twist in enumerate(twists):
@@ -117,8 +121,8 @@ class Chain:
                     before = kept(self.algebra, f"B_{j}_{k + 1}", added(terms[:k]))
                     parts.append(compose(before, twist))
                 row.append(kept(self.algebra, f"Z_{j}_{k + 1}", added(parts)))
-            found.append(tuple(row))
-        return tuple(found)
+            made.append(tuple(row))
+        return tuple(made)
 
     @cached_property
     def turning(self) -> tuple[Rows, ...]:
@@ -131,14 +135,14 @@ class Chain:
     @cached_property
     def accelerating(self) -> tuple[Rows, ...]:
         """Accelerations (T_0^j)⁻¹ T̈_0^j of each link, less gravity."""
-        found = []
+        made = []
         for j, twists in enumerate(self.twists):
             parts = [*self._times(twists, self.a), self.turning[j], self.weights[j]]
-            found.append(kept(self.algebra, f"H_{j + 1}", added(parts)))
-        return tuple(found)
+            made.append(kept(self.algebra, f"H_{j + 1}", added(parts)))
+        return tuple(made)
 
     def _times(self, matrices: Sequence[Rows], factors: Sequence[Any]) -> list[Rows]:
-        return [scaled(x, self.algebra.lift(f)) for x, f in zip(matrices, factors, strict=False)]
+        return [x * self.algebra.lift(f) for x, f in zip(matrices, factors, strict=False)]
 
     def total(self, least: int, ten: Callable[[int], list[Any]]) -> Any:
         """Return Σ_j π_jᵀ ten(j) over links j ≥ `least`, as an element of the algebra."""
@@ -161,13 +165,13 @@ class Chain:
     def square(self, entry: Callable[[int, int], Any], symmetric: bool) -> Matrix:
         """Return an n × n matrix; of a symmetric one only entries with i ≤ k are computed."""
         count = self.count
-        found = load_sympy().zeros(count, count)
+        made = load_sympy().zeros(count, count)
         for i in range(count):
             for k in range(i if symmetric else 0, count):
-                found[i, k] = self.algebra.expression(entry(i, k))
+                made[i, k] = self.algebra.expression(entry(i, k))
                 if symmetric:
-                    found[k, i] = found[i, k]
-        return found.as_immutable()
+                    made[k, i] = made[i, k]
+        return made.as_immutable()
 
     def linear(
         self, ten: Callable[[int, int], list[Any]], drive: Callable[[int], tuple[Any, Any, Any]]
@@ -180,14 +184,14 @@ class Chain:
                 friction.
         """
         count = self.count
-        found = load_sympy().zeros(count, len(self.standard))
+        made = load_sympy().zeros(count, len(self.standard))
         for i in range(count):
             for j in range(i, count):
                 for p, factor in enumerate(ten(j, i)):
-                    found[i, PARAMETER_COUNT * j + p] = self.algebra.expression(factor)
+                    made[i, PARAMETER_COUNT * j + p] = self.algebra.expression(factor)
             for k, value in enumerate(drive(i) if self.drives else ()):
-                found[i, (PARAMETER_COUNT + k) * count + i] = value
-        return found.as_immutable()
+                made[i, (PARAMETER_COUNT + k) * count + i] = value
+        return made.as_immutable()
 
     def homogeneous(self, rows: Rows, corner: int) -> Matrix:
         """Return three rows as a 4 × 4 matrix of expressions.
@@ -227,7 +231,7 @@ def follow(algebra: Algebra, table: Outline[Any], q: Sequence[Any], gravity: Any
         twists = [seen(after, seen(joint, seen(before, twist))) for twist in twists]
         twists.append(seen(after, _axis(algebra, row.prismatic)))
         step = placed(placed(before, joint), after)
-        felt = [_dot([line[c] for line in step], felt) for c in range(3)]
+        felt = [*(step[:, :3].T @ np.array(felt, dtype=object))]
         twists = [kept(algebra, f"X_{i}_{j}", twist) for j, twist in enumerate(twists, 1)]
         felt = [algebra.keep(f"g_{i}_{c}", x) for c, x in zip("xyz", felt, strict=True)]
         steps.append(kept(algebra, f"T_{i - 1}_{i}", step))
@@ -264,9 +268,10 @@ def turn(algebra: Algebra, angle: Any, about: str) -> Rows:
     """
     zero, one = _units(algebra)
     cos, sin = (one, zero) if angle.is_zero else algebra.turn(right_angle(angle))
+    rows = [[cos, -sin, zero, zero], [sin, cos, zero, zero], [zero, zero, one, zero]]
     if about == "x":
-        return [[one, zero, zero, zero], [zero, cos, -sin, zero], [zero, sin, cos, zero]]
-    return [[cos, -sin, zero, zero], [sin, cos, zero, zero], [zero, zero, one, zero]]
+        rows = [[one, zero, zero, zero], [zero, cos, -sin, zero], [zero, sin, cos, zero]]
+    return np.array(rows, dtype=object)
 
 
 def shift(algebra: Algebra, way: Any, along: str) -> Rows:
@@ -282,14 +287,14 @@ def shift(algebra: Algebra, way: Any, along: str) -> Rows:
 
 def placed(first: Rows, second: Rows) -> Rows:
     """Return the product of a transform, or a twist, with a transform: of the first one's kind."""
-    found = compose(first, second)
-    return [[*new[:3], new[3] + old[3]] for new, old in zip(found, first, strict=True)]
+    product = compose(first, second)
+    product[:, 3] = product[:, 3] + first[:, 3]
+    return product
 
 
 def compose(first: Rows, second: Rows) -> Rows:
     """Return the product of a transform or twist with a twist."""
-    columns = [[row[c] for row in second] for c in range(4)]
-    return [[_dot(row, column) for column in columns] for row in first]
+    return np.asarray(first[:, :3] @ second)
 
 
 def seen(place: Rows, twist: Rows) -> Rows:
@@ -298,49 +303,38 @@ def seen(place: Rows, twist: Rows) -> Rows:
     The angular part is transformed as a vector, so that a rotation about z leaves one about z
     unchanged.
     """
-    axes = [[row[c] for row in place] for c in range(4)]
-    turning = (twist[2][1], twist[0][2], twist[1][0])
-    at = [x + row[3] for x, row in zip(_cross(turning, axes[3]), twist, strict=True)]
-    x, y, z = (_dot(axis, turning) for axis in axes[:3])
-    along_x, along_y, along_z = (_dot(axis, at) for axis in axes[:3])
+    axes, turning = place[:, :3].T, np.array([twist[2, 1], twist[0, 2], twist[1, 0]], dtype=object)
+    x, y, z = axes @ turning
+    shifts = axes @ (np.cross(turning, place[:, 3]) + twist[:, 3])
     zero = 0 * x
-    return [[zero, -z, y, along_x], [z, zero, -x, along_y], [-y, x, zero, along_z]]
+    turned = np.array([[zero, -z, y], [z, zero, -x], [-y, x, zero]], dtype=object)
+    return np.column_stack([turned, shifts])
 
 
 def inverse(place: Rows) -> Rows:
     """Return the inverse transform T⁻¹."""
-    columns = [[row[c] for row in place] for c in range(4)]
-    return [[*column, -_dot(column, columns[3])] for column in columns[:3]]
+    axes = place[:, :3].T
+    return np.column_stack([axes, -(axes @ place[:, 3])])
 
 
 def along(acceleration: Sequence[Any]) -> Rows:
     """Return the matrix of a uniform acceleration of all points."""
-    zero = 0 * acceleration[0]
-    return [[zero, zero, zero, x] for x in acceleration]
-
-
-def scaled(matrix: Rows, factor: Any) -> Rows:
-    """Return a matrix times a scalar of the algebra."""
-    return [[x * factor for x in row] for row in matrix]
+    still = np.full((3, 3), 0 * acceleration[0], dtype=object)
+    return np.column_stack([still, np.array([*acceleration], dtype=object)])
 
 
 def added(matrices: Iterable[Rows]) -> Rows:
     """Return the sum of one or more matrices."""
-    total, *others = matrices
-    for matrix in others:
-        total = [
-            [x + y for x, y in zip(one, other, strict=True)]
-            for one, other in zip(total, matrix, strict=True)
-        ]
-    return total
+    return reduce(add, matrices)
 
 
 def kept(algebra: Algebra, name: str, matrix: Rows) -> Rows:
     """Return a matrix for repeated use: with named or reduced entries, as the algebra does."""
-    return [
+    rows = [
         [algebra.keep(f"{name}_{r}{c}", x) for c, x in enumerate(row, 1)]
         for r, row in enumerate(matrix, 1)
     ]
+    return np.array(rows, dtype=object)
 
 
 def pair(A: Rows, B: Rows, half: Any) -> list[Any]:
@@ -385,18 +379,10 @@ def _axis(algebra: Algebra, prismatic: bool) -> Rows:
     zero, one = _units(algebra)
     if prismatic:
         return along([zero, zero, one])
-    return [[zero, -one, zero, zero], [one, zero, zero, zero], [zero] * 4]
+    rows = [[zero, -one, zero, zero], [one, zero, zero, zero], [zero] * 4]
+    return np.array(rows, dtype=object)
 
 
 def _units(algebra: Algebra) -> tuple[Any, Any]:
     sympy = load_sympy()
     return algebra.lift(sympy.Integer(0)), algebra.lift(sympy.Integer(1))
-
-
-def _cross(left: Sequence[Any], right: Sequence[Any]) -> tuple[Any, Any, Any]:
-    (a, b, c), (x, y, z) = left, right
-    return b * z - c * y, c * x - a * z, a * y - b * x
-
-
-def _dot(left: Sequence[Any], right: Sequence[Any]) -> Any:
-    return left[0] * right[0] + left[1] * right[1] + left[2] * right[2]

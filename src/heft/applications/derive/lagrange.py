@@ -31,9 +31,7 @@ import numpy as np
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting
-from heft.models import (
-    load_sympy,
-)
+from heft.models import load_sympy
 
 from .chain import BaseSet, Chain, Matrix, compose, pair, pseudo_inertia
 

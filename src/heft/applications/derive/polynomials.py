@@ -22,7 +22,6 @@ Waves = dict[tuple[int, ...], Pair]  # factors of cos(n·q) and sin(n·q), by n
 
 
 PRIME = 2**61 - 1
-DIGITS = 30
 
 
 class Algebra(ABC):
@@ -97,9 +96,9 @@ class Expanded(Algebra):
         from sympy.polys.rings import PolyRing
 
         self.angles = [*turning, *_oblique(angles)]
-        found = set().union(*map(atoms_of, constants))
+        made = set().union(*map(atoms_of, constants))
         pairs = [f(angle) for angle in self.angles for f in (sympy.cos, sympy.sin)]
-        others = sorted(found - {*pairs, *variables}, key=sympy.default_sort_key)
+        others = sorted(made - {*pairs, *variables}, key=sympy.default_sort_key)
         self.atoms = [*pairs, *others, *variables]
         self.changing = frozenset({2 * k for k in range(len(turning))}) | {
             *(2 * k + 1 for k in range(len(turning))),
@@ -285,14 +284,14 @@ class Constants(Algebra):
         for angle in _oblique(angles):
             cos, sin = sympy.cos(angle), sympy.sin(angle)
             if angle.is_number:
-                t = sympy.Rational(str(sympy.tan(angle / 2).evalf(DIGITS)))
+                t = sympy.Rational(str(sympy.tan(angle / 2).evalf(30)))  # digits
             else:
                 t = sympy.Dummy(f"t{len(self._tangents)}")
                 self._tangents[t] = angle
             self._pairs[cos] = (1 - t**2) / (1 + t**2)
             self._pairs[sin] = 2 * t / (1 + t**2)
-        found = set().union(*map(atoms_of, expressions)) - set(self._pairs)
-        atoms = sorted(found, key=sympy.default_sort_key)
+        made = set().union(*map(atoms_of, expressions)) - set(self._pairs)
+        atoms = sorted(made, key=sympy.default_sort_key)
         plain = {x: x if x.is_Symbol else sympy.Dummy(f"x{k}") for k, x in enumerate(atoms)}
         self._pairs |= plain
         self._back |= {d: x for x, d in plain.items() if x != d}
@@ -307,17 +306,17 @@ class Constants(Algebra):
     def expression(self, element: Any) -> Any:
         """Return the expression of an element."""
         sympy = load_sympy()
-        found = self.field.to_sympy(element)
-        if not {*self._back, *self._tangents} & found.free_symbols:
-            return found
+        made = self.field.to_sympy(element)
+        if not {*self._back, *self._tangents} & made.free_symbols:
+            return made
         for t, angle in self._tangents.items():
-            if t in found.free_symbols:
+            if t in made.free_symbols:
                 cos, sin = sympy.Dummy(), sympy.Dummy()
-                top, bottom = sympy.fraction(sympy.cancel(found.subs(t, sin / (1 + cos))))
+                top, bottom = sympy.fraction(sympy.cancel(made.subs(t, sin / (1 + cos))))
                 unit = sin**2 + cos**2 - 1
-                found = sympy.cancel(sympy.rem(top, unit, sin) / sympy.rem(bottom, unit, sin))
-                found = found.xreplace({cos: sympy.cos(angle), sin: sympy.sin(angle)})
-        return sympy.trigsimp(found.xreplace(self._back))
+                made = sympy.cancel(sympy.rem(top, unit, sin) / sympy.rem(bottom, unit, sin))
+                made = made.xreplace({cos: sympy.cos(angle), sin: sympy.sin(angle)})
+        return sympy.trigsimp(made.xreplace(self._back))
 
 
 class Sampled(Algebra):
@@ -391,8 +390,8 @@ def solved(
             distinct[tuple(line.items())] = line
     table = dict(enumerate(distinct.values()))
     reduced, pivots = DomainMatrix(table, (len(table), len(order)), field).rref()
-    found: dict[int, dict[int, Any]] = {order[p]: {} for p in pivots}
+    made: dict[int, dict[int, Any]] = {order[p]: {} for p in pivots}
     for (r, c), x in reduced.to_dok().items():
         if c != pivots[r]:
-            found[order[pivots[r]]][order[c]] = x
-    return found
+            made[order[pivots[r]]][order[c]] = x
+    return made

@@ -17,8 +17,6 @@ from heft.models import load_sympy
 from .lagrange import CLOSED, Derivation
 
 Form = Literal["text", "latex", "numpy"]
-SIMPLE = 1000  # denominators above that are shown as decimals
-DIGITS = 12  # of decimals
 
 
 def rendered(derivation: Derivation, form: Form) -> str:
@@ -106,8 +104,8 @@ def _entries(
 def _readable(expression: Any) -> Any:
     """Return an expression with its unwieldy fractions as decimals."""
     sympy = load_sympy()
-    long = {x for x in expression.atoms(sympy.Rational) if x.q > SIMPLE}
-    return expression.xreplace({x: sympy.Float(x, DIGITS) for x in long})
+    long = {x for x in expression.atoms(sympy.Rational) if x.q > 1000}
+    return expression.xreplace({x: sympy.Float(x, 12) for x in long})  # digits
 
 
 def text(derivation: Derivation) -> str:

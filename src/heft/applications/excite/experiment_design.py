@@ -35,10 +35,6 @@ from heft.signals import Smoothing
 
 from .planned import CarriedLoad, Doubt, PlannedExperiment
 
-OTHER = {"D": "condition"}  # criterion that a design is compared with; D for all others
-SMALLER = 0.99  # share of a motion that is tried next where a proof fails
-TRIES = 12  # shares
-
 
 @dataclass(frozen=True)
 class ExciteSettings:
@@ -57,6 +53,7 @@ class ExciteSettings:
     doubt: Doubt = Doubt()  # how wrong predicted torque may be
     # what the robot carries and is to be told; the robot itself if None
     load: CarriedLoad | None = None
+    own_columns: Path | None = None  # Python file of the user's own columns, which is run
 
     def __post_init__(self) -> None:
         if not (self.rate > 0.0 and self.periods >= 1):
@@ -225,7 +222,7 @@ def excite(
     progress(f"{made.gain:.3g} {better} than the best of {len(made.random)} random motions")
     other = None
     if settings.compared and not made.interrupted:
-        criterion = OTHER.get(asked.criterion, "D") if settings.task is None else "D"
+        criterion = {"D": "condition"}.get(asked.criterion, "D") if settings.task is None else "D"
         progress(f"designing by criterion {criterion}, to tell what the choice costs")
         other = designed(replace(asked, criterion=criterion, starts=1), False)
     progress("proving that it keeps all limits at all times")
@@ -313,13 +310,13 @@ def certified(
         InfeasibleLimits: If a limit cannot be proven, with which and when.
     """
     share = 1.0
-    for _ in range(TRIES):
+    for _ in range(12):
         kept = trajectory.shrunk(share, about)
         proofs = _certificates(kept, planned)
         failed = [c for c in proofs if not c.holds]
         if not failed:
             return kept, proofs
-        share *= SMALLER
+        share *= 0.99
     worst = min(failed, key=lambda c: c.margin)
     raise InfeasibleLimits(
         "no motion is written whose limits are not proven",

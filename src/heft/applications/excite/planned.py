@@ -315,35 +315,17 @@ def open_experiment(
     effort = dict(zip(robot.joints, limits.effort.tolist(), strict=True))
     noise = noise_of(np.array([effort.get(c.name, math.inf) for c in plant.channels]))
     experiment = PlannedExperiment(
-        robot,
-        limits,
-        clearance,
-        noise,
-        ROW_RATE,
-        None,
-        doubt.bodies,
-        doubt.drives,
-        {},
-        remarks,
+        robot, limits, clearance, noise, ROW_RATE, None, doubt.bodies, doubt.drives, {}, remarks
     )
-    if earlier is None:
-        experiment = _with_stated_columns(experiment, doubt)
-    else:
+    own, limited = robot.own_columns, np.isfinite([*limits.effort, *limits.power]).any()
+    if earlier is not None:
         experiment = _with_results(experiment, earlier, doubt)
+    elif own is not None and (stated.motion.own_columns or limited):
+        values = own.parameters(stated.motion.own_columns, STATED_COLUMNS).tolist()
+        believed = dict(zip(own.names, values, strict=True))
+        remarks = (*remarks, LOOKED_AT)
+        experiment = replace(experiment, believed=believed, own=doubt.drives, remarks=remarks)
     return experiment if load is None else replace(experiment, load=load, known=None)
-
-
-def _with_stated_columns(experiment: PlannedExperiment, doubt: Doubt) -> PlannedExperiment:
-    own, stated = experiment.robot.own_columns, experiment.robot.options.motion.own_columns
-    limits = experiment.stated
-    limited = np.isfinite([*limits.effort, *limits.power]).any()
-    if own is None or not (stated or limited):
-        return experiment
-    values = own.parameters(stated, STATED_COLUMNS).tolist()
-    believed = dict(zip(own.names, values, strict=True))
-    return replace(
-        experiment, believed=believed, own=doubt.drives, remarks=(*experiment.remarks, LOOKED_AT)
-    )
 
 
 def _with_results(

@@ -25,8 +25,6 @@ from .experiment_design import Excited, ExciteSettings, Prediction, excite, is_i
 from .planned import open_experiment
 
 WORST = 8  # base parameters that the terminal lists
-DRAWN_RATE = 50.0  # of the curves [Hz]
-CURVES = (("position", "rad", "m"), ("velocity", "rad/s", "m/s"))
 
 
 def text_of(excited: Excited, model: Path, out: Path) -> str:
@@ -173,10 +171,11 @@ def page_of(excited: Excited) -> str:
 
 
 def _plots(excited: Excited) -> Iterator[Plot]:
-    time = excited.trajectory.times(DRAWN_RATE)
+    time = excited.trajectory.times(50.0)  # [Hz]
     planned = excited.planned
     linear = {d.name for d in planned.robot.drives if d.linear}
-    for order, (name, *units) in enumerate(CURVES):
+    curves = (("position", "rad", "m"), ("velocity", "rad/s", "m/s"))
+    for order, (name, *units) in enumerate(curves):
         values = excited.trajectory.derivative(time, order)
         for k, channel in enumerate(planned.carrier.moving):
             limits = (
@@ -225,7 +224,6 @@ FILES = (
     "design.json",
     "report.html",
 )
-POINT_RATE = 20.0  # of the points of a JointTrajectory [Hz]: a controller's splines pass them
 
 
 def excite_files(
@@ -236,13 +234,11 @@ def excite_files(
     given: Path | None = None,
     progress: Callable[[str], None] = lambda line: None,
     stop: threading.Event | None = None,
-    own_columns: Path | None = None,
 ) -> Excited:
     """Design a motion and write it with its certificates and predictions, all files or none.
 
     Args:
         options: TOML whose table [motion] states the limits.
-        own_columns: Python file of the user's own columns of the regressor, which is run.
 
     Raises:
         InputError: If an input cannot be read, is malformed, or no motion keeps all limits.
@@ -252,10 +248,9 @@ def excite_files(
     if not ros:
         progress(f"trajectory.mcap is left out: it needs {install('ros')}")
     files = {"model": model, "options": options, "task": settings.task}
-    opened = Inputs().holding(**files, own_columns=own_columns)
-    planned = open_experiment(
-        model, options, given, settings.doubt, settings.collisions, settings.load, own_columns
-    )
+    opened = Inputs().holding(**files, own_columns=settings.own_columns)
+    doubt, own = settings.doubt, settings.own_columns
+    planned = open_experiment(model, options, given, doubt, settings.collisions, settings.load, own)
     for remark in planned.remarks:
         progress(remark)
     excited = excite(planned, settings, progress, stop)
@@ -265,7 +260,7 @@ def excite_files(
         motion = excited.joint_trajectory(settings.rate)
         for name in FILES[:2]:
             write_table(LogTable.of_columns(motion.columns(), new / name), new / name)
-        points = excited.joint_trajectory(POINT_RATE)
+        points = excited.joint_trajectory(20.0)  # [Hz]: a controller's splines pass these points
         (new / "trajectory.json").write_text(points.to_json(), encoding="utf-8")
         if ros:
             points.write_mcap(new / "trajectory.mcap")

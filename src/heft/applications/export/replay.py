@@ -129,8 +129,7 @@ class _Motion:
 
 def replay_log(
     identified: Identified,
-    simulator: str,
-    file: str,
+    file: str | None,
     fields: Fields,
     log: AnyLog,
     columns: Path | None = None,
@@ -140,7 +139,7 @@ def replay_log(
     """Return a log replayed by what a simulator's file says.
 
     Args:
-        file: The simulator's file; run if it is MuJoCo's.
+        file: MuJoCo's file, which is run; None of another simulator's.
         fields: What it says of joints.
         before: The robot of the model file as it came; if not given, nothing is compared with it.
         fit: Log that friction beside its masses is fitted to; the replayed one if not given.
@@ -153,22 +152,22 @@ def replay_log(
     recording = inputs.logs["log"][0]
     motion = _motion(identified, recording, before)
     inputs.refuse_changed()
-    held = _table(fields, robot.joints)
-    mine = held.effort(motion.v, motion.a, motion.slow)
+    in_file = _table(fields, robot.joints)
+    mine = in_file.effort(motion.v, motion.a, motion.slow)
     models = {"its fields": motion.efforts["rigid"] + mine}
     engine, differences = None, (0.0, 0.0)
     forward: dict[str, Move] = {}
     starts = _starts(motion)
-    if simulator == "mujoco":
+    if file is not None:
         run = MujocoReplay.of(file, robot.joints)
         engine = f"MuJoCo {run.version}"
         torque = run.inverse_dynamics(motion.q, motion.v, motion.a)
         smooth = run.inverse_dynamics(motion.q, motion.v, motion.a, dry=False)
-        differences = _differences(motion, held, torque, smooth)
+        differences = _differences(motion, in_file, torque, smooth)
         # What stands still is held by as much as is needed: no engine can tell by the motion.
         rests = np.abs(motion.v) <= SLIDING * motion.slow
-        held_still = smooth + held.dry * np.tanh(motion.v / motion.slow)
-        models = {engine: np.where(rests, held_still, torque)}
+        at_rest = smooth + in_file.dry * np.tanh(motion.v / motion.slow)
+        models = {engine: np.where(rests, at_rest, torque)}
         forward[engine] = run.moved
     models |= {k: v for k, v in motion.efforts.items() if k.startswith("heft")}
     notes = []
@@ -198,7 +197,7 @@ def replay_log(
         corner,
         size,
         errors,
-        dict(_lost(motion, wanted, held)),
+        dict(_lost(motion, wanted, in_file)),
         {name: _position_errors(motion, starts, move) for name, move in forward.items()},
         len(starts),
         engine,
@@ -246,8 +245,8 @@ def _motion(identified: Identified, recording: Recording, before: Robot | None) 
     problem = Problem(plant, (recording,), smoothing, 2, "fit")
     entries = identified.estimate["joints"].items()
     stated = {j: robot.options.of(j).gain for j, _ in entries}
-    found = {j: float(e["gain"]) for j, e in entries if "gain" in e}
-    problem = with_gains(problem, {j: s / found[j] for j, s in stated.items() if s and j in found})
+    fits = {j: float(e["gain"]) for j, e in entries if "gain" in e}
+    problem = with_gains(problem, {j: s / fits[j] for j, s in stated.items() if s and j in fits})
     if len(robot.measured) != len(robot.joints) or isinstance(plant, ElasticRobotPlant):
         raise InvalidRecording(
             "a replay needs the torque of all joints, and gears that do not yield",
@@ -291,14 +290,14 @@ def _table(fields: Fields, joints: tuple[str, ...]) -> JointFields:
 
 
 def _differences(
-    motion: _Motion, held: JointFields, torque: Array, smooth: Array
+    motion: _Motion, in_file: JointFields, torque: Array, smooth: Array
 ) -> tuple[float, float]:
     """Return what an engine's torque differs by: smooth, of the rms torque; dry, of itself."""
-    plain = replace(held, dry=0.0).effort(motion.v, motion.a, motion.slow)
+    plain = replace(in_file, dry=0.0).effort(motion.v, motion.a, motion.slow)
     wanted = motion.efforts["rigid"] + plain
     off = np.abs(smooth - wanted).max(axis=0) / _rms(wanted)
-    slides = (np.abs(motion.v) > SLIDING * motion.slow) & (held.dry > 0.0)
-    ratio = np.abs(torque - smooth)[slides] / (held.dry + 0.0 * motion.v)[slides]
+    slides = (np.abs(motion.v) > SLIDING * motion.slow) & (in_file.dry > 0.0)
+    ratio = np.abs(torque - smooth)[slides] / (in_file.dry + 0.0 * motion.v)[slides]
     return float(off.max()), float(np.abs(ratio - 1.0).max(initial=0.0))
 
 
@@ -308,14 +307,14 @@ def _rms(values: Array) -> Array:
 
 def _fitted(motion: _Motion) -> JointFields:
     """Return the fields of all joints that fit a log best beside the file's bodies."""
-    found = []
+    fits = []
     rest = motion.measured - motion.efforts["bodies before"]
     for v, a, slow, effort in zip(motion.v.T, motion.a.T, motion.slow, rest.T, strict=True):
         one = np.ones_like(v)
         rows = np.column_stack([a, v, np.tanh(v / slow), one, -one])
         rotor, viscous, dry, up, down = nnls(rows, effort)[0]
-        found.append((rotor, viscous, dry, up - down))
-    return JointFields(*np.array(found).T)
+        fits.append((rotor, viscous, dry, up - down))
+    return JointFields(*np.array(fits).T)
 
 
 def _named(fields: JointFields, joints: tuple[str, ...]) -> dict[str, float]:
@@ -325,14 +324,16 @@ def _named(fields: JointFields, joints: tuple[str, ...]) -> dict[str, float]:
     return {f"{j}.{n}": float(x) for n, row in rows for j, x in zip(joints, row, strict=True)}
 
 
-def _lost(motion: _Motion, wanted: JointFields, held: JointFields) -> Iterator[tuple[str, Array]]:
+def _lost(
+    motion: _Motion, wanted: JointFields, in_file: JointFields
+) -> Iterator[tuple[str, Array]]:
     """Yield what the file does not hold of heft's full model, and its rms torque.
 
     Of a kind of friction that no simulator has it is what viscous and dry friction and an offset
     cannot take its place in.
     """
     for name, what in NAMES.items():
-        missing = JointFields(**{name: getattr(wanted, name) - getattr(held, name)})
+        missing = JointFields(**{name: getattr(wanted, name) - getattr(in_file, name)})
         part = missing.effort(motion.v, motion.a, motion.slow)
         if part.any():
             yield what, _rms(part)
@@ -344,7 +345,7 @@ def _lost(motion: _Motion, wanted: JointFields, held: JointFields) -> Iterator[t
             rows = np.column_stack([v, np.tanh(v / motion.slow[k]), np.ones_like(v)])
             part[:, k] -= rows @ np.linalg.lstsq(rows, part[:, k], rcond=None)[0]
         yield what, _rms(part)
-    mine = held.effort(motion.v, motion.a, motion.slow)
+    mine = in_file.effort(motion.v, motion.a, motion.slow)
     yield "all of it together", _rms(motion.efforts["heft, full"] - motion.efforts["rigid"] - mine)
 
 
@@ -376,13 +377,13 @@ def _errors(
 
 def _starts(motion: _Motion) -> list[tuple[int, slice]]:
     """Return where stretches to simulate begin, and the gapless stretch that each is in."""
-    found = []
+    fits = []
     for part in motion.stretches:
         time = motion.time[part]
         begins = np.arange(time[0] + CUT, time[-1] - CUT - LENGTH, LENGTH)
-        found += [(part.start + int(np.searchsorted(time, t)), part) for t in begins]
-    chosen = np.unique(np.linspace(0, len(found) - 1, min(len(found), MOST)).round().astype(int))
-    return [found[k] for k in chosen] if found else []
+        fits += [(part.start + int(np.searchsorted(time, t)), part) for t in begins]
+    chosen = np.unique(np.linspace(0, len(fits) - 1, min(len(fits), MOST)).round().astype(int))
+    return [fits[k] for k in chosen] if fits else []
 
 
 def _position_errors(motion: _Motion, starts: list[tuple[int, slice]], move: Move) -> Array:

@@ -16,9 +16,6 @@ from heft.models import SIMULATORS, STANDARD_GRAVITY, Fields, Robot, Simulator
 
 from .replay import Replay, as_it_came, fields_of, replay_log
 
-SAME = 1e-12  # of its size: what a number may differ by that is read back
-MANIFEST = "samples.json"
-
 
 @dataclass(frozen=True)
 class Exported:
@@ -91,18 +88,19 @@ def export_files(
     made: dict[str, str] = {target.file: text}
     if draws is not None:
         made |= _drawn(target, identified, draws)
-    found = None
+    replayed = None
     if replay is not None:
         before = as_it_came(identified, model)
-        found = replay_log(identified, simulator, text, fields, replay, columns, before)
-        made["replay.json"] = json_text(found)
+        run = text if simulator == "mujoco" else None
+        replayed = replay_log(identified, run, fields, replay, columns, before)
+        made["replay.json"] = json_text(replayed)
     files = []
     if out is not None:
         for name, content in made.items():
             (out / name).parent.mkdir(parents=True, exist_ok=True)
             write_text(out / name, content)
             files.append(out / name)
-    return Exported(tuple(files), tuple(_notes(target, identified)), found)
+    return Exported(tuple(files), tuple(_notes(target, identified)), replayed)
 
 
 def _written(target: Simulator, robot: Robot, fields: Fields) -> str:
@@ -112,7 +110,7 @@ def _written(target: Simulator, robot: Robot, fields: Fields) -> str:
     for joint, wanted in fields.items():
         for name, value in vars(wanted).items():
             got = getattr(back[joint], name)
-            if abs(got - value) > SAME * abs(value):
+            if abs(got - value) > 1e-12 * abs(value):
                 raise FitError(
                     "the file that was written says another number",
                     argument=f"{target.file}, {joint}, {name}",
@@ -146,9 +144,9 @@ def _loader() -> str:
 def _drawn(target: Simulator, identified: Identified, folder: Path) -> dict[str, str]:
     """Return the files of draws that `heft sample` made, by name."""
     try:
-        text = read_text(folder / MANIFEST, "samples.json of a folder of draws", InputError)
+        text = read_text(folder / "samples.json", "samples.json of a folder of draws", InputError)
         manifest: Mapping[str, Any] = json.loads(text)
-        known, names, files = (manifest[k] for k in ("information", "parameters", "files"))
+        digest, names, files = (manifest[k] for k in ("information", "parameters", "files"))
         files = dict(files)
         options = identified.robot.options
         draws = [(Robot.from_file(folder / name, options), row) for name, row in files.items()]
@@ -160,7 +158,7 @@ def _drawn(target: Simulator, identified: Identified, folder: Path) -> dict[str,
             got=f"{type(problem).__name__}: {problem}",
             expected="the folder that `heft sample --out` wrote",
         ) from problem
-    if known != file_hash(identified.folder / "information.npz"):
+    if digest != file_hash(identified.folder / "information.npz"):
         raise InputError(
             "the draws are of other results",
             argument=str(folder),
@@ -171,21 +169,23 @@ def _drawn(target: Simulator, identified: Identified, folder: Path) -> dict[str,
         stated = dict(zip(robot.joints, robot.written_drives.T.tolist(), strict=True))
         fields = {
             joint: replace(
-                found,
+                simple,
                 viscous=stated[joint][0],
                 dry=stated[joint][1],
-                armature=drawn.get(f"{joint}.armature", found.armature),
+                armature=drawn.get(f"{joint}.armature", simple.armature),
             )
-            for joint, found in fields_of(identified).items()
+            for joint, simple in fields_of(identified).items()
         }
-        held = target.held(robot, fields)
+        taken = target.held(robot, fields)
         if target.whole:
             stem, dot, ending = target.file.partition(".")
             made[f"draws/{stem}_{k:0{len(str(len(files) - 1))}d}{dot}{ending}"] = _written(
-                target, robot, held
+                target, robot, taken
             )
         else:
-            by_name = {n: {j: getattr(f, n) for j, f in held.items()} for n in sorted(target.holds)}
+            by_name = {
+                n: {j: getattr(f, n) for j, f in taken.items()} for n in sorted(target.holds)
+            }
             links = {
                 link.name: values[10 * i : 10 * i + 10] for i, link in enumerate(robot.bodies_links)
             }

@@ -66,14 +66,14 @@ class Catalog:
         """
         if not place.exists():
             raise InvalidSetting("the fleet is not there", argument=str(place))
-        types, found = _of_folder(place, out) if place.is_dir() else _of_file(place)
-        if not found:
+        types, logs_found = _of_folder(place, out) if place.is_dir() else _of_file(place)
+        if not logs_found:
             raise InvalidSetting(
                 "the fleet has no logs",
                 argument=str(place),
                 expected="a folder TYPE/ROBOT/LOG for each, or a TOML that names them",
             )
-        for name in {*types, *(log.robot for log in found)}:
+        for name in {*types, *(log.robot for log in logs_found)}:
             if not NAME.fullmatch(name) or name.startswith("."):
                 raise InvalidSetting(
                     "a type or robot cannot be called so",
@@ -81,7 +81,7 @@ class Catalog:
                     got=name,
                     expected="letters, digits, space and _ . + @ -",
                 )
-        return Catalog(dict(sorted(types.items())), tuple(sorted(found, key=lambda k: k.name)))
+        return Catalog(dict(sorted(types.items())), tuple(sorted(logs_found, key=lambda k: k.name)))
 
 
 def _of_folder(place: Path, out: Path) -> tuple[dict[str, RobotType], list[Log]]:
@@ -125,10 +125,10 @@ def _of_file(place: Path) -> tuple[dict[str, RobotType], list[Log]]:
     )
     text: Reader[str] = Text("a text is expected")
     of_robot: Section[dict[str, str]] = Section(dict, {"type": text, "logs": text}, ("type",))
-    whole: Section[dict[str, Any]] = Section(
+    table: Section[dict[str, Any]] = Section(
         dict, {"type": named(of_type), "robot": named(of_robot)}, ("type", "robot")
     )
-    read = whole(read_toml(place), str(place))
+    read = table(read_toml(place), str(place))
     types = {
         name: RobotType(name, given["model"], given.get("with"), given.get("map"))
         for name, given in read["type"].items()

@@ -40,15 +40,9 @@ from .reading import (
 ANSWER, HISTORY, PAGE, METRICS = "fleet.json", "history", "fleet.html", "fleet.prom"
 NAMES = (ANSWER, HISTORY, PAGE, METRICS, TYPES, KEPT, SEEN)
 NORMAL = 1.959963984540054  # deviations of a 95 % interval
-FALSE = 0.05  # share of false ones among the drifts that are told, in the mean
 NEIGHBOURS = 5  # days before and after, that a day is compared with
 FEWEST = 3  # of these, at least
-FOREIGN = 1e-7  # probability of a day of its robot, below which it is not of it
-OTHER = 1e-5  # likewise, where it looks like another robot of the type
-ALIKE = 1e-3  # probability of a day of another robot, from which it may be
 FLAT = 0.01  # share of a number, that its scatter from day to day is taken for at least
-ILL_FITTING = 3.0  # rms residual per the type's, from which a day does not look like the type
-SCATTERED = ("viscous", "coulomb", "friction")  # whose scatter from day to day is learnt
 
 
 @dataclass(frozen=True)
@@ -134,10 +128,10 @@ def identify(
                 argument=f"--out {out}",
                 cure="wait for it to end; what it has read need not be read again",
             )
-        found = read(catalog, out, settings, progress)
-        progress(f"summing up {len(found.robots)} robots")
-        answers = dict(worked(answer_of, found.robots, settings))
-        fleet = _found(found.types, [(r, answers[r]) for r in found.robots], found.refused)
+        logs = read(catalog, out, settings, progress)
+        progress(f"summing up {len(logs.robots)} robots")
+        answers = dict(worked(answer_of, logs.robots, settings))
+        fleet = _found(logs.types, [(r, answers[r]) for r in logs.robots], logs.refused)
         progress("writing the results")
         _write(fleet, out)
     return fleet
@@ -149,7 +143,7 @@ def _found(
     refused: tuple[Refused, ...],
 ) -> Fleet:
     findings: dict[str, TypeFindings] = {}
-    found: list[RobotFindings] = []
+    members: list[RobotFindings] = []
     for name, its in types.items():
         own = [(logs, answer) for logs, answer in robots if answer.type == name]
         if not own:
@@ -163,17 +157,18 @@ def _found(
         )
         findings[name] = TypeFindings(its, law, scatter)
         for answer, days in zip(answers, foreign, strict=True):
-            whole = answer.whole
-            value, covariance = whole.values, whole.covariance
+            answer_whole = answer.whole
+            value, covariance = answer_whole.values, answer_whole.covariance
             if law is not None:
                 value, covariance = law.given(value, covariance)
             std = np.sqrt(np.maximum(np.diag(covariance), 0.0))
             drifts = _drifts(its, answer, scatter.get("friction"), days)
-            found.append(RobotFindings(answer, value, std, drifts, days))
-    chances = np.array([d.change.probability for f in found for d in f.drifts])
-    stands = iter(discoveries(chances, FALSE).tolist())
+            members.append(RobotFindings(answer, value, std, drifts, days))
+    chances = np.array([d.change.probability for f in members for d in f.drifts])
+    # share of false ones among those that are told
+    stands = iter(discoveries(chances, 0.05).tolist())
     judged = [
-        replace(f, drifts=tuple(replace(d, stands=next(stands)) for d in f.drifts)) for f in found
+        replace(f, drifts=tuple(replace(d, stands=next(stands)) for d in f.drifts)) for f in members
     ]
     order = sorted(judged, key=lambda f: (-f.attention, f.answer.type, f.answer.robot))
     return Fleet(findings, tuple(order), refused)
@@ -183,40 +178,40 @@ def _days(answer: RobotAnswer) -> Array:
     return np.array([datetime.date.fromisoformat(d).toordinal() for d in answer.days], dtype=float)
 
 
-def _series(answer: RobotAnswer, k: int, left_out: Sequence[Foreign] = ()) -> Series | None:
+def _series(answer: RobotAnswer, k: int, excluded: Sequence[Foreign] = ()) -> Series | None:
     """Return a quantity day by day, as shares of its median; None if that is nearly nothing."""
     usual = float(np.median(answer.values[:, k]))
     if not abs(usual) > NORMAL * float(np.median(answer.std[:, k])):
         return None
-    kept = ~np.isin(answer.days, [f.day for f in left_out])
+    kept = ~np.isin(answer.days, [f.day for f in excluded])
     size = abs(usual)
     return Series(_days(answer)[kept], answer.values[kept, k] / size, answer.std[kept, k] / size)
 
 
 def _scatter(its: Prepared, answers: Sequence[RobotAnswer]) -> dict[str, DayToDay]:
     """Return how friction of each kind scatters from day to day, over all robots and joints."""
-    found = {}
-    for kind in SCATTERED:
+    scatter = {}
+    for kind in ("viscous", "coulomb", "friction"):
         places = [k for k, q in enumerate(its.told[0]) if q.kind == kind]
         series = [s for a in answers for k in places if (s := _series(a, k)) is not None]
         usual = DayToDay.of(series)
         if usual is not None:
-            found[kind] = usual
-    return found
+            scatter[kind] = usual
+    return scatter
 
 
 def _drifts(
-    its: Prepared, answer: RobotAnswer, usual: DayToDay | None, left_out: Sequence[Foreign]
+    its: Prepared, answer: RobotAnswer, usual: DayToDay | None, excluded: Sequence[Foreign]
 ) -> tuple[Drift, ...]:
     if usual is None:
         return ()
-    found = []
+    drifts = []
     for k, q in enumerate(its.told[0]):
-        series = _series(answer, k, left_out) if q.kind == "friction" else None
+        series = _series(answer, k, excluded) if q.kind == "friction" else None
         change = None if series is None else ChangeSearch().of(series, usual)
         if change is not None:
-            found.append(Drift(str(q.joint), change, False))
-    return tuple(found)
+            drifts.append(Drift(str(q.joint), change, False))
+    return tuple(drifts)
 
 
 def _foreign(
@@ -232,12 +227,12 @@ def _foreign(
     share = np.array([max(scatter[k].deviation, FLAT) if k in scatter else FLAT for k in kinds])
     own = [a.values[:, compared] for a in answers]
     usual = [np.median(v, axis=0) for v in own]
-    found = []
+    foreign = []
     for i, answer in enumerate(answers):
         theirs: list[Foreign] = []
         count = len(answer.days)
         for t in range(count):
-            if np.mean(answer.misfit[t]) > ILL_FITTING:
+            if np.mean(answer.misfit[t]) > 3.0:  # times the type's
                 reason = f"its residuals are {np.mean(answer.misfit[t]):.1f} times its type's"
                 theirs.append(Foreign(answer.days[t], None, reason))
                 continue
@@ -249,25 +244,25 @@ def _foreign(
             V = answer.friction[t] * (1.0 + 1.0 / len(near))
             V = V + np.diag(2.0 * (share * usual[i]) ** 2)
             centres = np.array([np.median(own[i][near], axis=0), *usual])
-            apart = np.einsum("kn,nk->k", centres - value, np.linalg.solve(V, (centres - value).T))
-            chances = special.chdtrc(len(value), apart)
-            if chances[0] >= OTHER:
+            far = np.einsum("kn,nk->k", centres - value, np.linalg.solve(V, (centres - value).T))
+            chances = special.chdtrc(len(value), far)
+            if chances[0] >= 1e-5:  # it may be of its robot
                 continue
             others = [j for j in range(len(answers)) if j != i and len(answers[j].days) >= FEWEST]
             like = max(others, key=lambda j: chances[1 + j], default=None)
-            if like is not None and chances[1 + like] > ALIKE:
+            if like is not None and chances[1 + like] > 1e-3:  # which it may be
                 name = answers[like].robot
                 theirs.append(Foreign(answer.days[t], name, f"it looks like {name}"))
-            elif chances[0] < FOREIGN:
+            elif chances[0] < 1e-7:  # it is surely not of its robot
                 theirs.append(Foreign(answer.days[t], None, "it contradicts the days about it"))
         # What goes on is a change of the robot, which its history tells, not a wrong log.
-        found.append(tuple(theirs) if 2 * len(theirs) < count else ())
-    return found
+        foreign.append(tuple(theirs) if 2 * len(theirs) < count else ())
+    return foreign
 
 
-def _without(logs: RobotLogs, answer: RobotAnswer, left_out: Sequence[Foreign]) -> RobotAnswer:
+def _without(logs: RobotLogs, answer: RobotAnswer, excluded: Sequence[Foreign]) -> RobotAnswer:
     """Return a robot's answer whose whole leaves some days out."""
-    out = {f.day for f in left_out}
+    out = {f.day for f in excluded}
     if not out:
         return answer
     kept = tuple((day, keys) for day, keys in logs.days if day not in out)
@@ -298,12 +293,12 @@ def to_dict(fleet: Fleet) -> dict[str, Any]:
         },
         "types": {name: _type_dict(t) for name, t in fleet.types.items()},
         "robots": [_robot_dict(fleet, r) for r in fleet.robots],
-        "refused": [{"log": r.log, "reason": r.reason} for r in fleet.refused],
+        "refused": [vars(r) for r in fleet.refused],
     }
 
 
-def _type_dict(found: TypeFindings) -> dict[str, Any]:
-    quantities, law, p = found.its.told[0], found.law, found.its.preparation
+def _type_dict(findings: TypeFindings) -> dict[str, Any]:
+    quantities, law, p = findings.its.told[0], findings.law, findings.its.preparation
     return {
         "corner_hz": p.corner,
         "delay_s": p.delay,
@@ -311,18 +306,14 @@ def _type_dict(found: TypeFindings) -> dict[str, Any]:
         "chosen_from": list(p.logs),
         "day_to_day": {
             kind: {"deviation": s.deviation, "correlation": s.correlation}
-            for kind, s in found.scatter.items()
+            for kind, s in findings.scatter.items()
         },
         "quantities": [
             {"name": q.name, "unit": q.unit, "meaning": q.meaning}
             | (
                 {}
                 if law is None
-                else {
-                    "mean": law.mean[k],
-                    "mean_std": law.mean_std[k],
-                    "scatter": law.scatter[k],
-                }
+                else {"mean": law.mean[k], "mean_std": law.mean_std[k], "scatter": law.scatter[k]}
             )
             for k, q in enumerate(quantities)
         ],
@@ -333,8 +324,8 @@ def _number(value: float, std: float) -> dict[str, float]:
     return {"value": value, "low": value - NORMAL * std, "high": value + NORMAL * std}
 
 
-def _robot_dict(fleet: Fleet, found: RobotFindings) -> dict[str, Any]:
-    answer, quantities = found.answer, fleet.types[found.answer.type].its.told[0]
+def _robot_dict(fleet: Fleet, findings: RobotFindings) -> dict[str, Any]:
+    answer, quantities = findings.answer, fleet.types[findings.answer.type].its.told[0]
     own_std = answer.whole.std
     return {
         "type": answer.type,
@@ -344,7 +335,7 @@ def _robot_dict(fleet: Fleet, found: RobotFindings) -> dict[str, Any]:
         "seconds": answer.seconds,
         "quantities": {
             q.name: _number(float(answer.whole.values[k]), float(own_std[k]))
-            | {"with_type": _number(float(found.values[k]), float(found.std[k]))}
+            | {"with_type": _number(float(findings.values[k]), float(findings.std[k]))}
             for k, q in enumerate(quantities)
         },
         "drifts": [
@@ -358,9 +349,9 @@ def _robot_dict(fleet: Fleet, found: RobotFindings) -> dict[str, Any]:
                 "probability": d.change.probability,
                 "stands": d.stands,
             }
-            for d in found.drifts
+            for d in findings.drifts
         ],
-        "foreign": [{"day": f.day, "like": f.like, "reason": f.reason} for f in found.foreign],
+        "foreign": [vars(f) for f in findings.foreign],
     }
 
 
@@ -374,8 +365,8 @@ def write_history(fleet: Fleet, out: Path) -> None:
     import pyarrow.parquet
 
     parts: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for found in sorted(fleet.robots, key=lambda f: (f.answer.type, f.answer.robot)):
-        answer, foreign = found.answer, {f.day for f in found.foreign}
+    for findings in sorted(fleet.robots, key=lambda f: (f.answer.type, f.answer.robot)):
+        answer, foreign = findings.answer, {f.day for f in findings.foreign}
         quantities = fleet.types[answer.type].its.told[0]
         for t, day in enumerate(answer.days):
             for k, q in enumerate(quantities):
@@ -404,15 +395,15 @@ def metrics(fleet: Fleet) -> str:
         "# TYPE heft_drift gauge",
     ]
     robots = sorted(fleet.robots, key=lambda f: (f.answer.type, f.answer.robot))
-    for found in robots:
-        answer = found.answer
+    for findings in robots:
+        answer = findings.answer
         of = f'type="{answer.type}",robot="{answer.robot}"'
         for k, q in enumerate(fleet.types[answer.type].its.told[0]):
             if q.kind == "friction":
                 lines.append(f'heft_friction{{{of},joint="{q.joint}"}} {answer.whole.values[k]!r}')
         changes += [
             f'heft_drift{{{of},joint="{d.joint}",kind="{d.change.kind}"}} {d.change.size!r}'
-            for d in found.drifts
+            for d in findings.drifts
             if d.stands
         ]
     name = "heft_foreign_days"
@@ -439,10 +430,10 @@ def text(fleet: Fleet, most: int = 20) -> str:
         most: Robots and refused logs that are listed.
     """
     rows = []
-    for found in fleet.robots[:most]:
-        answer, said = found.answer, _attention(found)
-        more = f"; {len(said) - 2} more" if len(said) > 2 else ""
-        why = "; ".join(said[:2]) + more or "-"
+    for findings in fleet.robots[:most]:
+        answer, notes = findings.answer, _attention(findings)
+        more = f"; {len(notes) - 2} more" if len(notes) > 2 else ""
+        why = "; ".join(notes[:2]) + more or "-"
         rows.append((answer.type, answer.robot, _span(answer), f"{sum(answer.logs)}", why))
     lines = [table(("type", "robot", "days", "logs", "what needs attention"), rows)]
     if len(fleet.robots) > most:
@@ -484,16 +475,16 @@ def page(fleet: Fleet) -> str:
         counts=to_dict(fleet)["counts"],
         types={name: laws.get(name, []) for name in fleet.types},
         head=("joint", *(k for k in FRICTION if k != "offset"), "with its type", "day by day"),
-        robots=[_shown(fleet, found) for found in fleet.robots],
+        robots=[_shown(fleet, findings) for findings in fleet.robots],
         refused=fleet.refused,
     )
 
 
-def _shown(fleet: Fleet, found: RobotFindings) -> dict[str, Any]:
+def _shown(fleet: Fleet, findings: RobotFindings) -> dict[str, Any]:
     """Return what the page shows of a robot."""
-    answer = found.answer
+    answer = findings.answer
     quantities = fleet.types[answer.type].its.told[0]
-    changed = {d.joint for d in found.drifts if d.stands}
+    changed = {d.joint for d in findings.drifts if d.stands}
     joints = []
     for name in dict.fromkeys(q.joint for q in quantities if q.joint):
         places = {q.kind: k for k, q in enumerate(quantities) if q.joint == name}
@@ -504,7 +495,7 @@ def _shown(fleet: Fleet, found: RobotFindings) -> dict[str, Any]:
             if kind != "offset"
         ]
         k = places["friction"]
-        cells.append(f"{found.values[k]:.4g} ± {NORMAL * found.std[k]:.2g}")
+        cells.append(f"{findings.values[k]:.4g} ± {NORMAL * findings.std[k]:.2g}")
         line, band = _spark(_days(answer), answer.values[:, k], answer.std[:, k])
         joints.append(
             {"name": name, "cells": cells, "line": line, "band": band, "changed": name in changed}
@@ -515,7 +506,7 @@ def _shown(fleet: Fleet, found: RobotFindings) -> dict[str, Any]:
         "robot": answer.robot,
         "span": _span(answer),
         "logs": sum(answer.logs),
-        "said": _attention(found),
+        "said": _attention(findings),
         "joints": joints,
     }
 
@@ -535,7 +526,7 @@ def _span(answer: RobotAnswer) -> str:
     return first if first == last else f"{first} to {last}"
 
 
-def _attention(found: RobotFindings) -> list[str]:
+def _attention(findings: RobotFindings) -> list[str]:
     """Return why a robot needs attention, what is surest first."""
-    drifts = sorted((d for d in found.drifts if d.stands), key=lambda d: d.change.probability)
-    return [*map(_said, drifts), *(f"{f.day}: {f.reason}" for f in found.foreign)]
+    drifts = sorted((d for d in findings.drifts if d.stands), key=lambda d: d.change.probability)
+    return [*map(_said, drifts), *(f"{f.day}: {f.reason}" for f in findings.foreign)]

@@ -34,11 +34,6 @@ from .catalog import RobotType, day_of
 
 VERSION = "heft-fleet-1"  # of what is stored of a log
 BLOCKS = 12  # contiguous parts of a log, whose scatter its intervals are judged by
-DAYS = 4  # logs, from which on a robot's intervals are judged by their scatter instead
-RIDGE = 1e-3  # of a column's length in a log: what it does not show stays where the type is
-SPEEDS = (0.2, 0.35, 0.5, 0.65, 0.8, 0.95)  # quantiles of a drive's speeds, of its friction
-MOVING = 0.02  # of a drive's highest speed, from which on it moves
-TINY = 1e-12  # length of a column that no log of the sample holds
 FRICTION = ("viscous", "coulomb", "friction", "offset")  # that is told of each joint
 
 
@@ -135,12 +130,12 @@ class Preparation:
 
 def _speeds(problem: Problem[RobotPlant]) -> tuple[tuple[float, ...], ...]:
     velocity = np.concatenate([s.motion.velocity for s in problem.samples()], axis=1)
-    found = []
+    quantiles, speeds = (0.2, 0.35, 0.5, 0.65, 0.8, 0.95), []
     for drive in problem.plant.robot.drives:
         speed = np.abs(drive.ratio @ velocity)
-        moving = speed[speed > MOVING * speed.max()]
-        found.append(tuple(np.quantile(moving, SPEEDS).tolist()) if len(moving) else ())
-    return tuple(found)
+        moving = speed[speed > 0.02 * speed.max()]
+        speeds.append(tuple(np.quantile(moving, quantiles).tolist()) if len(moving) else ())
+    return tuple(speeds)
 
 
 def _opened(kind: RobotType) -> Inputs:
@@ -173,6 +168,10 @@ class Prepared:
 
     kind: RobotType
     preparation: Preparation
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how another process makes it: once, however many pieces of work name it."""
+        return prepared, (self.kind, self.preparation)
 
     @cached_property
     def inputs(self) -> Inputs:
@@ -210,7 +209,8 @@ class Prepared:
     @cached_property
     def ridge(self) -> Array:
         """Rows that hold what a log does not show where the type is, right-hand side last."""
-        firm = RIDGE * np.maximum(self.preparation.lengths, TINY)
+        # of a column's length, which is none where no log of the sample holds it
+        firm = 1e-3 * np.maximum(self.preparation.lengths, 1e-12)
         return np.column_stack([np.diag(firm), firm * self.preparation.middle])
 
     @cached_property
@@ -310,9 +310,9 @@ def fold(path: Path, its: Prepared) -> tuple[str, Folded]:
         information = reduce(add, parts)
         _, beta = _solved(information, its)
         moments = np.array([_moment(part, beta, its) for part in parts])
-        found = answered(information, moments, its)
+        answer = answered(information, moments, its)
         log.refuse_changed()
-        return digest, Folded(information, moments, found, day_of(log.epoch), line.duration)
+        return digest, Folded(information, moments, answer, day_of(log.epoch), line.duration)
 
 
 def _moment(information: Information, beta: Array, its: Prepared) -> Array:
@@ -322,8 +322,8 @@ def _moment(information: Information, beta: Array, its: Prepared) -> Array:
 
 def _solved(information: Information, its: Prepared) -> tuple[Array, Array]:
     """Return the triangle with the ridge, shape (b, b), and the solution β."""
-    whole = information.combined(its.weights).factor
-    factor = triangle_of(np.vstack([whole, its.ridge]))
+    total = information.combined(its.weights).factor
+    factor = triangle_of(np.vstack([total, its.ridge]))
     R = factor[:-1, :-1]
     return R, np.asarray(scipy.linalg.solve_triangular(R, factor[:-1, -1]))
 
@@ -357,18 +357,18 @@ def together(logs: Sequence[Folded], its: Prepared) -> Answer:
         information = reduce(add, (log.information for log in logs))
         _, beta = _solved(information, its)
         of_logs = [_moment(log.information, beta, its) for log in logs]
-        if len(logs) < DAYS:
+        if len(logs) < 4:  # from which on intervals are judged by the scatter of logs
             parts = [
-                log.moments + whole / len(log.moments)
-                for log, whole in zip(logs, of_logs, strict=True)
+                log.moments + total / len(log.moments)
+                for log, total in zip(logs, of_logs, strict=True)
             ]
             return answered(information, np.vstack(parts), its)
         return answered(information, np.array(of_logs), its)
 
 
-def save(path: Path, digest: str, found: Folded) -> None:
+def save(path: Path, digest: str, folded: Folded) -> None:
     """Write what is kept of a log as an NPZ file without what its type shares."""
-    triangles, answer = found.information.triangles, found.answer
+    triangles, answer = folded.information.triangles, folded.answer
     packed = [t.factor[np.triu_indices(len(t.factor))] for t in triangles]
     upper = np.triu_indices(len(answer.values))
     write_arrays(
@@ -380,13 +380,13 @@ def save(path: Path, digest: str, found: Folded) -> None:
             "counts": np.array([len(t.columns) for t in triangles]),
             "rows": np.array([t.rows for t in triangles]),
             "factors": np.concatenate(packed),
-            "moments": found.moments,
+            "moments": folded.moments,
             "values": answer.values,
             "covariance": answer.covariance[upper],
             "beta": answer.beta,
             "misfit": answer.misfit,
-            "day": np.array(found.day or ""),
-            "seconds": np.array(found.seconds),
+            "day": np.array(folded.day or ""),
+            "seconds": np.array(folded.seconds),
         },
     )
 

@@ -33,10 +33,8 @@ Item = TypeVar("Item")
 Made = TypeVar("Made")
 TYPES, KEPT, SEEN = "types", "triangles", "seen.json"  # what a later run goes on from
 SAMPLE, TRIES, PAIR = 3, 12, 2  # robots that prepare a type, of so many tried, by two logs each
-TELL = 2.0  # [s] between lines of progress
 WORTH = 50  # pieces of work that are worth the start of one more process
 STALLED = 10  # workers' deaths in a row without anything done between them
-UNUSABLE = (HeftError, OSError, MemoryError, ArithmeticError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -61,8 +59,7 @@ class _Task:
     """One log to be folded by a worker."""
 
     log: Log
-    kind: RobotType
-    preparation: Preparation
+    its: Prepared
     kept: Path  # folder of what is kept
 
 
@@ -80,8 +77,7 @@ class _Read:
 class RobotLogs:
     """The logs of one robot that are summed, day by day, by the hash of what is kept of each."""
 
-    kind: RobotType
-    preparation: Preparation
+    its: Prepared
     robot: str
     days: tuple[tuple[str, tuple[str, ...]], ...]  # ascending, and each day's hashes
     kept: Path
@@ -105,17 +101,17 @@ class RobotAnswer:
 
 def _folded(task: _Task) -> _Read:
     """Fold one log and keep what it tells; a worker's work."""
-    its, name = prepared(task.kind, task.preparation), task.log.name
+    its, name = task.its, task.log.name
     try:
-        digest, found = fold(task.log.path, its)
+        digest, folded = fold(task.log.path, its)
         path = _place(task.kept, its.key(digest))
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(f".{path.name}.{os.getpid()}")
-        save(new, digest, found)
+        save(new, digest, folded)
         put(new, path)
-    except UNUSABLE as problem:
+    except (HeftError, OSError, MemoryError, ArithmeticError, ValueError) as problem:
         return _Read(name, reason=_reason(problem))
-    return _Read(name, digest, found.day)
+    return _Read(name, digest, folded.day)
 
 
 def _place(kept: Path, key: str) -> Path:
@@ -138,20 +134,20 @@ def answer_of(logs: RobotLogs) -> RobotAnswer:
     Raises:
         InvalidRecording: If what is kept of a log is damaged.
     """
-    its = prepared(logs.kind, logs.preparation)
-    found = {key: load(_place(logs.kept, key), its) for _, keys in logs.days for key in keys}
-    days = [together([found[k] for k in sorted(keys)], its) for _, keys in logs.days]
+    its = logs.its
+    made = {key: load(_place(logs.kept, key), its) for _, keys in logs.days for key in keys}
+    days = [together([made[k] for k in sorted(keys)], its) for _, keys in logs.days]
     return RobotAnswer(
-        logs.kind.name,
+        its.kind.name,
         logs.robot,
         tuple(day for day, _ in logs.days),
         tuple(len(keys) for _, keys in logs.days),
-        sum(f.seconds for f in found.values()),
+        sum(f.seconds for f in made.values()),
         np.array([d.values for d in days]),
         np.array([d.std for d in days]),
         np.array([d.covariance[np.ix_(its.compared, its.compared)] for d in days]),
         np.array([d.misfit for d in days]),
-        together([found[k] for k in sorted(found)], its),
+        together([made[k] for k in sorted(made)], its),
     )
 
 
@@ -168,14 +164,14 @@ def worked(
     if settings.engine == "threads":
         yield from in_order(lambda item: (item, work(item)), items, settings.jobs)
         return
-    left, deaths = dict(enumerate(items)), 0
-    places = {id(item): k for k, item in left.items()}
-    while left:
+    remaining, deaths = dict(enumerate(items)), 0
+    places = {id(item): k for k, item in remaining.items()}
+    while remaining:
         try:
-            jobs = min(settings.jobs, -(-len(left) // WORTH))
-            with closing(by_processes(work, list(left.values()), jobs)) as made:
+            jobs = min(settings.jobs, -(-len(remaining) // WORTH))
+            with closing(by_processes(work, list(remaining.values()), jobs)) as made:
                 for item, result in made:
-                    del left[places[id(item)]]
+                    del remaining[places[id(item)]]
                     deaths = 0
                     yield item, result
         except BrokenProcessPool as problem:
@@ -183,7 +179,7 @@ def worked(
             if deaths == STALLED:
                 raise FitError(
                     "workers die again and again, and nothing is done",
-                    got=f"{len(left)} pieces of work left",
+                    got=f"{len(remaining)} pieces of work left",
                     cure="fewer workers take less memory: --jobs 1",
                 ) from problem
 
@@ -208,42 +204,42 @@ def read(catalog: Catalog, out: Path, settings: FleetSettings, progress: Progres
     """
     kept = out / KEPT
     kept.mkdir(parents=True, exist_ok=True)
-    for left in kept.glob("*/.*"):  # of a worker that was killed
-        left.unlink()
+    for remaining in kept.glob("*/.*"):  # of a worker that was killed
+        remaining.unlink()
     types = {
         name: prepared(kind, _preparation(catalog, kind, out, progress))
         for name, kind in catalog.types.items()
         if any(log.type == name for log in catalog.logs)
     }
     seen = _seen(out)
-    known: dict[str, _Read] = {}
+    reads: dict[str, _Read] = {}
     tasks = []
     for log in catalog.logs:
         before, its = seen.get(log.name), types[log.type]
         if before and before[0] == _stamps(log.path) and _place(kept, its.key(before[1])).exists():
-            known[log.name] = _Read(log.name, before[1], before[2])
+            reads[log.name] = _Read(log.name, before[1], before[2])
         else:
-            tasks.append(_Task(log, its.kind, its.preparation, kept))
+            tasks.append(_Task(log, its, kept))
             seen.pop(log.name, None)
-    progress(f"{len(catalog.logs)} logs, {len(known)} of them known")
+    progress(f"{len(catalog.logs)} logs, {len(reads)} of them known")
     stamps = {task.log.name: _stamps(task.log.path) for task in tasks}
-    begun = told = time.monotonic()
+    begun = reported = time.monotonic()
     count = 0
     try:
-        for _, found in worked(_folded, tasks, settings):
-            count, known[found.name] = count + 1, found
-            if found.reason and settings.strict:
-                raise InvalidRecording(found.reason, argument=found.name)
-            if not found.reason:
-                seen[found.name] = [stamps[found.name], found.digest, found.day]
+        for _, made in worked(_folded, tasks, settings):
+            count, reads[made.name] = count + 1, made
+            if made.reason and settings.strict:
+                raise InvalidRecording(made.reason, argument=made.name)
+            if not made.reason:
+                seen[made.name] = [stamps[made.name], made.digest, made.day]
             now = time.monotonic()
-            if now - told > TELL:
-                told, rate = now, count / (now - begun)
+            if now - reported > 2.0:  # [s] between lines of progress
+                reported, rate = now, count / (now - begun)
                 rest = _duration((len(tasks) - count) / rate)
                 progress(f"{count} of {len(tasks)} new logs, {rate:.1f} a second, {rest} left")
     finally:  # also of a run that is interrupted
         write_text(out / SEEN, json.dumps(seen, indent=0, sort_keys=True))
-    return _sorted(catalog, types, known, kept, settings.strict)
+    return _sorted(catalog, types, reads, kept, settings.strict)
 
 
 def _duration(seconds: float) -> str:
@@ -256,10 +252,10 @@ def _stamps(path: Path) -> list[list[int] | None]:
 
 def _seen(out: Path) -> dict[str, Any]:
     try:
-        found = json.loads((out / SEEN).read_text(encoding="utf-8"))
+        made = json.loads((out / SEEN).read_text(encoding="utf-8"))
     except (OSError, ValueError):  # logs are hashed anew
         return {}
-    return found if isinstance(found, dict) else {}
+    return made if isinstance(made, dict) else {}
 
 
 def _preparation(catalog: Catalog, kind: RobotType, out: Path, progress: Progress) -> Preparation:
@@ -286,16 +282,16 @@ def _preparation(catalog: Catalog, kind: RobotType, out: Path, progress: Progres
         for logs in ordered
         if k < len(logs)
     ]
-    found = Preparation.of(kind, pairs[:TRIES], SAMPLE)
+    made = Preparation.of(kind, pairs[:TRIES], SAMPLE)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, json_text({"files": files, "preparation": asdict(found)}))
-    return found
+    write_text(path, json_text({"files": files, "preparation": asdict(made)}))
+    return made
 
 
 def _sorted(
     catalog: Catalog,
     types: Mapping[str, Prepared],
-    known: Mapping[str, _Read],
+    reads: Mapping[str, _Read],
     kept: Path,
     strict: bool,
 ) -> Read:
@@ -304,9 +300,9 @@ def _sorted(
     days: dict[tuple[str, str], dict[str, list[str]]] = {}
     owner: dict[str, Log] = {}
     for log in catalog.logs:
-        found = known[log.name]
-        day, reason = log.day or found.day, found.reason
-        key = "" if reason else types[log.type].key(found.digest)
+        made = reads[log.name]
+        day, reason = log.day or made.day, made.reason
+        key = "" if reason else types[log.type].key(made.digest)
         if not reason and key in owner:
             reason = f"the same log as {owner[key].name}"
         elif not reason and day is None:
@@ -321,8 +317,7 @@ def _sorted(
         raise InvalidRecording(refused[0].reason, argument=refused[0].log)
     robots = tuple(
         RobotLogs(
-            types[kind].kind,
-            types[kind].preparation,
+            types[kind],
             robot,
             tuple((day, tuple(sorted(keys))) for day, keys in sorted(of_days.items())),
             kept,

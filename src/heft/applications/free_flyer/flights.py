@@ -35,7 +35,6 @@ from heft.recordings import (
 MOTION = ("motion.csv", "series.json", "design.json")
 MESSAGES = ("motion.mcap", "px4.mcap", "astrobee.mcap")  # of ROS
 TRUTH = ("truth.json",)
-DESIGN = DesignSettings(random=100, starts=2)
 NO_FAULTS = FlightFaults()
 RATE = 50.0  # of the written motion [Hz]
 LONGEST = 1e5  # flight that is made [s]: a day, some millions of samples
@@ -88,7 +87,7 @@ def design_files(
     out: Path,
     bounds: Path | None = None,
     criterion: Literal["J1", "J2"] = "J2",
-    settings: DesignSettings = DESIGN,
+    settings: DesignSettings = DesignSettings(random=100, starts=2),
     stop: threading.Event | None = None,
 ) -> DesignedFlight:
     """Design the flight that is most informative about a body's load, and write it.

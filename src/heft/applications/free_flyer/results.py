@@ -23,15 +23,7 @@ from heft.recordings import ColumnMap, Recording
 from .flights import open_flyer
 
 RESULTS = ("free-flyer.json", "report.html")
-MOST_POINTS = 1000  # of a curve
-TINY = 1e-6  # on a logarithmic axis [kg, m]
-SHOWN = 20.0  # of a flight, in three dimensions [s]
-FRAMES_PER_SECOND = 20.0
-COLOURS = ("#e5484d", "#30a46c", "#3b82f6")  # of the axes
-NAMES = ("mass", "com.x", "com.y", "com.z")  # whose convergence is shown
-TIMES = 120  # at which the estimate is looked at
 MOST_SPANS = 5  # of what is left out, that are named
-SURE = 0.25  # of the mass: its deviation below which there is something to show
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,10 +38,10 @@ class IdentifiedFlyer:
     def text(self) -> str:
         """Return the summary for the terminal."""
         result = self.result
-        said = verdict.not_passed(result.checks) or ["all checks passed"]
+        messages = verdict.not_passed(result.checks) or ["all checks passed"]
         lines = [
             f"{self.flyer.name}: {overall(result.checks)}",
-            *said,
+            *messages,
             "",
             "What it grasped:",
             table(["", "value", "±", ""], _numbers(result.load, self.given)),
@@ -249,7 +241,7 @@ def _plots(identified: IdentifiedFlyer) -> Iterator[Plot]:
         yield Plot(title, "harmonics n", (curve, best), "harmonics", "[W]")
     time = identified.flight.time - identified.flight.time[0]
     effort = identified.flyer.actuators.effort(identified.flight.commands)
-    step = max(len(time) // MOST_POINTS, 1)
+    step = max(len(time) // 1000, 1)  # of a curve
     # Of each stretch its largest: no saturation is lost.
     most = np.maximum.reduceat(effort, np.arange(0, len(effort), step))
     curves = (
@@ -278,7 +270,8 @@ class Convergence:
     @property
     def numbers(self) -> Mapping[str, tuple[Array, Array]]:
         """Values and standard deviations by name."""
-        return {n: (self.values[:, k], self.std[:, k]) for k, n in enumerate(NAMES)}
+        names = ("mass", "com.x", "com.y", "com.z")
+        return {n: (self.values[:, k], self.std[:, k]) for k, n in enumerate(names)}
 
     @staticmethod
     def of(result: FreeFlyerResult, flight: FlightLog, flyer: FreeFlyer) -> Convergence:
@@ -289,7 +282,8 @@ class Convergence:
         rows = np.concatenate([smoothed.rows, right[:, :, None]], axis=2)
         factor = np.empty((0, rows.shape[2])) if smoothed.prior is None else smoothed.prior
         estimates = []
-        cuts = np.linspace(0, len(rows), min(TIMES, len(rows)) + 1).astype(int)
+        # at which the estimate is looked at
+        cuts = np.linspace(0, len(rows), min(120, len(rows)) + 1).astype(int)
         for begin, end in pairwise(cuts):
             flat = rows[begin:end].reshape(-1, rows.shape[2])
             factor = triangle_of(np.vstack([factor, flat]))
@@ -301,7 +295,7 @@ class Convergence:
             load = seen.shortest(ten.z) - flyer.nominal
             numbers, jacobian = inertia.stated_body(load)
             spread = np.linalg.norm(jacobian[:4] @ seen.inverse, axis=1)
-            if spread[0] <= SURE * numbers[0]:
+            if spread[0] <= 0.25 * numbers[0]:  # else there is nothing to show
                 estimates.append((flight.time[end - 1] - flight.time[0], numbers[:4], spread))
         if not estimates:
             return Convergence(np.empty(0), np.empty((0, 4)), np.empty((0, 4)))
@@ -337,7 +331,7 @@ def _deviation(made: Convergence, what: str, unit: str, rows: slice) -> Plot:
     off = np.linalg.norm(made.values[:, rows] - made.values[-1, rows], axis=1)[:-1]
     std = np.linalg.norm(made.std[:, rows], axis=1)
     curves = (
-        Series("off the last estimate", "measured", made.time[:-1], np.maximum(off, TINY)),
+        Series("off the last estimate", "measured", made.time[:-1], np.maximum(off, 1e-6)),
         Series("σ", "predicted", made.time, std),
     )
     title = f"Load: how sure the {what}"
@@ -348,9 +342,9 @@ def _sticks(identified: IdentifiedFlyer) -> animation.Sticks:
     """Return the flight as an animation, its path marked where commands are saturated."""
     flyer, flight = identified.flyer, identified.flight
     time = flight.time - flight.time[0]
-    end = min(time[-1], SHOWN)
+    end = min(time[-1], 20.0)  # [s]
     states = np.asarray(identified.result.smoothed.path)
-    frames = np.linspace(0.0, end, round(FRAMES_PER_SECOND * end) + 1)
+    frames = np.linspace(0.0, end, round(20.0 * end) + 1)
     at = np.clip(np.searchsorted(time, frames), 0, len(time) - 1)
     tips = 0.75 * max(flyer.size) * np.eye(3)
     arms = np.empty((0, 3)) if flyer.actuators.position is None else flyer.actuators.position
@@ -360,7 +354,7 @@ def _sticks(identified: IdentifiedFlyer) -> animation.Sticks:
     turned = matrix_of_quaternion(states[at, 3:7])
     points = states[at, None, :3] + np.einsum("fij,nj->fni", turned, own)
     lines: list[tuple[int | str, ...]] = [(0, 4 + k, "thin") for k in range(len(arms))]
-    lines += [(0, 1 + k, colour) for k, colour in enumerate(COLOURS)]
+    lines += [(0, 1 + k, colour) for k, colour in enumerate(("#e5484d", "#30a46c", "#3b82f6"))]
     shown = slice(0, int(np.searchsorted(time, end, side="right")))
     full = flyer.actuators.saturated(flight.commands[shown])
     edges = np.flatnonzero(np.diff(full, prepend=False, append=False))

@@ -29,11 +29,7 @@ COLUMNS = {
     "temp": WARMTH,
 }
 SAME = 0.01  # by how much a log's mass or length may differ from the bench's, relative
-TURNS = 4.0 * np.pi  # of an angle [rad], beyond which a position is in another unit
 WRAP = 2**16  # of registers of 16 bits
-LEAST_ROWS = 50
-LEAST_DUTY = 0.01  # of 100 %, which any motion takes
-ROUNDING = 1e-3  # of 100 %
 
 
 @dataclass(frozen=True)
@@ -103,8 +99,8 @@ class ServoLog:
         recording.require([f"q.{NAME}"], "says how the servo turns")
         names = [n for n in (f"q.{NAME}", *list(COLUMNS.values())[2:]) if n in recording.sources]
         block = recording.whole(names)
-        whole = np.isfinite(block.values).all(axis=1) & np.isfinite(block.time)
-        signals = dict(zip(names, block.values[whole].T, strict=True))
+        complete = np.isfinite(block.values).all(axis=1) & np.isfinite(block.time)
+        signals = dict(zip(names, block.values[complete].T, strict=True))
         _refuse_other_bench(path, header, bench)
         goal, duty = signals.get(f"q_ref.{NAME}"), signals.get(DUTY)
         if duty is not None and not duty.any():
@@ -116,9 +112,9 @@ class ServoLog:
                 expected=f"columns q_ref.{NAME} (goal_position) or {DUTY} (load)",
                 cure="log the register Present PWM or Present Load, or the goal that was sent",
             )
-        position, time = signals[f"q.{NAME}"], block.time[whole]
+        position, time = signals[f"q.{NAME}"], block.time[complete]
         count = len(position)
-        if count < LEAST_ROWS or not (np.diff(time) > 0.0).all():
+        if count < 50 or not (np.diff(time) > 0.0).all():
             raise InvalidRecording(
                 "the log is too short, or its time does not go on",
                 argument=str(path),
@@ -171,7 +167,7 @@ def _refuse_other_bench(path: Path, header: Mapping[str, float], bench: Bench) -
 
 def _refuse_other_angles(path: Path, position: Array, goal: Array | None) -> None:
     both = position if goal is None else np.append(position, goal)
-    if np.abs(both).max(initial=0.0) > TURNS:
+    if np.abs(both).max(initial=0.0) > 4.0 * np.pi:  # no angle [rad] of a servo
         raise InvalidRecording(
             "position and goal are no angles in rad",
             argument=str(path),
@@ -186,7 +182,8 @@ def _of_unit(path: Path, duty: Array, full: float | None) -> Array:
     """Return duty from −1 to 1; registers of 16 bits are unwrapped."""
     duty = np.where(duty > WRAP // 2, duty - WRAP, duty)
     most = float(np.abs(duty).max())
-    if full is None or not LEAST_DUTY * full <= most <= (1.0 + ROUNDING) * full:
+    # Any motion takes a hundredth, and registers are rounded.
+    if full is None or not 0.01 * full <= most <= 1.001 * full:
         raise InvalidSetting(
             "what 100 % of duty is in the log is not stated"
             if full is None

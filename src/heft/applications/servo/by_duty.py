@@ -15,18 +15,13 @@ from heft.signals import Smoothing
 
 from .bench import NAME, Bench, ServoLog
 
-SLIDES = 0.1  # [rad/s], speed from which friction is that of sliding
 AHEAD = 0.04  # [s], over which the speed is looked at, before and behind
-SWITCHES = 0.02  # [s] about a switch of the torque, which is left out
 CORNER = 10.0  # [Hz], of windows short enough for the stretches in which a servo slides
-TRIM = 0.1  # [s] of a log's ends: logs of benches are short
-RELEASED = 20  # rows that slide with the torque off, from which back-EMF is told from friction
-WARMS = 3.0  # [K] between logs, from which the torque's fall with temperature is told
 
 
 def is_released(logs: Sequence[ServoLog]) -> bool:
     """Whether logs tell back-EMF from viscous friction: by moving with the torque off."""
-    return sum(int(np.sum(_slides(log) & ~log.on)) for log in logs) >= RELEASED
+    return sum(int(np.sum(_slides(log) & ~log.on)) for log in logs) >= 20
 
 
 def fitted(
@@ -38,13 +33,13 @@ def fitted(
         FitError: If the logs do not tell.
     """
     warm = np.array([log.temperature for log in logs])
-    plant = ServoPlant(bench.moment, bench.inertia, released, bool(np.ptp(warm) > WARMS))
+    plant = ServoPlant(bench.moment, bench.inertia, released, bool(np.ptp(warm) > 3.0))  # [K]
     recordings = [
         _recording(log, plant, x) for log, x in zip(logs, warm - np.mean(warm), strict=True)
     ]
     step = max(float(np.median(np.diff(log.time))) for log in logs)
     quick = 20.0 * step < 1.5 / CORNER  # else windows would span too few samples
-    smoothing = Smoothing(trim=TRIM, corner=CORNER if quick else None)
+    smoothing = Smoothing(trim=0.1, corner=CORNER if quick else None)  # of logs that are short
     settings = Settings(smoothing=smoothing, rows="weak")
     return identify_plant(plant, recordings, settings=settings, progress=progress)
 
@@ -54,13 +49,15 @@ def divided(fit: PlantIdentification[ServoPlant]) -> tuple[Array, Array]:
 
     A = 1/x₀ and θ = x/x₀, so that ∂A/∂x₀ = −A², ∂θ/∂x = A, ∂θ/∂x₀ = −A θ.
     """
-    found = fit.consistent.parameters
-    assert found.covariance is not None
-    A, x = 1.0 / found.values[0], np.append(1.0, found.values[1:])
+    estimate = fit.consistent.parameters
+    assert estimate.covariance is not None
+    A, x = 1.0 / estimate.values[0], np.append(1.0, estimate.values[1:])
     slope = A * np.eye(len(x))
     slope[:, 0] = -(A**2) * x
-    wide = found.std / np.sqrt(np.maximum(np.diag(found.covariance), 1e-300))  # by blocks left out
-    return A * x, np.asarray(slope @ (found.covariance * np.outer(wide, wide)) @ slope.T)
+    wide = estimate.std / np.sqrt(
+        np.maximum(np.diag(estimate.covariance), 1e-300)
+    )  # by blocks left out
+    return A * x, np.asarray(slope @ (estimate.covariance * np.outer(wide, wide)) @ slope.T)
 
 
 def strengths(fit: PlantIdentification[ServoPlant]) -> Array:
@@ -87,8 +84,8 @@ def _slides(log: ServoLog) -> NDArray[np.bool_]:
     t, q = log.time, log.position
     speed = (np.interp(t + AHEAD, t, q) - np.interp(t - AHEAD, t, q)) / (2.0 * AHEAD)
     switches = t[1:][np.diff(log.on.astype(int)) != 0]
-    near = np.abs(t[:, None] - switches).min(axis=1, initial=np.inf) < SWITCHES
-    return np.asarray((np.abs(speed) > SLIDES) & ~near)
+    near = np.abs(t[:, None] - switches).min(axis=1, initial=np.inf) < 0.02  # [s]
+    return np.asarray((np.abs(speed) > 0.1) & ~near)  # [rad/s]
 
 
 def _recording(log: ServoLog, plant: ServoPlant, warm: float) -> Recording:

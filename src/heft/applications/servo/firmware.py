@@ -13,8 +13,6 @@ from .bench import Bench, ServoLog
 
 LATEST = 6  # samples by which duty may follow position and goal
 SATURATED = 0.98  # of the largest duty, from which it is taken for clipped
-LEAST_SHARE = 0.95  # of the duty's variation that a proportional controller explains
-GAIN_OFF = 0.1  # by how much the gain may differ from the stated one, relative
 
 
 @dataclass(frozen=True)
@@ -38,13 +36,13 @@ class Firmware:
             InvalidSetting: If the bench states another gain.
         """
         per_unit = all(np.isfinite(log.gain) for log in logs)
-        found = [f for log in logs if (f := _of_log(log, log.gain if per_unit else 1.0))]
-        if not found:
+        controllers = [f for log in logs if (f := _of_log(log, log.gain if per_unit else 1.0))]
+        if not controllers:
             return None
-        gains, shares, late = np.array(found).T
+        gains, shares, late = np.array(controllers).T
         middle = float(np.median(gains))
         most = max(float(np.abs(log.duty).max()) for log in logs if log.duty is not None)
-        if bench.gain is not None and abs(middle / bench.gain - 1.0) > GAIN_OFF:
+        if bench.gain is not None and abs(middle / bench.gain - 1.0) > 0.1:
             raise InvalidSetting(
                 "the firmware's gain is not the stated one",
                 argument="gain",
@@ -53,7 +51,7 @@ class Firmware:
                 f"the logs' duty shows (R² {shares.min():.4f})",
                 cure="leave gain out of the bench's TOML: it is read off",
             )
-        if shares.min() < LEAST_SHARE:
+        if shares.min() < 0.95:  # of the duty's variation
             return None
         spread = float(np.ptp(gains)) / middle
         return Firmware(middle, spread, float(shares.min()), most, float(late.max()), per_unit)
@@ -81,8 +79,8 @@ def _of_log(log: ServoLog, unit: float) -> tuple[float, float, float] | None:
         if np.count_nonzero(free) < 2 * LATEST or not error[free].any():
             return None
         gain = float(error[free] @ duty[free] / (error[free] @ error[free]))
-        left = duty[free] - gain * error[free]
-        share = 1.0 - float(left @ left) / max(float(duty[free] @ duty[free]), 1e-30)
+        remainder = duty[free] - gain * error[free]
+        share = 1.0 - float(remainder @ remainder) / max(float(duty[free] @ duty[free]), 1e-30)
         if best is None or share > best[1]:
             best = gain, share, late * float(np.median(np.diff(log.time)))
     return best

@@ -23,13 +23,9 @@ from .bench import Bench, ServoLog
 STEP = 0.004  # [s]
 LENGTH = 1.0  # [s] of a stretch
 EVERY = 5  # steps between positions that are compared
-BEGIN = 0.06  # [s] about a stretch's begin, over which its first state is looked at
 STANDSTILL = 0.03  # s [rad/s]
-STRIBECK = 0.15  # w_s [rad/s]
 IMAGINARY = 1e-20
 FASTEST = 500.0  # [rad/s²], of arms that a friction of their own acceleration would let swing
-NEWTON = 2  # steps to the speed at the end of a step
-SETTLED = 1e-5  # relative fall of the error, at which the fit ends
 NAMES = ("A", "B", "viscous", "armature", "coulomb", "load", "static", "offset")
 SIGNED = np.array([name == "offset" for name in NAMES])
 
@@ -66,7 +62,8 @@ class Stretches:
             if log.goal is None:
                 raise MissingSignal("of logs without duty all must hold the goal", argument=names)
             t = log.time
-            near = max(BEGIN, 2.5 * float(np.median(np.diff(t))))
+            # [s], over which a first state is looked at
+            near = max(0.06, 2.5 * float(np.median(np.diff(t))))
             rows = np.stack([log.position, log.goal, log.on, log.supply])
             for begin in np.arange(t[0], t[-1] - length + STEP, length):
                 grid, own = begin + STEP * np.arange(int(length / STEP)), np.abs(t - begin) <= near
@@ -107,11 +104,11 @@ def followed(values: Array, s: Stretches, bench: Bench) -> tuple[Array, Array]:
         drive = A * supply[:, k] * duty - offset - pull
         damping = B * on[:, k] + viscous
         w = v
-        for _ in range(NEWTON):
+        for _ in range(2):  # Newton's steps to the speed at the end of a step
             turned = np.tanh(w / STANDSTILL)
-            rubs = dry * (1.0 + static * np.exp(-((w / STRIBECK) ** 2)))
-            left = w - v - share * (drive - damping * w - rubs * turned)
-            w = w - left / (1.0 + share * (damping + rubs * (1.0 - turned**2) / STANDSTILL))
+            rubs = dry * (1.0 + static * np.exp(-((w / 0.15) ** 2)))  # w_s
+            excess = w - v - share * (drive - damping * w - rubs * turned)
+            w = w - excess / (1.0 + share * (damping + rubs * (1.0 - turned**2) / STANDSTILL))
         a = (w - v) / STEP
         a = np.where(np.abs(a.real) > FASTEST, FASTEST * np.sign(a.real), a)
         q, v = q + STEP * w, w
@@ -154,8 +151,8 @@ def fitted(logs: Sequence[ServoLog], bench: Bench, released: bool) -> tuple[Arra
     scores = np.einsum("snp,sn->sp", slope, error)
     bread = np.linalg.pinv(np.einsum("snp,snq->pq", slope, slope))
     spread = bread @ (scores.T @ scores) @ bread * count / (count - np.count_nonzero(free))
-    apart = (halves[0] - halves[1]) / 2.0
-    covariance = spread * np.outer(scale, scale) + np.outer(apart, apart)
+    half_difference = (halves[0] - halves[1]) / 2.0
+    covariance = spread * np.outer(scale, scale) + np.outer(half_difference, half_difference)
     return values, covariance, float(np.mean(np.abs(error)))
 
 
@@ -186,5 +183,5 @@ def _descended(
 
     lower = np.where(SIGNED, -np.inf, 0.0)[free]
     begin = values[free] / scale[free]
-    found = least_squares(errors, begin, slopes, (lower, np.inf), ftol=SETTLED)
-    return full(found.x)
+    solution = least_squares(errors, begin, slopes, (lower, np.inf), ftol=1e-5)
+    return full(solution.x)

@@ -22,30 +22,17 @@ from .firmware import Firmware
 
 RESULTS = ("estimate.json", "bam.json", "servo.xml")
 TINY = 1e-6  # [kg·m²], of a body's inertia, which may not be zero
-UNTOLD = 0.5  # of A, from which its deviation leaves nothing told
-UNLIKE = 1.1  # of the strengths of two logs, from which they are said to differ
-UNITS = {
-    "A": "N·m/V",
-    "warmth": "1/K",
-    "B": "N·m·s/rad",
-    "armature": "kg·m²",
-    "viscous": "N·m·s/rad",
-    "coulomb": "N·m",
-    "load": "1",
-    "static": "1",
-    "offset": "N·m",
+QUANTITIES = {  # on the terminal, and their units
+    "A": ("torque per volt A", "N·m/V"),
+    "warmth": ("fall of A with temperature", "1/K"),
+    "B": ("back-EMF B", "N·m·s/rad"),
+    "armature": ("rotor inertia", "kg·m²"),
+    "viscous": ("viscous friction", "N·m·s/rad"),
+    "coulomb": ("Coulomb friction", "N·m"),
+    "load": ("friction per load", "1"),
+    "static": ("friction at rest over it", "1"),
+    "offset": ("offset", "N·m"),
 }
-WORDS = {  # of the terminal
-    "A": "torque per volt A",
-    "warmth": "fall of A with temperature",
-    "B": "back-EMF B",
-    "armature": "rotor inertia",
-    "viscous": "viscous friction",
-    "coulomb": "Coulomb friction",
-    "load": "friction per load",
-    "static": "friction at rest over it",
-}
-OF_COLUMNS = {"arm": "A", "back_emf": "B"}  # of the plant, where they are called otherwise
 
 
 @dataclass(frozen=True)
@@ -84,10 +71,10 @@ class IdentifiedServo:
     @property
     def notes(self) -> list[str]:
         """What no motion of these logs tells, and what the logs say of themselves."""
-        known = "k, R and k_e are told as A = k/R and B = k·k_e/R only"
+        scale = "k, R and k_e are told as A = k/R and B = k·k_e/R only"
         if "B" not in self.quantities:
-            known += "; B is within viscous: no log moves freely with the torque off"
-        said = [known, f"the scale of all torque is that of the known mass, {self.bench.mass:g} kg"]
+            scale += "; B is within viscous: no log moves freely with the torque off"
+        said = [scale, f"the scale of all torque is that of the known mass, {self.bench.mass:g} kg"]
         if not self.strengths:
             return [
                 *said,
@@ -95,7 +82,7 @@ class IdentifiedServo:
                 "law itself misses is not in the intervals",
             ]
         ends = sorted(zip(self.strengths, self.logs, strict=True), key=lambda x: x[0])
-        if ends[-1][0] > UNLIKE * ends[0][0]:
+        if ends[-1][0] > 1.1 * ends[0][0]:
             unlike = " and ".join(
                 f"{log.name} {strength:.2f}"
                 + (f" at {log.temperature:.0f} °C" if np.isfinite(log.temperature) else "")
@@ -110,7 +97,7 @@ class IdentifiedServo:
     def text(self) -> str:
         """Return the summary for a terminal, at most 20 lines."""
         rows = [
-            [WORDS.get(name, name), rounded(q.value, q.std), f"{NORMAL * q.std:.2g}", q.unit]
+            [QUANTITIES[name][0], rounded(q.value, q.std), f"{NORMAL * q.std:.2g}", q.unit]
             for name, q in self.quantities.items()
         ]
         return "\n".join(
@@ -192,12 +179,14 @@ class IdentifiedServo:
         friction = x["coulomb"].value + x["load"].value * arm
         gain = self.firmware.gain if self.firmware else self.bench.gain or 0.0
         gain *= float(np.median([log.gain if log.gain > 0.0 else 1.0 for log in self.logs]))
-        told = "; ".join(f"{n} {q.interval[0]:.4g} ... {q.interval[1]:.4g}" for n, q in x.items())
+        intervals = "; ".join(
+            f"{n} {q.interval[0]:.4g} ... {q.interval[1]:.4g}" for n, q in x.items()
+        )
         mass, length, inertia = self.bench.mass, self.bench.length, self.bench.inertia
         centre = self.bench.moment / GRAVITY / (mass + self.bench.arm_mass)
         about = inertia - (mass + self.bench.arm_mass) * centre**2
         return f"""<mujoco model="servo on a bench">
-  <!-- 95 %: {told}
+  <!-- 95 %: {intervals}
        kp is of a firmware's gain of {gain:.4g} duty/rad; 0: it was not told -->
   <worldbody>
     <body name="arm">
@@ -233,7 +222,7 @@ def identify_bench(
         firmware = Firmware.read_off(logs, bench)
         fit = by_duty.fitted(logs, bench, released, progress)
         values, covariance = by_duty.divided(fit)
-        names = [OF_COLUMNS.get(n, n) for n in fit.problem.plant.labels.names]
+        names = [{"arm": "A", "back_emf": "B"}.get(n, n) for n in fit.problem.plant.labels.names]
         strengths = by_duty.strengths(fit).tolist()
         said = (
             f"where the arm slides in {_counted(logs)}; torque error to be expected "
@@ -243,17 +232,17 @@ def identify_bench(
         progress("simulating the loop, whose duty is not logged")
         firmware, strengths = None, []
         values, covariance, off = hidden.fitted(logs, bench, released)
-        told = [k for k, n in enumerate(hidden.NAMES) if released or n != "B"]
-        names, values = [hidden.NAMES[k] for k in told], values[told]
-        covariance = covariance[np.ix_(told, told)]
+        kept = [k for k, n in enumerate(hidden.NAMES) if released or n != "B"]
+        names, values = [hidden.NAMES[k] for k in kept], values[kept]
+        covariance = covariance[np.ix_(kept, kept)]
         said = (
             f"by position and goal of {_counted(logs)}; positions missed by "
             f"{np.degrees(off):.2f}° in stretches of {hidden.LENGTH:g} s"
         )
     rows = zip(names, values.tolist(), np.sqrt(np.diag(covariance)).tolist(), strict=True)
-    quantities = {n: Quantity(x, s, UNITS[n]) for n, x, s in rows}
+    quantities = {n: Quantity(x, s, QUANTITIES[n][1]) for n, x, s in rows}
     A = quantities["A"]
-    if not A.std < UNTOLD * A.value:
+    if not A.std < 0.5 * A.value:
         raise FitError(
             "the logs do not tell the torque per volt, of which all else is a multiple",
             argument=", ".join(log.name for log in logs[:3]),
@@ -285,9 +274,9 @@ def identify_files(
     """
     require_own(out, RESULTS)
     stated = section(Bench)(read_toml(bench), str(bench))
-    found = identify_bench(stated, open_logs(stated, logs, columns), progress)
-    contents = (found.to_json(), found.to_bam(), found.to_mujoco())
+    servo = identify_bench(stated, open_logs(stated, logs, columns), progress)
+    contents = (servo.to_json(), servo.to_bam(), servo.to_mujoco())
     with new_folder(out) as new:
         for name, content in zip(RESULTS, contents, strict=True):
             (new / name).write_text(content, encoding="utf-8")
-    return found
+    return servo

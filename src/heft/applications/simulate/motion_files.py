@@ -19,8 +19,6 @@ FEWEST = 4  # samples of a motion
 UNLIKE = 0.1  # rms of v against q's own derivative, relative, from which it is another signal
 TOUCHES = 1e-6  # [rad or m] beyond a limit that is rounding
 GRID, WINGS = 4, 5  # steps a width of a low-pass's window, and widths that it reaches to each side
-FINE = 2e-3  # of time between two looks at the limits [s]
-MOST_LISTED = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +100,7 @@ class Demanded:
                 got=", ".join(self.q) or "no joint",
                 expected=", ".join(f"q.{j}" for j in missing[:8]),
                 cure="add them to the motion, or let them stand still in the file of --with:\n"
-                + joint_lines(missing[:MOST_LISTED], "position = 0.0"),
+                + joint_lines(missing[:4], "position = 0.0"),
             )
 
     def _refuse_unlike(self, joints: Sequence[str], time: Array, q: Array, v: Array) -> None:
@@ -197,7 +195,7 @@ def refuse_beyond_limits(path: Path, motion: Knots, arm: Arm, duration: float) -
     Args:
         motion: From time 0 on; the ways from rest and to rest are not checked.
     """
-    time = np.arange(0.0, duration, FINE)
+    time = np.arange(0.0, duration, 2e-3)
     q, v, _ = motion(time)
     for what, unit, values, lower, upper in (
         ("position", "rad (or m)", q, arm.lower, arm.upper),

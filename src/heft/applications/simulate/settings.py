@@ -6,22 +6,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from heft.errors import InvalidSetting
-from heft.files import (
-    Number,
-    Section,
-    Text,
-    interval,
-    list_of,
-    named,
-    number,
-    positive,
-    read_toml,
-    section,
-    truth,
-)
+from heft.files import Number, positive, read_toml, section
 from heft.models import Options
 from heft.simulation import (
     Controller,
@@ -29,103 +16,50 @@ from heft.simulation import (
     Dahl,
     Drive,
     DriveRanges,
+    FrictionKind,
     LuGre,
     Offset,
     Sensors,
+    Size,
     Viscous,
 )
 
 ControllerName = Literal["pd", "computed-torque", "cascade"]
-FRICTION = ("none", "smooth", "hard", "stribeck", "lugre", "dahl")
-LONGEST_STEP = 5e-4  # of the simulation [s], where it is not stated
 
-
+Above = Annotated[float, Number("a number above 0 is expected", above=0.0)]
 SEED = Number("a seed is a whole number", least=0, most=2**31, whole=True)
 RATE = positive("a rate of rows", "Hz", 20_000.0)
 CORNER = positive("a corner", "Hz", 1000.0)
 
 
-def _drive(
-    armature: float = 0.0,
-    viscous: float = 0.0,
-    coulomb: float = 0.0,
-    offset: float = 0.0,
-    friction: str = "smooth",
-    ratio: float = 1.3,
-    stribeck: float = 0.08,
-    presliding: float = 1e-3,
-) -> Drive:
-    laws: dict[str, tuple[Any, ...]] = {
-        "none": (),
-        "smooth": (Coulomb(coulomb),),
-        "hard": (Coulomb(coulomb, 0.0),),
-        "stribeck": (Coulomb(coulomb, 0.02, ratio, stribeck),),
-        "lugre": (LuGre.on_rotor(coulomb, ratio, stribeck, presliding, armature),),
-        "dahl": (Dahl(coulomb, presliding),),
-    }
-    slides = laws[friction] if coulomb else ()
-    return Drive(armature, (Viscous(viscous), Offset(offset), *slides))
+@dataclass(frozen=True)
+class JointDrive:
+    """Rotor and friction of a joint: `[simulation.joint.NAME]`."""
 
+    armature: Size = 0.0  # inertia of the rotor [kg·m²]
+    viscous: Size = 0.0  # friction per speed [N·m·s/rad]
+    coulomb: Size = 0.0  # friction that slides [N·m]
+    offset: float = 0.0  # constant torque [N·m]
+    friction: Annotated[FrictionKind, "this law of friction is not known"] = "smooth"
+    # friction at rest per friction that slides
+    ratio: Annotated[float, Number("friction at rest per friction that slides", least=1.0)] = 1.3
+    stribeck: Above = 0.08  # speed over which it falls [rad/s]
+    presliding: Above = 1e-3  # way in which bristles bend [rad]
 
-def _range(value: object, where: str) -> tuple[float, float]:
-    bounds = interval(value, where)
-    if bounds[0] < 0.0:
-        raise InvalidSetting("a range begins at 0 or above", argument=where, got=list(bounds))
-    return bounds
-
-
-SHARE = Number("a share is from 0 to 1", least=0.0, most=1.0)
-ABOVE = Number("a number above 0 is expected", above=0.0)
-SIZE = Number("0 or more is expected", least=0.0)
-FRICTION_LAW = Text("this law of friction is not known", FRICTION)
-DRIVES = Section(
-    DriveRanges,
-    {
-        "friction": FRICTION_LAW,
-        **dict.fromkeys(("coulomb", "viscous", "armature", "bend", "ratio", "stribeck"), _range),
-        **dict.fromkeys(("presliding", "resonance", "gap"), _range),
-        **dict.fromkeys(("least", "offset", "least_armature"), SIZE),
-        **dict.fromkeys(("load", "warming", "ripple"), SIZE),
-    },
-)
-
-
-def _constants(value: object, where: str) -> tuple[float, ...]:
-    """Return torque per current [N·m/A], of all joints or a joint each."""
-    return list_of(ABOVE)(value if isinstance(value, list) else [value], where)
-
-
-SENSORS = Section(
-    Sensors,
-    {
-        "rate": RATE,
-        "bits": Number("bits of an encoder", least=0, most=40, whole=True),
-        **dict.fromkeys(("encoder_noise", "torque_noise", "torque_step", "low_pass"), SIZE),
-        "correlation": Number("a correlation is between -1 and 1", above=-1.0, below=1.0),
-        "delay": Number("a delay", least=0.0, most=1.0, unit="s"),
-        "encoder_delay": Number("a delay", least=0.0, most=1.0, unit="s"),
-        "jitter": SHARE,
-        "link_side": truth,
-        "drift": Number("a clock's drift", least=-0.1, most=0.1),
-        **dict.fromkeys(("encoder_bias", "bias", "gain_error", "current_ripple"), SIZE),
-        "constants": _constants,
-        "ripple_cycles": SIZE,
-        "lost": Number("a share of the rows", least=0.0, most=0.9),
-        "burst": Number("rows lost at a time", least=1.0),
-        "repeated": Number("a share of the rows", least=0.0, most=0.9),
-    },
-)
-JOINT = Section(
-    _drive,
-    {
-        **dict.fromkeys(("armature", "viscous", "coulomb"), SIZE),
-        "offset": number,
-        "friction": FRICTION_LAW,
-        "ratio": Number("friction at rest per friction that slides", least=1.0),
-        "stribeck": ABOVE,
-        "presliding": ABOVE,
-    },
-)
+    @property
+    def drive(self) -> Drive:
+        """The simulator's drive."""
+        dry, ratio, stribeck = self.coulomb, self.ratio, self.stribeck
+        laws: dict[FrictionKind, tuple[Coulomb | LuGre | Dahl, ...]] = {
+            "none": (),
+            "smooth": (Coulomb(dry),),
+            "hard": (Coulomb(dry, 0.0),),
+            "stribeck": (Coulomb(dry, 0.02, ratio, stribeck),),
+            "lugre": (LuGre.on_rotor(dry, ratio, stribeck, self.presliding, self.armature),),
+            "dahl": (Dahl(dry, self.presliding),),
+        }
+        slides = laws[self.friction] if dry else ()
+        return Drive(self.armature, (Viscous(self.viscous), Offset(self.offset), *slides))
 
 
 @dataclass(frozen=True)
@@ -162,13 +96,13 @@ class SimulationSettings:
     seed: Annotated[int, SEED] = 0  # of all random numbers
     controller: ControllerSettings = field(default_factory=ControllerSettings)  # of the joints
     # from what rotors, friction and gears are drawn
-    drives: Annotated[DriveRanges, DRIVES] = field(default_factory=DriveRanges)
+    drives: DriveRanges = field(default_factory=DriveRanges)
     # errors between motion and log
-    sensors: Annotated[Sensors, SENSORS] = field(default_factory=Sensors)
+    sensors: Sensors = field(default_factory=Sensors)
     # rotor and friction of some joints, by name, in place of those drawn
-    joint: Annotated[
-        Mapping[str, Drive], named(JOINT, "[simulation.joint.NAME] tables are expected")
-    ] = field(default_factory=dict)
+    joint: Annotated[Mapping[str, JointDrive], "[simulation.joint.NAME] tables are expected"] = (
+        field(default_factory=dict)
+    )
     # of the base, about a random level axis, which the model file does not say [rad]
     tilt: Annotated[float, Number("an angle", least=-3.2, most=3.2, unit="rad")] = 0.0
     run_in: Annotated[
@@ -211,4 +145,4 @@ class SimulationSettings:
         if self.step is not None:
             return self.step
         row = 1.0 / self.sensors.rate
-        return row / max(math.ceil(row / LONGEST_STEP - 1e-9), 1)
+        return row / max(math.ceil(row / 5e-4 - 1e-9), 1)  # [s]

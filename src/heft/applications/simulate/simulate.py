@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,6 @@ from .settings import SimulationSettings
 
 TRUTH = ("exact.parquet", "truth.json")
 LARGEST = 6e9  # [bytes] of what happens at every step of a simulation, held in memory
-ROW_BYTES = 8 * 16  # of a joint and a step
-EVERY = 2.0  # [s] between two lines of progress
-STALLS = 0.01  # share of the time at a torque limit that is worth a remark
-STALLED = 0.999  # share of a torque limit from which it counts as reached
 PLACE = "[simulation.own_columns]"
 
 
@@ -66,7 +63,7 @@ class Simulated:
         off = np.sqrt(np.mean(self.error**2, axis=0))
         rms = np.sqrt(np.mean(exact.tau**2, axis=0))
         most = np.abs(exact.tau).max(axis=0)
-        stalled = np.mean(np.abs(exact.tau) >= STALLED * arm.effort, axis=0)
+        stalled = np.mean(np.abs(exact.tau) >= 0.999 * arm.effort, axis=0)
         width = max(len(j) for j in arm.joints)
         lines = [f"{'':{width}}  off by (rms)  torque rms   at most  of limit  at it"]
         for k, joint in enumerate(arm.joints):
@@ -82,7 +79,7 @@ class Simulated:
         rows += f"; {lost} rows lost" * bool(lost) + f", {again} repeated" * bool(again)
         speed = f"{self.duration / max(self.wall, 1e-9):.1f} times real time"
         lines += ["", f"{rows}; {steps} steps, {speed}"]
-        if stalled.max() > STALLS:
+        if stalled.max() > 0.01:  # of the time
             lines.append(
                 "Torque ends at its limits: the motion asks for more than the drives give. "
                 "If it was recorded, its noise does: --corner passes what is below a frequency."
@@ -206,11 +203,7 @@ def _own_torque(
             cure="put the inertia into the model file, or into armature of [simulation.joint]",
         )
 
-    def torque(position: Array, velocity: Array) -> Array:
-        rows = own.rows(position, velocity, np.zeros_like(velocity))
-        return np.asarray(np.einsum("ckn,k->cn", rows, parameters))
-
-    return torque
+    return partial(own.effort, parameters=parameters)
 
 
 def _condition(settings: SimulationSettings, arm: Arm, motion: Knots, duration: float) -> Condition:
@@ -231,7 +224,7 @@ def _condition(settings: SimulationSettings, arm: Arm, motion: Knots, duration: 
             expected=f"1 or {len(arm.joints)}: " + ", ".join(arm.joints),
         )
     step = settings.chosen_step()
-    size = ROW_BYTES * len(arm.joints) * (duration + settings.run_in) / step
+    size = (8 * 16) * len(arm.joints) * (duration + settings.run_in) / step  # bytes
     if size > LARGEST:
         raise InvalidSetting(
             "the simulation would not fit in memory",
@@ -259,7 +252,7 @@ def _condition(settings: SimulationSettings, arm: Arm, motion: Knots, duration: 
         run_in=settings.run_in,
         step=step,
         gravity=settings.options.gravity,
-        fixed_drives=settings.joint,
+        fixed_drives={name: joint.drive for name, joint in settings.joint.items()},
     )
 
 
@@ -269,7 +262,7 @@ def _reporting(progress: Callable[[str], None], duration: float) -> Callable[[fl
 
     def watch(now: float) -> None:
         nonlocal last
-        if time.perf_counter() - last > EVERY:
+        if time.perf_counter() - last > 2.0:  # [s]
             last = time.perf_counter()
             progress(f"{max(now, 0.0):.1f} s of {duration:.1f} s simulated")
 
@@ -320,11 +313,7 @@ def _described(simulated: Simulated) -> dict[str, Any]:
             "zero": dict(zip(joints, calibration.zero.tolist(), strict=True)),
         },
         "links": {
-            name: {
-                "mass": link.mass,
-                "com": link.center.tolist(),
-                "inertia": link.inertia.tolist(),
-            }
+            name: {"mass": link.mass, "com": link.center.tolist(), "inertia": link.inertia.tolist()}
             for name, link in experiment.arm.links.items()
         },
         "notes": list(experiment.arm.notes),
