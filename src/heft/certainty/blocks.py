@@ -37,9 +37,6 @@ from heft.information import Bordered, Directions, Information, Labels, componen
 
 from .jackknife import FALLING, nonnegative
 
-BINDING = 1e-6  # distance from a constraint, in scaled unknowns, at which it binds
-CHECKS: Keys = {"blocks": Number("there are too few or too many blocks", 2, 1000, whole=True)}
-
 
 @dataclass(frozen=True)
 class Block:
@@ -142,7 +139,10 @@ class Jackknife:
     rounds: int = 12
 
     def __post_init__(self) -> None:
-        check_fields(self, CHECKS)
+        checks: Keys = {
+            "blocks": Number("there are too few or too many blocks", 2, 1000, whole=True)
+        }
+        check_fields(self, checks)
 
     def of_base(self, estimate: Estimate, blocks: Sequence[Block]) -> Array:
         """Return jackknife deviations D of the base parameters β, shape (K, b).
@@ -367,7 +367,7 @@ def _binding(scaled: Scaled, unknown: Array, margin: float) -> Array:
     signs = len(space.nonnegative)
     slack = constraints.rows @ unknown - constraints.least
     for k in range(signs, len(slack)):
-        if constraints.equal[k] or slack[k] < BINDING:
+        if constraints.equal[k] or slack[k] < 1e-6:  # so close, in scaled unknowns, it binds
             rows.append(constraints.rows[k])
     units = unstack(np.eye(10))
     for first in range(0, 10 * len(space.groups), 10):

@@ -43,7 +43,6 @@ SECOND[:, [4, 6, 9]] = 0.5 - np.eye(3)
 CLOSE = 0.02
 # and after this many parts of the centres' ranges, shared by the links: a conic problem has all.
 PARTS = 80
-ROUGH = 1e-4  # accuracy of the least in a part, as a share: what is proven stays below
 
 
 @dataclass(frozen=True)
@@ -143,7 +142,7 @@ def central_inertia(fits: PossibleFits, first: int, nominal: Array, com: Array) 
     high = link.most(mass, float(np.sqrt(moments.sum() / mass)))
     high[high > MASS_CAP * moments] = np.inf
     low = np.zeros(3)
-    programme = fits.programme(accuracy=ROUGH)
+    programme = fits.programme(accuracy=1e-4)  # what is proven stays below
     for axis, across in enumerate(ACROSS):
         closed = [k for k in across if np.isfinite(com[k]).all()]
         if closed:
@@ -152,10 +151,6 @@ def central_inertia(fits: PossibleFits, first: int, nominal: Array, com: Array) 
     return np.column_stack([low, high])
 
 
-# Bounds of a centre beyond this many times the link's size in the model file are none.
-LENGTH_CAP = 100.0
-# A body whose least mass is this share of the model file's can vanish: its centre is anywhere.
-VANISHED = 1e-3
 # A limb of more links has no bounds of inertias: with them those of a humanoid, 21 links in one
 # limb, took three times as long, since each conic problem has all links of a limb.
 MOST_LINKS = 12
@@ -240,11 +235,13 @@ def _centre(
 ) -> Array:
     """Return the bounds of a centre of mass, shape (3, 2) [m]; infinite where it has none."""
     com = np.full((3, 2), [-np.inf, np.inf])
-    if mass[0] > VANISHED * nominal[0]:
+    # A body whose least mass is this share of the model file's can vanish: its centre is anywhere.
+    if mass[0] > 1e-3 * nominal[0]:
         unit = np.eye(len(fits.metric))
         com = fits.ratios(unit[first + 1 : first + 4], unit[first])
         size = float(np.sqrt(np.trace(inertia.pseudo_inertia(nominal)[:3, :3]) / nominal[0]))
-        com[np.abs(com) > LENGTH_CAP * size] *= np.inf
+        # Bounds of a centre beyond this many times the link's size in the model file are none.
+        com[np.abs(com) > 100.0 * size] *= np.inf
     for axis, (least, most) in enumerate(limit):
         com[axis] = np.clip(com[axis], least, most)
     return com

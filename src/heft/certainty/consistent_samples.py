@@ -36,9 +36,6 @@ from heft.information import Parameters, ParameterSpace, Triangle, triangle_of
 from . import hit_and_run
 
 NONE = Limits()
-FIXED = 1e-12  # deviation of a parameter that does not vary, as a share of it: rounding
-ROUNDING = 1e-9  # by which a point may break a constraint, in units of a draw's size
-RIDGE = 1e-6  # least variance of directions, in that of draws that nothing cuts
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +156,8 @@ class ConsistentSampler:
                 chosen = np.linspace(0, len(pooled) - 1, count).round().astype(int)
                 values = target.values(pooled[chosen])
                 return ConsistentSamples(values, effective, disagreement, done)
-            covariance = np.atleast_2d(np.cov(pooled.T)) + RIDGE * np.eye(len(start))
+            # Directions have that share of the variance of draws that nothing cuts at least.
+            covariance = np.atleast_2d(np.cov(pooled.T)) + 1e-6 * np.eye(len(start))
             shape = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
         raise SolverFailure(
             "the draws did not converge",
@@ -185,9 +183,10 @@ class ConsistentSampler:
         size = points.shape[1]
         pool = rng.normal(size=(max(self.directions, 10 * size), size)) @ shape.T
         pool, rates, walls, level = plain(pool, pool @ target.walls.T, target.walls, target.level)
+        feasible = (walls, level, target.signs)
         out = np.empty((len(points), kept, size))
         for point, draws in zip(points, out, strict=True):
-            hit_and_run.walk(point, walls, level, target.signs, pool, rates, every, rng, draws)
+            hit_and_run.walk(point, feasible, (pool, rates), every, rng, draws)
         return out
 
 
@@ -214,7 +213,7 @@ class _Target:
         lengths = np.linalg.norm(moving, axis=1)
         felt = lengths > 0.0
         walls = [moving[felt] / lengths[felt, None]]
-        level = [slack[felt] / lengths[felt] + ROUNDING]
+        level = [slack[felt] / lengths[felt] + 1e-9]  # room for rounding, in units of a draw's size
         entry = np.array([1.0 if i == j else np.sqrt(0.5) for i, j in UPPER])
         for first, body in zip(space.groups, space.typical, strict=True):
             ten = slice(first, first + 10)
@@ -223,7 +222,7 @@ class _Target:
                 walls.append(entries @ factor[ten])
                 level.append(entries @ mean[ten])
         spread = np.linalg.norm(factor, axis=1)
-        varied = np.flatnonzero(spread > FIXED * np.abs(mean))
+        varied = np.flatnonzero(spread > 1e-12 * np.abs(mean))  # others differ by rounding alone
         signs = int(felt.sum())
         return _Target(mean, factor, np.vstack(walls), np.concatenate(level), signs, varied)
 

@@ -29,14 +29,7 @@ from scipy import optimize, special
 
 from heft.arrays import Array
 
-MOST_SERIES = 120  # from which the scatter is learnt
-FEWEST_DAYS = 5  # of such a series
-START = 0.3  # φ, from which it is sought
 LEAST = 1e-5  # σ at least
-NORMAL_MEDIAN = 0.6745  # median of |e|, e normal, per its standard deviation
-LARGEST_CORRELATION = 0.98
-ODD = 1e-3  # probability of a series' residual below which it does not teach what is usual
-WEEK = 7.0  # [days]
 LEVEL = 0.95  # of intervals
 
 
@@ -65,14 +58,15 @@ class DayToDay:
         another's, do not teach what is usual.
 
         Returns:
-            The scatter; None if no series has `FEWEST_DAYS`.
+            The scatter; None if no series has five days.
         """
-        long = [s for s in series if len(s.days) >= FEWEST_DAYS]
+        long = [s for s in series if len(s.days) >= 5]
         if not long:
             return None
-        chosen = long[:: -(-len(long) // MOST_SERIES)]
+        chosen = long[:: -(-len(long) // 120)]  # enough to learn from
         away = np.concatenate([np.abs(s.values - np.median(s.values)) for s in chosen])
-        first = DayToDay(max(float(np.median(away)) / NORMAL_MEDIAN, LEAST), START)
+        # The median of |e|, e normal, is .6745 deviations; .3 is where φ is sought from.
+        first = DayToDay(max(float(np.median(away)) / 0.6745, LEAST), 0.3)
         groups: dict[bytes, list[Series]] = {}
         for s in chosen:
             groups.setdefault(s.days.tobytes(), []).append(s)
@@ -118,13 +112,14 @@ class _Together:
     def usual(self, law: DayToDay) -> _Together | None:
         """Return the series that scatter no more than a law explains; None if there are none."""
         _, squares = self.restricted(law)
-        kept = special.chdtrc(len(self.days) - 2, squares) >= ODD
+        # By chance so far off: others do not teach what is usual.
+        kept = special.chdtrc(len(self.days) - 2, squares) >= 1e-3
         return _Together(self.days, self.values[kept], self.std[kept]) if kept.any() else None
 
 
 def _likeliest(series: Sequence[_Together], first: DayToDay) -> DayToDay:
     def law(x: Array) -> DayToDay:
-        return DayToDay(float(np.exp(x[0])), LARGEST_CORRELATION * float(special.expit(x[1])))
+        return DayToDay(float(np.exp(x[0])), 0.98 * float(special.expit(x[1])))  # φ below 1
 
     def unlikely(x: Array) -> float:
         made = law(x)
@@ -167,7 +162,8 @@ class ChangeSearch:
         if not len(onsets):
             return None
         factor = np.linalg.cholesky(usual.covariance(series))
-        shapes = (np.maximum(t[:, None] - onsets, 0.0) / WEEK, (t[:, None] >= onsets) * 1.0)
+        # Slopes are of a week.
+        shapes = (np.maximum(t[:, None] - onsets, 0.0) / 7.0, (t[:, None] >= onsets) * 1.0)
         white = scipy.linalg.solve_triangular(
             factor, np.column_stack([np.ones(len(t)), series.values, *shapes]), lower=True
         )

@@ -95,9 +95,6 @@ def _slopes(factor: Array, right: Array, x: Array) -> Array:
     return np.asarray(factor.T @ (factor @ x - right))
 
 
-RIDGE = 1e-8  # in a column's length: shares out what dependent columns explain together
-
-
 @dataclass(frozen=True)
 class JackknifeFit:
     """Fitted parameters θ."""
@@ -163,7 +160,8 @@ def _solve(triangle: Triangle, signed: NDArray[np.bool_]) -> Array:
     order = order[scale[order] > 0.0]
     free, count = int(np.sum(~signed[order])), len(order)
     rows = np.column_stack([triangle.R[:, order] / scale[order], triangle.z])
-    whole = np.vstack([rows, RIDGE * np.eye(count, count + 1)])
+    # A ridge, in a column's length, shares out what dependent columns explain together.
+    whole = np.vstack([rows, 1e-8 * np.eye(count, count + 1)])
     R, z = np.split(np.linalg.qr(whole, mode="r")[:count], [count], axis=1)
     own, right = R[free:, free:], z[free:, 0]
     start = np.maximum(np.linalg.solve(own, right), 0.0)

@@ -149,11 +149,6 @@ LEAST_PRIOR = 1e-6
 # Of the one that picks a point near them whose numbers are moderate, to measure from; of many links
 # the point is the support function's centre.
 CENTRING = 1.0
-# Directions in which the data leave the model file's numbers this many times themselves count as
-# not seen. Leaving a row out can only widen.
-UNSEEN = 1e5
-# Deviations to a sign's constraint, in those of the farthest point, from which it cannot matter.
-SURELY = 1.01
 # Bounds of masses and inertias beyond this many times the model file's are none.
 MASS_CAP = 1e4
 # What is added for the solver's tolerance of 1e-8, as a share and in the model file's units:
@@ -161,16 +156,12 @@ MASS_CAP = 1e4
 EXACT = 1e-7
 # Links up to which the conic solver takes less time than steps of our own.
 FEW_LINKS = 12
-# What is added, as a share, where the solver ended with a lower accuracy than asked: runs from
-# different centres then differed by up to 2 %, between links that may nearly vanish.
-ALMOST = 0.05
 # Regularisation of the solver's equations, the first that ends. What is usual, 1e-8, holds back
 # ends at which other links are a million times the model file's: of an arm whose model file was
 # far off, points that fit were up to twice as far out as what was then called the end, and it took
 # up to 200 iterations instead of 50. With less of it some ends are lost to rounding.
 REGULARISATION = (1e-10, 1e-8)
 SOLVED = ("Solved", "AlmostSolved")
-UNBOUNDED = ("DualInfeasible", "AlmostDualInfeasible")
 
 
 @dataclass(frozen=True)
@@ -225,7 +216,8 @@ class PossibleFits:
         signs = list(space.nonnegative)
         free = np.arange(space.size) >= bodies
         terms = TermDirections.of(columns[:, bodies:], triangle.rows)
-        sure = terms.surely_positive(columns[:, :bodies], triangle.z, triangle.rows, energy, SURELY)
+        # Farther from a sign's constraint than the farthest point, it cannot matter.
+        sure = terms.surely_positive(columns[:, :bodies], triangle.z, triangle.rows, energy, 1.01)
         free[signs] &= np.append(np.zeros(bodies, dtype=np.bool_), sure)[signs]
         shown = TermDirections.of(columns[:, free], triangle.rows)
         kept = columns[:, ~free]
@@ -243,7 +235,9 @@ class PossibleFits:
         left, singular, right = decomposition(kept)
         right = right[: len(singular)]
         left = left[:, singular > 0.0]
-        telling = np.flatnonzero(singular > 1.0 / UNSEEN)  # others narrow what is far outside only
+        # Where the data leave the model file's numbers 1e5 times themselves they narrow only what
+        # is far outside. Leaving a row out can only widen.
+        telling = np.flatnonzero(singular > 1.0 / 1e5)
         inside = left.T @ rest
         energy -= max(float(rest @ rest - inside @ inside), 0.0)
         fits = PossibleFits(
@@ -467,14 +461,16 @@ class ConicProgramme:
             self.solver.update(settings=_settings(regularisation, self.accuracy))
             solution = self.solver.solve()
             status = str(solution.status)
-            if status in (*SOLVED, *UNBOUNDED):
+            if status in (*SOLVED, "DualInfeasible", "AlmostDualInfeasible"):
                 break
         point = np.asarray(solution.x)[: self.count]
         # Unbounded comes as a certificate or, along a parabola, as a failure: open either way.
         if status not in SOLVED:
             return -np.inf, point
         found = min(float(solution.obj_val), float(solution.obj_val_dual))
-        slack = ALMOST if status == "AlmostSolved" else self.accuracy
+        # Where the solver ended with a lower accuracy than asked, runs from different centres
+        # differed by up to 2 %, between links that may nearly vanish.
+        slack = 0.05 if status == "AlmostSolved" else self.accuracy
         return scale * (found - slack * abs(found) - EXACT), point
 
 

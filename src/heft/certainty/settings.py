@@ -20,8 +20,6 @@ from heft.errors import HeftError
 from heft.estimators import LeastSquares, MovableProblem
 from heft.information import Directions, Information, Triangle, components, shortest
 
-FINE = (0.5, 0.25)  # [octaves]; tried on both sides of the best cutoff, one after the other
-
 
 def _weights(information: Information, noise_names: Sequence[str] = ()) -> dict[str, float]:
     sigma = LeastSquares(sweeps=1).spread(information, noise_names)
@@ -414,7 +412,7 @@ class BandwidthSearch:
             if scores[min(scores)] > self.hopeless * min(scores.values()):
                 break
             look_at([-float(lower)])
-        for step in FINE:
+        for step in (0.5, 0.25):  # octaves on both sides of the best
             best = min(scores, key=lambda k: scores[k])
             near = [k for k in (best - step, best + step) if -self.below <= k <= self.above]
             look_at([k for k in near if k not in scores])

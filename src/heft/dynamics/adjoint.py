@@ -61,8 +61,8 @@ def pull_back(
     share = -(-count // (threads * walk.BLOCK)) * walk.BLOCK if count else 0
 
     def work(k: int) -> None:
-        stop = min((k + 1) * share, count)
-        compiled_walks.pull(table, arrays, k * share, stop, slots, laid, deepest, out)
+        part = k * share, min((k + 1) * share, count)
+        compiled_walks.pull(table, arrays, part, slots, laid, deepest, out)
 
     side_by_side(work, range(threads if count else 0), threads)
     return out

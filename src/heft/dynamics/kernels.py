@@ -384,15 +384,10 @@ def reduce(
     compiled_walks.reduce(
         plan.tree,
         plain(*motion.tuple()),
-        plan.slots,
-        plan.widths,
-        values,
-        plan.acts,
-        weights,
-        tau,
-        plan.measured,
+        (plan.slots, plan.widths, plan.acts, plan.measured),
+        (values, weights),
+        (tau, np.array(counted, order="C")),
         deep,
-        np.array(counted, order="C"),
         triangles,
     )
     return [triangles[c, : w + 1, : w + 1].copy() for c, w in enumerate(plan.widths)]

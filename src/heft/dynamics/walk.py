@@ -231,9 +231,9 @@ def _scaled(factor, source, target, size):  # type: ignore[no-untyped-def]
 
 
 @reassociated
-def _place(tree, motion, b, first, size, work):  # type: ignore[no-untyped-def]
+def _place(tree, motion, b, block, work):  # type: ignore[no-untyped-def]
     _, kind, depth, _, _, constant, sine, cosine, translation, axis = tree
-    R, p, speeds = work[0][depth[b]], work[1][depth[b]], work[8]
+    (first, size), R, p, speeds = block, work[0][depth[b]], work[1][depth[b]], work[8]
     s, c = speeds[N2:N3], speeds[N3:N4]
     _copy(motion[0][b, first:], s, size)
     _copy(motion[1][b, first:], c, size)
@@ -271,7 +271,7 @@ def _axes(tree, b, work):  # type: ignore[no-untyped-def]
 
 
 @reassociated
-def _rows(tree, motion, first, size, slots, out, at, work):  # type: ignore[no-untyped-def]
+def _rows(tree, motion, block, slots, out, at, work):  # type: ignore[no-untyped-def]
     """Rows of one block of samples into `out[channel, slot, at:]`.
 
     `slots[channel, column]` says where a column goes; −1 drops it.
@@ -279,6 +279,7 @@ def _rows(tree, motion, first, size, slots, out, at, work):  # type: ignore[no-u
     parent, kind, depth, channel, multiplier, _, _, _, _, axis = tree
     _, _, rate, rise, gravity = motion
     R, p, V, A, S, C, still, ten, speeds, held, length = work
+    first, size = block
     speed, gain = speeds[:BLOCK], speeds[BLOCK:N2]
     for b in range(parent.shape[0]):
         d = depth[b]
@@ -294,7 +295,7 @@ def _rows(tree, motion, first, size, slots, out, at, work):  # type: ignore[no-u
                     Ad[j * BLOCK + k] -= gravity[j, first + k]
             _float(d, S, held, length)
         else:
-            _place(tree, motion, b, first, size, work)
+            _place(tree, motion, b, block, work)
             if parent[b] < 0:
                 Vd[:] = 0.0
                 for j in range(3):
@@ -345,7 +346,7 @@ def regress(tree, motion, begin, stop, slots, out):  # type: ignore[no-untyped-d
     """Write the regressor rows of samples begin..stop to `out[channel, column, sample]`."""
     work = _workspace(tree[2].max() + 1, slots.shape[0])
     for first in range(begin, stop, BLOCK):
-        _rows(tree, motion, first, min(BLOCK, stop - first), slots, out, first, work)
+        _rows(tree, motion, (first, min(BLOCK, stop - first)), slots, out, first, work)
 
 
 @reassociated
@@ -356,7 +357,7 @@ def efforts(tree, motion, begin, stop, slots, parameters, out):  # type: ignore[
     block = np.zeros((channels, columns, BLOCK))
     for first in range(begin, stop, BLOCK):
         size = min(BLOCK, stop - first)
-        _rows(tree, motion, first, size, slots, block, 0, work)
+        _rows(tree, motion, (first, size), slots, block, 0, work)
         for c in range(channels):
             for j in range(columns):
                 if slots[c, j] >= 0:
@@ -425,9 +426,10 @@ def _weighs(g, m, o):  # type: ignore[no-untyped-def]
 
 
 @reassociated
-def _own_motion(tree, motion, b, first, size, V, D, speed):  # type: ignore[no-untyped-def]
+def _own_motion(tree, motion, b, block, V, D, speed):  # type: ignore[no-untyped-def]
     """Add how a joint's axis moves with its body to D, then the joint's own motion to V."""
     _, kind, _, channel, multiplier, _, _, _, _, axis = tree
+    first, size = block
     _scaled(multiplier[b], motion[2][channel[b], first:], speed, size)
     if kind[b] == 0:
         _spin(axis[b], multiplier[b], V, D)
@@ -440,9 +442,7 @@ def _own_motion(tree, motion, b, first, size, V, D, speed):  # type: ignore[no-u
 
 
 @reassociated
-def _momenta(  # type: ignore[no-untyped-def]
-    tree, motion, first, size, slots, momentum, remainder, work, D
-):
+def _momenta(tree, motion, block, slots, out, work, D):  # type: ignore[no-untyped-def]
     """Momentum and remainder of one block of samples into arrays `[slot, first:]`.
 
     `slots[channel, column]` says where a column goes; −1 drops it. Besides a channel's axis S the
@@ -452,6 +452,7 @@ def _momenta(  # type: ignore[no-untyped-def]
     parent, kind, depth, _, _, _, _, _, _, _ = tree
     _, _, rate, _, gravity = motion
     R, p, V, G, S, _, still, ten, speeds, held, length = work
+    (first, size), (momentum, remainder) = block, out
     unit = np.zeros(3)
     for j in range(3):
         _copy(gravity[j, first:], still[j * BLOCK :], size)
@@ -473,7 +474,7 @@ def _momenta(  # type: ignore[no-untyped-def]
                 else:
                     _spin(unit, 1.0, Vd, D[d, i])
         else:
-            _place(tree, motion, b, first, size, work)
+            _place(tree, motion, b, block, work)
             count = 0
             if parent[b] < 0:
                 Vd[:] = 0.0
@@ -487,7 +488,7 @@ def _momenta(  # type: ignore[no-untyped-def]
             mine = _axes(tree, b, work)
             if mine == count:
                 D[d, mine, :] = 0.0
-            _own_motion(tree, motion, b, first, size, Vd, D[d, mine], speeds[:BLOCK])
+            _own_motion(tree, motion, b, block, Vd, D[d, mine], speeds[:BLOCK])
         for i in range(length[d]):
             to = slots[held[d, i], 10 * b : 10 * b + 10]
             if to.max() < 0:
@@ -509,8 +510,8 @@ def momenta(tree, motion, begin, stop, slots, momentum, remainder):  # type: ign
     work = _workspace(tree[2].max() + 1, slots.shape[0])
     D = np.zeros_like(work[4])
     for first in range(begin, stop, BLOCK):
-        size = min(BLOCK, stop - first)
-        _momenta(tree, motion, first, size, slots, momentum, remainder, work, D)
+        block = (first, min(BLOCK, stop - first))
+        _momenta(tree, motion, block, slots, (momentum, remainder), work, D)
 
 
 @reassociated
@@ -523,15 +524,15 @@ def _leave_out(counts, size, rows, width, at):  # type: ignore[no-untyped-def]
 
 
 @reassociated
-def reduce(  # type: ignore[no-untyped-def]
-    tree, motion, slots, widths, values, acts, weights, effort, chosen, deep, counts, triangles
-):
+def reduce(tree, motion, layout, columns, measured, deep, triangles):  # type: ignore[no-untyped-def]
     """Reduce all samples by orthogonal transformations to one triangle [R z; 0 ρ] a channel.
 
+    The layout is of a `Plan`: slots and widths, acts, and the channels that are chosen.
     `weights[k] · values[acts[k, 1], sample]` goes to slot acts[k, 2] of channel acts[k, 0],
     effort[channel, sample] to the column after the last; `deep` blocks are folded at once.
     Rows where counts[channel, sample] is zero are left out; all count if it has no samples.
     """
+    (slots, widths, acts, chosen), (values, weights), (effort, counts) = layout, columns, measured
     stop = motion[0].shape[1]
     channels = slots.shape[0]
     work = _workspace(tree[2].max() + 1, channels)
@@ -540,7 +541,7 @@ def reduce(  # type: ignore[no-untyped-def]
     filled = 0
     for first in range(0, stop, BLOCK):
         size = min(BLOCK, stop - first)
-        _rows(tree, motion, first, size, slots, stacked, filled, work)
+        _rows(tree, motion, (first, size), slots, stacked, filled, work)
         for k in range(acts.shape[0]):
             target = stacked[acts[k, 0], acts[k, 2]][filled:]
             _scaled(weights[k], values[acts[k, 1]][first:], target, size)

@@ -35,7 +35,7 @@ from heft.information import (
     visible_share,
 )
 
-from .estimate import Polish
+from .estimate import Polish, raised
 from .feasible_set import (
     IDENTITY,
     Known,
@@ -48,21 +48,14 @@ from .feasible_set import (
     stack,
     unstack,
 )
-from .log_determinant import LogDetProblem
-from .noise import raised
 from .scaled_rows import DRIVE_RIDGE, Scaled, mean_squared_error, sparse
-from .semidefinite import nearest_body
+from .semidefinite import LogDetProblem, nearest_body
 
 # 1.96 standard deviations of a number cover the worst-case error of a link's prior of that size,
 # not the typical one: a wrong model file is not noise, and its errors do not average out over ten
 # parameters.
-LARGEST_STRENGTH = 1e9  # of a prior [effective samples]
 WORST_DIRECTION = float(np.sqrt(10.0)) / 1.96
 UNKNOWN = 1e-6  # prior strength of a link without prior knowledge [effective samples]
-CHECKS: Keys = {
-    "strength": Number("the strength of the prior is no number of samples", 0.0, LARGEST_STRENGTH),
-    "prior": Text("this prior is not known", ("quadratic", "logdet")),
-}
 
 
 @dataclass(frozen=True)
@@ -141,7 +134,11 @@ class PhysicallyConsistent:
     polish: Polish | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self, CHECKS)
+        checks: Keys = {
+            "strength": Number("the strength of the prior is no number of samples", 0.0, 1e9),
+            "prior": Text("this prior is not known", ("quadratic", "logdet")),
+        }
+        check_fields(self, checks)
         if self.polish is not None and (self.prior != "quadratic" or self.limits):
             raise InvalidSetting(
                 "steps on from the consistent estimate have the quadratic prior, and no limits",

@@ -33,15 +33,7 @@ from .least_squares import LeastSquares
 from .problem import Problem
 
 Stop = Literal["training-error", "ratio", "torque-range"]
-SPAN_OF_A_SINE = 2.0 * np.sqrt(2.0)  # range over root mean square
 ROUNDING = 1e-9  # of sums of squares
-OUT_OF_RANGE = "a setting of the essential parameters is out of range"
-CHECKS: Keys = {
-    "stop": Text("there is no such stop", get_args(Stop)),
-    "rise": Number(OUT_OF_RANGE, 0.0),
-    "ratio": Number(OUT_OF_RANGE, 1.0),
-    "range_share": Number(OUT_OF_RANGE, 0.0),
-}
 
 
 @dataclass(frozen=True)
@@ -164,7 +156,14 @@ class Essential:
     least_squares: LeastSquares = LeastSquares()
 
     def __post_init__(self) -> None:
-        check_fields(self, CHECKS)
+        message = "a setting of the essential parameters is out of range"
+        checks: Keys = {
+            "stop": Text("there is no such stop", get_args(Stop)),
+            "rise": Number(message, 0.0),
+            "ratio": Number(message, 1.0),
+            "range_share": Number(message, 0.0),
+        }
+        check_fields(self, checks)
 
     def fit(self, problem: Problem) -> EssentialEstimate:
         """Return base parameters β of a problem's rows, those that are not essential zero.
@@ -235,7 +234,8 @@ class Essential:
         rows = np.array([t.rows for t in triangles], dtype=float)
         rms = np.array([np.linalg.norm(t.factor[:, -1]) for t in triangles]) / np.sqrt(rows)
         names = estimate.information.channels
-        span = [self.ranges.get(n, SPAN_OF_A_SINE * v) for n, v in zip(names, rms, strict=True)]
+        # A sine's range over its root mean square, where no range is stated.
+        span = [self.ranges.get(n, 2.0 * np.sqrt(2.0) * v) for n, v in zip(names, rms, strict=True)]
         lost = np.sqrt(np.maximum(path.energies - path.energies[0], 0.0) / rows)
         beyond = lost > self.range_share * np.array(span) + ROUNDING * rms
         return np.asarray(beyond.any(axis=1))

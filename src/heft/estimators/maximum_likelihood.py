@@ -37,13 +37,8 @@ from .noise import autocorrelation_time, coloured_factors, thinned
 from .problem import Problem, Residuals, mixes_channels
 
 Source = Literal["residuals", "periods"]
-ROUNDING = 1e-11  # of a channel's rms: residuals of that size are no noise
 LEAST_INDEPENDENT = 1e-6  # share of variance that no combination of channels explains away
 CONVERGED = 1e-2  # of a standard deviation of the estimate, in the mean over parameters
-CHECKS: Keys = {
-    "source": Text("noise is not estimated from this", get_args(Source)),
-    "sweeps": Number("there are to be sweeps", 1, whole=True),
-}
 
 
 def decorrelation(covariance: Array) -> Array:
@@ -158,7 +153,11 @@ class MaximumLikelihood:
     sweeps: int = 10  # largest number of estimates of covariance and β in turn
 
     def __post_init__(self) -> None:
-        check_fields(self, CHECKS)
+        checks: Keys = {
+            "source": Text("noise is not estimated from this", get_args(Source)),
+            "sweeps": Number("there are to be sweeps", 1, whole=True),
+        }
+        check_fields(self, checks)
 
     def fit(self, problem: Problem) -> Estimate:
         """Return base parameters β; its `passes` count every pass over the rows.
@@ -177,7 +176,8 @@ class MaximumLikelihood:
         solver = LeastSquares(coloured=False)
         estimate = solver.fit(problem)
         loud = [np.linalg.norm(t.factor[:, -1]) for t in estimate.information.triangles]
-        least = ROUNDING * np.array(loud) / np.sqrt(estimate.noise.rows)
+        # Residuals of that share of a channel's rms are no noise.
+        least = 1e-11 * np.array(loud) / np.sqrt(estimate.noise.rows)
         passes, matrix, source = estimate.passes, np.eye(len(least)), self.source
         moved = np.inf
         for _ in range(self.sweeps):

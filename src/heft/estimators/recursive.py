@@ -21,8 +21,6 @@ from heft.arrays import Array
 from heft.errors import InvalidSetting, TooLittleData
 from heft.information import Directions, folding, triangle_of
 
-LARGEST_CONDITION = 1e6  # condition number of the rows that a recursion may start from
-
 
 @dataclass(frozen=True, eq=False)
 class Covariance:
@@ -58,7 +56,7 @@ class CovarianceRecursion:
         """
         phi, h = np.asarray(regressor, dtype=float), np.asarray(effort, dtype=float)
         triangle = triangle_of(np.column_stack([phi, h]))
-        seen = Directions.of(triangle[:-1, :-1], len(h), 1.0 / LARGEST_CONDITION)
+        seen = Directions.of(triangle[:-1, :-1], len(h), 1e-6)
         if seen.rank < phi.shape[1]:
             raise TooLittleData(
                 "these rows cannot start a recursion: ΦᵀΦ has no inverse",

@@ -20,18 +20,7 @@ from .least_squares import LeastSquares
 from .noise import autocorrelation_time, autocovariance
 from .problem import Problem
 
-FIRST_ROWS = 64  # rows in a segment's smallest part
 LEAST_SEEN = 0.02  # share of the information in any direction that a consensus must contain
-ROUNDS = 100  # most iterations of a consensus
-CLIP = 2.5  # deviations to which residuals are clipped before their autocorrelation is computed
-OUT_OF_RANGE = "a setting of a robust estimator is out of range"
-
-CHECKS: Keys = {
-    "segments": Number(OUT_OF_RANGE, 5, whole=True),
-    "share": Number(OUT_OF_RANGE, above=0.0, below=1.0),
-    "trials": Number(OUT_OF_RANGE, 1, whole=True),
-    "threshold": Number(OUT_OF_RANGE, above=1.0),
-}
 
 
 # Pieces by their triangles
@@ -72,7 +61,7 @@ def segments_of(problem: Problem, count: int) -> tuple[Segment, ...]:
     there are four times as many as asked for. No segment spans two recordings.
     """
     parts: list[Segment] = []
-    size = FIRST_ROWS
+    size = 64  # rows in a segment's smallest part
     for piece in problem.rows():
         for first in range(0, len(piece.time), size):
             cut = slice(first, first + size)
@@ -172,9 +161,8 @@ def concluded(
     ones = np.ones(len(sigma))
     at = solver.conclude(total, sigma, ones, 1).fitted
     at = at if values is None else values
-    clipped = (
-        np.clip(piece.values, -CLIP * sigma, CLIP * sigma) for piece in problem.residuals(at)
-    )
+    # Clipped, so that outliers do not make the autocorrelation.
+    clipped = (np.clip(piece.values, -2.5 * sigma, 2.5 * sigma) for piece in problem.residuals(at))
     times = autocorrelation_time(autocovariance(clipped))
     found = solver.conclude(total, sigma, times, 2)
     parameters = found.parameters if values is None else replace(found.parameters, values=values)
@@ -242,7 +230,14 @@ class Ransac:
     seed: int = 0  # seed of the random draw: the same data give the same result
 
     def __post_init__(self) -> None:
-        check_fields(self, CHECKS)
+        message = "a setting of a robust estimator is out of range"
+        checks: Keys = {
+            "segments": Number(message, 5, whole=True),
+            "share": Number(message, above=0.0, below=1.0),
+            "trials": Number(message, 1, whole=True),
+            "threshold": Number(message, above=1.0),
+        }
+        check_fields(self, checks)
 
     def fit(self, problem: Problem) -> SegmentEstimate:
         """Return base parameters β with the inlier segments, in one pass over the rows.
@@ -302,7 +297,7 @@ class Ransac:
     ) -> tuple[NDArray[np.bool_], Array]:
         """Return the inlier segments and the estimate fitted to them, at the fixed point."""
         inside = np.zeros(len(segments), dtype=bool)
-        for _ in range(ROUNDS):
+        for _ in range(100):  # most iterations of a consensus
             energy = mean_energies(segments, values)
             sigma = np.maximum(np.sqrt(np.median(energy, axis=0)), floor)
             agree: NDArray[np.bool_] = np.all(np.sqrt(energy) <= self.threshold * sigma, axis=1)

@@ -49,12 +49,6 @@ from .estimate import Estimate
 from .least_squares import LeastSquares
 from .problem import Problem, Rows
 
-CHECKS: Keys = {
-    "passes": Number("the number of passes is no whole number", 1, 1000, whole=True),
-    "tolerance": Number("the tolerance is no positive number", above=0.0),
-    "halvings": Number("the number of halvings is no whole number", 0, 60, whole=True),
-}
-
 
 class Simulation(Protocol):
     """The experiment of a problem, simulated with other parameters: robot and controller.
@@ -179,7 +173,12 @@ class Passes:
     descending: bool = False  # whether a step is halved, too, that explains less than it began with
 
     def __post_init__(self) -> None:
-        check_fields(self, CHECKS)
+        checks: Keys = {
+            "passes": Number("the number of passes is no whole number", 1, 1000, whole=True),
+            "tolerance": Number("the tolerance is no positive number", above=0.0),
+            "halvings": Number("the number of halvings is no whole number", 0, 60, whole=True),
+        }
+        check_fields(self, checks)
 
     def settled(
         self,
@@ -327,7 +326,6 @@ class InstrumentalVariables:
 
 
 NAMES = {"torque": "didim", "position": "output-error"}
-OUTPUTS: Keys = {"output": Text("there is no such output", tuple(NAMES))}
 
 
 @dataclass(frozen=True)
@@ -350,7 +348,8 @@ class OutputError:
     least_squares: LeastSquares = LeastSquares()  # what weighs the channels
 
     def __post_init__(self) -> None:
-        check_fields(self, OUTPUTS)
+        checks: Keys = {"output": Text("there is no such output", tuple(NAMES))}
+        check_fields(self, checks)
 
     def fit(self, problem: Problem) -> Estimate:
         """Return base parameters β; its `passes` count the simulations.

@@ -41,9 +41,6 @@ P = TypeVar("P", bound="Plant[Any]")
 EARLIER = "earlier results"  # channel of what is left where some of it may have changed
 TINY = 1e-300
 KINDS = ("noise", "common", "moments")  # of what is stored of each channel
-ROUNDED = 1e-9  # of the largest number in a map, what is rounding
-PLACE_TOLERANCE = 1e-9  # [rad or m] between two readings of one model file
-NUMBERS = 18  # of a body's place
 FRICTION = "friction"  # names all terms of friction
 
 
@@ -90,7 +87,8 @@ class Bodies:
         one, two = self.places[own], other.places[its]
         parents = (self.parents[own], other.parents[its])
         if parents[0] == parents[1]:
-            return bool(np.allclose(one, two, rtol=0.0, atol=PLACE_TOLERANCE))
+            # [rad or m], which two readings of one file may differ by
+            return bool(np.allclose(one, two, rtol=0.0, atol=1e-9))
         return "" in parents
 
 
@@ -172,7 +170,7 @@ class Origin:
         keys = ("base_matrix", "body_places", "sigma", "memory")
         matrix, places, sigma, memory = (np.asarray(data[k], dtype=float) for k in keys)
         shapes = (matrix.shape, places.shape, sigma.shape, memory.shape)
-        if shapes != ((size, len(names)), (len(bodies), NUMBERS), (channels,), (channels,)):
+        if shapes != ((size, len(names)), (len(bodies), 18), (channels,), (channels,)):
             raise ValueError(f"base parameters, bodies and noise of shapes {shapes}")
         settled = tuple(map(bool, data["noise_settled"]))
         counts = (len(links), len(parents), len(noise), len(settled))
@@ -427,7 +425,8 @@ class Earlier:
         strange = [k for name, k in own.items() if name not in known]
         kept = matrix[:, list(base.kept)]
         unseen = np.hstack([matrix - kept @ base.matrix, self.origin.matrix[:, strange]])
-        unseen = np.where(np.abs(unseen) > ROUNDED * np.abs(self.origin.matrix).max(), unseen, 0.0)
+        # The rest is rounding.
+        unseen = np.where(np.abs(unseen) > 1e-9 * np.abs(self.origin.matrix).max(), unseen, 0.0)
         worth = 1.0 / (self.noise.sigma * np.sqrt(self.noise.autocorrelation_time))
         names = self.information.channels
         whole = self.information.combined(dict(zip(names, worth.tolist(), strict=True)))

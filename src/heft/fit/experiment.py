@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ from heft.information import ChannelRows, DataRank, Information, Labels, data_ra
 from heft.plants import Plant, Problem, RobotPlant, UnsureGainsPlant, point_moments
 from heft.simulation import ClosedLoop
 
-from .earlier import Earlier
+from .earlier import Earlier, P
 from .gains import refuse_unlike_gains, with_unsure_gains
 from .prepared import (
     about_first_fit,
@@ -42,8 +42,6 @@ from .prepared import (
 )
 from .selection import Selection
 from .settings import Progress, Settings, silent
-
-P = TypeVar("P", bound="Plant[Any]")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ joint's friction. That they are nil is asked of all together, by the likelihood 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import add
 from typing import NamedTuple
@@ -18,12 +18,9 @@ import numpy as np
 
 from heft.arrays import Array
 from heft.dynamics import Offset
-from heft.information import Check, triangle_of
+from heft.information import Check, Information, triangle_of
 from heft.plants import Problem, RobotPlant
 
-from .experiment import ExperimentFit
-
-SPREADS = np.geomspace(1e-3, 1.0, 40)  # of relative changes of friction, that are tried
 # Logarithm of the likelihood ratio beyond which friction of one kind has changed in all joints
 # together. Of 15 triples of three arms' logs, of the same and of unlike motions, clean ones stayed
 # below 3.2; of 15 whose viscous friction fell by 20 and 38 % the least was 25.
@@ -110,7 +107,7 @@ def of_friction(whose: Sequence[Change], change: Array, covariance: Array) -> Ch
     ):
         seen, ways = np.linalg.eigh(root.T @ information @ root)
         seen, along = np.maximum(seen, 0.0), ways.T @ root.T @ score
-        variance = SPREADS[:, None] ** 2
+        variance = np.geomspace(1e-3, 1.0, 40)[:, None] ** 2  # of relative changes, that are tried
         gain = along**2 * variance / (1.0 + seen * variance) - np.log1p(seen * variance)
         evidence, best = 0.5 * np.max(gain.sum(axis=1)), variance[np.argmax(gain.sum(axis=1)), 0]
         if evidence > max(least, likeliest[0] if likeliest else 0.0):
@@ -133,30 +130,37 @@ def of_friction(whose: Sequence[Change], change: Array, covariance: Array) -> Ch
     return Check.at_most("friction of all runs", largest, CHANGED, math.inf, message)
 
 
-def between_logs(run: ExperimentFit[RobotPlant], beta: Array) -> tuple[Check, ...]:
+def between_logs(
+    problem: Problem[RobotPlant],
+    blocks: Sequence[Information],
+    weights: Mapping[str, float],
+    beta: Array,
+) -> tuple[Check, ...]:
     """Return the check that friction is the same in all logs; none where it is, or of one log.
 
     Logs shorter than a block of the fit count with those beside them.
 
     Args:
+        blocks: Information of contiguous blocks of the logs; none if there is none.
+        weights: Weight of each channel's rows, by channel [1 / channel's unit].
         beta: Base parameters β, shape (b,), whose friction is the unit of changes.
     """
-    logs = run.problem.recordings
-    labels, coarse, _ = friction_columns(run.problem, beta)
-    if len(logs) < 2 or not run.blocks or not labels:
+    logs = problem.recordings
+    labels, coarse, _ = friction_columns(problem, beta)
+    if len(logs) < 2 or not blocks or not labels:
         return ()
-    used = np.cumsum([line.used for line in run.problem.timelines])
-    rows = np.cumsum([b.triangles[0].rows for b in run.blocks])
+    used = np.cumsum([line.used for line in problem.timelines])
+    rows = np.cumsum([b.triangles[0].rows for b in blocks])
     middle = (rows - np.diff(rows, prepend=0) / 2) / rows[-1]
     of_log = np.searchsorted(used / used[-1], middle)
     told = np.unique(of_log)
     if len(told) < 2:
         return ()
-    weights, size, count = run.estimate.weights(), len(beta), len(labels)
+    size, count = len(beta), len(labels)
     changes = count * (len(told) - 1)  # against the first log
     parts = [np.eye(changes, size + changes + 1, size)]
     for k, log in enumerate(told, -1):
-        of_one = [b for b, at in zip(run.blocks, of_log, strict=True) if at == log]
+        of_one = [b for b, at in zip(blocks, of_log, strict=True) if at == log]
         factor = reduce(add, of_one).combined(weights).factor
         part = np.zeros((len(factor), parts[0].shape[1]))
         part[:, :size], part[:, -1] = factor[:, :-1], factor[:, -1]

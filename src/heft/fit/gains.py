@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from heft.estimators import ConsistentFit, Estimate, LeastSquares, Noise, invers
 from heft.information import Information
 from heft.plants import (
     FloatingRobotPlant,
-    Plant,
     Problem,
     RobotPlant,
     UnsureGains,
@@ -30,13 +29,10 @@ from heft.plants import (
     without_gains,
 )
 
-from .earlier import Bodies, Earlier, Origin
+from .earlier import Bodies, Earlier, Origin, P
 from .settings import Progress, Settings
 
-P = TypeVar("P", bound="Plant[Any]")
 STATED = "gains as stated"  # channel of what the options file says of gains
-ROUNDS = 8  # of further rows at most
-SETTLED = 1e-3  # of its stated deviation, by which a gain may still move
 
 
 def gain_spread(problem: Problem[Any]) -> dict[str, Array]:
@@ -269,7 +265,7 @@ def _settled(
     problem: Problem[P], spread: Mapping[str, Array], settings: Settings, memory: float = 1.0
 ) -> Problem[P]:
     """Return the problem linearised about gains that a further fit does not move."""
-    for _ in range(ROUNDS):
+    for _ in range(8):  # further rows at most
         plant = problem.plant
         assert isinstance(plant, UnsureGainsPlant)
         solution = _solved(problem, stated_gains(problem, spread, memory), settings)
@@ -277,6 +273,7 @@ def _settled(
         steps = dict(zip(plant.gains.factors, values[plant.plain :].tolist(), strict=True))
         factors = {joint: c + steps[joint] for joint, c in plant.gains.factors.items()}
         problem = _about(problem, factors, values[: plant.plain])
-        if all(abs(step) < SETTLED * np.linalg.norm(spread[j]) for j, step in steps.items()):
+        # Up to that share of its stated deviation a gain may still move.
+        if all(abs(step) < 1e-3 * np.linalg.norm(spread[j]) for j, step in steps.items()):
             break
     return problem

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Generic
 
 import numpy as np
 
@@ -23,11 +23,11 @@ from heft.estimators import (
 )
 from heft.information import Check, Information, ParameterSpace, Verdict, verdict
 from heft.models import Robot, export
-from heft.plants import Plant, Problem, RobotPlant
+from heft.plants import Problem, RobotPlant
 from heft.recordings import Recording
 
 from .checks import CHANNELS, CURE, JOINTS, Judge
-from .earlier import Earlier
+from .earlier import Earlier, P
 from .experiment import ExperimentFit, fit_experiment
 from .friction_changes import between_logs
 from .gains import (
@@ -57,7 +57,6 @@ from .scores import (
 from .settings import Progress, Settings, silent
 from .simple_friction import SimpleFriction
 
-P = TypeVar("P", bound="Plant[Any]")
 NORMAL = 1.96  # standard deviations of 95 %
 
 
@@ -331,6 +330,7 @@ class Judged(PlantIdentification[RobotPlant]):
             JOINTS,
         )
         beta = calibrated.space.matrix @ calibrated.consistent.parameters.values
+        changes = between_logs(problem, run.blocks, run.estimate.weights(), beta)
         return Judged(
             experiment=run,
             calibrated=calibrated,
@@ -339,7 +339,7 @@ class Judged(PlantIdentification[RobotPlant]):
             validation=validation,
             predicted_error=predicted,
             torque_errors=errors,
-            checks=(*judge.of_robot(), *between_logs(run, beta)),
+            checks=(*judge.of_robot(), *changes),
             traces=tuple(traces),
             settings=settings,
             notes=(*remarks(problem), *said_of_gains(problem), *notes),

@@ -44,9 +44,6 @@ from .conditions import since_reversal
 from .misfit import Misfit
 from .scores import Models, PredictedError, Score, stretches
 
-ROUNDING = 1e-12  # share of a variance that a difference cannot tell
-STEEPEST = 1.875  # largest speed of a step of least jerk of length and time 1
-
 
 @dataclass(frozen=True)
 class OtherMotion:
@@ -72,7 +69,8 @@ class OtherMotion:
         for k, (here, aim) in enumerate(pairwise(poses)):
             top = self.speeds[k % len(self.speeds)] * np.sqrt(2.0) * speed
             moving = (aim != here) & (top > 0.0)
-            length = STEEPEST * float(np.max(np.abs(aim - here)[moving] / top[moving], initial=0.0))
+            # Largest speed of a step of least jerk of length and time 1.
+            length = 1.875 * float(np.max(np.abs(aim - here)[moving] / top[moving], initial=0.0))
             count = max(1, round(min(length, self.longest) * self.rate))
             x = (np.arange(count) + 1.0)[:, None] / count
             parts.append(here + x**3 * (10.0 - 15.0 * x + 6.0 * x**2) * (aim - here))
@@ -185,7 +183,8 @@ def with_prior(covariance: Array, columns: NDArray[np.intp], std: Array) -> Arra
     turned = across @ vectors
     posterior = covariance - (turned / (1.0 + values)) @ turned.T
     place = np.diag_indices_from(posterior)
-    posterior[place] = np.maximum(posterior[place], ROUNDING * covariance[place])
+    # Less of a variance no difference can show.
+    posterior[place] = np.maximum(posterior[place], 1e-12 * covariance[place])
     # As differences of large numbers these would be rounding alone.
     beside = (turned / (1.0 + values)) @ vectors.T * std
     posterior[:, columns], posterior[columns] = beside, beside.T

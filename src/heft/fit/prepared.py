@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,12 +35,9 @@ from heft.recordings import Recording
 from heft.signals import Weak, periodic
 from heft.simulation import ClosedLoop
 
-from .earlier import Earlier
+from .earlier import Earlier, P
 from .selection import Selection
 from .settings import Progress, Settings, silent
-
-P = TypeVar("P", bound="Plant[Any]")
-ROWS_PER_COLUMN = 2.0  # of windows, at least: the noise is told from what rows leave over
 
 
 def open_experiment(
@@ -297,7 +294,8 @@ def sharpened_and_delayed(
 def with_enough_rows(problem: Problem[P]) -> Problem[P]:
     """Return the problem with differentiated rows where a log is too short for windows."""
     rows = problem.window_count * len(problem.channels)
-    if problem.weak is not None and rows < ROWS_PER_COLUMN * len(problem.labels):
+    # Fewer rows leave nothing over from which noise could be seen.
+    if problem.weak is not None and rows < 2.0 * len(problem.labels):
         return problem.with_settings(weak=None)
     return problem
 

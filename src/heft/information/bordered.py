@@ -27,8 +27,6 @@ from heft.arrays import Array
 
 from .connectivity import FEWEST, bits, components, first_connected
 
-PANEL = 32  # columns that are reflected together where triangles are added
-
 
 def triangle_of(rows: Array) -> Array:
     """Return the square-root triangle R of rows, with `RᵀR = rowsᵀ rows` and a diagonal ≥ 0.
@@ -113,8 +111,9 @@ def sum_of_triangles(first: Array, second: Array) -> Array:
     """
     if not first.size:
         return second
+    # 32 columns are reflected together.
     factor, _, _, failed = scipy.linalg.lapack.dtpqrt(
-        len(first), min(len(first), PANEL), first, second
+        len(first), min(len(first), 32), first, second
     )
     assert not failed
     return np.asarray(np.where(np.diag(factor) < 0.0, -1.0, 1.0)[:, None] * factor)

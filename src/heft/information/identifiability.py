@@ -37,7 +37,6 @@ from .square_root import Information, Summed, Triangle
 # Noise-free columns that depend on each other leave at most 1e-9 of their length where angles are
 # exact; independent ones of the example robots leave half or more.
 TOLERANCE = 1.5e-8
-HIDDEN = 1e-6  # share of a column in directions that are not seen by which it is not determined
 WITHIN_BODY = (1, 2, 3, 4, 5, 6, 7, 8, 9, 0)  # mass last: it regroups on the parent's inertia
 
 
@@ -272,7 +271,8 @@ class Directions:
         if self._certain is not None:
             return np.asarray(self.lengths == 0.0)
         hidden = np.linalg.norm(self.right[self.rank :], axis=0)
-        return np.asarray(hidden > max(HIDDEN, 100.0 * self.visible))
+        # By that share in directions that are not seen a column is not determined.
+        return np.asarray(hidden > max(1e-6, 100.0 * self.visible))
 
     @cached_property
     def rank(self) -> int:

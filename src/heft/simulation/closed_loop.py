@@ -259,9 +259,8 @@ class ClosedLoop:
         h = 1.0 / self.controller.rate
         with np.errstate(all="ignore"):
             try:
-                done = held_steps.follow(
-                    tree, offset, *args, self._gains, start, ahead, h, self._keep, log
-                )
+                controller = (self._gains, self._keep)
+                done = held_steps.follow((tree, offset, *args), controller, start, ahead, h, log)
             except np.linalg.LinAlgError:
                 done = 0
         return log, int(done)
@@ -287,7 +286,8 @@ class ClosedLoop:
             q, v, a = (x[cut] for x in motion.middle)
             M[cut], K[cut], D[cut], Y[cut] = model.linearised(q, v, a, standard, columns)
         places, efforts = np.empty_like(Y), np.empty_like(Y)
-        held_steps.carry(M, K, D, Y, self._gains, motion.step, self._keep, places, efforts)
+        controller = (self._gains, self._keep)
+        held_steps.carry(M, K, D, Y, controller, motion.step, (places, efforts))
         return places, efforts
 
     # --- its parts

@@ -138,7 +138,8 @@ def moved_by_heft(
     gains, begin = np.zeros((3, n)), np.ascontiguousarray(start)
     with np.errstate(all="ignore"):
         try:
-            done = held_steps.follow(tree, offset, *args, gains, begin, wanted, step, -1.0, log)
+            model = (tree, offset, *args)
+            done = held_steps.follow(model, (gains, -1.0), begin, wanted, step, log)
         except np.linalg.LinAlgError:
             return None
     return log[0] if done == len(effort) and np.isfinite(log[0]).all() else None
