@@ -65,14 +65,14 @@ class _Link:
         """Return upper bounds of the three central moments of inertia, shape (3,) [kg·m²]."""
         unit = mass * size**2
         programme = self.fits.programme(squares=(self.first / (mass * size), self.mass / mass))
-        found = np.empty(3)
+        bounds = np.empty(3)
         for axis, across in enumerate(ACROSS):
             direction = self.second[list(across)].sum(axis=0) @ self.fits.metric
             squares = np.full(3, unit)
             squares[axis] = 0.0
             low, _ = programme.least(np.array([*-direction, 0.0, 0.0, *squares]))
-            found[axis] = direction @ self.fits.centre - low
-        return found
+            bounds[axis] = direction @ self.fits.centre - low
+        return bounds
 
     def least(
         self, programme: ConicProgramme, across: Sequence[int], com: Array, high: float, size: float
@@ -86,15 +86,15 @@ class _Link:
         """
         axes = list(across)
         # Parts of the range of the centre with what is proven for them, the least first.
-        proven, found = self._in_part(programme, axes, com)
+        proven, value = self._in_part(programme, axes, com)
         parts = [(proven, 0, com)]
         for count in range(1, PARTS // self.fits.links, 2):
             proven, _, part = heapq.heappop(parts)
-            if found - max(proven, 0.0) <= CLOSE * min(high - found, size):
+            if value - max(proven, 0.0) <= CLOSE * min(high - value, size):
                 return max(proven, 0.0)
             for number, half in enumerate(_halves(part)):
                 least, there = self._in_part(programme, axes, half)
-                found = min(found, there)
+                value = min(value, there)
                 heapq.heappush(parts, (max(least, proven), count + number, half))
         return max(parts[0][0], 0.0)
 
@@ -109,8 +109,8 @@ class _Link:
         low, move = programme.least(np.array([*direction, 0.0, 0.0]))
         point = self.fits.metric @ (self.fits.centre + move)
         mass, moments = float(self.mass @ point), self.first[across] @ point
-        found = float(second @ point - moments @ moments / mass) if mass > 0.0 else 0.0
-        return float(direction @ self.fits.centre) + low, max(found, 0.0)
+        value = float(second @ point - moments @ moments / mass) if mass > 0.0 else 0.0
+        return float(direction @ self.fits.centre) + low, max(value, 0.0)
 
 
 def _halves(part: Array) -> Iterator[Array]:
@@ -199,9 +199,9 @@ def strict_bounds(
         fits = PossibleFits.of(limb.triangle, limb.space, level, limits.of(limb.space.bodies))
         own = limb.space
         of_link = partial(_of_link, fits, own, limits)
-        found = side_by_side(of_link, range(len(own.groups)), threads)
+        bounds = side_by_side(of_link, range(len(own.groups)), threads)
         at = [links.index(link) for link in own.bodies]
-        mass[at], com[at], moments[at] = map(np.array, zip(*found, strict=True))
+        mass[at], com[at], moments[at] = map(np.array, zip(*bounds, strict=True))
     return StrictBounds(links, mass, com, moments, level)
 
 

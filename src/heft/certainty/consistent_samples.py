@@ -121,8 +121,8 @@ class ConsistentSampler:
         inside = np.linalg.solve(scaled.back, start)
         R, z = scaled.factor[:-1, :-1], scaled.factor[:-1, -1]
         # Unknowns are `inside + free w`; `half w = right` is the mean of what nothing cuts.
-        whole = triangle_of(np.column_stack([R @ free, z - R @ inside]))
-        half, right = whole[:-1, :-1], whole[:-1, -1]
+        stacked = triangle_of(np.column_stack([R @ free, z - R @ inside]))
+        half, right = stacked[:-1, :-1], stacked[:-1, -1]
         spread = free @ np.linalg.inv(half)
         mean = scaled.back @ (inside + spread @ right)
         target = _Target.of(mean, scaled.back @ spread, space, prior.limits)
@@ -239,8 +239,8 @@ def _factor(estimate: Parameters, space: ParameterSpace, limits: Limits) -> Arra
     scale = np.sqrt(np.diag(covariance))
     unit = np.where(scale > 0.0, scale, 1.0)
     sizes, axes = np.linalg.eigh(covariance / np.outer(unit, unit))
-    told = sizes > len(sizes) * np.finfo(float).eps * sizes[-1]
-    factor = unit[:, None] * axes[:, told] * np.sqrt(sizes[told])
+    positive = sizes > len(sizes) * np.finfo(float).eps * sizes[-1]
+    factor = unit[:, None] * axes[:, positive] * np.sqrt(sizes[positive])
     factor[scale == 0.0] = 0.0
     return np.asarray(factor)
 
@@ -267,11 +267,11 @@ def agreement(chains: Array) -> tuple[float, float]:
     power = np.fft.irfft(padded * padded.conj(), axis=1)[:, :length].mean(axis=0) / length
     within = power[0] * length / (length - 1.0)
     between = split.mean(axis=1).var(axis=0, ddof=1)
-    whole = within * (length - 1.0) / length + between
-    whole = np.where(whole > 0.0, whole, 1.0)
-    correlation = 1.0 - (within - power * length / (length - 1.0)) / whole
+    pooled = within * (length - 1.0) / length + between
+    pooled = np.where(pooled > 0.0, pooled, 1.0)
+    correlation = 1.0 - (within - power * length / (length - 1.0)) / pooled
     pairs = correlation[: 2 * (length // 2)].reshape(length // 2, 2, -1).sum(axis=1)
     pairs = np.minimum.accumulate(np.maximum(pairs, 0.0), axis=0)
     times = np.maximum(2.0 * pairs.sum(axis=0) - 1.0, 1.0 / np.log10(count * length + 10.0))
     least = np.where(within > 0.0, within, 1.0)
-    return float((count * length / times).min()), float(np.sqrt(whole / least).max())
+    return float((count * length / times).min()), float(np.sqrt(pooled / least).max())

@@ -77,8 +77,8 @@ class DayToDay:
 
     def covariance(self, series: Series) -> Array:
         """Return the covariance of a series' values, shape (n, n)."""
-        apart = np.abs(series.days[:, None] - series.days)
-        scatter = self.deviation**2 * self.correlation**apart
+        days_between = np.abs(series.days[:, None] - series.days)
+        scatter = self.deviation**2 * self.correlation**days_between
         return np.asarray(scatter + np.diag(series.std**2))
 
 
@@ -128,8 +128,10 @@ def _likeliest(series: Sequence[_Together], first: DayToDay) -> DayToDay:
     start = [np.log(first.deviation), special.logit(first.correlation)]
     options = {"xatol": 1e-3, "fatol": 1e-2, "maxiter": 150}
     bounds = [(np.log(LEAST), np.log(10.0)), (-6.0, 6.0)]
-    found = optimize.minimize(unlikely, start, method="Nelder-Mead", bounds=bounds, options=options)
-    return law(found.x)
+    minimum = optimize.minimize(
+        unlikely, start, method="Nelder-Mead", bounds=bounds, options=options
+    )
+    return law(minimum.x)
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,7 @@ class ChangeSearch:
         )
         mean = white[:, 0] / np.linalg.norm(white[:, 0])
         rest = white[:, 1:] - np.outer(mean, mean @ white[:, 1:])
-        found = []
+        changes = []
         kinds: tuple[Literal["slope", "jump"], ...] = ("slope", "jump")
         for kind, columns in zip(kinds, np.split(rest[:, 1:], 2, axis=1), strict=True):
             lengths = np.linalg.norm(columns, axis=0)
@@ -180,7 +182,7 @@ class ChangeSearch:
             likely = scores**2 >= scores[k] ** 2 - special.chdtri(1, 1.0 - LEVEL)
             room = np.sqrt(special.chdtri(1, 1.0 - LEVEL) - scores[k] ** 2 + scores[likely] ** 2)
             ends = (scores[likely] + np.array([[-1.0], [1.0]]) * room) / lengths[seen][likely]
-            found.append(
+            changes.append(
                 Change(
                     kind,
                     float(onsets[seen][k]),
@@ -190,7 +192,7 @@ class ChangeSearch:
                     chance(abs(float(scores[k])), units),
                 )
             )
-        best = min(found, key=lambda c: c.probability)
+        best = min(changes, key=lambda c: c.probability)
         both = min(1.0, 2.0 * best.probability)  # of the two kinds the likelier was taken
         return Change(**{**vars(best), "probability": both})
 
@@ -203,8 +205,8 @@ def chance(score: float, units: Array) -> float:
         units: One a column, neighbours alike, shape (n, k).
     """
     one = 2.0 * special.ndtr(-score)
-    apart = np.clip(np.sum(units[:, 1:] * units[:, :-1], axis=0), -1.0, 1.0)
-    length = float(np.arccos(apart).sum())
+    cosines = np.clip(np.sum(units[:, 1:] * units[:, :-1], axis=0), -1.0, 1.0)
+    length = float(np.arccos(cosines).sum())
     tube = one + length / np.pi * np.exp(-(score**2) / 2.0)
     return float(min(1.0, tube, units.shape[1] * one))
 

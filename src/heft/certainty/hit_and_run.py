@@ -26,13 +26,13 @@ def _feasible(here: Array, rate: Array, t: float, signs: int, cholesky: Array) -
         k = first
         for j in range(4):
             for i in range(j + 1):
-                left = here[k] + t * rate[k]
+                pivot = here[k] + t * rate[k]
                 for m in range(i):
-                    left -= cholesky[j, m] * cholesky[i, m]
+                    pivot -= cholesky[j, m] * cholesky[i, m]
                 if i < j:
-                    cholesky[j, i] = left / cholesky[i, i]
-                elif left > 0.0:
-                    cholesky[j, j] = np.sqrt(left)
+                    cholesky[j, i] = pivot / cholesky[i, i]
+                elif pivot > 0.0:
+                    cholesky[j, j] = np.sqrt(pivot)
                 else:
                     return False
                 k += 1

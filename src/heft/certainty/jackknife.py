@@ -161,8 +161,8 @@ def _solve(triangle: Triangle, signed: NDArray[np.bool_]) -> Array:
     free, count = int(np.sum(~signed[order])), len(order)
     rows = np.column_stack([triangle.R[:, order] / scale[order], triangle.z])
     # A ridge, in a column's length, shares out what dependent columns explain together.
-    whole = np.vstack([rows, 1e-8 * np.eye(count, count + 1)])
-    R, z = np.split(np.linalg.qr(whole, mode="r")[:count], [count], axis=1)
+    ridged = np.vstack([rows, 1e-8 * np.eye(count, count + 1)])
+    R, z = np.split(np.linalg.qr(ridged, mode="r")[:count], [count], axis=1)
     own, right = R[free:, free:], z[free:, 0]
     start = np.maximum(np.linalg.solve(own, right), 0.0)
     x = nonnegative(own, right, start)

@@ -96,9 +96,9 @@ class SupportFunction:
             return None
         # The latter where rounding lets it come no further.
         for refined, enough in ((False, PROVEN), (True, 1e-4)):
-            found = _Search(self.cone, c / width, a, refined, enough).run(*self.start)
-            if found is not None:
-                return width * found
+            least = _Search(self.cone, c / width, a, refined, enough).run(*self.start)
+            if least is not None:
+                return width * least
         return None
 
 
@@ -201,8 +201,8 @@ class _Equations:
         equations = _Equations(search, step, at, lacking, (moves[:2], pushes[:2]), corner)
         product = -at.whole * at.lack
         pair = np.array([-lacking.whole, -lacking.value - product / at.whole])
-        found = equations.joined(moves[2], pushes[2], pair)
-        return equations, equations.changed(found, lacking, product)
+        solution = equations.joined(moves[2], pushes[2], pair)
+        return equations, equations.changed(solution, lacking, product)
 
     def corrector(
         self, kept: float, mean: float, first: _Iterate, slack: Array, push: Array
@@ -221,11 +221,11 @@ class _Equations:
             scaling.complement(kept * mean, slack, push) - scaling.into(lacking.slack),
             np.array([-lacking.whole, -lacking.value - product / at.whole]),
         )
-        found = self.solved(*right)
+        solution = self.solved(*right)
         if self.search.refined:
-            more = self.solved(*self.left(right, found))
-            found = tuple(x + y for x, y in zip(found, more, strict=True))
-        return self.changed(found, lacking, product)
+            more = self.solved(*self.left(right, solution))
+            solution = tuple(x + y for x, y in zip(solution, more, strict=True))
+        return self.changed(solution, lacking, product)
 
     def changed(self, found: tuple[Array, ...], lacking: _Lacking, product: float) -> _Iterate:
         """Return the change of an iterate from a solution, given the change of τ κ."""
@@ -256,8 +256,8 @@ class _Equations:
     def joined(self, move: Array, push: Array, pair: Array) -> tuple[Array, ...]:
         """Return a solution with the columns of ν and τ added."""
         (moves, pushes), search = self.columns, self.search
-        told = np.array([search.a @ move, search.c @ move])
-        ends = np.asarray(np.linalg.solve(self.corner, pair - told), float)
+        values = np.array([search.a @ move, search.c @ move])
+        ends = np.asarray(np.linalg.solve(self.corner, pair - values), float)
         return move + ends @ moves, push + ends @ pushes, ends
 
     def left(

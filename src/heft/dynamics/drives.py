@@ -524,16 +524,16 @@ class Drives(Sequence[Drive]):
 
         Terms of a drive that depend on the same width share one.
         """
-        found = {(term.width, d) for d, term in self.columns if term.remembers}
-        return tuple((d, width) for width, d in sorted(found))
+        widths = {(term.width, d) for d, term in self.columns if term.remembers}
+        return tuple((d, width) for width, d in sorted(widths))
 
     @cached_property
     def stops_of(self) -> tuple[tuple[tuple[int, float], ...], ...]:
         """For each drive its stop operators: position among `stops`, and width b."""
-        found: list[list[tuple[int, float]]] = [[] for _ in self]
+        operators: list[list[tuple[int, float]]] = [[] for _ in self]
         for k, (d, width) in enumerate(self.stops):
-            found[d].append((k, width))
-        return tuple(map(tuple, found))
+            operators[d].append((k, width))
+        return tuple(map(tuple, operators))
 
     @cached_property
     def acts(self) -> NDArray[np.int64]:

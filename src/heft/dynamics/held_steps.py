@@ -229,11 +229,11 @@ def _step(model, h, q, v, a, tau, room):  # type: ignore[no-untyped-def]
         for k in range(30):
             # After some steps friction's steepest slope is taken for its slope.
             _rubbing(drives, v + 0.5 * h * a, k >= 10, torque, slope)
-            left = tau - bias - torque
+            lacking = tau - bias - torque
             for i in range(n):
                 for j in range(n):
-                    left[i] -= M[i, j] * a[j]
-            change = np.linalg.solve(M + 0.5 * h * slope, left)
+                    lacking[i] -= M[i, j] * a[j]
+            change = np.linalg.solve(M + 0.5 * h * slope, lacking)
             a += change
             size = 0.5 * h * np.abs(change).max()
             if not np.isfinite(size):
@@ -323,7 +323,7 @@ def carry(M, K, D, Y, controller, h, out):  # type: ignore[no-untyped-def]
     (gains, keep), (places, efforts) = controller, out
     count, n, b = Y.shape
     X, V, last = np.zeros((n, b)), np.zeros((n, b)), np.zeros((n, b))
-    seen, total, left = np.zeros((n, b)), np.zeros((n, b)), np.zeros((n, b))
+    seen, total, lacking = np.zeros((n, b)), np.zeros((n, b)), np.zeros((n, b))
     for k in range(count):
         places[k] = X
         if keep < 0.0:
@@ -338,8 +338,8 @@ def carry(M, K, D, Y, controller, h, out):  # type: ignore[no-untyped-def]
                 efforts[k, i, j] = tau
                 for m in range(n):
                     tau -= K[k, i, m] * (X[m, j] + 0.5 * h * V[m, j]) + D[k, i, m] * V[m, j]
-                left[i, j] = tau - Y[k, i, j]
-        rise = np.linalg.solve(M[k] + 0.5 * h * D[k], left)
+                lacking[i, j] = tau - Y[k, i, j]
+        rise = np.linalg.solve(M[k] + 0.5 * h * D[k], lacking)
         X += h * V + 0.5 * h * h * rise
         V += h * rise
 

@@ -106,9 +106,9 @@ def compile_tree(tree: Tree) -> tuple[NDArray[Any], ...]:
         else:
             constant[b] = tree.rotation[b]
     flat = [m.reshape(bodies, 9) for m in (constant, sine, cosine)]
-    whole = [np.array(a, dtype=np.int64) for a in (tree.parent, tree.kind, depth, tree.channel)]
+    integers = [np.array(a, dtype=np.int64) for a in (tree.parent, tree.kind, depth, tree.channel)]
     real = [np.array(a) for a in (tree.multiplier, *flat, tree.translation, tree.axis)]
-    return (*whole, *real)
+    return (*integers, *real)
 
 
 @lru_cache(maxsize=16)

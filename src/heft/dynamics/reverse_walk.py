@@ -222,7 +222,7 @@ def _return(R, p, f, out):  # type: ignore[no-untyped-def]
 def _forth(tree, motion, b, block, kept, work):  # type: ignore[no-untyped-def]
     parent, kind, _, channel, multiplier, constant, sine, cosine, translation, axis = tree
     _, _, rate, rise, gravity = motion
-    R, p, V, A, carried_V, carried_A, S, held, length = kept
+    R, p, V, A, carried_V, carried_A, S, moving, length = kept
     s, c, speed, gain, still = work[0], work[1], work[2], work[3], work[4]
     first, size = block
     _copy(motion[0][b, first:], s, size)
@@ -251,7 +251,7 @@ def _forth(tree, motion, b, block, kept, work):  # type: ignore[no-untyped-def]
         _turn(axis[b], speed, gain, V[b], A[b])
     else:
         _slide(axis[b], speed, gain, V[b], A[b])
-    mine = _join(held[above], channel[b], count, held[b])
+    mine = _join(moving[above], channel[b], count, moving[b])
     if mine == count:
         S[b, mine, :] = 0.0
     shift = 3 if kind[b] == 0 else 0
@@ -264,14 +264,14 @@ def _forth(tree, motion, b, block, kept, work):  # type: ignore[no-untyped-def]
 def _back(tree, motion, b, block, seeded, room, out):  # type: ignore[no-untyped-def]
     parent, kind, _, channel, multiplier, _, _, _, _, axis = tree
     (first, size), (slots, seeds), (kept, adjoint, work) = block, seeded, room
-    R, p, V, A, carried_V, carried_A, S, held, length = kept
+    R, p, V, A, carried_V, carried_A, S, moving, length = kept
     Vb, Ab, Sb = adjoint
     speed, of_rise, of_rate, of_place = work[2], work[3], work[5], work[6]
     C, own, ten = work[7], work[8], work[9]
     _block(V[b], A[b], C)
     own[:] = 0.0
     for i in range(length[b]):
-        row = held[b, i]
+        row = moving[b, i]
         to = slots[row, 10 * b : 10 * b + 10]
         if to.max() < 0:
             continue

@@ -113,14 +113,14 @@ def _places(constant, translation, axis, slides, s, p):  # type: ignore[no-untyp
 
 
 @reassociated
-def _join(above, ch, count, held):  # type: ignore[no-untyped-def]
+def _join(above, ch, count, moving):  # type: ignore[no-untyped-def]
     """List the channels that move a body, its own joint's included; return that one's place."""
     mine = count
     for i in range(count):
-        held[i] = above[i]
+        moving[i] = above[i]
         if above[i] == ch:  # a mimic joint behind its master: their motions add
             mine = i
-    held[mine] = ch
+    moving[mine] = ch
     return mine
 
 
@@ -242,9 +242,9 @@ def _place(tree, motion, b, block, work):  # type: ignore[no-untyped-def]
 
 
 @reassociated
-def _float(d, S, held, length):  # type: ignore[no-untyped-def]
+def _float(d, S, moving, length):  # type: ignore[no-untyped-def]
     for i in range(6):
-        held[d, i] = i
+        moving[d, i] = i
         S[d, i, :] = 0.0
         S[d, i, i * BLOCK : (i + 1) * BLOCK] = 1.0
     length[d] = 6
@@ -254,12 +254,12 @@ def _float(d, S, held, length):  # type: ignore[no-untyped-def]
 def _axes(tree, b, work):  # type: ignore[no-untyped-def]
     """Carry the axes that move a body into its frame, add its own; return that one's place."""
     parent, kind, depth, channel, multiplier, _, _, _, _, axis = tree
-    R, p, _, _, S, _, _, _, _, held, length = work
+    R, p, _, _, S, _, _, _, _, moving, length = work
     d = depth[b]
     count = 0 if parent[b] < 0 else length[d - 1]
     for i in range(count):
         _carry(R[d], p[d], S[d - 1, i], S[d, i])
-    mine = _join(held[d - 1], channel[b], count, held[d])
+    mine = _join(moving[d - 1], channel[b], count, moving[d])
     if mine == count:
         S[d, mine, :] = 0.0
     shift = 3 if kind[b] == 0 else 0
@@ -278,7 +278,7 @@ def _rows(tree, motion, block, slots, out, at, work):  # type: ignore[no-untyped
     """
     parent, kind, depth, channel, multiplier, _, _, _, _, axis = tree
     _, _, rate, rise, gravity = motion
-    R, p, V, A, S, C, still, ten, speeds, held, length = work
+    R, p, V, A, S, C, still, ten, speeds, moving, length = work
     first, size = block
     speed, gain = speeds[:BLOCK], speeds[BLOCK:N2]
     for b in range(parent.shape[0]):
@@ -293,7 +293,7 @@ def _rows(tree, motion, block, slots, out, at, work):  # type: ignore[no-untyped
             for j in range(3):
                 for k in range(size):
                     Ad[j * BLOCK + k] -= gravity[j, first + k]
-            _float(d, S, held, length)
+            _float(d, S, moving, length)
         else:
             _place(tree, motion, b, block, work)
             if parent[b] < 0:
@@ -314,7 +314,7 @@ def _rows(tree, motion, block, slots, out, at, work):  # type: ignore[no-untyped
             _axes(tree, b, work)
         _block(Vd, Ad, C)
         for i in range(length[d]):
-            r = held[d, i]
+            r = moving[d, i]
             to = slots[r, 10 * b : 10 * b + 10]
             if to.max() < 0:
                 continue
@@ -451,7 +451,7 @@ def _momenta(tree, motion, block, slots, out, work, D):  # type: ignore[no-untyp
     """
     parent, kind, depth, _, _, _, _, _, _, _ = tree
     _, _, rate, _, gravity = motion
-    R, p, V, G, S, _, still, ten, speeds, held, length = work
+    R, p, V, G, S, _, still, ten, speeds, moving, length = work
     (first, size), (momentum, remainder) = block, out
     unit = np.zeros(3)
     for j in range(3):
@@ -464,7 +464,7 @@ def _momenta(tree, motion, block, slots, out, work, D):  # type: ignore[no-untyp
             for j in range(6):
                 _copy(rate[j, first:], Vd[j * BLOCK :], size)
             _copy(still, Gd, 6 * BLOCK)
-            _float(d, S, held, length)
+            _float(d, S, moving, length)
             for i in range(6):
                 D[d, i, :] = 0.0
                 unit[:] = 0.0
@@ -490,7 +490,7 @@ def _momenta(tree, motion, block, slots, out, work, D):  # type: ignore[no-untyp
                 D[d, mine, :] = 0.0
             _own_motion(tree, motion, b, block, Vd, D[d, mine], speeds[:BLOCK])
         for i in range(length[d]):
-            to = slots[held[d, i], 10 * b : 10 * b + 10]
+            to = slots[moving[d, i], 10 * b : 10 * b + 10]
             if to.max() < 0:
                 continue
             _against(Vd, S[d, i], ten)

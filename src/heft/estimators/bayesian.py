@@ -169,8 +169,8 @@ class BayesianRegression:
         }
         triangle = rough.information.combined(rough.fitted_with)
         inverse = Directions.of(triangle.R, triangle.rows).inverse
-        told = np.where(gain > 0.0, gain, 1.0)  # what is zero is as unsure as least squares has it
-        change = inverse @ (told[:, None] * inverse).T
+        ratio = np.where(gain > 0.0, gain, 1.0)  # what is zero is as unsure as least squares has it
+        change = inverse @ (ratio[:, None] * inverse).T
         scale = rough.noise.sigma
         return estimate_at(problem, rough, values, change, scale, rough.passes, settings)
 
@@ -199,9 +199,9 @@ class BayesianRegression:
         moments, rows = factor.T @ factor, float(triangle.rows)
         scale = lengths[-1] / lengths[:-1]
         slopes = values[kept[:-1]] / scale
-        left = factor @ np.append(-slopes, 1.0)
-        model = FactorModel.start(slopes, self.share, float(left @ left))
-        unit = np.sqrt(rows / max(float(left @ left), LEAST))
+        residual = factor @ np.append(-slopes, 1.0)
+        model = FactorModel.start(slopes, self.share, float(residual @ residual))
+        unit = np.sqrt(rows / max(float(residual @ residual), LEAST))
         for _ in range(self.steps):
             before, model = model, model.step(moments, rows)
             moved = unit * np.linalg.norm(factor[:, :-1] @ (model.slopes - before.slopes))

@@ -225,15 +225,15 @@ class PhysicallyConsistent:
             [UNKNOWN if k in self.unknown else self.strength for k in space.bodies], 10
         )
         weights = np.append(np.sqrt(strengths), np.full(len(drives), DRIVE_RIDGE))
-        known = known_rows(self.known, space)
-        data = np.vstack([columns, known[:, :-1] @ metric]) / scale
-        right = np.append(z, known[:, -1])
+        beside = known_rows(self.known, space)
+        data = np.vstack([columns, beside[:, :-1] @ metric]) / scale
+        right = np.append(z, beside[:, -1])
         constraints = linear_constraints(space, self.limits).measured(metric / scale)
         # Terms that a constraint holds last: the others' rows then have no part in constraints.
-        held = np.any(constraints.rows[:, drives] != 0.0, axis=0)
-        order = drives[np.argsort(held, kind="stable")]
-        whole = Bordered.by_drives(np.column_stack([data, right]), weights, start, order)
-        if not (np.abs(whole.diagonal) > 0.0).all():
+        bound = np.any(constraints.rows[:, drives] != 0.0, axis=0)
+        order = drives[np.argsort(bound, kind="stable")]
+        triangle = Bordered.by_drives(np.column_stack([data, right]), weights, start, order)
+        if not (np.abs(triangle.diagonal) > 0.0).all():
             raise TooLittleData(
                 "without a prior the data do not determine all parameters",
                 argument="strength",
@@ -241,8 +241,8 @@ class PhysicallyConsistent:
                 expected="above 0",
             )
         return Scaled(
-            space, constraints, metric, scale, data, right, np.diag(weights), whole, start,
-            strengths, drives[lengths[drives] == 0.0], len(known),
+            space, constraints, metric, scale, data, right, np.diag(weights), triangle, start,
+            strengths, drives[lengths[drives] == 0.0], len(beside),
         )  # fmt: skip
 
     def _solved(self, scaled: Scaled) -> tuple[Array, NDArray[np.bool_], Array, int]:
@@ -310,9 +310,9 @@ class PhysicallyConsistent:
         free, bodies = limb.triangle.solution(), len(limb.space.groups)
         if self._feasible(free, bodies, limb.constraints):
             return free, 0, np.zeros(len(limb.constraints.names), dtype=bool)
-        found = nearest_body(limb.triangle, free, limb.constraints, self.margin)
-        if found is not None:
-            return found
+        nearest = nearest_body(limb.triangle, free, limb.constraints, self.margin)
+        if nearest is not None:
+            return nearest
         self._refuse_conflicts(limb.space)
         raise SolverFailure(
             "the conic solver found no consistent parameters",

@@ -51,10 +51,12 @@ class ConsistentFit:
             shift: By the constraints, shape (n,); see `ConsistentEstimate.apart`.
             functions: Positions of the coefficients of each function.
         """
-        found = self.consistent.at_least(deviations, functions).apart(shift)
-        std = dict(zip(found.parameters.labels.names, found.parameters.std.tolist(), strict=True))
+        consistent = self.consistent.at_least(deviations, functions).apart(shift)
+        std = dict(
+            zip(consistent.parameters.labels.names, consistent.parameters.std.tolist(), strict=True)
+        )
         gains = {c: std.get(f"{c}.gain", s) for c, s in self.std.items()}
-        return replace(self, consistent=found, std=gains)
+        return replace(self, consistent=consistent, std=gains)
 
 
 @dataclass(frozen=True)
@@ -128,8 +130,8 @@ class DriveGains:
                 stacked = triangle_of(np.vstack([*parts, prior]))
                 rows = sum(e.information.rows for e in estimates)
                 total = Triangle(np.arange(size + len(unsure)), stacked, rows)
-            found = self.solver.fit(total, wide, np.vstack(noises))
-            values = found.parameters.values
+            consistent = self.solver.fit(total, wide, np.vstack(noises))
+            values = consistent.parameters.values
             count = len(space.labels)
             point = space.matrix @ values[:count]
             steps = values[count:]
@@ -137,9 +139,9 @@ class DriveGains:
                 gains[c] += step
             if not unsure or (round_ and np.abs(steps).max() < self.tolerance):
                 break
-        std = dict(zip(unsure, found.parameters.std[count:].tolist(), strict=True))
+        std = dict(zip(unsure, consistent.parameters.std[count:].tolist(), strict=True))
         return ConsistentFit(
-            found, gains, dict.fromkeys(channels, 0.0) | std, total, wide, tuple(taken)
+            consistent, gains, dict.fromkeys(channels, 0.0) | std, total, wide, tuple(taken)
         )
 
 

@@ -84,11 +84,11 @@ class BackwardElimination:
             # β conditioned on β_j = 0: the covariance's factor loses its component along row j.
             along = spread[j] / np.linalg.norm(spread[j])
             column = spread @ along
-            left = np.arange(len(kept)) != j
-            values = (values - column * (values[j] / column[j]))[left]
-            spread = (spread - np.outer(column, along))[left]
+            others = np.arange(len(kept)) != j
+            values = (values - column * (values[j] / column[j]))[others]
+            spread = (spread - np.outer(column, along))[others]
             order.append(int(kept[j]))
-            kept = kept[left]
+            kept = kept[others]
             energies.append(_energy(information, kept, values / lengths[kept]))
         ratios.append(1.0)
         untold = len(order) - int(seen.rank)
@@ -107,9 +107,9 @@ def _relative(spread: Array, values: Array) -> Array:
 
 
 def _energy(information: Information, kept: NDArray[np.intp], values: Array) -> Array:
-    whole = np.zeros(len(information.labels))
-    whole[kept] = values
-    return np.array([t.residual_energy(whole) for t in information.triangles])
+    every = np.zeros(len(information.labels))
+    every[kept] = values
+    return np.array([t.residual_energy(every) for t in information.triangles])
 
 
 @dataclass(frozen=True)
@@ -225,9 +225,9 @@ class Essential:
     ) -> NDArray[np.bool_]:
         # Rows are smooth: what is dropped changes the residual in the motion's band only.
         rise = (path.energies - path.energies[0]) @ np.square(estimate.fit_weights)
-        whole = path.energies[0] @ np.square(estimate.fit_weights)
+        energy = path.energies[0] @ np.square(estimate.fit_weights)
         allowed = ((1.0 + self.rise) ** 2 - 1.0) * (first @ np.square(estimate.fit_weights))
-        return np.asarray(rise > allowed + ROUNDING * whole)
+        return np.asarray(rise > allowed + ROUNDING * energy)
 
     def _leaves_range(self, estimate: Estimate, path: BackwardElimination) -> NDArray[np.bool_]:
         triangles = estimate.information.triangles
@@ -358,9 +358,9 @@ def _shortest(
     own[list(moved)] = metric[list(moved)]
     rows = triangle.R @ space.matrix
     right = triangle.z - rows @ reference
-    left, singular, basis = np.linalg.svd(rows @ own, full_matrices=False)
+    U, singular, basis = np.linalg.svd(rows @ own, full_matrices=False)
     most = len(space.matrix) if rank is None else rank
     rounding = max(triangle.rows, len(singular)) * float(np.finfo(float).eps)
     used = min(most, int(np.sum(singular > max(rounding, visible) * singular[0])))
-    u = basis[:used].T @ (left[:, :used].T @ right / singular[:used])
+    u = basis[:used].T @ (U[:, :used].T @ right / singular[:used])
     return StandardEstimate(reference + own @ u, tuple(moved), used)

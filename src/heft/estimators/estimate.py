@@ -100,23 +100,23 @@ class Noise:
         counts = [len(f) for f in factors]
         together = 0 if self.common_errors is None else len(self.common_errors[0])
         # Most entries are zero: only the columns that a channel sees are worked on.
-        found, first = np.zeros((sum(counts) + together, size)), 0
+        stacked, first = np.zeros((sum(counts) + together, size)), 0
         for c, (factor, weight) in enumerate(zip(factors, weights, strict=True)):
             matrix, last = None if maps is None else maps[c], first + len(factor)
-            _add(found[first:last], weight**2, factor, matrix)
+            _add(stacked[first:last], weight**2, factor, matrix)
             if self.common_errors is not None:
-                _add(found[sum(counts) :], weight**2, self.common_errors[c], matrix)
+                _add(stacked[sum(counts) :], weight**2, self.common_errors[c], matrix)
             first = last
-        return found
+        return stacked
 
 
 def _add(total: Array, share: float, factor: Array, matrix: Array | None) -> None:
     """Add `share * factor @ matrix` to a total, of a factor most of whose columns may be zero."""
-    held = np.flatnonzero(factor.any(axis=0))
+    columns = np.flatnonzero(factor.any(axis=0))
     if matrix is None:
-        total[:, held] += share * factor[:, held]
+        total[:, columns] += share * factor[:, columns]
     else:
-        total += share * (factor[:, held] @ matrix[held])
+        total += share * (factor[:, columns] @ matrix[columns])
 
 
 def raised(
@@ -137,18 +137,18 @@ def raised(
     """
     own = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     other = np.sqrt(np.sum(deviations**2, axis=0))
-    known = np.isfinite(own) & (own > 0.0)
+    finite = np.isfinite(own) & (own > 0.0)
     factor = np.ones(len(own))
-    factor[known] = np.maximum(1.0, other[known] / own[known])
-    together = [places[known[places]] for places in functions]
+    factor[finite] = np.maximum(1.0, other[finite] / own[finite])
+    together = [places[finite[places]] for places in functions]
     for places in together:
         factor[places] = 1.0
-    found = np.asarray(covariance * factor[:, None] * factor[None, :])
+    widened = np.asarray(covariance * factor[:, None] * factor[None, :])
     for places in together:
         lift = _lift(covariance[np.ix_(places, places)], deviations[:, places])
-        found[places] = lift @ found[places]
-        found[:, places] = found[:, places] @ lift.T
-    return found
+        widened[places] = lift @ widened[places]
+        widened[:, places] = widened[:, places] @ lift.T
+    return widened
 
 
 def _lift(covariance: Array, deviations: Array) -> Array:

@@ -181,9 +181,9 @@ class HalfSpaces:
     @staticmethod
     def of(planes: Sequence[Sequence[float]]) -> HalfSpaces:
         """Return the half-spaces of planes `[x, y, z, most]`, normals of any length."""
-        found = np.array(planes, dtype=float).reshape(-1, 4)
-        length = np.linalg.norm(found[:, :3], axis=1)
-        return HalfSpaces(found[:, :3] / length[:, None], found[:, 3] / length)
+        rows = np.array(planes, dtype=float).reshape(-1, 4)
+        length = np.linalg.norm(rows[:, :3], axis=1)
+        return HalfSpaces(rows[:, :3] / length[:, None], rows[:, 3] / length)
 
     @property
     def rows(self) -> Array:
@@ -202,13 +202,13 @@ class HalfSpaces:
         from scipy.optimize import linprog  # slow to load, and few robots need it
 
         columns = np.column_stack([self.normals, np.ones(len(self.most))])
-        found = linprog(
+        program = linprog(
             [0.0, 0.0, 0.0, -1.0],
             A_ub=columns,
             b_ub=self.most,
             bounds=[(None, None)] * 3 + [(None, 1.0)],
         )
-        return np.asarray(found.x[:3]), float(found.x[3])
+        return np.asarray(program.x[:3]), float(program.x[3])
 
     def pulled_inside(self, body: Array, room: float = 0.0) -> Array:
         """Return a body shifted towards the deepest point until its centre of mass is inside.
@@ -349,7 +349,7 @@ def linear_constraints(space: ParameterSpace, limits: Limits) -> LinearConstrain
     links = space.bodies
     limits.require_known(links)
     unit = np.eye(len(space.labels))
-    found = [(space.labels.names[k], unit[k], 0.0, False) for k in space.nonnegative]
+    constraints = [(space.labels.names[k], unit[k], 0.0, False) for k in space.nonnegative]
     for link, first in zip(links, space.groups, strict=True):
         mass = unit[first]
         ends = []
@@ -361,22 +361,22 @@ def linear_constraints(space: ParameterSpace, limits: Limits) -> LinearConstrain
             low, high = moment - least * mass, most * mass - moment
             ends.append((f"{link}.com.{axis}", low, 0.0, high, 0.0, least == most))
         for name, low, least, high, most, same in ends:
-            found.append((name, low, least, same))
+            constraints.append((name, low, least, same))
             if not same:
-                found.append((name, high, most, False))
+                constraints.append((name, high, most, False))
         if link in limits.ellipsoid:
             inside = np.zeros(len(space.labels))
             inside[first : first + 10] = Ellipsoid.within(limits.ellipsoid[link]).row()
-            found.append((f"{link}.ellipsoid", inside, 0.0, False))
+            constraints.append((f"{link}.ellipsoid", inside, 0.0, False))
         for row in HalfSpaces.of(limits.hull.get(link, ())).rows:
             inside = np.zeros(len(space.labels))
             inside[first : first + 10] = row
-            found.append((f"{link}.hull", inside, 0.0, False))
+            constraints.append((f"{link}.hull", inside, 0.0, False))
     return LinearConstraints(
-        tuple(f[0] for f in found),
-        np.array([f[1] for f in found]).reshape(-1, len(space.labels)),
-        np.array([f[2] for f in found]),
-        np.array([f[3] for f in found], dtype=bool),
+        tuple(f[0] for f in constraints),
+        np.array([f[1] for f in constraints]).reshape(-1, len(space.labels)),
+        np.array([f[2] for f in constraints]),
+        np.array([f[3] for f in constraints], dtype=bool),
     )
 
 

@@ -59,8 +59,8 @@ class TypeLaw:
             mean = spread @ np.einsum("nij,nj->i", gain, x)
             pull = np.einsum("nij,nj->ni", gain, x - mean)
             # Of u given all: mean Λ V⁻¹ (x̂ − μ), variance Λ − Λ V⁻¹ Λ + Λ V⁻¹ S V⁻¹ Λ.
-            known = np.einsum("nii->ni", gain) - np.einsum("nij,jk,nki->ni", gain, spread, gain)
-            expected = _clipped(diagonal * pull) + diagonal - diagonal**2 * known
+            precision = np.einsum("nii->ni", gain) - np.einsum("nij,jk,nki->ni", gain, spread, gain)
+            expected = _clipped(diagonal * pull) + diagonal - diagonal**2 * precision
             diagonal = np.maximum(expected.mean(axis=0), LEAST)
         deviations = np.sqrt(np.diag(spread)) * unit
         return TypeLaw(mean * unit, deviations, np.sqrt(diagonal) * unit, len(values))

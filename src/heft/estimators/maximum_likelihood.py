@@ -116,19 +116,19 @@ def unrepeated_covariance(
         The covariance; None if the recording has less than a period beyond the first.
     """
     lag, rows, pairs = round(period), 0, 0
-    held, places = np.zeros((0, channels)), np.zeros(0, dtype=np.int64)
+    earlier, places = np.zeros((0, channels)), np.zeros(0, dtype=np.int64)
     total = np.zeros((channels, channels))
     for piece in pieces:
         # Rows that were left out have no place: others keep theirs.
         here = rows + np.arange(len(piece.values)) if piece.index is None else piece.index
-        held, places = np.concatenate([held, piece.values]), np.concatenate([places, here])
+        earlier, places = np.concatenate([earlier, piece.values]), np.concatenate([places, here])
         rows += len(piece.values)
         _, early, late = np.intersect1d(places + lag, here, return_indices=True)
-        apart = piece.values[late] - held[early]
-        total += 0.5 * apart.T @ apart
-        pairs += len(apart)
+        difference = piece.values[late] - earlier[early]
+        total += 0.5 * difference.T @ difference
+        pairs += len(difference)
         kept = places > places[-1] - lag
-        held, places = held[kept], places[kept]
+        earlier, places = earlier[kept], places[kept]
     return total / pairs if pairs >= lag else None
 
 
@@ -201,20 +201,20 @@ class MaximumLikelihood:
             coloured_factors(sample, len(estimate.fitted)),
         )
         sigma = estimate.noise.sigma
-        found = solver.conclude(estimate.information, sigma, times, passes + 1, sandwich)
+        concluded = solver.conclude(estimate.information, sigma, times, passes + 1, sandwich)
         settings: dict[str, object] = {
             "weighting": "covariance",
             "noise": source,
             "converged": moved <= CONVERGED * np.sqrt(len(estimate.fitted)),
         }
-        return replace(found, settings=settings)
+        return replace(concluded, settings=settings)
 
     def _covariance(self, problem: Problem, values: Array) -> tuple[Array, Source]:
         channels = len(problem.channels)
         if self.source == "periods" and problem.repeats is not None:
-            found = unrepeated_covariance(problem.residuals(values), channels, problem.repeats)
-            if found is not None:
-                return found, "periods"
+            covariance = unrepeated_covariance(problem.residuals(values), channels, problem.repeats)
+            if covariance is not None:
+                return covariance, "periods"
         return residual_covariance(problem.residuals(values), channels), "residuals"
 
     def _sigma(

@@ -130,8 +130,8 @@ def thinned(
         return covariance, Thinned((), np.zeros((0, 0)), every, 1.0)
     rows = tuple(ChannelRows.joined(parts) for parts in zip(*(r for r, _ in kept), strict=True))
     means = np.concatenate([m for _, m in kept])
-    known = period is not None and len(places) == len(kept)
-    phase = phases(np.concatenate(places), every, period or 0.0) if known else None
+    periodic = period is not None and len(places) == len(kept)
+    phase = phases(np.concatenate(places), every, period or 0.0) if periodic else None
     return covariance, Thinned(rows, means, every, count[0] / max(count[1], 1), phase)
 
 

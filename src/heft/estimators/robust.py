@@ -209,8 +209,8 @@ def _reweighted(problem: Problem, rule: Rule, sweeps: int, settings: dict[str, o
             converged = True
             break
     noise, times, used = _weighted_noise(problem, rule, values, sigma, information.rows)
-    found = solver.conclude(information, noise, times, passes + 1)
-    return replace(found, settings={**settings, "converged": converged, "mean_weight": used})
+    concluded = solver.conclude(information, noise, times, passes + 1)
+    return replace(concluded, settings={**settings, "converged": converged, "mean_weight": used})
 
 
 def _weighted_sum(

@@ -164,13 +164,15 @@ def concluded(
     # Clipped, so that outliers do not make the autocorrelation.
     clipped = (np.clip(piece.values, -2.5 * sigma, 2.5 * sigma) for piece in problem.residuals(at))
     times = autocorrelation_time(autocovariance(clipped))
-    found = solver.conclude(total, sigma, times, 2)
-    parameters = found.parameters if values is None else replace(found.parameters, values=values)
+    estimate = solver.conclude(total, sigma, times, 2)
+    parameters = (
+        estimate.parameters if values is None else replace(estimate.parameters, values=values)
+    )
     return SegmentEstimate(
         parameters,
-        found.information,
-        found.noise,
-        found.rank,
+        estimate.information,
+        estimate.noise,
+        estimate.rank,
         2,
         settings,
         segments,
@@ -190,13 +192,13 @@ def require_enough(segments: tuple[Segment, ...], least: int) -> tuple[Segment, 
     return segments
 
 
-def _require_seen(whole: Triangle, part: Triangle, inside: NDArray[np.bool_]) -> None:
+def _require_seen(total: Triangle, part: Triangle, inside: NDArray[np.bool_]) -> None:
     """Raise `TooLittleData` if the inliers do not identify what the whole log identifies.
 
     Segments at rest agree with one another whatever the parameters are. In every direction of
     parameters the inliers must contain a least share of the whole log's information.
     """
-    relative = scipy.linalg.solve_triangular(whole.R, part.R.T, trans="T", check_finite=False)
+    relative = scipy.linalg.solve_triangular(total.R, part.R.T, trans="T", check_finite=False)
     least = float(np.linalg.svd(relative, compute_uv=False)[-1]) ** 2
     if least < LEAST_SEEN:
         raise TooLittleData(

@@ -72,9 +72,9 @@ def nearest_body(
     for scale in (1.0, max(length, 1e-300)):
         nearest = _nearest(scale * rows, offsets, constraints.equal)
         if nearest is not None:
-            moved, slack, push, iterations = nearest
+            moved, slack, multiplier, iterations = nearest
             # A constraint binds where its multiplier, of the norm, outweighs its distance from it.
-            binds = scale * push > float(np.linalg.norm(moved)) * slack
+            binds = scale * multiplier > float(np.linalg.norm(moved)) * slack
             return free + scale * (back @ moved), iterations, binds | constraints.equal
     return None
 
@@ -108,9 +108,9 @@ def _nearest(
     ).solve()
     if str(solution.status) not in ("Solved", "AlmostSolved"):
         return None
-    slack, push = np.empty(count), np.empty(count)
-    slack[linear], push[linear] = solution.s[:count], solution.z[:count]
-    return np.asarray(solution.x), slack, push, int(solution.iterations)
+    slack, multiplier = np.empty(count), np.empty(count)
+    slack[linear], multiplier[linear] = solution.s[:count], solution.z[:count]
+    return np.asarray(solution.x), slack, multiplier, int(solution.iterations)
 
 
 MOST = 1.0  # margin beyond which it is not sought: that of the model file's links
@@ -150,11 +150,11 @@ def nearest_robot(
     lengths = np.linalg.norm(rows, axis=1)
     start, free = _solutions(rows / lengths[:, None], np.asarray(values)[chosen] / lengths)
     # What is left free is rounding: β tells the parameter by itself.
-    told = np.linalg.norm(free, axis=1) <= 1e-9
-    mixed = [k for k in space.nonnegative if not told[k]]
-    found = _farthest(start, free, space.groups, mixed)
-    found[mixed] = np.maximum(found[mixed], 0.0)  # which the solver keeps to its tolerance
-    robot = metric @ found
+    fixed = np.linalg.norm(free, axis=1) <= 1e-9
+    mixed = [k for k in space.nonnegative if not fixed[k]]
+    farthest = _farthest(start, free, space.groups, mixed)
+    farthest[mixed] = np.maximum(farthest[mixed], 0.0)  # which the solver keeps to its tolerance
+    robot = metric @ farthest
     return NearestRobot(margin_of(robot, space), robot)
 
 
@@ -331,9 +331,9 @@ class LogDetProblem:
         for k in range(self.links):
             ten = slice(10 * k, 10 * k + 10)
             bodies[ten, ten] = moved[k].T
-        apart = (stack(np.swapaxes(C, -1, -2) @ C) - IDENTITY).ravel()
+        difference = (stack(np.swapaxes(C, -1, -2) @ C) - IDENTITY).ravel()
         root = np.sqrt(weight)
-        jacobian, rest = [self.R, root * bodies], [self.R @ point - self.z, root * apart]
+        jacobian, rest = [self.R, root * bodies], [self.R @ point - self.z, root * difference]
         if barrier > 0.0:
             free = ~self.constraints.equal
             ratio = np.sqrt(barrier) / self._slack(point)[free]
@@ -342,9 +342,9 @@ class LogDetProblem:
         return np.vstack(jacobian), np.concatenate(rest)
 
     def _newton(
-        self, point: Array, weight: float, barrier: float, held: NDArray[np.bool_]
+        self, point: Array, weight: float, barrier: float, binding: NDArray[np.bool_]
     ) -> tuple[Array, int]:
-        rows = self.constraints.rows[held]
+        rows = self.constraints.rows[binding]
         within = scipy.linalg.null_space(rows) if len(rows) else np.eye(len(point))
         # Below this decrement a full step stays inside and squares the error.
         close = 0.25 * np.sqrt(min(weight, barrier) if barrier > 0.0 else weight)
@@ -353,8 +353,8 @@ class LogDetProblem:
             jacobian, rest = self._rows(point, weight, barrier)
             reduced = jacobian @ within
             lengths = np.linalg.norm(reduced, axis=0)
-            left, right = np.linalg.qr(reduced / lengths)
-            across = left.T @ rest
+            Q, right = np.linalg.qr(reduced / lengths)
+            across = Q.T @ rest
             step = -within @ (scipy.linalg.solve_triangular(right, across) / lengths)
             decrement = float(np.linalg.norm(across))
             if decrement <= 1e-10 * close or (before <= close and decrement > 0.5 * before):

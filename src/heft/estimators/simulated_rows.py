@@ -206,17 +206,19 @@ class Passes:
         values, made = _first(starts, lambda start: rows(simulation, start))
         change = np.inf
         for used in range(1, self.passes + 1):
-            found = plain.fit(made)
-            moved, size = found.fitted - values, found.parameters.std
-            known = np.isfinite(size) & (size > 0.0)
-            change = float(np.sqrt(np.mean((moved[known] / size[known]) ** 2))) if any(known) else 0
+            estimate = plain.fit(made)
+            moved, size = estimate.fitted - values, estimate.parameters.std
+            finite = np.isfinite(size) & (size > 0.0)
+            change = (
+                float(np.sqrt(np.mean((moved[finite] / size[finite]) ** 2))) if any(finite) else 0
+            )
             if change <= self.tolerance or np.abs(moved).max() <= 1e-12 * np.abs(values).max():
                 settled = solver.fit(made)
                 settings = {**settled.settings, "simulated": name, "simulations": used}
                 return replace(settled, passes=used, settings=settings)
             halves = [values + 0.5**k * moved for k in range(self.halvings + 1)]
-            most = self._left(made, values, found.noise.sigma) if self.descending else np.inf
-            values, made = self._lower(halves, simulation, rows, most, found.noise.sigma)
+            most = self._left(made, values, estimate.noise.sigma) if self.descending else np.inf
+            values, made = self._lower(halves, simulation, rows, most, estimate.noise.sigma)
         raise FitError(
             "simulation and least squares do not settle",
             argument=name,

@@ -185,13 +185,13 @@ class LinearisedLog:
         inverse, before = np.empty((count, m, m)), np.empty((count, s, p + 1))
         spread = np.empty((count, s, s))
         # The residual of missing measurements may be NaN, which zero times would stay.
-        known = np.where(np.isfinite(self.variance), self.residual, 0.0)
+        residual = np.where(np.isfinite(self.variance), self.residual, 0.0)
         system = plain(self.by_error, self.by_parameters, self.defect, self.process)
-        measured = plain(known, self.variance)
+        measured = plain(residual, self.variance)
         X, P = np.zeros((s, p + 1)), np.array(self.start)
-        found = rows, half, inverse, before, spread
-        _filter(system, measured, X, P, found)
-        return Innovations(self, *found)
+        arrays = rows, half, inverse, before, spread
+        _filter(system, measured, X, P, arrays)
+        return Innovations(self, *arrays)
 
 
 @dataclass(frozen=True, eq=False)
@@ -458,9 +458,9 @@ class FilterError:
             parameters: Shift of the parameters, shape (p,).
         """
         factor, columns = self.factor.copy(), self.columns.copy()
-        left = self.parameters - parameters
-        factor[:-1, -1] = factor[:-1, :-1] @ left
-        columns[:, -1] = -columns[:, :-1] @ left
+        difference = self.parameters - parameters
+        factor[:-1, -1] = factor[:-1, :-1] @ difference
+        columns[:, -1] = -columns[:, :-1] @ difference
         return FilterError(columns, self.spread, factor, self.samples, self.left_out)
 
     def centred(self) -> FilterError:
@@ -528,7 +528,7 @@ class StateFilter:
         half = scipy.linalg.solve_triangular(error.factor[:-1, :-1], lead.T, trans="T")
         total = error.spread[:m, :m] + half.T @ half
         expected = error.states[:m]
-        variance, first, count, left = variance.copy(), 0, 0, 0
+        variance, first, count, outliers = variance.copy(), 0, 0, 0
         for size in self.groups:
             cut = slice(first, first + size)
             first += size
@@ -538,12 +538,12 @@ class StateFilter:
             off = residual[cut] - expected[cut]
             distance = off @ np.linalg.solve(total[cut, cut] + np.diag(variance[cut]), off)
             good = distance <= scipy.special.chdtri(size, self.outlier)
-            count, left = count + good, left + (not good)
+            count, outliers = count + good, outliers + (not good)
             variance[cut] = variance[cut] if good else np.inf
         X, P = error.columns.copy(), error.spread.copy()
         rows = np.empty((m, X.shape[1]))
-        known = np.where(np.isfinite(variance), residual, 0.0)
+        measured = np.where(np.isfinite(variance), residual, 0.0)
         gain, inverse = np.empty((m, len(P))), np.empty((m, m))
-        _update(*plain(known, variance), X, P, rows, gain, inverse)
+        _update(*plain(measured, variance), X, P, rows, gain, inverse)
         factor = triangle_of(np.vstack([error.factor, rows]))
-        return FilterError(X, P, factor, error.samples + count, error.left_out + left)
+        return FilterError(X, P, factor, error.samples + count, error.left_out + outliers)

@@ -68,25 +68,26 @@ class _Others:
     def of(self, estimate: Estimate, method: str) -> Iterator[Alternative]:
         """Yield estimates of base, then of standard parameters, of an estimate's information."""
         space, noise = self.problem.space, estimate.noise
-        whole = LeastSquares().conclude(
+        plain_fit = LeastSquares().conclude(
             estimate.information, noise.sigma, noise.autocorrelation_time, 1
         )
-        path, in_band = backward_elimination(whole), self.problem.residual_energy(whole.fitted)
+        path = backward_elimination(plain_fit)
+        in_band = self.problem.residual_energy(plain_fit.fitted)
         registered = {name: make() for name, make in ESTIMATORS.items()}
         plain = isinstance(registered[method], Essential | LeastSquares)
-        told = path.kept(path.untold)
-        yield self._base("least-squares" if plain else method, whole.fitted, told)
+        shown = path.kept(path.untold)
+        yield self._base("least-squares" if plain else method, plain_fit.fitted, shown)
         for name, other in registered.items():
             if isinstance(other, Essential):
-                solution = other.reduced(whole, in_band, path)
+                solution = other.reduced(plain_fit, in_band, path)
                 yield self._base(name, solution.parameters.values, solution.kept)
             elif plain and isinstance(other, FromInformation):
                 with suppress(SolverFailure):  # where there is no such estimate
-                    yield self._base(name, other.values(whole), told)
-        direct = TruncatedRegressor().fit(whole, space)
+                    yield self._base(name, other.values(plain_fit), shown)
+        direct = TruncatedRegressor().fit(plain_fit, space)
         yield self._standard("truncated regressor", direct)
-        kept = Essential().reduced(whole, in_band, path).kept
-        difference = ModelDifference().fit(whole, space, kept)
+        kept = Essential().reduced(plain_fit, in_band, path).kept
+        difference = ModelDifference().fit(plain_fit, space, kept)
         yield self._standard("difference from the model", difference)
 
     def _base(self, name: str, values: Array, kept: Sequence[int]) -> Alternative:

@@ -231,8 +231,8 @@ def _linearised(
     rows, late = information.rows, None
     if settings.smoothing.delay is None:
         search = settings.delay_search
-        known = information if problem.is_short(search.rows) else None
-        delay, late = search.delay_error(problem, delay, rows, known)
+        at_hand = information if problem.is_short(search.rows) else None
+        delay, late = search.delay_error(problem, delay, rows, at_hand)
     rough = None
     if loaded:
         total = first_sum(problem, information, settings, stated)
@@ -256,17 +256,17 @@ def _summed(
     """Return the information of an experiment and of earlier ones."""
     blocks = problem.information_blocks(count, samples)
     own = information = reduce(add, blocks)
-    names, known = noise_of(problem)
+    names, deviations = noise_of(problem)
     if isinstance(given, Earlier):
         if given.origin is not None:
             channels = given.information.channels
             blocks = tuple(block.among(channels) for block in blocks)
             information = information.among(channels)
         beside, kept = given.noise_of(problem.channels)
-        names, known = (*(names or problem.channels), *beside), {**known, **kept}
+        names, deviations = (*(names or problem.channels), *beside), {**deviations, **kept}
     if given is not None:
         information += given.information if isinstance(given, Earlier) else given
-    return _Summed(own, blocks, information, names, known)
+    return _Summed(own, blocks, information, names, deviations)
 
 
 def _functions(plant: Plant[Any], labels: Labels) -> list[NDArray[np.intp]]:

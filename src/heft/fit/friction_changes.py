@@ -118,13 +118,15 @@ def of_friction(whose: Sequence[Change], change: Array, covariance: Array) -> Ch
     _, named, size, std = likeliest
     clear = np.where(np.abs(size) > CLEAR * std, size, 0.0)
     order = np.argsort(-np.abs(clear), kind="stable")
-    told = [f"{named[k]} {size[k]:+.0%} ± {std[k]:.0%}" for k in order if abs(clear[k]) > CHANGED]
+    changes = [
+        f"{named[k]} {size[k]:+.0%} ± {std[k]:.0%}" for k in order if abs(clear[k]) > CHANGED
+    ]
     message = "friction differs between the runs"
-    if told:
-        more = f" and {len(told) - MOST} more" if len(told) > MOST else ""
+    if changes:
+        more = f" and {len(changes) - MOST} more" if len(changes) > MOST else ""
         message += (
-            f", from the first by: {', '.join(told[:MOST])}{more} of its size. Record all in one "
-            "thermal state, the robot warm, or identify them apart"
+            f", from the first by: {', '.join(changes[:MOST])}{more} of its size. Record all in "
+            "one thermal state, the robot warm, or identify them apart"
         )
     largest = float(np.max(np.abs(clear)))
     return Check.at_most("friction of all runs", largest, CHANGED, math.inf, message)
@@ -153,13 +155,13 @@ def between_logs(
     rows = np.cumsum([b.triangles[0].rows for b in blocks])
     middle = (rows - np.diff(rows, prepend=0) / 2) / rows[-1]
     of_log = np.searchsorted(used / used[-1], middle)
-    told = np.unique(of_log)
-    if len(told) < 2:
+    fitted = np.unique(of_log)
+    if len(fitted) < 2:
         return ()
     size, count = len(beta), len(labels)
-    changes = count * (len(told) - 1)  # against the first log
+    changes = count * (len(fitted) - 1)  # against the first log
     parts = [np.eye(changes, size + changes + 1, size)]
-    for k, log in enumerate(told, -1):
+    for k, log in enumerate(fitted, -1):
         of_one = [b for b, at in zip(blocks, of_log, strict=True) if at == log]
         factor = reduce(add, of_one).combined(weights).factor
         part = np.zeros((len(factor), parts[0].shape[1]))
@@ -170,6 +172,6 @@ def between_logs(
     # Changes come last: their information, all else eliminated, is the triangle's lower corner.
     corner = triangle_of(np.vstack(parts))[size:-1, size:]
     inverse = np.linalg.inv(corner[:, :-1])
-    whose = [j._replace(run=logs[log].name) for log in told[1:] for j in labels]
-    found = of_friction(whose, inverse @ corner[:, -1], inverse @ inverse.T)
-    return () if found is None else (found,)
+    whose = [j._replace(run=logs[log].name) for log in fitted[1:] for j in labels]
+    check = of_friction(whose, inverse @ corner[:, -1], inverse @ inverse.T)
+    return () if check is None else (check,)

@@ -54,20 +54,20 @@ def gain_spread(problem: Problem[Any]) -> dict[str, Array]:
         at = [together.joints.index(j) for j in deviations if j in together.joints]
         correlation[np.ix_(own, own)] = np.array(together.correlation)[np.ix_(at, at)]
         day[own] = together.other_day
-    told = np.flatnonzero(std)  # what is known exactly is so on any day
+    unsure = np.flatnonzero(std)  # what is known exactly is so on any day
     covariance = np.outer(std, std) * correlation + np.outer(day, day)
     rows = np.zeros_like(correlation)
-    rows[np.ix_(told, told)] = np.linalg.cholesky(covariance[np.ix_(told, told)])
+    rows[np.ix_(unsure, unsure)] = np.linalg.cholesky(covariance[np.ix_(unsure, unsure)])
     return dict(zip(deviations, rows, strict=True))
 
 
 def said_of_gains(problem: Problem[Any]) -> Iterator[str]:
     """Yield what is counted for the day on which gains were found, where there are such."""
     plant = problem.plant
-    told = plant.robot.options.gains if isinstance(plant, RobotPlant) else None
-    if told is not None and told.other_day and gain_spread(problem):
+    stated = plant.robot.options.gains if isinstance(plant, RobotPlant) else None
+    if stated is not None and stated.other_day and gain_spread(problem):
         yield (
-            f"gains were found on another day, and a factor of 1 ± {told.other_day:g} common to "
+            f"gains were found on another day, and a factor of 1 ± {stated.other_day:g} common to "
             "all is counted for that; for logs of the same day say other_day = 0 in [gains]"
         )
 
@@ -239,16 +239,16 @@ def _about(problem: Problem[P], factors: Mapping[str, float], point: Array) -> P
 
 def _first_point(problem: Problem[Any], settings: Settings) -> Array:
     """Return standard parameters of a fit with gains as stated, shape (p,)."""
-    known = problem.known_noise
-    first = settings.least_squares.solve(problem.information(), (), known)
+    deviations = problem.known_noise
+    first = settings.least_squares.solve(problem.information(), (), deviations)
     return problem.base.spread(first.fitted)
 
 
 def _solved(problem: Problem[Any], stated: Earlier, settings: Settings) -> Estimate:
     """Return the least squares of rows and stated gains, with white noise."""
     information = problem.information().among(stated.information.channels)
-    known = {**problem.known_noise, **stated.noise_of(problem.channels)[1]}
-    return settings.least_squares.solve(information + stated.information, (), known)
+    deviations = {**problem.known_noise, **stated.noise_of(problem.channels)[1]}
+    return settings.least_squares.solve(information + stated.information, (), deviations)
 
 
 def _memory(problem: Problem[Any], spread: Mapping[str, Array], settings: Settings) -> float:

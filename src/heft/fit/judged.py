@@ -359,12 +359,12 @@ def _baselines(problem: Problem[RobotPlant], calibrated: ConsistentFit) -> Model
     bodies, first = robot.written_bodies(), 10 * len(problem.space.groups)
     names = plain_problem(problem).plant.space.labels.names[first:]
     drives = range(first, first + len(names))
-    held = calibrated.consistent.parameters.values.copy()
-    held[:first] = np.concatenate([np.zeros(0), *(k.written for k in robot.bodies_links)])
-    held[drives] = 0.0
+    fixed = calibrated.consistent.parameters.values.copy()
+    fixed[:first] = np.concatenate([np.zeros(0), *(k.written for k in robot.bodies_links)])
+    fixed[drives] = 0.0
     total = calibrated.triangle
     rest = total.factor.copy()
-    rest[:-1, -1] -= total.R @ (space.matrix @ held)
+    rest[:-1, -1] -= total.R @ (space.matrix @ fixed)
     own = ParameterSpace(
         space.labels.select(drives),
         space.matrix[:, drives],
@@ -376,8 +376,8 @@ def _baselines(problem: Problem[RobotPlant], calibrated: ConsistentFit) -> Model
     return dict(zip(BASELINES, (Model(bodies, {}), Model(bodies, fitted)), strict=True))
 
 
-def _without_baselines(found: Sequence[Score]) -> tuple[Score, ...]:
-    return tuple(s for s in found if s.friction not in BASELINES)
+def _without_baselines(listed: Sequence[Score]) -> tuple[Score, ...]:
+    return tuple(s for s in listed if s.friction not in BASELINES)
 
 
 def _simple(

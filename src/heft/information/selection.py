@@ -104,9 +104,9 @@ class SegmentSelection:
         bound, weight = self._relaxed(grams, chosen, start)
         watch(f"{count} of {len(grams)} segments chosen, exchanging")
         rounded = np.argsort(-weight, kind="stable")[:count]
-        found = [self._exchanged(grams, k, start) for k in (chosen, rounded)]
+        candidates = [self._exchanged(grams, k, start) for k in (chosen, rounded)]
         value, (chosen, exchanges) = max(
-            ((_log_det(start + grams[k].sum(axis=0)), (k, n)) for k, n in found),
+            ((_log_det(start + grams[k].sum(axis=0)), (k, n)) for k, n in candidates),
             key=lambda choice: choice[0],
         )
         total = _log_det(start + grams.sum(axis=0))
@@ -133,11 +133,11 @@ class SegmentSelection:
 
         Shapes (segments, rank, rank) and (rank, rank).
         """
-        whole = np.zeros((0, factors.shape[2]))
+        triangle = np.zeros((0, factors.shape[2]))
         for first in range(0, len(factors), 64):
             block = factors[first : first + 64].reshape(-1, factors.shape[2])
-            whole = triangle_of(np.vstack([whole, block]))
-        seen = Directions.of(whole, factors.shape[0] * factors.shape[1], self.visible)
+            triangle = triangle_of(np.vstack([triangle, block]))
+        seen = Directions.of(triangle, factors.shape[0] * factors.shape[1], self.visible)
         if not seen.rank:
             raise TooLittleData("no segment says anything about the parameters")
         back = seen.inverse
@@ -152,22 +152,22 @@ class SegmentSelection:
         self, grams: Array, count: int, start: Array, watch: Callable[[str], None]
     ) -> NDArray[np.intp]:
         """Return segments in the order in which they are taken, the best next one each time."""
-        left = np.full(len(grams), np.inf)  # upper bounds of the gains
+        gains = np.full(len(grams), np.inf)  # upper bounds of the gains
         matrix, taken = start.copy(), []
         for step in range(count):
             base, fresh = _log_det(matrix), np.zeros(len(grams), dtype=bool)
             while True:
-                order = np.argsort(-left, kind="stable")
+                order = np.argsort(-gains, kind="stable")
                 if fresh[order[0]]:
                     break
                 batch = order[: self.batch] if step else order
-                batch = batch[~fresh[batch] & (left[batch] > -np.inf)]  # not taken yet
-                left[batch] = _log_dets(matrix, grams, batch) - base
+                batch = batch[~fresh[batch] & (gains[batch] > -np.inf)]  # not taken yet
+                gains[batch] = _log_dets(matrix, grams, batch) - base
                 fresh[batch] = True
             best = int(order[0])
             taken.append(best)
             matrix += grams[best]
-            left[best] = -np.inf
+            gains[best] = -np.inf
             if step % 100 == 99:
                 watch(f"{step + 1} of {count} segments chosen")
         return np.array(taken, dtype=np.intp)
@@ -187,10 +187,10 @@ class SegmentSelection:
             into = others[np.argsort(-use[others], kind="stable")[: self.pairs]]
             best, pair = base + 1e-9 * max(1.0, abs(base)), None
             for place in out:
-                found = _log_dets(matrix - grams[chosen[place]], grams, into)
-                k = int(np.argmax(found))
-                if found[k] > best:
-                    best, pair = float(found[k]), (place, into[k])
+                values = _log_dets(matrix - grams[chosen[place]], grams, into)
+                k = int(np.argmax(values))
+                if values[k] > best:
+                    best, pair = float(values[k]), (place, into[k])
             if pair is None:
                 break
             matrix += grams[pair[1]] - grams[chosen[pair[0]]]

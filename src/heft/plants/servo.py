@@ -75,8 +75,8 @@ class ServoPlant(Plant[ServoMotion]):
     def labels(self) -> Labels:
         """1/A, its rise with temperature and B/A where they are told, and the drive's over A."""
         unseen = {"warmth": not self.warms, "back_emf": not self.released}
-        known = {n: unit for n, unit in UNITS.items() if not unseen.get(n)}
-        return Labels(tuple(known), tuple(known.values()), NAME)
+        seen = {n: unit for n, unit in UNITS.items() if not unseen.get(n)}
+        return Labels(tuple(seen), tuple(seen.values()), NAME)
 
     @cached_property
     def space(self) -> ParameterSpace:
