@@ -40,14 +40,8 @@ class _Iterate:
     lack: float
 
     def moved(self, share: float, change: _Iterate) -> _Iterate:
-        return _Iterate(
-            self.v + share * change.v,
-            self.bound + share * change.bound,
-            self.slack + share * change.slack,
-            self.push + share * change.push,
-            self.whole + share * change.whole,
-            self.lack + share * change.lack,
-        )
+        pairs = zip(vars(self).values(), vars(change).values(), strict=True)
+        return _Iterate(*(x + share * dx for x, dx in pairs))
 
 
 @dataclass(frozen=True)
@@ -172,9 +166,7 @@ class _Lacking:
     value: float
 
     def part(self, share: float) -> _Lacking:
-        return _Lacking(
-            share * self.pulled, share * self.slack, share * self.whole, share * self.value
-        )
+        return _Lacking(*(share * x for x in vars(self).values()))
 
 
 @dataclass(frozen=True)

@@ -126,8 +126,9 @@ class Term(Protocol):
         """Return the function at N samples, shape (N,); its unit times that of `unit` is effort.
 
         A sample's value depends on that sample alone: the presliding state is part of the motion.
+        By default it is that of steady sliding.
         """
-        ...
+        return self.steady(motion.velocity)
 
     def steady(self, velocity: Array) -> Array:
         """Return the function in steady sliding without load, shape (N,), of speeds (N,).
@@ -189,10 +190,6 @@ class Viscous(Term):
         """Return the unit of effort over speed."""
         return "N·s/m" if linear else "N·m·s/rad"
 
-    def column(self, motion: DriveMotion) -> Array:
-        """Return the speed w [rad/s or m/s]."""
-        return motion.velocity
-
     def steady(self, velocity: Array) -> Array:
         """Return the speed w [rad/s or m/s]."""
         return velocity
@@ -212,10 +209,6 @@ class Coulomb(Term):
     c = "w > 0.0 ? 1.0 : w < 0.0 ? -1.0 : w"
     scale: None = None
 
-    def column(self, motion: DriveMotion) -> Array:
-        """Return sign(w)."""
-        return np.asarray(np.sign(motion.velocity))
-
     def steady(self, velocity: Array) -> Array:
         """Return sign(w)."""
         return np.asarray(np.sign(velocity))
@@ -233,10 +226,6 @@ class Sigmoid(Term):
     dictionary = True
     smooth = True
     scale: float
-
-    def column(self, motion: DriveMotion) -> Array:
-        """Return tanh(w/s)."""
-        return self.steady(motion.velocity)
 
     def write(self, motion: DriveMotion, out: Array) -> None:
         """Write tanh(w/s)."""
@@ -317,10 +306,6 @@ class Offset(Term):
     smooth = True
     joints_only = True  # a motor's would be a combination of its joints'
     scale: None = None
-
-    def column(self, motion: DriveMotion) -> Array:
-        """Return ones."""
-        return np.ones(len(motion.velocity))
 
     def steady(self, velocity: Array) -> Array:
         """Return ones."""

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.compiled import plain
-from heft.engine import side_by_side
 from heft.errors import FitError
 from heft.information import PARAMETER_COUNT, matrix_of_quaternion, skew
 
@@ -141,7 +140,6 @@ def regressor(
     tree: Tree,
     motion: Motion,
     out: Array | None = None,
-    threads: int = 1,
     slots: IntArray | None = None,
 ) -> Array:
     """Return the rigid-body regressor Y(q, v, v̇), with `Y @ π == inverse dynamics`.
@@ -149,7 +147,6 @@ def regressor(
     Args:
         out: Where to write, C-contiguous, shape (channels, 10 bodies or more, N), zero where a
             channel does not move a body; allocated if not given. Further columns are unchanged.
-        threads: Number of threads that share the samples. The result does not depend on it.
         slots: Place of each body column among those of `out`, shape (channels, 10 bodies), −1 for
             columns left out; all in their order if not given. See `slots_of`.
 
@@ -160,27 +157,16 @@ def regressor(
     Raises:
         AssertionError: If `out` is not contiguous, writeable and of doubles.
     """
-    bodies = len(tree.names)
-    count = motion.sin.shape[1]
     if slots is None:
         slots = full_slots(tree)
     if out is None:
-        out = np.zeros((tree.channels, PARAMETER_COUNT * bodies, count))
-    out = _writable(out)
-    table, arrays = compile_tree(tree), plain(*motion.tuple())
-    share = -(-count // (threads * walk.BLOCK)) * walk.BLOCK if count else 0
-
-    def work(k: int) -> None:
-        compiled_walks.regress(table, arrays, k * share, min((k + 1) * share, count), slots, out)
-
-    side_by_side(work, range(threads if count else 0), threads)
+        out = np.zeros((tree.channels, PARAMETER_COUNT * len(tree.names), motion.sin.shape[1]))
+    compiled_walks.regress(compile_tree(tree), plain(*motion.tuple()), slots, _writable(out))
     return np.moveaxis(out, 2, 0)
 
 
-def momentum(
-    tree: Tree, motion: Motion, out: tuple[Array, Array] | None = None, threads: int = 1
-) -> tuple[Array, Array]:
-    """Return the regressors W₂ of the generalised momentum and W₁ of its rate at zero effort.
+def momentum_into(tree: Tree, motion: Motion, slots: IntArray, out: tuple[Array, Array]) -> None:
+    """Write entries of the regressors W₂ of the momentum and W₁ of its rate at zero effort.
 
     With `p = W₂ π = M(q) v` and `W₁ π = C(q, v)ᵀ v − g(q)` the equation of motion is
 
@@ -195,50 +181,16 @@ def momentum(
 
     Args:
         motion: Its acceleration is not used.
-        out: Where to write, two arrays as in `regressor`; allocated if not given.
-
-    Returns:
-        W₂ and W₁, each of shape (N, channels, columns of `out`), views of `out`. W₂ π is in
-        N·m·s or N·s, W₁ π in N·m or N.
-
-    Raises:
-        AssertionError: If an array of `out` is not contiguous, writeable and of doubles.
-    """
-    if out is None:
-        shape = (tree.channels, PARAMETER_COUNT * len(tree.names), motion.sin.shape[1])
-        out = np.zeros(shape), np.zeros(shape)
-    channels, columns, count = out[0].shape
-    places = columns * np.arange(channels)[:, None] + full_slots(tree)
-    slots = np.where(full_slots(tree) >= 0, places, -1)
-    flat = [_writable(array).reshape(channels * columns, count) for array in out]
-    momentum_into(tree, motion, slots, (flat[0], flat[1]), threads)
-    return np.moveaxis(out[0], 2, 0), np.moveaxis(out[1], 2, 0)
-
-
-def momentum_into(
-    tree: Tree, motion: Motion, slots: IntArray, out: tuple[Array, Array], threads: int = 1
-) -> None:
-    """Write chosen entries of the regressors W₂ and W₁, as of `momentum`, a line each.
-
-    Args:
-        motion: Its acceleration is not used.
         slots: Line of `out` that takes each channel's entry of a body column, shape (channels,
             10 bodies); −1 for those left out.
-        out: Two arrays of shape (lines, N), C-contiguous; lines of no entry are unchanged.
+        out: Of W₂ [N·m·s or N·s per unit of a column] and W₁ [N·m or N], two arrays of shape
+            (lines, N), C-contiguous; lines of no entry are unchanged.
 
     Raises:
         AssertionError: If an array of `out` is not contiguous, writeable and of doubles.
     """
     second, first = (_writable(array) for array in out)
-    table, arrays, count = compile_tree(tree), plain(*motion.tuple()), motion.sin.shape[1]
-    share = -(-count // (threads * walk.BLOCK)) * walk.BLOCK if count else 0
-
-    def work(k: int) -> None:
-        compiled_walks.momenta(
-            table, arrays, k * share, min((k + 1) * share, count), slots, second, first
-        )
-
-    side_by_side(work, range(threads if count else 0), threads)
+    compiled_walks.momenta(compile_tree(tree), plain(*motion.tuple()), slots, second, first)
 
 
 def inverse_dynamics(tree: Tree, motion: Motion, parameters: Array) -> Array:
@@ -253,15 +205,8 @@ def inverse_dynamics(tree: Tree, motion: Motion, parameters: Array) -> Array:
     slots = np.where(parameters != 0.0, full_slots(tree), -1)
     out = np.zeros((tree.channels, motion.sin.shape[1]))
     if out.size:
-        compiled_walks.efforts(
-            compile_tree(tree),
-            plain(*motion.tuple()),
-            0,
-            out.shape[1],
-            slots,
-            *plain(parameters),
-            out,
-        )
+        arrays = plain(*motion.tuple())
+        compiled_walks.efforts(compile_tree(tree), arrays, slots, *plain(parameters), out)
     return out
 
 

@@ -306,8 +306,8 @@ def _back(tree, motion, b, block, seeded, room, out):  # type: ignore[no-untyped
 
 
 @reassociated
-def pull(tree, motion, part, slots, seeds, deepest, out):  # type: ignore[no-untyped-def]
-    """Add ∂(Σ seeds·Y)/∂(q, v, a) of a part of the samples to three arrays `[channel, sample]`.
+def pull(tree, motion, slots, seeds, deepest, out):  # type: ignore[no-untyped-def]
+    """Add ∂(Σ seeds·Y)/∂(q, v, a) of all samples to three arrays `[channel, sample]`.
 
     `slots[channel, column]` says which of `seeds[channel, slot, sample]` is a column's; −1: none.
     At most `deepest` channels move one body; the base is fixed.
@@ -342,8 +342,8 @@ def pull(tree, motion, part, slots, seeds, deepest, out):  # type: ignore[no-unt
         np.zeros(18 * BLOCK),  # what axes add to: c, [α]× + [ω]×², α, ω
         np.zeros(10 * BLOCK),
     )
-    begin, stop = part
-    for first in range(begin, stop, BLOCK):
+    stop = motion[0].shape[1]
+    for first in range(0, stop, BLOCK):
         block = (first, min(BLOCK, stop - first))
         for b in range(bodies):
             _forth(tree, motion, b, block, kept, work)

@@ -342,20 +342,20 @@ def _workspace(depths, channels):  # type: ignore[no-untyped-def]
 
 
 @reassociated
-def regress(tree, motion, begin, stop, slots, out):  # type: ignore[no-untyped-def]
-    """Write the regressor rows of samples begin..stop to `out[channel, column, sample]`."""
-    work = _workspace(tree[2].max() + 1, slots.shape[0])
-    for first in range(begin, stop, BLOCK):
+def regress(tree, motion, slots, out):  # type: ignore[no-untyped-def]
+    """Write the regressor rows of all samples to `out[channel, column, sample]`."""
+    work, stop = _workspace(tree[2].max() + 1, slots.shape[0]), motion[0].shape[1]
+    for first in range(0, stop, BLOCK):
         _rows(tree, motion, (first, min(BLOCK, stop - first)), slots, out, first, work)
 
 
 @reassociated
-def efforts(tree, motion, begin, stop, slots, parameters, out):  # type: ignore[no-untyped-def]
-    """Add the inverse dynamics Y π of samples begin..stop to `out[channel, sample]` [N·m or N]."""
-    channels, columns = slots.shape
+def efforts(tree, motion, slots, parameters, out):  # type: ignore[no-untyped-def]
+    """Add the inverse dynamics Y π of all samples to `out[channel, sample]` [N·m or N]."""
+    (channels, columns), stop = slots.shape, motion[0].shape[1]
     work = _workspace(tree[2].max() + 1, channels)
     block = np.zeros((channels, columns, BLOCK))
-    for first in range(begin, stop, BLOCK):
+    for first in range(0, stop, BLOCK):
         size = min(BLOCK, stop - first)
         _rows(tree, motion, (first, size), slots, block, 0, work)
         for c in range(channels):
@@ -505,11 +505,12 @@ def _momenta(tree, motion, block, slots, out, work, D):  # type: ignore[no-untyp
 
 
 @reassociated
-def momenta(tree, motion, begin, stop, slots, momentum, remainder):  # type: ignore[no-untyped-def]
-    """Write W₂ and W₁ of samples begin..stop to two arrays `[slot, sample]`."""
+def momenta(tree, motion, slots, momentum, remainder):  # type: ignore[no-untyped-def]
+    """Write W₂ and W₁ of all samples to two arrays `[slot, sample]`."""
+    stop = motion[0].shape[1]
     work = _workspace(tree[2].max() + 1, slots.shape[0])
     D = np.zeros_like(work[4])
-    for first in range(begin, stop, BLOCK):
+    for first in range(0, stop, BLOCK):
         block = (first, min(BLOCK, stop - first))
         _momenta(tree, motion, block, slots, (momentum, remainder), work, D)
 

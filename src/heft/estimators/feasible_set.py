@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Literal, Protocol
 
 import numpy as np
@@ -270,20 +271,16 @@ class Limits:
                 )
 
     def __bool__(self) -> bool:
-        return bool(self.mass or self.com or self.ellipsoid or self.hull)
+        return any(vars(self).values())
 
     def of(self, links: Collection[str]) -> Limits:
         """Return the limits of some links alone."""
-        return Limits(
-            {k: v for k, v in self.mass.items() if k in links},
-            {k: v for k, v in self.com.items() if k in links},
-            {k: v for k, v in self.ellipsoid.items() if k in links},
-            {k: v for k, v in self.hull.items() if k in links},
-        )
+        stated = ({k: v for k, v in own.items() if k in links} for own in vars(self).values())
+        return Limits(*stated)
 
     def require_known(self, links: tuple[str, ...]) -> None:
         """Raise `InvalidSetting` for an unknown link, with the nearest known name."""
-        for name in (*self.mass, *self.com, *self.ellipsoid, *self.hull):
+        for name in chain(*vars(self).values()):
             if name not in links:
                 raise InvalidSetting(
                     f"the robot has no link '{name}' that carries moving mass",

@@ -19,7 +19,7 @@ channel closest to itself, and depends neither on units nor on the channels' ord
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -34,7 +34,7 @@ from heft.information import Information
 from .estimate import Estimate
 from .least_squares import LeastSquares
 from .noise import autocorrelation_time, coloured_factors, thinned
-from .problem import Problem, Residuals, mixes_channels
+from .problem import PlainResiduals, Problem, Residuals, mixes_channels
 
 Source = Literal["residuals", "periods"]
 LEAST_INDEPENDENT = 1e-6  # share of variance that no combination of channels explains away
@@ -60,35 +60,16 @@ def decorrelation(covariance: Array) -> Array:
     return np.asarray(scale[:, None] * root / scale)
 
 
-@dataclass(frozen=True)
-class _Decorrelated:
-    piece: Residuals
-    matrix: Array
-
-    @property
-    def values(self) -> Array:
-        return np.asarray(self.piece.values @ self.matrix.T)
-
-    @property
-    def noise(self) -> Array:
-        return self.values
-
-    @property
-    def regressor(self) -> Callable[[NDArray[np.intp]], Array]:
-        return lambda at: _mixed(self.matrix, self.piece.regressor(at))
-
-    @property
-    def recording(self) -> int:
-        return self.piece.recording
-
-    @property
-    def index(self) -> NDArray[np.int64] | None:
-        return self.piece.index
-
-
 def _mixed(matrix: Array, regressor: Array) -> Array:
     """Return M Y of each sample, shape (N, c, b)."""
     return np.asarray(np.matmul(matrix, regressor))
+
+
+def _mixed_residuals(matrix: Array, piece: Residuals) -> PlainResiduals:
+    def regressor(at: NDArray[np.intp]) -> Array:
+        return _mixed(matrix, piece.regressor(at))
+
+    return PlainResiduals(piece.values @ matrix.T, regressor, piece.recording, piece.index)
 
 
 def residual_covariance(pieces: Iterator[Residuals], channels: int) -> Array:
@@ -194,7 +175,7 @@ class MaximumLikelihood:
             moved = float(np.linalg.norm(triangle.R @ (estimate.fitted - before)))
             if moved <= CONVERGED * np.sqrt(len(before)):
                 break
-        pieces = (_Decorrelated(p, matrix) for p in problem.residuals(estimate.fitted))
+        pieces = (_mixed_residuals(matrix, p) for p in problem.residuals(estimate.fitted))
         autocovariance, sample = thinned(pieces, problem.spacing, problem.repeats)
         times, sandwich = (
             autocorrelation_time(autocovariance),

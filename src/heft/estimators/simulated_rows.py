@@ -38,7 +38,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.errors import FitError, InvalidSetting, SolverFailure
@@ -47,7 +46,7 @@ from heft.information import Information, Labels
 
 from .estimate import Estimate
 from .least_squares import LeastSquares
-from .problem import Problem, Rows
+from .problem import PlainResiduals, Problem, Rows
 
 
 class Simulation(Protocol):
@@ -94,21 +93,6 @@ class SimulatedPiece:
 
 
 @dataclass(frozen=True, eq=False)
-class Left:
-    """Residuals of a piece; see `problem.Residuals`."""
-
-    values: Array
-    regressor: Callable[[NDArray[np.intp]], Array]
-    recording: int
-    index: NDArray[np.int64] | None = None
-
-    @property
-    def noise(self) -> Array:
-        """The residuals themselves, from which no unknowns were eliminated."""
-        return self.values
-
-
-@dataclass(frozen=True, eq=False)
 class SimulatedRows:
     """A problem of rows that were simulated, for `LeastSquares`."""
 
@@ -137,11 +121,11 @@ class SimulatedRows:
             total = total + Information.from_rows(self.labels, self.channels, p.regressor, p.effort)
         return total
 
-    def residuals(self, values: Array) -> Iterator[Left]:
+    def residuals(self, values: Array) -> Iterator[PlainResiduals]:
         """Yield the residuals of β, piece by piece."""
         for p in self.pieces:
             rows = p.regressor
-            yield Left(p.effort - rows @ values, lambda at, rows=rows: rows[at], p.recording)  # type: ignore[misc]
+            yield PlainResiduals(p.effort - rows @ values, rows.__getitem__, p.recording)
 
     def residual_energy(self, values: Array) -> Array:
         """Return the residual energy of β, shape (channels,)."""

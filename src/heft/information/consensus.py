@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting
@@ -44,12 +45,13 @@ class Graph:
                 argument="edges",
                 got=odd[0],
             )
-        reached = _reached(self)
-        if len(reached) < self.count:
+        _, part = connected_components(csr_array(self.laplacian))
+        reached = int(np.sum(part == part[0]))
+        if reached < self.count:
             raise InvalidSetting(
                 "not all robots are connected",
                 argument="edges",
-                got=f"from robot 0 only {len(reached)} of {self.count} are reached",
+                got=f"from robot 0 only {reached} of {self.count} are reached",
             )
 
     @staticmethod
@@ -155,30 +157,6 @@ class Spectrum:
         return (self.most - self.least) / (self.most + self.least)
 
 
-def chebyshev_step(
-    held: Array, before: Array, others: Sequence[Array], spectrum: Spectrum, factor: float
-) -> tuple[Array, float]:
-    """Return a robot's value after an accelerated round, and the next round's factor.
-
-    Chebyshev's recursion [Golub1961] of `step`: x ← ω (step(x) − x₋) + x₋. It takes as many rounds
-    as a graph is wide, where plain ones take the square of that.
-
-    Args:
-        held: Its value, of any shape.
-        before: Its value a round before; `held` itself in the first round.
-        others: Values of its neighbours, mapped to its coordinates.
-        factor: ω of this round: 1 in the first.
-    """
-    moved = step(held, others, spectrum.gain)
-    return factor * (moved - before) + before, next_factor(factor, spectrum.rate)
-
-
-def next_factor(factor: float, rate: float) -> float:
-    """Return ω of the next round of Chebyshev's recursion, from ω of this round and ρ."""
-    half = 0.5 if factor == 1.0 else 0.25
-    return 1.0 / (1.0 - half * rate**2 * factor)
-
-
 def chebyshev(values: Array, graph: Graph, rounds: int, spectrum: Spectrum | None = None) -> Array:
     """Return each robot's value after accelerated rounds, all in common coordinates.
 
@@ -192,18 +170,9 @@ def chebyshev(values: Array, graph: Graph, rounds: int, spectrum: Spectrum | Non
     for _ in range(rounds):
         moved = now - bounds.gain * (laplacian @ now)
         now, before = factor * (moved - before) + before, now
-        factor = next_factor(factor, bounds.rate)
+        half = 0.5 if factor == 1.0 else 0.25
+        factor = 1.0 / (1.0 - half * bounds.rate**2 * factor)
     return now
-
-
-def _reached(graph: Graph) -> set[int]:
-    neighbours = graph.neighbours
-    reached, todo = {0}, [0]
-    while todo:
-        new = set(neighbours[todo.pop()]) - reached
-        reached |= new
-        todo += new
-    return reached
 
 
 def step(value: Array, others: Sequence[Array], gain: float) -> Array:

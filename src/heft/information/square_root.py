@@ -41,6 +41,12 @@ class Triangle:
     factor: Array  # `[R z; 0 ρ]`, upper triangular, shape (k + 1, k + 1)
     rows: int  # number of rows that it stands for
 
+    @staticmethod
+    def of(rows: Array, count: int) -> Triangle:
+        """Return the triangle of rows `[Y τ]` on all columns, which stand for `count` rows."""
+        seen = np.flatnonzero(np.any(rows[:, :-1] != 0.0, axis=0))
+        return Triangle(seen, triangle_of(rows[:, [*seen, rows.shape[1] - 1]]), count)
+
     @property
     def R(self) -> Array:
         """Square-root information matrix R of the columns, shape (k, k)."""
@@ -84,9 +90,7 @@ class Triangle:
         Returns:
             Shape (k + 1, p + 1).
         """
-        wide = np.zeros((len(self.columns) + 1, size + 1))
-        wide[:, np.append(self.columns, size)] = self.factor
-        return wide
+        return among(self.factor, self.columns, size + 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,10 +276,8 @@ class Information:
         Args:
             rows: `[Y τ]`, shape (any, p + 1).
         """
-        seen = np.flatnonzero(np.any(rows[:, :-1] != 0.0, axis=0))
-        block = rows[:, [*seen, rows.shape[1] - 1]]
-        triangle = Triangle(seen, triangle_of(block), len(rows))
-        return Information(self.labels, (*self.channels, channel), (*self.triangles, triangle))
+        triangles = (*self.triangles, Triangle.of(rows, len(rows)))
+        return Information(self.labels, (*self.channels, channel), triangles)
 
     def moments(self, values: Array) -> Array:
         """Return the normal-equation residual `Yᵀ(τ − Y π)` of each channel.
@@ -385,9 +387,7 @@ class Information:
             wide = np.column_stack([t.R @ matrix[t.columns], t.z])
             tail = np.zeros((1, wide.shape[1]))
             tail[0, -1] = t.factor[-1, -1]
-            seen = np.flatnonzero(np.any(wide[:, :-1] != 0.0, axis=0))
-            block = np.vstack([wide, tail])[:, np.append(seen, len(labels))]
-            triangles.append(Triangle(seen, triangle_of(block), t.rows))
+            triangles.append(Triangle.of(np.vstack([wide, tail]), t.rows))
         return Information(labels, self.channels, tuple(triangles))
 
     def marginalised(self, keep: Sequence[int]) -> Information:
