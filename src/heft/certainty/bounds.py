@@ -208,40 +208,23 @@ def strict_bounds(
 def _of_link(
     fits: PossibleFits, space: ParameterSpace, limits: Limits, k: int
 ) -> tuple[Array, Array, Array]:
+    """Return the bounds of mass, centre and inertia of link k; infinite where it has none."""
     link, first = space.bodies[k], space.groups[k]
     nominal = space.nominal[first : first + 10]
-    mass = _mass(fits, first, nominal, limits.mass.get(link))
-    com = _centre(fits, first, nominal, mass, limits.com.get(link, ()))
-    if fits.links > MOST_LINKS:
-        return mass, com, np.full((3, 2), np.nan)
-    return mass, com, central_inertia(fits, first, nominal, com)
-
-
-def _mass(
-    fits: PossibleFits, first: int, nominal: Array, limit: tuple[float, float] | None
-) -> Array:
-    """Return the bounds of a mass, shape (2,) [kg]; infinite where it has none."""
-    low, high = fits.bound(np.eye(len(fits.metric))[first])
-    ends = np.array([max(low, 0.0), high if high <= MASS_CAP * nominal[0] else np.inf])
-    return ends if limit is None else np.clip(ends, *limit)
-
-
-def _centre(
-    fits: PossibleFits,
-    first: int,
-    nominal: Array,
-    mass: Array,
-    limit: Sequence[tuple[float, float]],
-) -> Array:
-    """Return the bounds of a centre of mass, shape (3, 2) [m]; infinite where it has none."""
+    unit = np.eye(len(fits.metric))
+    low, high = fits.bound(unit[first])
+    mass = np.array([max(low, 0.0), high if high <= MASS_CAP * nominal[0] else np.inf])
+    if link in limits.mass:
+        mass = np.clip(mass, *limits.mass[link])
     com = np.full((3, 2), [-np.inf, np.inf])
     # A body whose least mass is this share of the model file's can vanish: its centre is anywhere.
     if mass[0] > 1e-3 * nominal[0]:
-        unit = np.eye(len(fits.metric))
         com = fits.ratios(unit[first + 1 : first + 4], unit[first])
         size = float(np.sqrt(np.trace(inertia.pseudo_inertia(nominal)[:3, :3]) / nominal[0]))
         # Bounds of a centre beyond this many times the link's size in the model file are none.
         com[np.abs(com) > 100.0 * size] *= np.inf
-    for axis, (least, most) in enumerate(limit):
+    for axis, (least, most) in enumerate(limits.com.get(link, ())):
         com[axis] = np.clip(com[axis], least, most)
-    return com
+    if fits.links > MOST_LINKS:
+        return mass, com, np.full((3, 2), np.nan)
+    return mass, com, central_inertia(fits, first, nominal, com)

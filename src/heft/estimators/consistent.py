@@ -301,23 +301,20 @@ class PhysicallyConsistent:
         unknown, iterations = np.zeros(len(scaled.start)), 0
         binds = np.zeros(len(scaled.constraints.names), dtype=bool)
         for own in scaled.limbs:
-            mine = np.any(scaled.constraints.rows[:, own] != 0.0, axis=1)
-            unknown[own], steps, binds[mine] = self._solve_limb(scaled.part(own))
+            limb, mine = scaled.part(own), np.any(scaled.constraints.rows[:, own] != 0.0, axis=1)
+            free = unknown[own] = limb.triangle.solution()
+            if self._feasible(free, len(limb.space.groups), limb.constraints):
+                continue
+            nearest = nearest_body(limb.triangle, free, limb.constraints, self.margin)
+            if nearest is None:
+                self._refuse_conflicts(limb.space)
+                raise SolverFailure(
+                    "the conic solver found no consistent parameters",
+                    cure="check the model file's masses, and that torques are in N·m",
+                )
+            unknown[own], steps, binds[mine] = nearest
             iterations += steps
         return unknown, iterations, binds
-
-    def _solve_limb(self, limb: Scaled) -> tuple[Array, int, NDArray[np.bool_]]:
-        free, bodies = limb.triangle.solution(), len(limb.space.groups)
-        if self._feasible(free, bodies, limb.constraints):
-            return free, 0, np.zeros(len(limb.constraints.names), dtype=bool)
-        nearest = nearest_body(limb.triangle, free, limb.constraints, self.margin)
-        if nearest is not None:
-            return nearest
-        self._refuse_conflicts(limb.space)
-        raise SolverFailure(
-            "the conic solver found no consistent parameters",
-            cure="check the model file's masses, and that torques are in N·m",
-        )
 
     def _logdet(
         self, data: Array, right: Array, space: ParameterSpace, constraints: LinearConstraints

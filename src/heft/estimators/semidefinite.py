@@ -30,6 +30,9 @@ from heft.information import Bordered, ParameterSpace
 
 from .feasible_set import BASIS, IDENTITY, LinearConstraints, scaled_metric, stack, unstack
 
+LEAST_BARRIER = 1e-8  # of the log-determinant, in squared standard deviations of the misfit
+FALL = 10.0  # of its weight from stage to stage
+
 
 def conic_settings() -> Any:
     """Return the conic solver's settings: silent, with reproducible results."""
@@ -144,6 +147,8 @@ def nearest_robot(
     Raises:
         SolverFailure: If the program is not solved.
     """
+    import clarabel
+
     chosen = list(range(len(space.matrix))) if kept is None else list(kept)
     metric = scaled_metric(space)
     rows = space.matrix[chosen] @ metric
@@ -152,7 +157,33 @@ def nearest_robot(
     # What is left free is rounding: β tells the parameter by itself.
     fixed = np.linalg.norm(free, axis=1) <= 1e-9
     mixed = [k for k in space.nonnegative if not fixed[k]]
-    farthest = _farthest(start, free, space.groups, mixed)
+    count = free.shape[1]
+    # Rows s = limits − A [z; t] of u = u₀ + N z with the largest margin t, each in its cone.
+    parts = [np.append(np.zeros(count), 1.0)[None]]
+    parts.append(np.column_stack([-free[mixed], np.zeros(len(mixed))]))
+    limits = [np.array([MOST]), start[mixed]]
+    cones: list[object] = [clarabel.NonnegativeConeT(1 + len(mixed))]
+    for first in space.groups:
+        ten = slice(first, first + 10)
+        parts.append(np.column_stack([-free[ten], IDENTITY]))
+        limits.append(start[ten])
+        cones.append(clarabel.PSDTriangleConeT(4))
+    solution = clarabel.DefaultSolver(
+        scipy.sparse.csc_matrix((count + 1, count + 1)),
+        np.append(np.zeros(count), -1.0),
+        scipy.sparse.csc_matrix(np.vstack(parts)),
+        np.concatenate(limits),
+        cones,
+        conic_settings(),
+    ).solve()
+    if str(solution.status) not in ("Solved", "AlmostSolved"):
+        raise SolverFailure(
+            "whether a robot has these base parameters is not decided",
+            argument="conic program",
+            got=str(solution.status),
+            cure="scale the model file's masses to what the robot may have",
+        )
+    farthest = np.asarray(start + free @ np.asarray(solution.x)[:count])
     farthest[mixed] = np.maximum(farthest[mixed], 0.0)  # which the solver keeps to its tolerance
     robot = metric @ farthest
     return NearestRobot(margin_of(robot, space), robot)
@@ -175,58 +206,6 @@ def _solutions(rows: Array, values: Array) -> tuple[Array, Array]:
     rank = len(rows)
     start = basis[:, :rank] @ scipy.linalg.solve_triangular(triangle[:rank], values, trans=1)
     return start, np.asarray(basis[:, rank:])
-
-
-def _farthest(
-    start: Array, free: Array, groups: Sequence[int], nonnegative: Sequence[int]
-) -> NDArray[np.float64]:
-    """Return u = u₀ + N z with the largest margin t; see the module.
-
-    Raises:
-        SolverFailure: If the program is not solved.
-    """
-    import clarabel
-
-    count = free.shape[1]
-    # Rows s = limits − A [z; t], each in its cone.
-    parts = [np.append(np.zeros(count), 1.0)[None]]
-    limits = [np.array([MOST])]
-    cones: list[object] = [clarabel.NonnegativeConeT(1 + len(nonnegative))]
-    chosen = list(nonnegative)
-    parts.append(np.column_stack([-free[chosen], np.zeros(len(chosen))]))
-    limits.append(start[chosen])
-    for first in groups:
-        ten = slice(first, first + 10)
-        parts.append(np.column_stack([-free[ten], IDENTITY]))
-        limits.append(start[ten])
-        cones.append(clarabel.PSDTriangleConeT(4))
-    solution = clarabel.DefaultSolver(
-        scipy.sparse.csc_matrix((count + 1, count + 1)),
-        np.append(np.zeros(count), -1.0),
-        scipy.sparse.csc_matrix(np.vstack(parts)),
-        np.concatenate(limits),
-        cones,
-        conic_settings(),
-    ).solve()
-    if str(solution.status) not in ("Solved", "AlmostSolved"):
-        raise SolverFailure(
-            "whether a robot has these base parameters is not decided",
-            argument="conic program",
-            got=str(solution.status),
-            cure="scale the model file's masses to what the robot may have",
-        )
-    return np.asarray(start + free @ np.asarray(solution.x)[:count])
-
-
-LEAST_BARRIER = 1e-8  # in squared standard deviations of the misfit
-
-
-FALL = 10.0  # of a weight from stage to stage
-
-
-# Of one stage. A dozen are usual; a hundred effective samples less than the data's misfit calls
-# for, and bodies drift far along a flat valley, in over a thousand.
-STEPS = 5000
 
 
 @dataclass(frozen=True)
@@ -349,7 +328,9 @@ class LogDetProblem:
         # Below this decrement a full step stays inside and squares the error.
         close = 0.25 * np.sqrt(min(weight, barrier) if barrier > 0.0 else weight)
         before = np.inf
-        for count in range(STEPS):
+        # A dozen are usual; a hundred effective samples less than the data's misfit calls for, and
+        # bodies drift far along a flat valley, in over a thousand.
+        for count in range(most := 5000):
             jacobian, rest = self._rows(point, weight, barrier)
             reduced = jacobian @ within
             lengths = np.linalg.norm(reduced, axis=0)
@@ -364,7 +345,7 @@ class LogDetProblem:
             before = decrement
         raise SolverFailure(
             "the steps towards the log-determinant prior's estimate do not converge",
-            got=f"a decrement of {before:.3g} after {STEPS} steps",
+            got=f"a decrement of {before:.3g} after {most} steps",
             cure='take prior="quadratic", or a stronger prior',
         )
 

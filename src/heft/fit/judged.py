@@ -188,58 +188,49 @@ def identify_plant(
             problem = averaged(problem)
         corner = problem.corner
         run = fit_experiment(problem, settings, given, progress)
-        return _judged_plant(run, validate, corner, settings, progress)
-
-
-def _judged_plant(
-    run: ExperimentFit[P],
-    validate: Sequence[Recording],
-    corner: float,
-    settings: Settings,
-    progress: Progress,
-) -> PlantIdentification[P]:
-    problem = run.problem
-    progress("solving for physically consistent parameters")
-    first = DriveGains(settings.consistent).fit([run.estimate], problem.space, {})
-    calibrated, deviations = run.widened(settings.consistent, settings.jackknife, first)
-    progress("scoring")
-    values = problem.plant.space.matrix @ calibrated.consistent.parameters.values
-    traces: list[Trace] = []
-    fitted = plant_scores(problem, values, corner, traces)
-    if fitted.unexplained > settings.limits.unexplained:
-        raise FitError(
-            "no parameters explain these measurements",
-            got=f"a residual of {fitted.unexplained:.3g} times their variation on the fitted logs",
-            cure=CHANNELS.cure,
+        problem = run.problem
+        progress("solving for physically consistent parameters")
+        first = DriveGains(settings.consistent).fit([run.estimate], problem.space, {})
+        calibrated, deviations = run.widened(settings.consistent, settings.jackknife, first)
+        progress("scoring")
+        values = problem.plant.space.matrix @ calibrated.consistent.parameters.values
+        traces: list[Trace] = []
+        fitted = plant_scores(problem, values, corner, traces)
+        if fitted.unexplained > settings.limits.unexplained:
+            raise FitError(
+                "no parameters explain these measurements",
+                got=f"a residual of {fitted.unexplained:.3g} times their variation on the "
+                "fitted logs",
+                cure=CHANNELS.cure,
+            )
+        validation, notes = held_out_scores(
+            problem, validate, corner, lambda p, hz: plant_scores(p, values, hz, traces)
         )
-    validation, notes = held_out_scores(
-        problem, validate, corner, lambda p, hz: plant_scores(p, values, hz, traces)
-    )
-    predicted = predicted_error_alike(
-        run.estimate.information, first.consistent, problem.space, fitted.list
-    )
-    judge = Judge(
-        problem,
-        run.estimate,
-        fitted,
-        validation,
-        predicted,
-        calibrated.consistent,
-        settings.limits,
-        CHANNELS,
-    )
-    return PlantIdentification(
-        experiment=run,
-        calibrated=calibrated,
-        deviations=deviations,
-        fit=fitted.list,
-        validation=validation,
-        predicted_error=predicted,
-        checks=judge.of_plant(),
-        traces=tuple(traces),
-        settings=settings,
-        notes=(*remarks(problem), *notes),
-    )
+        predicted = predicted_error_alike(
+            run.estimate.information, first.consistent, problem.space, fitted.list
+        )
+        judge = Judge(
+            problem,
+            run.estimate,
+            fitted,
+            validation,
+            predicted,
+            calibrated.consistent,
+            settings.limits,
+            CHANNELS,
+        )
+        return PlantIdentification(
+            experiment=run,
+            calibrated=calibrated,
+            deviations=deviations,
+            fit=fitted.list,
+            validation=validation,
+            predicted_error=predicted,
+            checks=judge.of_plant(),
+            traces=tuple(traces),
+            settings=settings,
+            notes=(*remarks(problem), *notes),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -372,11 +372,7 @@ class TorqueDeviation:
         return np.where(measured[:, None], np.sqrt(variance), np.nan).T, state
 
     def _jackknife(
-        self,
-        plant: RobotPlant,
-        samples: Samples[RobotMotion],
-        rigid: Array,
-        through: Array | None = None,
+        self, plant: RobotPlant, samples: Samples[RobotMotion], rigid: Array, through: Array | None
     ) -> Array:
         """Return the jackknife variance of the torques, shape (channels, N)."""
         robot, bodies = plant.robot, plant.bodies_size

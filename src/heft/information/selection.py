@@ -25,6 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting, TooLittleData
@@ -212,10 +213,19 @@ class SegmentSelection:
                 break
             toward = -weight
             toward[best] += 1.0
-            step, way = _line_search(matrix, np.tensordot(toward, grams, 1))
+            way = np.tensordot(toward, grams, 1)
+            # The slope Σ λ / (1 + t λ) of log det(M + t D) falls with t.
+            values = scipy.linalg.eigh(way, matrix, eigvals_only=True)
+            step = 1.0
+            if np.sum(values / np.maximum(1.0 + values, 1e-300)) < 0.0:
+                step = float(brentq(_slope, 0.0, 1.0, (values,)))
             weight = weight + step * toward
             matrix = matrix + step * way
         return least, weight
+
+
+def _slope(t: float, values: Array) -> float:
+    return float(np.sum(values / (1.0 + t * values)))
 
 
 def _log_det(matrix: Array) -> float:
@@ -231,18 +241,3 @@ def _log_dets(matrix: Array, grams: Array, numbers: NDArray[np.intp]) -> Array:
 def _inner(inverse: Array, grams: Array) -> Array:
     """Return tr(M⁻¹ A_k), the slope of log det in each segment's weight, shape (segments,)."""
     return np.asarray(grams.reshape(len(grams), -1) @ inverse.ravel())
-
-
-def _line_search(matrix: Array, way: Array) -> tuple[float, Array]:
-    """Return the step from 0 to 1 at which log det(M + t D) is largest, and D."""
-    values = scipy.linalg.eigh(way, matrix, eigvals_only=True)
-    low, high = 0.0, 1.0
-    if np.sum(values / np.maximum(1.0 + values, 1e-300)) >= 0.0:
-        return 1.0, way
-    for _ in range(50):  # the slope Σ λ / (1 + t λ) falls with t
-        middle = 0.5 * (low + high)
-        if np.sum(values / (1.0 + middle * values)) > 0.0:
-            low = middle
-        else:
-            high = middle
-    return 0.5 * (low + high), way
