@@ -454,7 +454,7 @@ def reduced(
     effort = np.random.default_rng(2).normal(size=(robot.tree.channels, count))
     state = random_drive_state(robot, q, v, a, np.random.default_rng(3))
     columns = robot.drive_columns
-    plan = kernels.plan(robot.tree, chosen, drive_columns.acts(robot.drives, columns), measured)
+    plan = kernels.plan(robot.tree, chosen, robot.drives.actions(columns)[0], measured)
     made = drive_columns.columns(robot.drives, columns, state)
     triangles = kernels.reduce(plan, motion, made, effort)
     return plan, triangles, standard_rows(robot, q, v, a, state)[:, :, chosen], effort
@@ -508,9 +508,7 @@ def test_two_chunks_add_up_to_the_whole(name: str, cut: int) -> None:
     robot = REDUCED[name]()
     count, labels = 600, robot.labels
     chosen, columns = np.arange(len(labels)), robot.drive_columns
-    plan = kernels.plan(
-        robot.tree, chosen, drive_columns.acts(robot.drives, columns), robot.measured
-    )
+    plan = kernels.plan(robot.tree, chosen, robot.drives.actions(columns)[0], robot.measured)
     q, v, a = states(robot, count)
     state = random_drive_state(robot, q, v, a, np.random.default_rng(3))
     effort = np.random.default_rng(2).normal(size=(robot.tree.channels, count))

@@ -98,14 +98,6 @@ def presliding(
     return Presliding(time, moved, stops(moved, widths, last, state, row))
 
 
-def acts(drives: Drives, columns: Sequence[Column]) -> NDArray[np.int64]:
-    """Return (channel, column) of each action of drives' columns, shape (actions, 2).
-
-    A column acts on every channel whose ratio to its drive is not zero.
-    """
-    return drives.acts if columns is drives.columns else drives.acts_of(columns)
-
-
 def columns(
     drives: Drives,
     chosen: Sequence[Column],
@@ -128,9 +120,7 @@ def columns(
     for column, (d, term) in enumerate(chosen):
         if d in motions:
             term.write(motions[d], values[column])
-    every = chosen is drives.columns
-    weights = drives.weights if every else drives.weights_of(chosen)
-    return DriveColumns(values, acts(drives, chosen), weights)
+    return DriveColumns(values, *drives.actions(chosen))
 
 
 def motion_of(drives: Drives, place: int, state: DriveState) -> DriveMotion:

@@ -521,28 +521,21 @@ class Drives(Sequence[Drive]):
         return tuple(map(tuple, operators))
 
     @cached_property
-    def acts(self) -> NDArray[np.int64]:
-        """Channel and column of each action of `columns`, shape (actions, 2).
+    def _actions(self) -> tuple[NDArray[np.int64], Array]:
+        return self._actions_of(self.columns)
+
+    def actions(self, columns: Sequence[Column]) -> tuple[NDArray[np.int64], Array]:
+        """Return channel and column of each action of columns, (actions, 2), and its ratio.
 
         A column acts on every channel whose ratio to its drive is not zero.
         """
-        return self.acts_of(self.columns)
+        return self._actions if columns is self.columns else self._actions_of(columns)
 
-    @cached_property
-    def weights(self) -> Array:
-        """Ratio of the drive to the channel of each of `acts`, shape (actions,)."""
-        return self.weights_of(self.columns)
-
-    def acts_of(self, columns: Sequence[Column]) -> NDArray[np.int64]:
-        """Return channel and column of each action of some columns; see `acts`."""
+    def _actions_of(self, columns: Sequence[Column]) -> tuple[NDArray[np.int64], Array]:
         channels = [np.flatnonzero(drive.ratio).tolist() for drive in self]
-        pairs = [(channel, k) for k, (d, _) in enumerate(columns) for channel in channels[d]]
-        return np.array(pairs, dtype=np.int64).reshape(-1, 2)
-
-    def weights_of(self, columns: Sequence[Column]) -> Array:
-        """Return the drive's ratio to the channel of each action of columns; see `weights`."""
-        acts = self.acts_of(columns)
-        return np.array([self.members[columns[k][0]].ratio[c] for c, k in acts.tolist()])
+        acts = [(channel, k) for k, (d, _) in enumerate(columns) for channel in channels[d]]
+        weights = [self.members[columns[k][0]].ratio[channel] for channel, k in acts]
+        return np.array(acts, dtype=np.int64).reshape(-1, 2), np.array(weights)
 
     def name(self, column: Column) -> str:
         """Return a column's name: that of its drive and its term, such as `elbow.viscous`."""

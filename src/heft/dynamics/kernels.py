@@ -6,7 +6,6 @@ values of columns and where they act (`DriveColumns`), so kernels know nothing o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -120,7 +119,8 @@ def full_slots(tree: Tree) -> IntArray:
     return np.where(moved, np.arange(moved.shape[1]), -1)
 
 
-def slots_of(tree: Tree, columns: Sequence[int]) -> IntArray:
+@lru_cache(maxsize=16)
+def slots_of(tree: Tree, columns: tuple[int, ...]) -> IntArray:
     """Return each body column's place among chosen ones, by channel; −1 for those left out.
 
     Shape (channels, 10 bodies).
@@ -268,36 +268,26 @@ def plan(
     total = own + int(acts[:, 1].max() + 1 if len(acts) else 0)
     seen = np.zeros((tree.channels, total), dtype=bool)
     seen[:, :own] = np.repeat(tree.ancestry(), PARAMETER_COUNT, axis=1)
-    for channel, column in acts:
-        seen[channel, own + column] = True
+    seen[acts[:, 0], own + acts[:, 1]] = True
     wanted = np.zeros(total, dtype=bool)
     wanted[chosen] = True
     position = np.cumsum(wanted) - 1
-    slots = np.full((tree.channels, own), -1, dtype=np.int64)
-    widths = np.zeros(tree.channels, dtype=np.int64)
-    columns, slotted, picked = [], [], []
-    for c in range(tree.channels):
-        mine = np.flatnonzero(seen[c] & wanted)
-        place = {int(j): k for k, j in enumerate(mine)}
-        widths[c] = len(mine)
-        columns.append(position[mine].astype(np.intp))
-        for b in np.flatnonzero(seen[c, :own:PARAMETER_COUNT]):
-            block = range(PARAMETER_COUNT * b, PARAMETER_COUNT * (b + 1))
-            if c in measured:
-                for j in block:
-                    slots[c, j] = place.get(j, -1)
-        for k in np.flatnonzero(acts[:, 0] == c).tolist():
-            column = acts[k, 1]
-            if own + column in place and c in measured:
-                slotted.append((c, row_of[k], place[own + int(column)]))
-                picked.append(k)
+    kept = seen & wanted
+    reduced = np.isin(np.arange(tree.channels), measured)[:, None] & kept
+    place = np.where(reduced, np.cumsum(kept, axis=1) - 1, -1)
+    # Actions channel by channel.
+    order = np.argsort(acts[:, 0], kind="stable")
+    channel, column = acts[order].T
+    slot = place[channel, own + column]
+    taken = slot >= 0
+    picked = order[taken]
     return Plan(
         compile_tree(tree),
-        slots,
-        widths,
-        tuple(columns),
-        np.array(slotted, dtype=np.int64).reshape(-1, 3),
-        np.array(picked, dtype=np.intp),
+        np.ascontiguousarray(place[:, :own], dtype=np.int64),
+        kept.sum(axis=1, dtype=np.int64),
+        tuple(position[own_columns].astype(np.intp) for own_columns in kept),
+        np.column_stack([channel[taken], row_of[picked], slot[taken]]).astype(np.int64),
+        picked.astype(np.intp),
         np.array(measured, dtype=np.int64),
     )
 

@@ -237,10 +237,6 @@ class Estimate:
         parameters = replace(self.parameters, covariance=raised(covariance, deviations, functions))
         return replace(self, parameters=parameters)
 
-    def noise_factor(self) -> Array:
-        """Return S with `SᵀS = Σ w⁴ Yᵀ Γ Y`, shape (any, b), w as `weights` returns them."""
-        return self.noise.score_factor(self.information, list(self.weights().values()))
-
     def weights(self, worth: bool = True) -> dict[str, float]:
         """Return the weight of each channel's rows, by channel [1 / channel's unit].
 

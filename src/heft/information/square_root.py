@@ -362,19 +362,6 @@ class Information:
             triangles.append(Triangle(columns, factor, t.rows))
         return Information(self.labels.select(keep), self.channels, tuple(triangles))
 
-    def less(self, values: Array) -> Information:
-        """Return the information with known values subtracted: of rows `Y π = τ − Y values`.
-
-        Args:
-            values: Shape (p,), in the parameters' units.
-        """
-        triangles = []
-        for t in self.triangles:
-            factor = t.factor.copy()
-            factor[:-1, -1] -= t.R @ values[t.columns]
-            triangles.append(Triangle(t.columns, factor, t.rows))
-        return Information(self.labels, self.channels, tuple(triangles))
-
     def transformed(self, matrix: Array, labels: Labels) -> Information:
         """Return the same information about x, where `π = matrix @ x`.
 

@@ -132,7 +132,7 @@ def beside_own(
 @lru_cache(maxsize=32)
 def kernel_plan(robot: Robot, columns: tuple[int, ...], channels: tuple[int, ...]) -> kernels.Plan:
     """Return the layout by which kernels reduce these columns on these of the tree's channels."""
-    acts = drive_columns.acts(robot.drives, robot.drive_columns)
+    acts, _ = robot.drives.actions(robot.drive_columns)
     rows = acts[:, 1]
     if robot.own_columns is not None:  # each with values of its own on each joint
         drives, own = len(robot.drive_columns), robot.own_columns.acts

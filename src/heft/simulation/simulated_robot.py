@@ -119,7 +119,7 @@ class SimulatedRobot:
         robot = self.robot
         slots = kernels.slots_of(robot.tree, columns)
         out = np.zeros((len(robot.joints), len(columns), len(q)))
-        kernels.regressor(robot.tree, moving, out, 1, slots)
+        kernels.regressor(robot.tree, moving, out, slots)
         own = PARAMETER_COUNT * len(robot.tree.names)
         state = DriveState(q.T, v.T, a.T, np.zeros((0, len(q))), np.zeros(q.T.shape))
         end = self._first_own
