@@ -73,7 +73,22 @@ class DayToDay:
         together = [_Together.of(own) for own in groups.values()]
         usual = [own for g in together if (own := g.usual(first)) is not None]
         kept = sum(len(g.values) for g in usual)
-        return _likeliest(usual if 2 * kept > len(chosen) else together, first)
+        likely = usual if 2 * kept > len(chosen) else together
+
+        def law(x: Array) -> DayToDay:
+            return DayToDay(float(np.exp(x[0])), 0.98 * float(special.expit(x[1])))  # φ below 1
+
+        def unlikely(x: Array) -> float:
+            made = law(x)
+            return -sum(g.restricted(made)[0] for g in likely)
+
+        start = [np.log(first.deviation), special.logit(first.correlation)]
+        options = {"xatol": 1e-3, "fatol": 1e-2, "maxiter": 150}
+        bounds = [(np.log(LEAST), np.log(10.0)), (-6.0, 6.0)]
+        minimum = optimize.minimize(
+            unlikely, start, method="Nelder-Mead", bounds=bounds, options=options
+        )
+        return law(minimum.x)
 
     def covariance(self, series: Series) -> Array:
         """Return the covariance of a series' values, shape (n, n)."""
@@ -115,23 +130,6 @@ class _Together:
         # By chance so far off: others do not teach what is usual.
         kept = special.chdtrc(len(self.days) - 2, squares) >= 1e-3
         return _Together(self.days, self.values[kept], self.std[kept]) if kept.any() else None
-
-
-def _likeliest(series: Sequence[_Together], first: DayToDay) -> DayToDay:
-    def law(x: Array) -> DayToDay:
-        return DayToDay(float(np.exp(x[0])), 0.98 * float(special.expit(x[1])))  # φ below 1
-
-    def unlikely(x: Array) -> float:
-        made = law(x)
-        return -sum(g.restricted(made)[0] for g in series)
-
-    start = [np.log(first.deviation), special.logit(first.correlation)]
-    options = {"xatol": 1e-3, "fatol": 1e-2, "maxiter": 150}
-    bounds = [(np.log(LEAST), np.log(10.0)), (-6.0, 6.0)]
-    minimum = optimize.minimize(
-        unlikely, start, method="Nelder-Mead", bounds=bounds, options=options
-    )
-    return law(minimum.x)
 
 
 @dataclass(frozen=True)

@@ -269,14 +269,7 @@ class PossibleFits:
         Returns:
             Shape (k, 2); infinite where unbounded.
         """
-        ends_of = _Ends(self, None)
-        bounds = np.empty((len(quantities), 2))
-        for c, ends in zip(quantities, bounds, strict=True):
-            others, constant, slope = self.eliminated.part(c)
-            direction = c @ self.metric + others
-            middle = float(direction @ self.centre) + constant
-            ends[:] = middle + ends_of(direction, slope)
-        return bounds
+        return self._bounds(quantities, None)
 
     def ratios(self, tops: Array, bottom: Array) -> Array:
         """Return the bounds of ratios a·x / b·x, where b·x is above 0 throughout.
@@ -291,15 +284,20 @@ class PossibleFits:
         Returns:
             Lower and upper bounds, shape (k, 2); infinite where unbounded.
         """
-        below = bottom @ self.metric
-        size = float(below @ self.centre)
+        return self._bounds(tops, bottom @ self.metric)
+
+    def _bounds(self, quantities: Array, below: Array | None) -> Array:
+        """Return bounds of quantities over what `below` of scaled parameters is, 1 if not given."""
+        size = 1.0 if below is None else float(below @ self.centre)
         ends_of = _Ends(self, below)
-        bounds = np.empty((len(tops), 2))
-        for top, ends in zip(tops, bounds, strict=True):
-            others, constant, slope = self.eliminated.part(top)
-            direction = top @ self.metric + others
+        bounds = np.empty((len(quantities), 2))
+        for c, ends in zip(quantities, bounds, strict=True):
+            others, constant, slope = self.eliminated.part(c)
+            direction = c @ self.metric + others
             middle = (float(direction @ self.centre) + constant) / size
-            ends[:] = middle + ends_of((direction - middle * below) / size, slope / size)
+            if below is not None:
+                direction = direction - middle * below
+            ends[:] = middle + ends_of(direction / size, slope / size)
         return bounds
 
     def with_support(self) -> PossibleFits:

@@ -107,7 +107,10 @@ class DriveGains:
                 weights = estimate.weights()
                 taken.append(tuple(maps))
                 if not alone:
-                    parts += [_sum(estimate)] if as_they_are else _rows(estimate, maps)
+                    if as_they_are:  # the channels' sum, without gains
+                        parts.append(estimate.information.combined(weights).factor)
+                    else:
+                        parts += _rows(estimate, maps)
                 noises.append(
                     estimate.noise.score_factor(
                         estimate.information,
@@ -159,11 +162,6 @@ def _map(channel: str, gain: float, change: Array, point: Array, unsure: list[st
     if channel in unsure:
         beside[:, unsure.index(channel)] = change @ point
     return np.hstack([gain * change, beside])
-
-
-def _sum(estimate: Estimate) -> Array:
-    """Return the sum of all channels in unit variance, on β: all that is needed without gains."""
-    return estimate.information.combined(estimate.weights()).factor
 
 
 def _rows(estimate: Estimate, maps: list[Array]) -> list[Array]:

@@ -173,7 +173,8 @@ def autoregression(series: Array, order: int) -> tuple[Array, float]:
     lags = np.fft.irfft(np.abs(np.fft.rfft(series, size)) ** 2, size)[: order + 1] / len(series)
     if not lags[0] > 0.0:
         return np.zeros(order), 0.0
-    coefficients = scipy.linalg.solve_toeplitz(lags[:-1] * (1.0 + 1e-9 * _first(order)), lags[1:])
+    ridged = lags[:-1] * (1.0 + 1e-9 * np.eye(1, order)[0])
+    coefficients = scipy.linalg.solve_toeplitz(ridged, lags[1:])
     rest = lags[0] - coefficients @ lags[1:]
     return np.asarray(coefficients), float(np.sqrt(max(rest, 0.0)))
 
@@ -208,12 +209,6 @@ def _around(values: Array, weights: Array) -> Array:
     near = np.ones(LOCAL)
     total = np.convolve(weights, near, "same")
     return np.asarray(np.convolve(weights * values, near, "same") / np.maximum(total, 1e-300))
-
-
-def _first(size: int) -> Array:
-    unit = np.zeros(size)
-    unit[0] = 1.0
-    return unit
 
 
 def coloured_factors(sample: Thinned, size: int) -> tuple[Array, ...] | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 
 import numpy as np
 import scipy.linalg
@@ -19,9 +21,6 @@ from .estimate import Estimate
 from .least_squares import LeastSquares
 from .noise import autocorrelation_time, autocovariance
 from .problem import Problem
-
-LEAST_SEEN = 0.02  # share of the information in any direction that a consensus must contain
-
 
 # Pieces by their triangles
 
@@ -99,11 +98,7 @@ def _gathered(parts: Sequence[Segment], count: int) -> list[Segment]:
 
 def total_of(segments: Iterable[Segment]) -> Information:
     """Return the information of segments together."""
-    chosen = iter(segments)
-    total = next(chosen).information
-    for s in chosen:
-        total = total + s.information
-    return total
+    return reduce(add, (s.information for s in segments))
 
 
 def _some_of(segments: Sequence[Segment], inside: NDArray[np.bool_]) -> Information:
@@ -151,12 +146,8 @@ def concluded(
         sigma: Standard deviation of each channel's residual, shape (channels,).
         values: β, shape (b,), if it is not that of least squares of the segments.
     """
-    total: Information | None = None
-    for s, share in zip(segments, shares.tolist(), strict=True):
-        if share > 0.0:
-            part = s.information if share == 1.0 else share * s.information
-            total = part if total is None else total + part
-    assert total is not None
+    weighted = [(s.information, w) for s, w in zip(segments, shares.tolist(), strict=True) if w > 0]
+    total = reduce(add, (part if share == 1.0 else share * part for part, share in weighted))
     solver = LeastSquares()
     ones = np.ones(len(sigma))
     at = solver.conclude(total, sigma, ones, 1).fitted
@@ -190,24 +181,6 @@ def require_enough(segments: tuple[Segment, ...], least: int) -> tuple[Segment, 
             cure="give a longer log",
         )
     return segments
-
-
-def _require_seen(total: Triangle, part: Triangle, inside: NDArray[np.bool_]) -> None:
-    """Raise `TooLittleData` if the inliers do not identify what the whole log identifies.
-
-    Segments at rest agree with one another whatever the parameters are. In every direction of
-    parameters the inliers must contain a least share of the whole log's information.
-    """
-    relative = scipy.linalg.solve_triangular(total.R, part.R.T, trans="T", check_finite=False)
-    least = float(np.linalg.svd(relative, compute_uv=False)[-1]) ** 2
-    if least < LEAST_SEEN:
-        raise TooLittleData(
-            "the segments that agree do not show what the log as a whole shows",
-            got=f"{int(inside.sum())} of {len(inside)} segments agree; of one combination of the "
-            f"parameters they hold {least:.1%} of what is known",
-            expected=f"{LEAST_SEEN:.0%} at least",
-            cure="leave out where the robot stands still; or take 'huber'",
-        )
 
 
 @dataclass(frozen=True)
@@ -256,7 +229,19 @@ class Ransac:
         energy = mean_energies(segments, values)
         sigma = np.maximum(np.sqrt(energy[inside].mean(axis=0)), floor)
         weights = channel_weights(total.channels, sigma)
-        _require_seen(total.combined(weights), chosen.combined(weights), inside)
+        # Segments at rest agree with one another whatever the parameters are: in every direction
+        # inliers must contain a least share of the whole log's information.
+        every, part = total.combined(weights), chosen.combined(weights)
+        relative = scipy.linalg.solve_triangular(every.R, part.R.T, trans="T", check_finite=False)
+        least = float(np.linalg.svd(relative, compute_uv=False)[-1]) ** 2
+        if least < 0.02:
+            raise TooLittleData(
+                "the segments that agree do not show what the log as a whole shows",
+                got=f"{int(inside.sum())} of {len(inside)} segments agree; of one combination of "
+                f"the parameters they hold {least:.1%} of what is known",
+                expected="2% at least",
+                cure="leave out where the robot stands still; or take 'huber'",
+            )
         settings: dict[str, object] = {
             "robust": "ransac",
             "segments": len(segments),

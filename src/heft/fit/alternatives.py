@@ -92,42 +92,28 @@ class _Others:
 
     def _base(self, name: str, values: Array, kept: Sequence[int]) -> Alternative:
         space, columns = self.problem.space, self.problem.base.spread(values)
-        moved = essential_standard(kept, space)
         standard, margin = back_projection(values, space), float("nan")
         with suppress(SolverFailure):  # then the shortest are judged, which may be another's
             nearest = nearest_robot(values, space, kept)
             standard, margin = nearest.values, nearest.margin
-        return self._judged(name, "base", len(kept), moved, columns, standard, margin)
+        solution = StandardEstimate(standard, essential_standard(kept, space), len(kept))
+        return self._judged(name, "base", solution, columns, margin)
 
     def _standard(self, name: str, solution: StandardEstimate) -> Alternative:
         columns = self.problem.plant.space.matrix @ solution.values
         margin = margin_of(solution.values, self.problem.space)
-        return self._judged(
-            name, "standard", solution.rank, solution.moved, columns, solution.values, margin
-        )
+        return self._judged(name, "standard", solution, columns, margin)
 
     def _judged(
-        self,
-        name: str,
-        what: str,
-        parameters: int,
-        moved: Sequence[int],
-        columns: Array,
-        standard: Array,
-        margin: float,
+        self, name: str, what: str, solution: StandardEstimate, columns: Array, margin: float
     ) -> Alternative:
         space = self.problem.space
-        names = tuple(space.labels.names[k] for k in moved)
-        error = self._error(columns)
-        physics = _physics(space, standard)
-        return Alternative(name, what, parameters, names, error, *physics, margin)
-
-    def _error(self, columns: Array) -> float:
-        """Return the largest filtered relative error of a log, for standard parameters."""
+        names = tuple(space.labels.names[k] for k in solution.moved)
         scores, _ = held_out_scores(
             self.problem, self.scored, self.corner, lambda p, hz: plant_scores(p, columns, hz)
         )
-        return max((s.total for s in scores if s.counts), default=float("nan"))
+        physics = _physics(space, solution.values)
+        return Alternative(name, what, solution.rank, names, _largest(scores), *physics, margin)
 
 
 def other_estimates(
@@ -148,16 +134,17 @@ def other_estimates(
         scores: Scores of the consistent estimate on `scored`.
     """
     space, values = problem.space, consistent.parameters.values
-    error = max((s.total for s in scores if s.counts), default=float("nan"))
-    names = space.labels.names
+    names, title = space.labels.names, "consistent"
+    if ESTIMATORS[method].polish is not None:
+        title += f", {method}"
     physics = (*_physics(space, values), margin_of(values, space))
-    own = Alternative(_solved_by(method), "standard", len(names), names, error, *physics)
+    own = Alternative(title, "standard", len(names), names, _largest(scores), *physics)
     return (own, *_Others(problem, scored, corner).of(estimate, method))
 
 
-def _solved_by(method: str) -> str:
-    """Return the name under which the consistent estimate is listed."""
-    return "consistent" if ESTIMATORS[method].polish is None else f"consistent, {method}"
+def _largest(scores: Sequence[Score]) -> float:
+    """Return the largest filtered relative error of a log; NaN if none is long enough."""
+    return max((s.total for s in scores if s.counts), default=float("nan"))
 
 
 def _physics(space: ParameterSpace, values: Array) -> tuple[int, int, int]:
