@@ -34,8 +34,7 @@ from heft.estimators import UPPER, Limits, PhysicallyConsistent, cone_metric, li
 from heft.information import Parameters, ParameterSpace, Triangle, triangle_of
 
 from . import hit_and_run
-
-NONE = Limits()
+from .possible_fits import NO_LIMITS
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +67,7 @@ class ConsistentSampler:
         space: ParameterSpace,
         count: int,
         seed: int,
-        limits: Limits = NONE,
+        limits: Limits = NO_LIMITS,
         progress: Callable[[str], None] = lambda line: None,
     ) -> ConsistentSamples:
         """Return draws of the estimate's distribution that are feasible.

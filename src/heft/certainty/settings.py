@@ -221,7 +221,7 @@ class DelaySearch:
 
         Returns:
             What was found, and for each channel the moments `Yᵀe`, shape (1, b), with e the change
-            of the predicted torque for one standard deviation of the delay; see `noise.Noise`.
+            of the predicted torque for one standard deviation of the delay; see `estimators.Noise`.
         """
         short = problem.shortened(self.rows)
         here = short if known is None else problem  # which may have kept its rows
@@ -455,7 +455,7 @@ class BandwidthSearch:
         Returns:
             For each channel the moments `Yᵀe`, shape (channels, b), with e the change of the
             predicted torque when another channel's rows, or its own, are taken at a cutoff that is
-            one standard deviation off: one independent error a channel; see `noise.Noise`.
+            one standard deviation off: one independent error a channel; see `estimators.Noise`.
         """
         short = problem.shortened(self.rows)
 

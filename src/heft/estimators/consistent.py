@@ -77,32 +77,26 @@ class ConsistentEstimate:
     # assumed relative error of the model file's bodies, in the metric of the cone
     prior_error: float
 
-    def apart(self, shift: Array) -> ConsistentEstimate:
-        """Return the estimate with the constraints' shift added to variances as one deviation.
-
-        Where data alone state a number, constraints that move it contradict them.
-
-        Args:
-            shift: x less what the data alone state, shape (n,); 0 where they state nothing.
-        """
-        covariance = self.parameters.covariance
-        assert covariance is not None
-        parameters = replace(self.parameters, covariance=covariance + np.diag(shift**2))
-        return replace(self, parameters=parameters, noise=self.noise + np.diag(shift**2))
-
-    def at_least(
-        self, deviations: Array, functions: Sequence[NDArray[np.intp]] = ()
+    def widened(
+        self, deviations: Array, shift: Array, functions: Sequence[NDArray[np.intp]] = ()
     ) -> ConsistentEstimate:
         """Return the estimate with standard deviations of at least the jackknife's; see `raised`.
 
+        The constraints' shift is one deviation more: where data alone state a number, constraints
+        that move it contradict them.
+
         Args:
             deviations: D with DᵀD the jackknife covariance of x, shape (any, n).
+            shift: x less what the data alone state, shape (n,); 0 where they state nothing.
         """
+
+        def wider(covariance: Array) -> Array:
+            return raised(covariance, deviations, functions) + np.diag(shift**2)
+
         covariance = self.parameters.covariance
         assert covariance is not None
-        parameters = replace(self.parameters, covariance=raised(covariance, deviations, functions))
-        noise = raised(self.noise, deviations, functions)
-        return replace(self, parameters=parameters, noise=noise)
+        parameters = replace(self.parameters, covariance=wider(covariance))
+        return replace(self, parameters=parameters, noise=wider(self.noise))
 
 
 @dataclass(frozen=True)

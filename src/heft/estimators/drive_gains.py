@@ -51,7 +51,7 @@ class ConsistentFit:
             shift: By the constraints, shape (n,); see `ConsistentEstimate.apart`.
             functions: Positions of the coefficients of each function.
         """
-        consistent = self.consistent.at_least(deviations, functions).apart(shift)
+        consistent = self.consistent.widened(deviations, shift, functions)
         std = dict(
             zip(consistent.parameters.labels.names, consistent.parameters.std.tolist(), strict=True)
         )
