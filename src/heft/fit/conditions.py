@@ -296,7 +296,7 @@ def _summed(
     used, current = 0, -1
     state: Reversal | None = None
     for s in problem.samples():
-        every = max(1, int(1.0 / (8.0 * problem.corner * problem.timelines[s.recording].step)))
+        every = problem.stride(s.recording)
         part = slice(every // 2, None, every)
         position, velocity = s.motion.position.T @ ratios, s.motion.velocity.T @ ratios
         earlier = state if s.recording == current else None

@@ -272,8 +272,7 @@ class _Held:
 
         Motion hardly changes within an eighth of a period of the cutoff, so that a few do for all.
         """
-        step = problem.timelines[s.recording].step
-        every = max(1, int(1.0 / (8.0 * problem.corner * step)))
+        every = problem.stride(s.recording)
         chosen = np.arange(every // 2, len(s.time), every)
         some = s.part(chosen)
         contacts, plant = _contacts(problem, some), problem.plant

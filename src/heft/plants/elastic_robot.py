@@ -249,25 +249,27 @@ def refuse_elastic(robot: Robot) -> None:
         InvalidSetting: If the base floats, there are wrench sensors inside, a coupling moves the
             joint, or its torque is not measured: what scales a link's equation is then not known.
     """
-    elastic = [j for j in robot.joints if robot.options.of(j).elastic]
-    coupling = robot.options.coupling
-    coupled = () if coupling is None else coupling.joints or robot.joints
-    for joint in elastic:
-        of_what = None
-        if robot.tree.free_base:
-            of_what = "robots whose base floats"
-        elif robot.options.sensor:
-            of_what = "robots with wrench sensors inside"
-        elif joint in coupled:
-            of_what = "joints that are coupled"
-        elif not robot.options.of(joint).measured:
-            of_what = "joints whose torque is not measured"
-        if of_what is not None:
+    for joint in robot.joints:
+        of_what = _no_plant(robot, joint)
+        if robot.options.of(joint).elastic and of_what is not None:
             raise InvalidSetting(
                 f"elastic gears of {of_what} are not known",
                 argument=f"[joint.{joint}] elastic",
                 cure="leave it out, or say elastic = false: the gear is then taken for rigid",
             )
+
+
+def _no_plant(robot: Robot, joint: str) -> str | None:
+    """Return of what robots or joints no plant supports elastic gears; None if one does."""
+    coupling = robot.options.coupling
+    coupled = () if coupling is None else coupling.joints or robot.joints
+    cases = (
+        (robot.tree.free_base, "robots whose base floats"),
+        (robot.options.sensor, "robots with wrench sensors inside"),
+        (joint in coupled, "joints that are coupled"),
+        (not robot.options.of(joint).measured, "joints whose torque is not measured"),
+    )
+    return next((what for holds, what in cases if holds), None)
 
 
 def _acts(robot: Robot, joints: tuple[int, ...]) -> NDArray[np.int64]:
@@ -327,17 +329,12 @@ def with_logged_gears(robot: Robot, recordings: Sequence[Recording]) -> Robot:
     Args:
         recordings: Logs, all of which must hold them.
     """
-    coupling = robot.options.coupling
-    coupled = () if coupling is None else coupling.joints or robot.joints
-    options = {j: robot.options.of(j) for j in robot.joints if j not in coupled}
-    if robot.tree.free_base or robot.options.sensor or not recordings:
-        return robot
-    open_to = [j for j, o in options.items() if o.elastic is None and o.position is None]
-    logged = [
-        j
-        for j in open_to
-        if options[j].measured and all(f"q_motor.{j}" in r.sources for r in recordings)
-    ]
-    if not logged:
-        return robot
-    return robot.with_joints({j: replace(options[j], elastic=True) for j in logged})
+    options = {j: robot.options.of(j) for j in robot.joints if _no_plant(robot, j) is None}
+    logged = {
+        j: replace(o, elastic=True)
+        for j, o in options.items()
+        if o.elastic is None
+        and o.position is None
+        and all(f"q_motor.{j}" in r.sources for r in recordings)
+    }
+    return robot.with_joints(logged) if logged and recordings else robot

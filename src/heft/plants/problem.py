@@ -548,7 +548,11 @@ class Problem(Generic[P]):
         """Number of rows that one may stand for: motion hardly changes in an eighth of a period."""
         if self.has_explicit_rows:
             return 1
-        return max(1, int(min(1.0 / (8.0 * self.corner * t.step) for t in self.timelines)))
+        return min(self.stride(k) for k in range(len(self.timelines)))
+
+    def stride(self, recording: int) -> int:
+        """Return the number of a recording's samples that one may stand for; see `spacing`."""
+        return max(1, int(1.0 / (8.0 * self.corner * self.timelines[recording].step)))
 
     @property
     def repeats(self) -> float | None:
@@ -585,7 +589,7 @@ def point_moments(problem: Problem[Any], values: Array, errors: Array) -> tuple[
     moments: list[list[ChannelRows]] = [[] for _ in problem.channels]
     rows = 0
     for s in problem.samples():
-        every = max(1, int(1.0 / (8.0 * problem.corner * problem.timelines[s.recording].step)))
+        every = problem.stride(s.recording)
         part = s.part(slice(every // 2, None, every))
         moved = plant.sensitivity(part, standard)
         for c, seen in enumerate(problem.walk.channel_rows(part, kept)):
