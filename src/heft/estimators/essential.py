@@ -187,7 +187,7 @@ class Essential:
                 (channels,); that of all frequencies if not given.
         """
         path = path or backward_elimination(estimate)
-        kept = path.kept(self._dropped(estimate, path, in_band))
+        kept = path.kept(self.dropped(estimate, path, in_band))
         triangle, own = estimate.information.combined(estimate.fitted_with), list(kept)
         seen = Directions.of(triangle.R[:, own], triangle.rows)
         values = np.zeros(len(triangle.columns))
@@ -202,21 +202,32 @@ class Essential:
             settings, kept, path,
         )  # fmt: skip
 
-    def _dropped(self, estimate: Estimate, path: BackwardElimination, in_band: Array | None) -> int:
+    def dropped(
+        self, estimate: Estimate, path: BackwardElimination, in_band: Array | None = None
+    ) -> int:
         """Return how many parameters are dropped before the stop; arguments as of `reduced`."""
-        if self.stop == "ratio":
-            beyond = np.append(False, path.ratios[:-1] <= self.ratio)
-        elif self.stop == "torque-range":
-            beyond = self._leaves_range(estimate, path)
-        else:
-            # Rows are smooth: what is dropped changes the residual in the motion's band only.
-            squares = np.square(estimate.fit_weights)
-            first = path.energies[0] if in_band is None else in_band
-            allowed = ((1.0 + self.rise) ** 2 - 1.0) * (first @ squares)
-            rise = (path.energies - path.energies[0]) @ squares
-            beyond = np.asarray(rise > allowed + ROUNDING * (path.energies[0] @ squares))
+        beyond = self.beyond(estimate, path, path.energies[0] if in_band is None else in_band)
         beyond[0] = False
         return int(np.argmax(beyond)) - 1 if beyond.any() else len(path.order)
+
+    def beyond(
+        self, estimate: Estimate, path: BackwardElimination, in_band: Array
+    ) -> NDArray[np.bool_]:
+        """Return whether the stop forbids to drop the first k parameters, shape (b + 1,)."""
+        if self.stop == "ratio":
+            return np.append(False, path.ratios[:-1] <= self.ratio)
+        if self.stop == "torque-range":
+            return self._leaves_range(estimate, path)
+        return self._error_rises(estimate, path, in_band)
+
+    def _error_rises(
+        self, estimate: Estimate, path: BackwardElimination, first: Array
+    ) -> NDArray[np.bool_]:
+        # Rows are smooth: what is dropped changes the residual in the motion's band only.
+        rise = (path.energies - path.energies[0]) @ np.square(estimate.fit_weights)
+        energy = path.energies[0] @ np.square(estimate.fit_weights)
+        allowed = ((1.0 + self.rise) ** 2 - 1.0) * (first @ np.square(estimate.fit_weights))
+        return np.asarray(rise > allowed + ROUNDING * energy)
 
     def _leaves_range(self, estimate: Estimate, path: BackwardElimination) -> NDArray[np.bool_]:
         triangles = estimate.information.triangles
