@@ -160,6 +160,8 @@ class Spectrum:
 def chebyshev(values: Array, graph: Graph, rounds: int, spectrum: Spectrum | None = None) -> Array:
     """Return each robot's value after accelerated rounds, all in common coordinates.
 
+    Chebyshev's recursion [Golub1961] of `step`: x ← ω (step(x) − x₋) + x₋.
+
     Args:
         values: Value of each robot, shape (n, k).
         spectrum: Spectrum of the graph; computed if None.
