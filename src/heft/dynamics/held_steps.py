@@ -349,13 +349,9 @@ def push(model, h, tau, states, rise):  # type: ignore[no-untyped-def]
     """Move robots of different parameters by a step under held efforts.
 
     Args:
-        tree: As `kernels.compile_tree` returns it.
-        offset: As of `follow`.
-        parameters: Of the bodies of each robot, ten a body, (robots, 10 bodies).
-        rotors: Rotor inertia of the channels of each, (robots, n, n).
-        drives: Ratios (drives, n); viscous coefficients and offsets (robots, drives); amplitudes
-            (robots, drives, scales); speeds of the sigmoids (drives, scales).
-        gravity: In the base's frame, (3,) [m/s²].
+        model: As of `follow`, where each robot has its own: parameters (robots, 10 bodies), rotors
+            (robots, n, n), viscous coefficients and offsets (robots, drives) and amplitudes
+            (robots, drives, scales); ratios (drives, n) and speeds (drives, scales) are shared.
         h: Step [s].
         tau: Held effort of each robot, (robots, n).
         states: Positions and velocities of each robot, which are moved, (robots, 2 n).
