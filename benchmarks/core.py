@@ -104,7 +104,7 @@ def rows_and_reduction() -> Iterator[Row]:
     if len(base.kept) != 54:
         raise SystemExit(f"{len(base.kept)} columns instead of 54")
     chosen = np.array(base.kept)
-    acts = drive_columns.acts(robot.drives, robot.drive_columns)
+    acts, _ = robot.drives.actions(robot.drive_columns)
     plan = kernels.plan(robot.tree, chosen, acts, robot.measured)
 
     def part_of(first: int) -> Information:

@@ -19,6 +19,7 @@ import numpy as np
 import pinocchio as pin
 from numpy.typing import NDArray
 
+from heft.dynamics import Tree, kernels
 from heft.models.options import JointOptions, Options
 from heft.models.robot import Robot
 
@@ -388,3 +389,17 @@ def sensed_arm(source: bytes = SENSED_ARM, **said: Any) -> Robot:
     none = JointOptions(friction="none", armature=False)
     joints = dict.fromkeys(("turn", "bend", "slide"), none)
     return Robot.from_urdf_text(source, Options(**{"joint": joints, **said}))
+
+
+def momentum(
+    tree: Tree, motion: kernels.Motion, out: tuple[FloatArray, FloatArray] | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """Return W₂ and W₁ of all bodies, (N, channels, columns) each, views of `out` if given."""
+    slots = kernels.full_slots(tree)
+    shape = (tree.channels, slots.shape[1], motion.sin.shape[1])
+    out = out or (np.zeros(shape), np.zeros(shape))
+    channels, columns, count = out[0].shape
+    lines = np.where(slots >= 0, columns * np.arange(channels)[:, None] + slots, -1)
+    second, first = (array.reshape(channels * columns, count) for array in out)
+    kernels.momentum_into(tree, motion, lines, (second, first))
+    return np.moveaxis(out[0], 2, 0), np.moveaxis(out[1], 2, 0)

@@ -103,14 +103,6 @@ def test_pulled_through_the_parameters_it_is_the_derivative_of_inverse_dynamics(
             assert np.all(np.abs(gradient[:, n] - expected) <= 1e-9 * size.max())
 
 
-def test_the_number_of_threads_does_not_matter() -> None:
-    robot, rng = robots.load(TREES[2]), np.random.default_rng(5)
-    motion = kernels.motion_of(robot.tree, robot.gravity, *random_states(robot, 200, rng))
-    seeds = rng.normal(size=(200, robot.tree.channels, 10 * len(robot.tree.names)))
-    one, two = (adjoint.pull_back(robot.tree, motion, seeds, threads=k) for k in (1, 3))
-    assert all(np.array_equal(x, y) for x, y in zip(one, two, strict=True))
-
-
 def test_seeds_where_rows_are_zero_by_structure_do_nothing() -> None:
     robot, rng = robots.load(TREES[3]), np.random.default_rng(6)
     motion = kernels.motion_of(robot.tree, robot.gravity, *random_states(robot, 70, rng))

@@ -10,7 +10,7 @@ import pytest
 from heft.applications.cooperation import Replica
 from heft.applications.cooperation.replication import MOST_WINDOWS
 from heft.errors import InvalidSetting
-from heft.information import Graph, Spectrum, chebyshev, chebyshev_step
+from heft.information import Graph, Spectrum, chebyshev
 from heft.information.consensus import step
 from tests.network import NetworkFaults, SimulatedNetwork
 
@@ -45,20 +45,6 @@ def test_rounds_keep_the_mean_and_accelerated_ones_reach_it_sooner(graph: Graph)
     # Chebyshev's bound: 2 r^k of what it was, r = (1 − √(1 − ρ²)) / ρ.
     r = (1.0 - np.sqrt(1.0 - spectrum.rate**2)) / spectrum.rate
     assert disagreement(fast, mean) <= 2.0 * r**rounds * disagreement(held, mean)
-
-
-def test_a_node_alone_computes_what_the_network_does() -> None:
-    graph = GRAPHS["grid"]
-    spectrum = Spectrum.of(graph)
-    held = np.random.default_rng(1).normal(size=(graph.count, 2))
-    now, before, factor = held, held, 1.0
-    for _ in range(7):
-        made = [
-            chebyshev_step(now[i], before[i], [now[j] for j in others], spectrum, factor)
-            for i, others in enumerate(graph.neighbours)
-        ]
-        before, now, factor = now, np.array([m[0] for m in made]), made[0][1]
-    assert np.allclose(now, chebyshev(held, graph, 7, spectrum), atol=1e-13)
 
 
 def test_random_graphs_are_connected_and_regular() -> None:

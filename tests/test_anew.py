@@ -56,7 +56,7 @@ def test_what_has_changed_is_found_and_all_else_is_known_from_before(earlier: Ea
     biased = identify(planar(), [task()], settings=SETTINGS, given=earlier)
     alone = identify(planar(), [task()], settings=SETTINGS)
     found = identify(planar(), [task()], settings=SETTINGS, given=earlier, anew=["elbow"])
-    offset = biased.estimate.parameters.as_dict()["elbow.offset"]
+    offset = biased.estimate.parameters["elbow.offset"]
     assert abs(offset - FRICTION["offset"] - MORE[1]) > 0.2
     assert np.sqrt(np.mean(errors(found, True) ** 2)) < 2.0
     names = found.estimate.parameters.labels.names

@@ -17,7 +17,7 @@ from heft.display import Stretch
 from heft.dynamics import LINEAR_SCALE, Drive, Viscous
 from heft.dynamics.drive_columns import steady
 from heft.estimators import DriveGains, Estimate, LeastSquares, PhysicallyConsistent
-from heft.estimators.noise import raised
+from heft.estimators.estimate import raised
 from heft.fit import Settings, fit_experiment, open_experiment
 from heft.fit.conditions import MisfitSettings, Reversal, since_reversal
 from heft.fit.earlier import Earlier, stored

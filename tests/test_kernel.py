@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from itertools import pairwise
 from typing import Literal
 
@@ -168,7 +167,7 @@ def test_each_body_is_called_after_the_link_that_its_joint_moves(file: str, base
 
 def momenta_are_those_of_pinocchio(robot: Robot) -> None:
     oracle, (q, v, a) = Oracle.of(robot), states(robot)
-    found = kernels.momentum(robot.tree, kernels.motion_of(robot.tree, robot.gravity, q, v, a))
+    found = robots.momentum(robot.tree, kernels.motion_of(robot.tree, robot.gravity, q, v, a))
     parameters = oracle.parameters()
     # Terms may cancel: balanced rotors have no remainder at all, but for pinocchio's rounding.
     # Velocities are about 1/s, so that momenta and remainders are of one size.
@@ -216,14 +215,14 @@ def test_momentum_changes_by_its_remainder_and_the_effort(file: str, base: str) 
         motion = kernels.motion_of(
             robot.tree, robot.gravity, along(robot, q, v, t), v + t[:, None] * a, a
         )
-        return kernels.momentum(robot.tree, motion)[0]
+        return robots.momentum(robot.tree, motion)[0]
 
     change = np.zeros((SAMPLES, len(robot.channels), 10 * len(robot.tree.names)))
     for k, weight in enumerate(FIRST_DERIVATIVE, 1):
         change += weight * (at(k * step) - at(-k * step))
     change /= step[:, None, None]
     motion = kernels.motion_of(robot.tree, robot.gravity, q, v, a)
-    momentum, remainder = kernels.momentum(robot.tree, motion)
+    momentum, remainder = robots.momentum(robot.tree, motion)
     rows = kernels.regressor(robot.tree, motion)
     # Body by body: the momentum's rounding over the step, the stencil's weights added up.
     stencil = 2.0 * sum(abs(w) for w in FIRST_DERIVATIVE)
@@ -234,17 +233,6 @@ def test_momentum_changes_by_its_remainder_and_the_effort(file: str, base: str) 
     assert (error <= stencil * rounding(robot) * size).all()
 
 
-@pytest.mark.parametrize("file", robots.CHOSEN[:4])
-def test_momenta_do_not_depend_on_threads(file: str) -> None:
-    robot = robots.load(file)
-    for count, threads in itertools.product([0, 1, 64, 130, 1000], [2, 3]):
-        motion = motion_of(robot, count)
-        one = kernels.momentum(robot.tree, motion)
-        other = kernels.momentum(robot.tree, motion, threads=threads)
-        for a, b in zip(one, other, strict=True):
-            assert np.array_equal(a, b), (count, threads)
-
-
 def test_momenta_leave_further_columns_alone() -> None:
     robot = robots.load("panda_description/urdf/panda.urdf")
     motion, bodies = motion_of(robot), 10 * len(robot.tree.names)
@@ -252,8 +240,8 @@ def test_momenta_leave_further_columns_alone() -> None:
     out = np.zeros(shape), np.zeros(shape)
     for array in out:
         array[:, bodies:] = 7.0
-    wide = kernels.momentum(robot.tree, motion, out)
-    for rows, alone in zip(wide, kernels.momentum(robot.tree, motion), strict=True):
+    wide = robots.momentum(robot.tree, motion, out)
+    for rows, alone in zip(wide, robots.momentum(robot.tree, motion), strict=True):
         assert np.array_equal(rows[:, :, :bodies], alone)
         assert (rows[:, :, bodies:] == 7.0).all()
 
@@ -375,16 +363,6 @@ def test_samples_do_not_know_of_one_another(count: int) -> None:
         np.testing.assert_allclose(whole[k], single, rtol=0, atol=64 * EPS * np.abs(single).max())
 
 
-@pytest.mark.parametrize("file", robots.CHOSEN[:8])
-def test_the_regressor_does_not_depend_on_threads(file: str) -> None:
-    robot = robots.load(file)
-    for count, threads in itertools.product([0, 1, 64, 130, 1000], [2, 3, 7]):
-        motion = motion_of(robot, count)
-        one = kernels.regressor(robot.tree, motion, threads=1)
-        other = kernels.regressor(robot.tree, motion, threads=threads)
-        assert np.array_equal(one, other), (count, threads)
-
-
 def recordings(robot: Robot, lengths: tuple[int, ...]) -> tuple[Recording, ...]:
     """Motions of three sines a joint, with torques of the file's own bodies."""
     rng = np.random.default_rng(5)
@@ -476,7 +454,7 @@ def reduced(
     effort = np.random.default_rng(2).normal(size=(robot.tree.channels, count))
     state = random_drive_state(robot, q, v, a, np.random.default_rng(3))
     columns = robot.drive_columns
-    plan = kernels.plan(robot.tree, chosen, drive_columns.acts(robot.drives, columns), measured)
+    plan = kernels.plan(robot.tree, chosen, robot.drives.actions(columns)[0], measured)
     made = drive_columns.columns(robot.drives, columns, state)
     triangles = kernels.reduce(plan, motion, made, effort)
     return plan, triangles, standard_rows(robot, q, v, a, state)[:, :, chosen], effort
@@ -530,9 +508,7 @@ def test_two_chunks_add_up_to_the_whole(name: str, cut: int) -> None:
     robot = REDUCED[name]()
     count, labels = 600, robot.labels
     chosen, columns = np.arange(len(labels)), robot.drive_columns
-    plan = kernels.plan(
-        robot.tree, chosen, drive_columns.acts(robot.drives, columns), robot.measured
-    )
+    plan = kernels.plan(robot.tree, chosen, robot.drives.actions(columns)[0], robot.measured)
     q, v, a = states(robot, count)
     state = random_drive_state(robot, q, v, a, np.random.default_rng(3))
     effort = np.random.default_rng(2).normal(size=(robot.tree.channels, count))

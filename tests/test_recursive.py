@@ -7,9 +7,10 @@ import dataclasses
 import numpy as np
 import pytest
 import scipy.stats
+from benchmarks.online import Tree
 
 from heft.errors import InvalidSetting, TooLittleData
-from heft.estimators.recursive import CovarianceRecursion, Filter, State, Tree, walked
+from heft.estimators.recursive import CovarianceRecursion, Filter, State, walked
 from heft.information import folding, triangle_of
 from tests.robots import FloatArray
 

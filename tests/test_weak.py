@@ -160,7 +160,7 @@ def both_sides(robot: Robot, motion: kernels.Motion, state: DriveState) -> tuple
     own, drives = 10 * len(robot.tree.names), robot.drive_columns
     shape = (robot.tree.channels, own + len(drives), motion.sin.shape[1])
     momentum, remainder = np.zeros(shape), np.zeros(shape)
-    kernels.momentum(robot.tree, motion, (momentum, remainder))
+    robots.momentum(robot.tree, motion, (momentum, remainder))
     # A rotor's momentum is its armature times its speed, which takes the place of ẇ.
     made = drive_columns.columns(robot.drives, drives, replace(state, acceleration=state.velocity))
     for (channel, column), weight in zip(made.acts, made.weights, strict=True):

@@ -256,7 +256,7 @@ def test_springs_are_found_by_a_filter() -> None:
     found = KalmanFilter("extended", DrivenRobot(problem.plant.robot)).fit(problem).parameters
     assert (np.abs(found.values - beta) <= 4.0 * found.std + 0.01 * np.abs(beta)).all()
     for name, wanted in (("belt", 6.0), ("elbow.spring", 9.0)):
-        assert found.as_dict()[name] == pytest.approx(wanted, rel=0.05)
+        assert found[name] == pytest.approx(wanted, rel=0.05)
 
 
 def test_identify_takes_it_without_a_controller() -> None:

@@ -12,7 +12,7 @@ from tests.row_problems import RowProblem, one_channel, row_problem
 
 from heft.errors import SolverFailure
 from heft.estimators import BayesianRegression, LeastSquares
-from heft.estimators.estimate import moved_optimum
+from heft.estimators.least_squares import moved_optimum
 from heft_methods import ErrorsInVariables, TotalLeastSquares
 from heft_methods.regressor_noise import row_noise
 

@@ -191,7 +191,7 @@ class RobotLog:
         held = np.array(np.broadcast_to(effort, (len(states), effort.shape[1])), order="C")
         with np.errstate(all="ignore"):
             try:
-                done = held_steps.push(tree, offset, *own, gravity, h, held, after, rise)
+                done = held_steps.push((tree, offset, *own, gravity), h, held, after, rise)
             except np.linalg.LinAlgError:
                 done = False
         return after if done else np.full_like(after, np.nan), rise

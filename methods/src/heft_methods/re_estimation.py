@@ -173,7 +173,12 @@ class _Some:
         """Return information about the estimated parameters, the held ones' part subtracted."""
         held = self.before.copy()
         held[list(self.free)] = 0.0
-        return information.less(held).only(self.free)
+        triangles = []
+        for t in information.triangles:
+            factor = t.factor.copy()
+            factor[:-1, -1] -= t.R @ held[t.columns]
+            triangles.append(replace(t, factor=factor))
+        return replace(information, triangles=tuple(triangles)).only(self.free)
 
     def information(self) -> Information:
         return self.of(self.problem.information())

@@ -37,9 +37,6 @@ from heft.information import Bordered, Directions, Information, Labels, componen
 
 from .jackknife import FALLING, nonnegative
 
-BINDING = 1e-6  # distance from a constraint, in scaled unknowns, at which it binds
-CHECKS: Keys = {"blocks": Number("there are too few or too many blocks", 2, 1000, whole=True)}
-
 
 @dataclass(frozen=True)
 class Block:
@@ -55,14 +52,14 @@ class Block:
         """Return the rows that are not zero on these columns, shape (any, columns)."""
         place = np.full(len(self.score), -1)
         place[columns] = np.arange(len(columns))
-        found = [np.zeros((0, len(columns)))]
+        parts = [np.zeros((0, len(columns)))]
         for known, rows in self.parts:
             at = place[known]
             if (at >= 0).any():
                 wide = np.zeros((len(rows), len(columns)))
                 wide[:, at[at >= 0]] = rows if (at >= 0).all() else rows[:, at >= 0]
-                found.append(wide[wide.any(axis=1)])
-        return found[-1] if len(found) == 2 else np.vstack(found)
+                parts.append(wide[wide.any(axis=1)])
+        return parts[-1] if len(parts) == 2 else np.vstack(parts)
 
     @staticmethod
     def of(
@@ -81,7 +78,7 @@ class Block:
             earlier: For each channel the moments `Yᵀ(τ − Y β)` of blocks of earlier experiments,
                 shape (blocks, b).
         """
-        found = []
+        blocks = []
         alike = maps is not None and all(m is maps[0] for m in maps)
         if maps is None or (alike and np.array_equal(maps[0], np.eye(len(maps[0])))):
             maps = None  # x is β: no gain of a drive is unsure
@@ -94,13 +91,13 @@ class Block:
                 rows, right = whole[:, :-1], whole[:, -1]
                 parts.append((columns, rows))
                 score[columns] = rows.T @ (right - rows @ values[columns])
-            found.append(Block(tuple(parts), score))
+            blocks.append(Block(tuple(parts), score))
         moments = [
             weights[c] ** 2 * (m if maps is None else m @ maps[c])
             for c, m in enumerate(earlier or ())
         ]
         scores = np.sum(moments, axis=0) if moments else np.zeros((0, len(values)))
-        return found + [Block((), score) for score in scores]
+        return blocks + [Block((), score) for score in scores]
 
 
 def _mapped(part: Information, maps: Sequence[Array]) -> Information:
@@ -116,8 +113,8 @@ def _mapped(part: Information, maps: Sequence[Array]) -> Information:
 
 def block_moments(parts: Sequence[Information], values: Array) -> tuple[Array, ...]:
     """Return for each channel the moments `Yᵀ(τ − Y β)` of all blocks, shape (blocks, b)."""
-    found = np.array([part.moments(values) for part in parts])
-    return tuple(np.moveaxis(found, 1, 0))
+    moments = np.array([part.moments(values) for part in parts])
+    return tuple(np.moveaxis(moments, 1, 0))
 
 
 @dataclass(frozen=True)
@@ -142,7 +139,10 @@ class Jackknife:
     rounds: int = 12
 
     def __post_init__(self) -> None:
-        check_fields(self, CHECKS)
+        checks: Keys = {
+            "blocks": Number("there are too few or too many blocks", 2, 1000, whole=True)
+        }
+        check_fields(self, checks)
 
     def of_base(self, estimate: Estimate, blocks: Sequence[Block]) -> Array:
         """Return jackknife deviations D of the base parameters β, shape (K, b).
@@ -157,8 +157,8 @@ class Jackknife:
             own = part.of(inverse)
             for k, block in enumerate(blocks):
                 inner = block.on(part.rows) @ own
-                left = Left.of(inner, own.shape[1], self.least_left)
-                moved[k, part.rows] = -own @ left.solution(block.score[part.rows] @ own)
+                remaining = Left.of(inner, own.shape[1], self.least_left)
+                moved[k, part.rows] = -own @ remaining.solution(block.score[part.rows] @ own)
         return _centred(moved)
 
     def of_consistent(
@@ -244,8 +244,8 @@ class Tangent:
         size = free.shape[1] + len(unknown) - bodies
         fewer = bodies - free.shape[1]
         total = triangle.seen_through(free)
-        left = scaled.factor[:-1, :-1] @ unknown - scaled.factor[:-1, -1]
-        steep = scaled.factor[:-1, :-1].T @ left
+        residual = scaled.factor[:-1, :-1] @ unknown - scaled.factor[:-1, -1]
+        steep = scaled.factor[:-1, :-1].T @ residual
         back = np.zeros((len(unknown), size))
         back[:bodies, : free.shape[1]] = scaled.back[:bodies, :bodies] @ free
         back[bodies:, free.shape[1] :] = scaled.back[bodies:, bodies:]
@@ -301,20 +301,20 @@ class Tangent:
         among = self.among(positive)
         lengths = np.linalg.norm(rows[:, self.signed], axis=0)
         for inner, score in blocks:
-            left = Left.of(inverse.times(inner), len(rows), least)
+            remaining = Left.of(inverse.times(inner), len(rows), least)
             steep = self.gradient + score
             while True:
-                pulled = rows[:, among.columns].T @ left.vectors
-                step, height = among.step(exchanges, inner, left.lift, pulled, steep)
-                whole = np.zeros(len(steep))
-                whole[among.columns] = step
-                slopes = (steep + rows.T @ (left.matrix @ (rows @ whole)))[self.signed]
+                pulled = rows[:, among.columns].T @ remaining.vectors
+                step, height = among.step(exchanges, inner, remaining.lift, pulled, steep)
+                moved = np.zeros(len(steep))
+                moved[among.columns] = step
+                slopes = (steep + rows.T @ (remaining.matrix @ (rows @ moved)))[self.signed]
                 falling = ~positive & (slopes < -FALLING * height * lengths)
                 if not falling.any():
                     break
                 positive = positive | falling
                 among = self.among(positive)
-            yield whole
+            yield moved
 
 
 @dataclass(frozen=True, eq=False)
@@ -343,8 +343,8 @@ class Among:
         R, first = self.triangle, len(self.columns) - len(self.room)
         white = _back(R, inner[:, self.columns].T)
         raised = _back(R, pulled)
-        left = np.eye(len(R)) - white @ white.T + (raised * lift) @ raised.T
-        C = np.asarray(np.linalg.cholesky(left).T, dtype=np.float64)
+        information = np.eye(len(R)) - white @ white.T + (raised * lift) @ raised.T
+        C = np.asarray(np.linalg.cholesky(information).T, dtype=np.float64)
         right = -_back(C, _back(R, steep[self.columns]))
         signed = C[first:, first:] @ R[first:, first:]
         moved = nonnegative(signed, right[first:] + signed @ self.room, self.room, exchanges)
@@ -367,7 +367,7 @@ def _binding(scaled: Scaled, unknown: Array, margin: float) -> Array:
     signs = len(space.nonnegative)
     slack = constraints.rows @ unknown - constraints.least
     for k in range(signs, len(slack)):
-        if constraints.equal[k] or slack[k] < BINDING:
+        if constraints.equal[k] or slack[k] < 1e-6:  # so close, in scaled unknowns, it binds
             rows.append(constraints.rows[k])
     units = unstack(np.eye(10))
     for first in range(0, 10 * len(space.groups), 10):

@@ -43,7 +43,6 @@ SECOND[:, [4, 6, 9]] = 0.5 - np.eye(3)
 CLOSE = 0.02
 # and after this many parts of the centres' ranges, shared by the links: a conic problem has all.
 PARTS = 80
-ROUGH = 1e-4  # accuracy of the least in a part, as a share: what is proven stays below
 
 
 @dataclass(frozen=True)
@@ -66,14 +65,14 @@ class _Link:
         """Return upper bounds of the three central moments of inertia, shape (3,) [kg·m²]."""
         unit = mass * size**2
         programme = self.fits.programme(squares=(self.first / (mass * size), self.mass / mass))
-        found = np.empty(3)
+        bounds = np.empty(3)
         for axis, across in enumerate(ACROSS):
             direction = self.second[list(across)].sum(axis=0) @ self.fits.metric
             squares = np.full(3, unit)
             squares[axis] = 0.0
             low, _ = programme.least(np.array([*-direction, 0.0, 0.0, *squares]))
-            found[axis] = direction @ self.fits.centre - low
-        return found
+            bounds[axis] = direction @ self.fits.centre - low
+        return bounds
 
     def least(
         self, programme: ConicProgramme, across: Sequence[int], com: Array, high: float, size: float
@@ -87,15 +86,15 @@ class _Link:
         """
         axes = list(across)
         # Parts of the range of the centre with what is proven for them, the least first.
-        proven, found = self._in_part(programme, axes, com)
+        proven, value = self._in_part(programme, axes, com)
         parts = [(proven, 0, com)]
         for count in range(1, PARTS // self.fits.links, 2):
             proven, _, part = heapq.heappop(parts)
-            if found - max(proven, 0.0) <= CLOSE * min(high - found, size):
+            if value - max(proven, 0.0) <= CLOSE * min(high - value, size):
                 return max(proven, 0.0)
             for number, half in enumerate(_halves(part)):
                 least, there = self._in_part(programme, axes, half)
-                found = min(found, there)
+                value = min(value, there)
                 heapq.heappush(parts, (max(least, proven), count + number, half))
         return max(parts[0][0], 0.0)
 
@@ -110,8 +109,8 @@ class _Link:
         low, move = programme.least(np.array([*direction, 0.0, 0.0]))
         point = self.fits.metric @ (self.fits.centre + move)
         mass, moments = float(self.mass @ point), self.first[across] @ point
-        found = float(second @ point - moments @ moments / mass) if mass > 0.0 else 0.0
-        return float(direction @ self.fits.centre) + low, max(found, 0.0)
+        value = float(second @ point - moments @ moments / mass) if mass > 0.0 else 0.0
+        return float(direction @ self.fits.centre) + low, max(value, 0.0)
 
 
 def _halves(part: Array) -> Iterator[Array]:
@@ -143,7 +142,7 @@ def central_inertia(fits: PossibleFits, first: int, nominal: Array, com: Array) 
     high = link.most(mass, float(np.sqrt(moments.sum() / mass)))
     high[high > MASS_CAP * moments] = np.inf
     low = np.zeros(3)
-    programme = fits.programme(accuracy=ROUGH)
+    programme = fits.programme(accuracy=1e-4)  # what is proven stays below
     for axis, across in enumerate(ACROSS):
         closed = [k for k in across if np.isfinite(com[k]).all()]
         if closed:
@@ -152,10 +151,6 @@ def central_inertia(fits: PossibleFits, first: int, nominal: Array, com: Array) 
     return np.column_stack([low, high])
 
 
-# Bounds of a centre beyond this many times the link's size in the model file are none.
-LENGTH_CAP = 100.0
-# A body whose least mass is this share of the model file's can vanish: its centre is anywhere.
-VANISHED = 1e-3
 # A limb of more links has no bounds of inertias: with them those of a humanoid, 21 links in one
 # limb, took three times as long, since each conic problem has all links of a limb.
 MOST_LINKS = 12
@@ -204,47 +199,32 @@ def strict_bounds(
         fits = PossibleFits.of(limb.triangle, limb.space, level, limits.of(limb.space.bodies))
         own = limb.space
         of_link = partial(_of_link, fits, own, limits)
-        found = side_by_side(of_link, range(len(own.groups)), threads)
+        bounds = side_by_side(of_link, range(len(own.groups)), threads)
         at = [links.index(link) for link in own.bodies]
-        mass[at], com[at], moments[at] = map(np.array, zip(*found, strict=True))
+        mass[at], com[at], moments[at] = map(np.array, zip(*bounds, strict=True))
     return StrictBounds(links, mass, com, moments, level)
 
 
 def _of_link(
     fits: PossibleFits, space: ParameterSpace, limits: Limits, k: int
 ) -> tuple[Array, Array, Array]:
+    """Return the bounds of mass, centre and inertia of link k; infinite where it has none."""
     link, first = space.bodies[k], space.groups[k]
     nominal = space.nominal[first : first + 10]
-    mass = _mass(fits, first, nominal, limits.mass.get(link))
-    com = _centre(fits, first, nominal, mass, limits.com.get(link, ()))
+    unit = np.eye(len(fits.metric))
+    low, high = fits.bound(unit[first])
+    mass = np.array([max(low, 0.0), high if high <= MASS_CAP * nominal[0] else np.inf])
+    if link in limits.mass:
+        mass = np.clip(mass, *limits.mass[link])
+    com = np.full((3, 2), [-np.inf, np.inf])
+    # A body whose least mass is this share of the model file's can vanish: its centre is anywhere.
+    if mass[0] > 1e-3 * nominal[0]:
+        com = fits.ratios(unit[first + 1 : first + 4], unit[first])
+        size = float(np.sqrt(np.trace(inertia.pseudo_inertia(nominal)[:3, :3]) / nominal[0]))
+        # Bounds of a centre beyond this many times the link's size in the model file are none.
+        com[np.abs(com) > 100.0 * size] *= np.inf
+    for axis, (least, most) in enumerate(limits.com.get(link, ())):
+        com[axis] = np.clip(com[axis], least, most)
     if fits.links > MOST_LINKS:
         return mass, com, np.full((3, 2), np.nan)
     return mass, com, central_inertia(fits, first, nominal, com)
-
-
-def _mass(
-    fits: PossibleFits, first: int, nominal: Array, limit: tuple[float, float] | None
-) -> Array:
-    """Return the bounds of a mass, shape (2,) [kg]; infinite where it has none."""
-    low, high = fits.bound(np.eye(len(fits.metric))[first])
-    ends = np.array([max(low, 0.0), high if high <= MASS_CAP * nominal[0] else np.inf])
-    return ends if limit is None else np.clip(ends, *limit)
-
-
-def _centre(
-    fits: PossibleFits,
-    first: int,
-    nominal: Array,
-    mass: Array,
-    limit: Sequence[tuple[float, float]],
-) -> Array:
-    """Return the bounds of a centre of mass, shape (3, 2) [m]; infinite where it has none."""
-    com = np.full((3, 2), [-np.inf, np.inf])
-    if mass[0] > VANISHED * nominal[0]:
-        unit = np.eye(len(fits.metric))
-        com = fits.ratios(unit[first + 1 : first + 4], unit[first])
-        size = float(np.sqrt(np.trace(inertia.pseudo_inertia(nominal)[:3, :3]) / nominal[0]))
-        com[np.abs(com) > LENGTH_CAP * size] *= np.inf
-    for axis, (least, most) in enumerate(limit):
-        com[axis] = np.clip(com[axis], least, most)
-    return com

@@ -34,11 +34,7 @@ from heft.estimators import UPPER, Limits, PhysicallyConsistent, cone_metric, li
 from heft.information import Parameters, ParameterSpace, Triangle, triangle_of
 
 from . import hit_and_run
-
-NONE = Limits()
-FIXED = 1e-12  # deviation of a parameter that does not vary, as a share of it: rounding
-ROUNDING = 1e-9  # by which a point may break a constraint, in units of a draw's size
-RIDGE = 1e-6  # least variance of directions, in that of draws that nothing cuts
+from .possible_fits import NO_LIMITS
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +67,7 @@ class ConsistentSampler:
         space: ParameterSpace,
         count: int,
         seed: int,
-        limits: Limits = NONE,
+        limits: Limits = NO_LIMITS,
         progress: Callable[[str], None] = lambda line: None,
     ) -> ConsistentSamples:
         """Return draws of the estimate's distribution that are feasible.
@@ -124,8 +120,8 @@ class ConsistentSampler:
         inside = np.linalg.solve(scaled.back, start)
         R, z = scaled.factor[:-1, :-1], scaled.factor[:-1, -1]
         # Unknowns are `inside + free w`; `half w = right` is the mean of what nothing cuts.
-        whole = triangle_of(np.column_stack([R @ free, z - R @ inside]))
-        half, right = whole[:-1, :-1], whole[:-1, -1]
+        stacked = triangle_of(np.column_stack([R @ free, z - R @ inside]))
+        half, right = stacked[:-1, :-1], stacked[:-1, -1]
         spread = free @ np.linalg.inv(half)
         mean = scaled.back @ (inside + spread @ right)
         target = _Target.of(mean, scaled.back @ spread, space, prior.limits)
@@ -159,7 +155,8 @@ class ConsistentSampler:
                 chosen = np.linspace(0, len(pooled) - 1, count).round().astype(int)
                 values = target.values(pooled[chosen])
                 return ConsistentSamples(values, effective, disagreement, done)
-            covariance = np.atleast_2d(np.cov(pooled.T)) + RIDGE * np.eye(len(start))
+            # Directions have that share of the variance of draws that nothing cuts at least.
+            covariance = np.atleast_2d(np.cov(pooled.T)) + 1e-6 * np.eye(len(start))
             shape = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
         raise SolverFailure(
             "the draws did not converge",
@@ -185,9 +182,10 @@ class ConsistentSampler:
         size = points.shape[1]
         pool = rng.normal(size=(max(self.directions, 10 * size), size)) @ shape.T
         pool, rates, walls, level = plain(pool, pool @ target.walls.T, target.walls, target.level)
+        feasible = (walls, level, target.signs)
         out = np.empty((len(points), kept, size))
         for point, draws in zip(points, out, strict=True):
-            hit_and_run.walk(point, walls, level, target.signs, pool, rates, every, rng, draws)
+            hit_and_run.walk(point, feasible, (pool, rates), every, rng, draws)
         return out
 
 
@@ -214,7 +212,7 @@ class _Target:
         lengths = np.linalg.norm(moving, axis=1)
         felt = lengths > 0.0
         walls = [moving[felt] / lengths[felt, None]]
-        level = [slack[felt] / lengths[felt] + ROUNDING]
+        level = [slack[felt] / lengths[felt] + 1e-9]  # room for rounding, in units of a draw's size
         entry = np.array([1.0 if i == j else np.sqrt(0.5) for i, j in UPPER])
         for first, body in zip(space.groups, space.typical, strict=True):
             ten = slice(first, first + 10)
@@ -223,7 +221,7 @@ class _Target:
                 walls.append(entries @ factor[ten])
                 level.append(entries @ mean[ten])
         spread = np.linalg.norm(factor, axis=1)
-        varied = np.flatnonzero(spread > FIXED * np.abs(mean))
+        varied = np.flatnonzero(spread > 1e-12 * np.abs(mean))  # others differ by rounding alone
         signs = int(felt.sum())
         return _Target(mean, factor, np.vstack(walls), np.concatenate(level), signs, varied)
 
@@ -240,8 +238,8 @@ def _factor(estimate: Parameters, space: ParameterSpace, limits: Limits) -> Arra
     scale = np.sqrt(np.diag(covariance))
     unit = np.where(scale > 0.0, scale, 1.0)
     sizes, axes = np.linalg.eigh(covariance / np.outer(unit, unit))
-    told = sizes > len(sizes) * np.finfo(float).eps * sizes[-1]
-    factor = unit[:, None] * axes[:, told] * np.sqrt(sizes[told])
+    positive = sizes > len(sizes) * np.finfo(float).eps * sizes[-1]
+    factor = unit[:, None] * axes[:, positive] * np.sqrt(sizes[positive])
     factor[scale == 0.0] = 0.0
     return np.asarray(factor)
 
@@ -268,11 +266,11 @@ def agreement(chains: Array) -> tuple[float, float]:
     power = np.fft.irfft(padded * padded.conj(), axis=1)[:, :length].mean(axis=0) / length
     within = power[0] * length / (length - 1.0)
     between = split.mean(axis=1).var(axis=0, ddof=1)
-    whole = within * (length - 1.0) / length + between
-    whole = np.where(whole > 0.0, whole, 1.0)
-    correlation = 1.0 - (within - power * length / (length - 1.0)) / whole
+    pooled = within * (length - 1.0) / length + between
+    pooled = np.where(pooled > 0.0, pooled, 1.0)
+    correlation = 1.0 - (within - power * length / (length - 1.0)) / pooled
     pairs = correlation[: 2 * (length // 2)].reshape(length // 2, 2, -1).sum(axis=1)
     pairs = np.minimum.accumulate(np.maximum(pairs, 0.0), axis=0)
     times = np.maximum(2.0 * pairs.sum(axis=0) - 1.0, 1.0 / np.log10(count * length + 10.0))
     least = np.where(within > 0.0, within, 1.0)
-    return float((count * length / times).min()), float(np.sqrt(whole / least).max())
+    return float((count * length / times).min()), float(np.sqrt(pooled / least).max())

@@ -29,14 +29,7 @@ from scipy import optimize, special
 
 from heft.arrays import Array
 
-MOST_SERIES = 120  # from which the scatter is learnt
-FEWEST_DAYS = 5  # of such a series
-START = 0.3  # φ, from which it is sought
 LEAST = 1e-5  # σ at least
-NORMAL_MEDIAN = 0.6745  # median of |e|, e normal, per its standard deviation
-LARGEST_CORRELATION = 0.98
-ODD = 1e-3  # probability of a series' residual below which it does not teach what is usual
-WEEK = 7.0  # [days]
 LEVEL = 0.95  # of intervals
 
 
@@ -65,26 +58,42 @@ class DayToDay:
         another's, do not teach what is usual.
 
         Returns:
-            The scatter; None if no series has `FEWEST_DAYS`.
+            The scatter; None if no series has five days.
         """
-        long = [s for s in series if len(s.days) >= FEWEST_DAYS]
+        long = [s for s in series if len(s.days) >= 5]
         if not long:
             return None
-        chosen = long[:: -(-len(long) // MOST_SERIES)]
+        chosen = long[:: -(-len(long) // 120)]  # enough to learn from
         away = np.concatenate([np.abs(s.values - np.median(s.values)) for s in chosen])
-        first = DayToDay(max(float(np.median(away)) / NORMAL_MEDIAN, LEAST), START)
+        # The median of |e|, e normal, is .6745 deviations; .3 is where φ is sought from.
+        first = DayToDay(max(float(np.median(away)) / 0.6745, LEAST), 0.3)
         groups: dict[bytes, list[Series]] = {}
         for s in chosen:
             groups.setdefault(s.days.tobytes(), []).append(s)
         together = [_Together.of(own) for own in groups.values()]
         usual = [own for g in together if (own := g.usual(first)) is not None]
         kept = sum(len(g.values) for g in usual)
-        return _likeliest(usual if 2 * kept > len(chosen) else together, first)
+        likely = usual if 2 * kept > len(chosen) else together
+
+        def law(x: Array) -> DayToDay:
+            return DayToDay(float(np.exp(x[0])), 0.98 * float(special.expit(x[1])))  # φ below 1
+
+        def unlikely(x: Array) -> float:
+            made = law(x)
+            return -sum(g.restricted(made)[0] for g in likely)
+
+        start = [np.log(first.deviation), special.logit(first.correlation)]
+        options = {"xatol": 1e-3, "fatol": 1e-2, "maxiter": 150}
+        bounds = [(np.log(LEAST), np.log(10.0)), (-6.0, 6.0)]
+        minimum = optimize.minimize(
+            unlikely, start, method="Nelder-Mead", bounds=bounds, options=options
+        )
+        return law(minimum.x)
 
     def covariance(self, series: Series) -> Array:
         """Return the covariance of a series' values, shape (n, n)."""
-        apart = np.abs(series.days[:, None] - series.days)
-        scatter = self.deviation**2 * self.correlation**apart
+        days_between = np.abs(series.days[:, None] - series.days)
+        scatter = self.deviation**2 * self.correlation**days_between
         return np.asarray(scatter + np.diag(series.std**2))
 
 
@@ -118,23 +127,9 @@ class _Together:
     def usual(self, law: DayToDay) -> _Together | None:
         """Return the series that scatter no more than a law explains; None if there are none."""
         _, squares = self.restricted(law)
-        kept = special.chdtrc(len(self.days) - 2, squares) >= ODD
+        # By chance so far off: others do not teach what is usual.
+        kept = special.chdtrc(len(self.days) - 2, squares) >= 1e-3
         return _Together(self.days, self.values[kept], self.std[kept]) if kept.any() else None
-
-
-def _likeliest(series: Sequence[_Together], first: DayToDay) -> DayToDay:
-    def law(x: Array) -> DayToDay:
-        return DayToDay(float(np.exp(x[0])), LARGEST_CORRELATION * float(special.expit(x[1])))
-
-    def unlikely(x: Array) -> float:
-        made = law(x)
-        return -sum(g.restricted(made)[0] for g in series)
-
-    start = [np.log(first.deviation), special.logit(first.correlation)]
-    options = {"xatol": 1e-3, "fatol": 1e-2, "maxiter": 150}
-    bounds = [(np.log(LEAST), np.log(10.0)), (-6.0, 6.0)]
-    found = optimize.minimize(unlikely, start, method="Nelder-Mead", bounds=bounds, options=options)
-    return law(found.x)
 
 
 @dataclass(frozen=True)
@@ -167,13 +162,14 @@ class ChangeSearch:
         if not len(onsets):
             return None
         factor = np.linalg.cholesky(usual.covariance(series))
-        shapes = (np.maximum(t[:, None] - onsets, 0.0) / WEEK, (t[:, None] >= onsets) * 1.0)
+        # Slopes are of a week.
+        shapes = (np.maximum(t[:, None] - onsets, 0.0) / 7.0, (t[:, None] >= onsets) * 1.0)
         white = scipy.linalg.solve_triangular(
             factor, np.column_stack([np.ones(len(t)), series.values, *shapes]), lower=True
         )
         mean = white[:, 0] / np.linalg.norm(white[:, 0])
         rest = white[:, 1:] - np.outer(mean, mean @ white[:, 1:])
-        found = []
+        changes = []
         kinds: tuple[Literal["slope", "jump"], ...] = ("slope", "jump")
         for kind, columns in zip(kinds, np.split(rest[:, 1:], 2, axis=1), strict=True):
             lengths = np.linalg.norm(columns, axis=0)
@@ -184,7 +180,7 @@ class ChangeSearch:
             likely = scores**2 >= scores[k] ** 2 - special.chdtri(1, 1.0 - LEVEL)
             room = np.sqrt(special.chdtri(1, 1.0 - LEVEL) - scores[k] ** 2 + scores[likely] ** 2)
             ends = (scores[likely] + np.array([[-1.0], [1.0]]) * room) / lengths[seen][likely]
-            found.append(
+            changes.append(
                 Change(
                     kind,
                     float(onsets[seen][k]),
@@ -194,7 +190,7 @@ class ChangeSearch:
                     chance(abs(float(scores[k])), units),
                 )
             )
-        best = min(found, key=lambda c: c.probability)
+        best = min(changes, key=lambda c: c.probability)
         both = min(1.0, 2.0 * best.probability)  # of the two kinds the likelier was taken
         return Change(**{**vars(best), "probability": both})
 
@@ -207,8 +203,8 @@ def chance(score: float, units: Array) -> float:
         units: One a column, neighbours alike, shape (n, k).
     """
     one = 2.0 * special.ndtr(-score)
-    apart = np.clip(np.sum(units[:, 1:] * units[:, :-1], axis=0), -1.0, 1.0)
-    length = float(np.arccos(apart).sum())
+    cosines = np.clip(np.sum(units[:, 1:] * units[:, :-1], axis=0), -1.0, 1.0)
+    length = float(np.arccos(cosines).sum())
     tube = one + length / np.pi * np.exp(-(score**2) / 2.0)
     return float(min(1.0, tube, units.shape[1] * one))
 

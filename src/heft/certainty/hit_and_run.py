@@ -15,9 +15,6 @@ import numpy as np
 from heft.arrays import Array
 from heft.compiled import Kernels, reassociated
 
-SHORTENED = 60  # times that a slice is, after which a step stays where it is
-REFRESHED = 1000  # steps after which sums of steps are made anew
-
 
 @reassociated
 def _feasible(here: Array, rate: Array, t: float, signs: int, cholesky: Array) -> bool:
@@ -29,13 +26,13 @@ def _feasible(here: Array, rate: Array, t: float, signs: int, cholesky: Array) -
         k = first
         for j in range(4):
             for i in range(j + 1):
-                left = here[k] + t * rate[k]
+                pivot = here[k] + t * rate[k]
                 for m in range(i):
-                    left -= cholesky[j, m] * cholesky[i, m]
+                    pivot -= cholesky[j, m] * cholesky[i, m]
                 if i < j:
-                    cholesky[j, i] = left / cholesky[i, i]
-                elif left > 0.0:
-                    cholesky[j, j] = np.sqrt(left)
+                    cholesky[j, i] = pivot / cholesky[i, i]
+                elif pivot > 0.0:
+                    cholesky[j, j] = np.sqrt(pivot)
                 else:
                     return False
                 k += 1
@@ -45,11 +42,8 @@ def _feasible(here: Array, rate: Array, t: float, signs: int, cholesky: Array) -
 @reassociated
 def walk(
     point: Array,
-    walls: Array,
-    level: Array,
-    signs: int,
-    directions: Array,
-    rates: Array,
+    feasible: tuple[Array, Array, int],
+    pool: tuple[Array, Array],
     every: int,
     rng: np.random.Generator,
     kept: Array,
@@ -58,14 +52,13 @@ def walk(
 
     Args:
         point: y, feasible, shape (k,).
-        walls: Shape (c + 10 b, k).
-        level: Values of the walls at y = 0, shape (c + 10 b,).
-        signs: Number c of walls that must not be negative.
-        directions: Shape (pool, k).
-        rates: `directions @ walls.T`.
+        feasible: Walls, shape (c + 10 b, k), their values at y = 0, shape (c + 10 b,), and the
+            number c of those that must not be negative.
+        pool: Directions, shape (pool, k), and `directions @ walls.T`.
         every: Steps from one kept point to the next.
         kept: Filled, shape (count, k).
     """
+    (walls, level, signs), (directions, rates) = feasible, pool
     size, cholesky = len(point), np.empty((4, 4))
     here = level + walls @ point
     for step in range(1, every * len(kept) + 1):
@@ -78,7 +71,7 @@ def walk(
         middle = -product / square
         half = np.sqrt(middle * middle - 2.0 * np.log(1.0 - rng.random()) / square)
         low, high = middle - half, middle + half
-        for _ in range(SHORTENED):
+        for _ in range(60):  # cuts of the slice; then the step stays where it is
             t = low + (high - low) * rng.random()
             if _feasible(here, rate, t, signs, cholesky):
                 for i in range(size):
@@ -90,7 +83,7 @@ def walk(
                 low = t
             else:
                 high = t
-        if step % REFRESHED == 0:
+        if step % 1000 == 0:  # sums of steps gather rounding
             here = level + walls @ point
         if step % every == 0:
             kept[step // every - 1] = point
@@ -99,7 +92,8 @@ def walk(
 def warm_up() -> None:
     """Call each compiled entry point once, so that it is compiled and cached."""
     one = np.ones((1, 1))
-    walk(np.zeros(1), one, np.ones(1), 1, one, one, 1, np.random.default_rng(0), one.copy())
+    feasible, rng = (one, np.ones(1), 1), np.random.default_rng(0)
+    walk(np.zeros(1), feasible, (one, one), 1, rng, one.copy())
 
 
 KERNELS = Kernels((walk,), warm_up)

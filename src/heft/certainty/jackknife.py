@@ -26,7 +26,6 @@ from heft.arrays import Array
 from heft.information import Directions, Triangle, triangle_of
 
 FALLING = 1e-12  # slope that may be rounding, as a share of the column's and the right's length
-STEPS = 10  # most of them one at a time, for each number: rounding could make them go round
 
 
 def nonnegative(factor: Array, right: Array, start: Array, exchanges: int = 12) -> Array:
@@ -48,37 +47,9 @@ def nonnegative(factor: Array, right: Array, start: Array, exchanges: int = 12) 
         if not wrong.any():
             return x
         positive = positive ^ wrong
-    return _one_at_a_time(factor, right, start, lengths)
+    from scipy.optimize import nnls  # slow to load, and signs nearly always settle
 
-
-def _one_at_a_time(factor: Array, right: Array, start: Array, lengths: Array) -> Array:
-    """Return the solution of `nonnegative` by steps each of which decreases the sum of squares."""
-    x, positive = start.copy(), start > 0.0
-    refused = np.zeros(len(x), dtype=bool)
-    newest: int | None = None
-    for _ in range(STEPS * len(x)):
-        ahead = _with_zeros(factor, right, positive)
-        if newest is not None and ahead[newest] <= 0.0:  # what its slope said was rounding
-            positive[newest], refused[newest] = False, True
-            newest = None
-            continue
-        below = np.flatnonzero(ahead < 0.0)
-        if len(below):
-            share = x[below] / (x[below] - ahead[below])
-            x = x + share.min() * (ahead - x)
-            positive[below[share <= share.min()]] = False
-            x[~positive] = 0.0
-            newest = None
-            continue
-        if newest is not None:
-            refused[:] = False
-        x = ahead
-        slopes = np.where(positive | refused, 0.0, _slopes(factor, right, x) / lengths)
-        newest = int(np.argmin(slopes))
-        if slopes[newest] >= -FALLING:
-            break
-        positive[newest] = True
-    return x
+    return np.maximum(_with_zeros(factor, right, nnls(factor, right)[0] > 0.0), 0.0)
 
 
 def _with_zeros(factor: Array, right: Array, positive: NDArray[np.bool_]) -> Array:
@@ -93,9 +64,6 @@ def _with_zeros(factor: Array, right: Array, positive: NDArray[np.bool_]) -> Arr
 
 def _slopes(factor: Array, right: Array, x: Array) -> Array:
     return np.asarray(factor.T @ (factor @ x - right))
-
-
-RIDGE = 1e-8  # in a column's length: shares out what dependent columns explain together
 
 
 @dataclass(frozen=True)
@@ -163,8 +131,9 @@ def _solve(triangle: Triangle, signed: NDArray[np.bool_]) -> Array:
     order = order[scale[order] > 0.0]
     free, count = int(np.sum(~signed[order])), len(order)
     rows = np.column_stack([triangle.R[:, order] / scale[order], triangle.z])
-    whole = np.vstack([rows, RIDGE * np.eye(count, count + 1)])
-    R, z = np.split(np.linalg.qr(whole, mode="r")[:count], [count], axis=1)
+    # A ridge, in a column's length, shares out what dependent columns explain together.
+    ridged = np.vstack([rows, 1e-8 * np.eye(count, count + 1)])
+    R, z = np.split(np.linalg.qr(ridged, mode="r")[:count], [count], axis=1)
     own, right = R[free:, free:], z[free:, 0]
     start = np.maximum(np.linalg.solve(own, right), 0.0)
     x = nonnegative(own, right, start)

@@ -71,7 +71,7 @@ class TermDirections:
             inverse = np.zeros((size, shown.rank))
             inverse[own], blind[own] = shown.inverse, shown.blind
             parts.append((shown.left[:, : shown.rank], inverse))
-        seen = np.hstack([np.zeros((len(columns), 0)), *(left for left, _ in parts)])
+        seen = np.hstack([np.zeros((len(columns), 0)), *(U for U, _ in parts)])
         inverse = np.hstack([np.zeros((size, 0)), *(inverse for _, inverse in parts)])
         return TermDirections(seen, inverse, seen.T @ columns, blind)
 
@@ -95,10 +95,10 @@ class TermDirections:
         lengths[lengths == 0.0] = 1.0
         # Judged by their length before: what terms explain wholly leaves rounding.
         shown = Directions(lengths, self.without(bodies) / lengths, rows)
-        left, pulled = shown.left[:, : shown.rank], self.seen.T @ right
+        U, pulled = shown.left[:, : shown.rank], self.seen.T @ right
         rest = right - self.seen @ pulled
-        seen = left.T @ rest
-        rest = rest - left @ seen  # whose square is no difference of large numbers
+        seen = U.T @ rest
+        rest = rest - U @ seen  # whose square is no difference of large numbers
         room = max(energy - float(rest @ rest), 0.0)
         taken = self.inverse @ (self.seen.T @ bodies)  # by each body's number, of the terms
         across = taken @ shown.inverse
@@ -137,8 +137,8 @@ class Eliminated:
         if not asked.any():
             return np.zeros(self.columns.shape[1]), 0.0, 0.0
         slope = asked @ self.inverse
-        told = slope @ self.forward
-        if np.linalg.norm(told - asked) > HIDDEN * np.linalg.norm(asked):
+        back = slope @ self.forward
+        if np.linalg.norm(back - asked) > HIDDEN * np.linalg.norm(asked):
             return np.zeros(self.columns.shape[1]), 0.0, np.inf
         return -slope @ self.columns, float(slope @ self.right), float(np.linalg.norm(slope))
 
@@ -149,11 +149,6 @@ LEAST_PRIOR = 1e-6
 # Of the one that picks a point near them whose numbers are moderate, to measure from; of many links
 # the point is the support function's centre.
 CENTRING = 1.0
-# Directions in which the data leave the model file's numbers this many times themselves count as
-# not seen. Leaving a row out can only widen.
-UNSEEN = 1e5
-# Deviations to a sign's constraint, in those of the farthest point, from which it cannot matter.
-SURELY = 1.01
 # Bounds of masses and inertias beyond this many times the model file's are none.
 MASS_CAP = 1e4
 # What is added for the solver's tolerance of 1e-8, as a share and in the model file's units:
@@ -161,16 +156,12 @@ MASS_CAP = 1e4
 EXACT = 1e-7
 # Links up to which the conic solver takes less time than steps of our own.
 FEW_LINKS = 12
-# What is added, as a share, where the solver ended with a lower accuracy than asked: runs from
-# different centres then differed by up to 2 %, between links that may nearly vanish.
-ALMOST = 0.05
 # Regularisation of the solver's equations, the first that ends. What is usual, 1e-8, holds back
 # ends at which other links are a million times the model file's: of an arm whose model file was
 # far off, points that fit were up to twice as far out as what was then called the end, and it took
 # up to 200 iterations instead of 50. With less of it some ends are lost to rounding.
 REGULARISATION = (1e-10, 1e-8)
 SOLVED = ("Solved", "AlmostSolved")
-UNBOUNDED = ("DualInfeasible", "AlmostDualInfeasible")
 
 
 @dataclass(frozen=True)
@@ -225,7 +216,8 @@ class PossibleFits:
         signs = list(space.nonnegative)
         free = np.arange(space.size) >= bodies
         terms = TermDirections.of(columns[:, bodies:], triangle.rows)
-        sure = terms.surely_positive(columns[:, :bodies], triangle.z, triangle.rows, energy, SURELY)
+        # Farther from a sign's constraint than the farthest point, it cannot matter.
+        sure = terms.surely_positive(columns[:, :bodies], triangle.z, triangle.rows, energy, 1.01)
         free[signs] &= np.append(np.zeros(bodies, dtype=np.bool_), sure)[signs]
         shown = TermDirections.of(columns[:, free], triangle.rows)
         kept = columns[:, ~free]
@@ -236,15 +228,17 @@ class PossibleFits:
             shown.seen.T @ kept,
             shown.seen.T @ triangle.z,
         )
-        whole = np.linalg.solve(metric, *more or (best,))
-        centre = np.asarray(whole[~free], dtype=np.float64)
+        scaled = np.linalg.solve(metric, *more or (best,))
+        centre = np.asarray(scaled[~free], dtype=np.float64)
         kept, rest = (shown.without(v) for v in (kept, triangle.z - kept @ centre))
         # In the metric of the cone a singular value is a number of standard deviations.
-        left, singular, right = decomposition(kept)
+        U, singular, right = decomposition(kept)
         right = right[: len(singular)]
-        left = left[:, singular > 0.0]
-        telling = np.flatnonzero(singular > 1.0 / UNSEEN)  # others narrow what is far outside only
-        inside = left.T @ rest
+        U = U[:, singular > 0.0]
+        # Where the data leave the model file's numbers 1e5 times themselves they narrow only what
+        # is far outside. Leaving a row out can only widen.
+        telling = np.flatnonzero(singular > 1.0 / 1e5)
+        inside = U.T @ rest
         energy -= max(float(rest @ rest - inside @ inside), 0.0)
         fits = PossibleFits(
             centre,
@@ -275,14 +269,7 @@ class PossibleFits:
         Returns:
             Shape (k, 2); infinite where unbounded.
         """
-        ends_of = _Ends(self, None)
-        found = np.empty((len(quantities), 2))
-        for c, ends in zip(quantities, found, strict=True):
-            others, constant, slope = self.eliminated.part(c)
-            direction = c @ self.metric + others
-            middle = float(direction @ self.centre) + constant
-            ends[:] = middle + ends_of(direction, slope)
-        return found
+        return self._bounds(quantities, None)
 
     def ratios(self, tops: Array, bottom: Array) -> Array:
         """Return the bounds of ratios a·x / b·x, where b·x is above 0 throughout.
@@ -297,16 +284,21 @@ class PossibleFits:
         Returns:
             Lower and upper bounds, shape (k, 2); infinite where unbounded.
         """
-        below = bottom @ self.metric
-        size = float(below @ self.centre)
+        return self._bounds(tops, bottom @ self.metric)
+
+    def _bounds(self, quantities: Array, below: Array | None) -> Array:
+        """Return bounds of quantities over what `below` of scaled parameters is, 1 if not given."""
+        size = 1.0 if below is None else float(below @ self.centre)
         ends_of = _Ends(self, below)
-        found = np.empty((len(tops), 2))
-        for top, ends in zip(tops, found, strict=True):
-            others, constant, slope = self.eliminated.part(top)
-            direction = top @ self.metric + others
+        bounds = np.empty((len(quantities), 2))
+        for c, ends in zip(quantities, bounds, strict=True):
+            others, constant, slope = self.eliminated.part(c)
+            direction = c @ self.metric + others
             middle = (float(direction @ self.centre) + constant) / size
-            ends[:] = middle + ends_of((direction - middle * below) / size, slope / size)
-        return found
+            if below is not None:
+                direction = direction - middle * below
+            ends[:] = middle + ends_of(direction / size, slope / size)
+        return bounds
 
     def with_support(self) -> PossibleFits:
         """Return the set about a point well inside, with a `SupportFunction` for its bounds.
@@ -401,14 +393,14 @@ class PossibleFits:
     def _squares(self, tops: Array, bottom: Array) -> list[Array]:
         """Return (b·x + q, 2 a·x, b·x − q) of each, shape (3, n + 2 + k): a² ≤ b q is its cone."""
         count = len(self.centre)
-        found = []
+        squares = []
         for k, top in enumerate(tops):
             rows = np.zeros((3, count + 2 + len(tops)))
             rows[:, :count] = np.array([bottom, 2.0 * top, bottom]) @ self.metric
             rows[:, count + 1] = rows[:, :count] @ self.centre
             rows[[0, 2], count + 2 + k] = 1.0, -1.0
-            found.append(rows)
-        return found
+            squares.append(rows)
+        return squares
 
 
 @dataclass(frozen=True)
@@ -442,10 +434,10 @@ class _Ends:
         support = self.fits.support
         if support is not None:
             at_centre = float(direction @ self.fits.centre)
-            found = support.least(np.append(direction, [-slope, -at_centre]), self.whole)
-            if found is not None:
+            least = support.least(np.append(direction, [-slope, -at_centre]), self.whole)
+            if least is not None:
                 scale = max(float(np.abs(direction).max()), slope)
-                return found - EXACT * (abs(found) + scale)
+                return least - EXACT * (abs(least) + scale)
         return self.programme.least(np.append(direction, [-slope, 0.0]))[0]
 
 
@@ -467,15 +459,17 @@ class ConicProgramme:
             self.solver.update(settings=_settings(regularisation, self.accuracy))
             solution = self.solver.solve()
             status = str(solution.status)
-            if status in (*SOLVED, *UNBOUNDED):
+            if status in (*SOLVED, "DualInfeasible", "AlmostDualInfeasible"):
                 break
         point = np.asarray(solution.x)[: self.count]
         # Unbounded comes as a certificate or, along a parabola, as a failure: open either way.
         if status not in SOLVED:
             return -np.inf, point
-        found = min(float(solution.obj_val), float(solution.obj_val_dual))
-        slack = ALMOST if status == "AlmostSolved" else self.accuracy
-        return scale * (found - slack * abs(found) - EXACT), point
+        least = min(float(solution.obj_val), float(solution.obj_val_dual))
+        # Where the solver ended with a lower accuracy than asked, runs from different centres
+        # differed by up to 2 %, between links that may nearly vanish.
+        slack = 0.05 if status == "AlmostSolved" else self.accuracy
+        return scale * (least - slack * abs(least) - EXACT), point
 
 
 def _settings(regularisation: float, accuracy: float) -> Any:

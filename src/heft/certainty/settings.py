@@ -20,8 +20,6 @@ from heft.errors import HeftError
 from heft.estimators import LeastSquares, MovableProblem
 from heft.information import Directions, Information, Triangle, components, shortest
 
-FINE = (0.5, 0.25)  # [octaves]; tried on both sides of the best cutoff, one after the other
-
 
 def _weights(information: Information, noise_names: Sequence[str] = ()) -> dict[str, float]:
     sigma = LeastSquares(sweeps=1).spread(information, noise_names)
@@ -185,9 +183,9 @@ class DelaySearch:
             ratios.update(zip(new, side_by_side(look, new, short.threads), strict=True))
             new = self._ahead(ratios, problem.delay)
         delays = sorted(ratios)
-        found = np.array([ratios[d] for d in delays])
-        mean, std, count = _common(delays, found, extrapolate=2.0 * self.reach)
-        ratio = _least(delays, found.mean(axis=1)).height
+        curves = np.array([ratios[d] for d in delays])
+        mean, std, count = _common(delays, curves, extrapolate=2.0 * self.reach)
+        ratio = _least(delays, curves.mean(axis=1)).height
         return _View(problem.delay + mean, std, ratio, count)
 
     def _ahead(self, ratios: Mapping[float, Array], about: float) -> list[float]:
@@ -223,7 +221,7 @@ class DelaySearch:
 
         Returns:
             What was found, and for each channel the moments `Yᵀe`, shape (1, b), with e the change
-            of the predicted torque for one standard deviation of the delay; see `noise.Noise`.
+            of the predicted torque for one standard deviation of the delay; see `estimators.Noise`.
         """
         short = problem.shortened(self.rows)
         here = short if known is None else problem  # which may have kept its rows
@@ -405,8 +403,8 @@ class BandwidthSearch:
         scores = {0.0: 1.0}
 
         def look_at(octaves: list[float]) -> None:
-            found = side_by_side(look, octaves, threads)
-            scores.update(zip(octaves, found, strict=True))
+            new = side_by_side(look, octaves, threads)
+            scores.update(zip(octaves, new, strict=True))
 
         # How many at a time does not depend on the number of threads, or the result would.
         look_at([float(k) for k in range(1, int(self.above) + 1)])
@@ -414,7 +412,7 @@ class BandwidthSearch:
             if scores[min(scores)] > self.hopeless * min(scores.values()):
                 break
             look_at([-float(lower)])
-        for step in FINE:
+        for step in (0.5, 0.25):  # octaves on both sides of the best
             best = min(scores, key=lambda k: scores[k])
             near = [k for k in (best - step, best + step) if -self.below <= k <= self.above]
             look_at([k for k in near if k not in scores])
@@ -457,7 +455,7 @@ class BandwidthSearch:
         Returns:
             For each channel the moments `Yᵀe`, shape (channels, b), with e the change of the
             predicted torque when another channel's rows, or its own, are taken at a cutoff that is
-            one standard deviation off: one independent error a channel; see `noise.Noise`.
+            one standard deviation off: one independent error a channel; see `estimators.Noise`.
         """
         short = problem.shortened(self.rows)
 
@@ -473,18 +471,18 @@ class BandwidthSearch:
         centre, low, high = looks[0.0], min(looks), max(looks)
         weights = _weights(centre, short.noise_names)
         values = shortest(centre, weights)
-        whole = centre.combined(weights)
-        inverse = Directions.of(whole.R, whole.rows).covariance_factor
+        triangle = centre.combined(weights)
+        inverse = Directions.of(triangle.R, triangle.rows).covariance_factor
         parts = [(part.rows, part.of(inverse)) for part in components(inverse)]
         ends = (_moved(looks[end], centre, weights, values, parts) for end in (high, low))
         change = np.subtract(*ends) * self.std_octaves / (high - low)
         scale = rows / max(centre.rows, 1)
-        found = []
+        errors = []
         for t in centre.triangles:
             moments = np.zeros(change.shape)
             moments[:, t.columns] = scale * (change[:, t.columns] @ t.R.T) @ t.R
-            found.append(moments)
-        return tuple(found)
+            errors.append(moments)
+        return tuple(errors)
 
 
 def _moved(
@@ -506,7 +504,7 @@ def _moved(
     """
     size = len(centre.labels)
     pull = look.moments(values) - centre.moments(values)
-    found = np.zeros((len(weights), size))
+    steps = np.zeros((len(weights), size))
     for columns, own in parts:
         place = np.full(size, -1)
         place[columns] = np.arange(len(columns))
@@ -516,8 +514,8 @@ def _moved(
                 continue
             before, after = (weight * R[:, at >= 0] @ own[at[at >= 0]] for R, at in pair)
             step = _exchanged(before, after, weight**2 * pull[c, columns] @ own)
-            found[c, columns] = own @ step
-    return found
+            steps[c, columns] = own @ step
+    return steps
 
 
 def _exchanged(before: Array, after: Array, right: Array) -> Array:
@@ -530,8 +528,8 @@ def _exchanged(before: Array, after: Array, right: Array) -> Array:
     """
     count = len(before)
     if count + len(after) >= len(right):
-        left = np.eye(len(right)) - before.T @ before + after.T @ after
-        return np.asarray(np.linalg.solve(left, right))
+        matrix = np.eye(len(right)) - before.T @ before + after.T @ after
+        return np.asarray(np.linalg.solve(matrix, right))
     both = np.vstack([before, after])
     inner = both @ both.T + np.diag(np.append(-np.ones(count), np.ones(len(after))))
     return np.asarray(right - both.T @ np.linalg.solve(inner, both @ right))

@@ -44,11 +44,11 @@ class BodyScaling:
         second = np.swapaxes(second, 1, 2)
         # Of a square, in half of the time: λ is of like size where steps stay near the path.
         both = second @ first
-        squares, left = np.linalg.eigh(both @ np.swapaxes(both, 1, 2))
+        squares, axes = np.linalg.eigh(both @ np.swapaxes(both, 1, 2))
         if squares.min(initial=1.0) <= 0.0:
             raise np.linalg.LinAlgError
         values = np.sqrt(squares)
-        back = np.swapaxes(left, 1, 2) @ second / np.sqrt(values)[:, :, None]
+        back = np.swapaxes(axes, 1, 2) @ second / np.sqrt(values)[:, :, None]
         moved = back[:, None] @ BASIS @ np.swapaxes(back, 1, 2)[:, None]
         return BodyScaling(values, back, np.swapaxes(stack(moved), 1, 2))
 
@@ -164,8 +164,8 @@ def stairs(rows: Array, right: Array) -> tuple[Array, Array]:
     nothing = max(rows.shape) * float(np.finfo(float).eps) * float(np.linalg.norm(rows))
     for first in range(0, rows.shape[1], STAIR):
         own = slice(first, min(first + STAIR, rows.shape[1]))
-        turn, held, _ = scipy.linalg.qr(out[done:, own], pivoting=True)
-        count = int(np.sum(np.linalg.norm(held, axis=1) > nothing))
+        turn, stair, _ = scipy.linalg.qr(out[done:, own], pivoting=True)
+        count = int(np.sum(np.linalg.norm(stair, axis=1) > nothing))
         out[done:] = turn.T @ out[done:]
         done += count
         out[done:, own] = 0.0
@@ -229,8 +229,8 @@ class FitsCone:
     def slack(self, v: Array) -> Array:
         """Return the slacks P v."""
         n, count = self.unknowns, len(self.rows) - self.limits
-        left = self.rows @ v[:n] - v[n + 1] * self.right
-        return np.concatenate([v[:n], left[count:], [self.radius * v[n + 1], v[n]], left[:count]])
+        rest = self.rows @ v[:n] - v[n + 1] * self.right
+        return np.concatenate([v[:n], rest[count:], [self.radius * v[n + 1], v[n]], rest[:count]])
 
     def pulled(self, push: Array) -> Array:
         """Return Pᵀ z."""
@@ -322,11 +322,11 @@ class FitsScaling:
     def complement(self, target: float, first: Array, second: Array) -> Array:
         """Return x with `λ ∘ x = target − λ ∘ λ − first ∘ second`, ∘ the product of each cone."""
         cone = self.cone
-        left, right = (unstack(x[cone.bodies].reshape(-1, 10)) for x in (first, second))
+        one, other = (unstack(x[cone.bodies].reshape(-1, 10)) for x in (first, second))
         linear = target - first[cone.linear] * second[cone.linear]
         return np.concatenate(
             [
-                stack(self.bodies.complement(target, left @ right)).ravel(),
+                stack(self.bodies.complement(target, one @ other)).ravel(),
                 linear / self.both - self.both,
                 self.ball.complement(target, ball_product(first[cone.ball], second[cone.ball])),
             ]
@@ -355,22 +355,22 @@ class SupportStep:
         cone, ball = scaling.cone, scaling.ball
         count, limits = len(cone.rows), cone.limits
         terms = len(scaling.lengths) - limits
-        told = np.empty((cone.unknowns, count))  # D^-1/2 R^T
-        tens = told[cone.bodies].reshape(-1, 10, count)
+        halved = np.empty((cone.unknowns, count))  # D^-1/2 R^T
+        tens = halved[cone.bodies].reshape(-1, 10, count)
         np.matmul(np.swapaxes(scaling.inverse, 1, 2), cone.tens, out=tens)
-        told[cone.signs] = scaling.lengths[:terms, None] * cone.rows[:, cone.signs].T
+        halved[cone.signs] = scaling.lengths[:terms, None] * cone.rows[:, cone.signs].T
         # FᵀWWᵀF is η² (1 − 2/h w wᵀ + h g gᵀ) on rows of the misfit, with h = 2 w_0² − 1.
         sure = 2.0 * ball.axis[0] ** 2 - 1.0
         axis = np.append(ball.axis[2:], np.zeros(limits))
-        left = np.empty((count, count), order="F")  # the upper triangle alone is told
+        normal = np.empty((count, count), order="F")  # the upper triangle alone is told
         for own, start in cone.stairs:
-            seen = told[start:]
-            np.matmul(seen[:, own].T, seen[:, : own.stop], out=left.T[own, : own.stop])
-        left = dsyr(-2.0 * ball.size**2 / sure, axis, a=left, overwrite_a=True)
+            seen = halved[start:]
+            np.matmul(seen[:, own].T, seen[:, : own.stop], out=normal.T[own, : own.stop])
+        normal = dsyr(-2.0 * ball.size**2 / sure, axis, a=normal, overwrite_a=True)
         added = np.full(count, ball.size**2)
         added[count - limits :] = scaling.lengths[terms:] ** 2
-        left[range(count), range(count)] += added
-        factor, failed = dpotrf(left, clean=False, overwrite_a=True)
+        normal[range(count), range(count)] += added
+        factor, failed = dpotrf(normal, clean=False, overwrite_a=True)
         if failed:
             raise np.linalg.LinAlgError
         along = cone.right / cone.radius + (2.0 * ball.axis[0] / sure) * axis
@@ -386,9 +386,9 @@ class SupportStep:
         free = slack[..., :n] - self._softened(g[..., :n])
         ball = np.zeros_like(slack[..., cone.ball])
         ball[..., 0], ball[..., 1] = -g[..., n + 1] / cone.radius, -g[..., n]
-        held = slack.copy()
-        held[..., cone.ball] += self._ball(ball)
-        first, _, lacking = cone.on_rows(held)
+        slacks = slack.copy()
+        slacks[..., cone.ball] += self._ball(ball)
+        first, _, lacking = cone.on_rows(slacks)
         pull = self._solved(free @ cone.rows.T - lacking - first[..., None] * ratio)
         on_y = pull @ cone.rows
         rows = pull.shape[-1] - cone.limits
@@ -414,5 +414,5 @@ class SupportStep:
 
     def _solved(self, g: Array) -> Array:
         along, size, solved = self.along
-        found = dpotrs(self.factor, g.T)[0].T
-        return np.asarray(found - solved * ((found @ along) / size)[..., None])
+        solution = dpotrs(self.factor, g.T)[0].T
+        return np.asarray(solution - solved * ((solution @ along) / size)[..., None])

@@ -23,16 +23,9 @@ from heft.estimators import BASIS, IDENTITY, stack, unstack
 from .support_cone import FitsCone, FitsScaling, SupportStep, depth
 
 START = 0.1  # multipliers at the start, as a share of the barrier's
-NEAR_WALL = 0.95  # share of the way to the boundary that a step may go
 PROVEN = 1e-5  # of an end's distance from the centre: the method stops
-ENOUGH = 1e-4  # the same, where rounding lets it come no further with refined correctors
 RAY = 1e-8  # what slacks may lack along a ray, relative to the fall
-STEPS = 60
-STUCK = 1e-4  # share of a step from which nothing more is gained
-INSIDE = 1e-2  # share of the model file's bodies that a fit on the boundary is mixed with
 LOOSE = 1e-3  # pull of the model file's bodies at the centre, beside the barrier's of 1
-CENTRED = 1e-2  # Newton decrement at the centre, which need not be exact
-CENTRING = 100  # most steps to it
 
 
 @dataclass(frozen=True)
@@ -47,14 +40,8 @@ class _Iterate:
     lack: float
 
     def moved(self, share: float, change: _Iterate) -> _Iterate:
-        return _Iterate(
-            self.v + share * change.v,
-            self.bound + share * change.bound,
-            self.slack + share * change.slack,
-            self.push + share * change.push,
-            self.whole + share * change.whole,
-            self.lack + share * change.lack,
-        )
+        pairs = zip(vars(self).values(), vars(change).values(), strict=True)
+        return _Iterate(*(x + share * dx for x, dx in pairs))
 
 
 @dataclass(frozen=True)
@@ -101,10 +88,11 @@ class SupportFunction:
         width = self.width(c)
         if width == 0.0:
             return None
-        for refined, enough in ((False, PROVEN), (True, ENOUGH)):
-            found = _Search(self.cone, c / width, a, refined, enough).run(*self.start)
-            if found is not None:
-                return width * found
+        # The latter where rounding lets it come no further.
+        for refined, enough in ((False, PROVEN), (True, 1e-4)):
+            least = _Search(self.cone, c / width, a, refined, enough).run(*self.start)
+            if least is not None:
+                return width * least
         return None
 
 
@@ -119,7 +107,7 @@ class _Search:
     def run(self, at: _Iterate, step: SupportStep) -> float | None:
         """Return the proven minimum, −inf along a ray, or None without a proof."""
         best = (np.inf, 0.0)
-        for k in range(STEPS):
+        for k in range(60):
             lacking = self.lacking(at)
             off, bound = self.proof(at, lacking)
             best = min(best, (off, bound))
@@ -133,7 +121,7 @@ class _Search:
                 at, taken = self.stepped(at, step, lacking)
             except np.linalg.LinAlgError:  # rounding, beside the boundary
                 break
-            if taken < STUCK:
+            if taken < 1e-4:  # nothing more is gained
                 break
         return best[1] if best[0] < self.enough else None
 
@@ -164,7 +152,7 @@ class _Search:
         target = (1.0 - min(1.0, equations.share(first, *scaled))) ** 3
         change = equations.corrector(target, mean, first, *scaled)
         scaled = scaling.into(change.slack), scaling.push_into(change.push)
-        taken = min(1.0, NEAR_WALL * equations.share(change, *scaled))
+        taken = min(1.0, 0.95 * equations.share(change, *scaled))  # not quite to the boundary
         return at.moved(taken, change), taken
 
 
@@ -178,9 +166,7 @@ class _Lacking:
     value: float
 
     def part(self, share: float) -> _Lacking:
-        return _Lacking(
-            share * self.pulled, share * self.slack, share * self.whole, share * self.value
-        )
+        return _Lacking(*(share * x for x in vars(self).values()))
 
 
 @dataclass(frozen=True)
@@ -207,8 +193,8 @@ class _Equations:
         equations = _Equations(search, step, at, lacking, (moves[:2], pushes[:2]), corner)
         product = -at.whole * at.lack
         pair = np.array([-lacking.whole, -lacking.value - product / at.whole])
-        found = equations.joined(moves[2], pushes[2], pair)
-        return equations, equations.changed(found, lacking, product)
+        solution = equations.joined(moves[2], pushes[2], pair)
+        return equations, equations.changed(solution, lacking, product)
 
     def corrector(
         self, kept: float, mean: float, first: _Iterate, slack: Array, push: Array
@@ -227,11 +213,11 @@ class _Equations:
             scaling.complement(kept * mean, slack, push) - scaling.into(lacking.slack),
             np.array([-lacking.whole, -lacking.value - product / at.whole]),
         )
-        found = self.solved(*right)
+        solution = self.solved(*right)
         if self.search.refined:
-            more = self.solved(*self.left(right, found))
-            found = tuple(x + y for x, y in zip(found, more, strict=True))
-        return self.changed(found, lacking, product)
+            more = self.solved(*self.left(right, solution))
+            solution = tuple(x + y for x, y in zip(solution, more, strict=True))
+        return self.changed(solution, lacking, product)
 
     def changed(self, found: tuple[Array, ...], lacking: _Lacking, product: float) -> _Iterate:
         """Return the change of an iterate from a solution, given the change of τ κ."""
@@ -262,8 +248,8 @@ class _Equations:
     def joined(self, move: Array, push: Array, pair: Array) -> tuple[Array, ...]:
         """Return a solution with the columns of ν and τ added."""
         (moves, pushes), search = self.columns, self.search
-        told = np.array([search.a @ move, search.c @ move])
-        ends = np.asarray(np.linalg.solve(self.corner, pair - told), float)
+        values = np.array([search.a @ move, search.c @ move])
+        ends = np.asarray(np.linalg.solve(self.corner, pair - values), float)
         return move + ends @ moves, push + ends @ pushes, ends
 
     def left(
@@ -285,7 +271,7 @@ def _inside(cone: FitsCone, fit: Array) -> Array | None:
     middle = fit.copy()
     middle[cone.bodies] = np.tile(IDENTITY, cone.links)
     middle[cone.signs] = np.maximum(fit[cone.signs], 1.0)
-    share = INSIDE
+    share = 1e-2  # of the bodies that the fit is mixed with
     while share > np.finfo(float).eps:
         mixed = fit + share * (middle - fit)
         if _holds(cone, mixed):
@@ -311,7 +297,7 @@ def _centred(cone: FitsCone, y: Array) -> SupportFunction:
     square = misfits.T @ misfits
     size = np.zeros(n)
     size[cone.bodies], size[cone.signs] = np.tile(LOOSE * IDENTITY, cone.links), LOOSE
-    for _ in range(CENTRING):
+    for _ in range(100):  # most steps to it
         slack = cone.slack(np.append(y, [0.0, 1.0]))
         ball = slack[cone.ball]
         room = depth(ball)
@@ -328,7 +314,7 @@ def _centred(cone: FitsCone, y: Array) -> SupportFunction:
         factor = scipy.linalg.cholesky(hessian, check_finite=False, overwrite_a=True)
         move = -scipy.linalg.cho_solve((factor, False), slope, check_finite=False)
         decrement = float(np.sqrt(max(-slope @ move, 0.0)))
-        if decrement < CENTRED:
+        if decrement < 1e-2:  # it need not be exact
             break
         share = 1.0 if decrement < 0.25 else 1.0 / (1.0 + decrement)
         y = y + share * move

@@ -12,19 +12,16 @@ import numpy as np
 
 from heft.arrays import Array
 from heft.compiled import plain
-from heft.engine import side_by_side
 from heft.errors import InvalidSetting
 
-from . import compiled_walks, walk
+from . import compiled_walks
 from .kernels import IntArray, Motion, compile_tree, full_slots
 from .tree import Tree
 
-Gradients = tuple[Array, Array, Array]
-
 
 def pull_back(
-    tree: Tree, motion: Motion, seeds: Array, slots: IntArray | None = None, threads: int = 1
-) -> Gradients:
+    tree: Tree, motion: Motion, seeds: Array, slots: IntArray | None = None
+) -> tuple[Array, Array, Array]:
     """Return the gradients of Σ S·Y by position, velocity and acceleration of the channels.
 
     Args:
@@ -47,22 +44,11 @@ def pull_back(
             got="free",
             expected="fixed",
         )
-    count = motion.sin.shape[1]
     if slots is None:
         slots = full_slots(tree)
     (laid,) = plain(np.moveaxis(seeds, 0, 2))
-    out = (
-        np.zeros((tree.channels, count)),
-        np.zeros((tree.channels, count)),
-        np.zeros((tree.channels, count)),
-    )
+    q, v, a = np.zeros((3, tree.channels, motion.sin.shape[1]))
     deepest = int(tree.ancestry().sum(axis=0).max(initial=1))
-    table, arrays = compile_tree(tree), plain(*motion.tuple())
-    share = -(-count // (threads * walk.BLOCK)) * walk.BLOCK if count else 0
-
-    def work(k: int) -> None:
-        stop = min((k + 1) * share, count)
-        compiled_walks.pull(table, arrays, k * share, stop, slots, laid, deepest, out)
-
-    side_by_side(work, range(threads if count else 0), threads)
-    return out
+    arrays = plain(*motion.tuple())
+    compiled_walks.pull(compile_tree(tree), arrays, slots, laid, deepest, (q, v, a))
+    return q, v, a

@@ -22,15 +22,16 @@ def warm_up() -> None:
     motion = (one, one, one, one, np.zeros((3, 1)))
     slots = np.arange(10)[None, :]
     sine_cosine(np.zeros(1), np.zeros(1), np.zeros(1))
-    regress(tree, motion, 0, 1, slots, np.zeros((1, 10, 1)))
-    efforts(tree, motion, 0, 1, slots, np.zeros(10), one.copy())
-    momenta(tree, motion, 0, 1, slots, np.zeros((10, 1)), np.zeros((10, 1)))
+    regress(tree, motion, slots, np.zeros((1, 10, 1)))
+    efforts(tree, motion, slots, np.zeros(10), one.copy())
+    momenta(tree, motion, slots, np.zeros((10, 1)), np.zeros((10, 1)))
     acts = np.zeros((1, 3), dtype=np.int64)
     triangles = np.zeros((1, 11, 11))
     every = np.zeros((1, 0), dtype=np.bool_)
-    reduce(tree, motion, slots, index + 10, one, acts, np.ones(1), one, index, 1, every, triangles)
+    layout = (slots, index + 10, acts, index)
+    reduce(tree, motion, layout, (one, np.ones(1)), (one, every), 1, triangles)
     pulled = (one.copy(), one.copy(), one.copy())
-    pull(tree, motion, 0, 1, slots, np.zeros((1, 10, 1)), 1, pulled)
+    pull(tree, motion, slots, np.zeros((1, 10, 1)), 1, pulled)
 
 
 KERNELS = Kernels((sine_cosine, regress, efforts, momenta, reduce, pull), warm_up)

@@ -6,7 +6,7 @@ import numpy as np
 
 from heft.arrays import Array
 
-from .kinematics import chain_of, place_of
+from .kinematics import place_of
 from .tree import FREE, PRISMATIC, Link, Tree
 
 
@@ -35,7 +35,7 @@ def contact_map(tree: Tree, link: Link, point: Array, position: Array) -> Array:
     R, place, rotations, places = place_of(tree, link, position)
     place = place + R @ point
     out = np.zeros((len(position), tree.channels, 6))
-    for b in chain_of(tree, link):
+    for b in rotations:
         first = int(tree.channel[b])
         if tree.kind[b] == FREE:
             out[:, first : first + 3, :3] = R

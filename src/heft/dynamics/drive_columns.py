@@ -89,21 +89,13 @@ def presliding(
     moved = np.stack([_projected(drives[d].ratio, position) for d in of.tolist()])
     widths = np.array([width for _, width in operators])
     if before is None or not len(before.time):
-        last, held = moved[row, 0], np.zeros(len(operators))
+        last, state = moved[row, 0], np.zeros(len(operators))
     else:
         k = max(int(np.searchsorted(before.time, time[0], side="right")) - 1, 0)
         if before.time[-1] > time[-1]:  # the clock was set back: go on from the end
             k = len(before.time) - 1
-        last, held = before.position[row, k], before.values[:, k].copy()
-    return Presliding(time, moved, stops(moved, widths, last, held, row))
-
-
-def acts(drives: Drives, columns: Sequence[Column]) -> NDArray[np.int64]:
-    """Return (channel, column) of each action of drives' columns, shape (actions, 2).
-
-    A column acts on every channel whose ratio to its drive is not zero.
-    """
-    return drives.acts if columns is drives.columns else drives.acts_of(columns)
+        last, state = before.position[row, k], before.values[:, k].copy()
+    return Presliding(time, moved, stops(moved, widths, last, state, row))
 
 
 def columns(
@@ -128,9 +120,7 @@ def columns(
     for column, (d, term) in enumerate(chosen):
         if d in motions:
             term.write(motions[d], values[column])
-    every = chosen is drives.columns
-    weights = drives.weights if every else drives.weights_of(chosen)
-    return DriveColumns(values, acts(drives, chosen), weights)
+    return DriveColumns(values, *drives.actions(chosen))
 
 
 def motion_of(drives: Drives, place: int, state: DriveState) -> DriveMotion:
@@ -165,8 +155,8 @@ def effort(drives: Drives, values: Mapping[str, float], state: DriveState) -> Ar
         values: Coefficients by name, such as `elbow.viscous`, in the units of `Drives.labels`;
             missing ones count as zero.
     """
-    found = {c: values.get(drives.name(c), 0.0) for c in drives.columns}
-    return _total(drives, found, state)
+    coefficients = {c: values.get(drives.name(c), 0.0) for c in drives.columns}
+    return _total(drives, coefficients, state)
 
 
 def simple_effort(drives: Drives, values: Mapping[str, float], state: DriveState) -> Array:
@@ -181,12 +171,12 @@ def simple_effort(drives: Drives, values: Mapping[str, float], state: DriveState
             missing ones count as zero.
     """
     rotors = [c for c in drives.columns if c[1].inertial]
-    found: dict[Column, float] = {}
+    coefficients: dict[Column, float] = {}
     for d, term in (*rotors, *drives.simple_columns):
         fading = Sigmoid(STANDSTILL_SPEED * (LINEAR_SCALE if drives[d].linear else 1.0))
         shown = fading if isinstance(term, Coulomb) else term
-        found[d, shown] = values.get(drives.name((d, term)), 0.0)
-    return _total(drives, found, state)
+        coefficients[d, shown] = values.get(drives.name((d, term)), 0.0)
+    return _total(drives, coefficients, state)
 
 
 def _total(drives: Drives, values: Mapping[Column, float], state: DriveState) -> Array:

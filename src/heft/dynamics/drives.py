@@ -126,8 +126,9 @@ class Term(Protocol):
         """Return the function at N samples, shape (N,); its unit times that of `unit` is effort.
 
         A sample's value depends on that sample alone: the presliding state is part of the motion.
+        By default it is that of steady sliding.
         """
-        ...
+        return self.steady(motion.velocity)
 
     def steady(self, velocity: Array) -> Array:
         """Return the function in steady sliding without load, shape (N,), of speeds (N,).
@@ -189,10 +190,6 @@ class Viscous(Term):
         """Return the unit of effort over speed."""
         return "N·s/m" if linear else "N·m·s/rad"
 
-    def column(self, motion: DriveMotion) -> Array:
-        """Return the speed w [rad/s or m/s]."""
-        return motion.velocity
-
     def steady(self, velocity: Array) -> Array:
         """Return the speed w [rad/s or m/s]."""
         return velocity
@@ -212,10 +209,6 @@ class Coulomb(Term):
     c = "w > 0.0 ? 1.0 : w < 0.0 ? -1.0 : w"
     scale: None = None
 
-    def column(self, motion: DriveMotion) -> Array:
-        """Return sign(w)."""
-        return np.asarray(np.sign(motion.velocity))
-
     def steady(self, velocity: Array) -> Array:
         """Return sign(w)."""
         return np.asarray(np.sign(velocity))
@@ -233,10 +226,6 @@ class Sigmoid(Term):
     dictionary = True
     smooth = True
     scale: float
-
-    def column(self, motion: DriveMotion) -> Array:
-        """Return tanh(w/s)."""
-        return self.steady(motion.velocity)
 
     def write(self, motion: DriveMotion, out: Array) -> None:
         """Write tanh(w/s)."""
@@ -317,10 +306,6 @@ class Offset(Term):
     smooth = True
     joints_only = True  # a motor's would be a combination of its joints'
     scale: None = None
-
-    def column(self, motion: DriveMotion) -> Array:
-        """Return ones."""
-        return np.ones(len(motion.velocity))
 
     def steady(self, velocity: Array) -> Array:
         """Return ones."""
@@ -524,40 +509,33 @@ class Drives(Sequence[Drive]):
 
         Terms of a drive that depend on the same width share one.
         """
-        found = {(term.width, d) for d, term in self.columns if term.remembers}
-        return tuple((d, width) for width, d in sorted(found))
+        widths = {(term.width, d) for d, term in self.columns if term.remembers}
+        return tuple((d, width) for width, d in sorted(widths))
 
     @cached_property
     def stops_of(self) -> tuple[tuple[tuple[int, float], ...], ...]:
         """For each drive its stop operators: position among `stops`, and width b."""
-        found: list[list[tuple[int, float]]] = [[] for _ in self]
+        operators: list[list[tuple[int, float]]] = [[] for _ in self]
         for k, (d, width) in enumerate(self.stops):
-            found[d].append((k, width))
-        return tuple(map(tuple, found))
+            operators[d].append((k, width))
+        return tuple(map(tuple, operators))
 
     @cached_property
-    def acts(self) -> NDArray[np.int64]:
-        """Channel and column of each action of `columns`, shape (actions, 2).
+    def _actions(self) -> tuple[NDArray[np.int64], Array]:
+        return self._actions_of(self.columns)
+
+    def actions(self, columns: Sequence[Column]) -> tuple[NDArray[np.int64], Array]:
+        """Return channel and column of each action of columns, (actions, 2), and its ratio.
 
         A column acts on every channel whose ratio to its drive is not zero.
         """
-        return self.acts_of(self.columns)
+        return self._actions if columns is self.columns else self._actions_of(columns)
 
-    @cached_property
-    def weights(self) -> Array:
-        """Ratio of the drive to the channel of each of `acts`, shape (actions,)."""
-        return self.weights_of(self.columns)
-
-    def acts_of(self, columns: Sequence[Column]) -> NDArray[np.int64]:
-        """Return channel and column of each action of some columns; see `acts`."""
+    def _actions_of(self, columns: Sequence[Column]) -> tuple[NDArray[np.int64], Array]:
         channels = [np.flatnonzero(drive.ratio).tolist() for drive in self]
-        pairs = [(channel, k) for k, (d, _) in enumerate(columns) for channel in channels[d]]
-        return np.array(pairs, dtype=np.int64).reshape(-1, 2)
-
-    def weights_of(self, columns: Sequence[Column]) -> Array:
-        """Return the drive's ratio to the channel of each action of columns; see `weights`."""
-        acts = self.acts_of(columns)
-        return np.array([self.members[columns[k][0]].ratio[c] for c, k in acts.tolist()])
+        acts = [(channel, k) for k, (d, _) in enumerate(columns) for channel in channels[d]]
+        weights = [self.members[columns[k][0]].ratio[channel] for channel, k in acts]
+        return np.array(acts, dtype=np.int64).reshape(-1, 2), np.array(weights)
 
     def name(self, column: Column) -> str:
         """Return a column's name: that of its drive and its term, such as `elbow.viscous`."""

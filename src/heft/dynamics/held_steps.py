@@ -18,9 +18,6 @@ import numpy as np
 
 from heft.compiled import Kernels, contracted
 
-SWEEPS = 4  # over the bias torque, each with Newton's steps for friction
-NEWTON = 30  # steps for friction at most
-CHORD = 10  # Newton steps after which friction's steepest slope is taken for its slope
 SETTLED = 1e-13  # change of a velocity at which they end [rad/s or m/s]
 
 
@@ -71,8 +68,9 @@ def _inertia_times(pi, w, out):  # type: ignore[no-untyped-def]
 
 
 @contracted
-def _bias(tree, parameters, gravity, v, R, p, room, bias):  # type: ignore[no-untyped-def]
+def _bias(model, v, R, p, room, bias):  # type: ignore[no-untyped-def]
     """Write the torque at zero acceleration: Coriolis and centrifugal terms, and gravity."""
+    tree, _, parameters, _, _, gravity = model
     parent, kind, _, channel, multiplier, _, _, _, _, axis = tree
     omega, alpha, linear, force, moment = room
     s, t, u = np.empty(3), np.empty(3), np.empty(3)
@@ -213,27 +211,29 @@ def _rubbing(drives, v, steepest, torque, slope):  # type: ignore[no-untyped-def
 
 
 @contracted
-def _step(tree, offset, parameters, rotors, drives, gravity, h, q, v, a, tau, room):  # type: ignore[no-untyped-def]
+def _step(model, h, q, v, a, tau, room):  # type: ignore[no-untyped-def]
     """Overwrite a by the acceleration of a step from q and v under a held effort.
 
     Returns whether it was found. `a` comes as that of the step before.
     """
     n = q.shape[0]
+    tree, offset, parameters, rotors, drives, _ = model
     R, p, lumped, spatial, M, slope, bias, torque = room
     middle = q + 0.5 * h * v
     _place(tree, offset, middle, R, p)
     _mass(tree, parameters, R, p, lumped, M)
     M += rotors
-    for _ in range(SWEEPS):
+    for _ in range(4):  # each with Newton's steps for friction
         start = a.copy()
-        _bias(tree, parameters, gravity, v + 0.5 * h * a, R, p, spatial, bias)
-        for k in range(NEWTON):
-            _rubbing(drives, v + 0.5 * h * a, k >= CHORD, torque, slope)
-            left = tau - bias - torque
+        _bias(model, v + 0.5 * h * a, R, p, spatial, bias)
+        for k in range(30):
+            # After some steps friction's steepest slope is taken for its slope.
+            _rubbing(drives, v + 0.5 * h * a, k >= 10, torque, slope)
+            lacking = tau - bias - torque
             for i in range(n):
                 for j in range(n):
-                    left[i] -= M[i, j] * a[j]
-            change = np.linalg.solve(M + 0.5 * h * slope, left)
+                    lacking[i] -= M[i, j] * a[j]
+            change = np.linalg.solve(M + 0.5 * h * slope, lacking)
             a += change
             size = 0.5 * h * np.abs(change).max()
             if not np.isfinite(size):
@@ -268,26 +268,24 @@ def _room(tree, n):  # type: ignore[no-untyped-def]
 
 
 @contracted
-def follow(tree, offset, parameters, rotors, drives, gravity, gains, start, wanted, h, keep, log):  # type: ignore[no-untyped-def]
+def follow(model, controller, start, wanted, h, log):  # type: ignore[no-untyped-def]
     """Follow a reference under a PID controller of each joint; return the steps taken.
 
     Args:
-        tree: As `kernels.compile_tree` returns it.
-        offset: Offset of each body's joint position from its channel's, (bodies,) [rad or m].
-        parameters: Ten inertial parameters a body, (10 bodies,).
-        rotors: Rotor inertia of the channels, (n, n).
-        drives: Ratios, viscous coefficients, offsets, amplitudes and speeds of sigmoids.
-        gravity: In the base's frame, (3,) [m/s²].
-        gains: Rows: position, velocity, integral, (3, n).
+        model: The tree as `kernels.compile_tree` returns it; offset of each body's joint position
+            from its channel's, (bodies,) [rad or m]; ten inertial parameters a body, (10 bodies,);
+            rotor inertia of the channels, (n, n); of drives ratios, viscous coefficients, offsets,
+            amplitudes and speeds of sigmoids; gravity in the base's frame, (3,) [m/s²].
+        controller: Gains, rows of position, velocity and integral, (3, n); and the share of the
+            differentiated position that the filter takes, below 0 where velocity is measured.
         start: Rows q and v, where the robot begins, (2, n).
         wanted: Rows q, v and feed-forward torque, (N, 3, n).
         h: Step [s].
-        keep: Share of the differentiated position that the filter takes; below 0 the velocity is
-            measured.
         log: Rows q, v, a, τ, each (N, n); q and v of the step's begin.
     """
     count, n = wanted.shape[0], wanted.shape[2]
-    room = _room(tree, n)
+    gains, keep = controller
+    room = _room(model[0], n)
     q, v = start[0].copy(), start[1].copy()
     a, last, seen, total = np.zeros(n), q.copy(), v.copy(), np.zeros(n)
     for k in range(count):
@@ -300,7 +298,7 @@ def follow(tree, offset, parameters, rotors, drives, gravity, gains, start, want
         total += h * error
         tau = wanted[k, 2] + gains[0] * error + gains[1] * (wanted[k, 1] - seen) + gains[2] * total
         log[0, k], log[1, k], log[3, k] = q, v, tau
-        if not _step(tree, offset, parameters, rotors, drives, gravity, h, q, v, a, tau, room):
+        if not _step(model, h, q, v, a, tau, room):
             return k
         log[2, k] = a
         q += h * v + 0.5 * h * h * a
@@ -309,7 +307,7 @@ def follow(tree, offset, parameters, rotors, drives, gravity, gains, start, want
 
 
 @contracted
-def carry(M, K, D, Y, gains, h, keep, places, efforts):  # type: ignore[no-untyped-def]
+def carry(M, K, D, Y, controller, h, out):  # type: ignore[no-untyped-def]
     """Write sensitivities to parameters of the positions and efforts of `follow`, by its equations.
 
     Args:
@@ -317,15 +315,15 @@ def carry(M, K, D, Y, gains, h, keep, places, efforts):  # type: ignore[no-untyp
         K: ∂τ/∂q there, (N, n, n).
         D: ∂τ/∂v there, friction included, (N, n, n).
         Y: ∂τ/∂parameters there, (N, n, b).
-        gains: As of `follow`.
+        controller: As of `follow`.
         h: Step [s].
-        keep: As of `follow`.
-        places: ∂q/∂parameters at the steps' begins, (N, n, b).
-        efforts: ∂τ/∂parameters of what the controller holds over the steps, (N, n, b).
+        out: ∂q/∂parameters at the steps' begins, and ∂τ/∂parameters of what the controller holds
+            over the steps, (N, n, b) each.
     """
+    (gains, keep), (places, efforts) = controller, out
     count, n, b = Y.shape
     X, V, last = np.zeros((n, b)), np.zeros((n, b)), np.zeros((n, b))
-    seen, total, left = np.zeros((n, b)), np.zeros((n, b)), np.zeros((n, b))
+    seen, total, lacking = np.zeros((n, b)), np.zeros((n, b)), np.zeros((n, b))
     for k in range(count):
         places[k] = X
         if keep < 0.0:
@@ -340,24 +338,20 @@ def carry(M, K, D, Y, gains, h, keep, places, efforts):  # type: ignore[no-untyp
                 efforts[k, i, j] = tau
                 for m in range(n):
                     tau -= K[k, i, m] * (X[m, j] + 0.5 * h * V[m, j]) + D[k, i, m] * V[m, j]
-                left[i, j] = tau - Y[k, i, j]
-        rise = np.linalg.solve(M[k] + 0.5 * h * D[k], left)
+                lacking[i, j] = tau - Y[k, i, j]
+        rise = np.linalg.solve(M[k] + 0.5 * h * D[k], lacking)
         X += h * V + 0.5 * h * h * rise
         V += h * rise
 
 
 @contracted
-def push(tree, offset, parameters, rotors, drives, gravity, h, tau, states, rise):  # type: ignore[no-untyped-def]
+def push(model, h, tau, states, rise):  # type: ignore[no-untyped-def]
     """Move robots of different parameters by a step under held efforts.
 
     Args:
-        tree: As `kernels.compile_tree` returns it.
-        offset: As of `follow`.
-        parameters: Of the bodies of each robot, ten a body, (robots, 10 bodies).
-        rotors: Rotor inertia of the channels of each, (robots, n, n).
-        drives: Ratios (drives, n); viscous coefficients and offsets (robots, drives); amplitudes
-            (robots, drives, scales); speeds of the sigmoids (drives, scales).
-        gravity: In the base's frame, (3,) [m/s²].
+        model: As of `follow`, where each robot has its own: parameters (robots, 10 bodies), rotors
+            (robots, n, n), viscous coefficients and offsets (robots, drives) and amplitudes
+            (robots, drives, scales); ratios (drives, n) and speeds (drives, scales) are shared.
         h: Step [s].
         tau: Held effort of each robot, (robots, n).
         states: Positions and velocities of each robot, which are moved, (robots, 2 n).
@@ -366,6 +360,7 @@ def push(tree, offset, parameters, rotors, drives, gravity, h, tau, states, rise
     Returns:
         Whether all steps were found.
     """
+    tree, offset, parameters, rotors, drives, gravity = model
     ratios, viscous, offsets, amplitude, scale = drives
     count, n = tau.shape
     room = _room(tree, n)
@@ -375,8 +370,8 @@ def push(tree, offset, parameters, rotors, drives, gravity, h, tau, states, rise
         q, v = states[s, :n].copy(), states[s, n:].copy()
         own = (ratios, viscous[s], offsets[s], amplitude[s], scale)
         a[:] = first
-        held = tau[s]
-        if not _step(tree, offset, parameters[s], rotors[s], own, gravity, h, q, v, a, held, room):
+        robot = (tree, offset, parameters[s], rotors[s], own, gravity)
+        if not _step(robot, h, q, v, a, tau[s], room):
             return False
         if s == 0:
             first[:] = a
@@ -396,11 +391,12 @@ def warm_up() -> None:
     drives = (unit, zero, zero, one, unit)
     gains, wanted, log = np.zeros((3, 1)), np.zeros((1, 3, 1)), np.zeros((4, 1, 1))
     start = np.zeros((2, 1))
-    follow(tree, zero, heavy[0], unit, drives, np.zeros(3), gains, start, wanted, 1.0, 1.0, log)
-    carry(each + 1.0, each, each, each, gains, 1.0, 1.0, each.copy(), each.copy())
+    model, controller = (tree, zero, heavy[0], unit, drives, np.zeros(3)), (gains, 1.0)
+    follow(model, controller, start, wanted, 1.0, log)
+    carry(each + 1.0, each, each, each, controller, 1.0, (each.copy(), each.copy()))
     many = (unit, one, one, each, unit)
-    turned = each + 1.0
-    push(tree, zero, heavy, turned, many, np.zeros(3), 1.0, one, np.zeros((1, 2)), unit.copy())
+    models = (tree, zero, heavy, each + 1.0, many, np.zeros(3))
+    push(models, 1.0, one, np.zeros((1, 2)), unit.copy())
 
 
 KERNELS = Kernels((follow, carry, push), warm_up)

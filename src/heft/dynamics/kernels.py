@@ -6,7 +6,6 @@ values of columns and where they act (`DriveColumns`), so kernels know nothing o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -16,7 +15,6 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.compiled import plain
-from heft.engine import side_by_side
 from heft.errors import FitError
 from heft.information import PARAMETER_COUNT, matrix_of_quaternion, skew
 
@@ -106,9 +104,9 @@ def compile_tree(tree: Tree) -> tuple[NDArray[Any], ...]:
         else:
             constant[b] = tree.rotation[b]
     flat = [m.reshape(bodies, 9) for m in (constant, sine, cosine)]
-    whole = [np.array(a, dtype=np.int64) for a in (tree.parent, tree.kind, depth, tree.channel)]
+    integers = [np.array(a, dtype=np.int64) for a in (tree.parent, tree.kind, depth, tree.channel)]
     real = [np.array(a) for a in (tree.multiplier, *flat, tree.translation, tree.axis)]
-    return (*whole, *real)
+    return (*integers, *real)
 
 
 @lru_cache(maxsize=16)
@@ -121,7 +119,8 @@ def full_slots(tree: Tree) -> IntArray:
     return np.where(moved, np.arange(moved.shape[1]), -1)
 
 
-def slots_of(tree: Tree, columns: Sequence[int]) -> IntArray:
+@lru_cache(maxsize=16)
+def slots_of(tree: Tree, columns: tuple[int, ...]) -> IntArray:
     """Return each body column's place among chosen ones, by channel; −1 for those left out.
 
     Shape (channels, 10 bodies).
@@ -141,7 +140,6 @@ def regressor(
     tree: Tree,
     motion: Motion,
     out: Array | None = None,
-    threads: int = 1,
     slots: IntArray | None = None,
 ) -> Array:
     """Return the rigid-body regressor Y(q, v, v̇), with `Y @ π == inverse dynamics`.
@@ -149,7 +147,6 @@ def regressor(
     Args:
         out: Where to write, C-contiguous, shape (channels, 10 bodies or more, N), zero where a
             channel does not move a body; allocated if not given. Further columns are unchanged.
-        threads: Number of threads that share the samples. The result does not depend on it.
         slots: Place of each body column among those of `out`, shape (channels, 10 bodies), −1 for
             columns left out; all in their order if not given. See `slots_of`.
 
@@ -160,27 +157,16 @@ def regressor(
     Raises:
         AssertionError: If `out` is not contiguous, writeable and of doubles.
     """
-    bodies = len(tree.names)
-    count = motion.sin.shape[1]
     if slots is None:
         slots = full_slots(tree)
     if out is None:
-        out = np.zeros((tree.channels, PARAMETER_COUNT * bodies, count))
-    out = _writable(out)
-    table, arrays = compile_tree(tree), plain(*motion.tuple())
-    share = -(-count // (threads * walk.BLOCK)) * walk.BLOCK if count else 0
-
-    def work(k: int) -> None:
-        compiled_walks.regress(table, arrays, k * share, min((k + 1) * share, count), slots, out)
-
-    side_by_side(work, range(threads if count else 0), threads)
+        out = np.zeros((tree.channels, PARAMETER_COUNT * len(tree.names), motion.sin.shape[1]))
+    compiled_walks.regress(compile_tree(tree), plain(*motion.tuple()), slots, _writable(out))
     return np.moveaxis(out, 2, 0)
 
 
-def momentum(
-    tree: Tree, motion: Motion, out: tuple[Array, Array] | None = None, threads: int = 1
-) -> tuple[Array, Array]:
-    """Return the regressors W₂ of the generalised momentum and W₁ of its rate at zero effort.
+def momentum_into(tree: Tree, motion: Motion, slots: IntArray, out: tuple[Array, Array]) -> None:
+    """Write entries of the regressors W₂ of the momentum and W₁ of its rate at zero effort.
 
     With `p = W₂ π = M(q) v` and `W₁ π = C(q, v)ᵀ v − g(q)` the equation of motion is
 
@@ -195,50 +181,16 @@ def momentum(
 
     Args:
         motion: Its acceleration is not used.
-        out: Where to write, two arrays as in `regressor`; allocated if not given.
-
-    Returns:
-        W₂ and W₁, each of shape (N, channels, columns of `out`), views of `out`. W₂ π is in
-        N·m·s or N·s, W₁ π in N·m or N.
-
-    Raises:
-        AssertionError: If an array of `out` is not contiguous, writeable and of doubles.
-    """
-    if out is None:
-        shape = (tree.channels, PARAMETER_COUNT * len(tree.names), motion.sin.shape[1])
-        out = np.zeros(shape), np.zeros(shape)
-    channels, columns, count = out[0].shape
-    places = columns * np.arange(channels)[:, None] + full_slots(tree)
-    slots = np.where(full_slots(tree) >= 0, places, -1)
-    flat = [_writable(array).reshape(channels * columns, count) for array in out]
-    momentum_into(tree, motion, slots, (flat[0], flat[1]), threads)
-    return np.moveaxis(out[0], 2, 0), np.moveaxis(out[1], 2, 0)
-
-
-def momentum_into(
-    tree: Tree, motion: Motion, slots: IntArray, out: tuple[Array, Array], threads: int = 1
-) -> None:
-    """Write chosen entries of the regressors W₂ and W₁, as of `momentum`, a line each.
-
-    Args:
-        motion: Its acceleration is not used.
         slots: Line of `out` that takes each channel's entry of a body column, shape (channels,
             10 bodies); −1 for those left out.
-        out: Two arrays of shape (lines, N), C-contiguous; lines of no entry are unchanged.
+        out: Of W₂ [N·m·s or N·s per unit of a column] and W₁ [N·m or N], two arrays of shape
+            (lines, N), C-contiguous; lines of no entry are unchanged.
 
     Raises:
         AssertionError: If an array of `out` is not contiguous, writeable and of doubles.
     """
     second, first = (_writable(array) for array in out)
-    table, arrays, count = compile_tree(tree), plain(*motion.tuple()), motion.sin.shape[1]
-    share = -(-count // (threads * walk.BLOCK)) * walk.BLOCK if count else 0
-
-    def work(k: int) -> None:
-        compiled_walks.momenta(
-            table, arrays, k * share, min((k + 1) * share, count), slots, second, first
-        )
-
-    side_by_side(work, range(threads if count else 0), threads)
+    compiled_walks.momenta(compile_tree(tree), plain(*motion.tuple()), slots, second, first)
 
 
 def inverse_dynamics(tree: Tree, motion: Motion, parameters: Array) -> Array:
@@ -253,15 +205,8 @@ def inverse_dynamics(tree: Tree, motion: Motion, parameters: Array) -> Array:
     slots = np.where(parameters != 0.0, full_slots(tree), -1)
     out = np.zeros((tree.channels, motion.sin.shape[1]))
     if out.size:
-        compiled_walks.efforts(
-            compile_tree(tree),
-            plain(*motion.tuple()),
-            0,
-            out.shape[1],
-            slots,
-            *plain(parameters),
-            out,
-        )
+        arrays = plain(*motion.tuple())
+        compiled_walks.efforts(compile_tree(tree), arrays, slots, *plain(parameters), out)
     return out
 
 
@@ -323,36 +268,26 @@ def plan(
     total = own + int(acts[:, 1].max() + 1 if len(acts) else 0)
     seen = np.zeros((tree.channels, total), dtype=bool)
     seen[:, :own] = np.repeat(tree.ancestry(), PARAMETER_COUNT, axis=1)
-    for channel, column in acts:
-        seen[channel, own + column] = True
+    seen[acts[:, 0], own + acts[:, 1]] = True
     wanted = np.zeros(total, dtype=bool)
     wanted[chosen] = True
     position = np.cumsum(wanted) - 1
-    slots = np.full((tree.channels, own), -1, dtype=np.int64)
-    widths = np.zeros(tree.channels, dtype=np.int64)
-    columns, slotted, picked = [], [], []
-    for c in range(tree.channels):
-        mine = np.flatnonzero(seen[c] & wanted)
-        place = {int(j): k for k, j in enumerate(mine)}
-        widths[c] = len(mine)
-        columns.append(position[mine].astype(np.intp))
-        for b in np.flatnonzero(seen[c, :own:PARAMETER_COUNT]):
-            block = range(PARAMETER_COUNT * b, PARAMETER_COUNT * (b + 1))
-            if c in measured:
-                for j in block:
-                    slots[c, j] = place.get(j, -1)
-        for k in np.flatnonzero(acts[:, 0] == c).tolist():
-            column = acts[k, 1]
-            if own + column in place and c in measured:
-                slotted.append((c, row_of[k], place[own + int(column)]))
-                picked.append(k)
+    kept = seen & wanted
+    reduced = np.isin(np.arange(tree.channels), measured)[:, None] & kept
+    place = np.where(reduced, np.cumsum(kept, axis=1) - 1, -1)
+    # Actions channel by channel.
+    order = np.argsort(acts[:, 0], kind="stable")
+    channel, column = acts[order].T
+    slot = place[channel, own + column]
+    taken = slot >= 0
+    picked = order[taken]
     return Plan(
         compile_tree(tree),
-        slots,
-        widths,
-        tuple(columns),
-        np.array(slotted, dtype=np.int64).reshape(-1, 3),
-        np.array(picked, dtype=np.intp),
+        np.ascontiguousarray(place[:, :own], dtype=np.int64),
+        kept.sum(axis=1, dtype=np.int64),
+        tuple(position[own_columns].astype(np.intp) for own_columns in kept),
+        np.column_stack([channel[taken], row_of[picked], slot[taken]]).astype(np.int64),
+        picked.astype(np.intp),
         np.array(measured, dtype=np.int64),
     )
 
@@ -384,15 +319,10 @@ def reduce(
     compiled_walks.reduce(
         plan.tree,
         plain(*motion.tuple()),
-        plan.slots,
-        plan.widths,
-        values,
-        plan.acts,
-        weights,
-        tau,
-        plan.measured,
+        (plan.slots, plan.widths, plan.acts, plan.measured),
+        (values, weights),
+        (tau, np.array(counted, order="C")),
         deep,
-        np.array(counted, order="C"),
         triangles,
     )
     return [triangles[c, : w + 1, : w + 1].copy() for c, w in enumerate(plan.widths)]

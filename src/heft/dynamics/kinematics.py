@@ -36,10 +36,9 @@ def frame_motion(tree: Tree, link: Link, position: Array, velocity: Array) -> Fr
     """
     if tree.free_base:
         raise InvalidSetting("a free base has no fixed frame to move in", argument='base = "free"')
-    chain = chain_of(tree, link)
     R, origin, rotations, places = place_of(tree, link, position)
     v, w = np.zeros_like(origin), np.zeros_like(origin)  # in the world
-    for b in chain:
+    for b in rotations:
         rate = tree.multiplier[b] * velocity[:, int(tree.channel[b])]
         axis = rate[:, None] * (rotations[b] @ tree.axis[b])
         if tree.kind[b] == REVOLUTE:
@@ -49,11 +48,6 @@ def frame_motion(tree: Tree, link: Link, position: Array, velocity: Array) -> Fr
             v = v + axis
     back = np.swapaxes(R, 1, 2)
     return FrameMotion(R, np.einsum("nij,nj->ni", back, v), np.einsum("nij,nj->ni", back, w))
-
-
-def chain_of(tree: Tree, link: Link) -> tuple[int, ...]:
-    """Return the bodies that move a link, from the base outwards; none of a link of the world."""
-    return path_to(tree, link.body)
 
 
 def path_to(tree: Tree, body: int) -> tuple[int, ...]:
@@ -79,7 +73,7 @@ def place_of(
         Rotation, shape (N, 3, 3), and origin, shape (N, 3) [m], of the link, then of each body by
         its position in the tree.
     """
-    chain = chain_of(tree, link)
+    chain = path_to(tree, link.body)
     rotations, places = _walk(tree, chain, position)
     R, origin = np.broadcast_to(np.eye(3), (len(position), 3, 3)), np.zeros((len(position), 3))
     if chain:

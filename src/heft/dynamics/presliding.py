@@ -10,9 +10,9 @@ from heft.compiled import Kernels, exact, plain
 
 
 @exact
-def _slip(position, row, widths, last, held, out):  # type: ignore[no-untyped-def]
+def _slip(position, row, widths, last, before, out):  # type: ignore[no-untyped-def]
     for j in range(widths.shape[0]):
-        width, x, z = widths[j], last[j], held[j] * widths[j]
+        width, x, z = widths[j], last[j], before[j] * widths[j]
         moved = position[row[j]]
         for k in range(position.shape[1]):
             z = min(max(z + (moved[k] - x), -width), width)

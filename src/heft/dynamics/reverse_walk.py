@@ -44,7 +44,6 @@ from .walk import (
 )
 
 N10, N11, N12, N13, N14, N15, N16, N17 = (k * BLOCK for k in range(10, 18))
-OWN = 18  # rows of what the axes of a body add to: c, [α]× + [ω]×², α, ω
 
 
 @reassociated
@@ -127,7 +126,7 @@ def _onto_motion(V, own, Vb, Ab):  # type: ignore[no-untyped-def]
 
 
 @reassociated
-def _turned(u, rate, V, A, Vb, Ab, of_rate, of_rise):  # type: ignore[no-untyped-def]
+def _turned(u, rate, V, Vb, Ab, of_rate, of_rise):  # type: ignore[no-untyped-def]
     """Adjoint of a revolute joint's own motion: leaves in Vb that of the carried velocity."""
     ux, uy, uz = u[0], u[1], u[2]
     for k in range(BLOCK):
@@ -158,7 +157,7 @@ def _turned(u, rate, V, A, Vb, Ab, of_rate, of_rise):  # type: ignore[no-untyped
 
 
 @reassociated
-def _slid(u, rate, V, A, Vb, Ab, of_rate, of_rise):  # type: ignore[no-untyped-def]
+def _slid(u, rate, V, Vb, Ab, of_rate, of_rise):  # type: ignore[no-untyped-def]
     """Adjoint of a prismatic joint's own motion: leaves in Vb that of the carried velocity."""
     ux, uy, uz = u[0], u[1], u[2]
     for k in range(BLOCK):
@@ -220,11 +219,12 @@ def _return(R, p, f, out):  # type: ignore[no-untyped-def]
 
 
 @reassociated
-def _forth(tree, motion, b, first, size, kept, work):  # type: ignore[no-untyped-def]
+def _forth(tree, motion, b, block, kept, work):  # type: ignore[no-untyped-def]
     parent, kind, _, channel, multiplier, constant, sine, cosine, translation, axis = tree
     _, _, rate, rise, gravity = motion
-    R, p, V, A, carried_V, carried_A, S, held, length = kept
+    R, p, V, A, carried_V, carried_A, S, moving, length = kept
     s, c, speed, gain, still = work[0], work[1], work[2], work[3], work[4]
+    first, size = block
     _copy(motion[0][b, first:], s, size)
     _copy(motion[1][b, first:], c, size)
     _rotations(constant[b], sine[b], cosine[b], s, c, R[b])
@@ -251,7 +251,7 @@ def _forth(tree, motion, b, first, size, kept, work):  # type: ignore[no-untyped
         _turn(axis[b], speed, gain, V[b], A[b])
     else:
         _slide(axis[b], speed, gain, V[b], A[b])
-    mine = _join(held[above], channel[b], count, held[b])
+    mine = _join(moving[above], channel[b], count, moving[b])
     if mine == count:
         S[b, mine, :] = 0.0
     shift = 3 if kind[b] == 0 else 0
@@ -261,16 +261,17 @@ def _forth(tree, motion, b, first, size, kept, work):  # type: ignore[no-untyped
 
 
 @reassociated
-def _back(tree, motion, b, first, size, slots, seeds, kept, adjoint, work, out):  # type: ignore[no-untyped-def]
+def _back(tree, motion, b, block, seeded, room, out):  # type: ignore[no-untyped-def]
     parent, kind, _, channel, multiplier, _, _, _, _, axis = tree
-    R, p, V, A, carried_V, carried_A, S, held, length = kept
+    (first, size), (slots, seeds), (kept, adjoint, work) = block, seeded, room
+    R, p, V, A, carried_V, carried_A, S, moving, length = kept
     Vb, Ab, Sb = adjoint
     speed, of_rise, of_rate, of_place = work[2], work[3], work[5], work[6]
     C, own, ten = work[7], work[8], work[9]
     _block(V[b], A[b], C)
     own[:] = 0.0
     for i in range(length[b]):
-        row = held[b, i]
+        row = moving[b, i]
         to = slots[row, 10 * b : 10 * b + 10]
         if to.max() < 0:
             continue
@@ -283,9 +284,9 @@ def _back(tree, motion, b, first, size, slots, seeds, kept, adjoint, work, out):
     _onto_motion(V[b], own, Vb[b], Ab[b])
     _scaled(multiplier[b], motion[2][channel[b], first:], speed, size)
     if kind[b] == 0:
-        _turned(axis[b], speed, carried_V[b], carried_A[b], Vb[b], Ab[b], of_rate, of_rise)
+        _turned(axis[b], speed, carried_V[b], Vb[b], Ab[b], of_rate, of_rise)
     else:
-        _slid(axis[b], speed, carried_V[b], carried_A[b], Vb[b], Ab[b], of_rate, of_rise)
+        _slid(axis[b], speed, carried_V[b], Vb[b], Ab[b], of_rate, of_rise)
     of_place[:] = 0.0
     slides = kind[b] == 1
     _moved(axis[b], slides, carried_V[b], Vb[b], of_place)
@@ -305,8 +306,8 @@ def _back(tree, motion, b, first, size, slots, seeds, kept, adjoint, work, out):
 
 
 @reassociated
-def pull(tree, motion, begin, stop, slots, seeds, deepest, out):  # type: ignore[no-untyped-def]
-    """Add ∂(Σ seeds·Y)/∂(q, v, a) of samples begin..stop to three arrays `[channel, sample]`.
+def pull(tree, motion, slots, seeds, deepest, out):  # type: ignore[no-untyped-def]
+    """Add ∂(Σ seeds·Y)/∂(q, v, a) of all samples to three arrays `[channel, sample]`.
 
     `slots[channel, column]` says which of `seeds[channel, slot, sample]` is a column's; −1: none.
     At most `deepest` channels move one body; the base is fixed.
@@ -338,15 +339,16 @@ def pull(tree, motion, begin, stop, slots, seeds, deepest, out):  # type: ignore
         np.zeros(BLOCK),
         np.zeros(BLOCK),
         np.zeros(12 * BLOCK),
-        np.zeros(OWN * BLOCK),
+        np.zeros(18 * BLOCK),  # what axes add to: c, [α]× + [ω]×², α, ω
         np.zeros(10 * BLOCK),
     )
-    for first in range(begin, stop, BLOCK):
-        size = min(BLOCK, stop - first)
+    stop = motion[0].shape[1]
+    for first in range(0, stop, BLOCK):
+        block = (first, min(BLOCK, stop - first))
         for b in range(bodies):
-            _forth(tree, motion, b, first, size, kept, work)
-        for part in adjoint[:2]:
-            part[:] = 0.0
+            _forth(tree, motion, b, block, kept, work)
+        adjoint[0][:] = 0.0
+        adjoint[1][:] = 0.0
         adjoint[2][:] = 0.0
         for b in range(bodies - 1, -1, -1):
-            _back(tree, motion, b, first, size, slots, seeds, kept, adjoint, work, out)
+            _back(tree, motion, b, block, (slots, seeds), (kept, adjoint, work), out)

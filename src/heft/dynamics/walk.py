@@ -113,14 +113,14 @@ def _places(constant, translation, axis, slides, s, p):  # type: ignore[no-untyp
 
 
 @reassociated
-def _join(above, ch, count, held):  # type: ignore[no-untyped-def]
+def _join(above, ch, count, moving):  # type: ignore[no-untyped-def]
     """List the channels that move a body, its own joint's included; return that one's place."""
     mine = count
     for i in range(count):
-        held[i] = above[i]
+        moving[i] = above[i]
         if above[i] == ch:  # a mimic joint behind its master: their motions add
             mine = i
-    held[mine] = ch
+    moving[mine] = ch
     return mine
 
 
@@ -231,9 +231,9 @@ def _scaled(factor, source, target, size):  # type: ignore[no-untyped-def]
 
 
 @reassociated
-def _place(tree, motion, b, first, size, work):  # type: ignore[no-untyped-def]
+def _place(tree, motion, b, block, work):  # type: ignore[no-untyped-def]
     _, kind, depth, _, _, constant, sine, cosine, translation, axis = tree
-    R, p, speeds = work[0][depth[b]], work[1][depth[b]], work[8]
+    (first, size), R, p, speeds = block, work[0][depth[b]], work[1][depth[b]], work[8]
     s, c = speeds[N2:N3], speeds[N3:N4]
     _copy(motion[0][b, first:], s, size)
     _copy(motion[1][b, first:], c, size)
@@ -242,9 +242,9 @@ def _place(tree, motion, b, first, size, work):  # type: ignore[no-untyped-def]
 
 
 @reassociated
-def _float(d, S, held, length):  # type: ignore[no-untyped-def]
+def _float(d, S, moving, length):  # type: ignore[no-untyped-def]
     for i in range(6):
-        held[d, i] = i
+        moving[d, i] = i
         S[d, i, :] = 0.0
         S[d, i, i * BLOCK : (i + 1) * BLOCK] = 1.0
     length[d] = 6
@@ -254,12 +254,12 @@ def _float(d, S, held, length):  # type: ignore[no-untyped-def]
 def _axes(tree, b, work):  # type: ignore[no-untyped-def]
     """Carry the axes that move a body into its frame, add its own; return that one's place."""
     parent, kind, depth, channel, multiplier, _, _, _, _, axis = tree
-    R, p, _, _, S, _, _, _, _, held, length = work
+    R, p, _, _, S, _, _, _, _, moving, length = work
     d = depth[b]
     count = 0 if parent[b] < 0 else length[d - 1]
     for i in range(count):
         _carry(R[d], p[d], S[d - 1, i], S[d, i])
-    mine = _join(held[d - 1], channel[b], count, held[d])
+    mine = _join(moving[d - 1], channel[b], count, moving[d])
     if mine == count:
         S[d, mine, :] = 0.0
     shift = 3 if kind[b] == 0 else 0
@@ -271,14 +271,15 @@ def _axes(tree, b, work):  # type: ignore[no-untyped-def]
 
 
 @reassociated
-def _rows(tree, motion, first, size, slots, out, at, work):  # type: ignore[no-untyped-def]
+def _rows(tree, motion, block, slots, out, at, work):  # type: ignore[no-untyped-def]
     """Rows of one block of samples into `out[channel, slot, at:]`.
 
     `slots[channel, column]` says where a column goes; −1 drops it.
     """
     parent, kind, depth, channel, multiplier, _, _, _, _, axis = tree
     _, _, rate, rise, gravity = motion
-    R, p, V, A, S, C, still, ten, speeds, held, length = work
+    R, p, V, A, S, C, still, ten, speeds, moving, length = work
+    first, size = block
     speed, gain = speeds[:BLOCK], speeds[BLOCK:N2]
     for b in range(parent.shape[0]):
         d = depth[b]
@@ -292,9 +293,9 @@ def _rows(tree, motion, first, size, slots, out, at, work):  # type: ignore[no-u
             for j in range(3):
                 for k in range(size):
                     Ad[j * BLOCK + k] -= gravity[j, first + k]
-            _float(d, S, held, length)
+            _float(d, S, moving, length)
         else:
-            _place(tree, motion, b, first, size, work)
+            _place(tree, motion, b, block, work)
             if parent[b] < 0:
                 Vd[:] = 0.0
                 for j in range(3):
@@ -313,7 +314,7 @@ def _rows(tree, motion, first, size, slots, out, at, work):  # type: ignore[no-u
             _axes(tree, b, work)
         _block(Vd, Ad, C)
         for i in range(length[d]):
-            r = held[d, i]
+            r = moving[d, i]
             to = slots[r, 10 * b : 10 * b + 10]
             if to.max() < 0:
                 continue
@@ -341,22 +342,22 @@ def _workspace(depths, channels):  # type: ignore[no-untyped-def]
 
 
 @reassociated
-def regress(tree, motion, begin, stop, slots, out):  # type: ignore[no-untyped-def]
-    """Write the regressor rows of samples begin..stop to `out[channel, column, sample]`."""
-    work = _workspace(tree[2].max() + 1, slots.shape[0])
-    for first in range(begin, stop, BLOCK):
-        _rows(tree, motion, first, min(BLOCK, stop - first), slots, out, first, work)
+def regress(tree, motion, slots, out):  # type: ignore[no-untyped-def]
+    """Write the regressor rows of all samples to `out[channel, column, sample]`."""
+    work, stop = _workspace(tree[2].max() + 1, slots.shape[0]), motion[0].shape[1]
+    for first in range(0, stop, BLOCK):
+        _rows(tree, motion, (first, min(BLOCK, stop - first)), slots, out, first, work)
 
 
 @reassociated
-def efforts(tree, motion, begin, stop, slots, parameters, out):  # type: ignore[no-untyped-def]
-    """Add the inverse dynamics Y π of samples begin..stop to `out[channel, sample]` [N·m or N]."""
-    channels, columns = slots.shape
+def efforts(tree, motion, slots, parameters, out):  # type: ignore[no-untyped-def]
+    """Add the inverse dynamics Y π of all samples to `out[channel, sample]` [N·m or N]."""
+    (channels, columns), stop = slots.shape, motion[0].shape[1]
     work = _workspace(tree[2].max() + 1, channels)
     block = np.zeros((channels, columns, BLOCK))
-    for first in range(begin, stop, BLOCK):
+    for first in range(0, stop, BLOCK):
         size = min(BLOCK, stop - first)
-        _rows(tree, motion, first, size, slots, block, 0, work)
+        _rows(tree, motion, (first, size), slots, block, 0, work)
         for c in range(channels):
             for j in range(columns):
                 if slots[c, j] >= 0:
@@ -425,9 +426,10 @@ def _weighs(g, m, o):  # type: ignore[no-untyped-def]
 
 
 @reassociated
-def _own_motion(tree, motion, b, first, size, V, D, speed):  # type: ignore[no-untyped-def]
+def _own_motion(tree, motion, b, block, V, D, speed):  # type: ignore[no-untyped-def]
     """Add how a joint's axis moves with its body to D, then the joint's own motion to V."""
     _, kind, _, channel, multiplier, _, _, _, _, axis = tree
+    first, size = block
     _scaled(multiplier[b], motion[2][channel[b], first:], speed, size)
     if kind[b] == 0:
         _spin(axis[b], multiplier[b], V, D)
@@ -440,9 +442,7 @@ def _own_motion(tree, motion, b, first, size, V, D, speed):  # type: ignore[no-u
 
 
 @reassociated
-def _momenta(  # type: ignore[no-untyped-def]
-    tree, motion, first, size, slots, momentum, remainder, work, D
-):
+def _momenta(tree, motion, block, slots, out, work, D):  # type: ignore[no-untyped-def]
     """Momentum and remainder of one block of samples into arrays `[slot, first:]`.
 
     `slots[channel, column]` says where a column goes; −1 drops it. Besides a channel's axis S the
@@ -451,7 +451,8 @@ def _momenta(  # type: ignore[no-untyped-def]
     """
     parent, kind, depth, _, _, _, _, _, _, _ = tree
     _, _, rate, _, gravity = motion
-    R, p, V, G, S, _, still, ten, speeds, held, length = work
+    R, p, V, G, S, _, still, ten, speeds, moving, length = work
+    (first, size), (momentum, remainder) = block, out
     unit = np.zeros(3)
     for j in range(3):
         _copy(gravity[j, first:], still[j * BLOCK :], size)
@@ -463,7 +464,7 @@ def _momenta(  # type: ignore[no-untyped-def]
             for j in range(6):
                 _copy(rate[j, first:], Vd[j * BLOCK :], size)
             _copy(still, Gd, 6 * BLOCK)
-            _float(d, S, held, length)
+            _float(d, S, moving, length)
             for i in range(6):
                 D[d, i, :] = 0.0
                 unit[:] = 0.0
@@ -473,7 +474,7 @@ def _momenta(  # type: ignore[no-untyped-def]
                 else:
                     _spin(unit, 1.0, Vd, D[d, i])
         else:
-            _place(tree, motion, b, first, size, work)
+            _place(tree, motion, b, block, work)
             count = 0
             if parent[b] < 0:
                 Vd[:] = 0.0
@@ -487,9 +488,9 @@ def _momenta(  # type: ignore[no-untyped-def]
             mine = _axes(tree, b, work)
             if mine == count:
                 D[d, mine, :] = 0.0
-            _own_motion(tree, motion, b, first, size, Vd, D[d, mine], speeds[:BLOCK])
+            _own_motion(tree, motion, b, block, Vd, D[d, mine], speeds[:BLOCK])
         for i in range(length[d]):
-            to = slots[held[d, i], 10 * b : 10 * b + 10]
+            to = slots[moving[d, i], 10 * b : 10 * b + 10]
             if to.max() < 0:
                 continue
             _against(Vd, S[d, i], ten)
@@ -504,13 +505,14 @@ def _momenta(  # type: ignore[no-untyped-def]
 
 
 @reassociated
-def momenta(tree, motion, begin, stop, slots, momentum, remainder):  # type: ignore[no-untyped-def]
-    """Write W₂ and W₁ of samples begin..stop to two arrays `[slot, sample]`."""
+def momenta(tree, motion, slots, momentum, remainder):  # type: ignore[no-untyped-def]
+    """Write W₂ and W₁ of all samples to two arrays `[slot, sample]`."""
+    stop = motion[0].shape[1]
     work = _workspace(tree[2].max() + 1, slots.shape[0])
     D = np.zeros_like(work[4])
-    for first in range(begin, stop, BLOCK):
-        size = min(BLOCK, stop - first)
-        _momenta(tree, motion, first, size, slots, momentum, remainder, work, D)
+    for first in range(0, stop, BLOCK):
+        block = (first, min(BLOCK, stop - first))
+        _momenta(tree, motion, block, slots, (momentum, remainder), work, D)
 
 
 @reassociated
@@ -523,15 +525,15 @@ def _leave_out(counts, size, rows, width, at):  # type: ignore[no-untyped-def]
 
 
 @reassociated
-def reduce(  # type: ignore[no-untyped-def]
-    tree, motion, slots, widths, values, acts, weights, effort, chosen, deep, counts, triangles
-):
+def reduce(tree, motion, layout, columns, measured, deep, triangles):  # type: ignore[no-untyped-def]
     """Reduce all samples by orthogonal transformations to one triangle [R z; 0 ρ] a channel.
 
+    The layout is of a `Plan`: slots and widths, acts, and the channels that are chosen.
     `weights[k] · values[acts[k, 1], sample]` goes to slot acts[k, 2] of channel acts[k, 0],
     effort[channel, sample] to the column after the last; `deep` blocks are folded at once.
     Rows where counts[channel, sample] is zero are left out; all count if it has no samples.
     """
+    (slots, widths, acts, chosen), (values, weights), (effort, counts) = layout, columns, measured
     stop = motion[0].shape[1]
     channels = slots.shape[0]
     work = _workspace(tree[2].max() + 1, channels)
@@ -540,7 +542,7 @@ def reduce(  # type: ignore[no-untyped-def]
     filled = 0
     for first in range(0, stop, BLOCK):
         size = min(BLOCK, stop - first)
-        _rows(tree, motion, first, size, slots, stacked, filled, work)
+        _rows(tree, motion, (first, size), slots, stacked, filled, work)
         for k in range(acts.shape[0]):
             target = stacked[acts[k, 0], acts[k, 2]][filled:]
             _scaled(weights[k], values[acts[k, 1]][first:], target, size)

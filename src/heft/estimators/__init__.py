@@ -6,11 +6,10 @@ from heft.loading import lazy
 
 if TYPE_CHECKING:
     from . import noise, robust, segments
-    from .noise import Noise, autocorrelation_time, autocovariance
-    from .estimate import Estimate, Estimator, FromInformation, Method, Polish
-    from .estimate import estimate_at
+    from .noise import autocorrelation_time, autocovariance
+    from .estimate import Estimate, Estimator, FromInformation, Method, Noise, Polish
     from .problem import Problem, Residuals, Rows, mixes_channels
-    from .least_squares import LeastSquares, VarianceComponents
+    from .least_squares import LeastSquares, VarianceComponents, estimate_at
     from .essential import BackwardElimination, Essential, ModelDifference, StandardEstimate
     from .essential import TruncatedRegressor, back_projection, backward_elimination
     from .essential import essential_standard

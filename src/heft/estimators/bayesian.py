@@ -28,19 +28,12 @@ from heft.arrays import Array
 from heft.files import Keys, Number, check_fields
 from heft.information import Directions, Triangle
 
-from .estimate import Estimate, estimate_at
-from .least_squares import LeastSquares
+from .estimate import Estimate
+from .least_squares import LeastSquares, estimate_at
 from .problem import Problem
 
 LEAST = 1e-12  # variance of noise, of a column's own: less is rounding
-RELEVANT = 1e-3  # share of a column's variance that is signal, below which it is all noise
 GAMMA = 1e-6  # shape and rate of the prior of α: as good as none
-OUT_OF_RANGE = "a setting of the Bayesian regression is out of range"
-CHECKS: Keys = {
-    "share": Number(OUT_OF_RANGE, 0.0, below=1.0),
-    "steps": Number(OUT_OF_RANGE, 1, whole=True),
-    "tolerance": Number(OUT_OF_RANGE, above=0.0),
-}
 
 
 @dataclass(frozen=True)
@@ -77,7 +70,7 @@ class FactorModel:
     def relevant(self) -> Array:
         """Whether a column holds more than noise, shape (m,)."""
         signal = self.weights[1] ** 2
-        return np.asarray(signal > RELEVANT * (signal + self.noise[1]))
+        return np.asarray(signal > 1e-3 * (signal + self.noise[1]))  # else it is all noise
 
     @property
     def slopes(self) -> Array:
@@ -152,7 +145,13 @@ class BayesianRegression:
     tolerance: float = 1e-3
 
     def __post_init__(self) -> None:
-        check_fields(self, CHECKS)
+        message = "a setting of the Bayesian regression is out of range"
+        checks: Keys = {
+            "share": Number(message, 0.0, below=1.0),
+            "steps": Number(message, 1, whole=True),
+            "tolerance": Number(message, above=0.0),
+        }
+        check_fields(self, checks)
 
     def fit(self, problem: Problem) -> Estimate:
         """Return base parameters β.
@@ -170,8 +169,8 @@ class BayesianRegression:
         }
         triangle = rough.information.combined(rough.fitted_with)
         inverse = Directions.of(triangle.R, triangle.rows).inverse
-        told = np.where(gain > 0.0, gain, 1.0)  # what is zero is as unsure as least squares has it
-        change = inverse @ (told[:, None] * inverse).T
+        ratio = np.where(gain > 0.0, gain, 1.0)  # what is zero is as unsure as least squares has it
+        change = inverse @ (ratio[:, None] * inverse).T
         scale = rough.noise.sigma
         return estimate_at(problem, rough, values, change, scale, rough.passes, settings)
 
@@ -200,9 +199,9 @@ class BayesianRegression:
         moments, rows = factor.T @ factor, float(triangle.rows)
         scale = lengths[-1] / lengths[:-1]
         slopes = values[kept[:-1]] / scale
-        left = factor @ np.append(-slopes, 1.0)
-        model = FactorModel.start(slopes, self.share, float(left @ left))
-        unit = np.sqrt(rows / max(float(left @ left), LEAST))
+        residual = factor @ np.append(-slopes, 1.0)
+        model = FactorModel.start(slopes, self.share, float(residual @ residual))
+        unit = np.sqrt(rows / max(float(residual @ residual), LEAST))
         for _ in range(self.steps):
             before, model = model, model.step(moments, rows)
             moved = unit * np.linalg.norm(factor[:, :-1] @ (model.slopes - before.slopes))

@@ -35,7 +35,7 @@ from heft.information import (
     visible_share,
 )
 
-from .estimate import Polish
+from .estimate import Polish, raised
 from .feasible_set import (
     IDENTITY,
     Known,
@@ -48,21 +48,14 @@ from .feasible_set import (
     stack,
     unstack,
 )
-from .log_determinant import LogDetProblem
-from .noise import raised
 from .scaled_rows import DRIVE_RIDGE, Scaled, mean_squared_error, sparse
-from .semidefinite import nearest_body
+from .semidefinite import LogDetProblem, nearest_body
 
 # 1.96 standard deviations of a number cover the worst-case error of a link's prior of that size,
 # not the typical one: a wrong model file is not noise, and its errors do not average out over ten
 # parameters.
-LARGEST_STRENGTH = 1e9  # of a prior [effective samples]
 WORST_DIRECTION = float(np.sqrt(10.0)) / 1.96
 UNKNOWN = 1e-6  # prior strength of a link without prior knowledge [effective samples]
-CHECKS: Keys = {
-    "strength": Number("the strength of the prior is no number of samples", 0.0, LARGEST_STRENGTH),
-    "prior": Text("this prior is not known", ("quadratic", "logdet")),
-}
 
 
 @dataclass(frozen=True)
@@ -84,32 +77,26 @@ class ConsistentEstimate:
     # assumed relative error of the model file's bodies, in the metric of the cone
     prior_error: float
 
-    def apart(self, shift: Array) -> ConsistentEstimate:
-        """Return the estimate with the constraints' shift added to variances as one deviation.
-
-        Where data alone state a number, constraints that move it contradict them.
-
-        Args:
-            shift: x less what the data alone state, shape (n,); 0 where they state nothing.
-        """
-        covariance = self.parameters.covariance
-        assert covariance is not None
-        parameters = replace(self.parameters, covariance=covariance + np.diag(shift**2))
-        return replace(self, parameters=parameters, noise=self.noise + np.diag(shift**2))
-
-    def at_least(
-        self, deviations: Array, functions: Sequence[NDArray[np.intp]] = ()
+    def widened(
+        self, deviations: Array, shift: Array, functions: Sequence[NDArray[np.intp]] = ()
     ) -> ConsistentEstimate:
         """Return the estimate with standard deviations of at least the jackknife's; see `raised`.
 
+        The constraints' shift is one deviation more: where data alone state a number, constraints
+        that move it contradict them.
+
         Args:
             deviations: D with DᵀD the jackknife covariance of x, shape (any, n).
+            shift: x less what the data alone state, shape (n,); 0 where they state nothing.
         """
+
+        def wider(covariance: Array) -> Array:
+            return raised(covariance, deviations, functions) + np.diag(shift**2)
+
         covariance = self.parameters.covariance
         assert covariance is not None
-        parameters = replace(self.parameters, covariance=raised(covariance, deviations, functions))
-        noise = raised(self.noise, deviations, functions)
-        return replace(self, parameters=parameters, noise=noise)
+        parameters = replace(self.parameters, covariance=wider(covariance))
+        return replace(self, parameters=parameters, noise=wider(self.noise))
 
 
 @dataclass(frozen=True)
@@ -141,7 +128,11 @@ class PhysicallyConsistent:
     polish: Polish | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self, CHECKS)
+        checks: Keys = {
+            "strength": Number("the strength of the prior is no number of samples", 0.0, 1e9),
+            "prior": Text("this prior is not known", ("quadratic", "logdet")),
+        }
+        check_fields(self, checks)
         if self.polish is not None and (self.prior != "quadratic" or self.limits):
             raise InvalidSetting(
                 "steps on from the consistent estimate have the quadratic prior, and no limits",
@@ -228,15 +219,15 @@ class PhysicallyConsistent:
             [UNKNOWN if k in self.unknown else self.strength for k in space.bodies], 10
         )
         weights = np.append(np.sqrt(strengths), np.full(len(drives), DRIVE_RIDGE))
-        known = known_rows(self.known, space)
-        data = np.vstack([columns, known[:, :-1] @ metric]) / scale
-        right = np.append(z, known[:, -1])
+        beside = known_rows(self.known, space)
+        data = np.vstack([columns, beside[:, :-1] @ metric]) / scale
+        right = np.append(z, beside[:, -1])
         constraints = linear_constraints(space, self.limits).measured(metric / scale)
         # Terms that a constraint holds last: the others' rows then have no part in constraints.
-        held = np.any(constraints.rows[:, drives] != 0.0, axis=0)
-        order = drives[np.argsort(held, kind="stable")]
-        whole = Bordered.by_drives(np.column_stack([data, right]), weights, start, order)
-        if not (np.abs(whole.diagonal) > 0.0).all():
+        bound = np.any(constraints.rows[:, drives] != 0.0, axis=0)
+        order = drives[np.argsort(bound, kind="stable")]
+        triangle = Bordered.by_drives(np.column_stack([data, right]), weights, start, order)
+        if not (np.abs(triangle.diagonal) > 0.0).all():
             raise TooLittleData(
                 "without a prior the data do not determine all parameters",
                 argument="strength",
@@ -244,8 +235,8 @@ class PhysicallyConsistent:
                 expected="above 0",
             )
         return Scaled(
-            space, constraints, metric, scale, data, right, np.diag(weights), whole, start,
-            strengths, drives[lengths[drives] == 0.0], len(known),
+            space, constraints, metric, scale, data, right, np.diag(weights), triangle, start,
+            strengths, drives[lengths[drives] == 0.0], len(beside),
         )  # fmt: skip
 
     def _solved(self, scaled: Scaled) -> tuple[Array, NDArray[np.bool_], Array, int]:
@@ -304,23 +295,20 @@ class PhysicallyConsistent:
         unknown, iterations = np.zeros(len(scaled.start)), 0
         binds = np.zeros(len(scaled.constraints.names), dtype=bool)
         for own in scaled.limbs:
-            mine = np.any(scaled.constraints.rows[:, own] != 0.0, axis=1)
-            unknown[own], steps, binds[mine] = self._solve_limb(scaled.part(own))
+            limb, mine = scaled.part(own), np.any(scaled.constraints.rows[:, own] != 0.0, axis=1)
+            free = unknown[own] = limb.triangle.solution()
+            if self._feasible(free, len(limb.space.groups), limb.constraints):
+                continue
+            nearest = nearest_body(limb.triangle, free, limb.constraints, self.margin)
+            if nearest is None:
+                self._refuse_conflicts(limb.space)
+                raise SolverFailure(
+                    "the conic solver found no consistent parameters",
+                    cure="check the model file's masses, and that torques are in N·m",
+                )
+            unknown[own], steps, binds[mine] = nearest
             iterations += steps
         return unknown, iterations, binds
-
-    def _solve_limb(self, limb: Scaled) -> tuple[Array, int, NDArray[np.bool_]]:
-        free, bodies = limb.triangle.solution(), len(limb.space.groups)
-        if self._feasible(free, bodies, limb.constraints):
-            return free, 0, np.zeros(len(limb.constraints.names), dtype=bool)
-        found = nearest_body(limb.triangle, free, limb.constraints, self.margin)
-        if found is not None:
-            return found
-        self._refuse_conflicts(limb.space)
-        raise SolverFailure(
-            "the conic solver found no consistent parameters",
-            cure="check the model file's masses, and that torques are in N·m",
-        )
 
     def _logdet(
         self, data: Array, right: Array, space: ParameterSpace, constraints: LinearConstraints

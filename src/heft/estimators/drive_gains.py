@@ -51,10 +51,12 @@ class ConsistentFit:
             shift: By the constraints, shape (n,); see `ConsistentEstimate.apart`.
             functions: Positions of the coefficients of each function.
         """
-        found = self.consistent.at_least(deviations, functions).apart(shift)
-        std = dict(zip(found.parameters.labels.names, found.parameters.std.tolist(), strict=True))
+        consistent = self.consistent.widened(deviations, shift, functions)
+        std = dict(
+            zip(consistent.parameters.labels.names, consistent.parameters.std.tolist(), strict=True)
+        )
         gains = {c: std.get(f"{c}.gain", s) for c, s in self.std.items()}
-        return replace(self, consistent=found, std=gains)
+        return replace(self, consistent=consistent, std=gains)
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,10 @@ class DriveGains:
                 weights = estimate.weights()
                 taken.append(tuple(maps))
                 if not alone:
-                    parts += [_sum(estimate)] if as_they_are else _rows(estimate, maps)
+                    if as_they_are:  # the channels' sum, without gains
+                        parts.append(estimate.information.combined(weights).factor)
+                    else:
+                        parts += _rows(estimate, maps)
                 noises.append(
                     estimate.noise.score_factor(
                         estimate.information,
@@ -128,8 +133,8 @@ class DriveGains:
                 stacked = triangle_of(np.vstack([*parts, prior]))
                 rows = sum(e.information.rows for e in estimates)
                 total = Triangle(np.arange(size + len(unsure)), stacked, rows)
-            found = self.solver.fit(total, wide, np.vstack(noises))
-            values = found.parameters.values
+            consistent = self.solver.fit(total, wide, np.vstack(noises))
+            values = consistent.parameters.values
             count = len(space.labels)
             point = space.matrix @ values[:count]
             steps = values[count:]
@@ -137,9 +142,9 @@ class DriveGains:
                 gains[c] += step
             if not unsure or (round_ and np.abs(steps).max() < self.tolerance):
                 break
-        std = dict(zip(unsure, found.parameters.std[count:].tolist(), strict=True))
+        std = dict(zip(unsure, consistent.parameters.std[count:].tolist(), strict=True))
         return ConsistentFit(
-            found, gains, dict.fromkeys(channels, 0.0) | std, total, wide, tuple(taken)
+            consistent, gains, dict.fromkeys(channels, 0.0) | std, total, wide, tuple(taken)
         )
 
 
@@ -157,11 +162,6 @@ def _map(channel: str, gain: float, change: Array, point: Array, unsure: list[st
     if channel in unsure:
         beside[:, unsure.index(channel)] = change @ point
     return np.hstack([gain * change, beside])
-
-
-def _sum(estimate: Estimate) -> Array:
-    """Return the sum of all channels in unit variance, on β: all that is needed without gains."""
-    return estimate.information.combined(estimate.weights()).factor
 
 
 def _rows(estimate: Estimate, maps: list[Array]) -> list[Array]:

@@ -51,11 +51,11 @@ def difference_matrix(a: Array, b: Array) -> Array:
         a: Vectors in frame i, shape (N, 3).
         b: The same in frame j, shape (N, 3).
     """
-    found = np.zeros((len(a), 4, 4))
-    found[:, 0, 1:] = a - b
-    found[:, 1:, 0] = b - a
-    found[:, 1:, 1:] = skew(a + b)
-    return found
+    matrix = np.zeros((len(a), 4, 4))
+    matrix[:, 0, 1:] = a - b
+    matrix[:, 1:, 0] = b - a
+    matrix[:, 1:, 1:] = skew(a + b)
+    return matrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,10 +89,10 @@ class TwistInformation:
         """
         values, vectors = np.linalg.eigh(self.turning)
         least = vectors[:, values <= values[0] + NEAR * max(values[-1], 1e-300)]
-        found = least @ (least.T @ self.before) if least.shape[1] > 1 else least[:, 0]
-        size = np.linalg.norm(found)
-        found = found / size if size > NEAR else least[:, 0]
-        return np.asarray(-found if found[0] < 0.0 else found)
+        quaternion = least @ (least.T @ self.before) if least.shape[1] > 1 else least[:, 0]
+        size = np.linalg.norm(quaternion)
+        quaternion = quaternion / size if size > NEAR else least[:, 0]
+        return np.asarray(-quaternion if quaternion[0] < 0.0 else quaternion)
 
     def pose(self) -> tuple[Array, Array]:
         """Return R, shape (3, 3), and t, shape (3,) [m]: coordinates in frame i to those in j.
@@ -100,8 +100,8 @@ class TwistInformation:
         Translation along a direction that no twist tells is zero.
         """
         q = self.rotational
-        whole = np.zeros((5, 5))
-        whole[:4, :4] = self.turning
-        whole[:4, 4] = whole[4, :4] = q * max(np.trace(self.turning), 1.0)
-        dual = np.linalg.lstsq(whole, np.array([*(self.moving @ q), 0.0]), rcond=1e-12)[0][:4]
+        matrix = np.zeros((5, 5))
+        matrix[:4, :4] = self.turning
+        matrix[:4, 4] = matrix[4, :4] = q * max(np.trace(self.turning), 1.0)
+        dual = np.linalg.lstsq(matrix, np.array([*(self.moving @ q), 0.0]), rcond=1e-12)[0][:4]
         return pose_of(q, dual)

@@ -33,15 +33,7 @@ from .least_squares import LeastSquares
 from .problem import Problem
 
 Stop = Literal["training-error", "ratio", "torque-range"]
-SPAN_OF_A_SINE = 2.0 * np.sqrt(2.0)  # range over root mean square
 ROUNDING = 1e-9  # of sums of squares
-OUT_OF_RANGE = "a setting of the essential parameters is out of range"
-CHECKS: Keys = {
-    "stop": Text("there is no such stop", get_args(Stop)),
-    "rise": Number(OUT_OF_RANGE, 0.0),
-    "ratio": Number(OUT_OF_RANGE, 1.0),
-    "range_share": Number(OUT_OF_RANGE, 0.0),
-}
 
 
 @dataclass(frozen=True)
@@ -92,11 +84,11 @@ class BackwardElimination:
             # β conditioned on β_j = 0: the covariance's factor loses its component along row j.
             along = spread[j] / np.linalg.norm(spread[j])
             column = spread @ along
-            left = np.arange(len(kept)) != j
-            values = (values - column * (values[j] / column[j]))[left]
-            spread = (spread - np.outer(column, along))[left]
+            others = np.arange(len(kept)) != j
+            values = (values - column * (values[j] / column[j]))[others]
+            spread = (spread - np.outer(column, along))[others]
             order.append(int(kept[j]))
-            kept = kept[left]
+            kept = kept[others]
             energies.append(_energy(information, kept, values / lengths[kept]))
         ratios.append(1.0)
         untold = len(order) - int(seen.rank)
@@ -115,9 +107,9 @@ def _relative(spread: Array, values: Array) -> Array:
 
 
 def _energy(information: Information, kept: NDArray[np.intp], values: Array) -> Array:
-    whole = np.zeros(len(information.labels))
-    whole[kept] = values
-    return np.array([t.residual_energy(whole) for t in information.triangles])
+    every = np.zeros(len(information.labels))
+    every[kept] = values
+    return np.array([t.residual_energy(every) for t in information.triangles])
 
 
 @dataclass(frozen=True)
@@ -164,7 +156,14 @@ class Essential:
     least_squares: LeastSquares = LeastSquares()
 
     def __post_init__(self) -> None:
-        check_fields(self, CHECKS)
+        message = "a setting of the essential parameters is out of range"
+        checks: Keys = {
+            "stop": Text("there is no such stop", get_args(Stop)),
+            "rise": Number(message, 0.0),
+            "ratio": Number(message, 1.0),
+            "range_share": Number(message, 0.0),
+        }
+        check_fields(self, checks)
 
     def fit(self, problem: Problem) -> EssentialEstimate:
         """Return base parameters β of a problem's rows, those that are not essential zero.
@@ -226,16 +225,17 @@ class Essential:
     ) -> NDArray[np.bool_]:
         # Rows are smooth: what is dropped changes the residual in the motion's band only.
         rise = (path.energies - path.energies[0]) @ np.square(estimate.fit_weights)
-        whole = path.energies[0] @ np.square(estimate.fit_weights)
+        energy = path.energies[0] @ np.square(estimate.fit_weights)
         allowed = ((1.0 + self.rise) ** 2 - 1.0) * (first @ np.square(estimate.fit_weights))
-        return np.asarray(rise > allowed + ROUNDING * whole)
+        return np.asarray(rise > allowed + ROUNDING * energy)
 
     def _leaves_range(self, estimate: Estimate, path: BackwardElimination) -> NDArray[np.bool_]:
         triangles = estimate.information.triangles
         rows = np.array([t.rows for t in triangles], dtype=float)
         rms = np.array([np.linalg.norm(t.factor[:, -1]) for t in triangles]) / np.sqrt(rows)
         names = estimate.information.channels
-        span = [self.ranges.get(n, SPAN_OF_A_SINE * v) for n, v in zip(names, rms, strict=True)]
+        # A sine's range over its root mean square, where no range is stated.
+        span = [self.ranges.get(n, 2.0 * np.sqrt(2.0) * v) for n, v in zip(names, rms, strict=True)]
         lost = np.sqrt(np.maximum(path.energies - path.energies[0], 0.0) / rows)
         beyond = lost > self.range_share * np.array(span) + ROUNDING * rms
         return np.asarray(beyond.any(axis=1))
@@ -358,9 +358,9 @@ def _shortest(
     own[list(moved)] = metric[list(moved)]
     rows = triangle.R @ space.matrix
     right = triangle.z - rows @ reference
-    left, singular, basis = np.linalg.svd(rows @ own, full_matrices=False)
+    U, singular, basis = np.linalg.svd(rows @ own, full_matrices=False)
     most = len(space.matrix) if rank is None else rank
     rounding = max(triangle.rows, len(singular)) * float(np.finfo(float).eps)
     used = min(most, int(np.sum(singular > max(rounding, visible) * singular[0])))
-    u = basis[:used].T @ (left[:, :used].T @ right / singular[:used])
+    u = basis[:used].T @ (U[:, :used].T @ right / singular[:used])
     return StandardEstimate(reference + own @ u, tuple(moved), used)

@@ -19,8 +19,156 @@ from heft.information import (
     shortest,
 )
 
-from .noise import Noise, autocorrelation_time, coloured_factors, raised, thinned
 from .problem import Problem
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Noise model of the residuals τ − Y β, channel by channel."""
+
+    sigma: Array  # standard deviation σ of the residual, shape (channels,) [N·m or N]
+    autocorrelation_time: Array  # integrated autocorrelation time τ ≥ 1, shape (channels,) [rows]
+    rows: Array  # number of rows, shape (channels,)
+    # for each channel S with `SᵀS = Yᵀ Γ Y`, shape (any, b), Γ the covariance of its residual; see
+    # `coloured_factors`. None where residuals are treated as white noise whose covariance is scaled
+    # by τ
+    coloured: tuple[Array, ...] | None = None
+    # for each channel the moments `Yᵀe`, shape (errors, b), of systematic errors e that all
+    # channels share, each of one standard deviation, such as that of a delay. None if there are
+    # none
+    common_errors: tuple[Array, ...] | None = None
+
+    @property
+    def effective(self) -> Array:
+        """Effective sample size n / τ of each channel, shape (channels,) [rows]."""
+        return self.rows / self.autocorrelation_time
+
+    def factors(self, information: Information) -> list[Array]:
+        """Return for each channel S with `SᵀS = Yᵀ Γ Y`, the covariance of its `Yᵀε`.
+
+        Args:
+            information: Information about β, used where residuals are treated as white.
+
+        Returns:
+            One S a channel, over all columns, shape (any, b).
+        """
+        if self.coloured is not None:
+            return list(self.coloured)
+        size = len(information.labels)
+        spread = self.sigma * np.sqrt(self.autocorrelation_time)
+        return [
+            s * t.spread(size)[:-1, :-1] for s, t in zip(spread, information.triangles, strict=True)
+        ]
+
+    def weighted_factors(
+        self, information: Information, weights: Sequence[float] | Array
+    ) -> tuple[list[Array], Array]:
+        """Return S of each channel's weighted score, and S of the errors that all channels share.
+
+        Together they are `score_factor`, of which arguments are.
+        """
+        own = [w**2 * f for w, f in zip(weights, self.factors(information), strict=True)]
+        if self.common_errors is None:
+            return own, np.zeros((0, len(information.labels)))
+        common = np.zeros(self.common_errors[0].shape)
+        for weight, errors in zip(weights, self.common_errors, strict=True):
+            _add(common, weight**2, errors, None)
+        return own, common
+
+    def score_factor(
+        self,
+        information: Information,
+        weights: Sequence[float] | Array,
+        maps: Sequence[Array] | None = None,
+    ) -> Array:
+        """Return S with `SᵀS` the covariance of the weighted score `Σ w² Tᵀ Yᵀ ε`.
+
+        The sum is over the channels. Use it as the middle factor of a sandwich covariance
+        [Huber1967; White1980].
+
+        Args:
+            information: Information about β, used where residuals are treated as white.
+            weights: w of each channel, shape (channels,) [1 / channel's unit].
+            maps: T of each channel, whose regressor of the unknowns is Y T, shape (b, n); the
+                identity if not given.
+
+        Returns:
+            S, shape (any, n).
+        """
+        factors = self.factors(information)
+        size = factors[0].shape[1] if maps is None else maps[0].shape[1]
+        counts = [len(f) for f in factors]
+        together = 0 if self.common_errors is None else len(self.common_errors[0])
+        # Most entries are zero: only the columns that a channel sees are worked on.
+        stacked, first = np.zeros((sum(counts) + together, size)), 0
+        for c, (factor, weight) in enumerate(zip(factors, weights, strict=True)):
+            matrix, last = None if maps is None else maps[c], first + len(factor)
+            _add(stacked[first:last], weight**2, factor, matrix)
+            if self.common_errors is not None:
+                _add(stacked[sum(counts) :], weight**2, self.common_errors[c], matrix)
+            first = last
+        return stacked
+
+
+def _add(total: Array, share: float, factor: Array, matrix: Array | None) -> None:
+    """Add `share * factor @ matrix` to a total, of a factor most of whose columns may be zero."""
+    columns = np.flatnonzero(factor.any(axis=0))
+    if matrix is None:
+        total[:, columns] += share * factor[:, columns]
+    else:
+        total += share * (factor[:, columns] @ matrix[columns])
+
+
+def raised(
+    covariance: Array, deviations: Array, functions: Sequence[NDArray[np.intp]] = ()
+) -> Array:
+    """Return a covariance whose variances are at least those of a jackknife.
+
+    The autoregression of the residual sees all of the noise but only what its model describes; the
+    jackknife sees what differs between blocks, whatever it is, from a dozen of them. The larger of
+    both deviations is stated, and correlations stay those of the covariance. Coefficients of one
+    function are told by their sum: they are raised together, direction by direction, since each by
+    its own factor no longer cancels against the others.
+
+    Args:
+        covariance: Shape (n, n); infinite variances stay so.
+        deviations: D with DᵀD the jackknife covariance, shape (any, n).
+        functions: Positions of the coefficients of each function.
+    """
+    own = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    other = np.sqrt(np.sum(deviations**2, axis=0))
+    finite = np.isfinite(own) & (own > 0.0)
+    factor = np.ones(len(own))
+    factor[finite] = np.maximum(1.0, other[finite] / own[finite])
+    together = [places[finite[places]] for places in functions]
+    for places in together:
+        factor[places] = 1.0
+    widened = np.asarray(covariance * factor[:, None] * factor[None, :])
+    for places in together:
+        lift = _lift(covariance[np.ix_(places, places)], deviations[:, places])
+        widened[places] = lift @ widened[places]
+        widened[:, places] = widened[:, places] @ lift.T
+    return widened
+
+
+def _lift(covariance: Array, deviations: Array) -> Array:
+    """Return L with `L C Lᵀ` the least covariance that exceeds C and DᵀD along their common axes.
+
+    These are the axes in which both are diagonal: `L = C^½ max(1, C^-½ DᵀD C^-½)^½ C^-½`.
+
+    Args:
+        covariance: C, shape (n, n).
+        deviations: D, shape (any, n).
+    """
+    scale = np.sqrt(np.diag(covariance))
+    values, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
+    real = values > len(values) * np.finfo(float).eps * values.max(initial=0.0)
+    root = scale[:, None] * vectors[:, real] * np.sqrt(values[real])
+    inverse = (vectors[:, real] / np.sqrt(values[real])).T / scale
+    white = deviations @ inverse.T
+    _, singular, axes = np.linalg.svd(white, full_matrices=False)
+    stretch = np.eye(len(inverse)) + (axes.T * np.maximum(singular - 1.0, 0.0)) @ axes
+    return np.asarray(root @ stretch @ inverse)
 
 
 @dataclass(frozen=True)
@@ -88,10 +236,6 @@ class Estimate:
         assert covariance is not None
         parameters = replace(self.parameters, covariance=raised(covariance, deviations, functions))
         return replace(self, parameters=parameters)
-
-    def noise_factor(self) -> Array:
-        """Return S with `SᵀS = Σ w⁴ Yᵀ Γ Y`, shape (any, b), w as `weights` returns them."""
-        return self.noise.score_factor(self.information, list(self.weights().values()))
 
     def weights(self, worth: bool = True) -> dict[str, float]:
         """Return the weight of each channel's rows, by channel [1 / channel's unit].
@@ -177,60 +321,3 @@ class Method:
     def __call__(self) -> Estimator:
         """Return the estimator."""
         return self.make()
-
-
-def moved_optimum(information: Information, values: Array) -> Information:
-    """Return information with the same R whose optimum is β in every channel.
-
-    What follows an estimate, the physically consistent one above all, starts from information whose
-    optimum is the estimate. Moved, it keeps the rows' metric, which says how much it costs to be
-    off: `‖R (x − β)‖² + ρ²` replaces `‖R x − z‖² + ρ₀²`, ρ² the residual sum of squares at β.
-
-    Args:
-        information: About β, unweighted.
-        values: β, shape (b,).
-    """
-    triangles = []
-    for t in information.triangles:
-        factor = t.factor.copy()
-        factor[:-1, -1] = t.R @ values[t.columns]
-        factor[-1, -1] = np.sqrt(t.residual_energy(values))
-        triangles.append(replace(t, factor=factor))
-    return replace(information, triangles=tuple(triangles))
-
-
-def estimate_at(
-    problem: Problem,
-    rough: Estimate,
-    values: Array,
-    change: Array,
-    scale: Array,
-    passes: int,
-    settings: dict[str, object],
-) -> Estimate:
-    """Return the estimate β of a problem, with the covariance of coloured residuals.
-
-    One pass over the rows. The covariance is `G (Σ_c w_c⁴ Yᵀ Γ Y) G`.
-
-    Args:
-        values: β, shape (b,).
-        change: G, how β changes with the score `Σ_c w_c² Yᵀ ε`, shape (b, b).
-        scale: 1/w of each channel, shape (channels,) [N·m or N].
-    """
-    information = moved_optimum(rough.information, values)
-    autocovariance, sample = thinned(problem.residuals(values), problem.spacing, problem.repeats)
-    rows, size = rough.noise.rows, len(values)
-    energy = np.array([t.energy for t in information.triangles])
-    freedom = np.maximum(rows * (1.0 - size / rows.sum()), 1.0)
-    sigma = np.maximum(np.sqrt(energy / freedom), rough.noise.sigma)
-    times = autocorrelation_time(autocovariance)
-    noise = Noise(sigma, times, rows, coloured_factors(sample, len(values)))
-    spread = noise.score_factor(information, 1.0 / scale) @ change
-    covariance = spread.T @ spread
-    triangle = rough.information.combined(rough.fitted_with)
-    blind = Directions.of(triangle.R, triangle.rows).blind
-    covariance[blind, :] = covariance[:, blind] = 0.0
-    covariance[blind, blind] = np.inf
-    told = np.where(blind, np.nan, values)
-    parameters = Parameters(information.labels, told, covariance)
-    return Estimate(parameters, information, noise, rough.rank, passes + 1, settings)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Literal, Protocol
 
 import numpy as np
@@ -181,9 +182,9 @@ class HalfSpaces:
     @staticmethod
     def of(planes: Sequence[Sequence[float]]) -> HalfSpaces:
         """Return the half-spaces of planes `[x, y, z, most]`, normals of any length."""
-        found = np.array(planes, dtype=float).reshape(-1, 4)
-        length = np.linalg.norm(found[:, :3], axis=1)
-        return HalfSpaces(found[:, :3] / length[:, None], found[:, 3] / length)
+        rows = np.array(planes, dtype=float).reshape(-1, 4)
+        length = np.linalg.norm(rows[:, :3], axis=1)
+        return HalfSpaces(rows[:, :3] / length[:, None], rows[:, 3] / length)
 
     @property
     def rows(self) -> Array:
@@ -202,13 +203,13 @@ class HalfSpaces:
         from scipy.optimize import linprog  # slow to load, and few robots need it
 
         columns = np.column_stack([self.normals, np.ones(len(self.most))])
-        found = linprog(
+        program = linprog(
             [0.0, 0.0, 0.0, -1.0],
             A_ub=columns,
             b_ub=self.most,
             bounds=[(None, None)] * 3 + [(None, 1.0)],
         )
-        return np.asarray(found.x[:3]), float(found.x[3])
+        return np.asarray(program.x[:3]), float(program.x[3])
 
     def pulled_inside(self, body: Array, room: float = 0.0) -> Array:
         """Return a body shifted towards the deepest point until its centre of mass is inside.
@@ -270,20 +271,16 @@ class Limits:
                 )
 
     def __bool__(self) -> bool:
-        return bool(self.mass or self.com or self.ellipsoid or self.hull)
+        return any(vars(self).values())
 
     def of(self, links: Collection[str]) -> Limits:
         """Return the limits of some links alone."""
-        return Limits(
-            {k: v for k, v in self.mass.items() if k in links},
-            {k: v for k, v in self.com.items() if k in links},
-            {k: v for k, v in self.ellipsoid.items() if k in links},
-            {k: v for k, v in self.hull.items() if k in links},
-        )
+        stated = ({k: v for k, v in own.items() if k in links} for own in vars(self).values())
+        return Limits(*stated)
 
     def require_known(self, links: tuple[str, ...]) -> None:
         """Raise `InvalidSetting` for an unknown link, with the nearest known name."""
-        for name in (*self.mass, *self.com, *self.ellipsoid, *self.hull):
+        for name in chain(*vars(self).values()):
             if name not in links:
                 raise InvalidSetting(
                     f"the robot has no link '{name}' that carries moving mass",
@@ -349,7 +346,7 @@ def linear_constraints(space: ParameterSpace, limits: Limits) -> LinearConstrain
     links = space.bodies
     limits.require_known(links)
     unit = np.eye(len(space.labels))
-    found = [(space.labels.names[k], unit[k], 0.0, False) for k in space.nonnegative]
+    constraints = [(space.labels.names[k], unit[k], 0.0, False) for k in space.nonnegative]
     for link, first in zip(links, space.groups, strict=True):
         mass = unit[first]
         ends = []
@@ -361,22 +358,22 @@ def linear_constraints(space: ParameterSpace, limits: Limits) -> LinearConstrain
             low, high = moment - least * mass, most * mass - moment
             ends.append((f"{link}.com.{axis}", low, 0.0, high, 0.0, least == most))
         for name, low, least, high, most, same in ends:
-            found.append((name, low, least, same))
+            constraints.append((name, low, least, same))
             if not same:
-                found.append((name, high, most, False))
+                constraints.append((name, high, most, False))
         if link in limits.ellipsoid:
             inside = np.zeros(len(space.labels))
             inside[first : first + 10] = Ellipsoid.within(limits.ellipsoid[link]).row()
-            found.append((f"{link}.ellipsoid", inside, 0.0, False))
+            constraints.append((f"{link}.ellipsoid", inside, 0.0, False))
         for row in HalfSpaces.of(limits.hull.get(link, ())).rows:
             inside = np.zeros(len(space.labels))
             inside[first : first + 10] = row
-            found.append((f"{link}.hull", inside, 0.0, False))
+            constraints.append((f"{link}.hull", inside, 0.0, False))
     return LinearConstraints(
-        tuple(f[0] for f in found),
-        np.array([f[1] for f in found]).reshape(-1, len(space.labels)),
-        np.array([f[2] for f in found]),
-        np.array([f[3] for f in found], dtype=bool),
+        tuple(f[0] for f in constraints),
+        np.array([f[1] for f in constraints]).reshape(-1, len(space.labels)),
+        np.array([f[2] for f in constraints]),
+        np.array([f[3] for f in constraints], dtype=bool),
     )
 
 

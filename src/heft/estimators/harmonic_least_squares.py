@@ -27,12 +27,6 @@ from heft.errors import InvalidSetting, TooLittleData
 from heft.files import Keys, Number, check_fields
 from heft.information import Directions, Triangle, triangle_of
 
-CHECKS: Keys = {
-    "harmonics": Number("the number of harmonics is no whole number", 1, 100_000, whole=True),
-    "updates": Number("the number of updates is no whole number", 1, 100, whole=True),
-    "seam": Number("the number of terms is no whole number", 0, 10, whole=True),
-}
-
 
 @dataclass(frozen=True)
 class HarmonicEstimate:
@@ -65,7 +59,14 @@ class HarmonicLeastSquares:
     seam: int = 2
 
     def __post_init__(self) -> None:
-        check_fields(self, CHECKS)
+        checks: Keys = {
+            "harmonics": Number(
+                "the number of harmonics is no whole number", 1, 100_000, whole=True
+            ),
+            "updates": Number("the number of updates is no whole number", 1, 100, whole=True),
+            "seam": Number("the number of terms is no whole number", 0, 10, whole=True),
+        }
+        check_fields(self, checks)
 
     def fit(
         self,

@@ -15,9 +15,7 @@ import numpy as np
 
 from heft.arrays import Array
 
-STEPS = 80  # of the expectation maximisation
 FEWEST = 3  # robots, from which on their scatter is known
-MOST = 400  # robots that it is learnt from
 LEAST = 1e-6  # scatter, as a share of what is seen at first, so that it never is exactly 0
 MOST_ODD = 20.0  # of squared deviations, three deviations of a normal number
 USUAL = 1.8  # deviations from the mean, beyond which a robot is odd and its prior weaker
@@ -45,7 +43,7 @@ class TypeLaw:
         """
         if len(values) < FEWEST:
             return None
-        every = -(-len(values) // MOST)
+        every = -(-len(values) // 400)  # robots are enough to learn from
         values, covariances = values[::every], covariances[::every]
         errors = np.diagonal(covariances, axis1=1, axis2=2)
         # Units of what is seen at first: numbers are of many sizes.
@@ -55,14 +53,14 @@ class TypeLaw:
         x, C = values / unit, covariances / unit[:, None] / unit
         diagonal = np.maximum(np.mean(_clipped(x - np.median(x, axis=0)), axis=0), LEAST)
         identity = np.eye(x.shape[1])
-        for _ in range(STEPS):
+        for _ in range(80):  # of the expectation maximisation
             gain = np.linalg.inv(C + diagonal * identity)
             spread = np.linalg.inv(gain.sum(axis=0))
             mean = spread @ np.einsum("nij,nj->i", gain, x)
             pull = np.einsum("nij,nj->ni", gain, x - mean)
             # Of u given all: mean Λ V⁻¹ (x̂ − μ), variance Λ − Λ V⁻¹ Λ + Λ V⁻¹ S V⁻¹ Λ.
-            known = np.einsum("nii->ni", gain) - np.einsum("nij,jk,nki->ni", gain, spread, gain)
-            expected = _clipped(diagonal * pull) + diagonal - diagonal**2 * known
+            precision = np.einsum("nii->ni", gain) - np.einsum("nij,jk,nki->ni", gain, spread, gain)
+            expected = _clipped(diagonal * pull) + diagonal - diagonal**2 * precision
             diagonal = np.maximum(expected.mean(axis=0), LEAST)
         deviations = np.sqrt(np.diag(spread)) * unit
         return TypeLaw(mean * unit, deviations, np.sqrt(diagonal) * unit, len(values))

@@ -16,7 +16,7 @@ best of all quadratic forms [Rao1972]. Channels of one name share a factor.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -37,8 +37,8 @@ from heft.information import (
     shortest,
 )
 
-from .estimate import Estimate
-from .noise import Noise, autocorrelation_time, coloured_factors, thinned
+from .estimate import Estimate, Noise
+from .noise import autocorrelation_time, coloured_factors, thinned
 from .problem import MixedProblem, Problem, mixes_channels
 
 X = TypeVar("X", bound=MixedProblem)
@@ -86,15 +86,15 @@ class VarianceComponents:
         group = np.array([[n == own for own in problem.noise_names] for n in names], dtype=float)
         H, q, share = group @ H @ group.T, group @ q, group @ share
         alone = q / np.maximum(share, 1e-300)
-        told = share > 0.0
-        found = np.ones(len(names))
-        scale = np.maximum(alone[told], 1e-300)
-        if (alone[told] > 0.0).all():
+        shown = share > 0.0
+        factor = np.ones(len(names))
+        scale = np.maximum(alone[shown], 1e-300)
+        if (alone[shown] > 0.0).all():
             # In units of what each residual says alone, and each equation likewise.
-            matrix = H[np.ix_(told, told)] * scale / q[told, None]
-            factors, _ = nnls(matrix, np.ones(int(told.sum())))
-            found[told] = np.maximum(factors, self.least) * scale
-        return np.asarray(before * np.sqrt(group.T @ found))
+            matrix = H[np.ix_(shown, shown)] * scale / q[shown, None]
+            factors, _ = nnls(matrix, np.ones(int(shown.sum())))
+            factor[shown] = np.maximum(factors, self.least) * scale
+        return np.asarray(before * np.sqrt(group.T @ factor))
 
 
 def _of_directions(seen: Directions, z: Array, score: Array) -> tuple[Array, Array]:
@@ -116,9 +116,9 @@ def _of_directions(seen: Directions, z: Array, score: Array) -> tuple[Array, Arr
     parts = components(change)
     spread = np.zeros((len(score), change.shape[1]))
     for part in parts:
-        held = np.any(score[:, part.rows] != 0.0, axis=1)
-        own = score[np.ix_(held, part.rows)] @ part.of(change)
-        spread[np.ix_(held, part.columns)] = own
+        nonzero = np.any(score[:, part.rows] != 0.0, axis=1)
+        own = score[np.ix_(nonzero, part.rows)] @ part.of(change)
+        spread[np.ix_(nonzero, part.columns)] = own
     return values, gram(spread, [part.columns for part in parts])
 
 
@@ -147,16 +147,16 @@ def _sandwich(
     mine: list[list[tuple[int, Array, NDArray[np.intp]]]] = [[] for _ in inverses]
     others = [common]
     for factor in factors:
-        held = np.flatnonzero(factor.any(axis=0) & (part_of >= 0))
-        parts, sets = np.unique(part_of[held]), np.unique(set_of[held])
+        seen = np.flatnonzero(factor.any(axis=0) & (part_of >= 0))
+        parts, sets = np.unique(part_of[seen]), np.unique(set_of[seen])
         sets = sets[sets >= 0]
         if len(parts) == 1 and len(sets) <= 1:
-            mine[parts[0]].append((int(sets[0]) if len(sets) else -1, factor, held))
+            mine[parts[0]].append((int(sets[0]) if len(sets) else -1, factor, seen))
         elif len(parts):  # it mixes what others see alone
             others.append(factor)
-    found = np.zeros((size, size))
+    covariance = np.zeros((size, size))
     for inverse, own in zip(inverses, mine, strict=True):
-        found[np.ix_(inverse.columns, inverse.columns)] = _of_component(inverse, own)
+        covariance[np.ix_(inverse.columns, inverse.columns)] = _of_component(inverse, own)
     shared = np.vstack(others)
     shared = shared[shared.any(axis=1)]
     if len(shared):
@@ -164,8 +164,8 @@ def _sandwich(
         for inverse in inverses:
             columns = inverse.columns
             moved[:, columns] = inverse.back(inverse.times(shared[:, columns]))
-        found += moved.T @ moved
-    return found
+        covariance += moved.T @ moved
+    return covariance
 
 
 def _of_component(
@@ -182,9 +182,9 @@ def _of_component(
     centre = np.zeros((common, common))
     place = np.full(len(inverse.columns), -1)
     place[inverse.shared] = np.arange(common)
-    for c, factor, held in own:
-        at = place[np.searchsorted(inverse.columns, held)]
-        beside = factor[:, held[at >= 0]] @ inverse.R[at[at >= 0]]
+    for c, factor, columns in own:
+        at = place[np.searchsorted(inverse.columns, columns)]
+        beside = factor[:, columns[at >= 0]] @ inverse.R[at[at >= 0]]
         if c >= 0:
             corner = inverse.corners[c]
             alone = factor[:, inverse.columns[corner.own]]
@@ -193,21 +193,21 @@ def _of_component(
             corners[c] += white.T @ white
             borders[c] += white.T @ beside
         centre += beside.T @ beside
-    found = np.zeros((len(inverse.columns),) * 2)
+    covariance = np.zeros((len(inverse.columns),) * 2)
     shared = inverse.shared
-    found[np.ix_(shared, shared)] = inverse.R @ centre @ inverse.R.T
+    covariance[np.ix_(shared, shared)] = inverse.R @ centre @ inverse.R.T
     if inverse.corners:
         places = np.concatenate([corner.own for corner in inverse.corners])
         spread = np.vstack([corner.border for corner in inverse.corners])
         half = np.vstack([g.R @ b for g, b in zip(inverse.corners, borders, strict=True)])
-        whole = half + spread @ centre
+        across_shared = half + spread @ centre
         diagonal = [g.R @ m @ g.R.T for g, m in zip(inverse.corners, corners, strict=True)]
-        among = whole @ spread.T + spread @ half.T + scipy.linalg.block_diag(*diagonal)
-        across = whole @ inverse.R.T
-        found[np.ix_(places, places)] = among
-        found[np.ix_(places, shared)] = across
-        found[np.ix_(shared, places)] = across.T
-    return (found + found.T) / 2.0
+        among = across_shared @ spread.T + spread @ half.T + scipy.linalg.block_diag(*diagonal)
+        across = across_shared @ inverse.R.T
+        covariance[np.ix_(places, places)] = among
+        covariance[np.ix_(places, shared)] = across
+        covariance[np.ix_(shared, places)] = across.T
+    return (covariance + covariance.T) / 2.0
 
 
 def _together(values: Array, names: Sequence[str]) -> Array:
@@ -401,3 +401,60 @@ class LeastSquares:
         if self.visible:
             settings["visible"] = self.visible
         return Estimate(parameters, information, noise, rank, passes, settings)
+
+
+def moved_optimum(information: Information, values: Array) -> Information:
+    """Return information with the same R whose optimum is β in every channel.
+
+    What follows an estimate, the physically consistent one above all, starts from information whose
+    optimum is the estimate. Moved, it keeps the rows' metric, which says how much it costs to be
+    off: `‖R (x − β)‖² + ρ²` replaces `‖R x − z‖² + ρ₀²`, ρ² the residual sum of squares at β.
+
+    Args:
+        information: About β, unweighted.
+        values: β, shape (b,).
+    """
+    triangles = []
+    for t in information.triangles:
+        factor = t.factor.copy()
+        factor[:-1, -1] = t.R @ values[t.columns]
+        factor[-1, -1] = np.sqrt(t.residual_energy(values))
+        triangles.append(replace(t, factor=factor))
+    return replace(information, triangles=tuple(triangles))
+
+
+def estimate_at(
+    problem: Problem,
+    rough: Estimate,
+    values: Array,
+    change: Array,
+    scale: Array,
+    passes: int,
+    settings: dict[str, object],
+) -> Estimate:
+    """Return the estimate β of a problem, with the covariance of coloured residuals.
+
+    One pass over the rows. The covariance is `G (Σ_c w_c⁴ Yᵀ Γ Y) G`.
+
+    Args:
+        values: β, shape (b,).
+        change: G, how β changes with the score `Σ_c w_c² Yᵀ ε`, shape (b, b).
+        scale: 1/w of each channel, shape (channels,) [N·m or N].
+    """
+    information = moved_optimum(rough.information, values)
+    autocovariance, sample = thinned(problem.residuals(values), problem.spacing, problem.repeats)
+    rows, size = rough.noise.rows, len(values)
+    energy = np.array([t.energy for t in information.triangles])
+    freedom = np.maximum(rows * (1.0 - size / rows.sum()), 1.0)
+    sigma = np.maximum(np.sqrt(energy / freedom), rough.noise.sigma)
+    times = autocorrelation_time(autocovariance)
+    noise = Noise(sigma, times, rows, coloured_factors(sample, len(values)))
+    spread = noise.score_factor(information, 1.0 / scale) @ change
+    covariance = spread.T @ spread
+    triangle = rough.information.combined(rough.fitted_with)
+    blind = Directions.of(triangle.R, triangle.rows).blind
+    covariance[blind, :] = covariance[:, blind] = 0.0
+    covariance[blind, blind] = np.inf
+    stated = np.where(blind, np.nan, values)
+    parameters = Parameters(information.labels, stated, covariance)
+    return Estimate(parameters, information, noise, rough.rank, passes + 1, settings)

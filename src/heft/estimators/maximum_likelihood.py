@@ -19,7 +19,7 @@ channel closest to itself, and depends neither on units nor on the channels' ord
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -34,16 +34,11 @@ from heft.information import Information
 from .estimate import Estimate
 from .least_squares import LeastSquares
 from .noise import autocorrelation_time, coloured_factors, thinned
-from .problem import Problem, Residuals, mixes_channels
+from .problem import PlainResiduals, Problem, Residuals, mixes_channels
 
 Source = Literal["residuals", "periods"]
-ROUNDING = 1e-11  # of a channel's rms: residuals of that size are no noise
 LEAST_INDEPENDENT = 1e-6  # share of variance that no combination of channels explains away
 CONVERGED = 1e-2  # of a standard deviation of the estimate, in the mean over parameters
-CHECKS: Keys = {
-    "source": Text("noise is not estimated from this", get_args(Source)),
-    "sweeps": Number("there are to be sweeps", 1, whole=True),
-}
 
 
 def decorrelation(covariance: Array) -> Array:
@@ -65,35 +60,16 @@ def decorrelation(covariance: Array) -> Array:
     return np.asarray(scale[:, None] * root / scale)
 
 
-@dataclass(frozen=True)
-class _Decorrelated:
-    piece: Residuals
-    matrix: Array
-
-    @property
-    def values(self) -> Array:
-        return np.asarray(self.piece.values @ self.matrix.T)
-
-    @property
-    def noise(self) -> Array:
-        return self.values
-
-    @property
-    def regressor(self) -> Callable[[NDArray[np.intp]], Array]:
-        return lambda at: _mixed(self.matrix, self.piece.regressor(at))
-
-    @property
-    def recording(self) -> int:
-        return self.piece.recording
-
-    @property
-    def index(self) -> NDArray[np.int64] | None:
-        return self.piece.index
-
-
 def _mixed(matrix: Array, regressor: Array) -> Array:
     """Return M Y of each sample, shape (N, c, b)."""
     return np.asarray(np.matmul(matrix, regressor))
+
+
+def _mixed_residuals(matrix: Array, piece: Residuals) -> PlainResiduals:
+    def regressor(at: NDArray[np.intp]) -> Array:
+        return _mixed(matrix, piece.regressor(at))
+
+    return PlainResiduals(piece.values @ matrix.T, regressor, piece.recording, piece.index)
 
 
 def residual_covariance(pieces: Iterator[Residuals], channels: int) -> Array:
@@ -121,19 +97,19 @@ def unrepeated_covariance(
         The covariance; None if the recording has less than a period beyond the first.
     """
     lag, rows, pairs = round(period), 0, 0
-    held, places = np.zeros((0, channels)), np.zeros(0, dtype=np.int64)
+    earlier, places = np.zeros((0, channels)), np.zeros(0, dtype=np.int64)
     total = np.zeros((channels, channels))
     for piece in pieces:
         # Rows that were left out have no place: others keep theirs.
         here = rows + np.arange(len(piece.values)) if piece.index is None else piece.index
-        held, places = np.concatenate([held, piece.values]), np.concatenate([places, here])
+        earlier, places = np.concatenate([earlier, piece.values]), np.concatenate([places, here])
         rows += len(piece.values)
         _, early, late = np.intersect1d(places + lag, here, return_indices=True)
-        apart = piece.values[late] - held[early]
-        total += 0.5 * apart.T @ apart
-        pairs += len(apart)
+        difference = piece.values[late] - earlier[early]
+        total += 0.5 * difference.T @ difference
+        pairs += len(difference)
         kept = places > places[-1] - lag
-        held, places = held[kept], places[kept]
+        earlier, places = earlier[kept], places[kept]
     return total / pairs if pairs >= lag else None
 
 
@@ -158,7 +134,11 @@ class MaximumLikelihood:
     sweeps: int = 10  # largest number of estimates of covariance and β in turn
 
     def __post_init__(self) -> None:
-        check_fields(self, CHECKS)
+        checks: Keys = {
+            "source": Text("noise is not estimated from this", get_args(Source)),
+            "sweeps": Number("there are to be sweeps", 1, whole=True),
+        }
+        check_fields(self, checks)
 
     def fit(self, problem: Problem) -> Estimate:
         """Return base parameters β; its `passes` count every pass over the rows.
@@ -177,7 +157,8 @@ class MaximumLikelihood:
         solver = LeastSquares(coloured=False)
         estimate = solver.fit(problem)
         loud = [np.linalg.norm(t.factor[:, -1]) for t in estimate.information.triangles]
-        least = ROUNDING * np.array(loud) / np.sqrt(estimate.noise.rows)
+        # Residuals of that share of a channel's rms are no noise.
+        least = 1e-11 * np.array(loud) / np.sqrt(estimate.noise.rows)
         passes, matrix, source = estimate.passes, np.eye(len(least)), self.source
         moved = np.inf
         for _ in range(self.sweeps):
@@ -194,27 +175,27 @@ class MaximumLikelihood:
             moved = float(np.linalg.norm(triangle.R @ (estimate.fitted - before)))
             if moved <= CONVERGED * np.sqrt(len(before)):
                 break
-        pieces = (_Decorrelated(p, matrix) for p in problem.residuals(estimate.fitted))
+        pieces = (_mixed_residuals(matrix, p) for p in problem.residuals(estimate.fitted))
         autocovariance, sample = thinned(pieces, problem.spacing, problem.repeats)
         times, sandwich = (
             autocorrelation_time(autocovariance),
             coloured_factors(sample, len(estimate.fitted)),
         )
         sigma = estimate.noise.sigma
-        found = solver.conclude(estimate.information, sigma, times, passes + 1, sandwich)
+        concluded = solver.conclude(estimate.information, sigma, times, passes + 1, sandwich)
         settings: dict[str, object] = {
             "weighting": "covariance",
             "noise": source,
             "converged": moved <= CONVERGED * np.sqrt(len(estimate.fitted)),
         }
-        return replace(found, settings=settings)
+        return replace(concluded, settings=settings)
 
     def _covariance(self, problem: Problem, values: Array) -> tuple[Array, Source]:
         channels = len(problem.channels)
         if self.source == "periods" and problem.repeats is not None:
-            found = unrepeated_covariance(problem.residuals(values), channels, problem.repeats)
-            if found is not None:
-                return found, "periods"
+            covariance = unrepeated_covariance(problem.residuals(values), channels, problem.repeats)
+            if covariance is not None:
+                return covariance, "periods"
         return residual_covariance(problem.residuals(values), channels), "residuals"
 
     def _sigma(

@@ -1,4 +1,4 @@
-"""Noise of each channel: standard deviation, autocorrelation time, covariance of an estimate.
+"""Noise that residuals show: autocorrelation time, and the covariance of scores.
 
 Residuals of robots are unmodelled friction and flexibility, not white noise: neighbouring rows
 are correlated. A channel's n rows have the effective sample size `n / τ`, with τ the integrated
@@ -11,7 +11,7 @@ as a square root. Where a prior contributes, the covariance is widened by the pr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,115 +20,14 @@ from numpy.typing import NDArray
 
 from heft import signals
 from heft.arrays import Array
-from heft.information import ChannelRows, Information, triangle_of
+from heft.information import ChannelRows, triangle_of
 
 from .problem import LimbedResiduals, Residuals
 
-LONGEST_MEMORY = 4096  # rows
-ORDER = 20  # of the autoregression, on the thinned residual
-ROWS_PER_ORDER = 20  # thinned rows needed for each of its coefficients
 LOCAL = 7  # thinned rows in the moving average that gives the local size of the residual
-MOST_THINNED = 20_000  # thinned rows used for the sandwich; the result is scaled to all rows
 
 
-@dataclass(frozen=True)
-class Noise:
-    """Noise model of the residuals τ − Y β, channel by channel."""
-
-    sigma: Array  # standard deviation σ of the residual, shape (channels,) [N·m or N]
-    autocorrelation_time: Array  # integrated autocorrelation time τ ≥ 1, shape (channels,) [rows]
-    rows: Array  # number of rows, shape (channels,)
-    # for each channel S with `SᵀS = Yᵀ Γ Y`, shape (any, b), Γ the covariance of its residual; see
-    # `coloured_factors`. None where residuals are treated as white noise whose covariance is scaled
-    # by τ
-    coloured: tuple[Array, ...] | None = None
-    # for each channel the moments `Yᵀe`, shape (errors, b), of systematic errors e that all
-    # channels share, each of one standard deviation, such as that of a delay. None if there are
-    # none
-    common_errors: tuple[Array, ...] | None = None
-
-    @property
-    def effective(self) -> Array:
-        """Effective sample size n / τ of each channel, shape (channels,) [rows]."""
-        return self.rows / self.autocorrelation_time
-
-    def factors(self, information: Information) -> list[Array]:
-        """Return for each channel S with `SᵀS = Yᵀ Γ Y`, the covariance of its `Yᵀε`.
-
-        Args:
-            information: Information about β, used where residuals are treated as white.
-
-        Returns:
-            One S a channel, over all columns, shape (any, b).
-        """
-        if self.coloured is not None:
-            return list(self.coloured)
-        size = len(information.labels)
-        spread = self.sigma * np.sqrt(self.autocorrelation_time)
-        return [
-            s * t.spread(size)[:-1, :-1] for s, t in zip(spread, information.triangles, strict=True)
-        ]
-
-    def weighted_factors(
-        self, information: Information, weights: Sequence[float] | Array
-    ) -> tuple[list[Array], Array]:
-        """Return S of each channel's weighted score, and S of the errors that all channels share.
-
-        Together they are `score_factor`, of which arguments are.
-        """
-        own = [w**2 * f for w, f in zip(weights, self.factors(information), strict=True)]
-        if self.common_errors is None:
-            return own, np.zeros((0, len(information.labels)))
-        common = np.zeros(self.common_errors[0].shape)
-        for weight, errors in zip(weights, self.common_errors, strict=True):
-            _add(common, weight**2, errors, None)
-        return own, common
-
-    def score_factor(
-        self,
-        information: Information,
-        weights: Sequence[float] | Array,
-        maps: Sequence[Array] | None = None,
-    ) -> Array:
-        """Return S with `SᵀS` the covariance of the weighted score `Σ w² Tᵀ Yᵀ ε`.
-
-        The sum is over the channels. Use it as the middle factor of a sandwich covariance
-        [Huber1967; White1980].
-
-        Args:
-            information: Information about β, used where residuals are treated as white.
-            weights: w of each channel, shape (channels,) [1 / channel's unit].
-            maps: T of each channel, whose regressor of the unknowns is Y T, shape (b, n); the
-                identity if not given.
-
-        Returns:
-            S, shape (any, n).
-        """
-        factors = self.factors(information)
-        size = factors[0].shape[1] if maps is None else maps[0].shape[1]
-        counts = [len(f) for f in factors]
-        together = 0 if self.common_errors is None else len(self.common_errors[0])
-        # Most entries are zero: only the columns that a channel sees are worked on.
-        found, first = np.zeros((sum(counts) + together, size)), 0
-        for c, (factor, weight) in enumerate(zip(factors, weights, strict=True)):
-            matrix, last = None if maps is None else maps[c], first + len(factor)
-            _add(found[first:last], weight**2, factor, matrix)
-            if self.common_errors is not None:
-                _add(found[sum(counts) :], weight**2, self.common_errors[c], matrix)
-            first = last
-        return found
-
-
-def _add(total: Array, share: float, factor: Array, matrix: Array | None) -> None:
-    """Add `share * factor @ matrix` to a total, of a factor most of whose columns may be zero."""
-    held = np.flatnonzero(factor.any(axis=0))
-    if matrix is None:
-        total[:, held] += share * factor[:, held]
-    else:
-        total += share * (factor[:, held] @ matrix[held])
-
-
-def autocovariance(residuals: Iterable[Array], longest: int = LONGEST_MEMORY) -> Array:
+def autocovariance(residuals: Iterable[Array], longest: int = 4096) -> Array:
     """Return the autocovariance of residuals by lag, averaged over pieces.
 
     Args:
@@ -217,7 +116,7 @@ def thinned(
             rows = len(piece.values)
             blocks = rows // every
             count[1] += rows
-            if blocks and count[0] < MOST_THINNED * every:
+            if blocks and count[0] < 20_000 * every:  # enough, scaled to all rows
                 count[0] += blocks * every
                 means = piece.noise[: blocks * every].reshape(blocks, every, -1).mean(axis=1)
                 middle = every // 2 + every * np.arange(blocks)
@@ -231,8 +130,8 @@ def thinned(
         return covariance, Thinned((), np.zeros((0, 0)), every, 1.0)
     rows = tuple(ChannelRows.joined(parts) for parts in zip(*(r for r, _ in kept), strict=True))
     means = np.concatenate([m for _, m in kept])
-    known = period is not None and len(places) == len(kept)
-    phase = phases(np.concatenate(places), every, period or 0.0) if known else None
+    periodic = period is not None and len(places) == len(kept)
+    phase = phases(np.concatenate(places), every, period or 0.0) if periodic else None
     return covariance, Thinned(rows, means, every, count[0] / max(count[1], 1), phase)
 
 
@@ -274,7 +173,8 @@ def autoregression(series: Array, order: int) -> tuple[Array, float]:
     lags = np.fft.irfft(np.abs(np.fft.rfft(series, size)) ** 2, size)[: order + 1] / len(series)
     if not lags[0] > 0.0:
         return np.zeros(order), 0.0
-    coefficients = scipy.linalg.solve_toeplitz(lags[:-1] * (1.0 + 1e-9 * _first(order)), lags[1:])
+    ridged = lags[:-1] * (1.0 + 1e-9 * np.eye(1, order)[0])
+    coefficients = scipy.linalg.solve_toeplitz(ridged, lags[1:])
     rest = lags[0] - coefficients @ lags[1:]
     return np.asarray(coefficients), float(np.sqrt(max(rest, 0.0)))
 
@@ -311,12 +211,6 @@ def _around(values: Array, weights: Array) -> Array:
     return np.asarray(np.convolve(weights * values, near, "same") / np.maximum(total, 1e-300))
 
 
-def _first(size: int) -> Array:
-    unit = np.zeros(size)
-    unit[0] = 1.0
-    return unit
-
-
 def coloured_factors(sample: Thinned, size: int) -> tuple[Array, ...] | None:
     """Return for each channel a factor S with `SᵀS = Yᵀ Γ Y`, for coloured residuals.
 
@@ -327,7 +221,7 @@ def coloured_factors(sample: Thinned, size: int) -> tuple[Array, ...] | None:
         One S a channel, shape (≤ b, b); None if there are too few rows to fit an autoregression.
     """
     blocks, channels = sample.residuals.shape
-    order = min(ORDER, blocks // ROWS_PER_ORDER)
+    order = min(20, blocks // 20)  # twenty thinned rows for each coefficient at least
     if order < 1:
         return None
     factors = []
@@ -347,55 +241,3 @@ def coloured_factors(sample: Thinned, size: int) -> tuple[Array, ...] | None:
         own = scale * triangle_of(filtered)
         factors.append(ChannelRows(seen.columns, own).spread(size))
     return tuple(factors)
-
-
-def raised(
-    covariance: Array, deviations: Array, functions: Sequence[NDArray[np.intp]] = ()
-) -> Array:
-    """Return a covariance whose variances are at least those of a jackknife.
-
-    The autoregression of the residual sees all of the noise but only what its model describes; the
-    jackknife sees what differs between blocks, whatever it is, from a dozen of them. The larger of
-    both deviations is stated, and correlations stay those of the covariance. Coefficients of one
-    function are told by their sum: they are raised together, direction by direction, since each by
-    its own factor no longer cancels against the others.
-
-    Args:
-        covariance: Shape (n, n); infinite variances stay so.
-        deviations: D with DᵀD the jackknife covariance, shape (any, n).
-        functions: Positions of the coefficients of each function.
-    """
-    own = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    other = np.sqrt(np.sum(deviations**2, axis=0))
-    known = np.isfinite(own) & (own > 0.0)
-    factor = np.ones(len(own))
-    factor[known] = np.maximum(1.0, other[known] / own[known])
-    together = [places[known[places]] for places in functions]
-    for places in together:
-        factor[places] = 1.0
-    found = np.asarray(covariance * factor[:, None] * factor[None, :])
-    for places in together:
-        lift = _lift(covariance[np.ix_(places, places)], deviations[:, places])
-        found[places] = lift @ found[places]
-        found[:, places] = found[:, places] @ lift.T
-    return found
-
-
-def _lift(covariance: Array, deviations: Array) -> Array:
-    """Return L with `L C Lᵀ` the least covariance that exceeds C and DᵀD along their common axes.
-
-    These are the axes in which both are diagonal: `L = C^½ max(1, C^-½ DᵀD C^-½)^½ C^-½`.
-
-    Args:
-        covariance: C, shape (n, n).
-        deviations: D, shape (any, n).
-    """
-    scale = np.sqrt(np.diag(covariance))
-    values, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
-    real = values > len(values) * np.finfo(float).eps * values.max(initial=0.0)
-    root = scale[:, None] * vectors[:, real] * np.sqrt(values[real])
-    inverse = (vectors[:, real] / np.sqrt(values[real])).T / scale
-    white = deviations @ inverse.T
-    _, singular, axes = np.linalg.svd(white, full_matrices=False)
-    stretch = np.eye(len(inverse)) + (axes.T * np.maximum(singular - 1.0, 0.0)) @ axes
-    return np.asarray(root @ stretch @ inverse)

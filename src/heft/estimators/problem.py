@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol, Self, TypeGuard, runtime_checkable
 
 from numpy import bool_, int64, intp
@@ -65,6 +66,21 @@ class LimbedResiduals(Protocol):
 
     def channel_rows(self, at: NDArray[intp]) -> tuple[ChannelRows, ...]:
         """Return Y at n positions in the piece, channel by channel, without known zeros."""
+
+
+@dataclass(frozen=True, eq=False)
+class PlainResiduals:
+    """Residuals of a piece from which no unknowns were eliminated; see `Residuals`."""
+
+    values: Array
+    regressor: Callable[[NDArray[intp]], Array]
+    recording: int
+    index: NDArray[int64] | None = None
+
+    @property
+    def noise(self) -> Array:
+        """The residuals themselves."""
+        return self.values
 
 
 class Elimination(Protocol):

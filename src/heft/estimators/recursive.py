@@ -21,8 +21,6 @@ from heft.arrays import Array
 from heft.errors import InvalidSetting, TooLittleData
 from heft.information import Directions, folding, triangle_of
 
-LARGEST_CONDITION = 1e6  # condition number of the rows that a recursion may start from
-
 
 @dataclass(frozen=True, eq=False)
 class Covariance:
@@ -58,7 +56,7 @@ class CovarianceRecursion:
         """
         phi, h = np.asarray(regressor, dtype=float), np.asarray(effort, dtype=float)
         triangle = triangle_of(np.column_stack([phi, h]))
-        seen = Directions.of(triangle[:-1, :-1], len(h), 1.0 / LARGEST_CONDITION)
+        seen = Directions.of(triangle[:-1, :-1], len(h), 1e-6)
         if seen.rank < phi.shape[1]:
             raise TooLittleData(
                 "these rows cannot start a recursion: ΦᵀΦ has no inverse",
@@ -314,53 +312,3 @@ def _quantile(rows: int, alarm: float) -> float:
     from scipy.special import gammainccinv
 
     return float(2.0 * gammainccinv(0.5 * rows, alarm))
-
-
-@dataclass(frozen=True, eq=False)
-class Tree:
-    """Information triangle by pairwise summation: rounding grows with the log of the row count.
-
-    Use it for very many rows. In a single triangle of 10⁷ rows the newest fall below an ulp of
-    the sum, and in single precision are lost (18 % error, measured). So rows are collected in
-    blocks, and blocks are added in pairs of equal size, as a binary counter carries.
-    """
-
-    rows: int  # number of rows in a block
-    gathering: Array  # triangle of the incomplete block, shape (n + 1, n + 1)
-    filled: int = 0  # number of rows in it
-    # for each k the triangle of 2ᵏ blocks, shape (n + 1, n + 1), or None
-    levels: tuple[Array | None, ...] = ()
-
-    @staticmethod
-    def empty(parameters: int, rows: int = 1024, dtype: type = np.float64) -> Tree:
-        """Return the tree of no rows.
-
-        Args:
-            rows: Number of rows in a block.
-        """
-        return Tree(rows, np.zeros((parameters + 1, parameters + 1), dtype))
-
-    def add(self, rows: Array) -> Tree:
-        """Return the tree with further rows `[Y y]`, shape (m, n + 1)."""
-        factor, _ = folding.absorb(self.gathering, rows)
-        if self.filled + len(rows) < self.rows:
-            return replace(self, gathering=factor, filled=self.filled + len(rows))
-        levels = list(self.levels)
-        carried: Array = factor
-        for k, one in enumerate(levels):
-            if one is None:
-                levels[k] = carried
-                break
-            carried, levels[k] = folding.absorb(one, carried)[0], None
-        else:
-            levels.append(carried)
-        return Tree(self.rows, np.zeros_like(factor), 0, tuple(levels))
-
-    @property
-    def factor(self) -> Array:
-        """`[R z; 0 ρ]` of all rows, shape (n + 1, n + 1)."""
-        total = self.gathering
-        for one in self.levels:
-            if one is not None:
-                total, _ = folding.absorb(total, one)
-        return total

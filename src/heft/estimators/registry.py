@@ -8,6 +8,8 @@ robust one is named among `heft.robust` too, so that the command line need not l
 
 from __future__ import annotations
 
+from functools import partial
+
 from heft.loading import extensions
 
 from .bayesian import BayesianRegression
@@ -19,40 +21,18 @@ from .robust import Hampel, Huber
 from .segments import Ransac
 from .simulated_rows import InstrumentalVariables, OutputError
 
-
-def ordinary() -> LeastSquares:
-    """Return ordinary least squares, `argmin Σ_c ‖Y_c β − τ_c‖²`, with honest covariance."""
-    return LeastSquares(weighting="none")
-
-
-def by_ratio() -> Essential:
-    """Return essential parameters until relative deviations are alike [Gautier2013]."""
-    return Essential("ratio")
-
-
-def by_range() -> Essential:
-    """Return essential parameters until a joint loses a share of its torque's range."""
-    return Essential("torque-range")
-
-
-def by_periods() -> MaximumLikelihood:
-    """Return maximum likelihood with the noise that periods do not repeat [Swevers1997]."""
-    return MaximumLikelihood("periods")
-
-
-def by_position() -> OutputError:
-    """Return output error of the position, CLOE [Landau1997]."""
-    return OutputError(output="position")
-
-
 ESTIMATORS: dict[str, Method] = {
     "least-squares": Method(LeastSquares, "rows weighted by their channel's noise", windows=True),
-    "ordinary": Method(ordinary, "all rows weigh the same", windows=True),
+    "ordinary": Method(
+        partial(LeastSquares, weighting="none"), "all rows weigh the same", windows=True
+    ),
     "maximum-likelihood": Method(
         MaximumLikelihood, "rows weighted by the noise covariance between channels"
     ),
     "maximum-likelihood-periods": Method(
-        by_periods, "the same, of the noise that periods of the motion do not repeat"
+        # [Swevers1997]
+        partial(MaximumLikelihood, "periods"),
+        "the same, of the noise that periods of the motion do not repeat",
     ),
     "bayesian": Method(
         BayesianRegression, "noise supposed in every column, by a joint factor analysis"
@@ -63,15 +43,23 @@ ESTIMATORS: dict[str, Method] = {
     "essential": Method(
         Essential, "few parameters, the residual within 1 % of that of all", windows=True
     ),
-    "essential-ratio": Method(by_ratio, "few parameters, relative deviations alike", windows=True),
+    "essential-ratio": Method(  # [Gautier2013]
+        partial(Essential, "ratio"), "few parameters, relative deviations alike", windows=True
+    ),
     "essential-range": Method(
-        by_range, "few parameters, by the range of each joint's torque", windows=True
+        partial(Essential, "torque-range"),
+        "few parameters, by the range of each joint's torque",
+        windows=True,
     ),
     "instrumental": Method(
         InstrumentalVariables, "instruments from the motion simulated", simulates=True
     ),
     "didim": Method(OutputError, "output error of the torque simulated", simulates=True),
-    "output-error": Method(by_position, "output error of the position simulated", simulates=True),
+    "output-error": Method(  # CLOE [Landau1997]
+        partial(OutputError, output="position"),
+        "output error of the position simulated",
+        simulates=True,
+    ),
 }
 ESTIMATORS |= {name: entry.load() for name, entry in extensions("heft.methods").items()}
 

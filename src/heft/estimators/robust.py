@@ -33,8 +33,6 @@ from .noise import autocorrelation_time, autocovariance
 from .problem import Problem
 
 HUBER = 1.345  # 95 % efficiency under normal noise [Huber1964; Holland1977]
-CROWD = 0.2  # fraction of outliers in a window above which all of its rows are rejected
-CONVERGED = 0.05  # of a standard deviation of the estimate, in the mean over parameters
 
 
 def _residuals(problem: Problem, values: Array) -> Iterator[Array]:
@@ -84,7 +82,8 @@ def hampel_gate(
     seen = np.concatenate([np.zeros((1, out.shape[1]), dtype=int), np.cumsum(out, axis=0)])
     at = np.arange(len(out))
     near = seen[np.minimum(at + widen + 1, len(out))] - seen[np.maximum(at - widen, 0)]
-    return np.asarray(~(out | (near > CROWD * (2 * widen + 1))))
+    # Of a window with more outliers than a fifth all rows are rejected.
+    return np.asarray(~(out | (near > 0.2 * (2 * widen + 1))))
 
 
 def weighted_information(problem: Problem, weights: Iterable[Array]) -> Information:
@@ -206,12 +205,12 @@ def _reweighted(problem: Problem, rule: Rule, sweeps: int, settings: dict[str, o
         triangle = information.combined(dict(zip(channels, (1.0 / noise).tolist(), strict=True)))
         moved = np.linalg.norm(triangle.R @ (values - before))
         sigma = scale
-        if moved <= CONVERGED * math.sqrt(len(values)):
+        if moved <= 0.05 * math.sqrt(len(values)):  # deviations, in the mean over parameters
             converged = True
             break
     noise, times, used = _weighted_noise(problem, rule, values, sigma, information.rows)
-    found = solver.conclude(information, noise, times, passes + 1)
-    return replace(found, settings={**settings, "converged": converged, "mean_weight": used})
+    concluded = solver.conclude(information, noise, times, passes + 1)
+    return replace(concluded, settings={**settings, "converged": converged, "mean_weight": used})
 
 
 def _weighted_sum(
@@ -312,11 +311,6 @@ HUBER_CHECKS: Keys = {
     "threshold": Number(OUT_OF_RANGE, above=0.0, unit="deviations"),
     "sweeps": Number(OUT_OF_RANGE, 1, whole=True),
 }
-HAMPEL_CHECKS: Keys = {
-    **HUBER_CHECKS,
-    "window": Number(OUT_OF_RANGE, 3, whole=True, holds=lambda n: n % 2 == 1, cure="make it odd"),
-    "widen": Number(OUT_OF_RANGE, 0, unit="rows", whole=True),
-}
 
 
 @dataclass(frozen=True)
@@ -369,7 +363,14 @@ class Hampel:
     sweeps: int = 10  # largest number of reweighted fits
 
     def __post_init__(self) -> None:
-        check_fields(self, HAMPEL_CHECKS)
+        checks: Keys = {
+            **HUBER_CHECKS,
+            "window": Number(
+                OUT_OF_RANGE, 3, whole=True, holds=lambda n: n % 2 == 1, cure="make it odd"
+            ),
+            "widen": Number(OUT_OF_RANGE, 0, unit="rows", whole=True),
+        }
+        check_fields(self, checks)
 
     def gate(self, residuals: Array, sigma: Array) -> NDArray[np.bool_]:
         """Return the rows to keep, shape (rows, channels); see `hampel_gate`.

@@ -64,12 +64,12 @@ class Scaled:
     @cached_property
     def limbs(self) -> tuple[NDArray[np.intp], ...]:
         """Positions of unknowns that neither rows nor constraints connect with the others."""
-        held = self.constraints.rows != 0.0
+        nonzero = self.constraints.rows != 0.0
         sets = (
             *(np.append(drive.own, drive.shared) for drive in self.triangle.corners),
             *(np.flatnonzero(row) for row in self.triangle.R),
             *(10 * k + np.arange(10) for k in range(len(self.space.groups))),
-            *(np.flatnonzero(row) for row in held[held.sum(axis=1) > 1]),
+            *(np.flatnonzero(row) for row in nonzero[nonzero.sum(axis=1) > 1]),
         )
         return tuple(part.columns for part in connected(sets, len(self.start)))
 
@@ -103,20 +103,20 @@ class Scaled:
         estimated at the file's bodies, too: up to an error of their own size, since a template's
         moments make far more of it.
         """
-        known = np.flatnonzero(self.strengths == strength)
-        first = [*known, *np.setdiff1d(np.arange(len(self.start)), known)]
+        strong = np.flatnonzero(self.strengths == strength)
+        first = [*strong, *np.setdiff1d(np.arange(len(self.start)), strong)]
 
         def error(data: Array, start: Array) -> float:
-            return estimated_prior_error(data[:, first], self.right, start[first], len(known))
+            return estimated_prior_error(data[:, first], self.right, start[first], len(strong))
 
-        found = error(self.data, self.start)
+        at_typical = error(self.data, self.start)
         if not self.space.gyration:
-            return found
+            return at_typical
         file = scaled_metric(replace(self.space, gyration=()))
         change = np.linalg.solve(self.metric, file).astype(float)
         start = np.linalg.solve(change, self.start).astype(float)
         at_file = error(self.data @ sparse(change), start)
-        return max(found, min(at_file, 1.0))
+        return max(at_typical, min(at_file, 1.0))
 
     def moved(self, unknown: Array) -> Array:
         """Return the first-order shift of u by the prior, shape (n,).
@@ -155,11 +155,11 @@ def estimated_prior_error(data: Array, right: Array, start: Array, bodies: int) 
     ridge = np.append(np.zeros(bodies), np.full(size - bodies, DRIVE_RIDGE))
     rows = np.column_stack([data, right - data @ start])
     seen = Bordered.by_drives(rows, ridge, np.zeros(size), np.arange(bodies, size))
-    left, singular, _ = decomposition(seen.R)
+    U, singular, _ = decomposition(seen.R)
     shown = singular > 2.0
     if not shown.any():
         return 0.0
-    off = (left.T @ seen.z)[shown] / singular[shown]
+    off = (U.T @ seen.z)[shown] / singular[shown]
     return float(np.sqrt(max(float(np.mean(off**2 - 1.0 / singular[shown] ** 2)), 0.0)))
 
 
@@ -200,7 +200,7 @@ def mean_squared_error(
         unknowns' units.
     """
     size = len(triangle.columns)
-    noise, whole = np.zeros((size, size)), np.zeros((size, size))
+    noise, inverse_square = np.zeros((size, size)), np.zeros((size, size))
     score = None if noise_factor is None else np.zeros((len(noise_factor), size))
     for own in limbs:
         inverse, square = inverse_of(triangle.part(own)), np.ix_(own, own)
@@ -208,11 +208,13 @@ def mean_squared_error(
         # By the orthogonal factor, so that no accuracy is lost to the square of the condition.
         spread = inverse.back(inverse.times(rows))
         noise[square] = spread.T @ spread
-        whole[square] = inverse.back(inverse.matrix)
+        inverse_square[square] = inverse.back(inverse.matrix)
         if score is not None and noise_factor is not None:
-            held = np.any(noise_factor[:, own] != 0.0, axis=1)
-            score[np.ix_(held, own)] = inverse.back(inverse.times(noise_factor[np.ix_(held, own)]))
-    bias = doubt**2 * (whole - noise)
+            nonzero = np.any(noise_factor[:, own] != 0.0, axis=1)
+            score[np.ix_(nonzero, own)] = inverse.back(
+                inverse.times(noise_factor[np.ix_(nonzero, own)])
+            )
+    bias = doubt**2 * (inverse_square - noise)
     if score is not None:  # some errors are shared by all limbs
         noise = gram(score, limbs)
     return noise + bias, noise
@@ -237,22 +239,22 @@ def limbs(triangle: Triangle, space: ParameterSpace) -> tuple[Limb, ...]:
         triangle: Information about β in independent rows of unit variance.
     """
     count = len(triangle.columns)
-    held = [np.flatnonzero(row) for row in triangle.R]
+    per_row = [np.flatnonzero(row) for row in triangle.R]
     mapped = [np.append(b, count + np.flatnonzero(row)) for b, row in enumerate(space.matrix)]
     bodies = [count + np.arange(first, first + 10) for first in space.groups]
-    parts = connected([*held, *mapped, *bodies], count + space.size)
+    parts = connected([*per_row, *mapped, *bodies], count + space.size)
     if len(parts) == 1:
         return (Limb(np.arange(space.size), triangle, space),)
-    found = []
+    connected_limbs = []
     for part in parts:
         beta, x = part.columns[part.columns < count], part.columns[part.columns >= count] - count
         if not len(x):
             continue
-        rows = part.rows[part.rows < len(held)]
+        rows = part.rows[part.rows < len(per_row)]
         factor = triangle_of(triangle.factor[np.ix_(rows, np.append(beta, -1))])
         own = Triangle(np.arange(len(beta)), factor, triangle.rows)
-        found.append(Limb(x, own, part_of(space, x, beta)))
-    return tuple(found)
+        connected_limbs.append(Limb(x, own, part_of(space, x, beta)))
+    return tuple(connected_limbs)
 
 
 def part_of(

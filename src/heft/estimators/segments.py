@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 
 import numpy as np
 import scipy.linalg
@@ -19,20 +21,6 @@ from .estimate import Estimate
 from .least_squares import LeastSquares
 from .noise import autocorrelation_time, autocovariance
 from .problem import Problem
-
-FIRST_ROWS = 64  # rows in a segment's smallest part
-LEAST_SEEN = 0.02  # share of the information in any direction that a consensus must contain
-ROUNDS = 100  # most iterations of a consensus
-CLIP = 2.5  # deviations to which residuals are clipped before their autocorrelation is computed
-OUT_OF_RANGE = "a setting of a robust estimator is out of range"
-
-CHECKS: Keys = {
-    "segments": Number(OUT_OF_RANGE, 5, whole=True),
-    "share": Number(OUT_OF_RANGE, above=0.0, below=1.0),
-    "trials": Number(OUT_OF_RANGE, 1, whole=True),
-    "threshold": Number(OUT_OF_RANGE, above=1.0),
-}
-
 
 # Pieces by their triangles
 
@@ -72,7 +60,7 @@ def segments_of(problem: Problem, count: int) -> tuple[Segment, ...]:
     there are four times as many as asked for. No segment spans two recordings.
     """
     parts: list[Segment] = []
-    size = FIRST_ROWS
+    size = 64  # rows in a segment's smallest part
     for piece in problem.rows():
         for first in range(0, len(piece.time), size):
             cut = slice(first, first + size)
@@ -110,11 +98,7 @@ def _gathered(parts: Sequence[Segment], count: int) -> list[Segment]:
 
 def total_of(segments: Iterable[Segment]) -> Information:
     """Return the information of segments together."""
-    chosen = iter(segments)
-    total = next(chosen).information
-    for s in chosen:
-        total = total + s.information
-    return total
+    return reduce(add, (s.information for s in segments))
 
 
 def _some_of(segments: Sequence[Segment], inside: NDArray[np.bool_]) -> Information:
@@ -162,27 +146,24 @@ def concluded(
         sigma: Standard deviation of each channel's residual, shape (channels,).
         values: β, shape (b,), if it is not that of least squares of the segments.
     """
-    total: Information | None = None
-    for s, share in zip(segments, shares.tolist(), strict=True):
-        if share > 0.0:
-            part = s.information if share == 1.0 else share * s.information
-            total = part if total is None else total + part
-    assert total is not None
+    weighted = [(s.information, w) for s, w in zip(segments, shares.tolist(), strict=True) if w > 0]
+    total = reduce(add, (part if share == 1.0 else share * part for part, share in weighted))
     solver = LeastSquares()
     ones = np.ones(len(sigma))
     at = solver.conclude(total, sigma, ones, 1).fitted
     at = at if values is None else values
-    clipped = (
-        np.clip(piece.values, -CLIP * sigma, CLIP * sigma) for piece in problem.residuals(at)
-    )
+    # Clipped, so that outliers do not make the autocorrelation.
+    clipped = (np.clip(piece.values, -2.5 * sigma, 2.5 * sigma) for piece in problem.residuals(at))
     times = autocorrelation_time(autocovariance(clipped))
-    found = solver.conclude(total, sigma, times, 2)
-    parameters = found.parameters if values is None else replace(found.parameters, values=values)
+    estimate = solver.conclude(total, sigma, times, 2)
+    parameters = (
+        estimate.parameters if values is None else replace(estimate.parameters, values=values)
+    )
     return SegmentEstimate(
         parameters,
-        found.information,
-        found.noise,
-        found.rank,
+        estimate.information,
+        estimate.noise,
+        estimate.rank,
         2,
         settings,
         segments,
@@ -200,24 +181,6 @@ def require_enough(segments: tuple[Segment, ...], least: int) -> tuple[Segment, 
             cure="give a longer log",
         )
     return segments
-
-
-def _require_seen(whole: Triangle, part: Triangle, inside: NDArray[np.bool_]) -> None:
-    """Raise `TooLittleData` if the inliers do not identify what the whole log identifies.
-
-    Segments at rest agree with one another whatever the parameters are. In every direction of
-    parameters the inliers must contain a least share of the whole log's information.
-    """
-    relative = scipy.linalg.solve_triangular(whole.R, part.R.T, trans="T", check_finite=False)
-    least = float(np.linalg.svd(relative, compute_uv=False)[-1]) ** 2
-    if least < LEAST_SEEN:
-        raise TooLittleData(
-            "the segments that agree do not show what the log as a whole shows",
-            got=f"{int(inside.sum())} of {len(inside)} segments agree; of one combination of the "
-            f"parameters they hold {least:.1%} of what is known",
-            expected=f"{LEAST_SEEN:.0%} at least",
-            cure="leave out where the robot stands still; or take 'huber'",
-        )
 
 
 @dataclass(frozen=True)
@@ -242,7 +205,14 @@ class Ransac:
     seed: int = 0  # seed of the random draw: the same data give the same result
 
     def __post_init__(self) -> None:
-        check_fields(self, CHECKS)
+        message = "a setting of a robust estimator is out of range"
+        checks: Keys = {
+            "segments": Number(message, 5, whole=True),
+            "share": Number(message, above=0.0, below=1.0),
+            "trials": Number(message, 1, whole=True),
+            "threshold": Number(message, above=1.0),
+        }
+        check_fields(self, checks)
 
     def fit(self, problem: Problem) -> SegmentEstimate:
         """Return base parameters β with the inlier segments, in one pass over the rows.
@@ -259,7 +229,19 @@ class Ransac:
         energy = mean_energies(segments, values)
         sigma = np.maximum(np.sqrt(energy[inside].mean(axis=0)), floor)
         weights = channel_weights(total.channels, sigma)
-        _require_seen(total.combined(weights), chosen.combined(weights), inside)
+        # Segments at rest agree with one another whatever the parameters are: in every direction
+        # inliers must contain a least share of the whole log's information.
+        every, part = total.combined(weights), chosen.combined(weights)
+        relative = scipy.linalg.solve_triangular(every.R, part.R.T, trans="T", check_finite=False)
+        least = float(np.linalg.svd(relative, compute_uv=False)[-1]) ** 2
+        if least < 0.02:
+            raise TooLittleData(
+                "the segments that agree do not show what the log as a whole shows",
+                got=f"{int(inside.sum())} of {len(inside)} segments agree; of one combination of "
+                f"the parameters they hold {least:.1%} of what is known",
+                expected="2% at least",
+                cure="leave out where the robot stands still; or take 'huber'",
+            )
         settings: dict[str, object] = {
             "robust": "ransac",
             "segments": len(segments),
@@ -302,7 +284,7 @@ class Ransac:
     ) -> tuple[NDArray[np.bool_], Array]:
         """Return the inlier segments and the estimate fitted to them, at the fixed point."""
         inside = np.zeros(len(segments), dtype=bool)
-        for _ in range(ROUNDS):
+        for _ in range(100):  # most iterations of a consensus
             energy = mean_energies(segments, values)
             sigma = np.maximum(np.sqrt(np.median(energy, axis=0)), floor)
             agree: NDArray[np.bool_] = np.all(np.sqrt(energy) <= self.threshold * sigma, axis=1)

@@ -38,7 +38,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.errors import FitError, InvalidSetting, SolverFailure
@@ -47,13 +46,7 @@ from heft.information import Information, Labels
 
 from .estimate import Estimate
 from .least_squares import LeastSquares
-from .problem import Problem, Rows
-
-CHECKS: Keys = {
-    "passes": Number("the number of passes is no whole number", 1, 1000, whole=True),
-    "tolerance": Number("the tolerance is no positive number", above=0.0),
-    "halvings": Number("the number of halvings is no whole number", 0, 60, whole=True),
-}
+from .problem import PlainResiduals, Problem, Rows
 
 
 class Simulation(Protocol):
@@ -100,21 +93,6 @@ class SimulatedPiece:
 
 
 @dataclass(frozen=True, eq=False)
-class Left:
-    """Residuals of a piece; see `problem.Residuals`."""
-
-    values: Array
-    regressor: Callable[[NDArray[np.intp]], Array]
-    recording: int
-    index: NDArray[np.int64] | None = None
-
-    @property
-    def noise(self) -> Array:
-        """The residuals themselves, from which no unknowns were eliminated."""
-        return self.values
-
-
-@dataclass(frozen=True, eq=False)
 class SimulatedRows:
     """A problem of rows that were simulated, for `LeastSquares`."""
 
@@ -143,11 +121,11 @@ class SimulatedRows:
             total = total + Information.from_rows(self.labels, self.channels, p.regressor, p.effort)
         return total
 
-    def residuals(self, values: Array) -> Iterator[Left]:
+    def residuals(self, values: Array) -> Iterator[PlainResiduals]:
         """Yield the residuals of β, piece by piece."""
         for p in self.pieces:
             rows = p.regressor
-            yield Left(p.effort - rows @ values, lambda at, rows=rows: rows[at], p.recording)  # type: ignore[misc]
+            yield PlainResiduals(p.effort - rows @ values, rows.__getitem__, p.recording)
 
     def residual_energy(self, values: Array) -> Array:
         """Return the residual energy of β, shape (channels,)."""
@@ -179,7 +157,12 @@ class Passes:
     descending: bool = False  # whether a step is halved, too, that explains less than it began with
 
     def __post_init__(self) -> None:
-        check_fields(self, CHECKS)
+        checks: Keys = {
+            "passes": Number("the number of passes is no whole number", 1, 1000, whole=True),
+            "tolerance": Number("the tolerance is no positive number", above=0.0),
+            "halvings": Number("the number of halvings is no whole number", 0, 60, whole=True),
+        }
+        check_fields(self, checks)
 
     def settled(
         self,
@@ -207,17 +190,19 @@ class Passes:
         values, made = _first(starts, lambda start: rows(simulation, start))
         change = np.inf
         for used in range(1, self.passes + 1):
-            found = plain.fit(made)
-            moved, size = found.fitted - values, found.parameters.std
-            known = np.isfinite(size) & (size > 0.0)
-            change = float(np.sqrt(np.mean((moved[known] / size[known]) ** 2))) if any(known) else 0
+            estimate = plain.fit(made)
+            moved, size = estimate.fitted - values, estimate.parameters.std
+            finite = np.isfinite(size) & (size > 0.0)
+            change = (
+                float(np.sqrt(np.mean((moved[finite] / size[finite]) ** 2))) if any(finite) else 0
+            )
             if change <= self.tolerance or np.abs(moved).max() <= 1e-12 * np.abs(values).max():
                 settled = solver.fit(made)
                 settings = {**settled.settings, "simulated": name, "simulations": used}
                 return replace(settled, passes=used, settings=settings)
             halves = [values + 0.5**k * moved for k in range(self.halvings + 1)]
-            most = self._left(made, values, found.noise.sigma) if self.descending else np.inf
-            values, made = self._lower(halves, simulation, rows, most, found.noise.sigma)
+            most = self._left(made, values, estimate.noise.sigma) if self.descending else np.inf
+            values, made = self._lower(halves, simulation, rows, most, estimate.noise.sigma)
         raise FitError(
             "simulation and least squares do not settle",
             argument=name,
@@ -327,7 +312,6 @@ class InstrumentalVariables:
 
 
 NAMES = {"torque": "didim", "position": "output-error"}
-OUTPUTS: Keys = {"output": Text("there is no such output", tuple(NAMES))}
 
 
 @dataclass(frozen=True)
@@ -350,7 +334,8 @@ class OutputError:
     least_squares: LeastSquares = LeastSquares()  # what weighs the channels
 
     def __post_init__(self) -> None:
-        check_fields(self, OUTPUTS)
+        checks: Keys = {"output": Text("there is no such output", tuple(NAMES))}
+        check_fields(self, checks)
 
     def fit(self, problem: Problem) -> Estimate:
         """Return base parameters β; its `passes` count the simulations.

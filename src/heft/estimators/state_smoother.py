@@ -33,12 +33,6 @@ from heft.errors import TooLittleData
 from heft.files import Keys, Number, check_fields
 from heft.information import Directions, Triangle, triangle_of
 
-CHECKS: Keys = {
-    "passes": Number("the number of passes is no whole number", 1, 1000, whole=True),
-    "tolerance": Number("the tolerance is no positive number", above=0.0),
-    "outlier": Number("a probability is between 0 and 1", 0.0, 1.0),
-}
-
 
 @contracted
 def _factor(S):  # type: ignore[no-untyped-def]
@@ -65,7 +59,8 @@ def _forward(L, B):  # type: ignore[no-untyped-def]
 
 
 @contracted
-def _predict(Phi, Gamma, defect, Q, X, P, work, wide):  # type: ignore[no-untyped-def]
+def _predict(step, X, P, work, wide):  # type: ignore[no-untyped-def]
+    Phi, Gamma, defect, Q = step
     s, c = X.shape
     for i in range(s):
         for j in range(c):
@@ -128,12 +123,14 @@ def _update(residual, variance, X, P, rows, half, inverse):  # type: ignore[no-u
 
 
 @contracted
-def _filter(Phi, Gamma, defect, Q, residual, variance, X, P, rows, half, inverse, before, spread):  # type: ignore[no-untyped-def]
+def _filter(steps, measured, X, P, out):  # type: ignore[no-untyped-def]
+    Phi, Gamma, defect, Q = steps
+    (residual, variance), (rows, half, inverse, before, spread) = measured, out
     s, c = X.shape
     work, wide = np.empty((s, s)), np.empty((s, c))
     for n in range(len(residual)):
         if n > 0:
-            _predict(Phi[n - 1], Gamma[n - 1], defect[n - 1], Q[n - 1], X, P, work, wide)
+            _predict((Phi[n - 1], Gamma[n - 1], defect[n - 1], Q[n - 1]), X, P, work, wide)
         before[n] = X
         spread[n] = P
         _update(residual[n], variance[n], X, P, rows[n], half[n], inverse[n])
@@ -188,12 +185,13 @@ class LinearisedLog:
         inverse, before = np.empty((count, m, m)), np.empty((count, s, p + 1))
         spread = np.empty((count, s, s))
         # The residual of missing measurements may be NaN, which zero times would stay.
-        known = np.where(np.isfinite(self.variance), self.residual, 0.0)
+        residual = np.where(np.isfinite(self.variance), self.residual, 0.0)
         system = plain(self.by_error, self.by_parameters, self.defect, self.process)
-        measured = plain(known, self.variance)
+        measured = plain(residual, self.variance)
         X, P = np.zeros((s, p + 1)), np.array(self.start)
-        _filter(*system, *measured, X, P, rows, half, inverse, before, spread)
-        return Innovations(self, rows, half, inverse, before, spread)
+        arrays = rows, half, inverse, before, spread
+        _filter(system, measured, X, P, arrays)
+        return Innovations(self, *arrays)
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,7 +322,12 @@ class IteratedSmoother:
     groups: tuple[int, ...] = (3, 3)
 
     def __post_init__(self) -> None:
-        check_fields(self, CHECKS)
+        checks: Keys = {
+            "passes": Number("the number of passes is no whole number", 1, 1000, whole=True),
+            "tolerance": Number("the tolerance is no positive number", above=0.0),
+            "outlier": Number("a probability is between 0 and 1", 0.0, 1.0),
+        }
+        check_fields(self, checks)
 
     def fit(self, system: System, path: Any, values: Array, variance: Array) -> SmoothedLog:
         """Return parameters and states.
@@ -408,20 +411,16 @@ def warm_up() -> None:
     rows, half, inverse = np.zeros((2, m, p + 1)), np.zeros((2, m, s)), np.zeros((2, m, m))
     before, spread = np.zeros((2, s, p + 1)), np.zeros((2, s, s))
     X, P = np.zeros((s, p + 1)), np.eye(s)
-    system = (log.by_error, log.by_parameters, log.defect, log.process, log.residual, log.variance)
-    _filter(*system, X, P, rows, half, inverse, before, spread)
-    _predict(
-        np.eye(s), X[:, :p].copy(), np.zeros(s), P, X, P, np.zeros((s, s)), np.zeros((s, p + 1))
-    )
+    system = (log.by_error, log.by_parameters, log.defect, log.process)
+    _filter(system, (log.residual, log.variance), X, P, (rows, half, inverse, before, spread))
+    step = np.eye(s), X[:, :p].copy(), np.zeros(s), P
+    _predict(step, X, P, np.zeros((s, s)), np.zeros((s, p + 1)))
     _update(np.zeros(m), np.ones(m), X, P, rows[0], half[0], inverse[0])
     out = np.zeros((2, s))
     _backward(log.by_error, log.residual, half, inverse, np.zeros((2, s)), spread, out)
 
 
 KERNELS = Kernels((_filter, _backward, _predict, _update), warm_up)
-
-
-PROBABILITY: Keys = {"outlier": Number("a probability is between 0 and 1", 0.0, 1.0)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -459,9 +458,9 @@ class FilterError:
             parameters: Shift of the parameters, shape (p,).
         """
         factor, columns = self.factor.copy(), self.columns.copy()
-        left = self.parameters - parameters
-        factor[:-1, -1] = factor[:-1, :-1] @ left
-        columns[:, -1] = -columns[:, :-1] @ left
+        difference = self.parameters - parameters
+        factor[:-1, -1] = factor[:-1, :-1] @ difference
+        columns[:, -1] = -columns[:, :-1] @ difference
         return FilterError(columns, self.spread, factor, self.samples, self.left_out)
 
     def centred(self) -> FilterError:
@@ -485,7 +484,8 @@ class StateFilter:
     groups: tuple[int, ...] = (3, 3)
 
     def __post_init__(self) -> None:
-        check_fields(self, PROBABILITY)
+        checks: Keys = {"outlier": Number("a probability is between 0 and 1", 0.0, 1.0)}
+        check_fields(self, checks)
 
     def start(self, spread: Array, prior: Array) -> FilterError:
         """Return the initial error, before the first measurement.
@@ -512,7 +512,8 @@ class StateFilter:
         """
         X, P = error.columns.copy(), error.spread.copy()
         work, wide = np.empty_like(P), np.empty_like(X)
-        _predict(*plain(by_error, by_parameters, np.zeros(len(P)), process), X, P, work, wide)
+        step = plain(by_error, by_parameters, np.zeros(len(P)), process)
+        _predict(step, X, P, work, wide)
         return FilterError(X, P, error.factor, error.samples, error.left_out)
 
     def updated(self, error: FilterError, residual: Array, variance: Array) -> FilterError:
@@ -527,7 +528,7 @@ class StateFilter:
         half = scipy.linalg.solve_triangular(error.factor[:-1, :-1], lead.T, trans="T")
         total = error.spread[:m, :m] + half.T @ half
         expected = error.states[:m]
-        variance, first, count, left = variance.copy(), 0, 0, 0
+        variance, first, count, outliers = variance.copy(), 0, 0, 0
         for size in self.groups:
             cut = slice(first, first + size)
             first += size
@@ -537,12 +538,12 @@ class StateFilter:
             off = residual[cut] - expected[cut]
             distance = off @ np.linalg.solve(total[cut, cut] + np.diag(variance[cut]), off)
             good = distance <= scipy.special.chdtri(size, self.outlier)
-            count, left = count + good, left + (not good)
+            count, outliers = count + good, outliers + (not good)
             variance[cut] = variance[cut] if good else np.inf
         X, P = error.columns.copy(), error.spread.copy()
         rows = np.empty((m, X.shape[1]))
-        known = np.where(np.isfinite(variance), residual, 0.0)
+        measured = np.where(np.isfinite(variance), residual, 0.0)
         gain, inverse = np.empty((m, len(P))), np.empty((m, m))
-        _update(*plain(known, variance), X, P, rows, gain, inverse)
+        _update(*plain(measured, variance), X, P, rows, gain, inverse)
         factor = triangle_of(np.vstack([error.factor, rows]))
-        return FilterError(X, P, factor, error.samples + count, error.left_out + left)
+        return FilterError(X, P, factor, error.samples + count, error.left_out + outliers)

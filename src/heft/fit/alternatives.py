@@ -68,65 +68,52 @@ class _Others:
     def of(self, estimate: Estimate, method: str) -> Iterator[Alternative]:
         """Yield estimates of base, then of standard parameters, of an estimate's information."""
         space, noise = self.problem.space, estimate.noise
-        whole = LeastSquares().conclude(
+        plain_fit = LeastSquares().conclude(
             estimate.information, noise.sigma, noise.autocorrelation_time, 1
         )
-        path, in_band = backward_elimination(whole), self.problem.residual_energy(whole.fitted)
+        path = backward_elimination(plain_fit)
+        in_band = self.problem.residual_energy(plain_fit.fitted)
         registered = {name: make() for name, make in ESTIMATORS.items()}
         plain = isinstance(registered[method], Essential | LeastSquares)
-        told = path.kept(path.untold)
-        yield self._base("least-squares" if plain else method, whole.fitted, told)
+        shown = path.kept(path.untold)
+        yield self._base("least-squares" if plain else method, plain_fit.fitted, shown)
         for name, other in registered.items():
             if isinstance(other, Essential):
-                solution = other.reduced(whole, in_band, path)
+                solution = other.reduced(plain_fit, in_band, path)
                 yield self._base(name, solution.parameters.values, solution.kept)
             elif plain and isinstance(other, FromInformation):
                 with suppress(SolverFailure):  # where there is no such estimate
-                    yield self._base(name, other.values(whole), told)
-        direct = TruncatedRegressor().fit(whole, space)
+                    yield self._base(name, other.values(plain_fit), shown)
+        direct = TruncatedRegressor().fit(plain_fit, space)
         yield self._standard("truncated regressor", direct)
-        kept = Essential().reduced(whole, in_band, path).kept
-        difference = ModelDifference().fit(whole, space, kept)
+        kept = Essential().reduced(plain_fit, in_band, path).kept
+        difference = ModelDifference().fit(plain_fit, space, kept)
         yield self._standard("difference from the model", difference)
 
     def _base(self, name: str, values: Array, kept: Sequence[int]) -> Alternative:
         space, columns = self.problem.space, self.problem.base.spread(values)
-        moved = essential_standard(kept, space)
         standard, margin = back_projection(values, space), float("nan")
         with suppress(SolverFailure):  # then the shortest are judged, which may be another's
             nearest = nearest_robot(values, space, kept)
             standard, margin = nearest.values, nearest.margin
-        return self._judged(name, "base", len(kept), moved, columns, standard, margin)
+        solution = StandardEstimate(standard, essential_standard(kept, space), len(kept))
+        return self._judged(name, "base", solution, columns, margin)
 
     def _standard(self, name: str, solution: StandardEstimate) -> Alternative:
         columns = self.problem.plant.space.matrix @ solution.values
         margin = margin_of(solution.values, self.problem.space)
-        return self._judged(
-            name, "standard", solution.rank, solution.moved, columns, solution.values, margin
-        )
+        return self._judged(name, "standard", solution, columns, margin)
 
     def _judged(
-        self,
-        name: str,
-        what: str,
-        parameters: int,
-        moved: Sequence[int],
-        columns: Array,
-        standard: Array,
-        margin: float,
+        self, name: str, what: str, solution: StandardEstimate, columns: Array, margin: float
     ) -> Alternative:
         space = self.problem.space
-        names = tuple(space.labels.names[k] for k in moved)
-        error = self._error(columns)
-        physics = _physics(space, standard)
-        return Alternative(name, what, parameters, names, error, *physics, margin)
-
-    def _error(self, columns: Array) -> float:
-        """Return the largest filtered relative error of a log, for standard parameters."""
+        names = tuple(space.labels.names[k] for k in solution.moved)
         scores, _ = held_out_scores(
             self.problem, self.scored, self.corner, lambda p, hz: plant_scores(p, columns, hz)
         )
-        return max((s.total for s in scores if s.counts), default=float("nan"))
+        physics = _physics(space, solution.values)
+        return Alternative(name, what, solution.rank, names, _largest(scores), *physics, margin)
 
 
 def other_estimates(
@@ -147,16 +134,17 @@ def other_estimates(
         scores: Scores of the consistent estimate on `scored`.
     """
     space, values = problem.space, consistent.parameters.values
-    error = max((s.total for s in scores if s.counts), default=float("nan"))
-    names = space.labels.names
+    names, title = space.labels.names, "consistent"
+    if ESTIMATORS[method].polish is not None:
+        title += f", {method}"
     physics = (*_physics(space, values), margin_of(values, space))
-    own = Alternative(_solved_by(method), "standard", len(names), names, error, *physics)
+    own = Alternative(title, "standard", len(names), names, _largest(scores), *physics)
     return (own, *_Others(problem, scored, corner).of(estimate, method))
 
 
-def _solved_by(method: str) -> str:
-    """Return the name under which the consistent estimate is listed."""
-    return "consistent" if ESTIMATORS[method].polish is None else f"consistent, {method}"
+def _largest(scores: Sequence[Score]) -> float:
+    """Return the largest filtered relative error of a log; NaN if none is long enough."""
+    return max((s.total for s in scores if s.counts), default=float("nan"))
 
 
 def _physics(space: ParameterSpace, values: Array) -> tuple[int, int, int]:

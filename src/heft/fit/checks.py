@@ -19,9 +19,7 @@ from heft.plants import Problem, RobotPlant
 from .scores import PredictedError, Score, Scores
 from .settings import Limit, Limits
 
-KNOWN_SHARE = 0.1  # standard deviation of a sum of masses, relative, up to which it is known
 MOST_NAMES = 8  # in a sentence
-DEPENDENT = 1e-9  # singular value of friction's columns, relative, that counts as none
 UNIT_OF_TORQUE, SIMPLE_FRICTION = "unit of torque", "simple friction"  # names of checks
 GRAMS = 1000.0  # in a kilogram
 CURE = "check units, gains, signs, the order of the joints, and the delay between motion and torque"
@@ -354,7 +352,7 @@ def torque_over_file(
     parts = []
     for own, measured, columns in zip(file, torque, drives, strict=True):
         U, singular, _ = np.linalg.svd(columns, full_matrices=False)
-        U = U[:, singular > DEPENDENT * singular.max(initial=0.0)]
+        U = U[:, singular > 1e-9 * singular.max(initial=0.0)]
         parts.append([x - U @ (U.T @ x) for x in (own, measured)])
     own, measured = (np.concatenate(x) for x in zip(*parts, strict=True))
     shared, size = float(own @ measured), float(own @ own) or 1.0
@@ -434,7 +432,7 @@ def _known_masses(problem: Problem[RobotPlant], consistent: ConsistentEstimate) 
         own = slice(len(factors))  # unsure gains stand behind
         value = float(factors @ consistent.parameters.values[own])
         std = float(np.sqrt(max(factors @ covariance[own, own] @ factors, 0.0)))
-        if std < KNOWN_SHARE * abs(value):
+        if std < 0.1 * abs(value):  # else it is not known
             masses[row] = f"{base.expression(row)} = {value:.4g} ± {std:.2g} kg"
     return masses
 

@@ -157,8 +157,8 @@ class MisfitMoments:
             rows: Number of rows in the problem's information, of all channels.
         """
         drives = problem.plant.robot.drives
-        left = {d: means[k.name] for d, k in enumerate(drives) if k.name in means}
-        total, used = _summed(problem, list(left))
+        residuals = {d: means[k.name] for d, k in enumerate(drives) if k.name in means}
+        total, used = _summed(problem, list(residuals))
         scale = rows / len(problem.channels) / max(used, 1)
         parts = []
         for c in range(len(problem.channels)):
@@ -166,7 +166,7 @@ class MisfitMoments:
             cells = np.array([d * condition_count() + k for d, k in own], dtype=np.int64)
             sums = [scale * total[c, d, k] for d, k in own]
             moments = np.array(sums).reshape(len(own), len(problem.base.kept))
-            mean = np.array([left[d][:, k] for d, k in own]).reshape(len(own), 2)
+            mean = np.array([residuals[d][:, k] for d, k in own]).reshape(len(own), 2)
             parts.append((cells, moments, mean[:, 0], mean[:, 1]))
         return MisfitMoments(*(tuple(part) for part in zip(*parts, strict=True)))
 
@@ -194,12 +194,12 @@ class MisfitMoments:
 
     def stored(self) -> dict[str, Array]:
         """Return the arrays that `load` reads, by name with the channel's number."""
-        found: dict[str, Array] = {}
+        arrays: dict[str, Array] = {}
         for c, parts in enumerate(
             zip(self.cells, self.moments, self.residuals, self.rows, strict=True)
         ):
-            found |= {f"{k}_{c}": np.asarray(p, float) for k, p in zip(KINDS, parts, strict=True)}
-        return found
+            arrays |= {f"{k}_{c}": np.asarray(p, float) for k, p in zip(KINDS, parts, strict=True)}
+        return arrays
 
     def among(self, channels: int) -> MisfitMoments:
         """Return the moments with empty channels appended."""
@@ -237,8 +237,8 @@ class MisfitMoments:
                 cells = np.array(moved, dtype=np.int64) * condition_count() + cell
             if onto is not None:
                 moments = moments @ onto
-            rows, left = self.rows[k], self.residuals[k]
-            parts.append((cells[kept], moments[kept], left[kept], rows[kept]))
+            rows, residuals = self.rows[k], self.residuals[k]
+            parts.append((cells[kept], moments[kept], residuals[kept], rows[kept]))
         return MisfitMoments(*(tuple(part) for part in zip(*parts, strict=True)))
 
     def __add__(self, other: MisfitMoments) -> MisfitMoments:
@@ -265,16 +265,16 @@ def misfit_scatter(
     Returns:
         Shape (n, n).
     """
-    numbers = np.unique(np.concatenate([k for found, _ in sides for k in found.cells]))
+    numbers = np.unique(np.concatenate([k for moments, _ in sides for k in moments.cells]))
     size = sides[0][1][0].shape[1]
     total = np.zeros((len(numbers), size))
     energy, rows = np.zeros(len(numbers)), np.zeros(len(numbers))
-    for found, maps in sides:
+    for moments, maps in sides:
         for c, onto in enumerate(maps):
-            places = np.searchsorted(numbers, found.cells[c])
-            np.add.at(total, places, found.moments[c] @ onto)
-            np.add.at(energy, places, found.rows[c] * found.residuals[c] ** 2)
-            np.add.at(rows, places, found.rows[c])
+            places = np.searchsorted(numbers, moments.cells[c])
+            np.add.at(total, places, moments.moments[c] @ onto)
+            np.add.at(energy, places, moments.rows[c] * moments.residuals[c] ** 2)
+            np.add.at(rows, places, moments.rows[c])
     squares = energy / np.maximum(rows, 1.0)
     drives = numbers // condition_count()
     variance = np.zeros(len(numbers))
@@ -296,7 +296,7 @@ def _summed(
     used, current = 0, -1
     state: Reversal | None = None
     for s in problem.samples():
-        every = max(1, int(1.0 / (8.0 * problem.corner * problem.timelines[s.recording].step)))
+        every = problem.stride(s.recording)
         part = slice(every // 2, None, every)
         position, velocity = s.motion.position.T @ ratios, s.motion.velocity.T @ ratios
         earlier = state if s.recording == current else None

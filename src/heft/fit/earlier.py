@@ -41,9 +41,6 @@ P = TypeVar("P", bound="Plant[Any]")
 EARLIER = "earlier results"  # channel of what is left where some of it may have changed
 TINY = 1e-300
 KINDS = ("noise", "common", "moments")  # of what is stored of each channel
-ROUNDED = 1e-9  # of the largest number in a map, what is rounding
-PLACE_TOLERANCE = 1e-9  # [rad or m] between two readings of one model file
-NUMBERS = 18  # of a body's place
 FRICTION = "friction"  # names all terms of friction
 
 
@@ -62,14 +59,14 @@ class Bodies:
         """Return the bodies of a robot."""
         tree = robot.tree
         count = len(tree.names)
-        held = ["\n".join(sorted(k.name for k in robot.bodies_links if k.body == b))
+        links = ["\n".join(sorted(k.name for k in robot.bodies_links if k.body == b))
                 for b in range(count)]  # fmt: skip
         numbers = (tree.kind, tree.rotation, tree.translation, tree.axis)
         places = [np.asarray(x, dtype=float).reshape(count, -1) for x in numbers]
         places += [tree.multiplier[:, None], tree.offset[:, None]]
         return Bodies(
             tree.names,
-            tuple(held),
+            tuple(links),
             tuple(tree.names[p] if p >= 0 else "" for p in tree.parent),
             np.hstack(places),
         )
@@ -90,7 +87,8 @@ class Bodies:
         one, two = self.places[own], other.places[its]
         parents = (self.parents[own], other.parents[its])
         if parents[0] == parents[1]:
-            return bool(np.allclose(one, two, rtol=0.0, atol=PLACE_TOLERANCE))
+            # [rad or m], which two readings of one file may differ by
+            return bool(np.allclose(one, two, rtol=0.0, atol=1e-9))
         return "" in parents
 
 
@@ -110,11 +108,11 @@ def columns_called(
         InvalidSetting: If a name is none of these.
     """
     of_bodies = PARAMETER_COUNT * len(bodies.names)
-    held = [set(links.split("\n")) for links in bodies.links]
-    found: set[int] = set()
+    links_of = [set(links.split("\n")) for links in bodies.links]
+    columns: set[int] = set()
     for name in names:
         meant = {k for k, column in enumerate(standard) if column == name}
-        for b, links in enumerate(held):
+        for b, links in enumerate(links_of):
             if name in links or name == bodies.names[b]:
                 meant |= set(range(PARAMETER_COUNT * b, PARAMETER_COUNT * (b + 1)))
         moved = [d for d in drives if name in (d, FRICTION)]
@@ -123,7 +121,7 @@ def columns_called(
                 inertial = column.endswith(f".{Armature.kind}")
                 meant |= set() if inertial and name == FRICTION else {k}
         if not meant:
-            valid = (FRICTION, *drives, *sorted(set().union(*held)), *standard[of_bodies:])
+            valid = (FRICTION, *drives, *sorted(set().union(*links_of)), *standard[of_bodies:])
             raise InvalidSetting(
                 "no link, joint or parameter is called so",
                 argument="--anew",
@@ -131,8 +129,8 @@ def columns_called(
                 valid=valid,
                 cure=did_you_mean(name, valid) or "name a joint, a link, or 'friction' for all",
             )
-        found |= meant
-    return sorted(found)
+        columns |= meant
+    return sorted(columns)
 
 
 @dataclass(frozen=True)
@@ -172,7 +170,7 @@ class Origin:
         keys = ("base_matrix", "body_places", "sigma", "memory")
         matrix, places, sigma, memory = (np.asarray(data[k], dtype=float) for k in keys)
         shapes = (matrix.shape, places.shape, sigma.shape, memory.shape)
-        if shapes != ((size, len(names)), (len(bodies), NUMBERS), (channels,), (channels,)):
+        if shapes != ((size, len(names)), (len(bodies), 18), (channels,), (channels,)):
             raise ValueError(f"base parameters, bodies and noise of shapes {shapes}")
         settled = tuple(map(bool, data["noise_settled"]))
         counts = (len(links), len(parents), len(noise), len(settled))
@@ -192,9 +190,9 @@ class Origin:
         Raises:
             UnlikeLabels: If what is told has no column there, or bodies differ.
         """
-        told = np.flatnonzero(np.any(self.matrix != 0.0, axis=0))
+        shown = np.flatnonzero(np.any(self.matrix != 0.0, axis=0))
         there = {name: k for k, name in enumerate(base.standard.names)}
-        strange = [self.names[j] for j in told if self.names[j] not in there]
+        strange = [self.names[j] for j in shown if self.names[j] not in there]
         if any(name.endswith(f".{GAIN}") for name in strange):
             raise UnlikeLabels(
                 "earlier results that found gains of drives beside contacts do not add",
@@ -212,7 +210,7 @@ class Origin:
                 "sensor whose wrench these logs do not hold is measured = false",
             )
         own = PARAMETER_COUNT * len(self.bodies.names)
-        bodies = dict.fromkeys(self.bodies.names[j // PARAMETER_COUNT] for j in told if j < own)
+        bodies = dict.fromkeys(self.bodies.names[j // PARAMETER_COUNT] for j in shown if j < own)
         other = self.bodies.differing(Bodies.of(robot), list(bodies))
         if other:
             raise UnlikeLabels(
@@ -223,7 +221,7 @@ class Origin:
                 "--with; a sensor whose wrench these logs do not hold is measured = false",
             )
         matrix = np.zeros((len(self.matrix), len(there)))
-        matrix[:, [there[self.names[j]] for j in told]] = self.matrix[:, told]
+        matrix[:, [there[self.names[j]] for j in shown]] = self.matrix[:, shown]
         return matrix
 
 
@@ -279,8 +277,8 @@ class Earlier:
         o = self.origin
         parts = zip(names, o.noise_names, o.sigma.tolist(), o.settled, strict=True)
         own = [part for part in parts if part[0] not in others]
-        found = tuple(channel if settled else name for channel, name, _, settled in own)
-        return found, {channel: sigma for channel, _, sigma, settled in own if settled}
+        deviations = tuple(channel if settled else name for channel, name, _, settled in own)
+        return deviations, {channel: sigma for channel, _, sigma, settled in own if settled}
 
     def seen_from(self, problem: Problem[P]) -> tuple[Problem[P], Earlier]:
         """Return both in common base parameters and channels, the problem's channels first.
@@ -299,8 +297,8 @@ class Earlier:
         if self.origin is None or robot is None:
             return problem, self  # what does not add is refused when it is added
         matrix = self.origin.among(problem.base, robot)
-        told = problem.telling(matrix)
-        return told, self.on(matrix[:, told.base.kept], channels, told.labels, robot)
+        common = problem.telling(matrix)
+        return common, self.on(matrix[:, common.base.kept], channels, common.labels, robot)
 
     def on(
         self,
@@ -374,16 +372,16 @@ class Earlier:
         share = rows / max(float(rows.sum()), 1.0)
         sigma = float(np.exp(share @ np.log(np.maximum(origin.sigma, TINY))))
         weights = sigma / np.maximum(origin.sigma, TINY)
-        whole = self.information.combined(dict(zip(channels, weights.tolist(), strict=True)))
-        rows_of = np.column_stack([whole.R, whole.z])
-        left = _without(rows_of, whole.R @ origin.matrix[:, changed], whole.rows)
-        rest = np.zeros((1, left.shape[1]))
-        rest[0, -1] = whole.factor[-1, -1]
-        factor = triangle_of(np.vstack([left, rest]))
-        triangle = Triangle(np.arange(len(labels)), factor, whole.rows)
+        total = self.information.combined(dict(zip(channels, weights.tolist(), strict=True)))
+        rows_of = np.column_stack([total.R, total.z])
+        remaining = _without(rows_of, total.R @ origin.matrix[:, changed], total.rows)
+        rest = np.zeros((1, remaining.shape[1]))
+        rest[0, -1] = total.factor[-1, -1]
+        factor = triangle_of(np.vstack([remaining, rest]))
+        triangle = Triangle(np.arange(len(labels)), factor, total.rows)
         # Scores Rᵀε of all rows become RᵀP ε, linear in them.
-        seen = Directions.of(whole.R, whole.rows).inverse
-        onto = seen @ (seen.T @ (whole.R.T @ left[:, :-1]))
+        seen = Directions.of(total.R, total.rows).inverse
+        onto = seen @ (seen.T @ (total.R.T @ remaining[:, :-1]))
 
         def summed(parts: Sequence[Array], stacked: bool) -> tuple[Array]:
             own = [w**2 * p for w, p in zip(weights, parts, strict=True)]
@@ -423,17 +421,18 @@ class Earlier:
         there = [k for k, name in enumerate(base.standard.names) if name in own]
         matrix = np.zeros((len(self.information.labels), len(base.standard)))
         matrix[:, there] = self.origin.matrix[:, [own[base.standard.names[k]] for k in there]]
-        known = set(base.standard.names)
-        strange = [k for name, k in own.items() if name not in known]
+        own_names = set(base.standard.names)
+        strange = [k for name, k in own.items() if name not in own_names]
         kept = matrix[:, list(base.kept)]
         unseen = np.hstack([matrix - kept @ base.matrix, self.origin.matrix[:, strange]])
-        unseen = np.where(np.abs(unseen) > ROUNDED * np.abs(self.origin.matrix).max(), unseen, 0.0)
+        # The rest is rounding.
+        unseen = np.where(np.abs(unseen) > 1e-9 * np.abs(self.origin.matrix).max(), unseen, 0.0)
         worth = 1.0 / (self.noise.sigma * np.sqrt(self.noise.autocorrelation_time))
         names = self.information.channels
-        whole = self.information.combined(dict(zip(names, worth.tolist(), strict=True)))
-        rows = np.column_stack([whole.R @ kept, whole.z])
-        left = _without(rows, whole.R @ unseen, whole.rows)
-        triangle = Triangle(np.arange(len(base.labels)), triangle_of(left), whole.rows)
+        total = self.information.combined(dict(zip(names, worth.tolist(), strict=True)))
+        rows = np.column_stack([total.R @ kept, total.z])
+        remaining = _without(rows, total.R @ unseen, total.rows)
+        triangle = Triangle(np.arange(len(base.labels)), triangle_of(remaining), total.rows)
         return Information(base.labels, (EARLIER,), (triangle,))
 
     @staticmethod
@@ -465,35 +464,35 @@ class Earlier:
                 noise = Noise(origin.sigma, origin.memory, rows)
                 return replace(Earlier.like(information, noise), origin=origin)
             size = len(information.labels)
-            found = [
+            stored_parts = [
                 tuple(_wide(data, f"{kind}_{c}", f"{kind}_columns_{c}", size) for c in range(count))
                 for kind in KINDS
             ]
-            widths = {part.shape[1:] for parts in found for part in parts}
-            lengths = [{len(part) for part in parts} for parts in found[1:]]
+            widths = {part.shape[1:] for parts in stored_parts for part in parts}
+            lengths = [{len(part) for part in parts} for parts in stored_parts[1:]]
             if len(widths) > 1 or any(len(n) > 1 for n in lengths):
                 raise ValueError("the channels' noise is not of one shape")
-            if not all(np.isfinite(part).all() for parts in found for part in parts):
+            if not all(np.isfinite(part).all() for parts in stored_parts for part in parts):
                 raise ValueError("noise that is not finite")
             misfit = MisfitMoments.load(data, count, len(information.labels))
         except UNREADABLE as problem:
             raise InvalidRecording(
                 "this is not a file of information", argument=str(path), got=str(problem)[:200]
             ) from problem
-        coloured, common, moments = found
+        coloured, common, moments = stored_parts
         return Earlier(information, coloured, common, moments, misfit, origin)
 
 
-def _wide(data: Mapping[str, Array], name: str, held: str, size: int) -> Array:
+def _wide(data: Mapping[str, Array], name: str, place: str, size: int) -> Array:
     """Return a channel's rows on all columns, shape (any, b), stored without columns of zeros.
 
     Args:
-        held: Key of the positions of their columns; earlier versions stored rows on all columns.
+        place: Key of the positions of their columns; earlier versions stored rows on all columns.
     """
     rows = np.asarray(data[name], dtype=float)
-    if held not in data:
+    if place not in data:
         return rows
-    columns = np.asarray(data[held]).astype(np.intp)
+    columns = np.asarray(data[place]).astype(np.intp)
     if rows.ndim != 2 or columns.shape != rows.shape[1:]:
         raise ValueError(f"columns of shape {columns.shape} for noise of shape {rows.shape}")
     if len(columns) and (columns[0] < 0 or columns[-1] >= size or (np.diff(columns) <= 0).any()):
@@ -535,7 +534,7 @@ def stored(noise: Noise, moments: Sequence[Array]) -> dict[str, NDArray[Any]]:
     for c, parts in enumerate(zip(noise.coloured, common, moments, strict=True)):
         factor = parts[0] if len(parts[0]) <= size else triangle_of(parts[0])
         for kind, part in zip(KINDS, (factor, *parts[1:]), strict=True):
-            held = ChannelRows.held(part)  # a limb's rows hold few columns
-            arrays[f"{kind}_{c}"] = held.values
-            arrays[f"{kind}_columns_{c}"] = held.columns
+            nonzero = ChannelRows.held(part)  # a limb's rows hold few columns
+            arrays[f"{kind}_{c}"] = nonzero.values
+            arrays[f"{kind}_columns_{c}"] = nonzero.columns
     return arrays

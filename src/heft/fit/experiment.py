@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ from heft.information import ChannelRows, DataRank, Information, Labels, data_ra
 from heft.plants import Plant, Problem, RobotPlant, UnsureGainsPlant, point_moments
 from heft.simulation import ClosedLoop
 
-from .earlier import Earlier
+from .earlier import Earlier, P
 from .gains import refuse_unlike_gains, with_unsure_gains
 from .prepared import (
     about_first_fit,
@@ -42,8 +42,6 @@ from .prepared import (
 )
 from .selection import Selection
 from .settings import Progress, Settings, silent
-
-P = TypeVar("P", bound="Plant[Any]")
 
 
 @dataclass(frozen=True)
@@ -233,8 +231,8 @@ def _linearised(
     rows, late = information.rows, None
     if settings.smoothing.delay is None:
         search = settings.delay_search
-        known = information if problem.is_short(search.rows) else None
-        delay, late = search.delay_error(problem, delay, rows, known)
+        at_hand = information if problem.is_short(search.rows) else None
+        delay, late = search.delay_error(problem, delay, rows, at_hand)
     rough = None
     if loaded:
         total = first_sum(problem, information, settings, stated)
@@ -258,17 +256,17 @@ def _summed(
     """Return the information of an experiment and of earlier ones."""
     blocks = problem.information_blocks(count, samples)
     own = information = reduce(add, blocks)
-    names, known = noise_of(problem)
+    names, deviations = noise_of(problem)
     if isinstance(given, Earlier):
         if given.origin is not None:
             channels = given.information.channels
             blocks = tuple(block.among(channels) for block in blocks)
             information = information.among(channels)
         beside, kept = given.noise_of(problem.channels)
-        names, known = (*(names or problem.channels), *beside), {**known, **kept}
+        names, deviations = (*(names or problem.channels), *beside), {**deviations, **kept}
     if given is not None:
         information += given.information if isinstance(given, Earlier) else given
-    return _Summed(own, blocks, information, names, known)
+    return _Summed(own, blocks, information, names, deviations)
 
 
 def _functions(plant: Plant[Any], labels: Labels) -> list[NDArray[np.intp]]:

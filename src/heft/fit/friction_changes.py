@@ -9,7 +9,7 @@ joint's friction. That they are nil is asked of all together, by the likelihood 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import add
 from typing import NamedTuple
@@ -18,12 +18,9 @@ import numpy as np
 
 from heft.arrays import Array
 from heft.dynamics import Offset
-from heft.information import Check, triangle_of
+from heft.information import Check, Information, triangle_of
 from heft.plants import Problem, RobotPlant
 
-from .experiment import ExperimentFit
-
-SPREADS = np.geomspace(1e-3, 1.0, 40)  # of relative changes of friction, that are tried
 # Logarithm of the likelihood ratio beyond which friction of one kind has changed in all joints
 # together. Of 15 triples of three arms' logs, of the same and of unlike motions, clean ones stayed
 # below 3.2; of 15 whose viscous friction fell by 20 and 38 % the least was 25.
@@ -110,7 +107,7 @@ def of_friction(whose: Sequence[Change], change: Array, covariance: Array) -> Ch
     ):
         seen, ways = np.linalg.eigh(root.T @ information @ root)
         seen, along = np.maximum(seen, 0.0), ways.T @ root.T @ score
-        variance = SPREADS[:, None] ** 2
+        variance = np.geomspace(1e-3, 1.0, 40)[:, None] ** 2  # of relative changes, that are tried
         gain = along**2 * variance / (1.0 + seen * variance) - np.log1p(seen * variance)
         evidence, best = 0.5 * np.max(gain.sum(axis=1)), variance[np.argmax(gain.sum(axis=1)), 0]
         if evidence > max(least, likeliest[0] if likeliest else 0.0):
@@ -121,42 +118,51 @@ def of_friction(whose: Sequence[Change], change: Array, covariance: Array) -> Ch
     _, named, size, std = likeliest
     clear = np.where(np.abs(size) > CLEAR * std, size, 0.0)
     order = np.argsort(-np.abs(clear), kind="stable")
-    told = [f"{named[k]} {size[k]:+.0%} ± {std[k]:.0%}" for k in order if abs(clear[k]) > CHANGED]
+    changes = [
+        f"{named[k]} {size[k]:+.0%} ± {std[k]:.0%}" for k in order if abs(clear[k]) > CHANGED
+    ]
     message = "friction differs between the runs"
-    if told:
-        more = f" and {len(told) - MOST} more" if len(told) > MOST else ""
+    if changes:
+        more = f" and {len(changes) - MOST} more" if len(changes) > MOST else ""
         message += (
-            f", from the first by: {', '.join(told[:MOST])}{more} of its size. Record all in one "
-            "thermal state, the robot warm, or identify them apart"
+            f", from the first by: {', '.join(changes[:MOST])}{more} of its size. Record all in "
+            "one thermal state, the robot warm, or identify them apart"
         )
     largest = float(np.max(np.abs(clear)))
     return Check.at_most("friction of all runs", largest, CHANGED, math.inf, message)
 
 
-def between_logs(run: ExperimentFit[RobotPlant], beta: Array) -> tuple[Check, ...]:
+def between_logs(
+    problem: Problem[RobotPlant],
+    blocks: Sequence[Information],
+    weights: Mapping[str, float],
+    beta: Array,
+) -> tuple[Check, ...]:
     """Return the check that friction is the same in all logs; none where it is, or of one log.
 
     Logs shorter than a block of the fit count with those beside them.
 
     Args:
+        blocks: Information of contiguous blocks of the logs; none if there is none.
+        weights: Weight of each channel's rows, by channel [1 / channel's unit].
         beta: Base parameters β, shape (b,), whose friction is the unit of changes.
     """
-    logs = run.problem.recordings
-    labels, coarse, _ = friction_columns(run.problem, beta)
-    if len(logs) < 2 or not run.blocks or not labels:
+    logs = problem.recordings
+    labels, coarse, _ = friction_columns(problem, beta)
+    if len(logs) < 2 or not blocks or not labels:
         return ()
-    used = np.cumsum([line.used for line in run.problem.timelines])
-    rows = np.cumsum([b.triangles[0].rows for b in run.blocks])
+    used = np.cumsum([line.used for line in problem.timelines])
+    rows = np.cumsum([b.triangles[0].rows for b in blocks])
     middle = (rows - np.diff(rows, prepend=0) / 2) / rows[-1]
     of_log = np.searchsorted(used / used[-1], middle)
-    told = np.unique(of_log)
-    if len(told) < 2:
+    fitted = np.unique(of_log)
+    if len(fitted) < 2:
         return ()
-    weights, size, count = run.estimate.weights(), len(beta), len(labels)
-    changes = count * (len(told) - 1)  # against the first log
+    size, count = len(beta), len(labels)
+    changes = count * (len(fitted) - 1)  # against the first log
     parts = [np.eye(changes, size + changes + 1, size)]
-    for k, log in enumerate(told, -1):
-        of_one = [b for b, at in zip(run.blocks, of_log, strict=True) if at == log]
+    for k, log in enumerate(fitted, -1):
+        of_one = [b for b, at in zip(blocks, of_log, strict=True) if at == log]
         factor = reduce(add, of_one).combined(weights).factor
         part = np.zeros((len(factor), parts[0].shape[1]))
         part[:, :size], part[:, -1] = factor[:, :-1], factor[:, -1]
@@ -166,6 +172,6 @@ def between_logs(run: ExperimentFit[RobotPlant], beta: Array) -> tuple[Check, ..
     # Changes come last: their information, all else eliminated, is the triangle's lower corner.
     corner = triangle_of(np.vstack(parts))[size:-1, size:]
     inverse = np.linalg.inv(corner[:, :-1])
-    whose = [j._replace(run=logs[log].name) for log in told[1:] for j in labels]
-    found = of_friction(whose, inverse @ corner[:, -1], inverse @ inverse.T)
-    return () if found is None else (found,)
+    whose = [j._replace(run=logs[log].name) for log in fitted[1:] for j in labels]
+    check = of_friction(whose, inverse @ corner[:, -1], inverse @ inverse.T)
+    return () if check is None else (check,)

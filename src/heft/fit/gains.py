@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from heft.estimators import ConsistentFit, Estimate, LeastSquares, Noise, invers
 from heft.information import Information
 from heft.plants import (
     FloatingRobotPlant,
-    Plant,
     Problem,
     RobotPlant,
     UnsureGains,
@@ -30,13 +29,10 @@ from heft.plants import (
     without_gains,
 )
 
-from .earlier import Bodies, Earlier, Origin
+from .earlier import Bodies, Earlier, Origin, P
 from .settings import Progress, Settings
 
-P = TypeVar("P", bound="Plant[Any]")
 STATED = "gains as stated"  # channel of what the options file says of gains
-ROUNDS = 8  # of further rows at most
-SETTLED = 1e-3  # of its stated deviation, by which a gain may still move
 
 
 def gain_spread(problem: Problem[Any]) -> dict[str, Array]:
@@ -58,20 +54,20 @@ def gain_spread(problem: Problem[Any]) -> dict[str, Array]:
         at = [together.joints.index(j) for j in deviations if j in together.joints]
         correlation[np.ix_(own, own)] = np.array(together.correlation)[np.ix_(at, at)]
         day[own] = together.other_day
-    told = np.flatnonzero(std)  # what is known exactly is so on any day
+    unsure = np.flatnonzero(std)  # what is known exactly is so on any day
     covariance = np.outer(std, std) * correlation + np.outer(day, day)
     rows = np.zeros_like(correlation)
-    rows[np.ix_(told, told)] = np.linalg.cholesky(covariance[np.ix_(told, told)])
+    rows[np.ix_(unsure, unsure)] = np.linalg.cholesky(covariance[np.ix_(unsure, unsure)])
     return dict(zip(deviations, rows, strict=True))
 
 
 def said_of_gains(problem: Problem[Any]) -> Iterator[str]:
     """Yield what is counted for the day on which gains were found, where there are such."""
     plant = problem.plant
-    told = plant.robot.options.gains if isinstance(plant, RobotPlant) else None
-    if told is not None and told.other_day and gain_spread(problem):
+    stated = plant.robot.options.gains if isinstance(plant, RobotPlant) else None
+    if stated is not None and stated.other_day and gain_spread(problem):
         yield (
-            f"gains were found on another day, and a factor of 1 ± {told.other_day:g} common to "
+            f"gains were found on another day, and a factor of 1 ± {stated.other_day:g} common to "
             "all is counted for that; for logs of the same day say other_day = 0 in [gains]"
         )
 
@@ -243,16 +239,16 @@ def _about(problem: Problem[P], factors: Mapping[str, float], point: Array) -> P
 
 def _first_point(problem: Problem[Any], settings: Settings) -> Array:
     """Return standard parameters of a fit with gains as stated, shape (p,)."""
-    known = problem.known_noise
-    first = settings.least_squares.solve(problem.information(), (), known)
+    deviations = problem.known_noise
+    first = settings.least_squares.solve(problem.information(), (), deviations)
     return problem.base.spread(first.fitted)
 
 
 def _solved(problem: Problem[Any], stated: Earlier, settings: Settings) -> Estimate:
     """Return the least squares of rows and stated gains, with white noise."""
     information = problem.information().among(stated.information.channels)
-    known = {**problem.known_noise, **stated.noise_of(problem.channels)[1]}
-    return settings.least_squares.solve(information + stated.information, (), known)
+    deviations = {**problem.known_noise, **stated.noise_of(problem.channels)[1]}
+    return settings.least_squares.solve(information + stated.information, (), deviations)
 
 
 def _memory(problem: Problem[Any], spread: Mapping[str, Array], settings: Settings) -> float:
@@ -269,7 +265,7 @@ def _settled(
     problem: Problem[P], spread: Mapping[str, Array], settings: Settings, memory: float = 1.0
 ) -> Problem[P]:
     """Return the problem linearised about gains that a further fit does not move."""
-    for _ in range(ROUNDS):
+    for _ in range(8):  # further rows at most
         plant = problem.plant
         assert isinstance(plant, UnsureGainsPlant)
         solution = _solved(problem, stated_gains(problem, spread, memory), settings)
@@ -277,6 +273,7 @@ def _settled(
         steps = dict(zip(plant.gains.factors, values[plant.plain :].tolist(), strict=True))
         factors = {joint: c + steps[joint] for joint, c in plant.gains.factors.items()}
         problem = _about(problem, factors, values[: plant.plain])
-        if all(abs(step) < SETTLED * np.linalg.norm(spread[j]) for j, step in steps.items()):
+        # Up to that share of its stated deviation a gain may still move.
+        if all(abs(step) < 1e-3 * np.linalg.norm(spread[j]) for j, step in steps.items()):
             break
     return problem

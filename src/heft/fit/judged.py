@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Generic
 
 import numpy as np
 
@@ -23,11 +23,11 @@ from heft.estimators import (
 )
 from heft.information import Check, Information, ParameterSpace, Verdict, verdict
 from heft.models import Robot, export
-from heft.plants import Plant, Problem, RobotPlant
+from heft.plants import Problem, RobotPlant
 from heft.recordings import Recording
 
 from .checks import CHANNELS, CURE, JOINTS, Judge
-from .earlier import Earlier
+from .earlier import Earlier, P
 from .experiment import ExperimentFit, fit_experiment
 from .friction_changes import between_logs
 from .gains import (
@@ -57,7 +57,6 @@ from .scores import (
 from .settings import Progress, Settings, silent
 from .simple_friction import SimpleFriction
 
-P = TypeVar("P", bound="Plant[Any]")
 NORMAL = 1.96  # standard deviations of 95 %
 
 
@@ -189,58 +188,49 @@ def identify_plant(
             problem = averaged(problem)
         corner = problem.corner
         run = fit_experiment(problem, settings, given, progress)
-        return _judged_plant(run, validate, corner, settings, progress)
-
-
-def _judged_plant(
-    run: ExperimentFit[P],
-    validate: Sequence[Recording],
-    corner: float,
-    settings: Settings,
-    progress: Progress,
-) -> PlantIdentification[P]:
-    problem = run.problem
-    progress("solving for physically consistent parameters")
-    first = DriveGains(settings.consistent).fit([run.estimate], problem.space, {})
-    calibrated, deviations = run.widened(settings.consistent, settings.jackknife, first)
-    progress("scoring")
-    values = problem.plant.space.matrix @ calibrated.consistent.parameters.values
-    traces: list[Trace] = []
-    fitted = plant_scores(problem, values, corner, traces)
-    if fitted.unexplained > settings.limits.unexplained:
-        raise FitError(
-            "no parameters explain these measurements",
-            got=f"a residual of {fitted.unexplained:.3g} times their variation on the fitted logs",
-            cure=CHANNELS.cure,
+        problem = run.problem
+        progress("solving for physically consistent parameters")
+        first = DriveGains(settings.consistent).fit([run.estimate], problem.space, {})
+        calibrated, deviations = run.widened(settings.consistent, settings.jackknife, first)
+        progress("scoring")
+        values = problem.plant.space.matrix @ calibrated.consistent.parameters.values
+        traces: list[Trace] = []
+        fitted = plant_scores(problem, values, corner, traces)
+        if fitted.unexplained > settings.limits.unexplained:
+            raise FitError(
+                "no parameters explain these measurements",
+                got=f"a residual of {fitted.unexplained:.3g} times their variation on the "
+                "fitted logs",
+                cure=CHANNELS.cure,
+            )
+        validation, notes = held_out_scores(
+            problem, validate, corner, lambda p, hz: plant_scores(p, values, hz, traces)
         )
-    validation, notes = held_out_scores(
-        problem, validate, corner, lambda p, hz: plant_scores(p, values, hz, traces)
-    )
-    predicted = predicted_error_alike(
-        run.estimate.information, first.consistent, problem.space, fitted.list
-    )
-    judge = Judge(
-        problem,
-        run.estimate,
-        fitted,
-        validation,
-        predicted,
-        calibrated.consistent,
-        settings.limits,
-        CHANNELS,
-    )
-    return PlantIdentification(
-        experiment=run,
-        calibrated=calibrated,
-        deviations=deviations,
-        fit=fitted.list,
-        validation=validation,
-        predicted_error=predicted,
-        checks=judge.of_plant(),
-        traces=tuple(traces),
-        settings=settings,
-        notes=(*remarks(problem), *notes),
-    )
+        predicted = predicted_error_alike(
+            run.estimate.information, first.consistent, problem.space, fitted.list
+        )
+        judge = Judge(
+            problem,
+            run.estimate,
+            fitted,
+            validation,
+            predicted,
+            calibrated.consistent,
+            settings.limits,
+            CHANNELS,
+        )
+        return PlantIdentification(
+            experiment=run,
+            calibrated=calibrated,
+            deviations=deviations,
+            fit=fitted.list,
+            validation=validation,
+            predicted_error=predicted,
+            checks=judge.of_plant(),
+            traces=tuple(traces),
+            settings=settings,
+            notes=(*remarks(problem), *notes),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -331,6 +321,7 @@ class Judged(PlantIdentification[RobotPlant]):
             JOINTS,
         )
         beta = calibrated.space.matrix @ calibrated.consistent.parameters.values
+        changes = between_logs(problem, run.blocks, run.estimate.weights(), beta)
         return Judged(
             experiment=run,
             calibrated=calibrated,
@@ -339,7 +330,7 @@ class Judged(PlantIdentification[RobotPlant]):
             validation=validation,
             predicted_error=predicted,
             torque_errors=errors,
-            checks=(*judge.of_robot(), *between_logs(run, beta)),
+            checks=(*judge.of_robot(), *changes),
             traces=tuple(traces),
             settings=settings,
             notes=(*remarks(problem), *said_of_gains(problem), *notes),
@@ -359,12 +350,12 @@ def _baselines(problem: Problem[RobotPlant], calibrated: ConsistentFit) -> Model
     bodies, first = robot.written_bodies(), 10 * len(problem.space.groups)
     names = plain_problem(problem).plant.space.labels.names[first:]
     drives = range(first, first + len(names))
-    held = calibrated.consistent.parameters.values.copy()
-    held[:first] = np.concatenate([np.zeros(0), *(k.written for k in robot.bodies_links)])
-    held[drives] = 0.0
+    fixed = calibrated.consistent.parameters.values.copy()
+    fixed[:first] = np.concatenate([np.zeros(0), *(k.written for k in robot.bodies_links)])
+    fixed[drives] = 0.0
     total = calibrated.triangle
     rest = total.factor.copy()
-    rest[:-1, -1] -= total.R @ (space.matrix @ held)
+    rest[:-1, -1] -= total.R @ (space.matrix @ fixed)
     own = ParameterSpace(
         space.labels.select(drives),
         space.matrix[:, drives],
@@ -376,8 +367,8 @@ def _baselines(problem: Problem[RobotPlant], calibrated: ConsistentFit) -> Model
     return dict(zip(BASELINES, (Model(bodies, {}), Model(bodies, fitted)), strict=True))
 
 
-def _without_baselines(found: Sequence[Score]) -> tuple[Score, ...]:
-    return tuple(s for s in found if s.friction not in BASELINES)
+def _without_baselines(listed: Sequence[Score]) -> tuple[Score, ...]:
+    return tuple(s for s in listed if s.friction not in BASELINES)
 
 
 def _simple(

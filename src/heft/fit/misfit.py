@@ -105,10 +105,10 @@ class Misfit:
         """
         reach = round(self.settings.near / BIN)
         first, second = (_around(m.seconds, reach) for m in (self, other))
-        whole = first.sum(), second.sum()
-        if min(whole) == 0.0:
+        totals = first.sum(), second.sum()
+        if min(totals) == 0.0:
             return 0.0
-        return float(np.minimum(first / whole[0], second / whole[1]).sum())
+        return float(np.minimum(first / totals[0], second / totals[1]).sum())
 
     def condition_means(self) -> Array:
         """Return mean residual [N·m or N] and rows of each cell of conditions, shape (2, cells)."""
@@ -361,22 +361,18 @@ class TorqueDeviation:
         velocity = samples.motion.velocity.T @ ratios
         distance, state = since_reversal(samples.motion.position.T @ ratios, velocity, before)
         variance = self._jackknife(plant, samples, rigid, through)
-        known = np.zeros(len(variance), dtype=bool)
+        measured = np.zeros(len(variance), dtype=bool)
         for d, drive in enumerate(robot.drives):
             if drive.name not in self.misfits or drive.name not in robot.channels:
                 continue
             channel = robot.channels.index(drive.name)
             rest = self.misfits[drive.name].torque(velocity[:, d], distance[:, d])
             variance[channel] += rest**2
-            known[channel] = True
-        return np.where(known[:, None], np.sqrt(variance), np.nan).T, state
+            measured[channel] = True
+        return np.where(measured[:, None], np.sqrt(variance), np.nan).T, state
 
     def _jackknife(
-        self,
-        plant: RobotPlant,
-        samples: Samples[RobotMotion],
-        rigid: Array,
-        through: Array | None = None,
+        self, plant: RobotPlant, samples: Samples[RobotMotion], rigid: Array, through: Array | None
     ) -> Array:
         """Return the jackknife variance of the torques, shape (channels, N)."""
         robot, bodies = plant.robot, plant.bodies_size

@@ -44,9 +44,6 @@ from .conditions import since_reversal
 from .misfit import Misfit
 from .scores import Models, PredictedError, Score, stretches
 
-ROUNDING = 1e-12  # share of a variance that a difference cannot tell
-STEEPEST = 1.875  # largest speed of a step of least jerk of length and time 1
-
 
 @dataclass(frozen=True)
 class OtherMotion:
@@ -72,7 +69,8 @@ class OtherMotion:
         for k, (here, aim) in enumerate(pairwise(poses)):
             top = self.speeds[k % len(self.speeds)] * np.sqrt(2.0) * speed
             moving = (aim != here) & (top > 0.0)
-            length = STEEPEST * float(np.max(np.abs(aim - here)[moving] / top[moving], initial=0.0))
+            # Largest speed of a step of least jerk of length and time 1.
+            length = 1.875 * float(np.max(np.abs(aim - here)[moving] / top[moving], initial=0.0))
             count = max(1, round(min(length, self.longest) * self.rate))
             x = (np.arange(count) + 1.0)[:, None] / count
             parts.append(here + x**3 * (10.0 - 15.0 * x + 6.0 * x**2) * (aim - here))
@@ -99,29 +97,29 @@ def predicted_error(
     path = motion.through(*_poses(problem, motion.poses))
     slow = _recording(problem, path, motion.rate)
     smoothing = signals.Smoothing(corner=signals.LARGEST_CORNER * motion.rate, trim=0.0, delay=0.0)
-    known = problem.known_base
-    slowly = Problem(problem.plant, (slow,), smoothing, problem.threads, known_base=known)
+    base = problem.known_base
+    slowly = Problem(problem.plant, (slow,), smoothing, problem.threads, known_base=base)
     moved = slowly.information()
     scored = [s for s in fit if s.counts]
     variance, energy = _known(moved, within_friction(consistent, robot.drives), space)
     first = len(robot.channels) - len(robot.joints)
     rows = moved.triangles[0].rows / len(path)
     place = {int(c): k for k, c in enumerate(robot.measured)}
-    whole = np.zeros((len(path), len(robot.channels)))
-    whole[:, first:] = path
-    velocity = np.gradient(whole, 1.0 / motion.rate, axis=0)
+    positions = np.zeros((len(path), len(robot.channels)))
+    positions[:, first:] = path
+    velocity = np.gradient(positions, 1.0 / motion.rate, axis=0)
     for drive in robot.drives:
         if drive.name in misfits:
             w = velocity @ drive.ratio
-            distance, _ = since_reversal((whole @ drive.ratio)[:, None], w[:, None])
+            distance, _ = since_reversal((positions @ drive.ratio)[:, None], w[:, None])
             rest = rows * float(np.sum(misfits[drive.name].elsewhere(w, distance[:, 0]) ** 2))
             for channel, ratio in enumerate(drive.ratio):
                 if channel in place:
                     variance[place[channel]] += ratio**2 * rest
-    apart = None
+    by_friction = None
     if any(t.dictionary for d in robot.drives for t in d.terms):
-        apart = max(_apart(slowly, models), _apart_on_logs(fit))
-    return PredictedError.of(variance, energy, moved.channels, scored, apart)
+        by_friction = max(_apart(slowly, models), _apart_on_logs(fit))
+    return PredictedError.of(variance, energy, moved.channels, scored, by_friction)
 
 
 def _apart(problem: Problem[RobotPlant], models: Models) -> float:
@@ -160,9 +158,9 @@ def within_friction(consistent: ConsistentEstimate, drives: Iterable[Drive]) -> 
             columns += own
             size += [float(np.sum(np.abs(parameters.values[own])))] * len(own)
     std = np.array(size)
-    told = std > 0.0  # without any friction found, there is no size of it
+    positive = std > 0.0  # without any friction found, there is no size of it
     covariance = with_prior(
-        parameters.covariance, np.array(columns, dtype=np.intp)[told], std[told]
+        parameters.covariance, np.array(columns, dtype=np.intp)[positive], std[positive]
     )
     return replace(consistent, parameters=replace(parameters, covariance=covariance))
 
@@ -185,7 +183,8 @@ def with_prior(covariance: Array, columns: NDArray[np.intp], std: Array) -> Arra
     turned = across @ vectors
     posterior = covariance - (turned / (1.0 + values)) @ turned.T
     place = np.diag_indices_from(posterior)
-    posterior[place] = np.maximum(posterior[place], ROUNDING * covariance[place])
+    # Less of a variance no difference can show.
+    posterior[place] = np.maximum(posterior[place], 1e-12 * covariance[place])
     # As differences of large numbers these would be rounding alone.
     beside = (turned / (1.0 + values)) @ vectors.T * std
     posterior[:, columns], posterior[columns] = beside, beside.T
@@ -204,8 +203,8 @@ def predicted_error_alike(
     scored = [s for s in fit if s.counts]
     variance, energy = _known(information, consistent, space)
     for k, channel in enumerate(information.channels):
-        left = max((s.per_joint.get(channel, 0.0) for s in scored), default=0.0)
-        variance[k] += left**2 * energy[k]
+        residual = max((s.per_joint.get(channel, 0.0) for s in scored), default=0.0)
+        variance[k] += residual**2 * energy[k]
     return PredictedError.of(variance, energy, information.channels, scored)
 
 
@@ -221,9 +220,9 @@ def _known(
     point = space.matrix @ consistent.parameters.values[:size]
     sums = []
     for t in information.triangles:
-        held = np.flatnonzero(np.any(matrix[t.columns] != 0.0, axis=0))
-        rows = t.R @ matrix[np.ix_(t.columns, held)]
-        spread = np.sum((rows @ correlation[np.ix_(held, held)]) * rows)
+        columns = np.flatnonzero(np.any(matrix[t.columns] != 0.0, axis=0))
+        rows = t.R @ matrix[np.ix_(t.columns, columns)]
+        spread = np.sum((rows @ correlation[np.ix_(columns, columns)]) * rows)
         sums.append((max(spread, 0.0), np.sum((t.R @ point[t.columns]) ** 2)))
     variance, energy = np.array(sums, dtype=float).reshape(-1, 2).T
     return variance.copy(), energy

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,12 +35,9 @@ from heft.recordings import Recording
 from heft.signals import Weak, periodic
 from heft.simulation import ClosedLoop
 
-from .earlier import Earlier
+from .earlier import Earlier, P
 from .selection import Selection
 from .settings import Progress, Settings, silent
-
-P = TypeVar("P", bound="Plant[Any]")
-ROWS_PER_COLUMN = 2.0  # of windows, at least: the noise is told from what rows leave over
 
 
 def open_experiment(
@@ -86,9 +83,9 @@ def open_experiment(
         limits = limits_of(robot.options)
         limits.require_known(tuple(k.name for k in robot.bodies_links))
         settings = replace(settings, consistent=replace(settings.consistent, limits=limits))
-    if known := _known_of(robot.options):
-        settings = replace(settings, consistent=replace(settings.consistent, known=known))
-        for each in known:
+    if knowledge := _known_of(robot.options):
+        settings = replace(settings, consistent=replace(settings.consistent, known=knowledge))
+        for each in knowledge:
             _ = each.rows(plant_of(robot).space)  # links that are not there are refused now
     if settings.robust != "none" and (
         settings.rows == "weak" or settings.smoothing.torque == "filtered"
@@ -124,11 +121,11 @@ def with_told_friction(robot: Robot, given: Earlier | Information | None = None)
 def _tells_drives(given: Earlier | Information | None) -> bool:
     if not isinstance(given, Earlier) or given.origin is None:
         return False
-    told = np.any(given.origin.matrix != 0.0, axis=0)
+    shown = np.any(given.origin.matrix != 0.0, axis=0)
     drives = given.origin.drives
     return any(
         seen and name.rpartition(".")[0] in drives
-        for name, seen in zip(given.origin.names, told, strict=True)
+        for name, seen in zip(given.origin.names, shown, strict=True)
     )
 
 
@@ -223,8 +220,8 @@ def _refuse_dead(problem: Problem[RobotPlant]) -> None:
 
 def noise_of(problem: Problem[Any]) -> tuple[tuple[str, ...], Mapping[str, float]]:
     """Return names of the channels' standard deviations, none if all are known, and those known."""
-    known = problem.known_noise
-    return () if known else problem.noise_names, known
+    deviations = problem.known_noise
+    return () if deviations else problem.noise_names, deviations
 
 
 def first_sum(
@@ -234,11 +231,11 @@ def first_sum(
     stated: Earlier | None = None,
 ) -> Summed:
     """Return the weighted sum of the channels, for the first fit."""
-    names, known = noise_of(problem)
+    names, deviations = noise_of(problem)
     if stated is not None:
         information = information.among(stated.information.channels) + stated.information
-        names, known = (), {**known, **stated.noise_of(problem.channels)[1]}
-    sigma = settings.least_squares.spread(information, names, known)
+        names, deviations = (), {**deviations, **stated.noise_of(problem.channels)[1]}
+    sigma = settings.least_squares.spread(information, names, deviations)
     return information.summed(dict(zip(information.channels, 1.0 / sigma, strict=True)))
 
 
@@ -277,8 +274,8 @@ def sharpened_and_delayed(
     searched = asked.corner is None and problem.resolved.method == "butterworth"
     # Rows of the weak form and filtered rows are others at each cutoff, so that their residuals do
     # not compare.
-    told = problem.with_settings(plant=problem.plant.sensed_alone())
-    plain, factor = told.blurred(1.0), 1.0
+    measured = problem.with_settings(plant=problem.plant.sensed_alone())
+    plain, factor = measured.blurred(1.0), 1.0
     if searched:
         progress("choosing the cutoff frequency")
         factor = bandwidth.fit(plain)
@@ -288,8 +285,8 @@ def sharpened_and_delayed(
         lag = delay.fit(about_first_fit(plain, settings))
     problem = problem.delayed(lag.delay)
     if searched and asked.delay is None and lag.delay:
-        known = (plain.sharpened(factor) or plain).delayed(lag.delay)
-        factor *= bandwidth.refine(known)
+        delayed = (plain.sharpened(factor) or plain).delayed(lag.delay)
+        factor *= bandwidth.refine(delayed)
     problem = problem.sharpened(factor) or problem
     return problem, lag
 
@@ -297,7 +294,8 @@ def sharpened_and_delayed(
 def with_enough_rows(problem: Problem[P]) -> Problem[P]:
     """Return the problem with differentiated rows where a log is too short for windows."""
     rows = problem.window_count * len(problem.channels)
-    if problem.weak is not None and rows < ROWS_PER_COLUMN * len(problem.labels):
+    # Fewer rows leave nothing over from which noise could be seen.
+    if problem.weak is not None and rows < 2.0 * len(problem.labels):
         return problem.with_settings(weak=None)
     return problem
 

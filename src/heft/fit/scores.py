@@ -335,8 +335,8 @@ def plant_scores(
         none = np.zeros((len(s.time), 0))
         return Stretch(s.recording, s.time, s.index, none, none, s.measured, guess[None], guess)
 
-    def predicted(whole: Problem[P]) -> Iterator[Stretch]:
-        return _unbroken(whole, (part(s, guess) for s, guess in whole.predictions(values)))
+    def predicted(every: Problem[P]) -> Iterator[Stretch]:
+        return _unbroken(every, (part(s, guess) for s, guess in every.predictions(values)))
 
     return scored(problem, ("full",), predicted, corner, traces)
 
@@ -376,17 +376,17 @@ def scored(
     ends = np.array([np.inf, -np.inf])[:, None] * np.ones(len(channels))
     rows = 0
     every = [r.selecting_all() for r in problem.recordings]
-    whole = problem.with_recordings(every, decimation=1)
+    entire = problem.with_recordings(every, decimation=1)
     tracers = [
-        Tracer(r.name, channels, own, whole.timelines[k].step, whole.timelines[k].used)
-        for k, r in enumerate(whole.recordings)
+        Tracer(r.name, channels, own, entire.timelines[k].step, entire.timelines[k].used)
+        for k, r in enumerate(entire.recordings)
     ]
-    for stretch in predicted(whole):
+    for stretch in predicted(entire):
         piece = _of_channels(stretch, sensed)
         k, time, tau, estimates = piece.recording, piece.time, piece.measured, piece.predicted
         selection = problem.recordings[k].selection
         chosen = np.ones(len(time), dtype=bool) if selection is None else selection(piece.index)
-        step = whole.timelines[k].step
+        step = entire.timelines[k].step
         size[k, 0] += np.sum(tau[chosen] ** 2, axis=0)
         error[k, :, 0] += np.sum((tau - estimates)[:, chosen] ** 2, axis=1)
         if len(time) >= 32:
@@ -399,11 +399,11 @@ def scored(
                 ends[0] = np.minimum(ends[0], smooth.min(axis=0))
                 ends[1] = np.maximum(ends[1], smooth.max(axis=0))
             for m, estimate in enumerate(estimates):
-                left = filtered(time, tau - estimate, step, corner)[chosen]
-                error[k, m, 1] += np.sum(left**2, axis=0)
+                residual = filtered(time, tau - estimate, step, corner)[chosen]
+                error[k, m, 1] += np.sum(residual**2, axis=0)
                 if gatherer is not None and m == 0:
                     noise = noise_in_band(tau - estimate, step, corner)
-                    gatherer.add(piece, left, chosen, step, noise)
+                    gatherer.add(piece, residual, chosen, step, noise)
         if traces is not None:
             tracers[k].add(piece)
     if traces is not None:

@@ -16,7 +16,6 @@ from heft.files import read_text
 from heft.recordings import Recording
 
 FORMAT = "heft-selection-1"
-LARGEST_ROW = 10**12
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +112,7 @@ def _kept(entry: Mapping[str, Any]) -> Kept:
     seconds = np.array(entry.get("seconds", []), dtype=float).reshape(-1, 2)
     if len(rows) and (
         rows.min() < 0
-        or rows.max() > LARGEST_ROW
+        or rows.max() > 10**12
         or (np.diff(rows, axis=1) <= 0).any()
         or (rows[1:, 0] < rows[:-1, 1]).any()
     ):

@@ -25,10 +25,6 @@ from .simple_friction import SlidingFit
 # Which rows are asked for; the command line reads its choices here.
 RowKind: TypeAlias = Literal["auto", "weak", "differentiated"]
 Progress: TypeAlias = Callable[[str], None]
-MOST_THREADS = 1024
-CHECKS: Keys = {
-    "threads": Number("threads are not a whole number", 1, MOST_THREADS, whole=True),
-}
 
 
 def silent(_: str) -> None:
@@ -141,7 +137,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         # Estimators may be registered at any time, so names are looked up when they are needed.
-        names: Keys = {
+        checks: Keys = {
+            "threads": Number("threads are not a whole number", 1, 1024, whole=True),
             "method": Text("there is no such estimator", tuple(ESTIMATORS)),
             "rows": Text("there are no such rows", get_args(RowKind)),
             "robust": Text(
@@ -149,7 +146,7 @@ class Settings:
                 ("none", *robust_methods()),
             ),
         }
-        check_fields(self, {**names, **CHECKS})
+        check_fields(self, checks)
 
     @property
     def estimator(self) -> Estimator:

@@ -68,9 +68,9 @@ class SimpleFriction:
         drives = problem.plant.robot.drives
         names = problem.space.labels.names
         places = {n: names.index(n) for n in drives.labels(drives.simple_columns).names}
-        found, std = consistent.parameters.values, consistent.parameters.std
+        values, std = consistent.parameters.values, consistent.parameters.std
         return SimpleFriction(
-            {name: float(found[k]) for name, k in places.items()},
+            {name: float(values[k]) for name, k in places.items()},
             {name: float(std[k]) for name, k in places.items()},
         )
 
@@ -107,23 +107,23 @@ class SlidingFit:
         drives = problem.plant.robot.drives
         names = drives.labels(drives.simple_columns).names
         values, std = dict.fromkeys(names, 0.0), dict.fromkeys(names, np.inf)
-        held = _Held.of(problem, consistent)
+        fixed = _Held.of(problem, consistent)
         sums = [
-            _Sums.of(columns, channels, len(held.columns))
+            _Sums.of(columns, channels, len(fixed.columns))
             for columns, channels in self._groups(problem)
         ]
         first = 0
-        for s, rigid in rigid_torques(problem, held.values) if sums else ():
-            left, seen = held.left_over(problem, s, rigid), held.seen(problem, s)
+        for s, rigid in rigid_torques(problem, fixed.values) if sums else ():
+            residual, seen = fixed.left_over(problem, s, rigid), fixed.seen(problem, s)
             for each in sums:
-                each.add(problem, s, first, left, seen, weights)
+                each.add(problem, s, first, residual, seen, weights)
             first += len(s.time)
         for each in sums:
             positive = [t.nonnegative for _, t in each.columns]
-            found = fit_jackknife(each.partitions, positive, each.moments @ held.errors)
+            solution = fit_jackknife(each.partitions, positive, each.moments @ fixed.errors)
             own = [drives.name(c) for c in each.columns]
-            values |= dict(zip(own, found.values.tolist(), strict=True))
-            std |= dict(zip(own, found.std.tolist(), strict=True))
+            values |= dict(zip(own, solution.values.tolist(), strict=True))
+            std |= dict(zip(own, solution.std.tolist(), strict=True))
         return SimpleFriction(values, std)
 
     def _groups(
@@ -237,9 +237,11 @@ class _Held:
         # apart, the prior decides between them.
         covariance = consistent.parameters.covariance
         assert covariance is not None
-        held = np.flatnonzero(np.any(matrix != 0.0, axis=0))
-        onto = matrix[:, held]
-        variances, directions = np.linalg.eigh(onto @ covariance[np.ix_(held, held)] @ onto.T)
+        columns_seen = np.flatnonzero(np.any(matrix != 0.0, axis=0))
+        onto = matrix[:, columns_seen]
+        variances, directions = np.linalg.eigh(
+            onto @ covariance[np.ix_(columns_seen, columns_seen)] @ onto.T
+        )
         values = np.zeros(len(plant.labels))
         values[list(columns)] = matrix @ consistent.parameters.values[:size]
         errors = directions * np.sqrt(np.maximum(variances, 0.0))
@@ -259,8 +261,8 @@ class _Held:
         rest = drive_columns.effort(robot.drives, rotors, state)
         rest += own_effort(robot.own_columns, rotors, state)
         torque = s.measured[:, : len(robot.measured)]
-        held = _contacts(problem, s)
-        effort = (rigid + rest).T if held is None else held.left(rigid + rest)
+        contacts = _contacts(problem, s)
+        effort = (rigid + rest).T if contacts is None else contacts.left(rigid + rest)
         return np.asarray(torque - effort[:, robot.measured])
 
     def seen(
@@ -270,16 +272,15 @@ class _Held:
 
         Motion hardly changes within an eighth of a period of the cutoff, so that a few do for all.
         """
-        step = problem.timelines[s.recording].step
-        every = max(1, int(1.0 / (8.0 * problem.corner * step)))
+        every = problem.stride(s.recording)
         chosen = np.arange(every // 2, len(s.time), every)
         some = s.part(chosen)
-        held, plant = _contacts(problem, some), problem.plant
-        if held is None:
+        contacts, plant = _contacts(problem, some), problem.plant
+        if contacts is None:
             return chosen, every, plant.channel_rows(some, self.columns)
-        whole = plant.whole_rows(some, self.columns)
-        through = np.nan_to_num(held.through[:, plant.robot.measured])
-        return chosen, every, ChannelRows.of_each(through @ whole)
+        every_channel = plant.whole_rows(some, self.columns)
+        through = np.nan_to_num(contacts.through[:, plant.robot.measured])
+        return chosen, every, ChannelRows.of_each(through @ every_channel)
 
 
 @dataclass
@@ -330,8 +331,8 @@ class _Sums:
             by_time = np.searchsorted(channel.by_time, number, side="right")
             for parts, group in zip(self.partitions, (by_speed, by_time), strict=True):
                 _add(parts, group, rows)
-            chosen, every, held = seen
-            used, own = slides[chosen], held[channel.place]
+            chosen, every, fixed = seen
+            used, own = slides[chosen], fixed[channel.place]
             sums = X[chosen[used]].T @ own.values[used]
             self.moments[:, own.columns] += weight * every * sums
 

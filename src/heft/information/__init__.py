@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .identifiability import inverses, shortest, visible_share
     from .selection import SegmentSelection, Selected
     from .parameter_space import ParameterSpace
-    from .consensus import Graph, Spectrum, averaged, chebyshev, chebyshev_step, consensus_maps
+    from .consensus import Graph, Spectrum, averaged, chebyshev, consensus_maps
     from .checks import SEVERITIES, Check, Finding, Severity, Verdict, verdict
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

@@ -27,8 +27,6 @@ from heft.arrays import Array
 
 from .connectivity import FEWEST, bits, components, first_connected
 
-PANEL = 32  # columns that are reflected together where triangles are added
-
 
 def triangle_of(rows: Array) -> Array:
     """Return the square-root triangle R of rows, with `RᵀR = rowsᵀ rows` and a diagonal ≥ 0.
@@ -44,12 +42,12 @@ def triangle_of(rows: Array) -> Array:
     if len(parts) == 1:
         return triangle_of_all(rows)
     bare = np.ones(len(rows), dtype=bool)
-    found = []
+    triangles = []
     for part in parts:
         own = rows[np.ix_(part.rows, np.append(part.columns, -1))]
-        found.append((part.columns, triangle_of_all(own)))
+        triangles.append((part.columns, triangle_of_all(own)))
         bare[part.rows] = False
-    return joined(rows.shape[1], found, float(np.linalg.norm(rows[bare, -1])))
+    return joined(rows.shape[1], triangles, float(np.linalg.norm(rows[bare, -1])))
 
 
 def joined(size: int, parts: Sequence[tuple[NDArray[np.intp], Array]], rest: float) -> Array:
@@ -61,12 +59,12 @@ def joined(size: int, parts: Sequence[tuple[NDArray[np.intp], Array]], rest: flo
         rest: Length of the right-hand side in rows that hold no column.
     """
     factor = np.zeros((size, size))
-    left = [rest]
+    rests = [rest]
     for columns, own in parts:
         factor[np.ix_(columns, columns)] = own[:-1, :-1]
         factor[columns, -1] = own[:-1, -1]
-        left.append(float(own[-1, -1]))
-    factor[-1, -1] = np.linalg.norm(left)
+        rests.append(float(own[-1, -1]))
+    factor[-1, -1] = np.linalg.norm(rests)
     return factor
 
 
@@ -113,8 +111,9 @@ def sum_of_triangles(first: Array, second: Array) -> Array:
     """
     if not first.size:
         return second
+    # 32 columns are reflected together.
     factor, _, _, failed = scipy.linalg.lapack.dtpqrt(
-        len(first), min(len(first), PANEL), first, second
+        len(first), min(len(first), 32), first, second
     )
     assert not failed
     return np.asarray(np.where(np.diag(factor) < 0.0, -1.0, 1.0)[:, None] * factor)
@@ -167,15 +166,15 @@ class Bordered:
             return _finished(columns, (), np.arange(size), triangle_of_all(stacked))
         shared = np.flatnonzero(~alone)
         place = np.cumsum(~alone) - 1
-        held = ridge[:, :-1] != 0.0
-        left = ridge[~held[:, alone].any(axis=1)][:, np.append(shared, size)]
+        nonzero = ridge[:, :-1] != 0.0
+        common_ridge = ridge[~nonzero[:, alone].any(axis=1)][:, np.append(shared, size)]
         corners, others = [], []
         for seen, rows in sets:
             own, common = seen[alone[seen]], seen[~alone[seen]]
             order = np.concatenate(
                 [np.flatnonzero(alone[seen]), np.flatnonzero(~alone[seen]), [-1]]
             )
-            beside = ridge[held[:, own].any(axis=1)]
+            beside = ridge[nonzero[:, own].any(axis=1)]
             stacked = np.vstack([rows[:, order], beside[:, np.append(seen, size)[order]]])
             factor, p = triangle_of_all(stacked), len(own)
             if p:
@@ -184,7 +183,7 @@ class Bordered:
                 )
                 corners.append(corner)
             others.append((place[common], factor[p:, p:]))
-        return _finished(columns, tuple(corners), shared, _nested(others, left))
+        return _finished(columns, tuple(corners), shared, _nested(others, common_ridge))
 
     @staticmethod
     def by_drives(rows: Array, weights: Array, towards: Array, order: NDArray[np.intp]) -> Bordered:
@@ -201,46 +200,48 @@ class Bordered:
             order: Positions of all terms, behind the others, in the order of their elimination.
         """
         shared = len(weights) - len(order)
-        left = np.zeros((shared + 1, len(rows) + len(order)))  # transposed: columns side by side
-        left[:-1, : len(rows)], left[-1, : len(rows)] = rows[:, :shared].T, rows[:, -1]
+        transposed = np.zeros(
+            (shared + 1, len(rows) + len(order))
+        )  # transposed: columns side by side
+        transposed[:-1, : len(rows)], transposed[-1, : len(rows)] = rows[:, :shared].T, rows[:, -1]
         rounding = max(rows.shape) * float(np.finfo(float).eps)
-        lengths = rounding * np.linalg.norm(left[:-1], axis=1)
+        lengths = rounding * np.linalg.norm(transposed[:-1], axis=1)
         corners, columns = [], rows[:, order]
         for terms in orthogonal_sets(columns, rounding):
             at = _rows_of(np.asarray(columns[:, terms].any(axis=1)))
             own = columns[at][:, terms]
-            held, count = np.asarray(own.any(axis=1)), len(own)
+            nonzero, count = np.asarray(own.any(axis=1)), len(own)
             products = np.abs(own.T @ rows[at, :shared])
             moved = np.any(products > np.linalg.norm(own, axis=0)[:, None] * lengths, axis=0)
             moved = np.append(np.flatnonzero(moved), shared)
             ridge = np.diag(weights[order[terms]])
             across, triangle = np.linalg.qr(np.vstack([own, ridge]))
-            across[:count][~held] = 0.0  # exactly, so that limbs stay apart
-            known = (moved, at) if isinstance(at, slice) else np.ix_(moved, at)
-            border = left[known] @ across[:count]
-            left[known] -= border @ across[:count].T
-            left[moved[:, None], len(rows) + terms] = -border @ across[count:].T
+            across[:count][~nonzero] = 0.0  # exactly, so that limbs stay apart
+            touched = (moved, at) if isinstance(at, slice) else np.ix_(moved, at)
+            border = transposed[touched] @ across[:count]
+            transposed[touched] -= border @ across[:count].T
+            transposed[moved[:, None], len(rows) + terms] = -border @ across[count:].T
             corners.append(Corner(order[terms], moved[:-1], triangle, border[:-1].T, border[-1]))
         firm = weights[:shared]
         prior = np.column_stack([np.diag(firm), firm * towards[:shared]])
-        factor = triangle_of(np.vstack([left.T, prior]))
+        factor = triangle_of(np.vstack([transposed.T, prior]))
         places = np.arange(len(weights))
         return _finished(places, tuple(corners), places[:shared], factor)
 
     def rows(self) -> Array:
         """Return all rows, right-hand side last, on the n columns: shape (n + 1, n + 1)."""
         size = len(self.columns)
-        found, first = np.zeros((size + 1, size + 1)), 0
+        matrix, first = np.zeros((size + 1, size + 1)), 0
         for corner in self.corners:
             own = slice(first, first + len(corner.own))
-            found[own, corner.own] = corner.R
-            found[own, self.shared[corner.shared]] = corner.border
-            found[own, -1] = corner.z
+            matrix[own, corner.own] = corner.R
+            matrix[own, self.shared[corner.shared]] = corner.border
+            matrix[own, -1] = corner.z
             first = own.stop
-        found[first:-1, self.shared] = self.R
-        found[first:-1, -1] = self.z
-        found[-1, -1] = self.rest
-        return found
+        matrix[first:-1, self.shared] = self.R
+        matrix[first:-1, -1] = self.z
+        matrix[-1, -1] = self.rest
+        return matrix
 
     @property
     def order(self) -> NDArray[np.intp]:
@@ -250,9 +251,9 @@ class Bordered:
     def placed(self) -> Array:
         """Return `rows` with each at its column's place, as the inverse has its coordinates."""
         rows = self.rows()
-        found = np.empty(rows.shape)
-        found[np.append(self.order, len(self.columns))] = rows
-        return found
+        matrix = np.empty(rows.shape)
+        matrix[np.append(self.order, len(self.columns))] = rows
+        return matrix
 
     @property
     def diagonal(self) -> Array:
@@ -265,14 +266,14 @@ class Bordered:
         Args:
             own: Their positions among these n, ascending.
         """
-        held = np.zeros(len(self.columns), dtype=bool)
-        held[own] = True
-        mine = held[self.shared]
-        place, of_shared = np.cumsum(held) - 1, np.cumsum(mine) - 1
+        chosen = np.zeros(len(self.columns), dtype=bool)
+        chosen[own] = True
+        mine = chosen[self.shared]
+        place, of_shared = np.cumsum(chosen) - 1, np.cumsum(mine) - 1
         corners = tuple(
             Corner(place[c.own], of_shared[c.shared], c.R, c.border, c.z)
             for c in self.corners
-            if held[c.own[0]]
+            if chosen[c.own[0]]
         )
         square = self.R[np.ix_(mine, mine)]
         return Bordered(
@@ -294,8 +295,8 @@ class Bordered:
         )
         factor = triangle_of_all(np.column_stack([self.R @ matrix, self.z]))
         places = np.arange(size + len(others))
-        found = _finished(places, corners, y, factor)
-        return replace(found, rest=float(np.hypot(found.rest, self.rest)))
+        total = _finished(places, corners, y, factor)
+        return replace(total, rest=float(np.hypot(total.rest, self.rest)))
 
     def triangle(self) -> Array:
         """Return the QR triangle in the order of the columns, shape (n + 1, n + 1)."""
@@ -313,13 +314,13 @@ class Bordered:
 
     def solution(self) -> Array:
         """Return the least-squares solution of columns that are independent, shape (n,)."""
-        found = np.zeros(len(self.columns))
+        values = np.zeros(len(self.columns))
         common = scipy.linalg.solve_triangular(self.R, self.z)
-        found[self.shared] = common
+        values[self.shared] = common
         for corner in self.corners:
             right = corner.z - corner.border @ common[corner.shared]
-            found[corner.own] = scipy.linalg.solve_triangular(corner.R, right)
-        return found
+            values[corner.own] = scipy.linalg.solve_triangular(corner.R, right)
+        return values
 
     @cached_property
     def inverse(self) -> BorderedInverse | None:
@@ -354,14 +355,14 @@ def _nested(parts: Sequence[tuple[NDArray[np.intp], Array]], rows: Array) -> Arr
     size = rows.shape[1]
     fronts: list[tuple[int, NDArray[np.intp], Array]] = []
     for columns, triangle in sorted(parts, key=lambda part: len(part[0])):
-        held, beside = bits(columns, size), []
+        mask, beside = bits(columns, size), []
         for front in fronts:
-            if front[0] & ~held:
+            if front[0] & ~mask:
                 beside.append(front)
             else:
                 within = np.searchsorted(columns, front[1])
                 triangle = sum_of_triangles(triangle, placed(front[2], within, len(columns) + 1))
-        fronts = [*beside, (held, columns, triangle)]
+        fronts = [*beside, (mask, columns, triangle)]
     wide = (among(triangle, columns, size) for _, columns, triangle in fronts)
     return triangle_of_all(np.vstack([rows, *wide]))
 
@@ -396,23 +397,23 @@ class BorderedInverse:
 
     def times(self, rows: Array) -> Array:
         """Return `Y G` of rows Y on the n columns, shape (..., n)."""
-        found = np.empty(rows.shape)
+        product = np.empty(rows.shape)
         common = rows[..., self.shared] @ self.R
         for corner in self.corners:
             own = rows[..., corner.own]
-            found[..., corner.own] = own @ corner.R
+            product[..., corner.own] = own @ corner.R
             common += own @ corner.border
-        found[..., self.shared] = common
-        return found
+        product[..., self.shared] = common
+        return product
 
     def back(self, rows: Array) -> Array:
         """Return `Y Gᵀ` of rows Y, shape (..., n)."""
-        found = np.empty(rows.shape)
+        product = np.empty(rows.shape)
         common = rows[..., self.shared]
-        found[..., self.shared] = common @ self.R.T
+        product[..., self.shared] = common @ self.R.T
         for corner in self.corners:
-            found[..., corner.own] = rows[..., corner.own] @ corner.R.T + common @ corner.border.T
-        return found
+            product[..., corner.own] = rows[..., corner.own] @ corner.R.T + common @ corner.border.T
+        return product
 
     @property
     def matrix(self) -> Array:
@@ -420,9 +421,9 @@ class BorderedInverse:
         return self.times(np.eye(len(self.columns)))
 
 
-def _rows_of(held: NDArray[np.bool_]) -> slice | NDArray[np.intp]:
+def _rows_of(nonzero: NDArray[np.bool_]) -> slice | NDArray[np.intp]:
     """Return positions of the rows that are not zero; a slice of the first ones where most are."""
-    rows = np.flatnonzero(held)
+    rows = np.flatnonzero(nonzero)
     end = int(rows[-1]) + 1 if len(rows) else 0
     return slice(0, end) if 2 * len(rows) > end else rows
 
@@ -435,7 +436,7 @@ def orthogonal_sets(columns: Array, rounding: float) -> list[NDArray[np.intp]]:
         rounding: Largest product of two orthogonal columns, as a share of the product of their
             lengths.
     """
-    found: list[NDArray[np.intp]] = []
+    sets: list[NDArray[np.intp]] = []
     for part in components(columns) if columns.shape[1] else ():
         own = part.of(columns)
         shared = own.T @ own
@@ -443,5 +444,5 @@ def orthogonal_sets(columns: Array, rounding: float) -> list[NDArray[np.intp]]:
         linked = np.abs(shared) > rounding * lengths[:, None] * lengths
         at, other = np.nonzero(linked)
         number = first_connected(at, other, len(linked))
-        found += [part.columns[number == k] for k in np.unique(number)]
-    return sorted(found, key=lambda terms: int(terms[0]))
+        sets += [part.columns[number == k] for k in np.unique(number)]
+    return sorted(sets, key=lambda terms: int(terms[0]))

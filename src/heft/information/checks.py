@@ -77,11 +77,11 @@ class Finding:
     @property
     def remedy(self) -> list[str]:
         """What to do, in indented lines for a terminal."""
-        said = [f"    {self.cure}"] if self.cure else []
+        sentences = [f"    {self.cure}"] if self.cure else []
         for place, content in self.lines.items():
             where = f"    {TAKEN_BY[place]}:  "
-            said.append(where + content.replace("\n", "\n" + " " * len(where)))
-        return said
+            sentences.append(where + content.replace("\n", "\n" + " " * len(where)))
+        return sentences
 
 
 def verdict(checks: Iterable[Check]) -> Verdict:

@@ -47,37 +47,37 @@ def components(matrix: Array) -> tuple[Component, ...]:
     m, n = matrix.shape
     if n < FEWEST or m == 0:
         return (Component(np.arange(m), np.arange(n)),)
-    held = matrix != 0.0
-    if held.all(axis=1).any():  # a row that holds every column connects them
+    nonzero = matrix != 0.0
+    if nonzero.all(axis=1).any():  # a row that holds every column connects them
         return (Component(np.arange(m), np.arange(n)),)
-    if swept := _swept(held):
+    if swept := _swept(nonzero):
         return swept
-    rows, columns = np.nonzero(held)
+    rows, columns = np.nonzero(nonzero)
     return _grouped(rows, columns, (m, n))
 
 
-def _swept(held: NDArray[np.bool_]) -> tuple[Component, ...]:
+def _swept(nonzero: NDArray[np.bool_]) -> tuple[Component, ...]:
     """Return the components by sweeps over all entries; empty if there are too many of them.
 
     A limb takes two or three sweeps, which cost far less than a sparse graph of its entries.
 
     Args:
-        held: Where entries are not zero, shape (m, n).
+        nonzero: Where entries are not zero, shape (m, n).
     """
-    left = np.asarray(held.any(axis=0))
-    empty = np.flatnonzero(~left)
+    unseen = np.asarray(nonzero.any(axis=0))
+    empty = np.flatnonzero(~unseen)
     parts = [Component(np.empty(0, dtype=np.intp), empty)] if len(empty) else []
-    while left.any():
+    while unseen.any():
         if len(parts) == MOST_SWEPT:
             return ()
-        columns: NDArray[np.bool_] = np.arange(len(left)) == np.argmax(left)
+        columns: NDArray[np.bool_] = np.arange(len(unseen)) == np.argmax(unseen)
         count = 0
         while columns.sum() > count:  # until no row brings another column
             count = int(columns.sum())
-            rows = (held & columns).any(axis=1)
-            columns |= held[rows].any(axis=0)
+            rows = (nonzero & columns).any(axis=1)
+            columns |= nonzero[rows].any(axis=0)
         parts.append(Component(np.flatnonzero(rows), np.flatnonzero(columns)))
-        left &= ~columns
+        unseen &= ~columns
     return tuple(sorted(parts, key=lambda part: int(part.columns[0])))
 
 
@@ -96,9 +96,9 @@ def connected(sets: Sequence[NDArray[np.intp]], size: int) -> tuple[Component, .
 
 def bits(columns: NDArray[np.intp], size: int) -> int:
     """Return a set of columns as a number, the first column its highest bit."""
-    held = np.zeros(-(-size // 8) * 8, dtype=bool)
-    held[columns] = True
-    return int.from_bytes(np.packbits(held).tobytes(), "big") >> (len(held) - size)
+    mask = np.zeros(-(-size // 8) * 8, dtype=bool)
+    mask[columns] = True
+    return int.from_bytes(np.packbits(mask).tobytes(), "big") >> (len(mask) - size)
 
 
 def gram(rows: Array, parts: Sequence[NDArray[np.intp]]) -> Array:
@@ -113,13 +113,13 @@ def gram(rows: Array, parts: Sequence[NDArray[np.intp]]) -> Array:
     """
     if len(parts) == 1:
         return np.asarray(rows.T @ rows)
-    held = np.array([np.any(rows[:, own] != 0.0, axis=1) for own in parts])
-    shared = rows[held.sum(axis=0) > 1]
-    found = np.asarray(shared.T @ shared)
-    for own, mine in zip(parts, held & (held.sum(axis=0) == 1), strict=True):
+    nonzero = np.array([np.any(rows[:, own] != 0.0, axis=1) for own in parts])
+    shared = rows[nonzero.sum(axis=0) > 1]
+    total = np.asarray(shared.T @ shared)
+    for own, mine in zip(parts, nonzero & (nonzero.sum(axis=0) == 1), strict=True):
         alone = rows[np.ix_(mine, own)]
-        found[np.ix_(own, own)] += alone.T @ alone
-    return found
+        total[np.ix_(own, own)] += alone.T @ alone
+    return total
 
 
 def first_connected(
@@ -155,8 +155,8 @@ def _grouped(
     number[np.bincount(columns, minlength=n) == 0] = -1  # columns of zeros, all together
     of_row = np.full(m, n)  # a row of zeros is in none
     of_row[rows] = number[columns]
-    found, first = np.unique(number, return_index=True)
-    split = (_by_number(part, found) for part in (of_row, number))
+    numbers, first = np.unique(number, return_index=True)
+    split = (_by_number(part, numbers) for part in (of_row, number))
     parts = [Component(r, c) for r, c in zip(*split, strict=True)]
     return tuple(parts[k] for k in np.argsort(first))
 

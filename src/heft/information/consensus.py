@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting
@@ -44,12 +45,13 @@ class Graph:
                 argument="edges",
                 got=odd[0],
             )
-        reached = _reached(self)
-        if len(reached) < self.count:
+        _, part = connected_components(csr_array(self.laplacian))
+        reached = int(np.sum(part == part[0]))
+        if reached < self.count:
             raise InvalidSetting(
                 "not all robots are connected",
                 argument="edges",
-                got=f"from robot 0 only {len(reached)} of {self.count} are reached",
+                got=f"from robot 0 only {reached} of {self.count} are reached",
             )
 
     @staticmethod
@@ -85,7 +87,7 @@ class Graph:
                 got=f"{degree} of {count} robots",
             )
         rng = np.random.default_rng(seed)
-        found: set[Edge] = set()
+        edges: set[Edge] = set()
         for ring in range(degree // 2):
             for _ in range(1000):
                 order = rng.permutation(count)
@@ -94,10 +96,10 @@ class Graph:
                     for a, b in zip(order, np.roll(order, 1), strict=True)
                 }
                 # Almost regular where rings share an edge, which a few tries avoid in large graphs.
-                if not new & found or count < 4 * (ring + 1) * degree:
+                if not new & edges or count < 4 * (ring + 1) * degree:
                     break
-            found |= new
-        return Graph(count, tuple(sorted(found)))
+            edges |= new
+        return Graph(count, tuple(sorted(edges)))
 
     def among(self, robots: Sequence[int]) -> Graph:
         """Return the subgraph of some robots, or their complete graph if that is not connected.
@@ -116,19 +118,19 @@ class Graph:
     @property
     def neighbours(self) -> tuple[tuple[int, ...], ...]:
         """Numbers of each robot's neighbours, ascending."""
-        found: list[list[int]] = [[] for _ in range(self.count)]
+        lists: list[list[int]] = [[] for _ in range(self.count)]
         for a, b in self.edges:
-            found[a].append(b)
-            found[b].append(a)
-        return tuple(tuple(sorted(k)) for k in found)
+            lists[a].append(b)
+            lists[b].append(a)
+        return tuple(tuple(sorted(k)) for k in lists)
 
     @property
     def laplacian(self) -> Array:
         """L, shape (n, n): degrees on the diagonal, −1 where two are neighbours."""
-        found = np.zeros((self.count, self.count))
+        matrix = np.zeros((self.count, self.count))
         for a, b in self.edges:
-            found[[a, b], [b, a]] = -1.0
-        return np.asarray(np.diag(-found.sum(axis=1)) + found)
+            matrix[[a, b], [b, a]] = -1.0
+        return np.asarray(np.diag(-matrix.sum(axis=1)) + matrix)
 
 
 @dataclass(frozen=True)
@@ -155,80 +157,49 @@ class Spectrum:
         return (self.most - self.least) / (self.most + self.least)
 
 
-def chebyshev_step(
-    held: Array, before: Array, others: Sequence[Array], spectrum: Spectrum, factor: float
-) -> tuple[Array, float]:
-    """Return a robot's value after an accelerated round, and the next round's factor.
-
-    Chebyshev's recursion [Golub1961] of `step`: x ← ω (step(x) − x₋) + x₋. It takes as many rounds
-    as a graph is wide, where plain ones take the square of that.
-
-    Args:
-        held: Its value, of any shape.
-        before: Its value a round before; `held` itself in the first round.
-        others: Values of its neighbours, mapped to its coordinates.
-        factor: ω of this round: 1 in the first.
-    """
-    moved = step(held, others, spectrum.gain)
-    return factor * (moved - before) + before, next_factor(factor, spectrum.rate)
-
-
-def next_factor(factor: float, rate: float) -> float:
-    """Return ω of the next round of Chebyshev's recursion, from ω of this round and ρ."""
-    half = 0.5 if factor == 1.0 else 0.25
-    return 1.0 / (1.0 - half * rate**2 * factor)
-
-
-def chebyshev(held: Array, graph: Graph, rounds: int, spectrum: Spectrum | None = None) -> Array:
+def chebyshev(values: Array, graph: Graph, rounds: int, spectrum: Spectrum | None = None) -> Array:
     """Return each robot's value after accelerated rounds, all in common coordinates.
 
+    Chebyshev's recursion [Golub1961] of `step`: x ← ω (step(x) − x₋) + x₋.
+
     Args:
-        held: Value of each robot, shape (n, k).
+        values: Value of each robot, shape (n, k).
         spectrum: Spectrum of the graph; computed if None.
     """
     bounds = Spectrum.of(graph) if spectrum is None else spectrum
     laplacian = csr_array(graph.laplacian)
-    now, before, factor = np.array(held, dtype=float), np.array(held, dtype=float), 1.0
+    now, before, factor = np.array(values, dtype=float), np.array(values, dtype=float), 1.0
     for _ in range(rounds):
         moved = now - bounds.gain * (laplacian @ now)
         now, before = factor * (moved - before) + before, now
-        factor = next_factor(factor, bounds.rate)
+        half = 0.5 if factor == 1.0 else 0.25
+        factor = 1.0 / (1.0 - half * bounds.rate**2 * factor)
     return now
 
 
-def _reached(graph: Graph) -> set[int]:
-    neighbours = graph.neighbours
-    reached, todo = {0}, [0]
-    while todo:
-        new = set(neighbours[todo.pop()]) - reached
-        reached |= new
-        todo += new
-    return reached
-
-
-def step(held: Array, others: Sequence[Array], gain: float) -> Array:
+def step(value: Array, others: Sequence[Array], gain: float) -> Array:
     """Return a robot's value after one round, in its own coordinates; [Fan2017, (34)].
 
     Args:
-        held: Its value before, of any shape.
+        value: Its value before, of any shape.
         others: Values of its neighbours, mapped to its coordinates.
         gain: ε, below one over the largest number of neighbours.
     """
-    return np.asarray(held + gain * sum((x - held for x in others), np.zeros_like(held)))
+    return np.asarray(value + gain * sum((x - value for x in others), np.zeros_like(value)))
 
 
 def averaged(
-    held: Array, maps: dict[Edge, Array], graph: Graph, rounds: int, gain: float = 0.4
+    values: Array, maps: dict[Edge, Array], graph: Graph, rounds: int, gain: float = 0.4
 ) -> Array:
     """Return each robot's value after some rounds in which no message is lost.
 
     Args:
-        held: Values of each robot, shape (n, N, k): N vectors at once.
+        values: Values of each robot, shape (n, N, k): N vectors at once.
         maps: A_ij by (i, j), both directions of each edge, shape (k, k).
         gain: ε of `step`.
     """
     neighbours = graph.neighbours
-    now = np.array(held, dtype=float)
+    now = np.array(values, dtype=float)
     for _ in range(rounds):
         now = np.array(
             [
@@ -248,10 +219,10 @@ def consensus_maps(poses: Mapping[Edge, tuple[Array, Array]]) -> dict[Edge, Arra
     Returns:
         Shape (6, 6), of moment, then force.
     """
-    found = {}
+    maps = {}
     for (j, i), (R, t) in poses.items():
-        whole = np.zeros((6, 6))
-        whole[:3, :3] = whole[3:, 3:] = R
-        whole[3:, :3] = skew(t) @ R
-        found[i, j] = whole.T
-    return found
+        adjoint = np.zeros((6, 6))
+        adjoint[:3, :3] = adjoint[3:, 3:] = R
+        adjoint[3:, :3] = skew(t) @ R
+        maps[i, j] = adjoint.T
+    return maps

@@ -13,7 +13,6 @@ from heft.arrays import Array
 from heft.compiled import Kernels, contracted, reassociated
 
 LANES = 512  # rows folded at once, at most; distances of reflectors that the compiler can know
-NOTHING = 1e-32  # share of a squared diagonal that no sum can hold
 
 
 @reassociated
@@ -81,8 +80,9 @@ def _reflect(R, j0, c, T, V, a, b):  # type: ignore[no-untyped-def]
 
 
 @reassociated
-def _reflect_three(R, j0, c, T, V, a0, a1, a2):  # type: ignore[no-untyped-def]
-    """Apply the panel's four reflections to columns c to c + 2, of which the rows hold a0 to a2."""
+def _reflect_three(R, j0, c, T, V, rows):  # type: ignore[no-untyped-def]
+    """Apply the panel's four reflections to columns c to c + 2, of which the rows hold three."""
+    a0, a1, a2 = rows
     d0 = R[j0, c]
     d1 = R[j0 + 1, c]
     d2 = R[j0 + 2, c]
@@ -204,7 +204,7 @@ def fold(R, rows, n, m):  # type: ignore[no-untyped-def]
                 V[j * LANES + k] = rows[j0 + j, k]
         c = j0 + 4
         while c + 2 < n:  # three at a time, which read the reflectors once
-            _reflect_three(R, j0, c, T, V, rows[c][:m], rows[c + 1][:m], rows[c + 2][:m])
+            _reflect_three(R, j0, c, T, V, (rows[c][:m], rows[c + 1][:m], rows[c + 2][:m]))
             c += 3
         if c + 1 < n:
             _reflect(R, j0, c, T, V, rows[c][:m], rows[c + 1][:m])
@@ -220,19 +220,19 @@ def fold(R, rows, n, m):  # type: ignore[no-untyped-def]
 
 
 @contracted
-def _absorb(out, left):  # type: ignore[no-untyped-def]
+def _absorb(out, rows):  # type: ignore[no-untyped-def]
     """Absorb rows in place, by one reflection a column; see `absorb`."""
-    n, m = out.shape[0], left.shape[0]
+    n, m = out.shape[0], rows.shape[0]
     tiny = np.finfo(out.dtype).tiny
     for j in range(n - 1):
         below = out[0, 0] * 0
         for k in range(m):
-            below += left[k, j] * left[k, j]
+            below += rows[k, j] * rows[k, j]
         alpha = out[j, j]
-        # Rows that are nothing beside the diagonal; squares of theirs could fall out of range.
-        if below <= NOTHING * alpha * alpha or below <= tiny:
+        # Rows that no sum can hold beside the diagonal; squares of theirs could fall out of range.
+        if below <= 1e-32 * alpha * alpha or below <= tiny:
             for k in range(m):
-                left[k, j] = 0
+                rows[k, j] = 0
             continue
         beta = np.sqrt(alpha * alpha + below)
         first = -below / (alpha + beta)  # α − β, without cancellation
@@ -240,15 +240,15 @@ def _absorb(out, left):  # type: ignore[no-untyped-def]
         for c in range(j + 1, n):
             move = first * out[j, c]
             for k in range(m):
-                move += left[k, j] * left[k, c]
+                move += rows[k, j] * rows[k, c]
             move *= factor
             out[j, c] -= move * first
             for k in range(m):
-                left[k, c] -= move * left[k, j]
+                rows[k, c] -= move * rows[k, j]
         out[j, j] = beta
     surprise = out[0, 0] * 0
     for k in range(m):
-        surprise += left[k, n - 1] * left[k, n - 1]
+        surprise += rows[k, n - 1] * rows[k, n - 1]
     out[n - 1, n - 1] = np.sqrt(out[n - 1, n - 1] * out[n - 1, n - 1] + surprise)
     return out, surprise
 
@@ -270,8 +270,8 @@ def absorb(R: Array, rows: Array) -> tuple[Array, float]:
         whose expectation is m if the model holds.
     """
     own = np.array(R, order="C")
-    found: tuple[Array, float] = _absorb(own, np.array(rows, own.dtype, order="C"))
-    return found
+    absorbed: tuple[Array, float] = _absorb(own, np.array(rows, own.dtype, order="C"))
+    return absorbed
 
 
 def warm_up() -> None:

@@ -37,7 +37,6 @@ from .square_root import Information, Summed, Triangle
 # Noise-free columns that depend on each other leave at most 1e-9 of their length where angles are
 # exact; independent ones of the example robots leave half or more.
 TOLERANCE = 1.5e-8
-HIDDEN = 1e-6  # share of a column in directions that are not seen by which it is not determined
 WITHIN_BODY = (1, 2, 3, 4, 5, 6, 7, 8, 9, 0)  # mass last: it regroups on the parent's inertia
 
 
@@ -73,9 +72,9 @@ class BaseParameters:
 
     def spread(self, values: Array) -> Array:
         """Return one π (p,) that no row tells from β: β at the positions `kept`, else zero."""
-        whole = np.zeros(len(self.standard))
-        whole[list(self.kept)] = values
-        return whole
+        standard = np.zeros(len(self.standard))
+        standard[list(self.kept)] = values
+        return standard
 
     def expression(self, k: int) -> str:
         """Return base parameter k as text, such as `link3.I.zz + 0.42 link4.m`."""
@@ -133,9 +132,9 @@ def base_parameters(
             unseen.append(j)
             continue
         rest = rows[:, j] / norms[j]
-        known = basis[:, : len(kept)]
+        spanned = basis[:, : len(kept)]
         for _ in range(2):  # once more takes out what rounding left [Giraud2005]
-            rest = rest - known @ (known.T @ rest)
+            rest = rest - spanned @ (spanned.T @ rest)
         share = float(np.linalg.norm(rest))
         if share <= TOLERANCE or share * norms[j] <= short[j]:
             dependent.append(j)
@@ -240,7 +239,7 @@ class Directions:
         None if that is not certain: a singular value is at least 1/‖R⁻¹‖ and at most √n, since
         columns have unit length.
         """
-        found: list[tuple[Component, Array | None, Array, Array]] = []
+        parts: list[tuple[Component, Array | None, Array, Array]] = []
         size = 0.0
         for part in self._parts:
             seen = replace(part, columns=part.columns[self.lengths[part.columns] > 0.0])
@@ -254,11 +253,11 @@ class Directions:
             inverse, singular = scipy.linalg.lapack.dtrtri(R)
             if singular:
                 return None
-            found.append((seen, Q, R, inverse))
+            parts.append((seen, Q, R, inverse))
             with np.errstate(over="ignore"):  # infinite is right
                 size = float(np.hypot(size, np.linalg.norm(inverse)))
         limit = self.tolerance * np.sqrt(len(self.lengths))
-        return tuple(found) if size * limit < 1.0 else None
+        return tuple(parts) if size * limit < 1.0 else None
 
     @property
     def tolerance(self) -> float:
@@ -272,7 +271,8 @@ class Directions:
         if self._certain is not None:
             return np.asarray(self.lengths == 0.0)
         hidden = np.linalg.norm(self.right[self.rank :], axis=0)
-        return np.asarray(hidden > max(HIDDEN, 100.0 * self.visible))
+        # By that share in directions that are not seen a column is not determined.
+        return np.asarray(hidden > max(1e-6, 100.0 * self.visible))
 
     @cached_property
     def rank(self) -> int:
@@ -298,12 +298,12 @@ class Directions:
         """
         if self._certain is None:
             return self.inverse
-        found, first = np.zeros((len(self.lengths), self.rank)), 0
+        factor, first = np.zeros((len(self.lengths), self.rank)), 0
         for part, _, _, inverse in self._certain:
             own = slice(first, first + len(inverse))
-            found[part.columns, own] = inverse / self.lengths[part.columns, None]
+            factor[part.columns, own] = inverse / self.lengths[part.columns, None]
             first = own.stop
-        return found
+        return factor
 
     @property
     def deviations(self) -> Array:
@@ -324,12 +324,12 @@ class Directions:
         """
         if self._certain is not None:
             # Back substitution: more exact where columns are nearly dependent.
-            found = np.zeros(len(self.lengths))
+            solution = np.zeros(len(self.lengths))
             for part, Q, R, _ in self._certain:
                 pull = z[part.rows] if Q is None else Q.T @ z[part.rows]
                 values = scipy.linalg.solve_triangular(R, pull)
-                found[part.columns] = values / self.lengths[part.columns]
-            return found
+                solution[part.columns] = values / self.lengths[part.columns]
+            return solution
         return np.asarray(self.inverse @ (self.left[:, : self.rank].T @ z))
 
     @property
@@ -363,26 +363,26 @@ def decomposition(
     if len(parts) == 1:
         return _decomposed(matrix)
     m, n = matrix.shape
-    left, singular, right = np.zeros((m, min(m, n))), np.zeros(min(m, n)), np.zeros((n, n))
-    found = [(part, *_decomposed(part.of(matrix))) for part in parts]
-    order = np.argsort(-np.concatenate([s for _, _, s, _ in found]), kind="stable")
+    vectors, singular, right = np.zeros((m, min(m, n))), np.zeros(min(m, n)), np.zeros((n, n))
+    each = [(part, *_decomposed(part.of(matrix))) for part in parts]
+    order = np.argsort(-np.concatenate([s for _, _, s, _ in each]), kind="stable")
     place = np.empty(len(order), dtype=np.intp)
     place[order] = np.arange(len(order))
     first, beyond = 0, len(order)
-    for part, U, own, V in found:
+    for part, U, own, V in each:
         mine = place[first : first + len(own)]
         singular[mine] = own
-        left[np.ix_(part.rows, mine)] = U
+        vectors[np.ix_(part.rows, mine)] = U
         rest = np.arange(beyond, beyond + len(V) - len(own))
         right[np.ix_([*mine, *rest], part.columns)] = V
         first, beyond = first + len(own), beyond + len(rest)
-    return left, singular, right
+    return vectors, singular, right
 
 
 def _decomposed(matrix: Array) -> tuple[Array, Array, Array]:
     """Return U, singular values and Vᵀ of one component, shapes (m, min), (min,) and (n, n)."""
-    left, singular, right = np.linalg.svd(matrix, full_matrices=len(matrix) < matrix.shape[1])
-    return left, singular, right
+    U, singular, right = np.linalg.svd(matrix, full_matrices=len(matrix) < matrix.shape[1])
+    return U, singular, right
 
 
 def inverses(total: Summed, visible: float = 0.0) -> tuple[BorderedInverse, ...] | None:
@@ -390,17 +390,17 @@ def inverses(total: Summed, visible: float = 0.0) -> tuple[BorderedInverse, ...]
 
     None if that is not certain, by the rule of `Directions`; columns that are zero have no inverse.
     """
-    found, size = [], 0.0
+    each, size = [], 0.0
     for part in total.parts:
         if not part.lengths.any():
             continue
         inverse = part.inverse
         if inverse is None:
             return None
-        found.append(inverse)
+        each.append(inverse)
         size = float(np.hypot(size, np.linalg.norm(part.lengths * inverse.deviations)))
     rounding = max(total.rows, total.size) * float(np.finfo(float).eps)
-    return tuple(found) if size * max(rounding, visible) * np.sqrt(total.size) < 1.0 else None
+    return tuple(each) if size * max(rounding, visible) * np.sqrt(total.size) < 1.0 else None
 
 
 def shortest(
@@ -454,10 +454,10 @@ def data_rank(R: Array, labels: Labels, rows: int) -> DataRank:
 
 def channel_ranks(information: Information) -> dict[str, int]:
     """Return for each channel the number of combinations that it identifies by itself."""
-    found = {}
+    ranks = {}
     for name, triangle in zip(information.channels, information.triangles, strict=True):
-        found[name] = Directions.of(triangle.R, triangle.rows).rank
-    return found
+        ranks[name] = Directions.of(triangle.R, triangle.rows).rank
+    return ranks
 
 
 def visible_share(posterior: Array, prior: Array) -> NDArray[np.float64]:

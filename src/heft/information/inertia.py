@@ -28,11 +28,7 @@ AXES = "xyz"
 
 def inertia_matrix(parameters: Array) -> Array:
     """Return the inertia matrix (..., 3, 3) about the frame's origin, of parameters (..., 10)."""
-    pi = np.asarray(parameters, dtype=float)
-    matrix = np.empty((*pi.shape[:-1], 3, 3))
-    for k, (i, j) in enumerate(INERTIA_INDEX):
-        matrix[..., i, j] = matrix[..., j, i] = pi[..., 4 + k]
-    return matrix
+    return matrix_of_six(np.asarray(parameters, dtype=float)[..., 4:])
 
 
 def from_body(mass: float, com: Array, inertia: Array) -> Array:
@@ -85,10 +81,10 @@ def stated_body(parameters: Array) -> tuple[Array, Array]:
 
 
 def matrix_of_six(six: Array) -> Array:
-    """Return the symmetric matrix of the entries that `INERTIA_INDEX` orders, shape (3, 3)."""
-    matrix = np.empty((3, 3))
-    for value, (i, j) in zip(six, INERTIA_INDEX, strict=True):
-        matrix[i, j] = matrix[j, i] = value
+    """Return the symmetric matrices (..., 3, 3) of entries (..., 6) that `INERTIA_INDEX` orders."""
+    matrix = np.empty((*six.shape[:-1], 3, 3))
+    for k, (i, j) in enumerate(INERTIA_INDEX):
+        matrix[..., i, j] = matrix[..., j, i] = six[..., k]
     return matrix
 
 

@@ -123,7 +123,3 @@ class Parameters:
         if self.covariance is None:
             return np.full(len(self.labels), np.inf)
         return np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
-
-    def as_dict(self) -> dict[str, float]:
-        """Return the values by name."""
-        return dict(zip(self.labels.names, self.values.tolist(), strict=True))

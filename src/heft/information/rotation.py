@@ -16,11 +16,11 @@ from heft.arrays import Array
 
 def cross(a: Array, b: Array) -> Array:
     """Return a × b, shape (..., 3), real or complex; numpy's takes ten times as long for a few."""
-    found = np.empty(np.broadcast_shapes(a.shape, b.shape), np.result_type(a, b))
+    product = np.empty(np.broadcast_shapes(a.shape, b.shape), np.result_type(a, b))
     x, y, z = a[..., 0], a[..., 1], a[..., 2]
     u, v, w = b[..., 0], b[..., 1], b[..., 2]
-    found[..., 0], found[..., 1], found[..., 2] = y * w - z * v, z * u - x * w, x * v - y * u
-    return found
+    product[..., 0], product[..., 1], product[..., 2] = y * w - z * v, z * u - x * w, x * v - y * u
+    return product
 
 
 def skew(vector: Array) -> Array:
@@ -58,8 +58,8 @@ def rpy_of_matrix(rotation: Array) -> Array:
     Yaw is computed first and divided out, so that the result holds at a pitch of ±90°, too.
     """
     yaw = float(np.arctan2(rotation[1, 0], rotation[0, 0]))
-    left = matrix_of_rpy(0.0, 0.0, yaw).T @ rotation
-    roll, pitch = np.arctan2(-left[1, 2], left[1, 1]), np.arctan2(-left[2, 0], left[0, 0])
+    turned = matrix_of_rpy(0.0, 0.0, yaw).T @ rotation
+    roll, pitch = np.arctan2(-turned[1, 2], turned[1, 1]), np.arctan2(-turned[2, 0], turned[0, 0])
     return np.array([roll, pitch, yaw])
 
 
@@ -98,8 +98,8 @@ def continuous_quaternions(quaternion: Array, before: Array | None = None) -> Ar
     Returns:
         Shape (N, 4).
     """
-    whole = np.vstack([np.full(4, np.nan) if before is None else before, quaternion])
-    flips = np.sum(whole[1:] * whole[:-1], axis=1) < 0.0  # not for NaN
+    every = np.vstack([np.full(4, np.nan) if before is None else before, quaternion])
+    flips = np.sum(every[1:] * every[:-1], axis=1) < 0.0  # not for NaN
     return np.asarray(quaternion * np.where(np.cumsum(flips) % 2, -1.0, 1.0)[:, None])
 
 

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting, TooLittleData
@@ -104,9 +105,9 @@ class SegmentSelection:
         bound, weight = self._relaxed(grams, chosen, start)
         watch(f"{count} of {len(grams)} segments chosen, exchanging")
         rounded = np.argsort(-weight, kind="stable")[:count]
-        found = [self._exchanged(grams, k, start) for k in (chosen, rounded)]
+        candidates = [self._exchanged(grams, k, start) for k in (chosen, rounded)]
         value, (chosen, exchanges) = max(
-            ((_log_det(start + grams[k].sum(axis=0)), (k, n)) for k, n in found),
+            ((_log_det(start + grams[k].sum(axis=0)), (k, n)) for k, n in candidates),
             key=lambda choice: choice[0],
         )
         total = _log_det(start + grams.sum(axis=0))
@@ -133,11 +134,11 @@ class SegmentSelection:
 
         Shapes (segments, rank, rank) and (rank, rank).
         """
-        whole = np.zeros((0, factors.shape[2]))
+        triangle = np.zeros((0, factors.shape[2]))
         for first in range(0, len(factors), 64):
             block = factors[first : first + 64].reshape(-1, factors.shape[2])
-            whole = triangle_of(np.vstack([whole, block]))
-        seen = Directions.of(whole, factors.shape[0] * factors.shape[1], self.visible)
+            triangle = triangle_of(np.vstack([triangle, block]))
+        seen = Directions.of(triangle, factors.shape[0] * factors.shape[1], self.visible)
         if not seen.rank:
             raise TooLittleData("no segment says anything about the parameters")
         back = seen.inverse
@@ -152,22 +153,22 @@ class SegmentSelection:
         self, grams: Array, count: int, start: Array, watch: Callable[[str], None]
     ) -> NDArray[np.intp]:
         """Return segments in the order in which they are taken, the best next one each time."""
-        left = np.full(len(grams), np.inf)  # upper bounds of the gains
+        gains = np.full(len(grams), np.inf)  # upper bounds of the gains
         matrix, taken = start.copy(), []
         for step in range(count):
             base, fresh = _log_det(matrix), np.zeros(len(grams), dtype=bool)
             while True:
-                order = np.argsort(-left, kind="stable")
+                order = np.argsort(-gains, kind="stable")
                 if fresh[order[0]]:
                     break
                 batch = order[: self.batch] if step else order
-                batch = batch[~fresh[batch] & (left[batch] > -np.inf)]  # not taken yet
-                left[batch] = _log_dets(matrix, grams, batch) - base
+                batch = batch[~fresh[batch] & (gains[batch] > -np.inf)]  # not taken yet
+                gains[batch] = _log_dets(matrix, grams, batch) - base
                 fresh[batch] = True
             best = int(order[0])
             taken.append(best)
             matrix += grams[best]
-            left[best] = -np.inf
+            gains[best] = -np.inf
             if step % 100 == 99:
                 watch(f"{step + 1} of {count} segments chosen")
         return np.array(taken, dtype=np.intp)
@@ -187,10 +188,10 @@ class SegmentSelection:
             into = others[np.argsort(-use[others], kind="stable")[: self.pairs]]
             best, pair = base + 1e-9 * max(1.0, abs(base)), None
             for place in out:
-                found = _log_dets(matrix - grams[chosen[place]], grams, into)
-                k = int(np.argmax(found))
-                if found[k] > best:
-                    best, pair = float(found[k]), (place, into[k])
+                values = _log_dets(matrix - grams[chosen[place]], grams, into)
+                k = int(np.argmax(values))
+                if values[k] > best:
+                    best, pair = float(values[k]), (place, into[k])
             if pair is None:
                 break
             matrix += grams[pair[1]] - grams[chosen[pair[0]]]
@@ -212,10 +213,19 @@ class SegmentSelection:
                 break
             toward = -weight
             toward[best] += 1.0
-            step, way = _line_search(matrix, np.tensordot(toward, grams, 1))
+            way = np.tensordot(toward, grams, 1)
+            # The slope Σ λ / (1 + t λ) of log det(M + t D) falls with t.
+            values = scipy.linalg.eigh(way, matrix, eigvals_only=True)
+            step = 1.0
+            if np.sum(values / np.maximum(1.0 + values, 1e-300)) < 0.0:
+                step = float(brentq(_slope, 0.0, 1.0, (values,)))
             weight = weight + step * toward
             matrix = matrix + step * way
         return least, weight
+
+
+def _slope(t: float, values: Array) -> float:
+    return float(np.sum(values / (1.0 + t * values)))
 
 
 def _log_det(matrix: Array) -> float:
@@ -231,18 +241,3 @@ def _log_dets(matrix: Array, grams: Array, numbers: NDArray[np.intp]) -> Array:
 def _inner(inverse: Array, grams: Array) -> Array:
     """Return tr(M⁻¹ A_k), the slope of log det in each segment's weight, shape (segments,)."""
     return np.asarray(grams.reshape(len(grams), -1) @ inverse.ravel())
-
-
-def _line_search(matrix: Array, way: Array) -> tuple[float, Array]:
-    """Return the step from 0 to 1 at which log det(M + t D) is largest, and D."""
-    values = scipy.linalg.eigh(way, matrix, eigvals_only=True)
-    low, high = 0.0, 1.0
-    if np.sum(values / np.maximum(1.0 + values, 1e-300)) >= 0.0:
-        return 1.0, way
-    for _ in range(50):  # the slope Σ λ / (1 + t λ) falls with t
-        middle = 0.5 * (low + high)
-        if np.sum(values / (1.0 + middle * values)) > 0.0:
-            low = middle
-        else:
-            high = middle
-    return 0.5 * (low + high), way

@@ -41,6 +41,12 @@ class Triangle:
     factor: Array  # `[R z; 0 ρ]`, upper triangular, shape (k + 1, k + 1)
     rows: int  # number of rows that it stands for
 
+    @staticmethod
+    def of(rows: Array, count: int) -> Triangle:
+        """Return the triangle of rows `[Y τ]` on all columns, which stand for `count` rows."""
+        seen = np.flatnonzero(np.any(rows[:, :-1] != 0.0, axis=0))
+        return Triangle(seen, triangle_of(rows[:, [*seen, rows.shape[1] - 1]]), count)
+
     @property
     def R(self) -> Array:
         """Square-root information matrix R of the columns, shape (k, k)."""
@@ -84,9 +90,7 @@ class Triangle:
         Returns:
             Shape (k + 1, p + 1).
         """
-        wide = np.zeros((len(self.columns) + 1, size + 1))
-        wide[:, np.append(self.columns, size)] = self.factor
-        return wide
+        return among(self.factor, self.columns, size + 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,10 +110,10 @@ class Summed:
     @property
     def lengths(self) -> Array:
         """Norms of the columns, shape (p,)."""
-        found = np.zeros(self.size)
+        lengths = np.zeros(self.size)
         for part in self.parts:
-            found[part.columns] = part.lengths
-        return found
+            lengths[part.columns] = part.lengths
+        return lengths
 
     def solution(self) -> Array:
         """Return the least-squares solution; columns must be independent, or zero.
@@ -117,11 +121,11 @@ class Summed:
         Returns:
             Shape (p,); zero where columns are.
         """
-        found = np.zeros(self.size)
+        values = np.zeros(self.size)
         for part in self.parts:
             if part.inverse is not None:
-                found[part.columns] = part.solution()
-        return found
+                values[part.columns] = part.solution()
+        return values
 
     def rows_of_all(self) -> tuple[Array, Array]:
         """Return the rows of all components, and their right-hand side.
@@ -146,8 +150,8 @@ class Summed:
             in another order of the columns.
         """
         parts = ((part.columns, part.rows()[:-1]) for part in self.parts)
-        held = ((columns, rows[rows[:, :-1].any(axis=1)]) for columns, rows in parts)
-        return tuple((columns, rows) for columns, rows in held if len(rows))
+        nonzero = ((columns, rows[rows[:, :-1].any(axis=1)]) for columns, rows in parts)
+        return tuple((columns, rows) for columns, rows in nonzero if len(rows))
 
 
 @dataclass(frozen=True)
@@ -261,10 +265,10 @@ class Information:
         if tuple(channels) == self.channels:
             return self
         assert set(self.channels) <= set(channels)
-        known = dict(zip(self.channels, self.triangles, strict=True))
+        own = dict(zip(self.channels, self.triangles, strict=True))
         bare = Information.neutral(self.labels, channels).triangles
-        found = tuple(known.get(c, none) for c, none in zip(channels, bare, strict=True))
-        return Information(self.labels, tuple(channels), found)
+        triangles = tuple(own.get(c, none) for c, none in zip(channels, bare, strict=True))
+        return Information(self.labels, tuple(channels), triangles)
 
     def beside(self, channel: str, rows: Array) -> Information:
         """Return the information extended by one channel, such as a prior's rows.
@@ -272,10 +276,8 @@ class Information:
         Args:
             rows: `[Y τ]`, shape (any, p + 1).
         """
-        seen = np.flatnonzero(np.any(rows[:, :-1] != 0.0, axis=0))
-        block = rows[:, [*seen, rows.shape[1] - 1]]
-        triangle = Triangle(seen, triangle_of(block), len(rows))
-        return Information(self.labels, (*self.channels, channel), (*self.triangles, triangle))
+        triangles = (*self.triangles, Triangle.of(rows, len(rows)))
+        return Information(self.labels, (*self.channels, channel), triangles)
 
     def moments(self, values: Array) -> Array:
         """Return the normal-equation residual `Yᵀ(τ − Y π)` of each channel.
@@ -286,10 +288,10 @@ class Information:
         Returns:
             Shape (channels, p); the sum over the channels is zero at the unweighted optimum.
         """
-        found = np.zeros((len(self.triangles), len(self.labels)))
-        for row, t in zip(found, self.triangles, strict=True):
+        moments = np.zeros((len(self.triangles), len(self.labels)))
+        for row, t in zip(moments, self.triangles, strict=True):
             row[t.columns] = t.R.T @ (t.z - t.R @ values[t.columns])
-        return found
+        return moments
 
     @property
     def rows(self) -> int:
@@ -308,7 +310,7 @@ class Information:
     def summed(self, weights: Mapping[str, float] | None = None) -> Summed:
         """Return the weighted sum by component, in orders of columns that keep it sparse."""
         size = len(self.labels)
-        held: list[tuple[NDArray[np.intp], Array]] = []  # columns, and rows on them
+        sets: list[tuple[NDArray[np.intp], Array]] = []  # columns, and rows on them
         ridges: list[tuple[NDArray[np.intp], Array]] = []  # the same of rows that connect nothing
         rest: list[float] = []  # right-hand sides of rows without a column
         for name, t in zip(self.channels, self.triangles, strict=True):
@@ -323,16 +325,16 @@ class Information:
                 if not len(seen):  # columns of zeros connect nothing
                     continue
                 own = factor[np.ix_(part.rows, np.append(seen, -1))]
-                held.append((t.columns[seen], own))
+                sets.append((t.columns[seen], own))
                 bare[part.rows] = False
             rest.extend(factor[bare, -1].tolist())
         parts = []
         firm = [t[np.any(rows[:, :-1] != 0.0, axis=0)] for t, rows in ridges]
         single = [np.array([k]) for columns in firm for k in columns]
-        for part in connected([*(columns for columns, _ in held), *single], size):
+        for part in connected([*(columns for columns, _ in sets), *single], size):
             mine = [
                 (np.searchsorted(part.columns, columns), rows)
-                for columns, rows in (held[k] for k in part.rows if k < len(held))
+                for columns, rows in (sets[k] for k in part.rows if k < len(sets))
             ]
             count = len(part.columns)
             beside = np.zeros((0, count + 1))
@@ -354,24 +356,11 @@ class Information:
         triangles = []
         for t in self.triangles:
             mine = [k for k, j in enumerate(t.columns.tolist()) if j in place]
-            whole = len(mine) == len(t.columns)
-            factor = t.factor if whole else triangle_of(t.factor[:, [*mine, len(t.columns)]])
+            all_kept = len(mine) == len(t.columns)
+            factor = t.factor if all_kept else triangle_of(t.factor[:, [*mine, len(t.columns)]])
             columns = np.array([place[int(t.columns[k])] for k in mine], dtype=np.intp)
             triangles.append(Triangle(columns, factor, t.rows))
         return Information(self.labels.select(keep), self.channels, tuple(triangles))
-
-    def less(self, values: Array) -> Information:
-        """Return the information with known values subtracted: of rows `Y π = τ − Y values`.
-
-        Args:
-            values: Shape (p,), in the parameters' units.
-        """
-        triangles = []
-        for t in self.triangles:
-            factor = t.factor.copy()
-            factor[:-1, -1] -= t.R @ values[t.columns]
-            triangles.append(Triangle(t.columns, factor, t.rows))
-        return Information(self.labels, self.channels, tuple(triangles))
 
     def transformed(self, matrix: Array, labels: Labels) -> Information:
         """Return the same information about x, where `π = matrix @ x`.
@@ -385,9 +374,7 @@ class Information:
             wide = np.column_stack([t.R @ matrix[t.columns], t.z])
             tail = np.zeros((1, wide.shape[1]))
             tail[0, -1] = t.factor[-1, -1]
-            seen = np.flatnonzero(np.any(wide[:, :-1] != 0.0, axis=0))
-            block = np.vstack([wide, tail])[:, np.append(seen, len(labels))]
-            triangles.append(Triangle(seen, triangle_of(block), t.rows))
+            triangles.append(Triangle.of(np.vstack([wide, tail]), t.rows))
         return Information(labels, self.channels, tuple(triangles))
 
     def marginalised(self, keep: Sequence[int]) -> Information:
@@ -401,9 +388,9 @@ class Information:
         """
         keep = list(keep)
         away = [i for i in range(len(self.labels)) if i not in set(keep)]
-        whole = self.combined()
-        factor = triangle_of(whole.factor[:, [*away, *keep, len(self.labels)]])[len(away) :, :]
-        triangle = Triangle(np.arange(len(keep)), factor[:, len(away) :], whole.rows)
+        total = self.combined()
+        factor = triangle_of(total.factor[:, [*away, *keep, len(self.labels)]])[len(away) :, :]
+        triangle = Triangle(np.arange(len(keep)), factor[:, len(away) :], total.rows)
         return Information(self.labels.select(keep), ("all",), (triangle,))
 
     def save(self, path: Path, **extra: Array) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .floating_robot import ContactEfforts, FloatingMotion, FloatingRobotPlant
     from .unsure_gains import GAIN, UnsureGains, UnsureGainsPlant, without_gains
     from .elastic_robot import GEAR, ElasticMotion, ElasticRobotPlant
-    from .plant_of_robot import plant_of, with_logged_gears
+    from .elastic_robot import plant_of, with_logged_gears
     from .problem import Problem, point_moments
     from .payload_on_robot import GUESS, NAME, carrying, currents, last_frame, load_columns
     from .payload_on_robot import with_load

@@ -12,9 +12,6 @@ from heft.information import BaseParameters, ChannelRows, Information, base_para
 
 from .plant import Limbed, Plant
 
-SEED = 20_260  # any will do: the base parameters do not depend on the draw
-FEWEST_SAMPLES = 32
-ROUNDING = 1e-8  # of a combination of standard columns
 _bases: WeakKeyDictionary[Any, BaseParameters] = WeakKeyDictionary()
 
 
@@ -38,8 +35,8 @@ def structural_base(plant: Plant[Any]) -> BaseParameters:
 
 def _base(plant: Plant[Any]) -> BaseParameters:
     labels, channels = plant.labels, plant.channels
-    count = max(FEWEST_SAMPLES, -(-4 * len(labels) // max(len(channels), 1)))
-    rng = np.random.default_rng(SEED)
+    count = max(32, -(-4 * len(labels) // max(len(channels), 1)))
+    rng = np.random.default_rng(20_260)  # any: the base parameters do not depend on the draw
     samples = plant.random_samples(count, rng)
     if len(plant.point_columns):
         plant = plant.about(rng.normal(size=len(labels)))
@@ -79,7 +76,7 @@ def spans(base: BaseParameters, matrix: Array, rounding: float = 0.0) -> bool:
     """
     rest = np.abs(matrix - matrix[:, base.kept] @ base.matrix)
     size = np.abs(matrix).max(axis=1, keepdims=True, initial=0.0)
-    return bool((rest <= max(ROUNDING, 10.0 * rounding) * size).all())
+    return bool((rest <= max(1e-8, 10.0 * rounding) * size).all())
 
 
 def _of_rows(plant: Plant[Any], rows: Array) -> BaseParameters:

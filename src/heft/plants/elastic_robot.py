@@ -39,14 +39,14 @@ from heft.models import Robot
 from heft.recordings import Recording
 from heft.signals import Smoothed
 
+from .floating_robot import FloatingRobotPlant
 from .parts import Part, TreeRows
 from .plant import Channel, Inputs, Measured, MotionSignal, Samples
-from .robot import RobotMotion, RobotPlant
+from .robot import RobotMotion, RobotPlant, SensedRobotPlant
 from .robot_rows import own_slice
 from .robot_signals import motor_signals
 
 GEAR = ("stiffness", "damping", "preload", "lag")  # of an elastic gear, in its columns' order
-PASSIVE = 2  # of them, the first, are not negative
 UNITS = ("N·m/rad", "N·m·s/rad", "N·m", "N·m·s/rad")
 LINEAR_UNITS = ("N/m", "N·s/m", "N", "N·s/m")
 LINK = "link"  # what the channel of a link's equation is called after its joint
@@ -167,7 +167,8 @@ class ElasticRobotPlant(RobotPlant):
         plain, labels = RobotPlant(self.robot).space, self.labels
         own = labels.select(range(self.plain, len(labels)))
         beside = plain.beside(own.names, own.units)
-        passive = (plain.size + k for k in range(len(own)) if k % len(GEAR) < PASSIVE)
+        # Stiffness and damping, the first of a gear, are not negative.
+        passive = (plain.size + k for k in range(len(own)) if k % len(GEAR) < 2)
         return replace(beside, nonnegative=(*plain.nonnegative, *passive))
 
     @cached_property
@@ -248,25 +249,27 @@ def refuse_elastic(robot: Robot) -> None:
         InvalidSetting: If the base floats, there are wrench sensors inside, a coupling moves the
             joint, or its torque is not measured: what scales a link's equation is then not known.
     """
-    elastic = [j for j in robot.joints if robot.options.of(j).elastic]
-    coupling = robot.options.coupling
-    coupled = () if coupling is None else coupling.joints or robot.joints
-    for joint in elastic:
-        of_what = None
-        if robot.tree.free_base:
-            of_what = "robots whose base floats"
-        elif robot.options.sensor:
-            of_what = "robots with wrench sensors inside"
-        elif joint in coupled:
-            of_what = "joints that are coupled"
-        elif not robot.options.of(joint).measured:
-            of_what = "joints whose torque is not measured"
-        if of_what is not None:
+    for joint in robot.joints:
+        of_what = _no_plant(robot, joint)
+        if robot.options.of(joint).elastic and of_what is not None:
             raise InvalidSetting(
                 f"elastic gears of {of_what} are not known",
                 argument=f"[joint.{joint}] elastic",
                 cure="leave it out, or say elastic = false: the gear is then taken for rigid",
             )
+
+
+def _no_plant(robot: Robot, joint: str) -> str | None:
+    """Return of what robots or joints no plant supports elastic gears; None if one does."""
+    coupling = robot.options.coupling
+    coupled = () if coupling is None else coupling.joints or robot.joints
+    cases = (
+        (robot.tree.free_base, "robots whose base floats"),
+        (robot.options.sensor, "robots with wrench sensors inside"),
+        (joint in coupled, "joints that are coupled"),
+        (not robot.options.of(joint).measured, "joints whose torque is not measured"),
+    )
+    return next((what for holds, what in cases if holds), None)
 
 
 def _acts(robot: Robot, joints: tuple[int, ...]) -> NDArray[np.int64]:
@@ -291,3 +294,47 @@ def _plan(robot: Robot, joints: tuple[int, ...], columns: tuple[int, ...]) -> ke
     acts, chosen = _acts(robot, joints), np.array(columns, dtype=np.intp)
     channels = np.array(joints, dtype=np.intp)
     return kernels.plan(robot.tree, chosen, acts, channels, np.arange(len(acts)))
+
+
+def plant_of(robot: Robot, recording: Recording | None = None) -> RobotPlant:
+    """Return a robot as a plant, by its base, its gears and its wrench sensors.
+
+    Args:
+        recording: Log whose signals decide whether a floating base moves by pose or by inertial
+            sensor; by pose if not given.
+
+    Raises:
+        InvalidSetting: If gears are elastic of a robot whose base floats or that has wrench sensors
+            inside, of coupled joints, or of joints whose torque is not measured.
+    """
+    refuse_elastic(robot)
+    if not robot.tree.free_base:
+        elastic = any(robot.options.of(j).elastic for j in robot.joints)
+        if elastic:
+            return ElasticRobotPlant(robot)
+        return SensedRobotPlant(robot) if robot.options.sensor else RobotPlant(robot)
+    frame = robot.tree.names[0]
+    sources = recording.sources if recording is not None else ()
+    inertial = f"acc.{frame}.x" in sources and f"quat.{frame}.w" not in sources
+    return FloatingRobotPlant(robot, motion_from="imu" if inertial else "pose")
+
+
+def with_logged_gears(robot: Robot, recordings: Sequence[Recording]) -> Robot:
+    """Return a robot whose gears are elastic where logs hold motors' positions beside links'.
+
+    What the options state stays: `elastic = false` takes a gear for rigid, whatever is logged. So
+    are those of coupled and of unmeasured joints, and of robots whose base floats or that have
+    wrench sensors inside.
+
+    Args:
+        recordings: Logs, all of which must hold them.
+    """
+    options = {j: robot.options.of(j) for j in robot.joints if _no_plant(robot, j) is None}
+    logged = {
+        j: replace(o, elastic=True)
+        for j, o in options.items()
+        if o.elastic is None
+        and o.position is None
+        and all(f"q_motor.{j}" in r.sources for r in recordings)
+    }
+    return robot.with_joints(logged) if logged and recordings else robot

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,11 +64,6 @@ def with_smooth_friction(
     return replace(robot, drives=Drives(tuple(of(d) for d in robot.drives)))
 
 
-@lru_cache(maxsize=16)
-def _slots(robot: Robot, columns: tuple[int, ...]) -> NDArray[np.int64]:
-    return kernels.slots_of(robot.tree, columns)
-
-
 @dataclass(frozen=True, eq=False)
 class ExcitableRobot(RobotPlant):
     """A robot with smooth friction as a plant, whose coordinates are the joints that move."""
@@ -106,7 +101,7 @@ class ExcitableRobot(RobotPlant):
         Laid out as (joints, columns, N), which `pull_back` reads fastest.
         """
         robot, own = self.robot, self.bodies_size
-        slots = _slots(robot, tuple(columns))
+        slots = kernels.slots_of(robot.tree, tuple(columns))
         out = np.zeros((robot.tree.channels, len(columns), len(samples.time)))
         kernels.regressor(robot.tree, samples.motion.bodies, out, slots=slots)
         drives = range(own, own + len(robot.drive_columns))
@@ -133,7 +128,7 @@ class ExcitableRobot(RobotPlant):
             laid = np.zeros((robot.tree.channels, *laid.shape[1:]))
             laid[robot.measured] = np.moveaxis(seeds, 0, 2)
         bodies = samples.motion.bodies
-        slots = _slots(robot, tuple(columns))
+        slots = kernels.slots_of(robot.tree, tuple(columns))
         gradients = adjoint.pull_back(robot.tree, bodies, np.moveaxis(laid, 2, 0), slots)
         mine = self._own_places(columns)
         if robot.own_columns is not None and mine:

@@ -39,11 +39,7 @@ from .robot_rows import fixed_positions
 from .robot_signals import joint_inputs
 
 POSE_SIGNALS, INERTIAL_SIGNALS = 7, 6
-AFTERWARDS = 1e-3  # weight of joints' equations where those of the base tell a wrench
 RATE_STEP = 1e-5  # [s] of the contacts' rate of change
-TELLS = 1e-8  # of singular values, as a share of the largest, that tell a wrench
-RANK = 1e-9  # of those of the base's equations that are none
-SHARED = 1e-6  # share of a joint's row that the base does not tell: its torque is not known
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,10 +286,11 @@ class FloatingRobotPlant(SensedRobotPlant):
         torques only what these leave open, such as how two feet share the load.
         """
         outer = self._outer
-        weight = np.where(np.isin(outer, np.arange(len(self.robot.measured))), AFTERWARDS, 1.0)
+        # Where the base's equations tell a wrench those of joints weigh next to nothing.
+        weight = np.where(np.isin(outer, np.arange(len(self.robot.measured))), 1e-3, 1.0)
         weight[: int(np.sum(self.robot.measured < SIX))] = 1.0
         N = self.acting(samples)[:, outer] * weight[:, None]
-        return self.held(samples.motion), np.asarray(np.linalg.pinv(N, rcond=TELLS) * weight)
+        return self.held(samples.motion), np.asarray(np.linalg.pinv(N, rcond=1e-8) * weight)
 
     def _load_rows(self, samples: Samples[Any], columns: Sequence[int]) -> tuple[ChannelRows, ...]:
         if not self.unknowns:
@@ -351,11 +348,12 @@ class ContactEfforts:
         through = np.tile(np.eye(N.shape[1]), (len(N), 1, 1))
         if unknown.shape[2]:
             base = unknown[:, :SIX] if held else 0.0 * unknown[:, :SIX]
-            inverse = np.linalg.pinv(base, rcond=RANK)
+            inverse = np.linalg.pinv(base, rcond=1e-9)
             through[:, :, :SIX] -= unknown @ inverse
             free = unknown - unknown @ inverse @ base
             size = np.linalg.norm(unknown, axis=2)
-            through[np.linalg.norm(free, axis=2) > SHARED * size] = np.nan
+            # The base does not tell it: the joint's torque is not known.
+            through[np.linalg.norm(free, axis=2) > 1e-6 * size] = np.nan
         return ContactEfforts(measured, through)
 
     def left(self, effort: Array) -> Array:

@@ -157,7 +157,7 @@ def both_sides(robot: Robot, motion: kernels.Motion, state: DriveState) -> tuple
     """Return W₂ and F of the weak form `∫(−φ̇ W₂ − φ F) π dt = ∫φ τ dt`, each (N, channels, p).
 
     W₂ π is the generalised momentum [N·m·s or N·s], rotors' included; F π = W₁ π less friction
-    [N·m or N], with W₁ as of `dynamics.kernels.momentum`.
+    [N·m or N], with W₁ as of `dynamics.kernels.momentum_into`.
 
     Args:
         motion: Its acceleration is not used.

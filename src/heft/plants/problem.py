@@ -35,12 +35,6 @@ from .sampling import Counted, Survey, sliding_rows
 from .walk import Walk, cuts
 
 P = TypeVar("P", bound="Plant[Any]")
-ENOUGH_ROWS = 10.0  # that quick looks leave for each column
-LOG_BYTES = 64 << 20  # of a recording's signals that stay in memory
-KEPT_BYTES = 256 << 20  # of the weak form's rows, without known zeros
-DENSE_SAMPLES = 6_000  # that a quick look takes of logs whose rows mix all channels
-AVERAGED_SHARE = 12.0  # of a period of the cutoff, over which quick looks average
-SHORTEST_FILTERED = 32  # rows of a piece that can be filtered
 
 
 @dataclass(frozen=True)
@@ -269,7 +263,7 @@ class Problem(Generic[P]):
         for recording, inputs, line in zip(
             self.recordings, self.survey.inputs, self.timelines, strict=True
         ):
-            small = 8 * line.rows * len(inputs.names) <= LOG_BYTES
+            small = 8 * line.rows * len(inputs.names) <= (64 << 20)  # bytes that stay in memory
             kept.append(recording.in_memory(inputs.names) if small else recording)
         return self.with_settings(recordings=tuple(kept))
 
@@ -303,18 +297,20 @@ class Problem(Generic[P]):
     def _averaged(self) -> int:
         """Odd number of samples in a share of a period of the cutoff, at least 1."""
         step = max(t.step for t in self.timelines)
-        return 2 * int(0.5 / (AVERAGED_SHARE * max(self.corner, self.band_corner) * step)) + 1
+        # A twelfth of a period of the cutoff is averaged.
+        return 2 * int(0.5 / (12.0 * max(self.corner, self.band_corner) * step)) + 1
 
     @property
     def _quick_decimation(self) -> int:
         """Odd number of samples that a quick look averages into one row."""
         rows = len(self.channels) * sum(t.used for t in self.timelines)
-        most = int(rows / (ENOUGH_ROWS * max(len(self.labels), 1)))
+        most = int(rows / (10.0 * max(len(self.labels), 1)))  # rows for each column
         return min(self._averaged, max(1, most - 1 + most % 2))
 
     def _share(self, rows: int) -> int:
         """Return how many samples of each recording a quick look at some takes."""
-        return (min(rows, DENSE_SAMPLES) if self.has_unknowns else rows) // len(self.recordings)
+        # Of logs whose rows mix all channels fewer samples are taken: these rows are costly.
+        return (min(rows, 6_000) if self.has_unknowns else rows) // len(self.recordings)
 
     def is_short(self, rows: int) -> bool:
         """Return whether `shortened` to this number of rows would leave all as they are."""
@@ -375,7 +371,7 @@ class Problem(Generic[P]):
         if self.weak is None:
             return False
         plant, kept = self.plant, self.base.kept
-        room = KEPT_BYTES / (8.0 * max(self.window_count, 1.0))
+        room = (256 << 20) / (8.0 * max(self.window_count, 1.0))  # columns, without known zeros
         if len(self.channels) * len(kept) <= room:
             return True
         if self.has_unknowns or not isinstance(plant, Limbed):
@@ -532,7 +528,7 @@ class Problem(Generic[P]):
         for piece in self.residuals(values):
             if self.has_explicit_rows:  # rows that hold nothing above the band
                 total += np.sum(piece.values**2, axis=0)
-            elif len(piece.values) > SHORTEST_FILTERED:
+            elif len(piece.values) > 32:  # shorter ones cannot be filtered
                 step = self.decimation * self.timelines[piece.recording].step
                 counts = self.counted[piece.recording][piece.index] if self.counted else True
                 counting = np.where(counts, piece.values, 0.0)
@@ -552,7 +548,11 @@ class Problem(Generic[P]):
         """Number of rows that one may stand for: motion hardly changes in an eighth of a period."""
         if self.has_explicit_rows:
             return 1
-        return max(1, int(min(1.0 / (8.0 * self.corner * t.step) for t in self.timelines)))
+        return min(self.stride(k) for k in range(len(self.timelines)))
+
+    def stride(self, recording: int) -> int:
+        """Return the number of a recording's samples that one may stand for; see `spacing`."""
+        return max(1, int(1.0 / (8.0 * self.corner * self.timelines[recording].step)))
 
     @property
     def repeats(self) -> float | None:
@@ -589,7 +589,7 @@ def point_moments(problem: Problem[Any], values: Array, errors: Array) -> tuple[
     moments: list[list[ChannelRows]] = [[] for _ in problem.channels]
     rows = 0
     for s in problem.samples():
-        every = max(1, int(1.0 / (8.0 * problem.corner * problem.timelines[s.recording].step)))
+        every = problem.stride(s.recording)
         part = s.part(slice(every // 2, None, every))
         moved = plant.sensitivity(part, standard)
         for c, seen in enumerate(problem.walk.channel_rows(part, kept)):

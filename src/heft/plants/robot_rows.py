@@ -75,7 +75,6 @@ def rows_of(
     robot: Robot,
     motion: kernels.Motion,
     state: DriveState,
-    threads: int = 1,
 ) -> Array:
     """Return the regressor Y of all standard parameters at a motion, shape (N, channels, p).
 
@@ -85,7 +84,7 @@ def rows_of(
     own = PARAMETER_COUNT * len(robot.tree.names)
     columns = robot.drive_columns
     out = np.zeros((robot.tree.channels, standard_size(robot), motion.sin.shape[1]))
-    kernels.regressor(robot.tree, motion, out, threads)
+    kernels.regressor(robot.tree, motion, out)
     scatter = drive_columns.columns(robot.drives, columns, state)
     for (channel, column), weight in zip(scatter.acts, scatter.weights, strict=True):
         out[channel, own + column] += weight * scatter.values[column]
@@ -133,7 +132,7 @@ def beside_own(
 @lru_cache(maxsize=32)
 def kernel_plan(robot: Robot, columns: tuple[int, ...], channels: tuple[int, ...]) -> kernels.Plan:
     """Return the layout by which kernels reduce these columns on these of the tree's channels."""
-    acts = drive_columns.acts(robot.drives, robot.drive_columns)
+    acts, _ = robot.drives.actions(robot.drive_columns)
     rows = acts[:, 1]
     if robot.own_columns is not None:  # each with values of its own on each joint
         drives, own = len(robot.drive_columns), robot.own_columns.acts

@@ -32,7 +32,6 @@ from heft.arrays import Array
 from heft.information import ChannelRows, Information, Labels
 
 RANK = 1e-9  # of N's singular values, as a share of the largest, that are none
-SPENT = 1e-6  # redundancy below which a channel tells nothing but λ
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +102,7 @@ class Elimination:
     def redundancy(self) -> Array:
         """Redundancy M_cc, shape (N, c), 0 where a channel determines nothing but λ."""
         share = 1.0 - np.sum(self.basis**2, axis=2)
-        return np.where(share > SPENT, share, 0.0)
+        return np.where(share > 1e-6, share, 0.0)  # less tells nothing but λ
 
     def squares(self) -> Array:
         """Return Σ M_cd² over the samples, shape (c, c): how noise of d shows in channel c."""

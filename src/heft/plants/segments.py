@@ -18,8 +18,6 @@ from .plant import Samples
 from .problem import Problem
 from .walk import Walk
 
-ENTIRE = 0.75  # share of its rows that a segment has at least, or it is at an end or a gap
-
 
 @dataclass(frozen=True, eq=False)
 class Segments:
@@ -49,7 +47,7 @@ class Segments:
         weight = np.array([weights[c] for c in problem.channels])
         for piece in _pieces(problem.walk, problem.base.kept, weight, length):
             full = length / problem.timelines[piece.recording].step
-            if len(piece.time) >= max(ENTIRE * full, 1.0):
+            if len(piece.time) >= max(0.75 * full, 1.0):  # others are at an end or a gap
                 made.append(piece)
             else:
                 excluded += len(piece.time)

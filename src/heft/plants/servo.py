@@ -31,7 +31,6 @@ from heft.signals import Smoothed
 from .plant import Channel, Inputs, Measured, MotionSignal, Plant, Rows, Samples, Sides
 
 NAME = "servo"  # of its joint in a recording
-SLOW = 0.02  # [rad/s], speed at which friction in the load turns its sign
 UNITS = {  # of all columns that a servo may have; friction is that of sliding, and has no memory
     "arm": "V/(N·m)",
     "warmth": "V/(N·m·K)",
@@ -76,8 +75,8 @@ class ServoPlant(Plant[ServoMotion]):
     def labels(self) -> Labels:
         """1/A, its rise with temperature and B/A where they are told, and the drive's over A."""
         unseen = {"warmth": not self.warms, "back_emf": not self.released}
-        known = {n: unit for n, unit in UNITS.items() if not unseen.get(n)}
-        return Labels(tuple(known), tuple(known.values()), NAME)
+        seen = {n: unit for n, unit in UNITS.items() if not unseen.get(n)}
+        return Labels(tuple(seen), tuple(seen.values()), NAME)
 
     @cached_property
     def space(self) -> ParameterSpace:
@@ -113,6 +112,7 @@ class ServoPlant(Plant[ServoMotion]):
 
     def _columns(self, m: ServoMotion, arm: Array) -> dict[str, Array]:
         """Return all columns but that of the rotor, given that of the arm, (N,) [N·m]."""
+        # Friction in the load turns its sign at a speed of .02 rad/s.
         pressed = np.abs(self.inertia * m.acceleration + self.moment * np.sin(m.position))
         return {
             "arm": arm,
@@ -120,7 +120,7 @@ class ServoPlant(Plant[ServoMotion]):
             "back_emf": m.on * m.velocity,
             "viscous": m.velocity,
             "coulomb": np.sign(m.velocity),
-            "load": np.tanh(m.velocity / SLOW) * pressed,
+            "load": np.tanh(m.velocity / 0.02) * pressed,
             "offset": np.ones(len(arm)),
         }
 

@@ -36,9 +36,6 @@ from .sampling import Sampler, averaged
 SHARED_ROWS = 8_192  # rows that one thread reduces at a time, without spelling them out
 SHARED_BYTES = 24 << 20  # of columns of drives beside them: more is asked of the system anew
 DENSE_BYTES = 64 << 20  # of rows that are spelt out, for estimators that need them
-# The same of rows that mix all channels: their triangles are full, and adding one to the others
-# costs as much as a thousand rows.
-MIXED_BYTES = 192 << 20
 
 
 def cuts(count: int, most: int, block: int | None, done: int) -> Iterator[slice]:
@@ -155,7 +152,9 @@ class Walk(Sampler):
     def dense_rows(self) -> int:
         """Number of samples whose rows may be in memory at once."""
         size = 8 * max(len(self.plant.channels), 1) * max(len(self.plant.labels), 1)
-        room = MIXED_BYTES if self.mixes else DENSE_BYTES
+        # More of rows that mix all channels: their triangles are full, and adding one to the
+        # others costs as much as a thousand rows.
+        room = (192 << 20) if self.mixes else DENSE_BYTES
         return int(np.clip(room // size, 256, BLOCK_ROWS // 2))
 
     @property

@@ -265,7 +265,8 @@ class ClosedLoop:
             q, v, a = (x[cut] for x in motion.middle)
             M[cut], K[cut], D[cut], Y[cut] = model.linearised(q, v, a, standard, columns)
         places, efforts = np.empty_like(Y), np.empty_like(Y)
-        held_steps.carry(M, K, D, Y, self._gains, motion.step, self._keep, places, efforts)
+        controller = (self._gains, self._keep)
+        held_steps.carry(M, K, D, Y, controller, motion.step, (places, efforts))
         return places, efforts
 
     # --- its parts

@@ -120,7 +120,7 @@ class SimulatedRobot:
         robot = self.robot
         slots = kernels.slots_of(robot.tree, columns)
         out = np.zeros((len(robot.joints), len(columns), len(q)))
-        kernels.regressor(robot.tree, moving, out, 1, slots)
+        kernels.regressor(robot.tree, moving, out, slots)
         own = PARAMETER_COUNT * len(robot.tree.names)
         state = DriveState(q.T, v.T, a.T, np.zeros((0, len(q))), np.zeros(q.T.shape))
         end = self._first_own
@@ -193,13 +193,12 @@ class SimulatedRobot:
         """
         tree = self.robot.tree
         log = np.zeros((4, len(wanted), len(self.robot.joints)))
-        args = (numbers.bodies, numbers.rotors, numbers.drives, np.array(self.robot.gravity))
-        offset = np.array(tree.offset, dtype=float)
+        offset, gravity = np.array(tree.offset, dtype=float), np.array(self.robot.gravity)
+        own = (numbers.bodies, numbers.rotors, numbers.drives)
+        model = (kernels.compile_tree(tree), offset, *own, gravity)
         with np.errstate(all="ignore"):
             try:
-                done = held_steps.follow(
-                    kernels.compile_tree(tree), offset, *args, gains, start, wanted, step, keep, log
-                )
+                done = held_steps.follow(model, (gains, keep), start, wanted, step, log)
             except np.linalg.LinAlgError:
                 done = 0
         return log, int(done)

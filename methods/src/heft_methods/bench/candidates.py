@@ -95,8 +95,9 @@ def _weak_form(task: Task) -> Found:
 def _consistent(task: Task) -> Found:
     problem, space = task.problem, task.problem.space
     estimate = LeastSquares().fit(problem)
-    triangle = estimate.information.combined(estimate.weights())
-    made = PhysicallyConsistent().fit(triangle, space, estimate.noise_factor())
+    information, weights = estimate.information, estimate.weights()
+    factor = estimate.noise.score_factor(information, list(weights.values()))
+    made = PhysicallyConsistent().fit(information.combined(weights), space, factor)
     covariance = made.parameters.covariance
     assert covariance is not None
     std = np.sqrt(np.diag(space.matrix @ covariance @ space.matrix.T))
