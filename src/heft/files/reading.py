@@ -27,7 +27,6 @@ LARGEST_TEXT = 16 * 1024 * 1024  # [bytes], of a model, of settings, of results
 # A file that unpacks to more than this, and to this many times its size, holds no measurements:
 # noise packs ten times at best.
 BOMB_BYTES, BOMB_RATIO = 256 * 1024 * 1024, 100
-PIECE = 4 * 1024 * 1024  # [bytes] that are unpacked without a look at interrupts
 MOST_ARRAYS = 10_000  # of an NPZ file, each with a header to be parsed
 
 # What zipfile and numpy raise at archives that are none, damaged, encrypted or made to harm.
@@ -204,7 +203,8 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str) -> NDArr
         if kind.hasobject:
             raise ValueError(f"array '{name}' holds pickled objects")
         data = bytearray()
-        while piece := file.read(PIECE):  # to the end, where the checksum is looked at
+        # To the end, where the checksum is looked at; pieces, for a look at interrupts.
+        while piece := file.read(4 << 20):
             data += piece
     if min(shape, default=1) < 0 or math.prod(shape) * kind.itemsize != len(data):
         raise ValueError(f"array '{name}' claims shape {shape} and holds {len(data)} bytes")

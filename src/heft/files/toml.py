@@ -28,7 +28,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
-from heft.errors import InvalidSetting, did_you_mean, shown
+from heft.errors import InvalidSetting, did_you_mean, require_one_of, shown
 
 from .reading import read_text, visible_texts
 
@@ -37,10 +37,6 @@ Made = TypeVar("Made", covariant=True)
 Reader: TypeAlias = Callable[[object, str], Scalar]
 Keys: TypeAlias = Mapping[str, Reader[Any]]
 LARGEST_NUMBER = 1e12  # of any setting; what is larger only overflows
-NOT_FINITE = "a finite number is expected"
-LARGEST_SETTINGS = 1024 * 1024  # [bytes]
-RIGHT_ANGLED = 1e-3  # by how much a rotation matrix may miss being one
-MOST_DOTS = 200  # in a key; tomllib takes time by the square of them
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -49,8 +45,9 @@ def read_toml(path: Path) -> dict[str, Any]:
     Raises:
         InvalidSetting: If the file cannot be read, is too large or is not valid TOML.
     """
-    data = read_text(path, "file of settings", InvalidSetting, LARGEST_SETTINGS)
-    if max(piece.count(b".") for piece in re.split(rb"[=,\n\[\]{}#]", data)) > MOST_DOTS:
+    data = read_text(path, "file of settings", InvalidSetting, 1 << 20)
+    # in a key; tomllib takes time by the square of them
+    if max(piece.count(b".") for piece in re.split(rb"[=,\n\[\]{}#]", data)) > 200:
         raise InvalidSetting("keys are nested too deeply", argument=str(path))
     try:
         return dict(visible_texts(tomllib.loads(data.decode())))
@@ -87,7 +84,9 @@ class Number:
         within = self.least <= found <= self.most and self.above < found < self.below
         if finite and within and self.holds(found) and (not self.whole or type(value) is int):
             return int(found) if self.whole else found
-        message = ": ".join(filter(None, (self.says, "" if finite else NOT_FINITE)))
+        message = ": ".join(
+            filter(None, (self.says, "" if finite else "a finite number is expected"))
+        )
         raise InvalidSetting(
             message, argument=where, got=shown(value), expected=self.expected, cure=self.cure
         )
@@ -164,13 +163,7 @@ class Section(Generic[Made]):
             raise InvalidSetting(self.says, argument=where, got=shown(value))
         keys = self.keys if isinstance(self.keys, Mapping) else self.keys(value, where)
         for key in value:
-            if key not in keys:
-                raise InvalidSetting(
-                    f"'{key}' is not known here",
-                    argument=where,
-                    valid=keys,
-                    cure=did_you_mean(key, keys),
-                )
+            require_one_of(key, keys, f"'{key}' is not known here", where)
         read = {
             key: reader(value.get(key), _place(where, key, isinstance(reader, Section)))
             for key, reader in keys.items()
@@ -281,7 +274,8 @@ def rotation_rows(value: object, where: str) -> tuple[tuple[float, ...], ...]:
     rows = rows_of(number)(value, where)
     turn = np.array(rows)
     if turn.shape != (3, 3) or not (
-        np.allclose(turn @ turn.T, np.eye(3), atol=RIGHT_ANGLED) and np.linalg.det(turn) > 0.0
+        # by how much a rotation matrix may miss being one
+        np.allclose(turn @ turn.T, np.eye(3), atol=(1e-3)) and np.linalg.det(turn) > 0.0
     ):
         raise InvalidSetting(
             "this is no rotation",

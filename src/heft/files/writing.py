@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from heft.errors import InvalidSetting
 
-FULL = 0.5  # share of numbers that are not zero, beyond which packing does not pay
 EXCHANGE, HERE = 2, -100  # Linux's RENAME_EXCHANGE and AT_FDCWD
 
 
@@ -239,4 +238,5 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 
 def _is_full(array: NDArray[Any]) -> bool:
-    return bool(array.dtype.kind == "f" and np.count_nonzero(array) > FULL * array.size)
+    # share of numbers that are not zero, beyond which packing does not pay
+    return bool(array.dtype.kind == "f" and np.count_nonzero(array) > 0.5 * array.size)

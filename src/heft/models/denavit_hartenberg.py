@@ -30,7 +30,7 @@ from typing import Any, Generic
 import numpy as np
 
 from heft.arrays import Array
-from heft.errors import InvalidModel, InvalidSetting, did_you_mean, install, shown
+from heft.errors import InvalidModel, InvalidSetting, optional_library, require_one_of, shown
 from heft.files import (
     LARGEST_NUMBER,
     Keys,
@@ -50,14 +50,10 @@ from heft.information import inertia, matrix_of_rpy
 
 from . import urdf
 
-CONVENTIONS = ("modified", "standard")
-KINDS = ("revolute", "prismatic")
 BASE = "base"
 NOT_A_TENSOR = "the inertia is not a symmetric 3×3 matrix"
-LARGEST_ANGLE = 6.5  # [rad]: more is a table in degrees
 LONGEST = 200  # characters of an expression
 GROWTH = 48  # factors of its longest product, written out; keeps powers of powers small
-RIGHT_ANGLE = 1e-9  # [rad] from which a decimal may be off
 # Python also takes 1_0 and 0x10; an exponent of more digits would be a number of millions.
 DECIMAL = re.compile(r"(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,2})?", re.ASCII)
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
@@ -223,7 +219,7 @@ def require_possible(part: Row[float] | Body[float]) -> None:
             mass is negative, or an inertia is no symmetric tensor.
     """
     if isinstance(part, Row):
-        if max(abs(part.alpha), abs(part.theta)) > LARGEST_ANGLE:
+        if max(abs(part.alpha), abs(part.theta)) > 6.5:  # [rad]: more is a table in degrees
             raise InvalidSetting(
                 "an angle is more than a turn",
                 got=max(part.alpha, part.theta, key=abs),
@@ -257,14 +253,9 @@ def _robot(
     inertial: Mapping[str, Body[Any]] | None = None,
 ) -> Outline[Any]:
     bodies = inertial or {}
-    for body in bodies:
-        if body not in link["links"]:
-            raise InvalidSetting(
-                f"the robot has no link '{body}'",
-                argument=f"[inertial.{body}]",
-                valid=link["links"],
-                cure=did_you_mean(body, link["links"]),
-            )
+    for name_of in bodies:
+        message = f"the robot has no link '{name_of}'"
+        require_one_of(name_of, link["links"], message, f"[inertial.{name_of}]")
     return Outline(name=name, gravity=gravity, bodies=bodies, **link)
 
 
@@ -294,7 +285,7 @@ def _links(
 def _convention(value: object, where: str) -> str:
     says = "the convention of the rows is not said" if value is None else "unknown convention"
     cure = "modified (Craig): joint i turns about z of frame i; standard: of frame i-1"
-    return Text(says, CONVENTIONS, cure=cure)(value, where)
+    return Text(says, ("modified", "standard"), cure=cure)(value, where)
 
 
 def _row(
@@ -305,7 +296,9 @@ def _row(
             "a row is not [a, alpha, d, theta, kind]", argument=where, got=shown(value)
         )
     a, alpha, d, theta = list_of(scalar)(value[:4], where)
-    kind = Text("a joint is neither revolute nor prismatic", KINDS)(value[4], where)
+    kind = Text("a joint is neither revolute nor prismatic", ("revolute", "prismatic"))(
+        value[4], where
+    )
     row = Row(a, alpha, d, theta, kind == "prismatic")
     with located(where):
         require(row)
@@ -329,14 +322,8 @@ def load_sympy() -> ModuleType:
     Raises:
         InvalidSetting: If it is not installed.
     """
-    try:
-        import sympy
-    except ImportError as problem:
-        raise InvalidSetting(
-            "a derivation needs the library 'sympy', which is not installed",
-            cure=install("symbolic"),
-        ) from problem
-    return sympy  # type: ignore[no-any-return]
+    message = "a derivation needs the library 'sympy', which is not installed"
+    return optional_library("sympy", message, "symbolic")
 
 
 def expression(value: object, where: str) -> Any:
@@ -368,7 +355,8 @@ def right_angle(angle: Any) -> Any:
     if not angle.is_Rational:
         return angle
     turns = round(float(angle) / (math.pi / 2))
-    return sympy.pi * turns / 2 if abs(float(angle) - turns * math.pi / 2) < RIGHT_ANGLE else angle
+    # [rad] from which a decimal may be off
+    return sympy.pi * turns / 2 if abs(float(angle) - turns * math.pi / 2) < 1e-9 else angle
 
 
 def require_sensible(part: Row[Any] | Body[Any]) -> None:

@@ -18,8 +18,6 @@ from . import denavit_hartenberg, mjcf, urdf, urdf_check
 from .mjcf_values import FULL_INDEX, ORIENTATIONS
 from .robot import Robot
 
-SAME = 1e-9  # of its size: numbers no further apart are the same, as they are written
-
 
 def write(
     robot: Robot,
@@ -180,7 +178,8 @@ def _mjcf_inertial(data: bytes, body: mjcf.Body, parameters: Array) -> list[Edit
     was, at, about = inertia.to_body(body.parameters)
     pairs = ((was, mass), (at, com), (about, tensor))
     if all(
-        float(np.linalg.norm(np.subtract(new, old))) <= SAME * float(np.linalg.norm(new))
+        # of its size: numbers no further apart are the same, as they are written
+        float(np.linalg.norm(np.subtract(new, old))) <= 1e-9 * float(np.linalg.norm(new))
         for old, new in pairs
     ):  # as it is written already
         return []

@@ -56,7 +56,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from heft.arrays import Array, read_only
-from heft.errors import InvalidSetting, did_you_mean, shown
+from heft.errors import InvalidSetting, require_one_of, shown
 from heft.files import (
     Number,
     Reader,
@@ -436,14 +436,7 @@ def shipped_free_flyer(name: str) -> FreeFlyer:
     Raises:
         InvalidSetting: If there is none of that name.
     """
-    if name not in SHIPPED:
-        raise InvalidSetting(
-            "no body of this name comes with heft",
-            argument="body",
-            got=name,
-            valid=SHIPPED,
-            cure=did_you_mean(name, SHIPPED),
-        )
+    require_one_of(name, SHIPPED, "no body of this name comes with heft", "body", got=name)
     with resources.as_file(resources.files(__package__) / "bodies" / f"{name}.toml") as path:
         return free_flyer_from_toml(path)
 

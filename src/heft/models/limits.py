@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from heft.arrays import read_only
-from heft.errors import InvalidSetting, did_you_mean
+from heft.errors import InvalidSetting, require_one_of
 from heft.files import Element, numbers, xml
 
 from . import mjcf
@@ -27,7 +27,6 @@ QUANTITIES = ("velocity", "acceleration", "jerk", "effort", "power")
 TURN = math.pi  # positions of a joint that turns without end, from −turn to turn [rad]
 RISE = 0.25  # time from rest to the largest speed: an acceleration limit [s]
 ONSET = 0.05  # time from no acceleration to the largest: a jerk limit [s]
-WORLD_CLASS = "main"  # of an MJCF
 CURES = {
     "ellipsoid": "state its extent: [[least, most] of x, of y, of z] in metres",
     "hull": "state planes [[x, y, z, most], …] about it, in metres",
@@ -63,7 +62,9 @@ def motion_limits(robot: Robot, options: MotionOptions | None = None) -> MotionL
             `[motion]` names one that does not exist.
     """
     motion = options or robot.options.motion
-    _refuse_unknown(motion, robot.joints)
+    for name in motion.joint:
+        message = f"the robot has no joint '{name}' that moves by itself"
+        require_one_of(name, robot.joints, message, f"[motion.joint.{name}]")
     written = _WRITTEN[robot.form](robot) if robot.form in _WRITTEN else {}
     limits = []
     for name in robot.joints:
@@ -91,17 +92,6 @@ def motion_limits(robot: Robot, options: MotionOptions | None = None) -> MotionL
         held=np.array([robot.options.of(j).position is not None for j in robot.joints]),
         notes=_notes({j: s.defaults for j, s in zip(robot.joints, limits, strict=True)}),
     )
-
-
-def _refuse_unknown(motion: MotionOptions, joints: tuple[str, ...]) -> None:
-    for name in motion.joint:
-        if name not in joints:
-            raise InvalidSetting(
-                f"the robot has no joint '{name}' that moves by itself",
-                argument=f"[motion.joint.{name}]",
-                valid=joints,
-                cure=did_you_mean(name, joints),
-            )
 
 
 def _of_urdf(robot: Robot) -> dict[str, _Stated]:
@@ -181,7 +171,7 @@ def _driven(root: Element, compiler: Compiler, defaults: Defaults, path: str) ->
         joint = element.attributes.get("joint")
         if joint is None:
             continue
-        chosen = defaults.get(element.attributes.get("class", WORLD_CLASS), {})
+        chosen = defaults.get(element.attributes.get("class", "main"), {})
         given = {**chosen.get("general", {}), **chosen.get(element.tag, {}), **element.attributes}
         where = f"{path}, <{element.tag}>, line {element.line}"
         low, high = _range(given, "forcerange", "forcelimited", compiler, where)

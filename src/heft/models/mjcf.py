@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from heft.arrays import Array
-from heft.errors import InvalidModel, did_you_mean
+from heft.errors import InvalidModel, require_one_of
 from heft.files import Element, numbers, walk
 from heft.information import inertia, matrix_of_axis_angle
 
@@ -37,16 +37,11 @@ from .options import joint_lines
 
 WORLD = "world"
 MASSLESS = ("plane", "hfield")
-LEAST_MASS = 1e-15  # [kg], below which MuJoCo leaves a geom out
-DENSITY = 1000.0  # [kg/m³], MuJoCo's
-GRAVITY = (0.0, 0.0, -9.81)
 USUAL_GRAVITY = (9.7, 9.9)  # [m/s²], anywhere on Earth
 INSIDE_A_BODY = (
     *("body", "frame", "inertial", "joint", "freejoint", "geom"),
     *("site", "camera", "light", "plugin"),
 )
-# What makes bodies that the file does not hold, or takes them from other files.
-GENERATED = ("include", "attach", "replicate", "composite", "flexcomp")
 
 
 @dataclass(frozen=True)
@@ -115,13 +110,8 @@ class _Reader:
     def attributes(self, element: Element, inherited: str) -> dict[str, str]:
         """Return an element's attributes over its class's, which is `inherited` by default."""
         chosen = element.attributes.get("class", inherited)
-        if chosen not in self.defaults:
-            raise InvalidModel(
-                f"there is no class '{chosen}' of defaults",
-                argument=self.where(element),
-                valid=self.defaults,
-                cure=did_you_mean(chosen, self.defaults),
-            )
+        message = f"there is no class '{chosen}' of defaults"
+        require_one_of(chosen, self.defaults, message, self.where(element), InvalidModel)
         given = dict(self.defaults[chosen].get(element.tag, {}))
         if any(k in element.attributes for k in (*ORIENTATIONS, "fromto")):
             given = {k: v for k, v in given.items() if k not in (*ORIENTATIONS, "fromto")}
@@ -133,15 +123,9 @@ class _Reader:
         """Return a body's children, each with its class and frame's pose, `<frame>`s resolved."""
         children = []
         for child in element.children:
-            if child.tag not in INSIDE_A_BODY:
-                raise InvalidModel(
-                    f"<{child.tag}> is not known inside a body",
-                    argument=self.where(child),
-                    valid=INSIDE_A_BODY,
-                    cure=did_you_mean(child.tag, INSIDE_A_BODY),
-                )
+            message, where = f"<{child.tag}> is not known inside a body", self.where(child)
+            require_one_of(child.tag, INSIDE_A_BODY, message, where, InvalidModel)
             if child.tag == "frame":
-                where = self.where(child)
                 turn = orientation(child.attributes, self.compiler, where)
                 move = vector(child.attributes, "pos", 3, where, (0.0, 0.0, 0.0))
                 within = child.attributes.get("childclass", inherited)
@@ -273,7 +257,7 @@ class _Reader:
         given, where, kind = geom.given, geom.where, geom.kind
         group = number(given, "group", where, 0.0)
         mass = number(given, "mass", where, math.nan)
-        density = number(given, "density", where, DENSITY)
+        density = number(given, "density", where, 1000.0)  # [kg/m³], MuJoCo's
         low, high = self.compiler.groups
         if mass < 0.0 or density < 0.0:
             raise InvalidModel(
@@ -287,7 +271,7 @@ class _Reader:
         shape, turn, move = geom.solid(self.compiler)
         if math.isnan(mass):
             mass = density * urdf.volume(kind, shape)
-        if mass < LEAST_MASS:
+        if mass < 1e-15:  # [kg], below which MuJoCo leaves a geom out
             return np.zeros(10)
         change = inertia.frame_change(turn, move)
         return np.asarray(change @ urdf.uniform_solid(kind, shape, mass))
@@ -330,15 +314,9 @@ def _mimics(
                     "was measured",
                 )
             slave, master = given.get("joint1", ""), given.get("joint2")
-            for name in (slave, master):
-                if name is not None and name not in joints:
-                    raise InvalidModel(
-                        "an equality constraint names a joint that is not there",
-                        argument=where,
-                        got=repr(name),
-                        valid=joints,
-                        cure=did_you_mean(name, joints),
-                    )
+            for name in (slave, slave if master is None else master):
+                message = "an equality constraint names a joint that is not there"
+                require_one_of(name, joints, message, where, InvalidModel, repr(name))
             terms = given.get("polycoef", "0 1 0 0 0")
             count = max(1, min(len(terms.split()), 5))
             constant, linear, *higher = [*numbers(terms, count, "polycoef", where), 0.0][:5]
@@ -368,7 +346,8 @@ def read(root: Element, path: str) -> Model:
     """
     urdf.refuse_xacro(root, path)
     for element in walk(root):
-        if element.tag in GENERATED:
+        # What makes bodies that the file does not hold, or takes them from other files.
+        if element.tag in ("include", "attach", "replicate", "composite", "flexcomp"):
             raise _generated(element, path)
     compiler = compiler_of(root, path)
     reader = _Reader(path, compiler, defaults_of(root, path))
@@ -396,7 +375,7 @@ def read(root: Element, path: str) -> Model:
                 cure="give each its own name",
             )
         joints[joint.name] = joint
-    gravity = GRAVITY
+    gravity = (0.0, 0.0, -9.81)
     for element in root.all("option"):
         x, y, z = vector(element.attributes, "gravity", 3, f"{path}, <option>", gravity)
         gravity = (float(x), float(y), float(z))

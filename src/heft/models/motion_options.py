@@ -50,7 +50,6 @@ def _roomy_box(value: object, where: str) -> Box:
     return sides
 
 
-LENGTH = Number("a length is a number that is not negative", least=0.0, unit="m")
 Radius = Annotated[float, positive("a radius", "m")]
 Share = Annotated[float, _share("the limit", 1.0)]
 
@@ -133,7 +132,9 @@ class MotionOptions:
     # highest frequency of motion [Hz], below the robot's first resonance
     frequency: Annotated[float | None, positive("a frequency", "Hz")] = None
     # least distance of links' capsules from one another, planes and boxes [m]
-    clearance: Annotated[float, LENGTH] = 0.01
+    clearance: Annotated[
+        float, Number("a length is a number that is not negative", least=0.0, unit="m")
+    ] = 0.01
     # height of the floor in the base's frame [m]; there is none if not given
     floor: float | None = None
     # further planes that the robot stays on one side of

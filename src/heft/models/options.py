@@ -38,9 +38,7 @@ from heft.files import (
 from .motion_options import MotionOptions
 
 STANDARD_GRAVITY = (0.0, 0.0, -9.81)
-OF_COMMANDS = ("simulation",)  # tables of the TOML of `--with` that a command of this name reads
 SHAPE: Literal["shape"] = "shape"  # a limit that follows from a link's collision shapes
-LARGEST_GRAVITY = 100.0  # [m/s²]; more is in another unit
 TURN_ROUND = "turn a column round with sign = [-1] in the column map (--map)"
 
 
@@ -59,7 +57,7 @@ def _or_shape(read: Reader[Any]) -> Reader[Any]:
 
 def _gravity(value: object, where: str) -> tuple[float, ...]:
     gravity = list_of(number, 3)(value, where)
-    if math.hypot(*gravity) > LARGEST_GRAVITY:
+    if math.hypot(*gravity) > 100.0:  # [m/s²]; more is in another unit
         raise InvalidSetting(
             "gravity is not in m/s²",
             argument=where,
@@ -466,7 +464,8 @@ class Options:
                 argument=f"{where}, [link]",
                 cure="give the TOML that holds [link] in the place of the URDF",
             )
-        own = {k: v for k, v in table.items() if k not in OF_COMMANDS}
+        # tables of the TOML of `--with` that a command of this name reads
+        own = {k: v for k, v in table.items() if k not in ("simulation",)}
         return OPTIONS(own, where)
 
     def of(self, joint: str) -> JointOptions:

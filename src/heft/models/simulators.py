@@ -25,12 +25,7 @@ from heft.information import inertia, matrix_of_rpy, quaternion_of_matrix
 from . import denavit_hartenberg, mjcf, mjcf_values, urdf
 from .robot import Robot
 
-# Dry friction is a soft constraint of MuJoCo. As stiff as this it is all there from 1e-3 rad/s on.
-STIFF = {"solreffriction": "0.0002 1", "solimpfriction": "0.9999 0.9999 0.001 0.5 2"}
-# A constant torque is a spring without end: this soft in N·m/rad for each N·m, as far away.
-SOFT = 1e-12
 FAINT = 1e-6  # N·m/rad or N/m: a softer spring is such an offset
-DRAKE = "http://drake.mit.edu"
 DEGREE = math.pi / 180.0
 
 
@@ -119,10 +114,17 @@ def _stiffness(given: Mapping[str, str]) -> float:
 
 def _joint_values(fields: JointFields, turn: float = 1.0) -> dict[str, str]:
     """Return a joint's MJCF attributes; `turn` is the file's unit of angles in rad, or 1."""
-    values = {"armature": _row(fields.armature), "damping": _row(fields.viscous)}
-    values |= {"frictionloss": _row(fields.dry), **STIFF}
+    values = {
+        "armature": _row(fields.armature),
+        "damping": _row(fields.viscous),
+        "frictionloss": _row(fields.dry),
+        # It is a soft constraint of MuJoCo. As stiff as this it is all there from 1e-3 rad/s on.
+        "solreffriction": "0.0002 1",
+        "solimpfriction": "0.9999 0.9999 0.001 0.5 2",
+    }
     if fields.offset:
-        stiffness = SOFT * abs(fields.offset)
+        # A constant torque is a spring without end: this soft in N·m/rad for each N·m, as far away.
+        stiffness = 1e-12 * abs(fields.offset)
         far = -fields.offset / stiffness
         values |= {"stiffness": _row(stiffness), "springref": _row(far / turn)}
     return values
@@ -317,7 +319,7 @@ def write_drake(robot: Robot, fields: Fields) -> str:
         ]
     edits += insert_child(data, root, "robot", lines)
     if "xmlns:drake" not in root.attributes:
-        edits += set_attributes(data, root, {"xmlns:drake": DRAKE})
+        edits += set_attributes(data, root, {"xmlns:drake": "http://drake.mit.edu"})
     return apply(data, edits).decode()
 
 

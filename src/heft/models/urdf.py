@@ -27,7 +27,6 @@ MOMENTS = ("ixx", "ixy", "iyy", "ixz", "iyz", "izz")  # attributes of `<inertia>
 SIZES = {"sphere": 1, "capsule": 2, "cylinder": 2, "ellipsoid": 3, "box": 3}  # numbers, by solid
 NICE = math.pi / 12.0  # [rad]: multiples of it are what angles of drawings are
 FEWEST_DECIMALS = 2
-SINGLE_PRECISION = 5e-7  # [rad]: an angle that was once stored so, and printed with more digits
 
 
 def _quoted(text: str) -> str:
@@ -237,7 +236,8 @@ def _angle_error(angle: float) -> float:
     printed = (unit * round(meant / unit), unit * math.trunc(meant / unit))  # rounded, or cut off
     same = any(abs(angle - p) < 1e-3 * unit for p in printed)
     error = abs(angle - meant)
-    return error if same or error < SINGLE_PRECISION else 0.0
+    # [rad]: an angle that was once stored so, and printed with more digits
+    return error if same or error < 5e-7 else 0.0
 
 
 def _decimals(number: float) -> int:

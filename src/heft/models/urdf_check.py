@@ -10,7 +10,7 @@ import math
 import shlex
 from collections import Counter
 
-from heft.errors import InvalidModel, did_you_mean
+from heft.errors import InvalidModel, did_you_mean, require_one_of
 from heft.files import Element, numbers, walk
 
 from .options import joint_lines
@@ -97,14 +97,8 @@ def _check_joint(
     for end in ("parent", "child"):
         element = joint.find(end)
         name = element.attributes.get("link", "") if element is not None else ""
-        if name not in links:
-            raise InvalidModel(
-                f"the {end} of a joint is no link of the file",
-                argument=where,
-                got=repr(name),
-                valid=links,
-                cure=did_you_mean(name, links),
-            )
+        message = f"the {end} of a joint is no link of the file"
+        require_one_of(name, links, message, where, InvalidModel, repr(name))
     _check_origin(joint, where)
     axis = joint.find("axis")
     if axis is not None:

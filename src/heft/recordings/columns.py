@@ -308,12 +308,19 @@ TIME: Keys = {
     "unit": Text(NO_UNIT, UNITS["t"]),
     "step": Number("the time step is not positive", above=0.0, unit="s"),
 }
-FRAMES = named(Text("the name of a frame is expected"), "a table of names by topic is expected")
 COLUMN_MAP = Section(
     _column_map,
     {
         "time": Section(_time, TIME),
-        "topic": Section(Topics, {"names": name_list, "frames": FRAMES}),
+        "topic": Section(
+            Topics,
+            {
+                "names": name_list,
+                "frames": named(
+                    Text("the name of a frame is expected"), "a table of names by topic is expected"
+                ),
+            },
+        ),
         **{
             kind: Section(
                 partial(_signal_map, kind), partial(_signal_keys, kind), required=(_owners(kind),)

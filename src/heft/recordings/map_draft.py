@@ -46,8 +46,6 @@ FRAME_WORDS: dict[str, tuple[str, ...]] = {
     "omega": ("omega", "gyro", "w"),
     "pos": ("pos", "position", "translation", "tcp", "p"),
 }
-FRAME = "tool0"
-TIMES = ("t", "time", "stamp", "timestamp", "clock", "secs", "seconds")
 # Words of what was asked for, not of what was.
 WISHED = ("target", "desired", "des", "cmd", "command", "commanded", "ref", "reference", "goal",
           "setpoint")  # fmt: skip
@@ -79,7 +77,6 @@ SPELLINGS = {
     "rev": "turn",
     "turns": "turn",
 }
-MOST_ROWS = 20_000  # that a draft looks at
 
 
 @dataclass(frozen=True)
@@ -105,7 +102,15 @@ def draft_map(table: Table, joints: Sequence[str]) -> str:
     """
     columns = [c for c in table.columns if c]
     spelt = {c: [SPELLINGS.get(w, w) for w in _words(c)] for c in columns}
-    time = next((c for w in TIMES for c in columns if w in spelt[c]), None)
+    time = next(
+        (
+            c
+            for w in ("t", "time", "stamp", "timestamp", "clock", "secs", "seconds")
+            for c in columns
+            if w in spelt[c]
+        ),
+        None,
+    )
     guesses = [g for c in columns if c != time and (g := _guess(c, table.units)) is not None]
     cells = {
         int(m["number"].strip("_.[]")): n
@@ -222,7 +227,7 @@ def _by_frame(columns: Sequence[str]) -> Mapping[str, Sequence[str]]:
 def _frame_lines(table: Table, kind: str, columns: Sequence[str]) -> list[str]:
     lines = [
         f"[{kind}]",
-        f'frame = "{FRAME}"  # CHECK: the name that the file of --sensor gives it',
+        'frame = "tool0"  # CHECK: the name that the file of --sensor gives it',
         f"columns = {toml_list(columns)}",
     ]
     if kind == "quat":
@@ -247,7 +252,8 @@ def _names(column: str, joint: str) -> bool:
 
 def _head(table: Table, columns: Iterable[str]) -> Array:
     block = next(iter(table.read(list(columns))), None)
-    return np.empty((0, len(list(columns)))) if block is None else block[:MOST_ROWS]
+    # that a draft looks at
+    return np.empty((0, len(list(columns)))) if block is None else block[:20_000]
 
 
 def _widest(table: Table, columns: Iterable[str]) -> float:

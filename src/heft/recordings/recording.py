@@ -34,8 +34,6 @@ from .formats.table import UNGUARDED, count_turns, unwrapped, with_values
 __all__ = ["KINDS", "UNITS", "Block", "ColumnMap", "Recording", "SignalMap"]
 
 EXPERIMENT = ".toml"
-SECOND_PUBLISHER = 0.2  # share of rows without effort that are no failures of a sensor
-LEAST_OF_OTHERS = 0.01  # share of rows without a signal that are another topic's, not broken
 Part: TypeAlias = tuple[Path, Path | None, float]  # of an experiment: log, map, time offset [s]
 
 
@@ -440,7 +438,8 @@ def _of_own_rows(recording: Recording) -> Recording:
     others = [c for c in columns if c not in efforts]
     if efforts and others and len(first):
         idle, other = (~np.any([there[c] for c in group], axis=0) for group in (efforts, others))
-        alternate = 2 * np.sum(np.diff(idle)) >= np.sum(idle) > SECOND_PUBLISHER * len(idle)
+        # share of rows without effort that are no failures of a sensor
+        alternate = 2 * np.sum(np.diff(idle)) >= np.sum(idle) > 0.2 * len(idle)
         if alternate and not other[idle].all() and np.mean(other[~idle]) < 0.5:
             rows_of, share = with_values(table, efforts), f"{np.mean(idle):.0%}"
             said = f"rows without effort alternate with the others: {share} are passed over, as "
@@ -457,7 +456,8 @@ def _of_own_rows(recording: Recording) -> Recording:
         else:
             topic[0].append(source)
     empty = float(np.mean(~np.any(list(there.values()), axis=0))) if len(first) else 0.0
-    if len(topics) == 1 and (empty < LEAST_OF_OTHERS or {*table.columns} == {time, *columns}):
+    # share of rows without a signal that are another topic's, not broken
+    if len(topics) == 1 and (empty < 0.01 or {*table.columns} == {time, *columns}):
         return recording
     notes = recording.notes
     if empty:

@@ -28,7 +28,6 @@ from heft.arrays import Array
 
 DEGREE = 5
 ORDER = 3  # of the derivative that is penalised
-KNOTS_PER_CORNER = 8.0  # knots in 1/f_c: half the amplitude is lost at an eighth of their rate
 BLOCK_ROWS = 8192
 
 
@@ -84,7 +83,8 @@ def fit(time: Array, positions: Array, step: float, corner: float) -> tuple[Arra
         Coefficients of the B-splines, shape (splines, joints) [rad or m]; time of the first knot
         [s]; spacing of the knots [s].
     """
-    spacing = 1.0 / (KNOTS_PER_CORNER * corner)
+    # knots in 1/f_c: half the amplitude is lost at an eighth of their rate
+    spacing = 1.0 / (8.0 * corner)
     first = spacing * math.floor(time[0] / spacing)
     place = (time - first) / spacing
     interval = np.floor(place).astype(np.intp)

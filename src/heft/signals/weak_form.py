@@ -31,7 +31,6 @@ from heft.files import Keys, Number, check_fields
 
 from .clock import GAP_STEPS
 
-LENGTH_PER_CORNER = 1.5  # a window's length in periods of the corner frequency
 SHORTEST = 20  # samples a window must span
 TOGETHER = 8  # windows weighted at once: more reuse samples in cache, fewer waste less
 CHECKS: Keys = {
@@ -80,7 +79,8 @@ class Weak:
                 got=f"{self.length:g} s, {self.length / step:.1f} samples",
                 expected=f"{SHORTEST * step:.4g} s at least, {SHORTEST} samples",
             )
-        length = LENGTH_PER_CORNER / corner if self.length is None else self.length
+        # a window's length in periods of the corner frequency
+        length = 1.5 / corner if self.length is None else self.length
         count = max(round(length / step), SHORTEST)
         return Windows(count * step, max(round((1.0 - self.overlap) * count), 1) * step, self.power)
 

@@ -29,9 +29,6 @@ Stamps = NDArray[np.int64]
 SECOND = 1_000_000_000  # [ns]
 # Largest values that are no errors, by kind of signal, in its unit.
 PLAUSIBLE = {"force": 1e5, "torque": 1e5, "acc": 1e4, "omega": 1e3, "pos": 1e5, "quat": 2.0}
-PLAUSIBLE_JOINT = 1e5  # [rad or m]
-SHORTEST_QUATERNION = 0.5
-MOST_FOREIGN = 16  # names
 COUNTS = (
     "foreign",  # samples of signals that nobody asked for
     "implausible",  # samples with numbers that are none, or beyond all bounds
@@ -60,7 +57,7 @@ class Device:
     def largest(self) -> Array:
         """Bounds of the signals' magnitudes, shape (signals,), each in its signal's unit."""
         kinds = [n.partition(".")[0] for n in self.names]
-        return np.array([PLAUSIBLE.get(k, PLAUSIBLE_JOINT) for k in kinds])
+        return np.array([PLAUSIBLE.get(k, 1e5) for k in kinds])  # [rad or m]
 
     @cached_property
     def kinds(self) -> tuple[tuple[int, ...], ...]:
@@ -79,7 +76,7 @@ class Device:
         """Return which samples, shape (N, signals), a working device can have sent, shape (N,)."""
         good = (np.abs(values) <= self.largest).all(axis=1)  # no NaN either
         if self.quaternion:
-            good &= (values[:, self.quaternion] ** 2).sum(axis=1) > SHORTEST_QUATERNION**2
+            good &= (values[:, self.quaternion] ** 2).sum(axis=1) > 0.5**2
         return np.asarray(good)
 
 
@@ -214,7 +211,7 @@ class Alignment:
         state, samples, alone = self._aligned(state)
         counts["alone"] += alone
         state, more_notices = self._compared(state, now)
-        names = tuple(foreign)[:MOST_FOREIGN]
+        names = tuple(foreign)[:16]  # names
         return state, Aligned(samples, counts, names, (*jumps, *notices, *more_notices))
 
     def _taken(

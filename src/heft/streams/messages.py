@@ -38,11 +38,9 @@ from heft.recordings import (
 
 LARGEST = 65_536  # bytes of a message
 MOST_BYTES = 16 * 1024 * 1024  # of the messages under one key that are read at once
-MOST_HEARD = 256  # keys whose messages are read before those of others
 ROS_TYPE = re.compile(r"(\w+)::msg::dds_::(\w+)_")
 MOST_SIGNALS = 512  # of a message
 LONGEST_NAME = 255  # letters
-LATEST = 2**62  # [ns]; the difference of two stamps is a number of 64 bits
 NUMBERS = frozenset({int, float})  # types of a value: bool is none of them
 
 # RFC 8949, section 3: major types, and the short counts that say where the count itself is.
@@ -150,7 +148,7 @@ class Reader:
                 good += count
                 if 2 * count <= len(by_key[key]):
                     self._heard.discard(key)
-                elif len(self._heard) < MOST_HEARD:
+                elif len(self._heard) < 256:  # keys whose messages are read before those of others
                     self._heard.add(key)
         return pieces, len(messages) - good - self.unread
 
@@ -245,7 +243,8 @@ def _read_map(message: bytes) -> tuple[tuple[str, ...], int, list[float]] | None
         if type(stamp) not in NUMBERS or not math.isfinite(stamp) or len(signals) > MOST_SIGNALS:
             return None
         nanoseconds = round(stamp * 1e9)
-        if abs(nanoseconds) >= LATEST or not NUMBERS.issuperset(map(type, signals.values())):
+        # [ns]; the difference of two stamps is a number of 64 bits
+        if abs(nanoseconds) >= (2**62) or not NUMBERS.issuperset(map(type, signals.values())):
             return None
         names = tuple(signals)
         if not _are_names(names):

@@ -24,7 +24,7 @@ from types import ModuleType
 from typing import Annotated, Any
 
 from heft.arrays import Array
-from heft.errors import InvalidSetting, NoConnection, install
+from heft.errors import InvalidSetting, NoConnection, optional_library
 from heft.files import Number, Reader, Text, name_list, named, read_toml, section
 from heft.recordings import KINDS
 
@@ -46,9 +46,6 @@ KEY = Text(
 PATTERN = Text(
     "this is no key", shape=re.compile(r"(?!.{1025})[^/?#\s]+(/[^/?#\s]+)*"), expected=STEPS
 )
-MODE = Text("this is no mode", shape=re.compile("client|peer"), expected="client or peer")
-TOPIC = Text("this is no topic", shape=re.compile(r"(?!.{1025})(/[^/?#$*\s]+)+"))
-SAMPLES = "heft/samples/**"  # JSON and CBOR
 MOST_WAITING = 4096  # messages that wait to be taken, a subscription
 TEXTS = named(Text("a text is expected"), "a table of texts is expected")
 FILE = Text("certificates on both sides need three files", expected="the name of a file")
@@ -80,9 +77,13 @@ class Link:
     listen: Annotated[tuple[str, ...], _names_of(ADDRESS)] = ()  # addresses to listen on
     # `client` of a router, or `peer`; None for a client where the one address to connect to is a
     # router's, and a peer elsewhere
-    mode: Annotated[str | None, MODE] = None
+    mode: Annotated[
+        str | None,
+        Text("this is no mode", shape=re.compile("client|peer"), expected="client or peer"),
+    ] = None
     # key expressions of JSON and CBOR messages
-    subscribe: Annotated[tuple[str, ...], _names_of(PATTERN)] = (SAMPLES,)
+    # JSON and CBOR
+    subscribe: Annotated[tuple[str, ...], _names_of(PATTERN)] = ("heft/samples/**",)
     publish: Annotated[str, KEY] = "heft/payload"  # key under which estimates go out
     # ROS 2 domain of robots that run rmw_zenoh, limited by its ports
     domain: Annotated[int, Number("this is no ROS domain", 0, 232, whole=True)] = 0
@@ -210,7 +211,7 @@ def _link(
         )
     types = refuse_types(topics or {}, "[topics]")
     for topic in types:
-        TOPIC(topic, "[topics]")
+        Text("this is no topic", shape=re.compile(r"(?!.{1025})(/[^/?#$*\s]+)+"))(topic, "[topics]")
     named_by = {"/" + topic.strip("/"): frame for topic, frame in (frames or {}).items()}
     return Link(connect, listen, mode, topics=types, frames=named_by, certificates=tls, **others)
 
@@ -398,15 +399,8 @@ def zenoh_library(argument: str) -> ModuleType:
     Raises:
         InvalidSetting: If it is not installed.
     """
-    try:
-        import zenoh
-    except ImportError as problem:
-        raise InvalidSetting(
-            f"live messages need the library '{problem.name}', which is not installed",
-            argument=argument,
-            cure=install("live"),
-        ) from problem
-    return zenoh
+    message = "live messages need the library 'zenoh', which is not installed"
+    return optional_library("zenoh", message, "live", argument)
 
 
 def _opened(zenoh: ModuleType, link: Link, mode: str) -> Any:

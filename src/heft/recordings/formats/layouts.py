@@ -42,7 +42,6 @@ MOST_EMPTY, LONGEST_PATH, DEEPEST = 1000, 1000, 64
 ENCODINGS = ("cdr", "ros1", "json", "protobuf")
 # Layouts are kept for messages that come again, within bounds that hold whoever sends.
 MOST_LAYOUTS = 64  # of messages of one size
-MOST_FIXED = 16_384  # bytes of lengths and strings of a layout that is kept
 MOST_KEPT = 4 * 1024 * 1024  # bytes of all kept layouts
 BATCH_BYTES = 4 * 1024 * 1024  # of messages that are compared with layouts at once
 
@@ -245,7 +244,8 @@ class Decoder:
     def _keep(self, size: int, layout: Layout) -> bool:
         layouts = self._layouts.get(size, [])
         full = len(layouts) == MOST_LAYOUTS or self.memory > MOST_KEPT
-        if full or len(layout.fixed) > MOST_FIXED:
+        # bytes of lengths and strings of a layout that is kept
+        if full or len(layout.fixed) > 16_384:
             return False
         self._layouts[size] = [*layouts, layout]
         self.memory += layout.memory

@@ -38,12 +38,10 @@ Chunk = tuple[int, int]
 
 # No file of measurements has more rows than this a byte, however well it is packed.
 MOST_ROWS_A_BYTE = 100
-MOST_PAGE_BYTES = 64 << 20  # writers make pages of a megabyte
 HEAD, LONGEST_HEAD = 512, 1 << 20  # [bytes] that are looked at; statistics of texts may be long
 TAIL = 8  # [bytes] behind the file's description: its length, and a mark
 STOP, TRUE, FALSE, BYTE, INTEGERS, DOUBLE = 0, 1, 2, 3, (4, 5, 6), 7
 BINARY, LISTS, STRUCT = 8, (9, 10), 12
-DEEPEST = 16
 
 
 def parquet_table(path: Path, damaged: Damaged) -> Table:
@@ -229,7 +227,8 @@ def page_sizes(file: BinaryIO, chunk: Chunk) -> Iterator[int]:
         unpacked, packed = fields.get(2), fields.get(3)
         if not isinstance(packed, int) or not 0 <= packed <= end - at - size:
             raise ValueError(f"a page at byte {at} runs out of its column")
-        if not isinstance(unpacked, int) or not 0 <= unpacked <= MOST_PAGE_BYTES:
+        # writers make pages of a megabyte
+        if not isinstance(unpacked, int) or not 0 <= unpacked <= (64 << 20):
             raise ValueError(f"a page at byte {at} says that it unpacks to {unpacked} bytes")
         yield unpacked
         at += size + packed
@@ -287,7 +286,7 @@ class _Walk:
         return fields
 
     def value(self, kind: int, depth: int) -> Any:
-        if depth > DEEPEST:
+        if depth > 16:
             raise ValueError("it is too deep")
         if kind in (TRUE, FALSE, BYTE):  # in lists truths take a byte
             return self.byte()

@@ -39,7 +39,6 @@ damage = partial(damaged_file, NAME)
 
 MAGIC = b"#ROSBAG V2.0\n"
 MESSAGE, BAG, CHUNK, CHUNK_INFO, CONNECTION = 2, 3, 5, 6, 7
-BATCH = 4096  # messages of a topic that are handed on at once
 
 Header = dict[str, bytes]
 
@@ -103,7 +102,7 @@ def _batches(path: Path, places: Mapping[int, int], damaged: Damaged) -> Iterato
         both[0].append(seconds * 1_000_000_000 + rest)
         both[1].append(data)
         size += len(data)
-        if len(both[0]) >= BATCH:
+        if len(both[0]) >= 4096:  # messages of a topic that are handed on at once
             yield k, *waiting.pop(k)
         elif size > BATCH_BYTES:
             yield from batches_of(waiting)

@@ -38,7 +38,6 @@ TOPIC = ("id", "name", "type", "serialization_format")
 MESSAGE = ("topic_id", "timestamp", "data")
 DEFINITION = ("topic_type", "encoding", "encoded_message_definition")
 BATCH = 2048
-MOST_FAILURES = 250  # pieces of a damaged file that cannot be read, before it is given up
 
 # The last where SQLite's own message about a damaged file is no text.
 UNREADABLE = (sqlite3.Error, OverflowError, UnicodeDecodeError)
@@ -254,7 +253,8 @@ def _batches(path: Path, places: Mapping[int, int], last: int, damaged: Damaged)
     )
     behind, failures = -1, 0
     with closing(SqliteFile(path)) as base:
-        while behind < last and failures < MOST_FAILURES:
+        # pieces of a damaged file that cannot be read, before it is given up
+        while behind < last and failures < 250:
             by_channel: Gathered = {}
             before = behind
             try:

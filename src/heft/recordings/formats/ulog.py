@@ -50,7 +50,6 @@ MAGIC = b"ULog\x01\x12\x35"
 HEAD = 16  # bytes of the file's head
 KINDS = frozenset(b"BFIMPQARSOLCD")  # of messages
 MOST_FIELDS = 200_000  # of all subscriptions together: each is an object of the library
-DEEPEST = 16  # types inside one another
 
 FRAME = "vehicle"  # of the body, where the map gives it no other name
 NED, FRD, BODY = 1, 2, 3  # `pose_frame` and `velocity_frame`
@@ -182,7 +181,7 @@ class _Walk:
 
     def _count(self, name: str, depth: int) -> int:
         """Return how many numbers a type holds; raise ValueError above `MOST_FIELDS`."""
-        if depth > DEEPEST:
+        if depth > 16:  # types inside one another
             raise ValueError("its types are inside one another")
         total = 0
         for kind, count in self.formats[name]:
@@ -371,7 +370,6 @@ TOPICS: dict[str, Callable[[Topic], Signals]] = {
     **ASKED,
 }
 COMMANDS = ("actuator_motors", "actuator_outputs")
-RESETS = ("reset_counter", "xy_reset_counter", "z_reset_counter", "quat_reset_counter")
 
 
 def _named(kind: str, letters: str, values: Array) -> Signals:
@@ -444,7 +442,11 @@ def topics_table(
         owner |= dict.fromkeys(parts[name], name)
     parts = {n: signals for n, signals in parts.items() if signals}
     for name in parts:
-        counters = [np.diff(there[name].fields[n]) for n in RESETS if n in there[name].fields]
+        counters = [
+            np.diff(there[name].fields[n])
+            for n in ("reset_counter", "xy_reset_counter", "z_reset_counter", "quat_reset_counter")
+            if n in there[name].fields
+        ]
         if jumps := int(np.any(counters, axis=0).sum()) if counters else 0:
             remarks.append(f"{name} jumps {jumps} times: the filter on board was set anew")
     if not parts:
