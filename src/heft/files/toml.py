@@ -77,13 +77,13 @@ class Number:
         """Return the number, or raise `InvalidSetting`."""
         real = isinstance(value, Real) and not isinstance(value, bool)
         try:
-            found = float(value) if real else math.nan  # type: ignore[arg-type]
+            size = float(value) if real else math.nan  # type: ignore[arg-type]
         except OverflowError:
-            found = math.inf
-        finite = abs(found) <= LARGEST_NUMBER
-        within = self.least <= found <= self.most and self.above < found < self.below
-        if finite and within and self.holds(found) and (not self.whole or type(value) is int):
-            return int(found) if self.whole else found
+            size = math.inf
+        finite = abs(size) <= LARGEST_NUMBER
+        within = self.least <= size <= self.most and self.above < size < self.below
+        if finite and within and self.holds(size) and (not self.whole or type(value) is int):
+            return int(size) if self.whole else size
         message = ": ".join(
             filter(None, (self.says, "" if finite else "a finite number is expected"))
         )
@@ -305,23 +305,23 @@ def box(value: object, where: str) -> tuple[tuple[float, float], ...]:
 
 def solid_box(value: object, where: str) -> tuple[tuple[float, float], ...]:
     """Return intervals [least, most] of x, y and z, none of length zero; else `InvalidSetting`."""
-    found = box(value, where)
-    for axis, (least, most) in zip("xyz", found, strict=True):
+    sides = box(value, where)
+    for axis, (least, most) in zip("xyz", sides, strict=True):
         if least == most:
             raise InvalidSetting(
                 "what has an extent is not flat", argument=f"{where}.{axis}", got=[least, most]
             )
-    return found
+    return sides
 
 
 def planes(value: object, where: str) -> tuple[tuple[float, ...], ...]:
     """Return planes `[x, y, z, most]`, each with a normal; else `InvalidSetting`."""
-    found = list_of(list_of(number, 4))(value, where)
-    if not found:
+    rows = list_of(list_of(number, 4))(value, where)
+    if not rows:
         raise InvalidSetting("a plane at least is expected", argument=where)
-    for k, (x, y, z, most) in enumerate(found):
+    for k, (x, y, z, most) in enumerate(rows):
         if x == y == z == 0.0:
             raise InvalidSetting(
                 "a plane has a normal", argument=f"{where}[{k}]", got=[x, y, z, most]
             )
-    return found
+    return rows

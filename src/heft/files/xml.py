@@ -50,7 +50,7 @@ class Element:
         """Return the byte range of each attribute's value, without its quotes."""
         return {k: (value + 1, stop - 1) for k, (_, value, stop) in self._places(data).items()}
 
-    def whole_spans(self, data: bytes) -> dict[str, tuple[int, int]]:
+    def attribute_spans(self, data: bytes) -> dict[str, tuple[int, int]]:
         """Return the byte range of each attribute, from its name to its closing quote."""
         return {k: (start, stop) for k, (start, _, stop) in self._places(data).items()}
 
@@ -63,8 +63,8 @@ class Element:
 
 def _tag_end(data: bytes, start: int) -> int:
     """Return the offset behind the `>` that closes the tag starting at `start`."""
-    found = TAG.match(data, start)
-    return found.end() if found else len(data)
+    match = TAG.match(data, start)
+    return match.end() if match else len(data)
 
 
 def parse(data: bytes, path: str) -> Element:

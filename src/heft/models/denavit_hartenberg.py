@@ -54,8 +54,6 @@ BASE = "base"
 NOT_A_TENSOR = "the inertia is not a symmetric 3×3 matrix"
 LONGEST = 200  # characters of an expression
 GROWTH = 48  # factors of its longest product, written out; keeps powers of powers small
-# Python also takes 1_0 and 0x10; an exponent of more digits would be a number of millions.
-DECIMAL = re.compile(r"(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,2})?", re.ASCII)
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
 # What the derivation itself writes: joints' positions, speeds, accelerations, and its code.
 RESERVED = re.compile(r"(q|dq|ddq)\d*|p|out|pi|sin|cos|sqrt|sign|nan|inf|numpy")
@@ -402,12 +400,12 @@ class _Expression:
 
     def read(self, node: ast.expr) -> tuple[Any, int]:
         """Return the expression of a node, and how many factors it can grow to."""
-        found, growth = self.combine(node)
+        value, growth = self.combine(node)
         if growth > GROWTH:
             raise self.refuse("the expression grows too large")
-        if found.is_number and not (found.is_real and abs(found) <= LARGEST_NUMBER):
+        if value.is_number and not (value.is_real and abs(value) <= LARGEST_NUMBER):
             raise self.refuse("a part of the expression is no finite number")
-        return found, growth
+        return value, growth
 
     def combine(self, node: ast.expr) -> tuple[Any, int]:
         sympy = self.sympy
@@ -415,7 +413,8 @@ class _Expression:
             case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
                 number(value, self.where)  # in size
                 written = ast.get_source_segment(self.text, node) or ""
-                if not DECIMAL.fullmatch(written):
+                # Python also takes 1_0 and 0x10; with more digits, 10 to its power has millions.
+                if not re.fullmatch(r"(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,2})?", written, re.ASCII):
                     raise self.refuse("this is no decimal number", written)
                 return sympy.Rational(written), 1
             case ast.Name(id="pi"):

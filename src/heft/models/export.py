@@ -151,7 +151,7 @@ def write_urdf(
             line = " ".join(["<dynamics", *(f'{k}="{v}"' for k, v in values.items())]) + "/>"
             edits += insert_child(data, element, "joint", [line])
     written = apply(data, edits)
-    again = xml.parse(urdf.held_still(written, "the written model"), "the written model")
+    again = xml.parse(urdf.with_joints_fixed(written, "the written model"), "the written model")
     urdf_check.check(again, "the written model")
     inertials = {e.attributes["name"]: urdf.inertial(e) for e in again.all("link")}
     for name in links:
@@ -194,7 +194,7 @@ def _mjcf_inertial(data: bytes, body: mjcf.Body, parameters: Array) -> list[Edit
             values["quat"] = quaternion
         return set_attributes(data, inertial, values)
     # Other ways to say an orientation give way to a quaternion.
-    place = Edit(*inertial.whole_spans(data)[stated[0]], f'quat="{quaternion}"')
+    place = Edit(*inertial.attribute_spans(data)[stated[0]], f'quat="{quaternion}"')
     return [place, *set_attributes(data, inertial, values)]
 
 

@@ -27,10 +27,6 @@ QUANTITIES = ("velocity", "acceleration", "jerk", "effort", "power")
 TURN = math.pi  # positions of a joint that turns without end, from −turn to turn [rad]
 RISE = 0.25  # time from rest to the largest speed: an acceleration limit [s]
 ONSET = 0.05  # time from no acceleration to the largest: a jerk limit [s]
-CURES = {
-    "ellipsoid": "state its extent: [[least, most] of x, of y, of z] in metres",
-    "hull": "state planes [[x, y, z, most], …] about it, in metres",
-}
 
 
 @dataclass
@@ -249,12 +245,17 @@ def with_shapes(robot: Robot, folder: Path) -> Robot:
     shapes, notes = shapes_of(robot.form, robot.source, folder, robot.options.motion.packages)
     for name in asked:
         if not shapes.get(name):
-            key = "ellipsoid" if limits[name].ellipsoid == SHAPE else "hull"
+            key, cure = "hull", "state planes [[x, y, z, most], …] about it, in metres"
+            if limits[name].ellipsoid == SHAPE:
+                key, cure = (
+                    "ellipsoid",
+                    "state its extent: [[least, most] of x, of y, of z] in metres",
+                )
             raise InvalidSetting(
                 f"no collision shape of link '{name}' is known",
                 argument=f"[limits.{name}], {key}",
                 got="; ".join(notes) or None,
-                cure=CURES[key],
+                cure=cure,
             )
         entry, surface = limits[name], reduce(Surface.with_that, shapes[name])
         if entry.ellipsoid == SHAPE:

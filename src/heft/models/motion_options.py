@@ -125,9 +125,7 @@ class MotionOptions:
     """Limits of motions that are designed, and the room that they have: the table `[motion]`."""
 
     # limits of joints, by name
-    joint: Annotated[
-        Mapping[str, JointMotionOptions], "[motion.joint.NAME] tables are expected"
-    ] = field(default_factory=dict)
+    joint: Mapping[str, JointMotionOptions] = field(default_factory=dict)
     margin: Margins = Margins()  # shares of limits that stay unused
     # highest frequency of motion [Hz], below the robot's first resonance
     frequency: Annotated[float | None, positive("a frequency", "Hz")] = None
@@ -138,7 +136,7 @@ class MotionOptions:
     # height of the floor in the base's frame [m]; there is none if not given
     floor: float | None = None
     # further planes that the robot stays on one side of
-    planes: Annotated[tuple[HalfSpace, ...], "[[motion.planes]] tables"] = ()
+    planes: tuple[HalfSpace, ...] = ()
     # box that the whole robot but its base stays in [m]
     keep_in: Annotated[Box | None, _roomy_box] = None
     # boxes that it stays out of [m]
@@ -146,7 +144,7 @@ class MotionOptions:
     # pairs of links whose distance does not matter
     ignore: Annotated[tuple[tuple[str, ...], ...], _pairs] = ()
     # capsules of tools that the model file does not have
-    tool: Annotated[tuple[ToolCapsule, ...], "[[motion.tool]] tables"] = ()
+    tool: tuple[ToolCapsule, ...] = ()
     # folders to look for `package://NAME` in, from the model file's folder
     packages: tuple[str, ...] = ()
     radius: Radius = 0.06  # of links whose shape is not known [m]

@@ -185,13 +185,6 @@ class Coupling:
             raise InvalidSetting("the matrix is singular", argument="matrix")
 
 
-COUPLING = Section(  # the matrix first, which says how many motors there are
-    Coupling,
-    {"matrix": rows_of(number), "motors": name_list, "joints": name_list},
-    required=("matrix", "motors", "joints"),
-)
-
-
 @dataclass(frozen=True)
 class LinkOptions:
     """Bounds on the mass of one link and on where that mass is: `[limits.NAME]`.
@@ -343,7 +336,7 @@ class ControllerOptions:
     """
 
     # gains of every joint that moves, by name
-    joint: Annotated[Mapping[str, JointGains], "[controller.joint.NAME] tables are expected"]
+    joint: Mapping[str, JointGains]
     # how often it acts [Hz]; its torque is held between
     rate: Annotated[
         float, Number("a rate is a positive number", above=0.0, most=1e5, unit="Hz")
@@ -384,13 +377,20 @@ class Options:
         ),
     ] = None
     # how gains that were found together err together
-    gains: Annotated[GainsOptions | None, "a [gains] table is expected"] = None
+    gains: GainsOptions | None = None
     # transmission of motors that move several joints
-    coupling: Annotated[Coupling | None, COUPLING] = None
+    coupling: Annotated[
+        Coupling | None,
+        Section(  # the matrix first, which says how many motors there are
+            Coupling,
+            {"matrix": rows_of(number), "motors": name_list, "joints": name_list},
+            required=("matrix", "motors", "joints"),
+        ),
+    ] = None
     # bounds on mass and centre of mass, by link name
-    limits: Annotated[Mapping[str, LinkOptions] | None, "[limits.NAME] tables are expected"] = None
-    known: Annotated[tuple[MassOptions, ...], "[[known]] tables"] = ()
-    mirror: Annotated[tuple[MirrorOptions, ...], "[[mirror]] tables"] = ()
+    limits: Mapping[str, LinkOptions] | None = None
+    known: tuple[MassOptions, ...] = ()
+    mirror: tuple[MirrorOptions, ...] = ()
     motion: MotionOptions = MotionOptions()  # limits of motions that are designed
     # which equations are used beside those of wrench sensors: `all`; of a floating base those of
     # the `base` alone, whatever the joints' torques, or of the `joints` alone; with wrench sensors
@@ -399,15 +399,11 @@ class Options:
         Literal["all", "base", "joints", "sensors"], "this choice of equations is not known"
     ] = "all"
     # contacts of a floating base with the world, by name
-    contact: Annotated[
-        Mapping[str, ContactOptions] | None, "[contact.NAME] tables are expected"
-    ] = None
+    contact: Mapping[str, ContactOptions] | None = None
     # of the joints while the log was made; unknown if not given
     controller: ControllerOptions | None = None
     # wrench sensors between a link and the one before it, by name
-    sensor: Annotated[Mapping[str, SensorOptions] | None, "[sensor.NAME] tables are expected"] = (
-        None
-    )
+    sensor: Mapping[str, SensorOptions] | None = None
     # whether the centre of mass of each link that has collision shapes is within their convex hull
     com_in_hull: bool = False
 

@@ -136,7 +136,7 @@ class Robot:
     def from_urdf_text(data: bytes, options: Options | None = None, path: str = "URDF") -> Robot:
         """Return the robot of a URDF file's bytes; see `from_file`."""
         options = options or Options()
-        text = urdf.held_still(data, path, options.still)
+        text = urdf.with_joints_fixed(data, path, options.still)
         return _build(urdf.Translation(text), data, options, path, "urdf")
 
     def with_joints(self, options: Mapping[str, JointOptions]) -> Robot:
@@ -271,23 +271,23 @@ class Robot:
         steps = np.where(tree.parent >= 0, np.linalg.norm(tree.translation, axis=1), 0.0)
         reach = np.zeros(len(tree.names))
         np.maximum.at(reach, tree.parent[tree.parent >= 0], steps[tree.parent >= 0])
-        apart = reach[reach > 0.0]
-        usual = 0.5 * float(apart.mean()) if len(apart) else 0.0
+        reaches = reach[reach > 0.0]
+        usual = 0.5 * float(reaches.mean()) if len(reaches) else 0.0
         heaviest: dict[int, float] = {}  # of a body's links is as long as to the next joint
         for link in self.bodies_links:
             heaviest[link.body] = max(heaviest.get(link.body, 0.0), link.nominal[0])
-        found = []
+        radii = []
         for link in self.bodies_links:
             center = inertia.to_body(link.nominal)[1]
             if link.nominal[0] == heaviest[link.body]:
                 arm = float(np.linalg.norm(link.translation + link.rotation @ center))
                 size = max(usual, link.extent, 2.0 * arm, float(reach[link.body]))
                 # the same where its centre of mass is not stated: it may be anywhere along it
-                found.append((LEAST_GYRATION if center.any() else 0.5) * size)
+                radii.append((LEAST_GYRATION if center.any() else 0.5) * size)
             else:  # what is fixed to a link may be small, and far from the joint
                 own = LEAST_GYRATION * max(link.extent, 2.0 * float(np.linalg.norm(center)))
-                found.append(max(own, _ball(link.nominal[0])))
-        return tuple(found)
+                radii.append(max(own, _ball(link.nominal[0])))
+        return tuple(radii)
 
     def nominal(self) -> Array:
         """Return the nominal standard parameters of the model file, as of `labels`, shape (p,).
@@ -391,7 +391,7 @@ def _build(
     joints = tuple(n for n in names if n not in followers)
     kinds = {j.attributes["name"]: j.attributes["type"] for j in root.all("joint")}
     fixed = {j for j, kind in kinds.items() if kind == "fixed"}
-    refuse_unknown(options, joints, followers, fixed | translation.held, path)
+    refuse_unknown(options, joints, followers, fixed | translation.fixed, path)
     tree = tree_of(moving, joints, followers, cuts, first)
     links, notes = links_of(root, moving, places, translation, cuts)
     moved = [k.name for k in links if k.body >= 0]

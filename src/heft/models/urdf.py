@@ -40,7 +40,7 @@ def ends(joint: Element) -> tuple[str, str]:
     return parent.attributes["link"], child.attributes["link"]
 
 
-def held_still(data: bytes, path: str, joints: Collection[str] | None = None) -> bytes:
+def with_joints_fixed(data: bytes, path: str, joints: Collection[str] | None = None) -> bytes:
     """Return a URDF whose floating and planar joints, all or those of some names, are fixed."""
     edits = []
     for joint in xml.parse(data, path).all("joint"):
@@ -125,7 +125,7 @@ class Translation:
     solid: frozenset[str] = frozenset()
     gravity: tuple[float, float, float] | None = None  # gravity that the file states [m/s²]
     notes: tuple[str, ...] = ()  # messages to the user on the file
-    held: frozenset[str] = frozenset()  # names of joints of the file that do not move
+    fixed: frozenset[str] = frozenset()  # names of joints of the file that do not move
     angle_error: float = 0.0  # largest rounding error of the angles that the file prints [rad]
 
 

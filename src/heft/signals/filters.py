@@ -76,12 +76,12 @@ def low_pass(values: Array, step: float, corner: float, order: int = 4) -> Array
     # The padding must outlast the filter, or its start shows; odd, so that slopes go on.
     pad = min(count - 1, max(3 * (2 * order + 1), round(settling(corner, step, order) / step)))
     rows = np.reshape(values, (count, -1))
-    whole = np.empty((pad + count + pad, rows.shape[1]))
-    whole[:pad] = 2.0 * rows[:1] - rows[pad:0:-1]
-    whole[pad : pad + count] = rows
-    whole[pad + count :] = 2.0 * rows[-1:] - rows[-2 : -pad - 2 : -1]
-    recursions.to_and_fro(sections, settled, whole)
-    return whole[pad : pad + count].reshape(values.shape)
+    padded = np.empty((pad + count + pad, rows.shape[1]))
+    padded[:pad] = 2.0 * rows[:1] - rows[pad:0:-1]
+    padded[pad : pad + count] = rows
+    padded[pad + count :] = 2.0 * rows[-1:] - rows[-2 : -pad - 2 : -1]
+    recursions.to_and_fro(sections, settled, padded)
+    return padded[pad : pad + count].reshape(values.shape)
 
 
 def remembered(rows: Array, coefficients: Array) -> Array:

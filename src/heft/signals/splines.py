@@ -28,6 +28,7 @@ from heft.arrays import Array
 
 DEGREE = 5
 ORDER = 3  # of the derivative that is penalised
+KNOTS_PER_CORNER = 8.0  # knots in 1/f_c: half the amplitude is lost at an eighth of their rate
 BLOCK_ROWS = 8192
 
 
@@ -43,9 +44,9 @@ def _pieces() -> Array:
     for d in range(1, DEGREE + 1):  # Cox and de Boor's recursion, on knots that are one apart
         lower = pieces.copy()
         for j in range(d + 1):  # ((d − j + u) N_{j−1} + (1 + j − u) N_j) / d
-            left, right = lower[:, j - 1] if j else np.zeros(DEGREE + 1), lower[:, j]
-            rising = np.roll(left - right, 1)
-            pieces[:, j] = ((d - j) * left + (1 + j) * right + rising) / d
+            previous, own = lower[:, j - 1] if j else np.zeros(DEGREE + 1), lower[:, j]
+            rising = np.roll(previous - own, 1)
+            pieces[:, j] = ((d - j) * previous + (1 + j) * own + rising) / d
     return pieces
 
 
@@ -83,8 +84,7 @@ def fit(time: Array, positions: Array, step: float, corner: float) -> tuple[Arra
         Coefficients of the B-splines, shape (splines, joints) [rad or m]; time of the first knot
         [s]; spacing of the knots [s].
     """
-    # knots in 1/f_c: half the amplitude is lost at an eighth of their rate
-    spacing = 1.0 / (8.0 * corner)
+    spacing = 1.0 / (KNOTS_PER_CORNER * corner)
     first = spacing * math.floor(time[0] / spacing)
     place = (time - first) / spacing
     interval = np.floor(place).astype(np.intp)

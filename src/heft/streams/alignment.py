@@ -27,8 +27,6 @@ from .repetition import Newest, Repetition, Standstill
 Stamps = NDArray[np.int64]
 
 SECOND = 1_000_000_000  # [ns]
-# Largest values that are no errors, by kind of signal, in its unit.
-PLAUSIBLE = {"force": 1e5, "torque": 1e5, "acc": 1e4, "omega": 1e3, "pos": 1e5, "quat": 2.0}
 COUNTS = (
     "foreign",  # samples of signals that nobody asked for
     "implausible",  # samples with numbers that are none, or beyond all bounds
@@ -56,8 +54,8 @@ class Device:
     @cached_property
     def largest(self) -> Array:
         """Bounds of the signals' magnitudes, shape (signals,), each in its signal's unit."""
-        kinds = [n.partition(".")[0] for n in self.names]
-        return np.array([PLAUSIBLE.get(k, 1e5) for k in kinds])  # [rad or m]
+        smaller = {"acc": 1e4, "omega": 1e3, "quat": 2.0}  # than what is an error of all others
+        return np.array([smaller.get(n.partition(".")[0], 1e5) for n in self.names])
 
     @cached_property
     def kinds(self) -> tuple[tuple[int, ...], ...]:

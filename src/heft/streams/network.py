@@ -48,7 +48,6 @@ PATTERN = Text(
 )
 MOST_WAITING = 4096  # messages that wait to be taken, a subscription
 TEXTS = named(Text("a text is expected"), "a table of texts is expected")
-FILE = Text("certificates on both sides need three files", expected="the name of a file")
 
 
 def _names_of(each: Text) -> Reader[tuple[str, ...]]:
@@ -56,7 +55,8 @@ def _names_of(each: Text) -> Reader[tuple[str, ...]]:
 
 
 def _file(value: object, where: str) -> Path:
-    return Path(FILE(value, where))
+    says = "certificates on both sides need three files"
+    return Path(Text(says, expected="the name of a file")(value, where))
 
 
 @dataclass(frozen=True)

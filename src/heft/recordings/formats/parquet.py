@@ -17,7 +17,6 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from heft.arrays import Array
-from heft.errors import InvalidRecording
 from heft.files import is_bomb, refuse_bomb
 
 from .table import (
@@ -29,6 +28,7 @@ from .table import (
     damaged_file,
     refuse_many,
     refuse_twice,
+    unreadable,
     written_by,
 )
 
@@ -118,13 +118,7 @@ def _opened(path: Path) -> Any:
             buffer_size=buffer_size,
         )
     except (OSError, ValueError, pyarrow.ArrowException) as problem:
-        raise InvalidRecording(
-            "this is not a readable Parquet file",
-            argument=str(path),
-            got=str(problem)[:200],
-            cure="a Parquet file without its end cannot be read, nor salvaged: "
-            "copy it again from where it was recorded",
-        ) from problem
+        raise unreadable("Parquet file", path, problem) from problem
 
 
 def _contents(path: Path) -> tuple[int, Any]:

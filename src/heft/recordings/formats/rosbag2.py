@@ -19,7 +19,7 @@ from typing import Any
 from heft.errors import InvalidRecording
 from heft.files import read_text
 
-from .message_log import Batch, Channel, Gathered, Log, batches_of, following, full_name, log_of
+from .message_log import Batch, Channel, Gathered, Log, following, full_name, log_of
 from .packed import ENDINGS, packed_log, unpacking
 from .table import Damaged, damaged_file
 
@@ -255,8 +255,7 @@ def _batches(path: Path, places: Mapping[int, int], last: int, damaged: Damaged)
     with closing(SqliteFile(path)) as base:
         # pieces of a damaged file that cannot be read, before it is given up
         while behind < last and failures < 250:
-            by_channel: Gathered = {}
-            before = behind
+            by_channel, before = Gathered(), behind
             try:
                 for number, topic, logged, data in base.rows(query, (behind, *places)):
                     if number <= behind:
@@ -265,19 +264,18 @@ def _batches(path: Path, places: Mapping[int, int], last: int, damaged: Damaged)
                     if not isinstance(logged, int) or not isinstance(data, bytes):
                         damaged(damage(path, f"a message near {behind} is none"))
                         continue
-                    both = by_channel.setdefault(places[topic], ([], []))
-                    both[0].append(logged)
-                    both[1].append(data)
+                    stamps, messages = by_channel[places[topic]]
+                    stamps.append(logged)
+                    messages.append(data)
             except UNREADABLE as problem:
                 damaged(damage(path, f"{problem}, behind message {behind}"))
                 if base.is_spent:
                     return
-                by_channel, behind = {}, before + BATCH
-                failures += 1
+                behind, failures = before + BATCH, failures + 1
                 continue
             if behind == before:
                 return
-            yield from batches_of(by_channel)
+            yield from by_channel.batches()
 
 
 def _short(path: Path) -> str | None:

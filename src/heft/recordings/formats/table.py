@@ -261,6 +261,19 @@ def damaged_file(kind: str, path: object, got: str) -> InvalidRecording:
     )
 
 
+def unreadable(
+    kind: str, path: object, problem: Exception, is_cut: bool = True
+) -> InvalidRecording:
+    """Return the error for a file of which nothing can be read; `is_cut`, that its end may lack."""
+    cure = "without its end it can be neither read nor salvaged: copy it again from where it was "
+    return InvalidRecording(
+        f"this is not a readable {kind}",
+        argument=str(path),
+        got=str(problem)[:200] or type(problem).__name__,
+        cure=f"{cure}recorded" if is_cut else None,
+    )
+
+
 def refuse_many(count: int, path: object) -> None:
     """Raise `InvalidRecording` if there are more than `MOST_COLUMNS` columns."""
     if count > MOST_COLUMNS:

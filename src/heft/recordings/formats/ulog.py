@@ -42,6 +42,7 @@ from .table import (
     library,
     refuse_many,
     refuse_missing,
+    unreadable,
 )
 
 NAME = "ULog file"
@@ -203,11 +204,7 @@ def _decoded(core: Any, path: Path, data: bytes, seen: _Walk, damaged: Damaged) 
         with redirect_stdout(io.StringIO()):  # it prints what it does not like
             log = core.ULog(io.BytesIO(data), wanted)
     except Exception as problem:  # a parser of what a file says: anything may be in there
-        raise InvalidRecording(
-            "this is not a readable ULog file",
-            argument=str(path),
-            got=f"{type(problem).__name__}: {str(problem)[:80]}",
-        ) from problem
+        raise unreadable(NAME, path, problem) from problem
     lengths = {(d.name, d.multi_id): len(d.data.get("timestamp", ())) for d in log.data_list}
     logged: Counter[tuple[str, int]] = Counter()
     for number, key in seen.names.items():
