@@ -55,8 +55,6 @@ NOT_A_TENSOR = "the inertia is not a symmetric 3×3 matrix"
 LONGEST = 200  # characters of an expression
 GROWTH = 48  # factors of its longest product, written out; keeps powers of powers small
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
-# What the derivation itself writes: joints' positions, speeds, accelerations, and its code.
-RESERVED = re.compile(r"(q|dq|ddq)\d*|p|out|pi|sin|cos|sqrt|sign|nan|inf|numpy")
 
 
 @dataclass(frozen=True)
@@ -461,6 +459,7 @@ class _Expression:
     def symbol(self, name: str) -> Any:
         if not NAME.fullmatch(name) or keyword.iskeyword(name):
             raise self.refuse("this is no name of a symbol", name)
-        if RESERVED.fullmatch(name):
+        # What the derivation itself writes: joints' positions, speeds, accelerations, its code.
+        if re.fullmatch(r"(q|dq|ddq)\d*|p|out|pi|sin|cos|sqrt|sign|nan|inf|numpy", name):
             raise self.refuse("this name means something else in a derivation", name)
         return self.sympy.Symbol(name, real=True)

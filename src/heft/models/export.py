@@ -120,9 +120,7 @@ def _urdf_inertial(data: bytes, link: Element, parameters: Array) -> list[Edit]:
 
 
 def write_urdf(
-    data: bytes,
-    links: Mapping[str, Array],
-    friction: Mapping[str, tuple[float, float]],
+    data: bytes, links: Mapping[str, Array], friction: Mapping[str, tuple[float, float]]
 ) -> bytes:
     """Return a URDF with new inertials and joint friction, all other bytes unchanged.
 
@@ -140,16 +138,9 @@ def write_urdf(
             edits += _urdf_inertial(data, element, links[name])
     for element in root.all("joint"):
         name = element.attributes["name"]
-        if name not in friction:
-            continue
-        damping, dry = friction[name]
-        values = {"damping": format_number(damping), "friction": format_number(dry)}
-        dynamics = element.find("dynamics")
-        if dynamics is not None:
-            edits += set_attributes(data, dynamics, values)
-        else:
-            line = " ".join(["<dynamics", *(f'{k}="{v}"' for k, v in values.items())]) + "/>"
-            edits += insert_child(data, element, "joint", [line])
+        if name in friction:
+            damping, dry = map(format_number, friction[name])
+            edits += urdf.set_dynamics(data, element, damping, dry)
     written = apply(data, edits)
     again = xml.parse(urdf.with_joints_fixed(written, "the written model"), "the written model")
     urdf_check.check(again, "the written model")

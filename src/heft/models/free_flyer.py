@@ -406,13 +406,6 @@ class _File:
         )
 
 
-BOUNDS: Section[FlightBounds] = Section(
-    lambda motion, payload=None: replace(motion, payload=payload),
-    {"motion": section(FlightBounds), "payload": section(PayloadRange)},
-    required=("motion",),
-)
-
-
 def free_flyer_from_toml(path: Path | str) -> FreeFlyer:
     """Return the free-flying body that a TOML file describes; [plants](plants.md) shows one.
 
@@ -445,4 +438,9 @@ def flight_bounds_from_toml(path: Path | str) -> FlightBounds:
     Raises:
         InvalidSetting: If it cannot be read, or a number in it cannot be; with the place.
     """
-    return BOUNDS(read_toml(Path(path)), str(path))
+    reader: Section[FlightBounds] = Section(
+        lambda motion, payload=None: replace(motion, payload=payload),
+        {"motion": section(FlightBounds), "payload": section(PayloadRange)},
+        required=("motion",),
+    )
+    return reader(read_toml(Path(path)), str(path))

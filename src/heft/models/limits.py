@@ -22,9 +22,7 @@ from .robot import Robot
 from .robot_parts import mimics
 from .shapes import Surface, bounding_extent, hull_planes, shapes_of
 
-QUANTITIES = ("velocity", "acceleration", "jerk", "effort", "power")
 # Where neither the model file nor `[motion]` says any limit:
-TURN = math.pi  # positions of a joint that turns without end, from −turn to turn [rad]
 RISE = 0.25  # time from rest to the largest speed: an acceleration limit [s]
 ONSET = 0.05  # time from no acceleration to the largest: a jerk limit [s]
 
@@ -75,7 +73,10 @@ def motion_limits(robot: Robot, options: MotionOptions | None = None) -> MotionL
             limits.append(_completed(own, name))
         else:
             limits.append(_Stated(rest, rest, 0.0, 0.0, 0.0, math.inf, math.inf))
-    columns = {k: np.array([getattr(s, k) for s in limits]) for k in QUANTITIES}
+    columns = {
+        k: np.array([getattr(s, k) for s in limits])
+        for k in ("velocity", "acceleration", "jerk", "effort", "power")
+    }
     margin = vars(motion.margin)
     lower, upper = np.array([[s.lower, s.upper] for s in limits]).reshape(-1, 2).T
     room = motion.margin.position * (upper - lower)
@@ -189,8 +190,9 @@ def _completed(limits: _Stated, name: str) -> _Stated:
             cure=f"state it in the file of --with:\n[motion.joint.{name}]\nvelocity = 1.0",
         )
     if math.isinf(limits.lower) or math.isinf(limits.upper):
-        limits.lower = max(limits.lower, -TURN)
-        limits.upper = min(limits.upper, TURN)
+        # One that turns without end stays within half a turn of zero [rad].
+        limits.lower = max(limits.lower, -math.pi)
+        limits.upper = min(limits.upper, math.pi)
         limits.defaults.append("position")
     if limits.lower >= limits.upper:
         raise InvalidSetting(

@@ -30,6 +30,7 @@ from .mjcf_values import (
     inertial_parameters,
     number,
     orientation,
+    placed,
     unit,
     vector,
 )
@@ -126,12 +127,9 @@ class _Reader:
             message, where = f"<{child.tag}> is not known inside a body", self.where(child)
             require_one_of(child.tag, INSIDE_A_BODY, message, where, InvalidModel)
             if child.tag == "frame":
-                turn = orientation(child.attributes, self.compiler, where)
-                move = vector(child.attributes, "pos", 3, where, (0.0, 0.0, 0.0))
-                within = child.attributes.get("childclass", inherited)
-                children += self.children(
-                    child, within, rotation @ turn, translation + rotation @ move
-                )
+                given = child.attributes
+                frame = placed(given, self.compiler, where, rotation, translation)
+                children += self.children(child, given.get("childclass", inherited), *frame)
             else:
                 children.append((child, inherited, rotation, translation))
         return children
@@ -150,8 +148,10 @@ class _Reader:
         inside = self.children(element, inherited, np.eye(3), np.zeros(3))
         joints = tuple(self.joint(e, c, r, p, name) for e, c, r, p in inside if e.tag == "joint")
         floats = any(e.tag == "freejoint" for e, *_ in inside) or any(j is None for j in joints)
-        if floats:
-            self.refuse_bound(joints, parent, where)
+        if floats and (len(joints) > 1 or (joints and joints[0] is not None)):
+            raise InvalidModel("a body has other joints beside a free one", argument=where)
+        if floats and parent != WORLD:
+            raise InvalidModel("a free joint is not at the top of the tree", argument=where)
         inertial = self.inertial(element, [e for e, *_ in inside if e.tag == "inertial"], where)
         parameters, meshes, principal = None, False, np.eye(3)
         if inertial is not None:
@@ -159,11 +159,13 @@ class _Reader:
             parameters = inertial_parameters(inertial, self.compiler, where)
         geoms = [(e, c, r, p) for e, c, r, p in inside if e.tag == "geom"]
         if inertial is None and self.compiler.from_geoms:
-            parameters, meshes = self.solids(geoms)
+            solids = [self.solid(*geom) for geom in geoms]
+            meshes = any(s is None for s in solids)
+            massive = [s for s in solids if s is not None and s[0] > 0.0]
+            parameters = None if meshes or not massive else np.sum(massive, axis=0)
         if number(element.attributes, "gravcomp", where, 0.0) != 0.0:
             self.lifted.append(name)
-        turn = orientation(element.attributes, self.compiler, where)
-        move = vector(element.attributes, "pos", 3, where, (0.0, 0.0, 0.0))
+        pose = placed(element.attributes, self.compiler, where, rotation, translation)
         self.bodies.append(
             Body(
                 name,
@@ -171,8 +173,7 @@ class _Reader:
                 inertial,
                 principal,
                 parent,
-                rotation @ turn,
-                translation + rotation @ move,
+                *pose,
                 tuple(j for j in joints if j is not None),
                 floats,
                 parameters,
@@ -185,13 +186,6 @@ class _Reader:
             if child.tag == "body":
                 self.enter(child, name, within, r, p)
 
-    def refuse_bound(self, joints: Sequence[Joint | None], parent: str, where: str) -> None:
-        """Raise `InvalidModel` if a body that floats has other joints, or hangs on another."""
-        if len(joints) > 1 or (joints and joints[0] is not None):
-            raise InvalidModel("a body has other joints beside a free one", argument=where)
-        if parent != WORLD:
-            raise InvalidModel("a free joint is not at the top of the tree", argument=where)
-
     def inertial(self, body: Element, inertials: Sequence[Element], where: str) -> Element | None:
         if len(inertials) > 1:
             raise InvalidModel("a body has two <inertial> elements", argument=where)
@@ -202,15 +196,6 @@ class _Reader:
                 cure="state it in the body's own frame, outside",
             )
         return inertials[0] if inertials else None
-
-    def solids(
-        self, geoms: Sequence[tuple[Element, str, Array, Array]]
-    ) -> tuple[Array | None, bool]:
-        """Return the geoms' summed ten parameters, None if unknown; and whether meshes are why."""
-        solids = [self.solid(*geom) for geom in geoms]
-        meshes = any(s is None for s in solids)
-        massive = [s for s in solids if s is not None and s[0] > 0.0]
-        return None if meshes or not massive else np.sum(massive, axis=0), meshes
 
     def joint(
         self, element: Element, inherited: str, rotation: Array, translation: Array, body: str
@@ -281,20 +266,6 @@ class _Reader:
         return Geom(given, self.where(element), rotation, translation)
 
 
-def _generated(element: Element, path: str) -> InvalidModel:
-    included = element.tag == "include"
-    flatten = (
-        'python -c "import sys, mujoco; s = mujoco.MjSpec.from_file(sys.argv[1]); s.compile(); '
-        f'print(s.to_xml())" {shlex.quote(path)} > arm.xml'
-    )
-    hint = f"give {element.attributes.get('file')} itself, or " if included else ""
-    return InvalidModel(
-        f"<{element.tag}> brings in what the file itself does not hold",
-        argument=f"{path}, line {element.line}",
-        cure=f"{hint}let MuJoCo write it out: `{flatten}`",
-    )
-
-
 def _mimics(
     root: Element, joints: Mapping[str, Joint], path: str
 ) -> dict[str, tuple[str, float, float]]:
@@ -348,7 +319,17 @@ def read(root: Element, path: str) -> Model:
     for element in walk(root):
         # What makes bodies that the file does not hold, or takes them from other files.
         if element.tag in ("include", "attach", "replicate", "composite", "flexcomp"):
-            raise _generated(element, path)
+            included = f"give {element.attributes.get('file')} itself, or "
+            flatten = (
+                'python -c "import sys, mujoco; s = mujoco.MjSpec.from_file(sys.argv[1]); '
+                f's.compile(); print(s.to_xml())" {shlex.quote(path)} > arm.xml'
+            )
+            raise InvalidModel(
+                f"<{element.tag}> brings in what the file itself does not hold",
+                argument=f"{path}, line {element.line}",
+                cure=f"{included if element.tag == 'include' else ''}let MuJoCo write it out: "
+                f"`{flatten}`",
+            )
     compiler = compiler_of(root, path)
     reader = _Reader(path, compiler, defaults_of(root, path))
     scene: list[Geom] = []

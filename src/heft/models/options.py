@@ -42,13 +42,8 @@ SHAPE: Literal["shape"] = "shape"  # a limit that follows from a link's collisio
 TURN_ROUND = "turn a column round with sign = [-1] in the column map (--map)"
 
 
-def _link(says: str, cure: str) -> Reader[str]:
-    def read(value: object, where: str) -> str:
-        if isinstance(value, str) and value:
-            return value
-        raise InvalidSetting(says, argument=where, cure=cure)
-
-    return read
+def _link(says: str, cure: str) -> Text:
+    return Text(says, shape=re.compile("(?s).+"), cure=cure)
 
 
 def _or_shape(read: Reader[Any]) -> Reader[Any]:
@@ -244,10 +239,9 @@ class ContactOptions:
     # the link that is touched
     link: Annotated[str, _link("a contact is one of a link", 'name it: link = "left_foot"')]
     # `surface`, which bears force and moment; `point`, which bears force alone
-    kind: Annotated[
-        Literal["surface", "point"],
-        "a contact is neither a surface nor a point",
-    ] = "surface"
+    kind: Annotated[Literal["surface", "point"], "a contact is neither a surface nor a point"] = (
+        "surface"
+    )
     point: Point = (0.0, 0.0, 0.0)  # of the contact, in the link's frame [m]
     # `unknown`, or `measured`: logged as `force.NAME.x` … and, of a surface, `torque.NAME.x` …,
     # what acts on the link, in its axes, about the point
@@ -335,8 +329,7 @@ class ControllerOptions:
     Estimators that simulate the experiment need it, with the references `q_ref.<joint>` of the log.
     """
 
-    # gains of every joint that moves, by name
-    joint: Mapping[str, JointGains]
+    joint: Mapping[str, JointGains]  # gains of every joint that moves, by name
     # how often it acts [Hz]; its torque is held between
     rate: Annotated[
         float, Number("a rate is a positive number", above=0.0, most=1e5, unit="Hz")
@@ -376,8 +369,7 @@ class Options:
             section(JointOptions, _joint_options, fixed=truth), "[joint.NAME] tables are expected"
         ),
     ] = None
-    # how gains that were found together err together
-    gains: GainsOptions | None = None
+    gains: GainsOptions | None = None  # how gains that were found together err together
     # transmission of motors that move several joints
     coupling: Annotated[
         Coupling | None,

@@ -24,7 +24,7 @@ from heft.information import matrix_of_rpy
 from . import mjcf, urdf
 from .link_shapes import load_coal
 from .mjcf import MASSLESS
-from .mjcf_values import Compiler, Geom, orientation, vector
+from .mjcf_values import Compiler, Geom, placed, vector
 
 ROUND = 48  # corners of the polygon about a circle, 0.2 % larger
 STL = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("attribute", "<u2")])  # binary
@@ -198,9 +198,8 @@ def _of_geom(
             raise KeyError("refpos")
         scale = vector(asset, "scale", 3, geom.where, (1.0, 1.0, 1.0))
         surface = _mesh(search.file(str(Path(compiler.meshes) / asset["file"])), scale)
-        turn = orientation(geom.given, compiler, geom.where)
-        move = vector(geom.given, "pos", 3, geom.where, (0.0, 0.0, 0.0))
-        return surface.placed(geom.rotation @ turn, geom.translation + geom.rotation @ move)
+        pose = placed(geom.given, compiler, geom.where, geom.rotation, geom.translation)
+        return surface.placed(*pose)
     size, rotation, translation = geom.solid(compiler)
     return _solid(geom.kind, np.array(size)).placed(rotation, translation)
 
@@ -235,21 +234,16 @@ def _surface(shape: Element, search: _Search) -> Surface:
 
     Raises:
         HeftError: If a number is none, or a mesh is not found.
-        KeyError: If the shape is of no known kind or lacks an attribute.
+        KeyError: If the shape is of no known kind, or has no size.
     """
-    given = shape.attributes
     if shape.tag == "mesh":
+        given = shape.attributes
         scale = numbers(given.get("scale", "1 1 1"), 3, "scale", "mesh")
         return _mesh(search.file(given["filename"]), np.array(scale))
-    if shape.tag == "box":
-        return _solid("box", np.array(numbers(given["size"], 3, "size", "box")) / 2.0)
-    (radius,) = numbers(given["radius"], 1, "radius", shape.tag)
-    if shape.tag == "sphere":
-        return _solid("sphere", np.array([radius]))
-    (length,) = numbers(given["length"], 1, "length", shape.tag)
-    if shape.tag not in ("capsule", "cylinder"):
+    size = urdf.size_of(shape)
+    if size is None:
         raise KeyError(shape.tag)
-    return _solid(shape.tag, np.array([radius, length / 2.0]))
+    return _solid(shape.tag, np.array(size))
 
 
 def _mesh(path: Path, scale: Array) -> Surface:

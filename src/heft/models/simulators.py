@@ -93,14 +93,6 @@ def _row(values: object) -> str:
     return " ".join(repr(float(x) + 0.0) for x in np.ravel(np.asarray(values)))
 
 
-def _set(data: bytes, element: Element, values: Mapping[str, str]) -> list[Edit]:
-    """Return edits that set attributes to all digits, also where the file has the first ten."""
-    spans = element.spans(data)
-    missing = {k: v for k, v in values.items() if k not in spans}
-    changed = [Edit(*spans[k], v) for k, v in values.items() if k in spans]
-    return changed + set_attributes(data, element, missing)
-
-
 def _shown(**attributes: object) -> str:
     return "".join(f" {k}={quoteattr(str(v))}" for k, v in attributes.items())
 
@@ -140,7 +132,7 @@ def write_mjcf(robot: Robot, fields: Fields) -> str:
     if not np.array_equal(model.gravity, robot.gravity):
         option, gravity = root.find("option"), {"gravity": _row(robot.gravity)}
         if option is not None:
-            edits += _set(robot.source, option, gravity)
+            edits += set_attributes(robot.source, option, gravity, exact=True)
         else:
             edits += insert_child(robot.source, root, "mujoco", [f"<option{_shown(**gravity)}/>"])
     for body in model.bodies:
@@ -150,7 +142,7 @@ def write_mjcf(robot: Robot, fields: Fields) -> str:
                 values = _joint_values(fields[joint.name], turn)
                 if 0.0 < _stiffness(joint.given) <= FAINT:  # of an earlier export
                     values = {"stiffness": "0", "springref": "0", **values}
-                edits += _set(robot.source, joint.element, values)
+                edits += set_attributes(robot.source, joint.element, values, exact=True)
     return apply(robot.source, edits).decode()
 
 
@@ -268,14 +260,8 @@ def write_urdf(robot: Robot, fields: Fields) -> str:
     edits: list[Edit] = []
     for joint in xml.parse(data, "the model file").all("joint"):
         own = fields.get(joint.attributes["name"])
-        if own is None:
-            continue
-        values = {"damping": repr(own.viscous), "friction": repr(own.dry)}
-        dynamics = joint.find("dynamics")
-        if dynamics is not None:
-            edits += _set(data, dynamics, values)
-        else:
-            edits += insert_child(data, joint, "joint", [f"<dynamics{_shown(**values)}/>"])
+        if own is not None:
+            edits += urdf.set_dynamics(data, joint, repr(own.viscous), repr(own.dry), exact=True)
     return apply(data, edits).decode()
 
 

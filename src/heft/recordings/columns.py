@@ -44,28 +44,28 @@ FRAME_KINDS = {
 OWNERS = {"u": "actuators", "contact": "contacts"}
 KINDS = (*JOINT_KINDS, *FRAME_KINDS, *OWNERS)
 POSITIONS = {"rad": 1.0, "deg": np.pi / 180.0, "turn": 2.0 * np.pi, "m": 1.0, "mm": 1e-3}
-TURNING = {"rad/s": 1.0, "deg/s": np.pi / 180.0}
-MOVING = {"m/s": 1.0, "mm/s": 1e-3}
 TORQUES = {"N·m": 1.0, "Nm": 1.0, "N*m": 1.0, "mNm": 1e-3, "kNm": 1e3}
 UNITS: dict[str, dict[str, float]] = {
     "t": {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9},
     **dict.fromkeys(("q", "q_ref", "q_motor"), POSITIONS),
-    "v": TURNING | {"rpm": 2.0 * np.pi / 60.0} | MOVING,
+    "v": {
+        **{"rad/s": 1.0, "deg/s": np.pi / 180.0, "rpm": 2.0 * np.pi / 60.0},
+        **{"m/s": 1.0, "mm/s": 1e-3},
+    },
     "a": {"rad/s^2": 1.0, "deg/s^2": np.pi / 180.0, "m/s^2": 1.0, "mm/s^2": 1e-3},
     "tau": TORQUES | {"N": 1.0},
     "current": {"A": 1.0, "mA": 1e-3},
     "force": {"N": 1.0, "kN": 1e3, "mN": 1e-3},
     "torque": TORQUES,
     "pos": {"m": 1.0, "mm": 1e-3},
-    "omega": TURNING,
-    "vel": MOVING,
+    "omega": {"rad/s": 1.0, "deg/s": np.pi / 180.0},
+    "vel": {"m/s": 1.0, "mm/s": 1e-3},
     "acc": {"m/s^2": 1.0, "g": 9.80665},
     "quat": {"1": 1.0},
     "u": {"1": 1.0},
     "contact": {"1": 1.0},
 }
 MOST_NAMED = 500  # joints of a table: a matrix takes the square of them
-NO_UNIT = "this is no unit of this signal"
 
 
 def is_canonical(name: str) -> bool:
@@ -230,6 +230,10 @@ def _signal_map(
     return SignalMap(kind, columns, names, unit, matrix * gains, offset, holds, wrapped)
 
 
+def _unit_of(kind: str) -> Text:
+    return Text("this is no unit of this signal", UNITS[kind])
+
+
 def _owners(kind: str) -> str:
     return "frame" if kind in FRAME_KINDS else OWNERS.get(kind, "joints")
 
@@ -242,7 +246,7 @@ def _signal_keys(kind: str, table: Mapping[str, Any], _: str) -> Keys:
         of: partial(_names, kind),
         "columns": name_list,
         "array": Text("the name of an array is expected"),
-        "unit": Text(NO_UNIT, UNITS[kind]),
+        "unit": _unit_of(kind),
         "sign": list_of(Number("signs are 1 or -1", holds=lambda x: abs(x) == 1.0), count),
         "ratio": list_of(Number("a ratio must not be 0", holds=bool), count),
         "scale": list_of(Number("a scale must not be 0", holds=bool), count),
@@ -310,7 +314,7 @@ COLUMN_MAP = Section(
             _time,
             {
                 "column": Text("the name of a column is expected"),
-                "unit": Text(NO_UNIT, UNITS["t"]),
+                "unit": _unit_of("t"),
                 "step": Number("the time step is not positive", above=0.0, unit="s"),
             },
         ),

@@ -42,7 +42,6 @@ PX4_MESSAGES = {
     "float32 yaw\nfloat32 yawspeed\n",
 }
 FREE, FLAT = PX4_MESSAGES
-PX4_TOPICS = {FREE: "/fmu/in/trajectory_setpoint6dof", FLAT: "/fmu/in/trajectory_setpoint"}
 STATE, SEGMENT = "ff_msgs/msg/ControlState", "ff_msgs/msg/Segment"
 ASTROBEE_MESSAGES = {
     STATE: "builtin_interfaces/Time when\ngeometry_msgs/Pose pose\ngeometry_msgs/Twist twist\n"
@@ -247,7 +246,8 @@ class CommandedFlight:
             (1000 * t, {"timestamp": t, **{k: _single(x[n]) for k, x in fields.items()}})
             for n, t in enumerate(round(1e6 * t) for t in self.time)
         )
-        write_messages(path, kind, PX4_TOPICS[kind], messages, PX4_MESSAGES)
+        topic = "/fmu/in/trajectory_setpoint" + "6dof" * self.turns_freely
+        write_messages(path, kind, topic, messages, PX4_MESSAGES)
 
     def write_astrobee(self, path: Path) -> None:
         """Write an MCAP file with one segment of control states, its times from zero on.

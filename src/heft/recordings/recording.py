@@ -306,11 +306,7 @@ class Recording:
         return replace(self, table=table, notes=(*self.notes, *notes))
 
     def require(
-        self,
-        names: str | Sequence[str],
-        purpose: str,
-        known: Collection[str] = (),
-        cure: str = "",
+        self, names: str | Sequence[str], purpose: str, known: Collection[str] = (), cure: str = ""
     ) -> None:
         """Check that signals are present, by their canonical names.
 

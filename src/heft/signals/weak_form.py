@@ -351,9 +351,7 @@ def whitened(
         if len(factors) >= len(shared):
             factors, done = factors[1:], done[1:]
     made = replace(
-        rows,
-        regressor=out[:, :columns].reshape(rows.regressor.shape),
-        effort=out[:, columns:],
+        rows, regressor=out[:, :columns].reshape(rows.regressor.shape), effort=out[:, columns:]
     )
     return made, Whitening(tuple(factors), tuple(done))
 

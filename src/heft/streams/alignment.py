@@ -394,7 +394,14 @@ class Alignment:
             continuous = _continuous(buffer.values, device.quaternion)
             values.append(interpolated(buffer.stamps, continuous, at))
             slopes.append(_slopes(buffer.stamps, continuous, at, device.half_step))
-        state = self._trimmed(replace(state, aligned_until=int(at[-1])))
+        buffers = {}
+        for device in self.devices:  # what may still be needed is kept
+            buffer = state.buffers[device.name]
+            oldest = int(at[-1]) - round((self.bridge + device.half_step) * SECOND)
+            keep = slice(max(int(np.searchsorted(buffer.stamps, oldest)) - 1, 0), None)
+            stamps, old = buffer.stamps[keep], buffer.values[keep]
+            buffers[device.name] = replace(buffer, stamps=stamps, values=old)
+        state = replace(state, buffers=buffers, aligned_until=int(at[-1]))
         alone = int((~good).sum())
         if state.last_match is None or good.any():
             match = int(at[good][-1]) if good.any() else int(at[-1])
@@ -408,19 +415,6 @@ class Alignment:
             tuple(s[good] for s in slopes),
         )
         return replace(state, epoch=epoch), samples, alone
-
-    def _trimmed(self, state: AlignmentState) -> AlignmentState:
-        assert state.aligned_until is not None
-        buffers = {}
-        for device in self.devices:
-            buffer = state.buffers[device.name]
-            oldest = state.aligned_until - round((self.bridge + device.half_step) * SECOND)
-            first = int(np.searchsorted(buffer.stamps, oldest)) - 1
-            keep = slice(max(first, 0), None)
-            buffers[device.name] = replace(
-                buffer, stamps=buffer.stamps[keep], values=buffer.values[keep]
-            )
-        return replace(state, buffers=buffers)
 
     def _compared(self, state: AlignmentState, now: float) -> tuple[AlignmentState, list[Notice]]:
         """Report clocks that are apart: all devices are heard, and their stamps never meet."""

@@ -29,7 +29,7 @@ from heft.files import Number, Reader, Text, name_list, named, read_toml, sectio
 from heft.recordings import KINDS
 
 from .messages import LARGEST, MOST_BYTES, refuse_types
-from .ros import GID, STD, attachment, inertia_key, inertia_stamped, liveliness, transforms_key
+from .ros import GID, attachment, inertia_key, inertia_stamped, liveliness, transforms_key
 from .ros import transforms as transforms_message
 
 HERE = "tcp/127.0.0.1:7447"  # where a robot's router listens
@@ -38,16 +38,20 @@ ADDRESS = Text(
     shape=re.compile(r"(tcp|tls)/(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})"),
     expected="tcp/HOST:PORT or tls/HOST:PORT",
 )
-# Names of at most 1024 letters; Zenoh's Python binding panics above 65 535 bytes.
-STEPS = "names with strokes between, such as robot/wrist"
-KEY = Text(
-    "this is no key", shape=re.compile(r"(?!.{1025})[^/?#$*\s]+(/[^/?#$*\s]+)*"), expected=STEPS
-)
-PATTERN = Text(
-    "this is no key", shape=re.compile(r"(?!.{1025})[^/?#\s]+(/[^/?#\s]+)*"), expected=STEPS
-)
 MOST_WAITING = 4096  # messages that wait to be taken, a subscription
 TEXTS = named(Text("a text is expected"), "a table of texts is expected")
+
+
+def _key(letters: str) -> Text:
+    """Return the reader of a key whose parts are of some letters: of 1024 at most.
+
+    Zenoh's Python binding panics above 65 535 bytes.
+    """
+    return Text(
+        "this is no key",
+        shape=re.compile(f"(?!.{{1025}}){letters}+(/{letters}+)*"),
+        expected="names with strokes between, such as robot/wrist",
+    )
 
 
 def _names_of(each: Text) -> Reader[tuple[str, ...]]:
@@ -83,8 +87,10 @@ class Link:
     ] = None
     # key expressions of JSON and CBOR messages
     # JSON and CBOR
-    subscribe: Annotated[tuple[str, ...], _names_of(PATTERN)] = ("heft/samples/**",)
-    publish: Annotated[str, KEY] = "heft/payload"  # key under which estimates go out
+    subscribe: Annotated[tuple[str, ...], _names_of(_key(r"[^/?#\s]"))] = ("heft/samples/**",)
+    publish: Annotated[str, _key(r"[^/?#$*\s]")] = (
+        "heft/payload"  # key under which estimates go out
+    )
     # ROS 2 domain of robots that run rmw_zenoh, limited by its ports
     domain: Annotated[int, Number("this is no ROS domain", 0, 232, whole=True)] = 0
     # types of topics behind zenoh-plugin-ros2dds, which are subscribed to by name
@@ -135,7 +141,7 @@ class Link:
     @property
     def inertias(self) -> tuple[str, str]:
         """Topics of the inertia and its standard deviations, without a leading slash."""
-        return self.publish, f"{self.publish}/{STD}"
+        return self.publish, f"{self.publish}/std"
 
     @property
     def first_mode(self) -> str:

@@ -52,9 +52,18 @@ def parquet_table(path: Path, damaged: Damaged) -> Table:
     Raises:
         InvalidRecording: If the file is damaged or cannot be read, or a column name repeats.
     """
-    from pyarrow import types
+    from pyarrow import ArrowException, types
 
-    count, schema = _contents(path)
+    with _opened(path) as file:
+        try:
+            metadata, schema = file.metadata, file.schema_arrow
+            groups = range(metadata.num_row_groups)
+            refuse_bomb(path, sum(metadata.row_group(g).total_byte_size for g in groups))
+            count = int(metadata.num_rows)
+            if not 0 <= count <= MOST_ROWS_A_BYTE * path.stat().st_size:
+                raise ValueError(f"it claims {count} rows in {path.stat().st_size} bytes")
+        except (OSError, ValueError, ArrowException) as problem:
+            raise damage(path, str(problem)[:200]) from problem
     refuse_twice(schema.names, path)
     kinds = {e.name: e.type.value_type if _is_list(e.type) else e.type for e in schema}
     numeric = [n for n, k in kinds.items() if types.is_floating(k) or types.is_integer(k)]
@@ -119,23 +128,6 @@ def _opened(path: Path) -> Any:
         )
     except (OSError, ValueError, pyarrow.ArrowException) as problem:
         raise unreadable("Parquet file", path, problem) from problem
-
-
-def _contents(path: Path) -> tuple[int, Any]:
-    """Return the stated number of rows and the schema; refuse more than the file can hold."""
-    import pyarrow
-
-    with _opened(path) as file:
-        try:
-            metadata, schema = file.metadata, file.schema_arrow
-            groups = range(metadata.num_row_groups)
-            refuse_bomb(path, sum(metadata.row_group(g).total_byte_size for g in groups))
-            count = int(metadata.num_rows)
-            if not 0 <= count <= MOST_ROWS_A_BYTE * path.stat().st_size:
-                raise ValueError(f"it claims {count} rows in {path.stat().st_size} bytes")
-        except (OSError, ValueError, pyarrow.ArrowException) as problem:
-            raise damage(path, str(problem)[:200]) from problem
-    return count, schema
 
 
 def _blocks(

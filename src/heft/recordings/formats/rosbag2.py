@@ -31,7 +31,6 @@ METADATA = "metadata.yaml"
 TABLE = "rosbag2_bagfile_information:"
 TEXTS = ("storage_identifier", "compression_mode", "compression_format")
 FILES = "relative_file_paths"
-ENTRY = re.compile(r"(\w+)\s*:(?:\s+(.*))?")
 COMMENT = re.compile(r"(?:^|\s)#.*")
 # What is read of a SQLite file's tables.
 TOPIC = ("id", "name", "type", "serialization_format")
@@ -58,7 +57,23 @@ def rosbag2_log(openers: Mapping[str, Opener], path: Path, damaged: Damaged) -> 
         InvalidRecording: If the storage or the compression is not supported, or the metadata or a
             file is missing or damaged.
     """
-    stated, names = _metadata(path)
+    metadata = path / METADATA
+    if not metadata.is_file():
+        raise InvalidRecording(
+            f"the log is a folder without {METADATA}: no rosbag2, or its recorder did not end",
+            argument=str(path),
+            cure="ros2 bag reindex writes it; or give the .mcap or .db3 file in it",
+        )
+    try:
+        text = read_text(metadata, METADATA, InvalidRecording, 1 << 20).decode()
+        stated, names = described(text)
+    except ValueError as problem:
+        raise InvalidRecording(
+            f"{METADATA} cannot be read",
+            argument=str(metadata),
+            got=str(problem)[:200],
+            cure="ros2 bag reindex writes it anew",
+        ) from problem
     storage = stated.get("storage_identifier", "")
     if storage not in openers:
         raise InvalidRecording(
@@ -105,25 +120,6 @@ def _present(file: Path) -> Path:
     return next((f for f in (file, packed, plain) if f.is_file()), file)
 
 
-def _metadata(path: Path) -> tuple[dict[str, str], list[str]]:
-    file = path / METADATA
-    if not file.is_file():
-        raise InvalidRecording(
-            f"the log is a folder without {METADATA}: no rosbag2, or its recorder did not end",
-            argument=str(path),
-            cure="ros2 bag reindex writes it; or give the .mcap or .db3 file in it",
-        )
-    try:
-        return described(read_text(file, METADATA, InvalidRecording, 1 << 20).decode())
-    except ValueError as problem:
-        raise InvalidRecording(
-            f"{METADATA} cannot be read",
-            argument=str(file),
-            got=str(problem)[:200],
-            cure="ros2 bag reindex writes it anew",
-        ) from problem
-
-
 def described(text: str) -> tuple[dict[str, str], list[str]]:
     """Return storage identifier and compression by name, and files' names, of `metadata.yaml`.
 
@@ -162,7 +158,7 @@ def _entries(text: str) -> list[tuple[str, str]]:
             inside, depth = COMMENT.sub("", content) == TABLE, 0
         elif inside:
             depth = depth or indent
-            entry = ENTRY.fullmatch(content)
+            entry = re.fullmatch(r"(\w+)\s*:(?:\s+(.*))?", content)
             if indent == depth and entry:
                 name = entry[1]
                 entries.append((name, entry[2] or ""))

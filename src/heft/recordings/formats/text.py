@@ -504,10 +504,7 @@ def _strict(
         decimal_point=layout.decimal,
     )
     options = pyarrow.csv.ReadOptions(
-        block_size=8 << 20,
-        column_names=layout.names,
-        skip_rows=layout.above,
-        use_threads=False,
+        block_size=8 << 20, column_names=layout.names, skip_rows=layout.above, use_threads=False
     )
     parse = pyarrow.csv.ParseOptions(delimiter=layout.delimiter)
     rows = 0
