@@ -46,7 +46,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         InvalidSetting: If the file cannot be read, is too large or is not valid TOML.
     """
     data = read_text(path, "file of settings", InvalidSetting, 1 << 20)
-    # in a key; tomllib takes time by the square of them
+    # tomllib takes time by the square of the dots in a key.
     if max(piece.count(b".") for piece in re.split(rb"[=,\n\[\]{}#]", data)) > 200:
         raise InvalidSetting("keys are nested too deeply", argument=str(path))
     try:
@@ -274,7 +274,6 @@ def rotation_rows(value: object, where: str) -> tuple[tuple[float, ...], ...]:
     rows = rows_of(number)(value, where)
     turn = np.array(rows)
     if turn.shape != (3, 3) or not (
-        # by how much a rotation matrix may miss being one
         np.allclose(turn @ turn.T, np.eye(3), atol=(1e-3)) and np.linalg.det(turn) > 0.0
     ):
         raise InvalidSetting(

@@ -238,5 +238,5 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 
 def _is_full(array: NDArray[Any]) -> bool:
-    # share of numbers that are not zero, beyond which packing does not pay
+    # Where more than half of the numbers are not zero, packing does not pay.
     return bool(array.dtype.kind == "f" and np.count_nonzero(array) > 0.5 * array.size)

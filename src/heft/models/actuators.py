@@ -128,7 +128,7 @@ class Actuators:
         Of independent actuators that is where one command or more is at its limit; of nozzles that
         only push, and rest where their counterparts push, it is not.
         """
-        # share of what can be done within which its end counts as reached
+        # The end of what can be done counts as reached within this share of it.
         return np.asarray(self.effort(commands) >= 1.0 - 2e-3)
 
     def effort(self, commands: Array) -> Array:

@@ -351,7 +351,7 @@ def right_angle(angle: Any) -> Any:
     if not angle.is_Rational:
         return angle
     turns = round(float(angle) / (math.pi / 2))
-    # [rad] from which a decimal may be off
+    # A decimal may be off by so many radians.
     return sympy.pi * turns / 2 if abs(float(angle) - turns * math.pi / 2) < 1e-9 else angle
 
 

@@ -169,7 +169,7 @@ def _mjcf_inertial(data: bytes, body: mjcf.Body, parameters: Array) -> list[Edit
     was, at, about = inertia.to_body(body.parameters)
     pairs = ((was, mass), (at, com), (about, tensor))
     if all(
-        # of its size: numbers no further apart are the same, as they are written
+        # Numbers no further apart than this share of their size are the same as written.
         float(np.linalg.norm(np.subtract(new, old))) <= 1e-9 * float(np.linalg.norm(new))
         for old, new in pairs
     ):  # as it is written already

@@ -49,7 +49,7 @@ class LinkShape:
         if not len(self.triangles):
             return []
         far = np.linalg.norm(self.triangles, axis=2).max(axis=1)
-        # shares of a link's reach at which its surface is parted
+        # The surface is parted at these shares of the link's reach.
         edges = [0.0, *(far.max() * np.array((0.25, 0.5))), np.inf]
         parts = [self.triangles[(far > a) & (far <= b)] for a, b in pairwise(edges)]
         return [

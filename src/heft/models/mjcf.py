@@ -317,7 +317,7 @@ def read(root: Element, path: str) -> Model:
     """
     urdf.refuse_xacro(root, path)
     for element in walk(root):
-        # What makes bodies that the file does not hold, or takes them from other files.
+        # These make bodies that the file does not hold, or take them from other files.
         if element.tag in ("include", "attach", "replicate", "composite", "flexcomp"):
             included = f"give {element.attributes.get('file')} itself, or "
             flatten = (

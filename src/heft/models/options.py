@@ -452,7 +452,7 @@ class Options:
                 argument=f"{where}, [link]",
                 cure="give the TOML that holds [link] in the place of the URDF",
             )
-        # tables of the TOML of `--with` that a command of this name reads
+        # Tables that a command of this name reads are none of the robot.
         own = {k: v for k, v in table.items() if k not in ("simulation",)}
         return OPTIONS(own, where)
 

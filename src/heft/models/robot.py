@@ -282,7 +282,7 @@ class Robot:
             if link.nominal[0] == heaviest[link.body]:
                 arm = float(np.linalg.norm(link.translation + link.rotation @ center))
                 size = max(usual, link.extent, 2.0 * arm, float(reach[link.body]))
-                # the same where its centre of mass is not stated: it may be anywhere along it
+                # A centre of mass that is not stated may be anywhere along the link.
                 radii.append((LEAST_GYRATION if center.any() else 0.5) * size)
             else:  # what is fixed to a link may be small, and far from the joint
                 own = LEAST_GYRATION * max(link.extent, 2.0 * float(np.linalg.norm(center)))

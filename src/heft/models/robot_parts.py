@@ -193,7 +193,7 @@ def _axis(joint: Element) -> Array:
     axis_element = joint.find("axis")
     written = axis_element.attributes["xyz"] if axis_element is not None else "1 0 0"
     axis = np.array(numbers(written, 3, "axis xyz", "joint"))
-    # an axis this near to one of the frame's is that one
+    # An axis this near to one of the frame's is that one.
     near = [unit for unit in np.eye(3) if np.linalg.norm(axis - unit) <= 1e-12]
     return near[0] if near else np.asarray(axis / np.linalg.norm(axis))
 
@@ -286,8 +286,8 @@ def links_of(
     negligible = 1e-7 * sum(in_motion)
     # A link with all but no mass (a camera, a flange) says nothing of what a link weighs.
     solid = [m for m in in_motion if m > negligible]
-    # [kg], of a moving link that the file gives no inertial, nor any other link
-    usual = inertia.sphere(float(np.median(solid)) if solid else 2.0, 0.1)  # [m]
+    # Where the file gives no moving link a mass, one of 2 kg and 0.1 m stands for each.
+    usual = inertia.sphere(float(np.median(solid)) if solid else 2.0, 0.1)
     of_bodies: dict[int, float] = {}  # −1 the base [kg]
     for name, mass in masses.items():
         body = places[name].body
@@ -372,7 +372,7 @@ def _prior(
     if link.given:
         mass, center, tensor = inertia.to_body(link.written)
         nominal = inertia.nearest_consistent(link.written)
-        # [kg]; lighter links stand for frames, and their inertia for nothing
+        # Links lighter than a gram stand for frames, and their inertia for nothing.
         if mass >= 1e-3 and np.abs(tensor).max() > mass * urdf.LARGEST_GYRATION**2:
             own = mass / stand_in[0] * inertia.to_body(stand_in)[2]
             nominal = inertia.from_body(mass, center, own)

@@ -304,7 +304,7 @@ def bounding_extent(surface: Surface) -> tuple[tuple[float, float], ...]:
     """
     points, radii = surface.corners()
     low, high = (points - radii[:, None]).min(axis=0), (points + radii[:, None]).max(axis=0)
-    # half an axis of what is flat [m]
+    # What is flat gets half an axis of 1 mm.
     centre, half = 0.5 * (low + high), np.maximum(0.5 * (high - low), 1e-3)
     reach = np.linalg.norm((points - centre) / half, axis=1) + radii / half.min()
     half = half * reach.max()
@@ -352,7 +352,7 @@ def _spread(normals: Array, most: int) -> Array:
     nearest = (normals @ normals[:6].T).max(axis=1)
     while len(chosen) < min(most, len(normals)):
         k = int(np.argmin(nearest))
-        # 1 − cos of the angle below which two triangles are of one plane
+        # 1 − cos of the angle: below, two triangles are of one plane.
         if nearest[k] > 1.0 - 1e-9:
             break
         chosen.append(k)

@@ -249,7 +249,7 @@ def _angle_error(angle: float) -> float:
     printed = (unit * round(meant / unit), unit * math.trunc(meant / unit))  # rounded, or cut off
     same = any(abs(angle - p) < 1e-3 * unit for p in printed)
     error = abs(angle - meant)
-    # [rad]: an angle that was once stored so, and printed with more digits
+    # An angle may once have been stored in single precision, and printed with more digits.
     return error if same or error < 5e-7 else 0.0
 
 

@@ -235,7 +235,6 @@ def _names(column: str, joint: str) -> bool:
 
 def _head(table: Table, columns: Iterable[str]) -> Array:
     block = next(iter(table.read(list(columns))), None)
-    # that a draft looks at
     return np.empty((0, len(list(columns)))) if block is None else block[:20_000]
 
 

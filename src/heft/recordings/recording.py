@@ -447,7 +447,7 @@ def _of_own_rows(recording: Recording) -> Recording:
     others = [c for c in columns if c not in efforts]
     if efforts and others and len(first):
         idle, other = (~np.any([there[c] for c in group], axis=0) for group in (efforts, others))
-        # share of rows without effort that are no failures of a sensor
+        # Fewer rows without effort may be failures of a sensor.
         alternate = 2 * np.sum(np.diff(idle)) >= np.sum(idle) > 0.2 * len(idle)
         if alternate and not other[idle].all() and np.mean(other[~idle]) < 0.5:
             rows_of, share = with_values(table, efforts), f"{np.mean(idle):.0%}"
@@ -465,7 +465,7 @@ def _of_own_rows(recording: Recording) -> Recording:
         else:
             topic[0].append(source)
     empty = float(np.mean(~np.any(list(there.values()), axis=0))) if len(first) else 0.0
-    # share of rows without a signal that are another topic's, not broken
+    # Fewer rows without a signal are broken, and not another topic's.
     if len(topics) == 1 and (empty < 0.01 or {*table.columns} == {time, *columns}):
         return recording
     notes = recording.notes

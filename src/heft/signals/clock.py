@@ -156,7 +156,6 @@ def survey(recording: Recording, names: Sequence[str] = ()) -> Timeline:
     step = _usual_step(recording)
     counts = _Counts()
     least, most = np.full(len(names), np.inf), np.full(len(names), -np.inf)
-    # kinds of signals that are efforts
     efforts = [k for k, name in enumerate(names) if name.startswith(("tau.", "current."))]
     idle = 0
     for piece in _pieces(recording, names, step, counts):

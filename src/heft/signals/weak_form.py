@@ -79,7 +79,7 @@ class Weak:
                 got=f"{self.length:g} s, {self.length / step:.1f} samples",
                 expected=f"{SHORTEST * step:.4g} s at least, {SHORTEST} samples",
             )
-        # a window's length in periods of the corner frequency
+        # By default a window is one and a half periods of the corner long.
         length = 1.5 / corner if self.length is None else self.length
         count = max(round(length / step), SHORTEST)
         return Windows(count * step, max(round((1.0 - self.overlap) * count), 1) * step, self.power)

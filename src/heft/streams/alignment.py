@@ -54,7 +54,7 @@ class Device:
     @cached_property
     def largest(self) -> Array:
         """Bounds of the signals' magnitudes, shape (signals,), each in its signal's unit."""
-        smaller = {"acc": 1e4, "omega": 1e3, "quat": 2.0}  # than what is an error of all others
+        smaller = {"acc": 1e4, "omega": 1e3, "quat": 2.0}  # all others are errors above 1e5
         return np.array([smaller.get(n.partition(".")[0], 1e5) for n in self.names])
 
     @cached_property
@@ -209,7 +209,7 @@ class Alignment:
         state, samples, alone = self._aligned(state)
         counts["alone"] += alone
         state, more_notices = self._compared(state, now)
-        names = tuple(foreign)[:16]  # names
+        names = tuple(foreign)[:16]
         return state, Aligned(samples, counts, names, (*jumps, *notices, *more_notices))
 
     def _taken(

@@ -60,10 +60,10 @@ def received(
     """
     reader = Reader(connection.link.topics, connection.link.frames)
     elapsed = Elapsed()
-    # [s] between looks at what came, at most; each costs, however little came
+    # Looks at what came are 50 ms apart at most; each costs, however little came.
     while not stop.wait(min(0.05, 0.5 / rate)):
         try:
-            # [s] of the processor in which what came is decoded; what is left is not read
+            # What cannot be decoded in 0.2 s of the processor is not read.
             pieces, garbage = reader.read(connection.receive(), 0.2)
         except MemoryError:  # what came is lost; there may be room for what comes
             pieces, garbage = [], 0
@@ -194,7 +194,7 @@ class Failures:
     def record(self, name: str, problem: Exception) -> None:
         """Record an event for a failure."""
         reason = getattr(problem, "message", None) or str(problem) or type(problem).__name__
-        self.lasting[name] = visible(reason)[:200]  # letters
+        self.lasting[name] = visible(reason)[:200]
         self._events.append(Event(self.time, f"{name} failed", self.lasting[name]))
 
     def take(self) -> tuple[Counter[str], list[Event]]:

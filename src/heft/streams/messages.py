@@ -234,7 +234,7 @@ def _read_map(message: bytes) -> tuple[tuple[str, ...], int, list[float]] | None
         if type(stamp) not in NUMBERS or not math.isfinite(stamp) or len(signals) > MOST_SIGNALS:
             return None
         nanoseconds = round(stamp * 1e9)
-        # [ns]; the difference of two stamps is a number of 64 bits
+        # The difference of two stamps [ns] is a number of 64 bits.
         if abs(nanoseconds) >= (2**62) or not NUMBERS.issuperset(map(type, signals.values())):
             return None
         names = tuple(signals)

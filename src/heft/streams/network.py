@@ -86,11 +86,9 @@ class Link:
         Text("this is no mode", shape=re.compile("client|peer"), expected="client or peer"),
     ] = None
     # key expressions of JSON and CBOR messages
-    # JSON and CBOR
     subscribe: Annotated[tuple[str, ...], _names_of(_key(r"[^/?#\s]"))] = ("heft/samples/**",)
-    publish: Annotated[str, _key(r"[^/?#$*\s]")] = (
-        "heft/payload"  # key under which estimates go out
-    )
+    # key under which estimates go out
+    publish: Annotated[str, _key(r"[^/?#$*\s]")] = "heft/payload"
     # ROS 2 domain of robots that run rmw_zenoh, limited by its ports
     domain: Annotated[int, Number("this is no ROS domain", 0, 232, whole=True)] = 0
     # types of topics behind zenoh-plugin-ros2dds, which are subscribed to by name

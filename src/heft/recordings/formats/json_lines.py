@@ -93,7 +93,7 @@ def json_document(path: Path) -> InvalidRecording:
             got = f"{len(rows)} rows of {', '.join(numbers)}"[:200]
             place = ".[]" if key is None else f".[{json.dumps(key)}][]"
             cure = f"make a line of each row: jq -c {spelt(place)} {spelt(path)} > {lines}"
-            # in names of what weighs
+            # Names of what weighs hold one of these words.
             if not any(
                 word in name.lower()
                 for name in numbers

@@ -237,7 +237,7 @@ class Decoder:
     def _keep(self, size: int, layout: Layout) -> bool:
         layouts = self._layouts.get(size, [])
         full = len(layouts) == MOST_LAYOUTS or self.memory > MOST_KEPT
-        # bytes of lengths and strings of a layout that is kept
+        # A layout of more bytes of lengths and strings is not kept.
         if full or len(layout.fixed) > 16_384:
             return False
         self._layouts[size] = [*layouts, layout]

@@ -213,7 +213,7 @@ def page_sizes(file: BinaryIO, chunk: Chunk) -> Iterator[int]:
         unpacked, packed = fields.get(2), fields.get(3)
         if not isinstance(packed, int) or not 0 <= packed <= end - at - size:
             raise ValueError(f"a page at byte {at} runs out of its column")
-        # writers make pages of a megabyte
+        # Writers make pages of a megabyte: 64 are an error.
         if not isinstance(unpacked, int) or not 0 <= unpacked <= (64 << 20):
             raise ValueError(f"a page at byte {at} says that it unpacks to {unpacked} bytes")
         yield unpacked

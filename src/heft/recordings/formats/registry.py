@@ -79,7 +79,7 @@ FORMATS: tuple[Format, ...] = (
     Format("MCAP file", (".mcap",), _of_messages(mcap_log), write_mcap),
     Format("ROS 1 bag", (".bag", ".active"), _of_messages(rosbag1_log)),
     Format("SQLite file of the bag", (".db3",), _of_messages(sqlite_log)),
-    # files packed whole
+    # Files packed whole, by the ending of what is inside.
     Format(
         "packed log",
         ENDINGS,
@@ -88,7 +88,7 @@ FORMATS: tuple[Format, ...] = (
         ),
         shared=ENDINGS[1:],
     ),
-    # of the files in a rosbag2 folder
+    # By the storage that the metadata name.
     Format(
         "rosbag2 folder",
         (),

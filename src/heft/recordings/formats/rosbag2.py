@@ -249,7 +249,7 @@ def _batches(path: Path, places: Mapping[int, int], last: int, damaged: Damaged)
     )
     behind, failures = -1, 0
     with closing(SqliteFile(path)) as base:
-        # pieces of a damaged file that cannot be read, before it is given up
+        # After so many pieces that cannot be read a damaged file is given up.
         while behind < last and failures < 250:
             by_channel, before = Gathered(), behind
             try:

@@ -237,7 +237,7 @@ def written_by(
 
 def block_rows(columns: int) -> int:
     """Return the number of rows of a block of so many columns."""
-    return max(min(BLOCK_ROWS, (8 << 20) // max(columns, 1)), 1)  # of a block
+    return max(min(BLOCK_ROWS, (8 << 20) // max(columns, 1)), 1)  # 64 MB at most
 
 
 # Takes what is wrong with a file. Strict reading raises it; salvage notes it, and the reader
