@@ -406,13 +406,21 @@ class _File:
         )
 
 
+FILE = section(_File)
+BOUNDS: Section[FlightBounds] = Section(
+    lambda motion, payload=None: replace(motion, payload=payload),
+    {"motion": section(FlightBounds), "payload": section(PayloadRange)},
+    required=("motion",),
+)
+
+
 def free_flyer_from_toml(path: Path | str) -> FreeFlyer:
     """Return the free-flying body that a TOML file describes; [plants](plants.md) shows one.
 
     Raises:
         InvalidSetting: If it cannot be read, or a number in it cannot be; with the place.
     """
-    content = section(_File)(read_toml(Path(path)), str(path))
+    content = FILE(read_toml(Path(path)), str(path))
     with located(str(path)):
         return content.flyer()
 
@@ -438,9 +446,4 @@ def flight_bounds_from_toml(path: Path | str) -> FlightBounds:
     Raises:
         InvalidSetting: If it cannot be read, or a number in it cannot be; with the place.
     """
-    reader: Section[FlightBounds] = Section(
-        lambda motion, payload=None: replace(motion, payload=payload),
-        {"motion": section(FlightBounds), "payload": section(PayloadRange)},
-        required=("motion",),
-    )
-    return reader(read_toml(Path(path)), str(path))
+    return BOUNDS(read_toml(Path(path)), str(path))

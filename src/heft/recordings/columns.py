@@ -273,19 +273,19 @@ def _names(kind: str, value: object, where: str) -> tuple[str, ...]:
     of = _owners(kind)
     if of == "frame" and isinstance(value, str) and value:
         return tuple(f"{value}.{letter}" for letter in FRAME_KINDS[kind])
-    if of != "frame" and isinstance(value, list) and len(value) > MOST_NAMED:
+    if of == "frame" or not isinstance(value, list) or not value:
+        says, cure = f"the {of} are not named", f'add {of} = ["…", "…"] in the order of the columns'
+        if of == "frame":
+            says, cure = "the frame is not named", 'add frame = "…"'
+        raise InvalidSetting(says, argument=where, got=shown(value), cure=cure)
+    if len(value) > MOST_NAMED:
         raise InvalidSetting(
             f"too many {of} are named",
             argument=where,
             got=len(value),
             expected=f"at most {MOST_NAMED}",
         )
-    if of != "frame" and isinstance(value, list) and value:
-        return name_list(value, where)
-    says, cure = f"the {of} are not named", f'add {of} = ["…", "…"] in the order of the columns'
-    if of == "frame":
-        says, cure = "the frame is not named", 'add frame = "…"'
-    raise InvalidSetting(says, argument=where, got=shown(value), cure=cure)
+    return name_list(value, where)
 
 
 def _square(count: int | None, inverted: bool = False) -> Reader[Array]:

@@ -38,7 +38,6 @@ from heft.recordings import (
 
 LARGEST = 65_536  # bytes of a message
 MOST_BYTES = 16 * 1024 * 1024  # of the messages under one key that are read at once
-ROS_TYPE = re.compile(r"(\w+)::msg::dds_::(\w+)_")
 MOST_SIGNALS = 512  # of a message
 LONGEST_NAME = 255  # letters
 MOST_HEARD = 256  # keys whose messages are read before those of others
@@ -68,7 +67,7 @@ def ros_kind(key: str, topics: Mapping[str, str]) -> tuple[str, str] | None:
         topics: Types by name, for keys that do not tell: `sensor_msgs/Imu`.
     """
     parts = key.split("/")
-    if len(parts) >= 4 and (match := ROS_TYPE.fullmatch(parts[-2])):
+    if len(parts) >= 4 and (match := re.fullmatch(r"(\w+)::msg::dds_::(\w+)_", parts[-2])):
         return "/" + "/".join(parts[1:-2]), f"{match[1]}/msg/{match[2]}"
     topic = "/" + key.strip("/")
     kind = topics.get(topic)

@@ -61,8 +61,6 @@ UNIT = re.compile(
     r"[\[(]?(|-|[1sgVWK%]|[mun]s|µs|sec|rpm|turn|Hz|°C|m?A|[mk]?N|[mk]?N[·*. ]?m"
     r"|(rad|deg|°|mm?)(/s(\^2|²)?)?)[\])]?"
 )
-# Whole numbers that a double does not hold: nanoseconds since 1970.
-STAMP = re.compile(r"\d{17,18}|[1-8]\d{18}")
 MOMENT = "header.stamp"  # the column that is made of the first two
 DATE = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,9})?(?P<zone>Z|[+-]\d\d:?\d\d)?")
 
@@ -332,6 +330,8 @@ def _parted(lines: Sequence[str], delimiter: str) -> _Layout:
     notes += [f"line {k + 1} states the columns' units" for k in units]
     if decimal == "," and any(re.search(r"\d,\d", k) for k in lines[first:]):
         notes.append("decimal commas are read for points")
+    # Whole numbers that a double does not hold: nanoseconds since 1970.
+    stamp = re.compile(r"\d{17,18}|[1-8]\d{18}")
     return _Layout(
         names,
         delimiter,
@@ -341,7 +341,7 @@ def _parted(lines: Sequence[str], delimiter: str) -> _Layout:
         {
             n: c
             for n, c in cells.items()
-            if n in of_numbers and (STAMP.fullmatch(c) or DATE.fullmatch(c))
+            if n in of_numbers and (stamp.fullmatch(c) or DATE.fullmatch(c))
         },
         {n: c for n, c in cells.items() if n not in of_numbers and c and not is_value(c)},
         {n: _unit(u) for k in units for n, u in zip(names, rows[k], strict=False) if n and u},
