@@ -60,7 +60,7 @@ def replayed(robot: Robot, fit: tuple[Recording, ...], log: Recording) -> Replay
     with tempfile.TemporaryDirectory() as folder:
         write(identify(robot, fit), Path(folder) / "out")
         found = Identified.load(Path(folder) / "out")
-        fields = target.held(found.robot, fields_of(found))
+        fields = target.taken(found.robot, fields_of(found))
         text = target.write(found.robot, fields)
         return replay_log(found, text, fields, log, before=robot, fit=fit[0])
 

@@ -32,7 +32,7 @@ from heft.models import (
     fit_capsules,
     motion_limits,
 )
-from heft.models.capsules import _Entry
+from heft.models.capsules import _stand_in
 from heft.models.shapes import _Search
 
 from .robots import ROOT, path_of
@@ -296,7 +296,7 @@ def test_meshes_are_found_by_their_place_or_by_their_package(tmp_path: Path) -> 
 
 
 def test_of_a_bare_capsule_no_surface_is_known() -> None:
-    shape = _Entry.bare("a", 0, np.array([[0.0, 0.0, 0.1], [0.0, 0.0, 0.3]]), 0.05).shape
+    *_, shape = _stand_in("a", 0, np.array([[0.0, 0.0, 0.1], [0.0, 0.0, 0.3]]), 0.05)
     assert not len(shape.triangles) and shape.extent == pytest.approx(0.35)
 
 

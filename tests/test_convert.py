@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from heft.errors import InvalidRecording, InvalidSetting
+from heft.recordings import convert
 from heft.recordings.columns import ColumnMap
-from heft.recordings.conversion import convert
 from heft.recordings.formats import table as table_module
 from heft.recordings.formats.registry import writable
 from heft.recordings.recording import Recording

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import heft
 from heft.errors import InvalidModel, InvalidRecording, InvalidSetting
 from heft.models.robot import Robot
-from heft.recordings.conversion import convert
+from heft.recordings import convert
 from heft.recordings.formats import registry
 from heft.recordings.formats.registry import Format, of_columns
 from heft.recordings.formats.table import Damaged, Say, Table, Write, damaged_file

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from heft.errors import InvalidRecording
 from heft.recordings.columns import ColumnMap
-from heft.recordings.formats import table as table_module
 from heft.recordings.formats.registry import read_table
 from heft.recordings.recording import Recording
 
@@ -182,6 +181,6 @@ def test_the_missing_library_is_named_with_its_extra(
     def missing(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr(table_module, "import_module", missing)
+    monkeypatch.setattr("heft.errors.import_module", missing)
     with pytest.raises(InvalidRecording, match=r"heft-robotics\[hdf5\]"):
         read_table(path)

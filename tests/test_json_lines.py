@@ -10,7 +10,7 @@ import pytest
 
 from heft.applications import demo
 from heft.errors import InvalidRecording, InvalidSetting
-from heft.recordings.conversion import convert
+from heft.recordings import convert
 from heft.recordings.formats import BLOCK_ROWS, Topics, read_table
 from heft.recordings.recording import Recording
 from tests.test_cli import called

@@ -19,12 +19,13 @@ from heft.models.robot import Robot
 from heft.plants import RobotPlant, random_drive_state, random_states, standard_rows
 from heft.plants.problem import Problem
 from heft.recordings.recording import Recording
-from heft.signals.filters import FIRST_DERIVATIVE
 from heft.signals.settings import Smoothing
 from tests import robots
 from tests.robots import Oracle
 
 EPS = float(np.finfo(float).eps)
+# Central differences of eighth order, for offsets 1 to 4.
+FIRST_DERIVATIVE = (4 / 5, -1 / 5, 4 / 105, -1 / 280)
 SAMPLES = 67  # one block of 64 and a part of the next
 
 FIXED = [(f, "fixed") for f in robots.loadable()]

@@ -11,7 +11,7 @@ from heft.applications import demo
 from heft.errors import InvalidRecording, MissingSignal
 from heft.models.robot import Robot
 from heft.plants import effort_signals
-from heft.recordings.columns import KNOWN, recognise
+from heft.recordings.columns import VENDORS, recognise
 from heft.recordings.recording import Recording
 
 UR = (
@@ -92,7 +92,7 @@ def test_a_robot_with_another_number_of_joints_is_refused(tmp_path: Path) -> Non
 
 
 def test_columns_that_nearly_fit_are_nobodys(tmp_path: Path) -> None:
-    for known in KNOWN:
+    for known in VENDORS:
         pattern = known.signals[0][1]
         columns = [known.time, *(pattern.format(k) for k in range(len(known.joints)))]
         assert recognise(columns) is not None

@@ -65,7 +65,7 @@ def test_desk_reads_json_with_columns() -> None:
 
 
 def test_ten_parameters_make_the_same_load() -> None:
-    same = Load.from_parameters(inertia.from_body(1.75, COM, TENSOR))
+    same = Load(*inertia.to_body(inertia.from_body(1.75, COM, TENSOR)))
     assert urscript(same) == urscript(LOAD)
 
 

@@ -66,7 +66,7 @@ def drawn(name: str) -> dict[str, JointFields]:
 @pytest.mark.parametrize("simulator", SIMULATORS)
 def test_what_is_read_back_is_what_was_written(simulator: str, name: str) -> None:
     target, robot = SIMULATORS[simulator], robot_of(name)
-    held = target.held(robot, drawn(name))
+    held = target.taken(robot, drawn(name))
     back = target.read(target.write(robot, held))
     for joint, fields in held.items():
         for field, value in asdict(fields).items():
@@ -152,12 +152,12 @@ def test_an_exported_file_is_exported_anew() -> None:
     robot = Robot.from_text(first.encode(), None, "robot.xml")
     for name in ("mujoco", "newton"):
         without = {j: replace(f, offset=0.0) for j, f in drawn("demo").items()}
-        fields = SIMULATORS[name].held(robot, without)
+        fields = SIMULATORS[name].taken(robot, without)
         assert SIMULATORS[name].read(SIMULATORS[name].write(robot, fields)) == fields
     sprung = first.replace('name="elbow"', 'name="elbow" stiffness="2" springref="0.5"')
     sprung = re.sub(r'(name="elbow".*?) stiffness="[^"]*e-12" springref="[^"]*"', r"\1", sprung)
     robot = Robot.from_text(sprung.encode(), None, "robot.xml")
-    held = target.held(robot, drawn("demo"))
+    held = target.taken(robot, drawn("demo"))
     assert held["elbow"].offset == 0.0 and held["shoulder_pan"].offset != 0.0
     text = target.write(robot, held)
     assert target.read(text) == held
@@ -413,7 +413,7 @@ def test_drake_takes_the_same_torque() -> None:
     robot, fields, s = robot_of("demo"), drawn("demo"), states("demo")
     target = SIMULATORS["drake"]
     given = {
-        "text": target.write(robot, target.held(robot, fields)),
+        "text": target.write(robot, target.taken(robot, fields)),
         "gravity": robot.gravity.tolist(),
         **{k: getattr(s, k).tolist() for k in "qva"},
     }

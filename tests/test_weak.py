@@ -18,7 +18,7 @@ from heft.models.robot import Robot
 from heft.plants import RobotPlant, rows_of
 from heft.plants.base import structural_base
 from heft.signals import weak_form
-from heft.signals.weak_form import Held, Integrals, Samples, Weak, Windows
+from heft.signals.weak_form import Buffer, Integrals, Samples, Weak, Windows
 from tests import robots
 
 Array = NDArray[np.float64]
@@ -331,7 +331,7 @@ def test_a_stream_in_pieces_gives_the_windows_of_the_whole(
     whole = weak_form.integrate(windows, samples)
     expected = max((samples.time[-1] - samples.time[0] - windows.length) // windows.stride, 0)
     assert expected <= len(whole.time) <= expected + 1
-    held: Held | None = None
+    held: Buffer | None = None
     parts = []
     edges = [0, *CUTS[cuts], len(samples.time)]
     for low, high in pairwise(edges):

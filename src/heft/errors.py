@@ -12,6 +12,8 @@ import reprlib
 import shlex
 import unicodedata
 from collections.abc import Iterable
+from importlib import import_module
+from types import ModuleType
 from typing import TypeVar
 
 DISTRIBUTION = "heft-robotics"  # on package indexes, where `heft` is another's
@@ -130,6 +132,24 @@ def install(extra: str) -> str:
     return f"pip install '{DISTRIBUTION}[{extra}]'"
 
 
+def optional_library(
+    name: str,
+    message: str,
+    extra: str,
+    argument: str | None = None,
+    kind: type[HeftError] = InvalidSetting,
+) -> ModuleType:
+    """Return a library that an extra installs.
+
+    Raises:
+        HeftError: Of the given kind and with this message, if it is not installed.
+    """
+    try:
+        return import_module(name)
+    except ImportError as problem:
+        raise kind(message, argument=argument, got=str(problem), cure=install(extra)) from problem
+
+
 def shown(value: object) -> str:
     """Return a short representation of any value, for an error message."""
     try:
@@ -171,6 +191,21 @@ def nearest(name: str, valid: Iterable[str]) -> str | None:
     """Return the valid name most similar to `name`, or None where none is similar enough."""
     found = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.5)
     return found[0] if found else None
+
+
+def require_one_of(
+    name: str,
+    valid: Iterable[str],
+    message: str,
+    argument: str,
+    kind: type[HeftError] = InvalidSetting,
+    got: object = None,
+) -> None:
+    """Raise an error of a kind, with a spelling suggestion, if a name is none of the valid ones."""
+    names = tuple(valid)
+    if name not in names:
+        cure = did_you_mean(name, names)
+        raise kind(message, argument=argument, got=got, valid=names, cure=cure)
 
 
 def did_you_mean(name: object, valid: Iterable[str]) -> str | None:

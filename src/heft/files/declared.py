@@ -35,7 +35,8 @@ def section(
 
     A field of `Annotated[type, reader]` is read by that reader. Without one its type says what is
     read: numbers, truths, texts, `Literal`s, names, other such dataclasses, tuples of them, or
-    mappings from any name; of `Annotated[type, text]` the text is what is expected, for messages.
+    mappings from any name; of `Annotated[type, text]` the text is what is expected, for messages,
+    where that is not `[field.NAME] tables` of a mapping, or `[[field]] tables` of a tuple.
     Fields without a default are required; those of `Annotated[type, None]` are no keys.
 
     Args:
@@ -44,7 +45,7 @@ def section(
     """
     hints = get_type_hints(made, include_extras=True)
     own = [f for f in fields(made) if _is_key(hints[f.name])]  # type: ignore[arg-type]
-    readers = {f.name: _reader(hints[f.name]) for f in own}
+    readers = {f.name: _reader(hints[f.name], f.name) for f in own}
     required = [f.name for f in own if f.default is MISSING and f.default_factory is MISSING]
     return Section(make or made, readers | others, required, says)
 
@@ -53,7 +54,7 @@ def _is_key(hint: Any) -> bool:
     return get_origin(hint) is not Annotated or get_args(hint)[1] is not None
 
 
-def _reader(hint: Any) -> Reader[Any]:
+def _reader(hint: Any, name: str) -> Reader[Any]:
     says = ""
     if get_origin(hint) is Annotated:
         hint, beside = get_args(hint)[:2]
@@ -63,9 +64,9 @@ def _reader(hint: Any) -> Reader[Any]:
     kind = next((k for k in get_args(hint) if NoneType in get_args(hint)), hint)
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Mapping:
-        return named(_reader(inner[1]), says)
+        return named(_reader(inner[1], name), says or f"[{name}.NAME] tables are expected")
     if origin is tuple and is_dataclass(inner[0]):
-        return list_of(_reader(inner[0]), of=says, entry=" ")
+        return list_of(_reader(inner[0], name), of=says or f"[[{name}]] tables", entry=" ")
     if origin is tuple and set(inner) == {float}:
         return list_of(number, len(inner))
     if origin is Literal or kind is str:

@@ -27,28 +27,13 @@ LARGEST_TEXT = 16 * 1024 * 1024  # [bytes], of a model, of settings, of results
 # A file that unpacks to more than this, and to this many times its size, holds no measurements:
 # noise packs ten times at best.
 BOMB_BYTES, BOMB_RATIO = 256 * 1024 * 1024, 100
-PIECE = 4 * 1024 * 1024  # [bytes] that are unpacked without a look at interrupts
 MOST_ARRAYS = 10_000  # of an NPZ file, each with a header to be parsed
 
 # What zipfile and numpy raise at archives that are none, damaged, encrypted or made to harm.
 UNREADABLE = (
-    OSError,
-    ValueError,
-    EOFError,
-    KeyError,
-    IndexError,
-    TypeError,
-    SyntaxError,
-    OverflowError,
-    MemoryError,
-    RecursionError,
-    RuntimeError,
-    NotImplementedError,
-    struct.error,
-    tokenize.TokenError,
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
+    *(OSError, ValueError, EOFError, LookupError, TypeError, SyntaxError, ArithmeticError),
+    *(MemoryError, RuntimeError, struct.error, tokenize.TokenError),
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError),
 )
 
 
@@ -183,15 +168,15 @@ def read_arrays(
             if len(names) > MOST_ARRAYS:
                 raise ValueError(f"it holds {len(names)} arrays, more than {MOST_ARRAYS}")
             refuse_bomb(path, sum(e.file_size for e in entries))
-            found = {}
+            arrays = {}
             for name, entry in zip(names, entries, strict=True):
                 try:
-                    found[name] = _array(archive, entry, name)
+                    arrays[name] = _array(archive, entry, name)
                 except UNREADABLE as reason:
                     if lost is None:
                         raise
                     lost(name, reason)
-            return found
+            return arrays
 
 
 def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str) -> NDArray[Any]:
@@ -202,9 +187,12 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str) -> NDArr
         header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
         shape, by_columns, kind = header(file)
         if kind.hasobject:
-            raise ValueError(f"array '{name}' holds pickled objects")
+            raise ValueError(
+                f"array '{name}' holds pickled objects, which are never unpickled: save numbers"
+            )
         data = bytearray()
-        while piece := file.read(PIECE):  # to the end, where the checksum is looked at
+        # To the end, where the checksum is looked at; pieces, for a look at interrupts.
+        while piece := file.read(4 << 20):
             data += piece
     if min(shape, default=1) < 0 or math.prod(shape) * kind.itemsize != len(data):
         raise ValueError(f"array '{name}' claims shape {shape} and holds {len(data)} bytes")

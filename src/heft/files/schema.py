@@ -18,7 +18,6 @@ from typing import Any
 
 Schema = Mapping[str, Any]
 
-SILENT = {"$schema", "$id", "$defs", "title", "description", "then", "else"}
 KINDS: dict[str, tuple[type, ...]] = {
     "object": (dict,),
     "array": (list,),
@@ -45,7 +44,7 @@ class _Check:
 
     def value(self, value: Any, schema: Schema, where: str) -> None:
         for keyword, wanted in schema.items():
-            if keyword in SILENT:
+            if keyword in {"$schema", "$id", "$defs", "title", "description", "then", "else"}:
                 continue
             if keyword == "$ref":
                 self.value(value, self.root["$defs"][wanted.removeprefix("#/$defs/")], where)

@@ -28,7 +28,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
-from heft.errors import InvalidSetting, did_you_mean, shown
+from heft.errors import InvalidSetting, did_you_mean, require_one_of, shown
 
 from .reading import read_text, visible_texts
 
@@ -37,10 +37,6 @@ Made = TypeVar("Made", covariant=True)
 Reader: TypeAlias = Callable[[object, str], Scalar]
 Keys: TypeAlias = Mapping[str, Reader[Any]]
 LARGEST_NUMBER = 1e12  # of any setting; what is larger only overflows
-NOT_FINITE = "a finite number is expected"
-LARGEST_SETTINGS = 1024 * 1024  # [bytes]
-RIGHT_ANGLED = 1e-3  # by how much a rotation matrix may miss being one
-MOST_DOTS = 200  # in a key; tomllib takes time by the square of them
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -49,8 +45,9 @@ def read_toml(path: Path) -> dict[str, Any]:
     Raises:
         InvalidSetting: If the file cannot be read, is too large or is not valid TOML.
     """
-    data = read_text(path, "file of settings", InvalidSetting, LARGEST_SETTINGS)
-    if max(piece.count(b".") for piece in re.split(rb"[=,\n\[\]{}#]", data)) > MOST_DOTS:
+    data = read_text(path, "file of settings", InvalidSetting, 1 << 20)
+    # tomllib takes time by the square of the dots in a key.
+    if max(piece.count(b".") for piece in re.split(rb"[=,\n\[\]{}#]", data)) > 200:
         raise InvalidSetting("keys are nested too deeply", argument=str(path))
     try:
         return dict(visible_texts(tomllib.loads(data.decode())))
@@ -80,14 +77,16 @@ class Number:
         """Return the number, or raise `InvalidSetting`."""
         real = isinstance(value, Real) and not isinstance(value, bool)
         try:
-            found = float(value) if real else math.nan  # type: ignore[arg-type]
+            size = float(value) if real else math.nan  # type: ignore[arg-type]
         except OverflowError:
-            found = math.inf
-        finite = abs(found) <= LARGEST_NUMBER
-        within = self.least <= found <= self.most and self.above < found < self.below
-        if finite and within and self.holds(found) and (not self.whole or type(value) is int):
-            return int(found) if self.whole else found
-        message = ": ".join(filter(None, (self.says, "" if finite else NOT_FINITE)))
+            size = math.inf
+        finite = abs(size) <= LARGEST_NUMBER
+        within = self.least <= size <= self.most and self.above < size < self.below
+        if finite and within and self.holds(size) and (not self.whole or type(value) is int):
+            return int(size) if self.whole else size
+        message = ": ".join(
+            filter(None, (self.says, "" if finite else "a finite number is expected"))
+        )
         raise InvalidSetting(
             message, argument=where, got=shown(value), expected=self.expected, cure=self.cure
         )
@@ -164,13 +163,7 @@ class Section(Generic[Made]):
             raise InvalidSetting(self.says, argument=where, got=shown(value))
         keys = self.keys if isinstance(self.keys, Mapping) else self.keys(value, where)
         for key in value:
-            if key not in keys:
-                raise InvalidSetting(
-                    f"'{key}' is not known here",
-                    argument=where,
-                    valid=keys,
-                    cure=did_you_mean(key, keys),
-                )
+            require_one_of(key, keys, f"'{key}' is not known here", where)
         read = {
             key: reader(value.get(key), _place(where, key, isinstance(reader, Section)))
             for key, reader in keys.items()
@@ -281,7 +274,7 @@ def rotation_rows(value: object, where: str) -> tuple[tuple[float, ...], ...]:
     rows = rows_of(number)(value, where)
     turn = np.array(rows)
     if turn.shape != (3, 3) or not (
-        np.allclose(turn @ turn.T, np.eye(3), atol=RIGHT_ANGLED) and np.linalg.det(turn) > 0.0
+        np.allclose(turn @ turn.T, np.eye(3), atol=(1e-3)) and np.linalg.det(turn) > 0.0
     ):
         raise InvalidSetting(
             "this is no rotation",
@@ -311,23 +304,23 @@ def box(value: object, where: str) -> tuple[tuple[float, float], ...]:
 
 def solid_box(value: object, where: str) -> tuple[tuple[float, float], ...]:
     """Return intervals [least, most] of x, y and z, none of length zero; else `InvalidSetting`."""
-    found = box(value, where)
-    for axis, (least, most) in zip("xyz", found, strict=True):
+    sides = box(value, where)
+    for axis, (least, most) in zip("xyz", sides, strict=True):
         if least == most:
             raise InvalidSetting(
                 "what has an extent is not flat", argument=f"{where}.{axis}", got=[least, most]
             )
-    return found
+    return sides
 
 
 def planes(value: object, where: str) -> tuple[tuple[float, ...], ...]:
     """Return planes `[x, y, z, most]`, each with a normal; else `InvalidSetting`."""
-    found = list_of(list_of(number, 4))(value, where)
-    if not found:
+    rows = list_of(list_of(number, 4))(value, where)
+    if not rows:
         raise InvalidSetting("a plane at least is expected", argument=where)
-    for k, (x, y, z, most) in enumerate(found):
+    for k, (x, y, z, most) in enumerate(rows):
         if x == y == z == 0.0:
             raise InvalidSetting(
                 "a plane has a normal", argument=f"{where}[{k}]", got=[x, y, z, most]
             )
-    return found
+    return rows

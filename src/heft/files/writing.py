@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from heft.errors import InvalidSetting
 
-FULL = 0.5  # share of numbers that are not zero, beyond which packing does not pay
 EXCHANGE, HERE = 2, -100  # Linux's RENAME_EXCHANGE and AT_FDCWD
 
 
@@ -86,17 +85,17 @@ def require_own(out: Path, names: Collection[str]) -> None:
 def workshop(out: Path) -> Iterator[Path]:
     """Yield a new hidden folder beside a destination; it is removed on exit."""
     prefix = f".{out.name}.heft-"
-    with ExitStack() as held, _noting(out):
+    with ExitStack() as stack, _noting(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         with locked(out.parent, wait=True) as alone:  # none may take a new folder for a left one
-            for left in out.parent.iterdir() if alone else ():
-                if left.name.startswith(prefix):
-                    with locked(left) as abandoned:
+            for stale in out.parent.iterdir() if alone else ():
+                if stale.name.startswith(prefix):
+                    with locked(stale) as abandoned:
                         if abandoned:
-                            shutil.rmtree(left, ignore_errors=True)
+                            shutil.rmtree(stale, ignore_errors=True)
             folder = Path(tempfile.mkdtemp(prefix=prefix, dir=out.parent))
-            held.enter_context(locked(folder))
-        held.callback(_remove, folder)
+            stack.enter_context(locked(folder))
+        stack.callback(_remove, folder)
         yield folder
 
 
@@ -239,4 +238,5 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 
 def _is_full(array: NDArray[Any]) -> bool:
-    return bool(array.dtype.kind == "f" and np.count_nonzero(array) > FULL * array.size)
+    # Where more than half of the numbers are not zero, packing does not pay.
+    return bool(array.dtype.kind == "f" and np.count_nonzero(array) > 0.5 * array.size)

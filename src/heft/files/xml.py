@@ -48,23 +48,19 @@ class Element:
 
     def spans(self, data: bytes) -> dict[str, tuple[int, int]]:
         """Return the byte range of each attribute's value, without its quotes."""
-        return {k: (value + 1, stop - 1) for k, (_, value, stop) in self._places(data).items()}
+        matches = ATTRIBUTE.finditer(data, self.start, self.opened)
+        return {m[1].decode(): (m.start(2) + 1, m.end(2) - 1) for m in matches}
 
-    def whole_spans(self, data: bytes) -> dict[str, tuple[int, int]]:
+    def attribute_spans(self, data: bytes) -> dict[str, tuple[int, int]]:
         """Return the byte range of each attribute, from its name to its closing quote."""
-        return {k: (start, stop) for k, (start, _, stop) in self._places(data).items()}
-
-    def _places(self, data: bytes) -> dict[str, tuple[int, int, int]]:
-        return {
-            m.group(1).decode(): (m.start(1), m.start(2), m.end(2))
-            for m in ATTRIBUTE.finditer(data, self.start, self.opened)
-        }
+        matches = ATTRIBUTE.finditer(data, self.start, self.opened)
+        return {m[1].decode(): (m.start(1), m.end(2)) for m in matches}
 
 
 def _tag_end(data: bytes, start: int) -> int:
     """Return the offset behind the `>` that closes the tag starting at `start`."""
-    found = TAG.match(data, start)
-    return found.end() if found else len(data)
+    match = TAG.match(data, start)
+    return match.end() if match else len(data)
 
 
 def parse(data: bytes, path: str) -> Element:
@@ -249,13 +245,19 @@ def apply(data: bytes, edits: list[Edit]) -> bytes:
     return b"".join([*out, data[position:]])
 
 
-def set_attributes(data: bytes, element: Element, values: Mapping[str, str]) -> list[Edit]:
-    """Return edits that set some attributes of an element and leave the others unchanged."""
+def set_attributes(
+    data: bytes, element: Element, values: Mapping[str, str], exact: bool = False
+) -> list[Edit]:
+    """Return edits that set some attributes of an element and leave the others unchanged.
+
+    Args:
+        exact: Whether to set numbers to all digits, also where the file has the first `DIGITS`.
+    """
     spans = element.spans(data)
     edits = [
         Edit(*spans[k], v)
         for k, v in values.items()
-        if k in spans and not _same(element.attributes[k], v)
+        if k in spans and (exact or not _same(element.attributes[k], v))
     ]
     missing = "".join(f' {k}="{v}"' for k, v in values.items() if k not in spans)
     if missing:

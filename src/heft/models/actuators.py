@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from heft.arrays import Array, read_only
 from heft.errors import InvalidSetting
 
-AT_LIMIT = 2e-3  # share of what can be done within which its end counts as reached
 RANK = 1e-9  # share of the largest singular value below which a direction cannot be pushed
 
 
@@ -129,7 +128,8 @@ class Actuators:
         Of independent actuators that is where one command or more is at its limit; of nozzles that
         only push, and rest where their counterparts push, it is not.
         """
-        return np.asarray(self.effort(commands) >= 1.0 - AT_LIMIT)
+        # The end of what can be done counts as reached within this share of it.
+        return np.asarray(self.effort(commands) >= 1.0 - 2e-3)
 
     def effort(self, commands: Array) -> Array:
         """Return the share of its attainable range that the wrench uses, (N,); 1 at its end."""

@@ -13,6 +13,7 @@ import math
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,8 +56,7 @@ class Capsules:
     @property
     def volume(self) -> Array:
         """Volume of each, shape (n,) [m³]."""
-        length = np.linalg.norm(self.end - self.start, axis=1)
-        return np.asarray(math.pi * self.radius**2 * (length + 4.0 / 3.0 * self.radius))
+        return np.asarray(_volume(np.stack([self.start, self.end], axis=1), self.radius))
 
 
 @dataclass(frozen=True)
@@ -94,11 +94,11 @@ def fit_capsules(
             fit_of_all = _Fit.of(reduce(Surface.with_that, surfaces), fitting)
             parts = fit_of_all.parts(fitting, fitting.depth)
             for fit in [fit_of_all, *(parts if len(parts) > 1 else [])]:
-                entries.append(_Entry.of(link, fit, fit is fit_of_all, fitting.slack))
-    bare = sorted(set(range(len(robot.tree.names))) - {e.body for e in entries})
+                entries.append(_around(link, fit, fit is fit_of_all, fitting.slack))
+    bare = sorted(set(range(len(robot.tree.names))) - {shape.body for *_, shape in entries})
     for body in bare:
         for ends in _segments(robot, body):
-            entries.append(_Entry.bare(robot.tree.names[body], body, ends, motion.radius))
+            entries.append(_stand_in(robot.tree.names[body], body, ends, motion.radius))
     if bare:
         notes.append(
             f"no collision shape of {', '.join(robot.tree.names[b] for b in bare)} is known: "
@@ -111,45 +111,38 @@ def fit_capsules(
         except InvalidSetting as problem:
             raise problem.retold(InvalidSetting, "[[motion.tool]], link") from None
         ends = np.array([tool.start, tool.end]) @ link.rotation.T + link.translation
-        entries.append(_Entry.bare(f"tool of {tool.link}", link.body, ends, tool.radius))
+        entries.append(_stand_in(f"tool of {tool.link}", link.body, ends, tool.radius))
+    links, about_all, every_ends, radii, shapes = zip(*entries, strict=True)
+    start, end = np.moveaxis(np.array(every_ends), 1, 0)
     return Capsules(
-        links=tuple(e.link for e in entries),
-        whole=np.array([e.whole for e in entries], dtype=bool),
-        body=np.array([e.body for e in entries], dtype=np.int64),
-        start=read_only(np.array([e.ends[0] for e in entries]).reshape(-1, 3)),
-        end=read_only(np.array([e.ends[1] for e in entries]).reshape(-1, 3)),
-        radius=read_only(np.array([e.radius for e in entries])),
-        shapes=tuple(e.shape for e in entries),
-        notes=tuple(notes),
+        links,
+        np.array(about_all),
+        np.array([shape.body for shape in shapes], dtype=np.int64),
+        read_only(start),
+        read_only(end),
+        read_only(np.array(radii)),
+        shapes,
+        tuple(notes),
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Entry:
-    """One capsule: link, whether about all of it, body, ends and radius [m], shape inside."""
+# A link's name, whether it is about all of it, ends (2, 3) and radius [m], and what is inside.
+_Entry: TypeAlias = tuple[str, bool, Array, float, LinkShape]
 
-    link: str
-    whole: bool
-    body: int
-    ends: Array
-    radius: float
-    shape: LinkShape
 
-    @staticmethod
-    def of(link: Link, fit: _Fit, whole: bool, slack: float) -> _Entry:
-        ends = fit.ends @ link.rotation.T + link.translation
-        surface = fit.surface.placed(link.rotation, link.translation)
-        points, radii = surface.corners()
-        # What is thicker everywhere than its thickest ball has no surface of triangles.
-        surfaced = surface.triangles if radii.max() == 0.0 else surface.triangles[:0]
-        shape = LinkShape(link.body, points, surfaced, float(radii.max()))
-        return _Entry(link.name, whole, link.body, ends, fit.radius + slack, shape)
+def _around(link: Link, fit: _Fit, is_all: bool, slack: float) -> _Entry:
+    ends = fit.ends @ link.rotation.T + link.translation
+    surface = fit.surface.placed(link.rotation, link.translation)
+    points, radii = surface.corners()
+    # What is thicker everywhere than its thickest ball has no surface of triangles.
+    surfaced = surface.triangles if radii.max() == 0.0 else surface.triangles[:0]
+    shape = LinkShape(link.body, points, surfaced, float(radii.max()))
+    return link.name, is_all, ends, fit.radius + slack, shape
 
-    @staticmethod
-    def bare(link: str, body: int, ends: Array, radius: float) -> _Entry:
-        """Return a capsule that stands for a shape of which nothing finer is known."""
-        shape = LinkShape(body, ends, np.zeros((0, 3, 3)), radius)
-        return _Entry(link, True, body, ends, radius, shape)
+
+def _stand_in(link: str, body: int, ends: Array, radius: float) -> _Entry:
+    """Return a capsule that stands for a shape of which nothing finer is known."""
+    return link, True, ends, radius, LinkShape(body, ends, np.zeros((0, 3, 3)), radius)
 
 
 def _segments(robot: Robot, body: int) -> list[Array]:
@@ -179,7 +172,7 @@ class _Fit:
 
     @property
     def volume(self) -> float:
-        return _volume(self.ends, self.radius)
+        return float(_volume(self.ends, self.radius))
 
     def parts(self, fitting: CapsuleFitting, depth: int) -> list[_Fit]:
         """Return capsules about the parts of the surface, itself where cutting it gains little."""
@@ -223,8 +216,9 @@ def _along_axis(points: Array, radii: Array) -> tuple[float, Array]:
     return min(candidates, key=lambda pair: pair[0])
 
 
-def _volume(ends: Array, radius: float) -> float:
-    length = float(np.linalg.norm(ends[1] - ends[0]))
+def _volume(ends: Array, radius: Array | float) -> Any:
+    """Return the volume of capsules of ends (…, 2, 3) and radius [m³]."""
+    length = np.linalg.norm(ends[..., 1, :] - ends[..., 0, :], axis=-1)
     return math.pi * radius**2 * (length + 4.0 / 3.0 * radius)
 
 
@@ -256,10 +250,10 @@ def least_capsule(points: Array, radii: Array, steps: int) -> Array:
 
     def cost(ends: Array) -> float:
         pair = middle + size * ends.reshape(2, 3)
-        return _volume(pair, _radius(pair, points, radii)) / size**3
+        return float(_volume(pair, _radius(pair, points, radii))) / size**3
 
     start = (_along_axis(points, radii)[1] - middle).ravel() / size
     simplex = np.vstack([start, start + 0.1 * np.eye(6)])
     options = {"maxfev": steps, "fatol": 1e-7, "xatol": 1e-4, "initial_simplex": simplex}
-    found = minimize(cost, start, method="Nelder-Mead", options=options)
-    return np.asarray(middle + size * found.x.reshape(2, 3))
+    best = minimize(cost, start, method="Nelder-Mead", options=options)
+    return np.asarray(middle + size * best.x.reshape(2, 3))

@@ -30,7 +30,7 @@ from typing import Any, Generic
 import numpy as np
 
 from heft.arrays import Array
-from heft.errors import InvalidModel, InvalidSetting, did_you_mean, install, shown
+from heft.errors import InvalidModel, InvalidSetting, optional_library, require_one_of, shown
 from heft.files import (
     LARGEST_NUMBER,
     Keys,
@@ -50,19 +50,11 @@ from heft.information import inertia, matrix_of_rpy
 
 from . import urdf
 
-CONVENTIONS = ("modified", "standard")
-KINDS = ("revolute", "prismatic")
 BASE = "base"
 NOT_A_TENSOR = "the inertia is not a symmetric 3×3 matrix"
-LARGEST_ANGLE = 6.5  # [rad]: more is a table in degrees
 LONGEST = 200  # characters of an expression
 GROWTH = 48  # factors of its longest product, written out; keeps powers of powers small
-RIGHT_ANGLE = 1e-9  # [rad] from which a decimal may be off
-# Python also takes 1_0 and 0x10; an exponent of more digits would be a number of millions.
-DECIMAL = re.compile(r"(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,2})?", re.ASCII)
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
-# What the derivation itself writes: joints' positions, speeds, accelerations, and its code.
-RESERVED = re.compile(r"(q|dq|ddq)\d*|p|out|pi|sin|cos|sqrt|sign|nan|inf|numpy")
 
 
 @dataclass(frozen=True)
@@ -223,7 +215,7 @@ def require_possible(part: Row[float] | Body[float]) -> None:
             mass is negative, or an inertia is no symmetric tensor.
     """
     if isinstance(part, Row):
-        if max(abs(part.alpha), abs(part.theta)) > LARGEST_ANGLE:
+        if max(abs(part.alpha), abs(part.theta)) > 6.5:  # [rad]: more is a table in degrees
             raise InvalidSetting(
                 "an angle is more than a turn",
                 got=max(part.alpha, part.theta, key=abs),
@@ -257,14 +249,9 @@ def _robot(
     inertial: Mapping[str, Body[Any]] | None = None,
 ) -> Outline[Any]:
     bodies = inertial or {}
-    for body in bodies:
-        if body not in link["links"]:
-            raise InvalidSetting(
-                f"the robot has no link '{body}'",
-                argument=f"[inertial.{body}]",
-                valid=link["links"],
-                cure=did_you_mean(body, link["links"]),
-            )
+    for name_of in bodies:
+        message = f"the robot has no link '{name_of}'"
+        require_one_of(name_of, link["links"], message, f"[inertial.{name_of}]")
     return Outline(name=name, gravity=gravity, bodies=bodies, **link)
 
 
@@ -294,7 +281,7 @@ def _links(
 def _convention(value: object, where: str) -> str:
     says = "the convention of the rows is not said" if value is None else "unknown convention"
     cure = "modified (Craig): joint i turns about z of frame i; standard: of frame i-1"
-    return Text(says, CONVENTIONS, cure=cure)(value, where)
+    return Text(says, ("modified", "standard"), cure=cure)(value, where)
 
 
 def _row(
@@ -305,7 +292,9 @@ def _row(
             "a row is not [a, alpha, d, theta, kind]", argument=where, got=shown(value)
         )
     a, alpha, d, theta = list_of(scalar)(value[:4], where)
-    kind = Text("a joint is neither revolute nor prismatic", KINDS)(value[4], where)
+    kind = Text("a joint is neither revolute nor prismatic", ("revolute", "prismatic"))(
+        value[4], where
+    )
     row = Row(a, alpha, d, theta, kind == "prismatic")
     with located(where):
         require(row)
@@ -329,14 +318,8 @@ def load_sympy() -> ModuleType:
     Raises:
         InvalidSetting: If it is not installed.
     """
-    try:
-        import sympy
-    except ImportError as problem:
-        raise InvalidSetting(
-            "a derivation needs the library 'sympy', which is not installed",
-            cure=install("symbolic"),
-        ) from problem
-    return sympy  # type: ignore[no-any-return]
+    message = "a derivation needs the library 'sympy', which is not installed"
+    return optional_library("sympy", message, "symbolic")
 
 
 def expression(value: object, where: str) -> Any:
@@ -368,7 +351,8 @@ def right_angle(angle: Any) -> Any:
     if not angle.is_Rational:
         return angle
     turns = round(float(angle) / (math.pi / 2))
-    return sympy.pi * turns / 2 if abs(float(angle) - turns * math.pi / 2) < RIGHT_ANGLE else angle
+    # A decimal may be off by so many radians.
+    return sympy.pi * turns / 2 if abs(float(angle) - turns * math.pi / 2) < 1e-9 else angle
 
 
 def require_sensible(part: Row[Any] | Body[Any]) -> None:
@@ -414,12 +398,12 @@ class _Expression:
 
     def read(self, node: ast.expr) -> tuple[Any, int]:
         """Return the expression of a node, and how many factors it can grow to."""
-        found, growth = self.combine(node)
+        value, growth = self.combine(node)
         if growth > GROWTH:
             raise self.refuse("the expression grows too large")
-        if found.is_number and not (found.is_real and abs(found) <= LARGEST_NUMBER):
+        if value.is_number and not (value.is_real and abs(value) <= LARGEST_NUMBER):
             raise self.refuse("a part of the expression is no finite number")
-        return found, growth
+        return value, growth
 
     def combine(self, node: ast.expr) -> tuple[Any, int]:
         sympy = self.sympy
@@ -427,7 +411,8 @@ class _Expression:
             case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
                 number(value, self.where)  # in size
                 written = ast.get_source_segment(self.text, node) or ""
-                if not DECIMAL.fullmatch(written):
+                # Python also takes 1_0 and 0x10; with more digits, 10 to its power has millions.
+                if not re.fullmatch(r"(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,2})?", written, re.ASCII):
                     raise self.refuse("this is no decimal number", written)
                 return sympy.Rational(written), 1
             case ast.Name(id="pi"):
@@ -474,6 +459,7 @@ class _Expression:
     def symbol(self, name: str) -> Any:
         if not NAME.fullmatch(name) or keyword.iskeyword(name):
             raise self.refuse("this is no name of a symbol", name)
-        if RESERVED.fullmatch(name):
+        # What the derivation itself writes: joints' positions, speeds, accelerations, its code.
+        if re.fullmatch(r"(q|dq|ddq)\d*|p|out|pi|sin|cos|sqrt|sign|nan|inf|numpy", name):
             raise self.refuse("this name means something else in a derivation", name)
         return self.sympy.Symbol(name, real=True)

@@ -18,8 +18,6 @@ from . import denavit_hartenberg, mjcf, urdf, urdf_check
 from .mjcf_values import FULL_INDEX, ORIENTATIONS
 from .robot import Robot
 
-SAME = 1e-9  # of its size: numbers no further apart are the same, as they are written
-
 
 def write(
     robot: Robot,
@@ -122,9 +120,7 @@ def _urdf_inertial(data: bytes, link: Element, parameters: Array) -> list[Edit]:
 
 
 def write_urdf(
-    data: bytes,
-    links: Mapping[str, Array],
-    friction: Mapping[str, tuple[float, float]],
+    data: bytes, links: Mapping[str, Array], friction: Mapping[str, tuple[float, float]]
 ) -> bytes:
     """Return a URDF with new inertials and joint friction, all other bytes unchanged.
 
@@ -142,18 +138,11 @@ def write_urdf(
             edits += _urdf_inertial(data, element, links[name])
     for element in root.all("joint"):
         name = element.attributes["name"]
-        if name not in friction:
-            continue
-        damping, dry = friction[name]
-        values = {"damping": format_number(damping), "friction": format_number(dry)}
-        dynamics = element.find("dynamics")
-        if dynamics is not None:
-            edits += set_attributes(data, dynamics, values)
-        else:
-            line = " ".join(["<dynamics", *(f'{k}="{v}"' for k, v in values.items())]) + "/>"
-            edits += insert_child(data, element, "joint", [line])
+        if name in friction:
+            damping, dry = map(format_number, friction[name])
+            edits += urdf.set_dynamics(data, element, damping, dry)
     written = apply(data, edits)
-    again = xml.parse(urdf.held_still(written, "the written model"), "the written model")
+    again = xml.parse(urdf.with_joints_fixed(written, "the written model"), "the written model")
     urdf_check.check(again, "the written model")
     inertials = {e.attributes["name"]: urdf.inertial(e) for e in again.all("link")}
     for name in links:
@@ -180,7 +169,8 @@ def _mjcf_inertial(data: bytes, body: mjcf.Body, parameters: Array) -> list[Edit
     was, at, about = inertia.to_body(body.parameters)
     pairs = ((was, mass), (at, com), (about, tensor))
     if all(
-        float(np.linalg.norm(np.subtract(new, old))) <= SAME * float(np.linalg.norm(new))
+        # Numbers no further apart than this share of their size are the same as written.
+        float(np.linalg.norm(np.subtract(new, old))) <= 1e-9 * float(np.linalg.norm(new))
         for old, new in pairs
     ):  # as it is written already
         return []
@@ -195,7 +185,7 @@ def _mjcf_inertial(data: bytes, body: mjcf.Body, parameters: Array) -> list[Edit
             values["quat"] = quaternion
         return set_attributes(data, inertial, values)
     # Other ways to say an orientation give way to a quaternion.
-    place = Edit(*inertial.whole_spans(data)[stated[0]], f'quat="{quaternion}"')
+    place = Edit(*inertial.attribute_spans(data)[stated[0]], f'quat="{quaternion}"')
     return [place, *set_attributes(data, inertial, values)]
 
 

@@ -56,7 +56,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from heft.arrays import Array, read_only
-from heft.errors import InvalidSetting, did_you_mean, shown
+from heft.errors import InvalidSetting, require_one_of, shown
 from heft.files import (
     Number,
     Reader,
@@ -78,7 +78,6 @@ from heft.information import AXES, inertia
 from .actuators import Actuators
 
 SHIPPED = ("space_cobot", "astrobee", "quadrotor")  # bodies that come with the package
-LOAD = re.compile(r"\s*([0-9.eE+-]+)\s*kg\s*@\s*([^,]+),([^,]+),([^,]+?)\s*")
 Point = tuple[float, float, float]
 
 
@@ -189,7 +188,7 @@ def load_of(text: str, size: Point = (0.1, 0.1, 0.1)) -> Load:
     Raises:
         InvalidSetting: If the text is none such, or the mass not positive.
     """
-    match = LOAD.fullmatch(text)
+    match = re.fullmatch(r"\s*([0-9.eE+-]+)\s*kg\s*@\s*([^,]+),([^,]+),([^,]+?)\s*", text)
     try:
         mass, x, y, z = (float(part) for part in (match.groups() if match else ()))
     except ValueError:
@@ -349,10 +348,10 @@ TRACKING: dict[str, Reader[float]] = {
 }
 
 
-SENSORS: Section[dict[str, Any]] = Section(
-    dict, {"pose": section(PoseSensor), "imu": section(InertialSensor)}
-)
-LOADS: Section[dict[str, Any]] = Section(dict, {"size": SIDES}, required=("size",))
+@dataclass(frozen=True)
+class _Sensors:
+    pose: PoseSensor = PoseSensor()
+    imu: InertialSensor | None = None
 
 
 @dataclass(frozen=True)
@@ -368,8 +367,10 @@ class _File:
         ),
     ] = field(default_factory=dict)
     mixing: _Mixing | None = None
-    sensor: Annotated[Mapping[str, Any], SENSORS] = field(default_factory=dict)
-    load: Annotated[Mapping[str, Any], LOADS] = field(default_factory=dict)
+    sensor: _Sensors = _Sensors()
+    load: Annotated[Mapping[str, Any], Section(dict, {"size": SIDES}, ("size",))] = field(
+        default_factory=dict
+    )
     tracking: Annotated[Mapping[str, float], Section(dict, TRACKING)] = field(default_factory=dict)
     scale_std: Annotated[float, _deviation("")] = FreeFlyer.scale_std
 
@@ -396,18 +397,16 @@ class _File:
             self.actuators,
             self.body.parameters,
             read_only(np.array(self.gravity)),
-            self.sensor.get("pose", PoseSensor()),
-            self.sensor.get("imu"),
+            self.sensor.pose,
+            self.sensor.imu,
             self.body.size,
-            self.load.get("size", (0.1, 0.1, 0.1)),
+            self.load.get("size", FreeFlyer.load_size),
             self.tracking,
             self.scale_std,
         )
 
 
 FILE = section(_File)
-
-
 BOUNDS: Section[FlightBounds] = Section(
     lambda motion, payload=None: replace(motion, payload=payload),
     {"motion": section(FlightBounds), "payload": section(PayloadRange)},
@@ -436,14 +435,7 @@ def shipped_free_flyer(name: str) -> FreeFlyer:
     Raises:
         InvalidSetting: If there is none of that name.
     """
-    if name not in SHIPPED:
-        raise InvalidSetting(
-            "no body of this name comes with heft",
-            argument="body",
-            got=name,
-            valid=SHIPPED,
-            cure=did_you_mean(name, SHIPPED),
-        )
+    require_one_of(name, SHIPPED, "no body of this name comes with heft", "body", got=name)
     with resources.as_file(resources.files(__package__) / "bodies" / f"{name}.toml") as path:
         return free_flyer_from_toml(path)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from heft.arrays import read_only
-from heft.errors import InvalidSetting, did_you_mean
+from heft.errors import InvalidSetting, require_one_of
 from heft.files import Element, numbers, xml
 
 from . import mjcf
@@ -22,16 +22,9 @@ from .robot import Robot
 from .robot_parts import mimics
 from .shapes import Surface, bounding_extent, hull_planes, shapes_of
 
-QUANTITIES = ("velocity", "acceleration", "jerk", "effort", "power")
 # Where neither the model file nor `[motion]` says any limit:
-TURN = math.pi  # positions of a joint that turns without end, from −turn to turn [rad]
 RISE = 0.25  # time from rest to the largest speed: an acceleration limit [s]
 ONSET = 0.05  # time from no acceleration to the largest: a jerk limit [s]
-WORLD_CLASS = "main"  # of an MJCF
-CURES = {
-    "ellipsoid": "state its extent: [[least, most] of x, of y, of z] in metres",
-    "hull": "state planes [[x, y, z, most], …] about it, in metres",
-}
 
 
 @dataclass
@@ -63,7 +56,9 @@ def motion_limits(robot: Robot, options: MotionOptions | None = None) -> MotionL
             `[motion]` names one that does not exist.
     """
     motion = options or robot.options.motion
-    _refuse_unknown(motion, robot.joints)
+    for name in motion.joint:
+        message = f"the robot has no joint '{name}' that moves by itself"
+        require_one_of(name, robot.joints, message, f"[motion.joint.{name}]")
     written = _WRITTEN[robot.form](robot) if robot.form in _WRITTEN else {}
     limits = []
     for name in robot.joints:
@@ -78,7 +73,10 @@ def motion_limits(robot: Robot, options: MotionOptions | None = None) -> MotionL
             limits.append(_completed(own, name))
         else:
             limits.append(_Stated(rest, rest, 0.0, 0.0, 0.0, math.inf, math.inf))
-    columns = {k: np.array([getattr(s, k) for s in limits]) for k in QUANTITIES}
+    columns = {
+        k: np.array([getattr(s, k) for s in limits])
+        for k in ("velocity", "acceleration", "jerk", "effort", "power")
+    }
     margin = vars(motion.margin)
     lower, upper = np.array([[s.lower, s.upper] for s in limits]).reshape(-1, 2).T
     room = motion.margin.position * (upper - lower)
@@ -91,17 +89,6 @@ def motion_limits(robot: Robot, options: MotionOptions | None = None) -> MotionL
         held=np.array([robot.options.of(j).position is not None for j in robot.joints]),
         notes=_notes({j: s.defaults for j, s in zip(robot.joints, limits, strict=True)}),
     )
-
-
-def _refuse_unknown(motion: MotionOptions, joints: tuple[str, ...]) -> None:
-    for name in motion.joint:
-        if name not in joints:
-            raise InvalidSetting(
-                f"the robot has no joint '{name}' that moves by itself",
-                argument=f"[motion.joint.{name}]",
-                valid=joints,
-                cure=did_you_mean(name, joints),
-            )
 
 
 def _of_urdf(robot: Robot) -> dict[str, _Stated]:
@@ -181,7 +168,7 @@ def _driven(root: Element, compiler: Compiler, defaults: Defaults, path: str) ->
         joint = element.attributes.get("joint")
         if joint is None:
             continue
-        chosen = defaults.get(element.attributes.get("class", WORLD_CLASS), {})
+        chosen = defaults.get(element.attributes.get("class", "main"), {})
         given = {**chosen.get("general", {}), **chosen.get(element.tag, {}), **element.attributes}
         where = f"{path}, <{element.tag}>, line {element.line}"
         low, high = _range(given, "forcerange", "forcelimited", compiler, where)
@@ -203,8 +190,9 @@ def _completed(limits: _Stated, name: str) -> _Stated:
             cure=f"state it in the file of --with:\n[motion.joint.{name}]\nvelocity = 1.0",
         )
     if math.isinf(limits.lower) or math.isinf(limits.upper):
-        limits.lower = max(limits.lower, -TURN)
-        limits.upper = min(limits.upper, TURN)
+        # One that turns without end stays within half a turn of zero [rad].
+        limits.lower = max(limits.lower, -math.pi)
+        limits.upper = min(limits.upper, math.pi)
         limits.defaults.append("position")
     if limits.lower >= limits.upper:
         raise InvalidSetting(
@@ -259,12 +247,17 @@ def with_shapes(robot: Robot, folder: Path) -> Robot:
     shapes, notes = shapes_of(robot.form, robot.source, folder, robot.options.motion.packages)
     for name in asked:
         if not shapes.get(name):
-            key = "ellipsoid" if limits[name].ellipsoid == SHAPE else "hull"
+            key, cure = "hull", "state planes [[x, y, z, most], …] about it, in metres"
+            if limits[name].ellipsoid == SHAPE:
+                key, cure = (
+                    "ellipsoid",
+                    "state its extent: [[least, most] of x, of y, of z] in metres",
+                )
             raise InvalidSetting(
                 f"no collision shape of link '{name}' is known",
                 argument=f"[limits.{name}], {key}",
                 got="; ".join(notes) or None,
-                cure=CURES[key],
+                cure=cure,
             )
         entry, surface = limits[name], reduce(Surface.with_that, shapes[name])
         if entry.ellipsoid == SHAPE:

@@ -18,12 +18,11 @@ import numpy as np
 
 from heft.arrays import Array
 from heft.dynamics import PRISMATIC, REVOLUTE, Tree, body_poses
-from heft.errors import InvalidSetting, install
+from heft.errors import optional_library
 
 from .motion_options import MotionLimits
 
 PROOF = "the proof that two links never touch"
-SHELLS = (0.25, 0.5)  # shares of a link's reach at which its surface is parted
 
 
 def load_coal(what: str) -> ModuleType:
@@ -32,15 +31,8 @@ def load_coal(what: str) -> ModuleType:
     Raises:
         InvalidSetting: If it is not installed.
     """
-    try:
-        import coal
-    except ImportError as problem:
-        raise InvalidSetting(
-            f"{what} takes the library 'coal', which is not installed",
-            got=str(problem),
-            cure=install("collisions"),
-        ) from problem
-    return coal  # type: ignore[no-any-return]
+    message = f"{what} takes the library 'coal', which is not installed"
+    return optional_library("coal", message, "collisions")
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +49,8 @@ class LinkShape:
         if not len(self.triangles):
             return []
         far = np.linalg.norm(self.triangles, axis=2).max(axis=1)
-        edges = [0.0, *(far.max() * np.array(SHELLS)), np.inf]
+        # The surface is parted at these shares of the link's reach.
+        edges = [0.0, *(far.max() * np.array((0.25, 0.5))), np.inf]
         parts = [self.triangles[(far > a) & (far <= b)] for a, b in pairwise(edges)]
         return [
             LinkShape(self.body, part.reshape(-1, 3), part, self.radius)

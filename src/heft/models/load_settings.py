@@ -13,7 +13,6 @@ import numpy as np
 from heft.arrays import Array
 from heft.errors import InvalidSetting
 from heft.files import format_number
-from heft.information import inertia
 
 # Smallest eigenvalue of the pseudo-inertia, as a share of the largest, that is rounding's.
 ROUNDING = 1e-9
@@ -61,16 +60,6 @@ class Load:
                 expected="none negative, none larger than the sum of the two others",
                 cure="is it about the centre of mass? If not, shift it there",
             )
-
-    @staticmethod
-    def from_parameters(parameters: Array) -> Load:
-        """Return the load of ten inertial parameters in the flange's frame, shape (10,).
-
-        Raises:
-            InvalidSetting: If no rigid body has these numbers.
-        """
-        mass, com, tensor = inertia.to_body(parameters)
-        return Load(mass, com, tensor)
 
 
 def _list(values: Array, opening: str = "[", closing: str = "]") -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from heft.arrays import Array
-from heft.errors import InvalidModel, did_you_mean
+from heft.errors import InvalidModel, require_one_of
 from heft.files import Element, numbers, walk
 from heft.information import inertia, matrix_of_axis_angle
 
@@ -30,6 +30,7 @@ from .mjcf_values import (
     inertial_parameters,
     number,
     orientation,
+    placed,
     unit,
     vector,
 )
@@ -37,16 +38,11 @@ from .options import joint_lines
 
 WORLD = "world"
 MASSLESS = ("plane", "hfield")
-LEAST_MASS = 1e-15  # [kg], below which MuJoCo leaves a geom out
-DENSITY = 1000.0  # [kg/m³], MuJoCo's
-GRAVITY = (0.0, 0.0, -9.81)
 USUAL_GRAVITY = (9.7, 9.9)  # [m/s²], anywhere on Earth
 INSIDE_A_BODY = (
     *("body", "frame", "inertial", "joint", "freejoint", "geom"),
     *("site", "camera", "light", "plugin"),
 )
-# What makes bodies that the file does not hold, or takes them from other files.
-GENERATED = ("include", "attach", "replicate", "composite", "flexcomp")
 
 
 @dataclass(frozen=True)
@@ -115,13 +111,8 @@ class _Reader:
     def attributes(self, element: Element, inherited: str) -> dict[str, str]:
         """Return an element's attributes over its class's, which is `inherited` by default."""
         chosen = element.attributes.get("class", inherited)
-        if chosen not in self.defaults:
-            raise InvalidModel(
-                f"there is no class '{chosen}' of defaults",
-                argument=self.where(element),
-                valid=self.defaults,
-                cure=did_you_mean(chosen, self.defaults),
-            )
+        message = f"there is no class '{chosen}' of defaults"
+        require_one_of(chosen, self.defaults, message, self.where(element), InvalidModel)
         given = dict(self.defaults[chosen].get(element.tag, {}))
         if any(k in element.attributes for k in (*ORIENTATIONS, "fromto")):
             given = {k: v for k, v in given.items() if k not in (*ORIENTATIONS, "fromto")}
@@ -133,21 +124,12 @@ class _Reader:
         """Return a body's children, each with its class and frame's pose, `<frame>`s resolved."""
         children = []
         for child in element.children:
-            if child.tag not in INSIDE_A_BODY:
-                raise InvalidModel(
-                    f"<{child.tag}> is not known inside a body",
-                    argument=self.where(child),
-                    valid=INSIDE_A_BODY,
-                    cure=did_you_mean(child.tag, INSIDE_A_BODY),
-                )
+            message, where = f"<{child.tag}> is not known inside a body", self.where(child)
+            require_one_of(child.tag, INSIDE_A_BODY, message, where, InvalidModel)
             if child.tag == "frame":
-                where = self.where(child)
-                turn = orientation(child.attributes, self.compiler, where)
-                move = vector(child.attributes, "pos", 3, where, (0.0, 0.0, 0.0))
-                within = child.attributes.get("childclass", inherited)
-                children += self.children(
-                    child, within, rotation @ turn, translation + rotation @ move
-                )
+                given = child.attributes
+                frame = placed(given, self.compiler, where, rotation, translation)
+                children += self.children(child, given.get("childclass", inherited), *frame)
             else:
                 children.append((child, inherited, rotation, translation))
         return children
@@ -166,8 +148,10 @@ class _Reader:
         inside = self.children(element, inherited, np.eye(3), np.zeros(3))
         joints = tuple(self.joint(e, c, r, p, name) for e, c, r, p in inside if e.tag == "joint")
         floats = any(e.tag == "freejoint" for e, *_ in inside) or any(j is None for j in joints)
-        if floats:
-            self.refuse_bound(joints, parent, where)
+        if floats and (len(joints) > 1 or (joints and joints[0] is not None)):
+            raise InvalidModel("a body has other joints beside a free one", argument=where)
+        if floats and parent != WORLD:
+            raise InvalidModel("a free joint is not at the top of the tree", argument=where)
         inertial = self.inertial(element, [e for e, *_ in inside if e.tag == "inertial"], where)
         parameters, meshes, principal = None, False, np.eye(3)
         if inertial is not None:
@@ -175,11 +159,13 @@ class _Reader:
             parameters = inertial_parameters(inertial, self.compiler, where)
         geoms = [(e, c, r, p) for e, c, r, p in inside if e.tag == "geom"]
         if inertial is None and self.compiler.from_geoms:
-            parameters, meshes = self.solids(geoms)
+            solids = [self.solid(*geom) for geom in geoms]
+            meshes = any(s is None for s in solids)
+            massive = [s for s in solids if s is not None and s[0] > 0.0]
+            parameters = None if meshes or not massive else np.sum(massive, axis=0)
         if number(element.attributes, "gravcomp", where, 0.0) != 0.0:
             self.lifted.append(name)
-        turn = orientation(element.attributes, self.compiler, where)
-        move = vector(element.attributes, "pos", 3, where, (0.0, 0.0, 0.0))
+        pose = placed(element.attributes, self.compiler, where, rotation, translation)
         self.bodies.append(
             Body(
                 name,
@@ -187,8 +173,7 @@ class _Reader:
                 inertial,
                 principal,
                 parent,
-                rotation @ turn,
-                translation + rotation @ move,
+                *pose,
                 tuple(j for j in joints if j is not None),
                 floats,
                 parameters,
@@ -201,13 +186,6 @@ class _Reader:
             if child.tag == "body":
                 self.enter(child, name, within, r, p)
 
-    def refuse_bound(self, joints: Sequence[Joint | None], parent: str, where: str) -> None:
-        """Raise `InvalidModel` if a body that floats has other joints, or hangs on another."""
-        if len(joints) > 1 or (joints and joints[0] is not None):
-            raise InvalidModel("a body has other joints beside a free one", argument=where)
-        if parent != WORLD:
-            raise InvalidModel("a free joint is not at the top of the tree", argument=where)
-
     def inertial(self, body: Element, inertials: Sequence[Element], where: str) -> Element | None:
         if len(inertials) > 1:
             raise InvalidModel("a body has two <inertial> elements", argument=where)
@@ -218,15 +196,6 @@ class _Reader:
                 cure="state it in the body's own frame, outside",
             )
         return inertials[0] if inertials else None
-
-    def solids(
-        self, geoms: Sequence[tuple[Element, str, Array, Array]]
-    ) -> tuple[Array | None, bool]:
-        """Return the geoms' summed ten parameters, None if unknown; and whether meshes are why."""
-        solids = [self.solid(*geom) for geom in geoms]
-        meshes = any(s is None for s in solids)
-        massive = [s for s in solids if s is not None and s[0] > 0.0]
-        return None if meshes or not massive else np.sum(massive, axis=0), meshes
 
     def joint(
         self, element: Element, inherited: str, rotation: Array, translation: Array, body: str
@@ -273,7 +242,7 @@ class _Reader:
         given, where, kind = geom.given, geom.where, geom.kind
         group = number(given, "group", where, 0.0)
         mass = number(given, "mass", where, math.nan)
-        density = number(given, "density", where, DENSITY)
+        density = number(given, "density", where, 1000.0)  # [kg/m³], MuJoCo's
         low, high = self.compiler.groups
         if mass < 0.0 or density < 0.0:
             raise InvalidModel(
@@ -287,7 +256,7 @@ class _Reader:
         shape, turn, move = geom.solid(self.compiler)
         if math.isnan(mass):
             mass = density * urdf.volume(kind, shape)
-        if mass < LEAST_MASS:
+        if mass < 1e-15:  # [kg], below which MuJoCo leaves a geom out
             return np.zeros(10)
         change = inertia.frame_change(turn, move)
         return np.asarray(change @ urdf.uniform_solid(kind, shape, mass))
@@ -295,20 +264,6 @@ class _Reader:
     def geom(self, element: Element, inherited: str, rotation: Array, translation: Array) -> Geom:
         given = self.attributes(element, inherited)
         return Geom(given, self.where(element), rotation, translation)
-
-
-def _generated(element: Element, path: str) -> InvalidModel:
-    included = element.tag == "include"
-    flatten = (
-        'python -c "import sys, mujoco; s = mujoco.MjSpec.from_file(sys.argv[1]); s.compile(); '
-        f'print(s.to_xml())" {shlex.quote(path)} > arm.xml'
-    )
-    hint = f"give {element.attributes.get('file')} itself, or " if included else ""
-    return InvalidModel(
-        f"<{element.tag}> brings in what the file itself does not hold",
-        argument=f"{path}, line {element.line}",
-        cure=f"{hint}let MuJoCo write it out: `{flatten}`",
-    )
 
 
 def _mimics(
@@ -330,15 +285,9 @@ def _mimics(
                     "was measured",
                 )
             slave, master = given.get("joint1", ""), given.get("joint2")
-            for name in (slave, master):
-                if name is not None and name not in joints:
-                    raise InvalidModel(
-                        "an equality constraint names a joint that is not there",
-                        argument=where,
-                        got=repr(name),
-                        valid=joints,
-                        cure=did_you_mean(name, joints),
-                    )
+            for name in (slave, slave if master is None else master):
+                message = "an equality constraint names a joint that is not there"
+                require_one_of(name, joints, message, where, InvalidModel, repr(name))
             terms = given.get("polycoef", "0 1 0 0 0")
             count = max(1, min(len(terms.split()), 5))
             constant, linear, *higher = [*numbers(terms, count, "polycoef", where), 0.0][:5]
@@ -368,8 +317,19 @@ def read(root: Element, path: str) -> Model:
     """
     urdf.refuse_xacro(root, path)
     for element in walk(root):
-        if element.tag in GENERATED:
-            raise _generated(element, path)
+        # These make bodies that the file does not hold, or take them from other files.
+        if element.tag in ("include", "attach", "replicate", "composite", "flexcomp"):
+            included = f"give {element.attributes.get('file')} itself, or "
+            flatten = (
+                'python -c "import sys, mujoco; s = mujoco.MjSpec.from_file(sys.argv[1]); '
+                f's.compile(); print(s.to_xml())" {shlex.quote(path)} > arm.xml'
+            )
+            raise InvalidModel(
+                f"<{element.tag}> brings in what the file itself does not hold",
+                argument=f"{path}, line {element.line}",
+                cure=f"{included if element.tag == 'include' else ''}let MuJoCo write it out: "
+                f"`{flatten}`",
+            )
     compiler = compiler_of(root, path)
     reader = _Reader(path, compiler, defaults_of(root, path))
     scene: list[Geom] = []
@@ -396,7 +356,7 @@ def read(root: Element, path: str) -> Model:
                 cure="give each its own name",
             )
         joints[joint.name] = joint
-    gravity = GRAVITY
+    gravity = (0.0, 0.0, -9.81)
     for element in root.all("option"):
         x, y, z = vector(element.attributes, "gravity", 3, f"{path}, <option>", gravity)
         gravity = (float(x), float(y), float(z))

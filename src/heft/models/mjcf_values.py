@@ -121,6 +121,19 @@ def orientation(attributes: Mapping[str, str], compiler: Compiler, where: str) -
     return rotation
 
 
+def placed(
+    attributes: Mapping[str, str],
+    compiler: Compiler,
+    where: str,
+    rotation: Array,
+    translation: Array,
+) -> tuple[Array, Array]:
+    """Return the pose of an element that stands in a frame of a pose, both in a body's frame."""
+    move = vector(attributes, "pos", 3, where, (0.0, 0.0, 0.0))
+    turn = orientation(attributes, compiler, where)
+    return rotation @ turn, translation + rotation @ move
+
+
 def compiler_of(root: Element, path: str) -> Compiler:
     """Return the combined settings of all `<compiler>` elements, the later over the earlier.
 

@@ -15,14 +15,7 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting, shown
-from heft.files import (
-    Number,
-    box,
-    interval,
-    list_of,
-    name_list,
-    positive,
-)
+from heft.files import Number, box, interval, list_of, name_list, positive
 
 Point = tuple[float, float, float]
 Box = tuple[tuple[float, float], ...]
@@ -50,7 +43,6 @@ def _roomy_box(value: object, where: str) -> Box:
     return sides
 
 
-LENGTH = Number("a length is a number that is not negative", least=0.0, unit="m")
 Radius = Annotated[float, positive("a radius", "m")]
 Share = Annotated[float, _share("the limit", 1.0)]
 
@@ -113,8 +105,7 @@ class HalfSpace:
 class ToolCapsule:
     """A capsule at a link, for a tool that the model file does not have: `[[motion.tool]]`."""
 
-    # name of the link that it is fixed to
-    link: Annotated[str, "the name of a link is expected"]
+    link: Annotated[str, "the name of a link is expected"]  # name of the link that it is fixed to
     # start, end: ends of its axis, in the link's frame [m]
     start: Point
     end: Point
@@ -126,26 +117,24 @@ class MotionOptions:
     """Limits of motions that are designed, and the room that they have: the table `[motion]`."""
 
     # limits of joints, by name
-    joint: Annotated[
-        Mapping[str, JointMotionOptions], "[motion.joint.NAME] tables are expected"
-    ] = field(default_factory=dict)
+    joint: Mapping[str, JointMotionOptions] = field(default_factory=dict)
     margin: Margins = Margins()  # shares of limits that stay unused
     # highest frequency of motion [Hz], below the robot's first resonance
     frequency: Annotated[float | None, positive("a frequency", "Hz")] = None
     # least distance of links' capsules from one another, planes and boxes [m]
-    clearance: Annotated[float, LENGTH] = 0.01
+    clearance: Annotated[
+        float, Number("a length is a number that is not negative", least=0.0, unit="m")
+    ] = 0.01
     # height of the floor in the base's frame [m]; there is none if not given
     floor: float | None = None
-    # further planes that the robot stays on one side of
-    planes: Annotated[tuple[HalfSpace, ...], "[[motion.planes]] tables"] = ()
+    planes: tuple[HalfSpace, ...] = ()  # further planes that the robot stays on one side of
     # box that the whole robot but its base stays in [m]
     keep_in: Annotated[Box | None, _roomy_box] = None
     # boxes that it stays out of [m]
     keep_out: Annotated[tuple[Box, ...], list_of(_roomy_box, of="boxes", entry=", box ")] = ()
     # pairs of links whose distance does not matter
     ignore: Annotated[tuple[tuple[str, ...], ...], _pairs] = ()
-    # capsules of tools that the model file does not have
-    tool: Annotated[tuple[ToolCapsule, ...], "[[motion.tool]] tables"] = ()
+    tool: tuple[ToolCapsule, ...] = ()  # capsules of tools that the model file does not have
     # folders to look for `package://NAME` in, from the model file's folder
     packages: tuple[str, ...] = ()
     radius: Radius = 0.06  # of links whose shape is not known [m]

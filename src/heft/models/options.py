@@ -38,19 +38,12 @@ from heft.files import (
 from .motion_options import MotionOptions
 
 STANDARD_GRAVITY = (0.0, 0.0, -9.81)
-OF_COMMANDS = ("simulation",)  # tables of the TOML of `--with` that a command of this name reads
 SHAPE: Literal["shape"] = "shape"  # a limit that follows from a link's collision shapes
-LARGEST_GRAVITY = 100.0  # [m/s²]; more is in another unit
 TURN_ROUND = "turn a column round with sign = [-1] in the column map (--map)"
 
 
-def _link(says: str, cure: str) -> Reader[str]:
-    def read(value: object, where: str) -> str:
-        if isinstance(value, str) and value:
-            return value
-        raise InvalidSetting(says, argument=where, cure=cure)
-
-    return read
+def _link(says: str, cure: str) -> Text:
+    return Text(says, shape=re.compile("(?s).+"), cure=cure)
 
 
 def _or_shape(read: Reader[Any]) -> Reader[Any]:
@@ -59,7 +52,7 @@ def _or_shape(read: Reader[Any]) -> Reader[Any]:
 
 def _gravity(value: object, where: str) -> tuple[float, ...]:
     gravity = list_of(number, 3)(value, where)
-    if math.hypot(*gravity) > LARGEST_GRAVITY:
+    if math.hypot(*gravity) > 100.0:  # [m/s²]; more is in another unit
         raise InvalidSetting(
             "gravity is not in m/s²",
             argument=where,
@@ -187,13 +180,6 @@ class Coupling:
             raise InvalidSetting("the matrix is singular", argument="matrix")
 
 
-COUPLING = Section(  # the matrix first, which says how many motors there are
-    Coupling,
-    {"matrix": rows_of(number), "motors": name_list, "joints": name_list},
-    required=("matrix", "motors", "joints"),
-)
-
-
 @dataclass(frozen=True)
 class LinkOptions:
     """Bounds on the mass of one link and on where that mass is: `[limits.NAME]`.
@@ -253,10 +239,9 @@ class ContactOptions:
     # the link that is touched
     link: Annotated[str, _link("a contact is one of a link", 'name it: link = "left_foot"')]
     # `surface`, which bears force and moment; `point`, which bears force alone
-    kind: Annotated[
-        Literal["surface", "point"],
-        "a contact is neither a surface nor a point",
-    ] = "surface"
+    kind: Annotated[Literal["surface", "point"], "a contact is neither a surface nor a point"] = (
+        "surface"
+    )
     point: Point = (0.0, 0.0, 0.0)  # of the contact, in the link's frame [m]
     # `unknown`, or `measured`: logged as `force.NAME.x` … and, of a surface, `torque.NAME.x` …,
     # what acts on the link, in its axes, about the point
@@ -344,8 +329,7 @@ class ControllerOptions:
     Estimators that simulate the experiment need it, with the references `q_ref.<joint>` of the log.
     """
 
-    # gains of every joint that moves, by name
-    joint: Annotated[Mapping[str, JointGains], "[controller.joint.NAME] tables are expected"]
+    joint: Mapping[str, JointGains]  # gains of every joint that moves, by name
     # how often it acts [Hz]; its torque is held between
     rate: Annotated[
         float, Number("a rate is a positive number", above=0.0, most=1e5, unit="Hz")
@@ -385,14 +369,20 @@ class Options:
             section(JointOptions, _joint_options, fixed=truth), "[joint.NAME] tables are expected"
         ),
     ] = None
-    # how gains that were found together err together
-    gains: Annotated[GainsOptions | None, "a [gains] table is expected"] = None
+    gains: GainsOptions | None = None  # how gains that were found together err together
     # transmission of motors that move several joints
-    coupling: Annotated[Coupling | None, COUPLING] = None
+    coupling: Annotated[
+        Coupling | None,
+        Section(  # the matrix first, which says how many motors there are
+            Coupling,
+            {"matrix": rows_of(number), "motors": name_list, "joints": name_list},
+            required=("matrix", "motors", "joints"),
+        ),
+    ] = None
     # bounds on mass and centre of mass, by link name
-    limits: Annotated[Mapping[str, LinkOptions] | None, "[limits.NAME] tables are expected"] = None
-    known: Annotated[tuple[MassOptions, ...], "[[known]] tables"] = ()
-    mirror: Annotated[tuple[MirrorOptions, ...], "[[mirror]] tables"] = ()
+    limits: Mapping[str, LinkOptions] | None = None
+    known: tuple[MassOptions, ...] = ()
+    mirror: tuple[MirrorOptions, ...] = ()
     motion: MotionOptions = MotionOptions()  # limits of motions that are designed
     # which equations are used beside those of wrench sensors: `all`; of a floating base those of
     # the `base` alone, whatever the joints' torques, or of the `joints` alone; with wrench sensors
@@ -401,15 +391,11 @@ class Options:
         Literal["all", "base", "joints", "sensors"], "this choice of equations is not known"
     ] = "all"
     # contacts of a floating base with the world, by name
-    contact: Annotated[
-        Mapping[str, ContactOptions] | None, "[contact.NAME] tables are expected"
-    ] = None
+    contact: Mapping[str, ContactOptions] | None = None
     # of the joints while the log was made; unknown if not given
     controller: ControllerOptions | None = None
     # wrench sensors between a link and the one before it, by name
-    sensor: Annotated[Mapping[str, SensorOptions] | None, "[sensor.NAME] tables are expected"] = (
-        None
-    )
+    sensor: Mapping[str, SensorOptions] | None = None
     # whether the centre of mass of each link that has collision shapes is within their convex hull
     com_in_hull: bool = False
 
@@ -466,7 +452,8 @@ class Options:
                 argument=f"{where}, [link]",
                 cure="give the TOML that holds [link] in the place of the URDF",
             )
-        own = {k: v for k, v in table.items() if k not in OF_COMMANDS}
+        # Tables that a command of this name reads are none of the robot.
+        own = {k: v for k, v in table.items() if k not in ("simulation",)}
         return OPTIONS(own, where)
 
     def of(self, joint: str) -> JointOptions:

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from heft.arrays import Array
 from heft.dynamics import DriveState
-from heft.errors import InputError, InvalidSetting, did_you_mean, nearest
+from heft.errors import InputError, InvalidSetting, require_one_of
 from heft.files import require_regular
 from heft.information import Labels
 
@@ -197,15 +197,8 @@ class OwnColumns:
         Raises:
             InvalidSetting: If one is missing, unknown, or has a sign that it cannot have.
         """
-        unknown = [n for n in values if n not in self.names]
-        if unknown:
-            raise InvalidSetting(
-                "no own column is called so",
-                argument=place,
-                got=unknown[0],
-                valid=self.names,
-                cure=did_you_mean(unknown[0], self.names),
-            )
+        for name in values:
+            require_one_of(name, self.names, "no own column is called so", place, got=name)
         absent = [n for n in self.names if n not in values]
         if absent:
             raise InvalidSetting(
@@ -240,16 +233,9 @@ class OwnColumns:
         return columns
 
     def _channel(self, column: RegressorColumn, joint: str) -> int:
-        if joint in self.joints:
-            return self.joints.index(joint)
-        near = nearest(joint, self.joints)
-        raise InvalidSetting(
-            f"own column '{column.name}' acts on a joint that the robot does not have",
-            argument=self.source,
-            got=joint,
-            valid=self.joints,
-            cure=f"did you mean '{near}'?" if near else None,
-        )
+        message = f"own column '{column.name}' acts on a joint that the robot does not have"
+        require_one_of(joint, self.joints, message, self.source, got=joint)
+        return self.joints.index(joint)
 
     def _values(self, column: RegressorColumn, joint: str, effort: ArrayLike, size: int) -> Array:
         try:

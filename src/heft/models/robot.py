@@ -20,14 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array, read_only
-from heft.dynamics import (
-    BASE_CHANNELS,
-    Column,
-    Drives,
-    Link,
-    Tree,
-)
-from heft.errors import InvalidModel, InvalidSetting, did_you_mean
+from heft.dynamics import BASE_CHANNELS, Column, Drives, Link, Tree
+from heft.errors import InvalidModel, require_one_of
 from heft.files import read_text, xml
 from heft.information import Labels, inertia
 from heft.recordings import is_log
@@ -46,10 +40,6 @@ from .robot_parts import (
     tree_of,
 )
 
-SILENT_ROUNDING = 1e-8  # [rad] of angles; no base parameter depends on less
-BIAS_AXES = tuple(f"{kind}.{axis}" for kind in ("force", "torque") for axis in inertia.AXES)
-BIAS_UNITS = ("N",) * 3 + ("N·m",) * 3
-
 LEAST_GYRATION = 0.2  # of a link, as a share of its length
 # Of that, below which a file's largest radius of gyration is a template's. So is one above 1 / TINY
 # of it, of two equal moments: a formula's, of another body. What was identified may be as large.
@@ -58,7 +48,6 @@ TINY = 0.2
 # are apart at least.
 COPIES, COPIED = 3, 1.05
 SHOWN = 6  # links that a note names
-UNPLACED = 0.5  # the same where its centre of mass is not stated: it may be anywhere along it
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +136,7 @@ class Robot:
     def from_urdf_text(data: bytes, options: Options | None = None, path: str = "URDF") -> Robot:
         """Return the robot of a URDF file's bytes; see `from_file`."""
         options = options or Options()
-        text = urdf.held_still(data, path, options.still)
+        text = urdf.with_joints_fixed(data, path, options.still)
         return _build(urdf.Translation(text), data, options, path, "urdf")
 
     def with_joints(self, options: Mapping[str, JointOptions]) -> Robot:
@@ -221,7 +210,7 @@ class Robot:
             labels = self.own_columns.beside(labels)
         if not self.bias_names:
             return labels
-        units = [u for _ in self.biased for u in BIAS_UNITS]
+        units = [u for _ in self.biased for u in (("N",) * 3 + ("N·m",) * 3)]
         return Labels((*labels.names, *self.bias_names), (*labels.units, *units), labels.frame)
 
     @property
@@ -233,7 +222,13 @@ class Robot:
     @property
     def bias_names(self) -> tuple[str, ...]:
         """Names of the wrench sensors' bias parameters, six each; they are the last of all."""
-        return tuple(f"{name}.bias.{axis}" for name in self.biased for axis in BIAS_AXES)
+        return tuple(
+            f"{name}.bias.{axis}"
+            for name in self.biased
+            for axis in tuple(
+                f"{kind}.{axis}" for kind in ("force", "torque") for axis in inertia.AXES
+            )
+        )
 
     @property
     def bodies_links(self) -> tuple[Link, ...]:
@@ -246,16 +241,9 @@ class Robot:
         Raises:
             InvalidSetting: If there is no such link.
         """
-        match = next((k for k in self.links if k.name == name), None)
-        if match is not None:
-            return match
-        names = [k.name for k in self.links]
-        raise InvalidSetting(
-            f"the robot has no link '{name}'",
-            argument="frame",
-            valid=names,
-            cure=did_you_mean(name, names),
-        )
+        links = {k.name: k for k in self.links}
+        require_one_of(name, links, f"the robot has no link '{name}'", "frame")
+        return links[name]
 
     def link_matrix(self) -> Array:
         """Return the matrix from links' to bodies' parameters, shape (10 bodies, 10 links).
@@ -283,22 +271,23 @@ class Robot:
         steps = np.where(tree.parent >= 0, np.linalg.norm(tree.translation, axis=1), 0.0)
         reach = np.zeros(len(tree.names))
         np.maximum.at(reach, tree.parent[tree.parent >= 0], steps[tree.parent >= 0])
-        apart = reach[reach > 0.0]
-        usual = 0.5 * float(apart.mean()) if len(apart) else 0.0
+        reaches = reach[reach > 0.0]
+        usual = 0.5 * float(reaches.mean()) if len(reaches) else 0.0
         heaviest: dict[int, float] = {}  # of a body's links is as long as to the next joint
         for link in self.bodies_links:
             heaviest[link.body] = max(heaviest.get(link.body, 0.0), link.nominal[0])
-        found = []
+        radii = []
         for link in self.bodies_links:
             center = inertia.to_body(link.nominal)[1]
             if link.nominal[0] == heaviest[link.body]:
                 arm = float(np.linalg.norm(link.translation + link.rotation @ center))
                 size = max(usual, link.extent, 2.0 * arm, float(reach[link.body]))
-                found.append((LEAST_GYRATION if center.any() else UNPLACED) * size)
+                # A centre of mass that is not stated may be anywhere along the link.
+                radii.append((LEAST_GYRATION if center.any() else 0.5) * size)
             else:  # what is fixed to a link may be small, and far from the joint
                 own = LEAST_GYRATION * max(link.extent, 2.0 * float(np.linalg.norm(center)))
-                found.append(max(own, _ball(link.nominal[0])))
-        return tuple(found)
+                radii.append(max(own, _ball(link.nominal[0])))
+        return tuple(radii)
 
     def nominal(self) -> Array:
         """Return the nominal standard parameters of the model file, as of `labels`, shape (p,).
@@ -402,21 +391,16 @@ def _build(
     joints = tuple(n for n in names if n not in followers)
     kinds = {j.attributes["name"]: j.attributes["type"] for j in root.all("joint")}
     fixed = {j for j, kind in kinds.items() if kind == "fixed"}
-    refuse_unknown(options, joints, followers, fixed | translation.held, path)
+    refuse_unknown(options, joints, followers, fixed | translation.fixed, path)
     tree = tree_of(moving, joints, followers, cuts, first)
     links, notes = links_of(root, moving, places, translation, cuts)
     moved = [k.name for k in links if k.body >= 0]
     for name, contact in (options.contact or {}).items():
-        if contact.link not in moved:
-            raise InvalidSetting(
-                f"a contact is one of '{contact.link}', which is no link of the robot",
-                argument=f"[contact.{name}], link",
-                valid=moved,
-                cure=did_you_mean(contact.link, moved),
-            )
+        message = f"a contact is one of '{contact.link}', which is no link of the robot"
+        require_one_of(contact.link, moved, message, f"[contact.{name}], link")
     drives = drives_of(joints, tree, options, first)
     rounded = translation.angle_error if form != "urdf" else urdf.angle_error(root)
-    if rounded > SILENT_ROUNDING:
+    if rounded > 1e-8:  # [rad] of angles; no base parameter depends on less
         notes.append(
             f"angles of the file are off multiples of 15° by up to {rounded:.1g} rad, as rounding "
             "does: base parameters are those of exact multiples"

@@ -27,18 +27,13 @@ from heft.dynamics import (
     Tree,
     friction_terms,
 )
-from heft.errors import InvalidModel, InvalidSetting, did_you_mean
+from heft.errors import InvalidModel, InvalidSetting, did_you_mean, require_one_of
 from heft.files import Element, numbers
 from heft.information import inertia, matrix_of_quaternion, matrix_of_rpy
 
 from . import urdf
 from .options import Options
 
-SAME_AXIS = 1e-12  # an axis this near to one of the frame's is that one
-# A link fixed to another with less than this share of the whole is a frame, not a body.
-FRAME_MASS_SHARE = 1e-7
-NOMINAL_MASS = 2.0  # [kg], of a moving link that the file gives no inertial, nor any other link
-NOMINAL_GYRATION = 0.1  # [m]
 DEFAULT_FRICTION = "full"  # of a joint of which nothing is said
 
 
@@ -198,7 +193,8 @@ def _axis(joint: Element) -> Array:
     axis_element = joint.find("axis")
     written = axis_element.attributes["xyz"] if axis_element is not None else "1 0 0"
     axis = np.array(numbers(written, 3, "axis xyz", "joint"))
-    near = [unit for unit in np.eye(3) if np.linalg.norm(axis - unit) <= SAME_AXIS]
+    # An axis this near to one of the frame's is that one.
+    near = [unit for unit in np.eye(3) if np.linalg.norm(axis - unit) <= 1e-12]
     return near[0] if near else np.asarray(axis / np.linalg.norm(axis))
 
 
@@ -255,18 +251,14 @@ def cut_joints(root: Element, options: Options) -> frozenset[str]:
     links = [k.attributes["name"] for k in root.all("link")]
     joints = set()
     for name, sensor in (options.sensor or {}).items():
-        if sensor.link not in links:
-            raise InvalidSetting(
-                f"a wrench sensor sits before '{sensor.link}', which is no link of the robot",
-                argument=f"[sensor.{name}], link",
-                valid=links,
-                cure=did_you_mean(sensor.link, links),
-            )
+        where = f"[sensor.{name}], link"
+        message = f"a wrench sensor sits before '{sensor.link}', which is no link of the robot"
+        require_one_of(sensor.link, links, message, where)
         if sensor.link not in above:
             raise InvalidSetting(
                 f"nothing is before '{sensor.link}' that a sensor could hold it by",
-                argument=f"[sensor.{name}], link",
-                valid=list(above),
+                argument=where,
+                valid=above,
                 cure="name the first link beyond the sensor; of a sensor below the base, give the "
                 "model file a link before it and a joint of type fixed between the two",
             )
@@ -290,10 +282,12 @@ def links_of(
     beyond = {b: place.body for b, place in enumerate(moving) if place.joint_name in cuts}
     masses = {n: float(ten[0]) for n, ten in tens.items() if ten is not None}
     in_motion = [m for n, m in masses.items() if places[n].body >= 0 and m > 0.0]
-    negligible = FRAME_MASS_SHARE * sum(in_motion)
+    # A link fixed to another with less than this share of the whole is a frame, not a body.
+    negligible = 1e-7 * sum(in_motion)
     # A link with all but no mass (a camera, a flange) says nothing of what a link weighs.
     solid = [m for m in in_motion if m > negligible]
-    usual = inertia.sphere(float(np.median(solid)) if solid else NOMINAL_MASS, NOMINAL_GYRATION)
+    # Where the file gives no moving link a mass, one of 2 kg and 0.1 m stands for each.
+    usual = inertia.sphere(float(np.median(solid)) if solid else 2.0, 0.1)
     of_bodies: dict[int, float] = {}  # −1 the base [kg]
     for name, mass in masses.items():
         body = places[name].body
@@ -333,10 +327,6 @@ def _length(solid: Array | None) -> float:
     mass, _, tensor = inertia.to_body(solid)
     second = 0.5 * np.trace(tensor) - np.linalg.eigvalsh(tensor)[0]
     return float(np.sqrt(12.0 * second / mass))
-
-
-# [kg]; lighter links stand for frames, and their inertia for nothing
-SOLID = 1e-3
 
 
 def is_mended(link: Link) -> bool:
@@ -382,7 +372,8 @@ def _prior(
     if link.given:
         mass, center, tensor = inertia.to_body(link.written)
         nominal = inertia.nearest_consistent(link.written)
-        if mass >= SOLID and np.abs(tensor).max() > mass * urdf.LARGEST_GYRATION**2:
+        # Links lighter than a gram stand for frames, and their inertia for nothing.
+        if mass >= 1e-3 and np.abs(tensor).max() > mass * urdf.LARGEST_GYRATION**2:
             own = mass / stand_in[0] * inertia.to_body(stand_in)[2]
             nominal = inertia.from_body(mass, center, own)
         if moves and is_mended(replace(link, nominal=nominal)):

@@ -24,15 +24,10 @@ from heft.information import matrix_of_rpy
 from . import mjcf, urdf
 from .link_shapes import load_coal
 from .mjcf import MASSLESS
-from .mjcf_values import Compiler, Geom, orientation, vector
+from .mjcf_values import Compiler, Geom, placed, vector
 
 ROUND = 48  # corners of the polygon about a circle, 0.2 % larger
-MESHES = (".stl", ".dae", ".obj", ".ply")
 STL = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("attribute", "<u2")])  # binary
-SCHEMES = ("package://", "model://")
-LEAST = 1e-3  # half an axis of what is flat [m]
-MOST_PLANES = 64  # a link; conic problems take an unknown for each
-SAME_NORMAL = 1e-9  # 1 − cos of the angle below which two triangles are of one plane
 
 Plane = tuple[float, float, float, float]
 
@@ -203,9 +198,8 @@ def _of_geom(
             raise KeyError("refpos")
         scale = vector(asset, "scale", 3, geom.where, (1.0, 1.0, 1.0))
         surface = _mesh(search.file(str(Path(compiler.meshes) / asset["file"])), scale)
-        turn = orientation(geom.given, compiler, geom.where)
-        move = vector(geom.given, "pos", 3, geom.where, (0.0, 0.0, 0.0))
-        return surface.placed(geom.rotation @ turn, geom.translation + geom.rotation @ move)
+        pose = placed(geom.given, compiler, geom.where, geom.rotation, geom.translation)
+        return surface.placed(*pose)
     size, rotation, translation = geom.solid(compiler)
     return _solid(geom.kind, np.array(size)).placed(rotation, translation)
 
@@ -240,21 +234,16 @@ def _surface(shape: Element, search: _Search) -> Surface:
 
     Raises:
         HeftError: If a number is none, or a mesh is not found.
-        KeyError: If the shape is of no known kind or lacks an attribute.
+        KeyError: If the shape is of no known kind, or has no size.
     """
-    given = shape.attributes
     if shape.tag == "mesh":
+        given = shape.attributes
         scale = numbers(given.get("scale", "1 1 1"), 3, "scale", "mesh")
         return _mesh(search.file(given["filename"]), np.array(scale))
-    if shape.tag == "box":
-        return _solid("box", np.array(numbers(given["size"], 3, "size", "box")) / 2.0)
-    (radius,) = numbers(given["radius"], 1, "radius", shape.tag)
-    if shape.tag == "sphere":
-        return _solid("sphere", np.array([radius]))
-    (length,) = numbers(given["length"], 1, "length", shape.tag)
-    if shape.tag not in ("capsule", "cylinder"):
+    size = urdf.size_of(shape)
+    if size is None:
         raise KeyError(shape.tag)
-    return _solid(shape.tag, np.array([radius, length / 2.0]))
+    return _solid(shape.tag, np.array(size))
 
 
 def _mesh(path: Path, scale: Array) -> Surface:
@@ -286,14 +275,14 @@ class _Search:
 
     def file(self, uri: str) -> Path:
         for path in self._candidates(uri):
-            if path.suffix.lower() in MESHES and path.is_file():
+            if path.suffix.lower() in (".stl", ".dae", ".obj", ".ply") and path.is_file():
                 require_regular(path, "mesh", InvalidModel)
                 return path
         raise InvalidModel("a mesh is not found", argument=uri)
 
     def _candidates(self, uri: str) -> Iterable[Path]:
         home = (self.folder or Path()).resolve()
-        scheme = next((s for s in SCHEMES if uri.startswith(s)), None)
+        scheme = next((s for s in ("package://", "model://") if uri.startswith(s)), None)
         if scheme is None:
             yield home / uri.removeprefix("file://")
             return
@@ -315,19 +304,21 @@ def bounding_extent(surface: Surface) -> tuple[tuple[float, float], ...]:
     """
     points, radii = surface.corners()
     low, high = (points - radii[:, None]).min(axis=0), (points + radii[:, None]).max(axis=0)
-    centre, half = 0.5 * (low + high), np.maximum(0.5 * (high - low), LEAST)
+    # What is flat gets half an axis of 1 mm.
+    centre, half = 0.5 * (low + high), np.maximum(0.5 * (high - low), 1e-3)
     reach = np.linalg.norm((points - centre) / half, axis=1) + radii / half.min()
     half = half * reach.max()
     ends = zip((centre - half).tolist(), (centre + half).tolist(), strict=True)
     return tuple(ends)
 
 
-def hull_planes(surface: Surface, most: int = MOST_PLANES) -> tuple[Plane, ...]:
+def hull_planes(surface: Surface, most: int = 64) -> tuple[Plane, ...]:
     """Return planes `[x, y, z, most]` about a surface: `x, y, z` outward, `(x, y, z)·p ≤ most`.
 
     They are those of its convex hull where these are few, else a choice among them that is spread
     over all directions; round shapes get planes that touch them. So the body between them contains
-    the hull: a centre of mass that is inside the shapes is never cut off. `most` is 6 or more.
+    the hull: a centre of mass that is inside the shapes is never cut off. `most` is 6 or more, and
+    few: conic problems take an unknown for each.
     """
     points, radii = surface.corners()
     normals = np.concatenate([np.eye(3), -np.eye(3), _facets(points)])
@@ -361,7 +352,8 @@ def _spread(normals: Array, most: int) -> Array:
     nearest = (normals @ normals[:6].T).max(axis=1)
     while len(chosen) < min(most, len(normals)):
         k = int(np.argmin(nearest))
-        if nearest[k] > 1.0 - SAME_NORMAL:
+        # 1 − cos of the angle: below, two triangles are of one plane.
+        if nearest[k] > 1.0 - 1e-9:
             break
         chosen.append(k)
         nearest = np.maximum(nearest, normals @ normals[k])

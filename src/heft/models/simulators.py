@@ -25,12 +25,7 @@ from heft.information import inertia, matrix_of_rpy, quaternion_of_matrix
 from . import denavit_hartenberg, mjcf, mjcf_values, urdf
 from .robot import Robot
 
-# Dry friction is a soft constraint of MuJoCo. As stiff as this it is all there from 1e-3 rad/s on.
-STIFF = {"solreffriction": "0.0002 1", "solimpfriction": "0.9999 0.9999 0.001 0.5 2"}
-# A constant torque is a spring without end: this soft in N·m/rad for each N·m, as far away.
-SOFT = 1e-12
 FAINT = 1e-6  # N·m/rad or N/m: a softer spring is such an offset
-DRAKE = "http://drake.mit.edu"
 DEGREE = math.pi / 180.0
 
 
@@ -64,10 +59,10 @@ class Simulator:
     holds: frozenset[str]  # fields of a joint that it takes
     write: Callable[[Robot, Fields], str]
     read: Callable[[str], Fields]
-    whole: bool = True  # whether its file holds the links, too
+    has_links: bool = True  # whether its file holds the links, too
     note: str = ""  # what a user is to know of it
 
-    def held(self, robot: Robot, fields: Fields) -> dict[str, JointFields]:
+    def taken(self, robot: Robot, fields: Fields) -> dict[str, JointFields]:
         """Return the fields that its file takes, zero for the others.
 
         A joint of an MJCF file with a spring of its own has no room for an offset.
@@ -91,19 +86,11 @@ def urdf_of(robot: Robot) -> bytes:
     if robot.form == "mjcf":
         model = mjcf.read(xml.parse(robot.source, "the model file"), "the model file")
         return mjcf.translate(model, False, "the model file", robot.options.still).text
-    return urdf.held_still(robot.source, "the model file", robot.options.still)
+    return urdf.with_joints_fixed(robot.source, "the model file", robot.options.still)
 
 
 def _row(values: object) -> str:
     return " ".join(repr(float(x) + 0.0) for x in np.ravel(np.asarray(values)))
-
-
-def _set(data: bytes, element: Element, values: Mapping[str, str]) -> list[Edit]:
-    """Return edits that set attributes to all digits, also where the file has the first ten."""
-    spans = element.spans(data)
-    missing = {k: v for k, v in values.items() if k not in spans}
-    changed = [Edit(*spans[k], v) for k, v in values.items() if k in spans]
-    return changed + set_attributes(data, element, missing)
 
 
 def _shown(**attributes: object) -> str:
@@ -119,10 +106,17 @@ def _stiffness(given: Mapping[str, str]) -> float:
 
 def _joint_values(fields: JointFields, turn: float = 1.0) -> dict[str, str]:
     """Return a joint's MJCF attributes; `turn` is the file's unit of angles in rad, or 1."""
-    values = {"armature": _row(fields.armature), "damping": _row(fields.viscous)}
-    values |= {"frictionloss": _row(fields.dry), **STIFF}
+    values = {
+        "armature": _row(fields.armature),
+        "damping": _row(fields.viscous),
+        "frictionloss": _row(fields.dry),
+        # It is a soft constraint of MuJoCo. As stiff as this it is all there from 1e-3 rad/s on.
+        "solreffriction": "0.0002 1",
+        "solimpfriction": "0.9999 0.9999 0.001 0.5 2",
+    }
     if fields.offset:
-        stiffness = SOFT * abs(fields.offset)
+        # A constant torque is a spring without end: this soft in N·m/rad for each N·m, as far away.
+        stiffness = 1e-12 * abs(fields.offset)
         far = -fields.offset / stiffness
         values |= {"stiffness": _row(stiffness), "springref": _row(far / turn)}
     return values
@@ -138,7 +132,7 @@ def write_mjcf(robot: Robot, fields: Fields) -> str:
     if not np.array_equal(model.gravity, robot.gravity):
         option, gravity = root.find("option"), {"gravity": _row(robot.gravity)}
         if option is not None:
-            edits += _set(robot.source, option, gravity)
+            edits += set_attributes(robot.source, option, gravity, exact=True)
         else:
             edits += insert_child(robot.source, root, "mujoco", [f"<option{_shown(**gravity)}/>"])
     for body in model.bodies:
@@ -148,13 +142,13 @@ def write_mjcf(robot: Robot, fields: Fields) -> str:
                 values = _joint_values(fields[joint.name], turn)
                 if 0.0 < _stiffness(joint.given) <= FAINT:  # of an earlier export
                     values = {"stiffness": "0", "springref": "0", **values}
-                edits += _set(robot.source, joint.element, values)
+                edits += set_attributes(robot.source, joint.element, values, exact=True)
     return apply(robot.source, edits).decode()
 
 
 def read_mjcf(text: str) -> dict[str, JointFields]:
     """Return the fields of the joints of an MJCF file."""
-    root, found = xml.parse(text.encode(), "the written file"), {}
+    root, fields = xml.parse(text.encode(), "the written file"), {}
     degrees = mjcf_values.compiler_of(root, "the written file").degrees
     for body in mjcf.read(root, "the written file").bodies:
         for joint in body.joints:
@@ -166,8 +160,8 @@ def read_mjcf(text: str) -> dict[str, JointFields]:
             stiffness = given["stiffness"][0]
             offset = -stiffness * given["springref"][0] * turn if stiffness <= FAINT else 0.0
             rotor, viscous, dry = (given[k][0] for k in ("armature", "damping", "frictionloss"))
-            found[joint.name] = JointFields(rotor, viscous, dry, offset + 0.0)
-    return found
+            fields[joint.name] = JointFields(rotor, viscous, dry, offset + 0.0)
+    return fields
 
 
 def _made_mjcf(data: bytes, robot: Robot, fields: Fields) -> str:
@@ -195,14 +189,14 @@ def _made_mjcf(data: bytes, robot: Robot, fields: Fields) -> str:
             yield f"{indent}</body>"
 
     def inside(link: Element, joint: Element | None) -> Iterator[str]:
-        found = urdf.inertial(link)
-        if found is not None and found.mass > 0.0:
-            six = np.concatenate([np.zeros(4), found.moments])
-            turn = matrix_of_rpy(*found.rpy)
+        stated = urdf.inertial(link)
+        if stated is not None and stated.mass > 0.0:
+            six = np.concatenate([np.zeros(4), stated.moments])
+            turn = matrix_of_rpy(*stated.rpy)
             moments, axes = np.linalg.eigh(turn @ inertia.inertia_matrix(six) @ turn.T)
             axes[:, 2] *= np.sign(np.linalg.det(axes))
             quat = _row(quaternion_of_matrix(axes))
-            values = _shown(pos=_row(found.xyz), quat=quat, mass=repr(found.mass))
+            values = _shown(pos=_row(stated.xyz), quat=quat, mass=repr(stated.mass))
             yield f"<inertial{values}{_shown(diaginertia=_row(moments))}/>"
         if joint is not None and joint.attributes["type"] != "fixed":
             yield _made_joint(joint, fields.get(joint.attributes["name"]), follow)
@@ -265,34 +259,28 @@ def write_urdf(robot: Robot, fields: Fields) -> str:
     data = urdf_of(robot)
     edits: list[Edit] = []
     for joint in xml.parse(data, "the model file").all("joint"):
-        found = fields.get(joint.attributes["name"])
-        if found is None:
-            continue
-        values = {"damping": repr(found.viscous), "friction": repr(found.dry)}
-        dynamics = joint.find("dynamics")
-        if dynamics is not None:
-            edits += _set(data, dynamics, values)
-        else:
-            edits += insert_child(data, joint, "joint", [f"<dynamics{_shown(**values)}/>"])
+        own = fields.get(joint.attributes["name"])
+        if own is not None:
+            edits += urdf.set_dynamics(data, joint, repr(own.viscous), repr(own.dry), exact=True)
     return apply(data, edits).decode()
 
 
 def read_urdf(text: str) -> dict[str, JointFields]:
     """Return the fields of the joints of a URDF, rotors of Drake's among them."""
-    root, found = xml.parse(text.encode(), "the written file"), {}
+    root, fields = xml.parse(text.encode(), "the written file"), {}
     for joint in root.all("joint"):
         dynamics = joint.find("dynamics")
         given = {} if dynamics is None else dynamics.attributes
         viscous, dry = (float(given.get(k, "0")) for k in ("damping", "friction"))
         if joint.attributes["type"] != "fixed":
-            found[joint.attributes["name"]] = JointFields(viscous=viscous, dry=dry)
+            fields[joint.attributes["name"]] = JointFields(viscous=viscous, dry=dry)
     for transmission in root.all("transmission"):
         joint_of, actuator = transmission.find("joint"), transmission.find("actuator")
         rotor = None if actuator is None else actuator.find("drake:rotor_inertia")
         if joint_of is not None and rotor is not None:
             name = joint_of.attributes["name"]
-            found[name] = replace(found[name], armature=float(rotor.attributes["value"]))
-    return found
+            fields[name] = replace(fields[name], armature=float(rotor.attributes["value"]))
+    return fields
 
 
 def write_drake(robot: Robot, fields: Fields) -> str:
@@ -304,20 +292,20 @@ def write_drake(robot: Robot, fields: Fields) -> str:
         joint = old.find("joint")
         if joint is not None and joint.attributes.get("name") in fields:
             edits.append(Edit(old.start, old.ended, ""))
-    for name, found in fields.items():
+    for name, own in fields.items():
         lines += [
             f"<transmission{_shown(name=name + '_transmission')}>",
             "  <type>transmission_interface/SimpleTransmission</type>",
             f"  <joint{_shown(name=name)}/>",
             f"  <actuator{_shown(name=name + '_actuator')}>",
-            f'    <drake:rotor_inertia value="{found.armature!r}"/>',
+            f'    <drake:rotor_inertia value="{own.armature!r}"/>',
             '    <drake:gear_ratio value="1"/>',
             "  </actuator>",
             "</transmission>",
         ]
     edits += insert_child(data, root, "robot", lines)
     if "xmlns:drake" not in root.attributes:
-        edits += set_attributes(data, root, {"xmlns:drake": DRAKE})
+        edits += set_attributes(data, root, {"xmlns:drake": "http://drake.mit.edu"})
     return apply(data, edits).decode()
 
 

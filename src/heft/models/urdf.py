@@ -18,7 +18,7 @@ import numpy as np
 
 from heft.arrays import Array
 from heft.errors import InvalidModel
-from heft.files import Edit, Element, apply, numbers, walk, xml
+from heft.files import Edit, Element, apply, insert_child, numbers, set_attributes, walk, xml
 from heft.information import frame_change, inertia, matrix_of_rpy, rpy_of_matrix
 
 LARGEST_GYRATION = 30.0  # [m], of a body with a mass; more is in another unit
@@ -27,7 +27,6 @@ MOMENTS = ("ixx", "ixy", "iyy", "ixz", "iyz", "izz")  # attributes of `<inertia>
 SIZES = {"sphere": 1, "capsule": 2, "cylinder": 2, "ellipsoid": 3, "box": 3}  # numbers, by solid
 NICE = math.pi / 12.0  # [rad]: multiples of it are what angles of drawings are
 FEWEST_DECIMALS = 2
-SINGLE_PRECISION = 5e-7  # [rad]: an angle that was once stored so, and printed with more digits
 
 
 def _quoted(text: str) -> str:
@@ -41,7 +40,7 @@ def ends(joint: Element) -> tuple[str, str]:
     return parent.attributes["link"], child.attributes["link"]
 
 
-def held_still(data: bytes, path: str, joints: Collection[str] | None = None) -> bytes:
+def with_joints_fixed(data: bytes, path: str, joints: Collection[str] | None = None) -> bytes:
     """Return a URDF whose floating and planar joints, all or those of some names, are fixed."""
     edits = []
     for joint in xml.parse(data, path).all("joint"):
@@ -49,6 +48,17 @@ def held_still(data: bytes, path: str, joints: Collection[str] | None = None) ->
         if given.get("type") in FREE_TYPES and (joints is None or given.get("name") in joints):
             edits.append(Edit(*joint.spans(data)["type"], "fixed"))
     return apply(data, edits)
+
+
+def set_dynamics(
+    data: bytes, joint: Element, damping: str, friction: str, exact: bool = False
+) -> list[Edit]:
+    """Return edits that state a joint's damping and dry friction; see `set_attributes`."""
+    values, dynamics = {"damping": damping, "friction": friction}, joint.find("dynamics")
+    if dynamics is not None:
+        return set_attributes(data, dynamics, values, exact)
+    line = f'<dynamics damping="{damping}" friction="{friction}"/>'
+    return insert_child(data, joint, "joint", [line])
 
 
 def pose(element: Element, where: str = "") -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -86,8 +96,8 @@ def inertial(link: Element) -> Inertial | None:
 def solid(link: Element, mass: float) -> Array | None:
     """Return the ten inertial parameters of a link that fills its shape with uniform density.
 
-    The first box, cylinder or ball of its collision or visual counts; None if it has none. They are
-    in the link's frame, shape (10,) [kg, kg·m, kg·m²], of a mass [kg].
+    The first box, cylinder, capsule or ball of its collision or visual counts; None if it has none.
+    They are in the link's frame, shape (10,) [kg, kg·m, kg·m²], of a mass [kg].
     """
     for element in (*link.all("collision"), *link.all("visual")):
         geometry = element.find("geometry")
@@ -103,15 +113,17 @@ def solid(link: Element, mass: float) -> Array | None:
 
 def size_of(shape: Element) -> tuple[float, ...] | None:
     """Return radii and half lengths of a shape [m]; None if it is none of positive size."""
-    keys = {"box": ("size",), "cylinder": ("radius", "length"), "sphere": ("radius",)}
+    kinds = {
+        "box": (("size",), (0.5, 0.5, 0.5)),
+        "sphere": (("radius",), (1.0,)),
+        **dict.fromkeys(("cylinder", "capsule"), (("radius", "length"), (1.0, 0.5))),
+    }
     try:
-        given = [float(x) for k in keys[shape.tag] for x in shape.attributes[k].split()]
+        keys, factors = kinds[shape.tag]
+        written = [float(x) for k in keys for x in shape.attributes[k].split()]
+        size = tuple(x * factor for x, factor in zip(written, factors, strict=True))
     except (KeyError, ValueError):
         return None
-    if len(given) != {"box": 3, "cylinder": 2, "sphere": 1}[shape.tag]:
-        return None
-    half = {"box": (0.5, 0.5, 0.5), "cylinder": (1.0, 0.5), "sphere": (1.0,)}[shape.tag]
-    size = tuple(x * h for x, h in zip(given, half, strict=True))
     return size if all(0.0 < x < LARGEST_GYRATION for x in size) else None
 
 
@@ -126,7 +138,7 @@ class Translation:
     solid: frozenset[str] = frozenset()
     gravity: tuple[float, float, float] | None = None  # gravity that the file states [m/s²]
     notes: tuple[str, ...] = ()  # messages to the user on the file
-    held: frozenset[str] = frozenset()  # names of joints of the file that do not move
+    fixed: frozenset[str] = frozenset()  # names of joints of the file that do not move
     angle_error: float = 0.0  # largest rounding error of the angles that the file prints [rad]
 
 
@@ -237,7 +249,8 @@ def _angle_error(angle: float) -> float:
     printed = (unit * round(meant / unit), unit * math.trunc(meant / unit))  # rounded, or cut off
     same = any(abs(angle - p) < 1e-3 * unit for p in printed)
     error = abs(angle - meant)
-    return error if same or error < SINGLE_PRECISION else 0.0
+    # An angle may once have been stored in single precision, and printed with more digits.
+    return error if same or error < 5e-7 else 0.0
 
 
 def _decimals(number: float) -> int:

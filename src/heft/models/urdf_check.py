@@ -9,16 +9,28 @@ from __future__ import annotations
 import math
 import shlex
 from collections import Counter
+from collections.abc import Collection
 
-from heft.errors import InvalidModel, did_you_mean
+from heft.errors import InvalidModel, did_you_mean, require_one_of
 from heft.files import Element, numbers, walk
 
 from .options import joint_lines
-from .urdf import FREE_TYPES, ends, refuse_xacro
+from .urdf import FREE_TYPES, MOMENTS, ends, refuse_xacro
+from .urdf import inertial as inertial_of
 
 MOST_LINKS = 1000
 VERSIONS = ("1.0", "1.1", "1.2")
 JOINT_TYPES = ("revolute", "continuous", "prismatic", "fixed")
+# How many numbers attributes hold, by element.
+NUMBERS = {
+    "origin": {"xyz": 3, "rpy": 3},
+    "mass": {"value": 1},
+    "inertia": dict.fromkeys(MOMENTS, 1),
+    "axis": {"xyz": 3},
+    "limit": {"lower": 1, "upper": 1, "effort": 1, "velocity": 1},
+    "dynamics": {"damping": 1, "friction": 1},
+    "mimic": {"multiplier": 1, "offset": 1},
+}
 
 
 def _named(root: Element, tag: str, path: str) -> dict[str, Element]:
@@ -37,38 +49,31 @@ def _named(root: Element, tag: str, path: str) -> dict[str, Element]:
     return elements
 
 
-def _check_origin(element: Element, where: str) -> None:
-    origin = element.find("origin")
-    if origin is None:
-        return
-    for key in ("xyz", "rpy"):
-        if key in origin.attributes:
-            numbers(origin.attributes[key], 3, f"origin {key}", f"{where}, line {origin.line}")
+def _check_numbers(
+    parent: Element, tag: str, where: str, needed: Collection[str] = (), largest: float = 1e12
+) -> Element | None:
+    """Return the child of a tag, its numbers checked; those that are not needed may be missing."""
+    element = parent.find(tag)
+    for key, count in NUMBERS[tag].items():
+        if element is not None and (key in element.attributes or key in needed):
+            place = f"{where}, line {element.line}"
+            numbers(element.attributes.get(key), count, f"{tag} {key}", place, largest)
+    return element
 
 
 def _check_inertial(link: Element, where: str) -> None:
-    inertials = link.all("inertial")
-    if not inertials:
-        return
-    if len(inertials) > 1:
+    if len(link.all("inertial")) > 1:
         raise InvalidModel("a link has two <inertial> elements", argument=where)
-    inertial = inertials[0]
-    _check_origin(inertial, where)
-    _refuse_two(inertial, ("mass", "inertia"), where)
-    read: dict[str, float] = {}
-    for tag, keys in (
-        ("mass", ("value",)),
-        ("inertia", ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")),
-    ):
-        element = inertial.find(tag)
-        if element is None:
-            raise InvalidModel(f"<inertial> has no <{tag}>", argument=where)
-        for key in keys:
-            read[key] = numbers(element.attributes.get(key), 1, f"{tag} {key}", where)[0]
-    mass = read.pop("value")
-    if mass < 0.0:
+    for inertial in link.all("inertial"):
+        _refuse_two(inertial, ("mass", "inertia"), where)
+        _check_numbers(inertial, "origin", where)
+        for tag in ("mass", "inertia"):
+            if _check_numbers(inertial, tag, where, NUMBERS[tag]) is None:
+                raise InvalidModel(f"<inertial> has no <{tag}>", argument=where)
+    stated = inertial_of(link)
+    if stated is not None and stated.mass < 0.0:
         raise InvalidModel(
-            "a mass is negative", argument=where, got=mass, expected="0 or more, in kg"
+            "a mass is negative", argument=where, got=stated.mass, expected="0 or more, in kg"
         )
 
 
@@ -97,57 +102,31 @@ def _check_joint(
     for end in ("parent", "child"):
         element = joint.find(end)
         name = element.attributes.get("link", "") if element is not None else ""
-        if name not in links:
-            raise InvalidModel(
-                f"the {end} of a joint is no link of the file",
-                argument=where,
-                got=repr(name),
-                valid=links,
-                cure=did_you_mean(name, links),
-            )
-    _check_origin(joint, where)
-    axis = joint.find("axis")
-    if axis is not None:
-        direction = numbers(axis.attributes.get("xyz"), 3, "axis xyz", where)
-        if kind != "fixed" and not 1e-9 < math.hypot(*direction) < 1e9:
+        message = f"the {end} of a joint is no link of the file"
+        require_one_of(name, links, message, where, InvalidModel, repr(name))
+    _check_numbers(joint, "origin", where)
+    axis = _check_numbers(joint, "axis", where, ("xyz",))
+    if axis is not None and kind != "fixed":
+        length = math.hypot(*map(float, axis.attributes["xyz"].split()))
+        if not 1e-9 < length < 1e9:
             raise InvalidModel(
                 "a joint axis has no direction", argument=where, got=axis.attributes["xyz"]
             )
-    _check_limit(joint, kind, where)
-    dynamics = joint.find("dynamics")
-    for key in ("damping", "friction"):
-        if dynamics is not None and key in dynamics.attributes:
-            numbers(dynamics.attributes[key], 1, f"dynamics {key}", where)
-    mimic = joint.find("mimic")
-    if mimic is None:
-        return
-    master = mimic.attributes.get("joint", "")
-    if master not in joints or joints[master] is joint:
+    limit = _check_numbers(joint, "limit", where, ("effort", "velocity"), math.inf)
+    if limit is None and kind in ("revolute", "prismatic"):
         raise InvalidModel(
-            "a joint mimics a joint that is not there",
+            f"a {kind} joint has no <limit>",
             argument=where,
-            got=repr(master),
-            valid=[j for j in joints if joints[j] is not joint],
+            cure='give it one (lower="-3.1" upper="3.1" effort="100" velocity="3")'
+            + ("; or make its type continuous" if kind == "revolute" else ""),
         )
-    for key in ("multiplier", "offset"):
-        if key in mimic.attributes:
-            numbers(mimic.attributes[key], 1, f"mimic {key}", where)
-
-
-def _check_limit(joint: Element, kind: str, where: str) -> None:
-    limit = joint.find("limit")
-    if limit is None:
-        if kind in ("revolute", "prismatic"):
-            raise InvalidModel(
-                f"a {kind} joint has no <limit>",
-                argument=where,
-                cure='give it one (lower="-3.1" upper="3.1" effort="100" velocity="3")'
-                + ("; or make its type continuous" if kind == "revolute" else ""),
-            )
-        return
-    for key in ("lower", "upper", "effort", "velocity"):
-        if key in limit.attributes or key in ("effort", "velocity"):
-            numbers(limit.attributes.get(key), 1, f"limit {key}", where, math.inf)
+    _check_numbers(joint, "dynamics", where)
+    mimic = _check_numbers(joint, "mimic", where)
+    if mimic is not None:
+        others = [j for j in joints if joints[j] is not joint]
+        master = mimic.attributes.get("joint", "")
+        message = "a joint mimics a joint that is not there"
+        require_one_of(master, others, message, where, InvalidModel, repr(master))
 
 
 def _check_tree(links: dict[str, Element], joints: dict[str, Element], path: str) -> None:
@@ -183,34 +162,6 @@ def _check_tree(links: dict[str, Element], joints: dict[str, Element], path: str
             seen.add(name)
             name = parents[name]
         rooted |= seen
-
-
-def _check_format(root: Element, path: str) -> None:
-    """Refuse what no other reader of URDFs takes, and poses that not all read alike."""
-    if "name" not in root.attributes:
-        raise InvalidModel(
-            "the robot has no name",
-            argument=f"{path}, line {root.line}",
-            got="<robot>",
-            cure='give it one: <robot name="arm">; other readers refuse the file without',
-        )
-    version = root.attributes.get("version", VERSIONS[0])
-    if version not in VERSIONS:
-        raise InvalidModel(
-            "the URDF is of an unknown version",
-            argument=f"{path}, line {root.line}",
-            got=repr(version),
-            valid=VERSIONS,
-        )
-    turned = next((e for e in walk(root) if "quat_xyzw" in e.attributes), None)
-    if turned is not None:
-        raise InvalidModel(
-            "poses are read by their angles, not by quaternions",
-            argument=f"{path}, line {turned.line}",
-            got=f"quat_xyzw={turned.attributes['quat_xyzw']!r}",
-            expected="rpy",
-            cure="write the same rotation as rpy, about fixed axes x, y, then z [rad]",
-        )
 
 
 def check(root: Element, path: str) -> None:
@@ -258,4 +209,28 @@ def check(root: Element, path: str) -> None:
     for joint in joints.values():
         _check_joint(joint, links, joints, path)
     _check_tree(links, joints, path)
-    _check_format(root, path)
+    # What no other reader of URDFs takes, and poses that not all read alike.
+    if "name" not in root.attributes:
+        raise InvalidModel(
+            "the robot has no name",
+            argument=f"{path}, line {root.line}",
+            got="<robot>",
+            cure='give it one: <robot name="arm">; other readers refuse the file without',
+        )
+    version = root.attributes.get("version", VERSIONS[0])
+    if version not in VERSIONS:
+        raise InvalidModel(
+            "the URDF is of an unknown version",
+            argument=f"{path}, line {root.line}",
+            got=repr(version),
+            valid=VERSIONS,
+        )
+    turned = next((e for e in walk(root) if "quat_xyzw" in e.attributes), None)
+    if turned is not None:
+        raise InvalidModel(
+            "poses are read by their angles, not by quaternions",
+            argument=f"{path}, line {turned.line}",
+            got=f"quat_xyzw={turned.attributes['quat_xyzw']!r}",
+            expected="rpy",
+            cure="write the same rotation as rpy, about fixed axes x, y, then z [rad]",
+        )

@@ -319,7 +319,7 @@ class Walk(Sampler):
     def _windows(self, columns: Sequence[int]) -> Iterator[tuple[bool, Equations]]:
         """Yield whether a run of windows begins, and rows of windows as the logs complete them."""
         assert self.weak is not None
-        state: weak_form.Held | None = None
+        state: weak_form.Buffer | None = None
         white: weak_form.Whitening | None = None
         recording, last, begins = -1, -np.inf, True
         past = Past()

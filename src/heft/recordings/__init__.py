@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from .formats.message_log import KINDS, Channel, full_name
     from .formats.messages import read_group, stamps_of, types_of
     from .columns import JOINT_KINDS, UNITS, ColumnMap, SignalMap
-    from .recording import Recording
+    from .recording import Recording, convert
     from .map_draft import draft_map, quoted, toml_list
     from .commanded import CommandedFlight, JointTrajectory, messages_can_be_written
-    from .conversion import convert
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from heft.arrays import Array
-from heft.errors import InvalidRecording, InvalidSetting, shown, spelt
+from heft.errors import InvalidRecording, InvalidSetting, require_one_of, shown, spelt
 from heft.files import (
     Keys,
     Number,
@@ -36,43 +36,36 @@ from .formats.table import EITHER, NAMED, Table, Topics
 JOINT_KINDS = ("q", "v", "a", "tau", "current", "q_ref", "q_motor")
 # Kinds of signals of frames, and their components.
 FRAME_KINDS = {
-    "force": "xyz",
-    "torque": "xyz",
-    "pos": "xyz",
+    **dict.fromkeys(("force", "torque", "pos"), "xyz"),
     "quat": "wxyz",
-    "omega": "xyz",
-    "vel": "xyz",
-    "acc": "xyz",
+    **dict.fromkeys(("omega", "vel", "acc"), "xyz"),
 }
 # Kinds of signals of neither, and what they are of.
 OWNERS = {"u": "actuators", "contact": "contacts"}
 KINDS = (*JOINT_KINDS, *FRAME_KINDS, *OWNERS)
 POSITIONS = {"rad": 1.0, "deg": np.pi / 180.0, "turn": 2.0 * np.pi, "m": 1.0, "mm": 1e-3}
+TORQUES = {"N·m": 1.0, "Nm": 1.0, "N*m": 1.0, "mNm": 1e-3, "kNm": 1e3}
 UNITS: dict[str, dict[str, float]] = {
     "t": {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9},
     **dict.fromkeys(("q", "q_ref", "q_motor"), POSITIONS),
     "v": {
-        "rad/s": 1.0,
-        "deg/s": np.pi / 180.0,
-        "rpm": 2.0 * np.pi / 60.0,
-        "m/s": 1.0,
-        "mm/s": 1e-3,
+        **{"rad/s": 1.0, "deg/s": np.pi / 180.0, "rpm": 2.0 * np.pi / 60.0},
+        **{"m/s": 1.0, "mm/s": 1e-3},
     },
     "a": {"rad/s^2": 1.0, "deg/s^2": np.pi / 180.0, "m/s^2": 1.0, "mm/s^2": 1e-3},
-    "tau": {"N·m": 1.0, "Nm": 1.0, "N*m": 1.0, "mNm": 1e-3, "kNm": 1e3, "N": 1.0},
+    "tau": TORQUES | {"N": 1.0},
     "current": {"A": 1.0, "mA": 1e-3},
     "force": {"N": 1.0, "kN": 1e3, "mN": 1e-3},
-    "torque": {"N·m": 1.0, "Nm": 1.0, "N*m": 1.0, "mNm": 1e-3, "kNm": 1e3},
+    "torque": TORQUES,
     "pos": {"m": 1.0, "mm": 1e-3},
-    "quat": {"1": 1.0},
     "omega": {"rad/s": 1.0, "deg/s": np.pi / 180.0},
     "vel": {"m/s": 1.0, "mm/s": 1e-3},
     "acc": {"m/s^2": 1.0, "g": 9.80665},
+    "quat": {"1": 1.0},
     "u": {"1": 1.0},
     "contact": {"1": 1.0},
 }
 MOST_NAMED = 500  # joints of a table: a matrix takes the square of them
-NO_UNIT = "this is no unit of this signal"
 
 
 def is_canonical(name: str) -> bool:
@@ -108,6 +101,15 @@ class SignalMap:
     # puts out; of `tau` and `current`
     held: bool = False
     wrapped: tuple[str, ...] = ()  # columns that jump by a full turn, and are unwrapped
+
+    @staticmethod
+    def plain(
+        kind: str, columns: Sequence[str], joints: Sequence[str], unit: str | None = None
+    ) -> SignalMap:
+        """Return the map of columns that are the signals of joints; in SI units if none is said."""
+        count = len(joints)
+        unit = unit or next(iter(UNITS[kind]))
+        return SignalMap(kind, tuple(columns), tuple(joints), unit, np.eye(count), np.zeros(count))
 
     @property
     def turns(self) -> dict[str, float]:
@@ -224,8 +226,12 @@ def _signal_map(
     unit = given.get("unit", next(iter(UNITS[kind])))
     unwrap = given.get("unwrap", ())
     wrapped = tuple(c for c, j in zip(columns, names, strict=True) if unwrap is True or j in unwrap)
-    is_held = given.get("held", False)
-    return SignalMap(kind, columns, names, unit, matrix * gains, offset, is_held, wrapped)
+    holds = given.get("held", False)
+    return SignalMap(kind, columns, names, unit, matrix * gains, offset, holds, wrapped)
+
+
+def _unit_of(kind: str) -> Text:
+    return Text("this is no unit of this signal", UNITS[kind])
 
 
 def _owners(kind: str) -> str:
@@ -240,7 +246,7 @@ def _signal_keys(kind: str, table: Mapping[str, Any], _: str) -> Keys:
         of: partial(_names, kind),
         "columns": name_list,
         "array": Text("the name of an array is expected"),
-        "unit": Text(NO_UNIT, UNITS[kind]),
+        "unit": _unit_of(kind),
         "sign": list_of(Number("signs are 1 or -1", holds=lambda x: abs(x) == 1.0), count),
         "ratio": list_of(Number("a ratio must not be 0", holds=bool), count),
         "scale": list_of(Number("a scale must not be 0", holds=bool), count),
@@ -257,10 +263,8 @@ def _unwrap(joints: object, value: object, where: str) -> bool | tuple[str, ...]
         return value
     chosen = name_list(value, where)
     for name in chosen:
-        if isinstance(joints, list) and name not in joints:
-            raise InvalidSetting(
-                f"'{name}' is none of the table's joints", argument=where, valid=joints
-            )
+        if isinstance(joints, list):
+            require_one_of(name, joints, f"'{name}' is none of the table's joints", where)
     return chosen
 
 
@@ -269,19 +273,19 @@ def _names(kind: str, value: object, where: str) -> tuple[str, ...]:
     of = _owners(kind)
     if of == "frame" and isinstance(value, str) and value:
         return tuple(f"{value}.{letter}" for letter in FRAME_KINDS[kind])
-    if of != "frame" and isinstance(value, list) and len(value) > MOST_NAMED:
+    if of == "frame" or not isinstance(value, list) or not value:
+        says, cure = f"the {of} are not named", f'add {of} = ["…", "…"] in the order of the columns'
+        if of == "frame":
+            says, cure = "the frame is not named", 'add frame = "…"'
+        raise InvalidSetting(says, argument=where, got=shown(value), cure=cure)
+    if len(value) > MOST_NAMED:
         raise InvalidSetting(
             f"too many {of} are named",
             argument=where,
             got=len(value),
             expected=f"at most {MOST_NAMED}",
         )
-    if of != "frame" and isinstance(value, list) and value:
-        return name_list(value, where)
-    says, cure = f"the {of} are not named", f'add {of} = ["…", "…"] in the order of the columns'
-    if of == "frame":
-        says, cure = "the frame is not named", 'add frame = "…"'
-    raise InvalidSetting(says, argument=where, got=shown(value), cure=cure)
+    return name_list(value, where)
 
 
 def _square(count: int | None, inverted: bool = False) -> Reader[Array]:
@@ -303,17 +307,26 @@ def _square(count: int | None, inverted: bool = False) -> Reader[Array]:
     return read
 
 
-TIME: Keys = {
-    "column": Text("the name of a column is expected"),
-    "unit": Text(NO_UNIT, UNITS["t"]),
-    "step": Number("the time step is not positive", above=0.0, unit="s"),
-}
-FRAMES = named(Text("the name of a frame is expected"), "a table of names by topic is expected")
 COLUMN_MAP = Section(
     _column_map,
     {
-        "time": Section(_time, TIME),
-        "topic": Section(Topics, {"names": name_list, "frames": FRAMES}),
+        "time": Section(
+            _time,
+            {
+                "column": Text("the name of a column is expected"),
+                "unit": _unit_of("t"),
+                "step": Number("the time step is not positive", above=0.0, unit="s"),
+            },
+        ),
+        "topic": Section(
+            Topics,
+            {
+                "names": name_list,
+                "frames": named(
+                    Text("the name of a frame is expected"), "a table of names by topic is expected"
+                ),
+            },
+        ),
         **{
             kind: Section(
                 partial(_signal_map, kind), partial(_signal_keys, kind), required=(_owners(kind),)
@@ -374,16 +387,16 @@ class KnownLog:
         unit = self.unit or _unit_of_time(table, self.time)
         if self.unit is None:
             notes.append(f"time is taken to be in {unit}, from its steps")
-        signals = []
-        count = len(names)
-        for kind, pattern in self.signals:
-            of_joints = tuple(pattern.format(k) for k in range(count))
-            if set(of_joints) <= set(table.columns):
-                si = next(iter(UNITS[kind]))
-                signals.append(
-                    SignalMap(kind, of_joints, tuple(names), si, np.eye(count), np.zeros(count))
-                )
-        return ColumnMap(self.time, unit, None, tuple(signals)), tuple(notes)
+        columns = {kind: [p.format(k) for k in range(len(names))] for kind, p in self.signals}
+        return ColumnMap(self.time, unit, None, _there(table, columns, names)), tuple(notes)
+
+
+def _there(
+    table: Table, columns: Mapping[str, Sequence[str]], joints: Sequence[str]
+) -> tuple[SignalMap, ...]:
+    """Return the signals all of whose columns a table has; columns are by kind, a joint each."""
+    every = set(table.columns)
+    return tuple(SignalMap.plain(k, c, joints) for k, c in columns.items() if every >= set(c))
 
 
 def _unit_of_time(table: Table, column: str) -> str:
@@ -410,12 +423,9 @@ def named_in_cells(table: Table) -> tuple[ColumnMap, tuple[str, ...]] | None:
     stem = next(iter(named.values()))["stem"]
     numbers = {m["number"]: table.texts[n] for n, m in named.items() if m["stem"] == stem}
     joints, count = tuple(numbers.values()), len(numbers)
-    signals = []
-    for kind, word in (("q", "position"), ("v", "velocity"), ("tau", "effort")):
-        of_joints = tuple(f"{stem}{word}{number}" for number in numbers)
-        if set(of_joints) <= set(table.columns):
-            si = next(iter(UNITS[kind]))
-            signals.append(SignalMap(kind, of_joints, joints, si, np.eye(count), np.zeros(count)))
+    words = {"q": "position", "v": "velocity", "tau": "effort"}
+    columns = {kind: [f"{stem}{word}{n}" for n in numbers] for kind, word in words.items()}
+    signals = _there(table, columns, joints)
     measured = (f"{stem}header.stamp",) if f"{stem}header.stamp" in table.stamps else ()
     times = (*measured, "%time", "Time", "time", "timestamp")
     time = next((t for t in times if t in table.columns), None)
@@ -435,13 +445,7 @@ def named_in_cells(table: Table) -> tuple[ColumnMap, tuple[str, ...]] | None:
     unit = stated or _unit_of_time(table, time)
     note = f"joints are those that the cells of '{stem}name…' name: {', '.join(joints)}"
     taken = f"time is '{time}'" + ("" if stated else f", taken to be in {unit}, from its steps")
-    return ColumnMap(time, unit, None, tuple(signals)), (note, taken)
-
-
-_UR = tuple(
-    f"{name}_joint"
-    for name in ("shoulder_pan", "shoulder_lift", "elbow", "wrist_1", "wrist_2", "wrist_3")
-)
+    return ColumnMap(time, unit, None, signals), (note, taken)
 
 
 def _franka(q: str, v: str, tau: str, unit: str | None = None) -> KnownLog:
@@ -456,13 +460,16 @@ def _franka(q: str, v: str, tau: str, unit: str | None = None) -> KnownLog:
     )
 
 
-KNOWN = (
+VENDORS = (
     KnownLog(
         "RTDE",
         "timestamp",
         "s",
         (("q", "actual_q_{}"), ("v", "actual_qd_{}"), ("current", "actual_current_{}")),
-        _UR,
+        tuple(
+            f"{name}_joint"
+            for name in ("shoulder_pan", "shoulder_lift", "elbow", "wrist_1", "wrist_2", "wrist_3")
+        ),
         "actual_current is a motor current: the torque needs a gain per joint, and target_moment, "
         "which the controller computes from its own model, is no measurement and is not used; "
         "nor are actual_TCP_force and actual_TCP_pose, which are in the base's axes",
@@ -477,4 +484,4 @@ KNOWN = (
 
 def recognise(columns: Sequence[str]) -> KnownLog | None:
     """Return the tool whose column names these are, or None."""
-    return next((k for k in KNOWN if k.fits(columns)), None)
+    return next((k for k in VENDORS if k.fits(columns)), None)

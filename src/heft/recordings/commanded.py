@@ -42,7 +42,6 @@ PX4_MESSAGES = {
     "float32 yaw\nfloat32 yawspeed\n",
 }
 FREE, FLAT = PX4_MESSAGES
-PX4_TOPICS = {FREE: "/fmu/in/trajectory_setpoint6dof", FLAT: "/fmu/in/trajectory_setpoint"}
 STATE, SEGMENT = "ff_msgs/msg/ControlState", "ff_msgs/msg/Segment"
 ASTROBEE_MESSAGES = {
     STATE: "builtin_interfaces/Time when\ngeometry_msgs/Pose pose\ngeometry_msgs/Twist twist\n"
@@ -225,31 +224,30 @@ class CommandedFlight:
             InvalidRecording: If the libraries of the extra `ros` are not installed.
         """
         kind = FREE if self.turns_freely else FLAT
-        fields = self._setpoints()
-        messages = (
-            (1000 * t, {"timestamp": t, **{k: _single(x[n]) for k, x in fields.items()}})
-            for n, t in enumerate(round(1e6 * t) for t in self.time)
-        )
-        write_messages(path, kind, PX4_TOPICS[kind], messages, PX4_MESSAGES)
-
-    def _setpoints(self) -> Mapping[str, Array]:
-        common = {
+        fields = {
             "position": north_east_down(self.position),
             "velocity": north_east_down(self.velocity),
             "acceleration": north_east_down(self.acceleration),
             "jerk": np.full_like(self.position, np.nan),  # for logs only; NaN says nothing
         }
-        if self.turns_freely:
-            rate = forward_right_down(self.angular_velocity)
-            turned = turned_to_ned(self.quaternion)
-            return {**common, "quaternion": turned, "angular_velocity": rate}
-        turned = self._axes
-        east, north = turned[:, 0, 0], turned[:, 1, 0]  # of the body's forward axis
         w = self.angular_velocity
-        # ẋ = R (ω × e_x)
-        moved = np.einsum("nij,nj->ni", turned, np.stack([0.0 * w[:, 0], w[:, 2], -w[:, 1]], 1))
-        speed = (north * moved[:, 0] - east * moved[:, 1]) / (east**2 + north**2)
-        return {**common, "yaw": np.arctan2(east, north), "yawspeed": speed}
+        if self.turns_freely:
+            fields["quaternion"] = turned_to_ned(self.quaternion)
+            fields["angular_velocity"] = forward_right_down(w)
+        else:
+            turned = self._axes
+            east, north = turned[:, 0, 0], turned[:, 1, 0]  # of the body's forward axis
+            # ẋ = R (ω × e_x)
+            moved = np.einsum("nij,nj->ni", turned, np.stack([0.0 * w[:, 0], w[:, 2], -w[:, 1]], 1))
+            fields["yaw"] = np.arctan2(east, north)
+            turning = north * moved[:, 0] - east * moved[:, 1]
+            fields["yawspeed"] = turning / (east**2 + north**2)
+        messages = (
+            (1000 * t, {"timestamp": t, **{k: _single(x[n]) for k, x in fields.items()}})
+            for n, t in enumerate(round(1e6 * t) for t in self.time)
+        )
+        topic = "/fmu/in/trajectory_setpoint" + "6dof" * self.turns_freely
+        write_messages(path, kind, topic, messages, PX4_MESSAGES)
 
     def write_astrobee(self, path: Path) -> None:
         """Write an MCAP file with one segment of control states, its times from zero on.

@@ -19,38 +19,30 @@ from .columns import UNITS as ALL_UNITS
 from .formats.table import GAP, NAMED, Table
 
 # Words that name a kind of signal, most telling first.
-WORDS: dict[str, tuple[str, ...]] = {
-    "current": ("current", "currents", "amp", "amps", "ampere", "iq"),
-    "tau": ("tau", "torque", "torques", "trq", "effort", "efforts", "eff", "moment", "moments"),
-    "a": ("qdd", "ddq", "acc", "accel", "acceleration", "accelerations"),
-    "v": ("qd", "dq", "qdot", "qvel", "vel", "velocity", "velocities", "speed", "speeds", "omega"),
-    "q": (
-        "q",
-        "pos",
-        "position",
-        "positions",
-        "angle",
-        "angles",
-        "theta",
-        "qpos",
-        "encoder",
-        "enc",
-    ),
+WORDS = {
+    "current": ["current", "currents", "amp", "amps", "ampere", "iq"],
+    "tau": ["tau", "torque", "torques", "trq", "effort", "efforts", "eff", "moment", "moments"],
+    "a": ["qdd", "ddq", "acc", "accel", "acceleration", "accelerations"],
+    "v": ["qd", "dq", "qdot", "qvel", "vel", "velocity", "velocities", "speed", "speeds", "omega"],
+    "q": [
+        *("q", "qpos", "pos", "position", "positions"),
+        *("angle", "angles", "theta", "encoder", "enc"),
+    ],
 }
 # The same of what belongs to a frame; a letter may stand before the axis, as in `Fx`.
-FRAME_WORDS: dict[str, tuple[str, ...]] = {
-    "quat": ("quat", "quaternion", "orientation", "q"),
-    "force": ("force", "forces", "f"),
-    "torque": ("torque", "torques", "moment", "moments", "tau", "m", "t"),
-    "acc": ("acc", "accel", "acceleration", "a"),
-    "omega": ("omega", "gyro", "w"),
-    "pos": ("pos", "position", "translation", "tcp", "p"),
+FRAME_WORDS = {
+    "quat": ["quat", "quaternion", "orientation", "q"],
+    "force": ["force", "forces", "f"],
+    "torque": ["torque", "torques", "moment", "moments", "tau", "m", "t"],
+    "acc": ["acc", "accel", "acceleration", "a"],
+    "omega": ["omega", "gyro", "w"],
+    "pos": ["pos", "position", "translation", "tcp", "p"],
 }
-FRAME = "tool0"
-TIMES = ("t", "time", "stamp", "timestamp", "clock", "secs", "seconds")
 # Words of what was asked for, not of what was.
-WISHED = ("target", "desired", "des", "cmd", "command", "commanded", "ref", "reference", "goal",
-          "setpoint")  # fmt: skip
+WISHED = [
+    *("target", "goal", "setpoint", "desired", "des"),
+    *("cmd", "command", "commanded", "ref", "reference"),
+]
 UNITS = {
     "t": ("s", "ms", "us", "ns"),
     "q": ("rad", "deg", "turn", "mm"),
@@ -59,27 +51,14 @@ UNITS = {
     "tau": ("Nm", "mNm", "kNm"),
     "current": ("A", "mA"),
 }
-# Units, in lower case, that name a kind of signal by themselves.
-TELLING_UNITS = {
-    "q": frozenset({"rad", "deg", "turn", "mm"}),
-    "tau": frozenset({"nm", "mnm", "knm"}),
-    "current": frozenset({"ma"}),
-}
 SPELLINGS = {
-    "degree": "deg",
-    "degrees": "deg",
-    "radian": "rad",
-    "radians": "rad",
-    "sec": "s",
-    "msec": "ms",
-    "nsec": "ns",
-    "usec": "us",
-    "millis": "ms",
-    "nanos": "ns",
-    "rev": "turn",
-    "turns": "turn",
+    **dict.fromkeys(("degree", "degrees"), "deg"),
+    **dict.fromkeys(("radian", "radians"), "rad"),
+    **dict.fromkeys(("rev", "turns"), "turn"),
+    **dict.fromkeys(("msec", "millis"), "ms"),
+    **dict.fromkeys(("nsec", "nanos"), "ns"),
+    **{"sec": "s", "usec": "us"},
 }
-MOST_ROWS = 20_000  # that a draft looks at
 
 
 @dataclass(frozen=True)
@@ -105,7 +84,15 @@ def draft_map(table: Table, joints: Sequence[str]) -> str:
     """
     columns = [c for c in table.columns if c]
     spelt = {c: [SPELLINGS.get(w, w) for w in _words(c)] for c in columns}
-    time = next((c for w in TIMES for c in columns if w in spelt[c]), None)
+    time = next(
+        (
+            c
+            for w in ("t", "time", "stamp", "timestamp", "clock", "secs", "seconds")
+            for c in columns
+            if w in spelt[c]
+        ),
+        None,
+    )
     guesses = [g for c in columns if c != time and (g := _guess(c, table.units)) is not None]
     cells = {
         int(m["number"].strip("_.[]")): n
@@ -151,19 +138,20 @@ def _words(name: str) -> list[str]:
 
 def _guess(column: str, units: Mapping[str, str]) -> _Guess | None:
     words = _words(column)
-    kind, telling = next(
+    kind, spoken = next(
         ((k, w) for k, names in WORDS.items() for w in words if w in names), (None, None)
     )
     plain = [SPELLINGS.get(w, w) for w in words]
-    if kind is None:  # a unit tells it, too: `x_mm`
-        named = (k for k, units in TELLING_UNITS.items() if not units.isdisjoint(plain))
+    if kind is None:  # a unit tells it, too: `x_mm`; letters alone may be anything
+        telling = {k: {u.lower() for u in UNITS[k] if len(u) > 1} for k in ("q", "tau", "current")}
+        named = (k for k, units in telling.items() if not units.isdisjoint(plain))
         kind = next(named, None)
     if kind is None:
         return None
     numbers = [int(w) for w in words if w.isdecimal()]
     unit = next((u for u in UNITS[kind] if u.partition("/")[0].lower() in plain), None)
     unit = units[column] if units.get(column) in ALL_UNITS[kind] else unit
-    rest = tuple(w for w in words if w != telling and w not in WISHED and not w.isdecimal())
+    rest = tuple(w for w in words if w != spoken and w not in WISHED and not w.isdecimal())
     wished = any(w in WISHED for w in words)
     return _Guess(column, kind, rest, numbers[-1] if numbers else None, unit, wished)
 
@@ -222,7 +210,7 @@ def _by_frame(columns: Sequence[str]) -> Mapping[str, Sequence[str]]:
 def _frame_lines(table: Table, kind: str, columns: Sequence[str]) -> list[str]:
     lines = [
         f"[{kind}]",
-        f'frame = "{FRAME}"  # CHECK: the name that the file of --sensor gives it',
+        'frame = "tool0"  # CHECK: the name that the file of --sensor gives it',
         f"columns = {toml_list(columns)}",
     ]
     if kind == "quat":
@@ -247,7 +235,7 @@ def _names(column: str, joint: str) -> bool:
 
 def _head(table: Table, columns: Iterable[str]) -> Array:
     block = next(iter(table.read(list(columns))), None)
-    return np.empty((0, len(list(columns)))) if block is None else block[:MOST_ROWS]
+    return np.empty((0, len(list(columns)))) if block is None else block[:20_000]
 
 
 def _widest(table: Table, columns: Iterable[str]) -> float:

@@ -1,9 +1,12 @@
 """Recordings: named signals over time in SI units, read repeatedly in blocks.
 
 Logs whose columns carry canonical names (`t`, `q.<joint>`, `tau.<joint>`, `force.<frame>.x`;
-`columns.is_canonical`), logs of ROS messages and those of known vendor tools (`columns.KNOWN`) need
+`columns.is_canonical`), logs of ROS messages and of known tools (`columns.VENDORS`) need
 no map; any other is described by a TOML column map (`ColumnMap`). Joints are found by name, never
 by position. Units are converted here and nowhere else. Nothing is unpickled.
+
+Recordings are written in any format that has a writer (`convert`): the file appears complete or not
+at all, and what the format cannot hold is told.
 """
 
 from __future__ import annotations
@@ -25,17 +28,25 @@ from heft.errors import (
     nearest,
     spelt,
 )
-from heft.files import OpenedFile, Section, Text, hash_of_all, list_of, number, read_toml
+from heft.files import (
+    OpenedFile,
+    Section,
+    Text,
+    hash_of_all,
+    list_of,
+    number,
+    put,
+    read_toml,
+    workshop,
+)
 
 from .columns import KINDS, UNITS, ColumnMap, SignalMap, is_canonical, named_in_cells, recognise
-from .formats import Damaged, Table, join, read_table, refuse
+from .formats import Damaged, Table, join, read_table, refuse, require_log, write_table
 from .formats.table import UNGUARDED, count_turns, unwrapped, with_values
 
-__all__ = ["KINDS", "UNITS", "Block", "ColumnMap", "Recording", "SignalMap"]
+__all__ = ["KINDS", "UNITS", "Block", "ColumnMap", "Recording", "SignalMap", "convert"]
 
 EXPERIMENT = ".toml"
-SECOND_PUBLISHER = 0.2  # share of rows without effort that are no failures of a sensor
-LEAST_OF_OTHERS = 0.01  # share of rows without a signal that are another topic's, not broken
 Part: TypeAlias = tuple[Path, Path | None, float]  # of an experiment: log, map, time offset [s]
 
 
@@ -295,11 +306,7 @@ class Recording:
         return replace(self, table=table, notes=(*self.notes, *notes))
 
     def require(
-        self,
-        names: str | Sequence[str],
-        purpose: str,
-        known: Collection[str] = (),
-        cure: str = "",
+        self, names: str | Sequence[str], purpose: str, known: Collection[str] = (), cure: str = ""
     ) -> None:
         """Check that signals are present, by their canonical names.
 
@@ -440,11 +447,12 @@ def _of_own_rows(recording: Recording) -> Recording:
     others = [c for c in columns if c not in efforts]
     if efforts and others and len(first):
         idle, other = (~np.any([there[c] for c in group], axis=0) for group in (efforts, others))
-        alternate = 2 * np.sum(np.diff(idle)) >= np.sum(idle) > SECOND_PUBLISHER * len(idle)
+        # Fewer rows without effort may be failures of a sensor.
+        alternate = 2 * np.sum(np.diff(idle)) >= np.sum(idle) > 0.2 * len(idle)
         if alternate and not other[idle].all() and np.mean(other[~idle]) < 0.5:
             rows_of, share = with_values(table, efforts), f"{np.mean(idle):.0%}"
-            said = f"rows without effort alternate with the others: {share} are passed over, as "
-            notes = (*recording.notes, said + "those of a second publisher")
+            reason = f"rows without effort alternate with the others: {share} are passed over, as "
+            notes = (*recording.notes, reason + "those of a second publisher")
             return _of_own_rows(replace(recording, table=rows_of, notes=notes))
     topics: list[tuple[list[SignalMap], NDArray[np.bool_]]] = []
     for source in maps:
@@ -457,7 +465,8 @@ def _of_own_rows(recording: Recording) -> Recording:
         else:
             topic[0].append(source)
     empty = float(np.mean(~np.any(list(there.values()), axis=0))) if len(first) else 0.0
-    if len(topics) == 1 and (empty < LEAST_OF_OTHERS or {*table.columns} == {time, *columns}):
+    # Fewer rows without a signal are broken, and not another topic's.
+    if len(topics) == 1 and (empty < 0.01 or {*table.columns} == {time, *columns}):
         return recording
     notes = recording.notes
     if empty:
@@ -481,39 +490,33 @@ def _of_own_rows(recording: Recording) -> Recording:
 
 
 def _canonical(table: Table, notes: tuple[str, ...]) -> Recording:
-    if "t" not in table.columns:
-        raise _without_time(table)
-    sources = {}
-    for name in table.columns:
-        kind, _, joint = name.partition(".")
-        if is_canonical(name):
-            stated = table.units.get(name, "")
-            unit = stated if stated in UNITS[kind] else next(iter(UNITS[kind]))
-            one = SignalMap(kind, (name,), (joint,), unit, np.eye(1), np.zeros(1))
-            sources[name] = (one, 0)
-    own = {n: n if n not in table.units else f"{n} [{table.units[n]}]" for n in sources}
-    scale = UNITS["t"].get(table.units.get("t", "s"), 1.0)
-    return Recording(table.path, table, sources, "t", scale, provenance=own, notes=notes)
-
-
-def _without_time(table: Table) -> MissingSignal:
     if "t" in table.others:
-        return MissingSignal(
+        raise MissingSignal(
             "the log's column 't' holds no numbers",
             argument=table.path,
             cure="write the time in seconds",
         )
-    near = nearest("time", table.columns) or next(
-        (c for c in table.columns if "stamp" in c.lower()), None
-    )
-    return MissingSignal(
-        "the log has no column 't'",
-        argument=table.path,
-        valid=table.columns,
-        cure="describe its columns in a map and give it with --map; "
-        + _draft(table.path)
-        + (f" ('{near}' may be the time)" if near else ""),
-    )
+    if "t" not in table.columns:
+        stamps = (c for c in table.columns if "stamp" in c.lower())
+        near = nearest("time", table.columns) or next(stamps, None)
+        raise MissingSignal(
+            "the log has no column 't'",
+            argument=table.path,
+            valid=table.columns,
+            cure="describe its columns in a map and give it with --map; "
+            + _draft(table.path)
+            + (f" ('{near}' may be the time)" if near else ""),
+        )
+    sources = {}
+    for name in table.columns:
+        kind, _, joint = name.partition(".")
+        if is_canonical(name):
+            stated = table.units.get(name)
+            unit = stated if stated in UNITS[kind] else None
+            sources[name] = SignalMap.plain(kind, [name], [joint], unit), 0
+    own = {n: n if n not in table.units else f"{n} [{table.units[n]}]" for n in sources}
+    scale = UNITS["t"].get(table.units.get("t", "s"), 1.0)
+    return Recording(table.path, table, sources, "t", scale, provenance=own, notes=notes)
 
 
 def _mapped(table: Table, columns: ColumnMap, notes: tuple[str, ...]) -> Recording:
@@ -610,3 +613,103 @@ def _experiment(
     table = join([p.canonical() for p in opened], str(path), (), [offset for *_, offset in parts])
     made = {n: f"{p.name}: {text}" for p in opened for n, text in p.provenance.items()}
     return replace(Recording.of_table(table), provenance=made, files=tuple(files))
+
+
+@dataclass(frozen=True)
+class Converted:
+    """Summary of a conversion."""
+
+    rows: int  # number of rows written
+    begin: float  # first time [s]
+    end: float  # last time [s]
+    notes: tuple[str, ...]  # remarks on the input logs
+    losses: tuple[str, ...]  # what the output format could not store
+    # damaged parts of the logs that are lost; empty unless salvage was requested
+    damage: tuple[str, ...]
+
+
+def convert(
+    logs: Sequence[Path],
+    out: Path,
+    columns: ColumnMap | None = None,
+    joints: Sequence[str] = (),
+    recover: bool = False,
+) -> Converted:
+    """Write logs, joined at the times of the first if several, as one canonical log.
+
+    Args:
+        out: Its ending determines the format.
+        columns: Column map of the logs; by default their columns' names are canonical.
+        joints: The robot's joints, for logs that number their joints instead of naming them.
+        recover: Whether to salvage what can be read of damaged logs.
+
+    Raises:
+        InvalidSetting: If the output format is unknown, or the output would replace a log.
+        InvalidRecording: If a log cannot be used, or nothing of it can be salvaged.
+    """
+    require_log(out)
+    damage: dict[str, None] = {}
+
+    def note(problem: InvalidRecording) -> None:
+        damage[f"{problem.argument}: {problem.got}"] = None
+
+    try:
+        recordings = [Recording.open(p, columns, joints, note if recover else refuse) for p in logs]
+    except InvalidRecording as problem:
+        if not damage:
+            raise
+        raise _nothing(", ".join(map(str, logs)), [*damage, problem.message]) from problem
+    if out.exists() and any(out.samefile(p) for p in logs if p.exists()):
+        raise InvalidSetting(
+            "the output would overwrite a log", argument=f"--out {out}", cure="name another file"
+        )
+    table = _together(recordings, ", ".join(map(str, logs)))
+    losses: dict[str, None] = {}
+    unused: list[str] = []
+    for recording in recordings:
+        used = {c for m, _ in recording.sources.values() for c in m.columns} | {recording.time}
+        columns_there = (*recording.table.columns, *recording.table.others)
+        unused += [c for c in columns_there if c and c not in used]
+    if unused:
+        more = f" and {len(unused) - 8} more" if len(unused) > 8 else ""
+        losses["columns without a meaning are left out: " + ", ".join(unused[:8]) + more] = None
+    place = out.resolve()  # a link stays a link
+    with workshop(place) as folder:
+        new = folder / place.name
+        rows, begin, end = write_table(table, new, lambda text: losses.update({text: None}))
+        if not rows:
+            raise _nothing(table.path, list(damage))
+        put(new, place)
+    return Converted(
+        rows, begin, end, (*table.notes, *table.remarks()), tuple(losses), tuple(damage)
+    )
+
+
+def _together(recordings: Sequence[Recording], name: str) -> Table:
+    """Return recordings as one table of canonical names, at the times of the first.
+
+    Raises:
+        InvalidRecording: If two hold the same signal, or none holds any.
+    """
+    table = join([r.canonical() for r in recordings], name)
+    twice = sorted({c for c in table.columns if table.columns.count(c) > 1})
+    if twice:
+        raise InvalidRecording(
+            f"two logs hold '{twice[0]}'", argument=table.path, got=", ".join(twice[:8])
+        )
+    if table.columns == ("t",):
+        raise InvalidRecording(
+            "the log holds no signals that heft knows",
+            argument=table.path,
+            got=", ".join(n for r in recordings for n in r.table.columns[:8]),
+            cure="describe its columns in a map (--map); see docs/logs.md",
+        )
+    return table
+
+
+def _nothing(logs: str, damage: Sequence[str]) -> InvalidRecording:
+    return InvalidRecording(
+        "nothing can be salvaged" if damage else "the log holds no rows",
+        argument=logs,
+        got="; ".join(damage) or None,
+    )

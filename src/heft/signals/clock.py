@@ -16,7 +16,6 @@ from heft.recordings import BLOCK_ROWS, Recording
 GAP_STEPS = 10  # a longer silence ends a segment: nothing is interpolated across it
 SHORTEST_STEP, LONGEST_STEP = 1e-6, 5.0  # [s] from row to row; else time has another unit
 LARGEST_VALUE = 1e9  # of a signal, in SI units; what is larger no sensor measured
-EFFORTS = ("tau.", "current.")  # kinds of signals that are efforts
 MOST_LOST = 0.2  # share of rows that may be unusable before a log is refused
 
 
@@ -157,7 +156,7 @@ def survey(recording: Recording, names: Sequence[str] = ()) -> Timeline:
     step = _usual_step(recording)
     counts = _Counts()
     least, most = np.full(len(names), np.inf), np.full(len(names), -np.inf)
-    efforts = [k for k, name in enumerate(names) if name.startswith(EFFORTS)]
+    efforts = [k for k, name in enumerate(names) if name.startswith(("tau.", "current."))]
     idle = 0
     for piece in _pieces(recording, names, step, counts):
         least = np.minimum(least, piece.values.min(axis=0))

@@ -14,10 +14,6 @@ from heft.errors import InvalidRecording, InvalidSetting
 
 from . import recursions
 
-# Central differences of eighth order on a grid of step h, for offsets 1 to 4 [Fornberg1988].
-FIRST_DERIVATIVE = (4 / 5, -1 / 5, 4 / 105, -1 / 280)
-SECOND_DERIVATIVE = (8 / 5, -1 / 5, 8 / 315, -1 / 560)
-SECOND_CENTRE = -205 / 72
 REACH = 4
 
 
@@ -80,12 +76,12 @@ def low_pass(values: Array, step: float, corner: float, order: int = 4) -> Array
     # The padding must outlast the filter, or its start shows; odd, so that slopes go on.
     pad = min(count - 1, max(3 * (2 * order + 1), round(settling(corner, step, order) / step)))
     rows = np.reshape(values, (count, -1))
-    whole = np.empty((pad + count + pad, rows.shape[1]))
-    whole[:pad] = 2.0 * rows[:1] - rows[pad:0:-1]
-    whole[pad : pad + count] = rows
-    whole[pad + count :] = 2.0 * rows[-1:] - rows[-2 : -pad - 2 : -1]
-    recursions.to_and_fro(sections, settled, whole)
-    return whole[pad : pad + count].reshape(values.shape)
+    padded = np.empty((pad + count + pad, rows.shape[1]))
+    padded[:pad] = 2.0 * rows[:1] - rows[pad:0:-1]
+    padded[pad : pad + count] = rows
+    padded[pad + count :] = 2.0 * rows[-1:] - rows[-2 : -pad - 2 : -1]
+    recursions.to_and_fro(sections, settled, padded)
+    return padded[pad : pad + count].reshape(values.shape)
 
 
 def remembered(rows: Array, coefficients: Array) -> Array:
@@ -156,12 +152,14 @@ def _differences(values: Array, step: float) -> tuple[Array, Array]:
     padded = np.concatenate([before, values, behind])
     count = len(values)
     first = np.zeros_like(values)
-    second = SECOND_CENTRE * values
-    for k in range(1, REACH + 1):
+    second = (-205 / 72) * values
+    # Central differences of eighth order on a grid of step h [Fornberg1988].
+    weights = (4 / 5, 8 / 5), (-1 / 5, -1 / 5), (4 / 105, 8 / 315), (-1 / 280, -1 / 560)
+    for k, (of_first, of_second) in enumerate(weights, 1):
         ahead = padded[REACH + k : REACH + k + count]
         past = padded[REACH - k : REACH - k + count]
-        first += FIRST_DERIVATIVE[k - 1] * (ahead - past)
-        second += SECOND_DERIVATIVE[k - 1] * (ahead + past)
+        first += of_first * (ahead - past)
+        second += of_second * (ahead + past)
     return first / step, second / step**2
 
 

@@ -79,8 +79,8 @@ def hampel(
         near = np.lib.stride_tricks.sliding_window_view(part, window, axis=0)
         middle = median(near)
         spread = STD_PER_MAD * median(np.abs(near - middle[:, :, None]))
-        apart = np.abs(values[first : first + block] - middle)
-        out[first : first + block] = apart > threshold * np.maximum(spread, floor)
+        distance = np.abs(values[first : first + block] - middle)
+        out[first : first + block] = distance > threshold * np.maximum(spread, floor)
     return out
 
 

@@ -26,8 +26,7 @@ SEARCH_POINTS = 1 << 15  # to which a log is thinned out while its period is loo
 # A lag is a period when what a signal changes over it is at most this share of what it changes
 # over any time (half the mean square, signals scaled to unit variance).
 MOST_MISMATCH = 2e-3
-MOST_LEFT_OVER = 0.02  # of the motion's rms that its Fourier series may leave
-MOST_HARMONICS = 200
+LARGEST_RESIDUAL = 0.02  # of the motion's rms that its Fourier series may leave
 MOVING = 1e-2  # of the largest standard deviation: below, a joint counts as still
 NOT_PERIODIC = "the motion is not periodic"
 CURE = "smooth by 'butterworth' or 'spline', or cut the log to where it repeats"
@@ -87,26 +86,26 @@ def find_period(time: Array, values: Array) -> float:
     away = np.flatnonzero(changed > 0.25)  # before, nothing has moved far enough to come back
     inner = np.arange(away[0] if len(away) else len(changed), len(changed) - 1)
     lowest = (changed[inner] <= changed[inner - 1]) & (changed[inner] <= changed[inner + 1])
-    found = inner[lowest]
+    minima = inner[lowest]
     # The parabola through a minimum and its neighbours: where it is lowest, and how low.
-    left, centre, right = changed[found - 1], changed[found], changed[found + 1]
-    bend = np.maximum(left - 2.0 * centre + right, np.finfo(float).tiny)
-    shift = 0.5 * (left - right) / bend
-    depth = np.maximum(centre - 0.25 * (left - right) * shift, 0.0)
-    if not len(found) or depth.min() > MOST_MISMATCH:
-        best = int(np.argmin(depth)) if len(found) else None
+    before, centre, after = changed[minima - 1], changed[minima], changed[minima + 1]
+    bend = np.maximum(before - 2.0 * centre + after, np.finfo(float).tiny)
+    shift = 0.5 * (before - after) / bend
+    depth = np.maximum(centre - 0.25 * (before - after) * shift, 0.0)
+    if not len(minima) or depth.min() > MOST_MISMATCH:
+        best = int(np.argmin(depth)) if len(minima) else None
         raise InvalidSetting(
             NOT_PERIODIC,
             got="it never comes back"
             if best is None
-            else f"it comes back best after {found[best] * step:.4g} s, to "
+            else f"it comes back best after {minima[best] * step:.4g} s, to "
             f"{math.sqrt(depth[best]):.0%} of its size",
             expected=f"{math.sqrt(MOST_MISMATCH):.0%} at most, and two periods in the log "
             f"({time[-1] - time[0]:.4g} s long)",
             cure=f"{CURE}; or give the period",
         )
     first = int(np.flatnonzero(depth <= 4.0 * depth.min() + 1e-6)[0])
-    period = float(found[first] + shift[first]) * step
+    period = float(minima[first] + shift[first]) * step
     grid: Array = step * np.arange(len(even), dtype=np.float64)
     for _ in range(4):
         correction = _correction(grid, even, period)
@@ -121,11 +120,11 @@ def _correction(time: Array, values: Array, period: float) -> float:
     harmonics = max(1, min(30, int(0.4 * period / (time[1] - time[0]))))
     middle = 0.5 * (time[0] + time[-1])
     basis = _basis(time - middle, period, harmonics)
-    left, right = np.linalg.qr(basis)
-    coefficients = scipy.linalg.solve_triangular(right, left.T @ values)
+    Q, R = np.linalg.qr(basis)
+    coefficients = scipy.linalg.solve_triangular(R, Q.T @ values)
     slope = _basis(time - middle, period, harmonics, 1) @ coefficients
     lever = -((time - middle) / period)[:, None] * slope
-    lever -= left @ (left.T @ lever)
+    lever -= Q @ (Q.T @ lever)
     gap = float(np.sum(lever * (values - basis @ coefficients)))
     return gap / max(float(np.sum(lever**2)), np.finfo(float).tiny)
 
@@ -240,12 +239,12 @@ def require_periodic(series: FourierSeries) -> None:
     size = np.sqrt(0.5 * np.sum(series.coefficients[1:] ** 2, axis=0) + series.noise**2)
     moving = size > MOVING * size.max(initial=0.0)
     share = np.where(moving, series.noise / np.where(moving, size, 1.0), 0.0)
-    if share.max(initial=0.0) > MOST_LEFT_OVER:
+    if share.max(initial=0.0) > LARGEST_RESIDUAL:
         raise InvalidSetting(
             NOT_PERIODIC,
             argument=f"period = {series.period:.6g} s",
             got=f"a Fourier series leaves {share.max():.1%} of joint {int(share.argmax()) + 1}",
-            expected=f"{MOST_LEFT_OVER:.0%} at most",
+            expected=f"{LARGEST_RESIDUAL:.0%} at most",
             cure=f"{CURE}; or check the period",
         )
 
@@ -304,11 +303,11 @@ def average_periods(time: Array, values: Array, period: float) -> PeriodAverage:
         even = interpolated(time, values, np.minimum(wanted, time[-1]))
     folded = even.reshape(periods, count, values.shape[1])
     mean = folded.mean(axis=0)
-    apart = folded - mean
+    deviation = folded - mean
     size = 1 << int(2 * count - 1).bit_length()
-    spectrum = (np.abs(np.fft.rfft(apart, size, axis=1)) ** 2).sum(axis=0)
+    spectrum = (np.abs(np.fft.rfft(deviation, size, axis=1)) ** 2).sum(axis=0)
     covariance = np.fft.irfft(spectrum, size, axis=0)[:count] / ((periods - 1) * count)
-    noise = np.sqrt(np.sum(apart**2, axis=(0, 1)) / ((periods - 1) * count))
+    noise = np.sqrt(np.sum(deviation**2, axis=(0, 1)) / ((periods - 1) * count))
     return PeriodAverage(
         time[0] + phase, mean, periods, noise / math.sqrt(periods), noise, covariance
     )

@@ -149,7 +149,7 @@ def smoother(
     period = smoothing.period or period_of(recording, names, step)
     # No more than the corner lets through, and no more than a third of what the rows can tell.
     harmonics = math.floor(period * min(corner, 0.33 / step))
-    limited = max(1, min(harmonics, periodic.MOST_HARMONICS))
+    limited = max(1, min(harmonics, 200))
     pieces = ((w.time, w.values) for w in windows(recording, names, step, 0.0))
     series = periodic.fit_series(pieces, period, limited)
     periodic.require_periodic(series)

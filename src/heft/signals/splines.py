@@ -44,9 +44,9 @@ def _pieces() -> Array:
     for d in range(1, DEGREE + 1):  # Cox and de Boor's recursion, on knots that are one apart
         lower = pieces.copy()
         for j in range(d + 1):  # ((d − j + u) N_{j−1} + (1 + j − u) N_j) / d
-            left, right = lower[:, j - 1] if j else np.zeros(DEGREE + 1), lower[:, j]
-            rising = np.roll(left - right, 1)
-            pieces[:, j] = ((d - j) * left + (1 + j) * right + rising) / d
+            previous, own = lower[:, j - 1] if j else np.zeros(DEGREE + 1), lower[:, j]
+            rising = np.roll(previous - own, 1)
+            pieces[:, j] = ((d - j) * previous + (1 + j) * own + rising) / d
     return pieces
 
 

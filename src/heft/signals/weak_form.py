@@ -31,7 +31,6 @@ from heft.files import Keys, Number, check_fields
 
 from .clock import GAP_STEPS
 
-LENGTH_PER_CORNER = 1.5  # a window's length in periods of the corner frequency
 SHORTEST = 20  # samples a window must span
 TOGETHER = 8  # windows weighted at once: more reuse samples in cache, fewer waste less
 CHECKS: Keys = {
@@ -80,7 +79,8 @@ class Weak:
                 got=f"{self.length:g} s, {self.length / step:.1f} samples",
                 expected=f"{SHORTEST * step:.4g} s at least, {SHORTEST} samples",
             )
-        length = LENGTH_PER_CORNER / corner if self.length is None else self.length
+        # By default a window is one and a half periods of the corner long.
+        length = 1.5 / corner if self.length is None else self.length
         count = max(round(length / step), SHORTEST)
         return Windows(count * step, max(round((1.0 - self.overlap) * count), 1) * step, self.power)
 
@@ -147,7 +147,7 @@ class Windows:
         start = self.stride * np.arange(first, first + count, dtype=np.float64)[:, None]
         place = (time - start) / self.length - 0.5
         inside = np.clip(place, -0.5, 0.5)
-        whole = np.diff(place)
+        steps = np.diff(place)
         middle = 0.5 * (inside[:, 1:] + inside[:, :-1])
         width = np.diff(inside)
         # Means of φ·length and of its integral Φ over each interval between samples. Differences
@@ -159,9 +159,9 @@ class Windows:
             phi += damped * np.cos(angle)
             integral += damped * np.sin(angle) / (2.0 * np.pi * j)
         behind = np.maximum(place[:, 1:], 0.5) - np.maximum(place[:, :-1], 0.5)
-        share = width / whole  # less than 1 where a window begins or ends between samples
+        share = width / steps  # less than 1 where a window begins or ends between samples
         phi *= share / self.length
-        integral = integral * share + behind / whole
+        integral = integral * share + behind / steps
         # A sample's hat function rises over the interval before and falls over the one behind.
         return np.diff(integral, prepend=0.0, append=1.0), np.diff(phi, prepend=0.0, append=0.0)
 
@@ -249,46 +249,46 @@ def _integrals(windows: Windows, samples: Samples, first: int, count: int) -> In
 
 
 @dataclass(frozen=True)
-class Held:
+class Buffer:
     """Buffer of a stream for windows that are not complete yet: less than a window's length."""
 
     samples: Samples  # from the last one before the next window's start on
     following: int  # index of the next window
 
 
-def advance(windows: Windows, held: Held | None, piece: Samples) -> tuple[Held, Integrals]:
+def advance(windows: Windows, buffer: Buffer | None, piece: Samples) -> tuple[Buffer, Integrals]:
     """Return the new buffer of a stream and the rows of the windows that its next piece completes.
 
     The rows of all pieces are those of `integrate` on the whole.
 
     Args:
-        held: Buffer after the piece before; None where a stream begins, or resumes after a gap.
+        buffer: Buffer after the piece before; None where a stream begins, or resumes after a gap.
         piece: The next samples of the stream, at least one.
 
     Raises:
         AssertionError: If the piece does not come later than the buffer.
     """
     begin, behind = float(piece.time[0]), windows.over_at(float(piece.time[-1]))
-    following = windows.from_time(begin) if held is None else held.following
+    following = windows.from_time(begin) if buffer is None else buffer.following
     behind = max(behind, following)
     done = []
-    if held is not None:
+    if buffer is not None:
         # Windows that begin before the piece need its first samples only: the rest is not copied.
-        if begin <= held.samples.time[-1]:
+        if begin <= buffer.samples.time[-1]:
             raise AssertionError("samples do not follow one another")
         own = min(max(windows.from_time(begin), following), behind)
         if own > following:
             end = (own - 1) * windows.stride + windows.length
             reached = int(np.searchsorted(piece.time, end)) + 1
-            across = held.samples.then(piece.part(slice(0, reached)))
+            across = buffer.samples.then(piece.part(slice(0, reached)))
             done.append(_integrals(windows, across, following, own - following))
         following = own
     done.append(_integrals(windows, piece, following, behind - following))
     start = behind * windows.stride
-    samples = piece if held is None or start >= begin else held.samples.then(piece)
+    samples = piece if buffer is None or start >= begin else buffer.samples.then(piece)
     before = np.searchsorted(samples.time, start, side="right") - 1
     kept = samples.part(slice(max(int(before), 0), None))
-    return Held(kept, behind), Integrals.joined(done)
+    return Buffer(kept, behind), Integrals.joined(done)
 
 
 @dataclass(frozen=True)
@@ -351,9 +351,7 @@ def whitened(
         if len(factors) >= len(shared):
             factors, done = factors[1:], done[1:]
     made = replace(
-        rows,
-        regressor=out[:, :columns].reshape(rows.regressor.shape),
-        effort=out[:, columns:],
+        rows, regressor=out[:, :columns].reshape(rows.regressor.shape), effort=out[:, columns:]
     )
     return made, Whitening(tuple(factors), tuple(done))
 

@@ -27,11 +27,6 @@ from .repetition import Newest, Repetition, Standstill
 Stamps = NDArray[np.int64]
 
 SECOND = 1_000_000_000  # [ns]
-# Largest values that are no errors, by kind of signal, in its unit.
-PLAUSIBLE = {"force": 1e5, "torque": 1e5, "acc": 1e4, "omega": 1e3, "pos": 1e5, "quat": 2.0}
-PLAUSIBLE_JOINT = 1e5  # [rad or m]
-SHORTEST_QUATERNION = 0.5
-MOST_FOREIGN = 16  # names
 COUNTS = (
     "foreign",  # samples of signals that nobody asked for
     "implausible",  # samples with numbers that are none, or beyond all bounds
@@ -59,8 +54,8 @@ class Device:
     @cached_property
     def largest(self) -> Array:
         """Bounds of the signals' magnitudes, shape (signals,), each in its signal's unit."""
-        kinds = [n.partition(".")[0] for n in self.names]
-        return np.array([PLAUSIBLE.get(k, PLAUSIBLE_JOINT) for k in kinds])
+        smaller = {"acc": 1e4, "omega": 1e3, "quat": 2.0}  # all others are errors above 1e5
+        return np.array([smaller.get(n.partition(".")[0], 1e5) for n in self.names])
 
     @cached_property
     def kinds(self) -> tuple[tuple[int, ...], ...]:
@@ -79,7 +74,7 @@ class Device:
         """Return which samples, shape (N, signals), a working device can have sent, shape (N,)."""
         good = (np.abs(values) <= self.largest).all(axis=1)  # no NaN either
         if self.quaternion:
-            good &= (values[:, self.quaternion] ** 2).sum(axis=1) > SHORTEST_QUATERNION**2
+            good &= (values[:, self.quaternion] ** 2).sum(axis=1) > 0.5**2
         return np.asarray(good)
 
 
@@ -214,7 +209,7 @@ class Alignment:
         state, samples, alone = self._aligned(state)
         counts["alone"] += alone
         state, more_notices = self._compared(state, now)
-        names = tuple(foreign)[:MOST_FOREIGN]
+        names = tuple(foreign)[:16]
         return state, Aligned(samples, counts, names, (*jumps, *notices, *more_notices))
 
     def _taken(
@@ -399,7 +394,14 @@ class Alignment:
             continuous = _continuous(buffer.values, device.quaternion)
             values.append(interpolated(buffer.stamps, continuous, at))
             slopes.append(_slopes(buffer.stamps, continuous, at, device.half_step))
-        state = self._trimmed(replace(state, aligned_until=int(at[-1])))
+        buffers = {}
+        for device in self.devices:  # what may still be needed is kept
+            buffer = state.buffers[device.name]
+            oldest = int(at[-1]) - round((self.bridge + device.half_step) * SECOND)
+            keep = slice(max(int(np.searchsorted(buffer.stamps, oldest)) - 1, 0), None)
+            stamps, old = buffer.stamps[keep], buffer.values[keep]
+            buffers[device.name] = replace(buffer, stamps=stamps, values=old)
+        state = replace(state, buffers=buffers, aligned_until=int(at[-1]))
         alone = int((~good).sum())
         if state.last_match is None or good.any():
             match = int(at[good][-1]) if good.any() else int(at[-1])
@@ -413,19 +415,6 @@ class Alignment:
             tuple(s[good] for s in slopes),
         )
         return replace(state, epoch=epoch), samples, alone
-
-    def _trimmed(self, state: AlignmentState) -> AlignmentState:
-        assert state.aligned_until is not None
-        buffers = {}
-        for device in self.devices:
-            buffer = state.buffers[device.name]
-            oldest = state.aligned_until - round((self.bridge + device.half_step) * SECOND)
-            first = int(np.searchsorted(buffer.stamps, oldest)) - 1
-            keep = slice(max(first, 0), None)
-            buffers[device.name] = replace(
-                buffer, stamps=buffer.stamps[keep], values=buffer.values[keep]
-            )
-        return replace(state, buffers=buffers)
 
     def _compared(self, state: AlignmentState, now: float) -> tuple[AlignmentState, list[Notice]]:
         """Report clocks that are apart: all devices are heard, and their stamps never meet."""

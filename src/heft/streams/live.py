@@ -19,11 +19,7 @@ from heft.recordings import Recording
 from .messages import Piece, Reader
 from .network import Connection
 
-TICK = 0.05  # [s] between looks at what came, at most; each costs, however little came
-DECODING = 0.2  # [s] of the processor in which what came is decoded; what is left is not read
-SLICE = 0.025  # [s] of a log that are replayed at once, at most
 SOURCE = "source"  # of messages, as a loop names it where it fails
-LONGEST_REASON = 200  # letters
 PERIOD = 1.0  # [s] between checkpoints, and between reports of a node's health
 Returned = TypeVar("Returned")
 
@@ -64,9 +60,11 @@ def received(
     """
     reader = Reader(connection.link.topics, connection.link.frames)
     elapsed = Elapsed()
-    while not stop.wait(min(TICK, 0.5 / rate)):
+    # Looks at what came are 50 ms apart at most; each costs, however little came.
+    while not stop.wait(min(0.05, 0.5 / rate)):
         try:
-            pieces, garbage = reader.read(connection.receive(), DECODING)
+            # What cannot be decoded in 0.2 s of the processor is not read.
+            pieces, garbage = reader.read(connection.receive(), 0.2)
         except MemoryError:  # what came is lost; there may be room for what comes
             pieces, garbage = [], 0
         yield Arrival(elapsed.now(), pieces, garbage, reader.unread)
@@ -94,7 +92,7 @@ def replayed(
     for name in names:
         recording.require(name, purpose)
     elapsed, now, before = Elapsed(), 0.0, math.nan
-    at_once = min(SLICE, 0.5 / rate)
+    at_once = min(0.025, 0.5 / rate)  # [s] of a log that are replayed at once, at most
     for block in recording.blocks(names):
         good = np.isfinite(block.time)
         times, values = block.time[good], block.values[good]
@@ -196,7 +194,7 @@ class Failures:
     def record(self, name: str, problem: Exception) -> None:
         """Record an event for a failure."""
         reason = getattr(problem, "message", None) or str(problem) or type(problem).__name__
-        self.lasting[name] = visible(reason)[:LONGEST_REASON]
+        self.lasting[name] = visible(reason)[:200]
         self._events.append(Event(self.time, f"{name} failed", self.lasting[name]))
 
     def take(self) -> tuple[Counter[str], list[Event]]:

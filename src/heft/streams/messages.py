@@ -15,7 +15,7 @@ import math
 import re
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,27 +38,15 @@ from heft.recordings import (
 
 LARGEST = 65_536  # bytes of a message
 MOST_BYTES = 16 * 1024 * 1024  # of the messages under one key that are read at once
-MOST_HEARD = 256  # keys whose messages are read before those of others
-ROS_TYPE = re.compile(r"(\w+)::msg::dds_::(\w+)_")
 MOST_SIGNALS = 512  # of a message
 LONGEST_NAME = 255  # letters
-LATEST = 2**62  # [ns]; the difference of two stamps is a number of 64 bits
+MOST_HEARD = 256  # keys whose messages are read before those of others
 NUMBERS = frozenset({int, float})  # types of a value: bool is none of them
 
 # RFC 8949, section 3: major types, and the short counts that say where the count itself is.
 UNSIGNED, NEGATIVE, TEXT, MAP, SIMPLE = 0, 1, 3, 5, 7
-COUNTS: dict[int, Callable[[bytes, int], tuple[int]]] = {
-    24: struct.Struct(">B").unpack_from,
-    25: struct.Struct(">H").unpack_from,
-    26: struct.Struct(">I").unpack_from,
-    27: struct.Struct(">Q").unpack_from,
-}
-FLOATS: dict[int, Callable[[bytes, int], tuple[float]]] = {
-    25: struct.Struct(">e").unpack_from,
-    26: struct.Struct(">f").unpack_from,
-    27: struct.Struct(">d").unpack_from,
-}
-SIZES = {24: 1, 25: 2, 26: 4, 27: 8}
+COUNTS = {short: struct.Struct(kind) for short, kind in enumerate((">B", ">H", ">I", ">Q"), 24)}
+FLOATS = {short: struct.Struct(kind) for short, kind in enumerate((">e", ">f", ">d"), 25)}
 ENDLESS, BREAK = 31, 0xFF
 
 
@@ -79,7 +67,7 @@ def ros_kind(key: str, topics: Mapping[str, str]) -> tuple[str, str] | None:
         topics: Types by name, for keys that do not tell: `sensor_msgs/Imu`.
     """
     parts = key.split("/")
-    if len(parts) >= 4 and (match := ROS_TYPE.fullmatch(parts[-2])):
+    if len(parts) >= 4 and (match := re.fullmatch(r"(\w+)::msg::dds_::(\w+)_", parts[-2])):
         return "/" + "/".join(parts[1:-2]), f"{match[1]}/msg/{match[2]}"
     topic = "/" + key.strip("/")
     kind = topics.get(topic)
@@ -245,7 +233,8 @@ def _read_map(message: bytes) -> tuple[tuple[str, ...], int, list[float]] | None
         if type(stamp) not in NUMBERS or not math.isfinite(stamp) or len(signals) > MOST_SIGNALS:
             return None
         nanoseconds = round(stamp * 1e9)
-        if abs(nanoseconds) >= LATEST or not NUMBERS.issuperset(map(type, signals.values())):
+        # The difference of two stamps [ns] is a number of 64 bits.
+        if abs(nanoseconds) >= (2**62) or not NUMBERS.issuperset(map(type, signals.values())):
             return None
         names = tuple(signals)
         if not _are_names(names):
@@ -313,13 +302,13 @@ def _count(message: bytes, short: int, at: int) -> tuple[int, int]:
     """Return the count in the head of a CBOR item, and the position after the head."""
     if short < 24:
         return short, at
-    return COUNTS[short](message, at)[0], at + SIZES[short]
+    return COUNTS[short].unpack_from(message, at)[0], at + COUNTS[short].size
 
 
 def _number(message: bytes, at: int) -> tuple[int | float, int]:
     kind, short = message[at] >> 5, message[at] & 31
     if kind == SIMPLE:
-        return FLOATS[short](message, at + 1)[0], at + 1 + SIZES[short]
+        return FLOATS[short].unpack_from(message, at + 1)[0], at + 1 + FLOATS[short].size
     if kind not in (UNSIGNED, NEGATIVE):
         raise ValueError("a value is no number")
     count, at = _count(message, short, at + 1)

@@ -24,12 +24,12 @@ from types import ModuleType
 from typing import Annotated, Any
 
 from heft.arrays import Array
-from heft.errors import InvalidSetting, NoConnection, install
+from heft.errors import InvalidSetting, NoConnection, optional_library
 from heft.files import Number, Reader, Text, name_list, named, read_toml, section
 from heft.recordings import KINDS
 
 from .messages import LARGEST, MOST_BYTES, refuse_types
-from .ros import GID, STD, attachment, inertia_key, inertia_stamped, liveliness, transforms_key
+from .ros import GID, attachment, inertia_key, inertia_stamped, liveliness, transforms_key
 from .ros import transforms as transforms_message
 
 HERE = "tcp/127.0.0.1:7447"  # where a robot's router listens
@@ -39,20 +39,20 @@ ADDRESS = Text(
     shape=re.compile(r"(tcp|tls)/(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})"),
     expected="tcp/HOST:PORT or tls/HOST:PORT",
 )
-# Names of at most 1024 letters; Zenoh's Python binding panics above 65 535 bytes.
-STEPS = "names with strokes between, such as robot/wrist"
-KEY = Text(
-    "this is no key", shape=re.compile(r"(?!.{1025})[^/?#$*\s]+(/[^/?#$*\s]+)*"), expected=STEPS
-)
-PATTERN = Text(
-    "this is no key", shape=re.compile(r"(?!.{1025})[^/?#\s]+(/[^/?#\s]+)*"), expected=STEPS
-)
-MODE = Text("this is no mode", shape=re.compile("client|peer"), expected="client or peer")
-TOPIC = Text("this is no topic", shape=re.compile(r"(?!.{1025})(/[^/?#$*\s]+)+"))
-SAMPLES = "heft/samples/**"  # JSON and CBOR
 MOST_WAITING = 4096  # messages that wait to be taken, a subscription
 TEXTS = named(Text("a text is expected"), "a table of texts is expected")
-FILE = Text("certificates on both sides need three files", expected="the name of a file")
+
+
+def _key(letters: str) -> Text:
+    """Return the reader of a key whose parts are of some letters: of 1024 at most.
+
+    Zenoh's Python binding panics above 65 535 bytes.
+    """
+    return Text(
+        "this is no key",
+        shape=re.compile(f"(?!.{{1025}}){letters}+(/{letters}+)*"),
+        expected="names with strokes between, such as robot/wrist",
+    )
 
 
 def _names_of(each: Text) -> Reader[tuple[str, ...]]:
@@ -60,7 +60,8 @@ def _names_of(each: Text) -> Reader[tuple[str, ...]]:
 
 
 def _file(value: object, where: str) -> Path:
-    return Path(FILE(value, where))
+    says = "certificates on both sides need three files"
+    return Path(Text(says, expected="the name of a file")(value, where))
 
 
 @dataclass(frozen=True)
@@ -81,10 +82,14 @@ class Link:
     listen: Annotated[tuple[str, ...], _names_of(ADDRESS)] = ()  # addresses to listen on
     # `client` of a router, or `peer`; None for a client where the one address to connect to is a
     # router's, and a peer elsewhere
-    mode: Annotated[str | None, MODE] = None
+    mode: Annotated[
+        str | None,
+        Text("this is no mode", shape=re.compile("client|peer"), expected="client or peer"),
+    ] = None
     # key expressions of JSON and CBOR messages
-    subscribe: Annotated[tuple[str, ...], _names_of(PATTERN)] = (SAMPLES,)
-    publish: Annotated[str, KEY] = "heft/payload"  # key under which estimates go out
+    subscribe: Annotated[tuple[str, ...], _names_of(_key(r"[^/?#\s]"))] = ("heft/samples/**",)
+    # key under which estimates go out
+    publish: Annotated[str, _key(r"[^/?#$*\s]")] = "heft/payload"
     # ROS 2 domain of robots that run rmw_zenoh, limited by its ports
     domain: Annotated[int, Number("this is no ROS domain", 0, 232, whole=True)] = 0
     # types of topics behind zenoh-plugin-ros2dds, which are subscribed to by name
@@ -135,7 +140,7 @@ class Link:
     @property
     def inertias(self) -> tuple[str, str]:
         """Topics of the inertia and its standard deviations, without a leading slash."""
-        return self.publish, f"{self.publish}/{STD}"
+        return self.publish, f"{self.publish}/std"
 
     @property
     def first_mode(self) -> str:
@@ -211,7 +216,7 @@ def _link(
         )
     types = refuse_types(topics or {}, "[topics]")
     for topic in types:
-        TOPIC(topic, "[topics]")
+        Text("this is no topic", shape=re.compile(r"(?!.{1025})(/[^/?#$*\s]+)+"))(topic, "[topics]")
     named_by = {"/" + topic.strip("/"): frame for topic, frame in (frames or {}).items()}
     return Link(connect, listen, mode, topics=types, frames=named_by, certificates=tls, **others)
 
@@ -399,15 +404,8 @@ def zenoh_library(argument: str) -> ModuleType:
     Raises:
         InvalidSetting: If it is not installed.
     """
-    try:
-        import zenoh
-    except ImportError as problem:
-        raise InvalidSetting(
-            f"live messages need the library '{problem.name}', which is not installed",
-            argument=argument,
-            cure=install("live"),
-        ) from problem
-    return zenoh
+    message = "live messages need the library 'zenoh', which is not installed"
+    return optional_library("zenoh", message, "live", argument)
 
 
 def _opened(zenoh: ModuleType, link: Link, mode: str) -> Any:

@@ -21,8 +21,6 @@ from typing import Any
 from heft.errors import InvalidSetting
 
 HOST = "127.0.0.1"
-WAIT = 5.0  # [s] between signs of life to a browser
-MOST_READERS = 16
 MOST_CONNECTIONS = 32  # at once; what readers leave is for requests
 DEADLINE = 5.0  # [s] from a connection to the end of its request, and of a write of the answer
 
@@ -51,7 +49,7 @@ class Page:
         while True:
             with self._changed:
                 if self._number == seen and not self._closed:
-                    self._changed.wait(WAIT)
+                    self._changed.wait(5.0)  # [s] between signs of life to a browser
                 if self._closed:
                     return
                 text, seen = ("" if self._number == seen else self._text), self._number
@@ -60,7 +58,7 @@ class Page:
     def enter(self) -> bool:
         """Register a reader; return False if there are too many."""
         with self._changed:
-            free = self._readers < MOST_READERS
+            free = self._readers < 16
             self._readers += free
             return free
 

@@ -17,12 +17,11 @@ from heft.arrays import Array
 # Hash of geometry_msgs/InertiaStamped by REP 2011, as `ros2 topic info -v` shows it.
 INERTIA_HASH = "RIHS01_766be45976252babf7f9d8ac4ae7c912a7ceccf71035622529f27518b695aa09"
 INERTIA_TYPE = "geometry_msgs::msg::dds_::InertiaStamped_"
-TRANSFORMS_HASH = "RIHS01_e369d0f05a23ae52508854b66f6aa0437f3449d652e8cbf22d5abe85d020f087"
-TRANSFORMS_TYPE = "tf2_msgs::msg::dds_::TFMessage_"
+TRANSFORMS = (  # type and hash
+    "tf2_msgs::msg::dds_::TFMessage_/"
+    "RIHS01_e369d0f05a23ae52508854b66f6aa0437f3449d652e8cbf22d5abe85d020f087"
+)
 GID = 16  # bytes
-NODE = "heft"  # as `ros2 node list` shows it
-QUALITY = "::,10:,:,:,,"  # rmw_zenoh's defaults (reliable, volatile, the last ones kept), depth 10
-STD = "std"  # last part of the topic of standard deviations
 
 
 def inertia_key(domain: int, topic: str) -> str:
@@ -32,7 +31,7 @@ def inertia_key(domain: int, topic: str) -> str:
 
 def transforms_key(domain: int, topic: str) -> str:
     """Return rmw_zenoh's key of a topic of transforms, which is named without a leading slash."""
-    return f"{domain}/{topic}/{TRANSFORMS_TYPE}/{TRANSFORMS_HASH}"
+    return f"{domain}/{topic}/{TRANSFORMS}"
 
 
 def liveliness(
@@ -51,14 +50,15 @@ def liveliness(
         transforms: Of transforms, likewise.
     """
     ours = f"@ros2_lv/{domain}/{session}/0"
-    inertias = f"{INERTIA_TYPE}/{INERTIA_HASH}/{QUALITY}"
-    others = f"{TRANSFORMS_TYPE}/{TRANSFORMS_HASH}/{QUALITY}"
-    kinds = [*((t, inertias) for t in topics), *((t, others) for t in transforms)]
+    node = "%/%/heft"  # as `ros2 node list` shows it
+    inertia = f"{INERTIA_TYPE}/{INERTIA_HASH}"
+    kinds = [*((t, inertia) for t in topics), *((t, TRANSFORMS) for t in transforms)]
+    # rmw_zenoh's defaults of quality (reliable, volatile, the last ones kept), depth 10.
     publishers = (
-        f"{ours}/{k}/MP/%/%/{NODE}/%{topic.replace('/', '%')}/{kind}"
+        f"{ours}/{k}/MP/{node}/%{topic.replace('/', '%')}/{kind}/::,10:,:,:,,"
         for k, (topic, kind) in enumerate(kinds, start=1)
     )
-    return (f"{ours}/0/NN/%/%/{NODE}", *publishers)
+    return (f"{ours}/0/NN/{node}", *publishers)
 
 
 def attachment(sequence: int, stamp: int, gid: bytes) -> bytes:

@@ -20,12 +20,8 @@ from heft.errors import InvalidSetting
 from .messages import LARGEST
 from .network import Certificates, Link, opened, settings_of, taken, zenoh_library
 
-KEY = "heft/coop"
 TO, STATE = "to", "state"  # last parts of keys: to a neighbour, and what a page shows
 WATCH = "watch"  # common name of whoever watches
-NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
-MOST_WAITING = 256  # messages of a neighbour that wait to be taken
-MOST_BYTES = 4 * 1024 * 1024  # of a neighbour that are taken at once
 
 
 @dataclass(frozen=True)
@@ -45,7 +41,7 @@ class TeamLink:
 
     def __post_init__(self) -> None:
         for name in (self.team, *self.neighbours, *([self.own] if self.own else [])):
-            if not NAME.fullmatch(name) or name == WATCH:
+            if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name) or name == WATCH:
                 raise InvalidSetting(
                     "a robot on a network has a name of letters, digits, dots and dashes",
                     argument="name",
@@ -71,7 +67,7 @@ class TeamLink:
 
     def key(self, robot: str, *parts: str) -> str:
         """Return a Zenoh key under which a robot writes."""
-        return "/".join((KEY, self.team, robot, *parts))
+        return "/".join(("heft/coop", self.team, robot, *parts))
 
     def settings(self) -> dict[str, Any]:
         """Return those of Zenoh's settings that heft sets explicitly, by key."""
@@ -156,9 +152,12 @@ class TeamConnection:
         self._publishers[STATE].put(json.dumps(state, allow_nan=False))
 
     def receive(self) -> list[tuple[str, bytes]]:
-        """Return what came since the last call, with the name of the robot it came from."""
+        """Return what came since the last call, with the name of the robot it came from.
+
+        Of each neighbour at most 4 MB.
+        """
         each = self._subscribers.items()
-        return [(name, data) for name, s in each for _, data in taken(s, MOST_BYTES)]
+        return [(name, data) for name, s in each for _, data in taken(s, 4 << 20)]
 
 
 @contextmanager
@@ -192,7 +191,8 @@ def joined(link: TeamLink) -> Iterator[TeamConnection]:
         subscribers = {}
         for name in link.neighbours:
             key = link.key(name, STATE) if link.own is None else link.key(name, TO, link.own)
-            subscriber = session.declare_subscriber(key, zenoh.handlers.RingChannel(MOST_WAITING))
+            # As many messages of a neighbour wait to be taken.
+            subscriber = session.declare_subscriber(key, zenoh.handlers.RingChannel(256))
             stack.callback(subscriber.undeclare)
             subscribers[name] = subscriber
         yield TeamConnection(link, session, publishers, subscribers)

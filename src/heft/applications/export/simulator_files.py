@@ -83,7 +83,7 @@ def export_files(
             argument=str(results),
             cure="take the model file of the results, which states bodies, damping and friction",
         )
-    fields = target.held(robot, fields_of(identified))
+    fields = target.taken(robot, fields_of(identified))
     text = _written(target, robot, fields)
     made: dict[str, str] = {target.file: text}
     if draws is not None:
@@ -131,7 +131,7 @@ def _notes(target: Simulator, identified: Identified) -> Iterator[str]:
         yield f"not held: parameters of own columns: {', '.join(robot.own_names)}"
     if target.file.endswith(".urdf") and robot.options.gravity != STANDARD_GRAVITY:
         yield f"a URDF says no gravity: that of the robot is {robot.gravity.tolist()} m/s²"
-    if not target.whole:
+    if not target.has_links:
         yield "links are those of the model file in the folder of results"
     elif target.file.endswith(".xml") and robot.form != "mjcf":
         yield "boxes, cylinders and balls are taken along, meshes are not"
@@ -176,8 +176,8 @@ def _drawn(target: Simulator, identified: Identified, folder: Path) -> dict[str,
             )
             for joint, simple in fields_of(identified).items()
         }
-        taken = target.held(robot, fields)
-        if target.whole:
+        taken = target.taken(robot, fields)
+        if target.has_links:
             stem, dot, ending = target.file.partition(".")
             made[f"draws/{stem}_{k:0{len(str(len(files) - 1))}d}{dot}{ending}"] = _written(
                 target, robot, taken

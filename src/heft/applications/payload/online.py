@@ -43,7 +43,7 @@ class OnlineState:
     """State of the recursive identification of a load."""
 
     filter: State  # square-root information of the payload's parameters and the sensor's bias
-    open_windows: weak_form.Held | None = None  # samples of windows that are not complete yet
+    open_windows: weak_form.Buffer | None = None  # samples of windows that are not complete yet
     time: float = -math.inf  # time of the newest sample [s]
     changed_at: float = -math.inf  # time of the last load change, or of the first sample [s]
     # mass reported by the last event [kg]; None before the first

@@ -16,7 +16,7 @@ from heft.errors import InvalidRecording
 from heft.files import is_bomb, refuse_bomb
 
 from .npz import arrays_table
-from .table import MOST_COLUMNS, Damaged, Table, damaged_file, library, refuse_many
+from .table import MOST_COLUMNS, Damaged, Table, damaged_file, library, refuse_many, unreadable
 
 NUMBERS = "fiu"  # kinds of types
 # Of MATLAB's files: bytes of the head, kinds of elements, classes of matrices, types of numbers.
@@ -68,7 +68,7 @@ def _datasets(path: Path, damaged: Damaged) -> tuple[dict[str, NDArray[Any]], li
     except InvalidRecording:
         raise
     except Exception as problem:  # what a file says: anything may be in there
-        raise _unreadable("HDF5 file", path, problem) from problem
+        raise unreadable("HDF5 file", path, problem) from problem
     return arrays, others
 
 
@@ -92,7 +92,7 @@ def matlab_table(path: Path, damaged: Damaged) -> Table:
                 matrices += _matrices(part, "", 0)
         except (ValueError, TypeError, OverflowError, struct.error, zlib.error) as problem:
             if not matrices:
-                raise _unreadable("MATLAB file", path, problem) from problem
+                raise unreadable("MATLAB file", path, problem) from problem
             why = f"behind '{matrices[-1][0]}': {problem}"
             damaged(damaged_file("MATLAB file", path, why))
         arrays = {name: array for name, array in matrices if array.dtype.kind in NUMBERS}
@@ -105,16 +105,6 @@ def matlab_table(path: Path, damaged: Damaged) -> Table:
             cure="save it with -v7",
         )
     return arrays_table(_upright(arrays), others, path)
-
-
-def _unreadable(kind: str, path: Path, problem: Exception) -> InvalidRecording:
-    return InvalidRecording(
-        f"this is not a readable {kind}",
-        argument=str(path),
-        got=str(problem)[:200] or type(problem).__name__,
-        cure="without its end it can be neither read nor salvaged: "
-        "copy it again from where it was recorded",
-    )
 
 
 def _upright(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -22,7 +22,6 @@ from .message_log import JOINT_FIELDS
 from .table import LONGEST_LINE, Damaged, Table, block_rows, damaged_file, refuse, refuse_many
 
 LARGEST_DOCUMENT = 16 << 20  # [bytes] that are looked through
-EFFORTS = ("effort", "torque", "tau", "current")  # in names of what weighs
 Cells = dict[str, float]  # numbers of a line by column
 
 
@@ -94,7 +93,12 @@ def json_document(path: Path) -> InvalidRecording:
             got = f"{len(rows)} rows of {', '.join(numbers)}"[:200]
             place = ".[]" if key is None else f".[{json.dumps(key)}][]"
             cure = f"make a line of each row: jq -c {spelt(place)} {spelt(path)} > {lines}"
-            if not any(word in name.lower() for name in numbers for word in EFFORTS):
+            # Names of what weighs hold one of these words.
+            if not any(
+                word in name.lower()
+                for name in numbers
+                for word in ("effort", "torque", "tau", "current")
+            ):
                 cure += "; but no effort, torque or current is named there, which masses need"
             break
     return InvalidRecording(message, argument=str(path), got=got, cure=cure)

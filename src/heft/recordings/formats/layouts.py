@@ -21,28 +21,20 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 
-SIZES = {
-    "bool": ("u1", 1),
-    "byte": ("u1", 1),
-    "char": ("u1", 1),
-    "int8": ("i1", 1),
-    "uint8": ("u1", 1),
-    "int16": ("i2", 2),
-    "uint16": ("u2", 2),
-    "int32": ("i4", 4),
-    "uint32": ("u4", 4),
-    "int64": ("i8", 8),
-    "uint64": ("u8", 8),
-    "float32": ("f4", 4),
-    "float64": ("f8", 8),
+SIZES = dict.fromkeys(("bool", "byte", "char"), ("u1", 1)) | {
+    f"{name}{8 * size}": (f"{letter}{size}", size)
+    for name, letter, sizes in (
+        ("int", "i", (1, 2, 4, 8)),
+        ("uint", "u", (1, 2, 4, 8)),
+        ("float", "f", (4, 8)),
+    )
+    for size in sizes
 }
 MOST = 1_000_000  # elements of a sequence
 # A field takes a byte at least: a message with more of them than bytes repeats empty ones.
 MOST_EMPTY, LONGEST_PATH, DEEPEST = 1000, 1000, 64
-ENCODINGS = ("cdr", "ros1", "json", "protobuf")
 # Layouts are kept for messages that come again, within bounds that hold whoever sends.
 MOST_LAYOUTS = 64  # of messages of one size
-MOST_FIXED = 16_384  # bytes of lengths and strings of a layout that is kept
 MOST_KEPT = 4 * 1024 * 1024  # bytes of all kept layouts
 BATCH_BYTES = 4 * 1024 * 1024  # of messages that are compared with layouts at once
 
@@ -245,7 +237,8 @@ class Decoder:
     def _keep(self, size: int, layout: Layout) -> bool:
         layouts = self._layouts.get(size, [])
         full = len(layouts) == MOST_LAYOUTS or self.memory > MOST_KEPT
-        if full or len(layout.fixed) > MOST_FIXED:
+        # A layout of more bytes of lengths and strings is not kept.
+        if full or len(layout.fixed) > 16_384:
             return False
         self._layouts[size] = [*layouts, layout]
         self.memory += layout.memory

@@ -27,7 +27,6 @@ from .message_log import (
     Gathered,
     Log,
     Unpack,
-    batches_of,
     full_name,
     log_of,
     stepwise,
@@ -310,7 +309,7 @@ def _messages(
 
     `chosen` says which of the file's channels are wanted, and by which number.
     """
-    by_channel: Gathered = {}
+    by_channel = Gathered()
     total = 0
     at, end, since = 0, len(records), 0
     head = struct.Struct("<BQHIQ").unpack_from
@@ -330,16 +329,14 @@ def _messages(
         total += 1
         k = chosen.get(channel)
         if k is not None:
-            both = by_channel.get(k)
-            if both is None:
-                both = by_channel[k] = ([], [])
-            both[0].append(logged)
-            both[1].append(records[at + 31 : behind])
+            stamps, messages = by_channel[k]
+            stamps.append(logged)
+            messages.append(records[at + 31 : behind])
         at = behind
         if at - since > BATCH_BYTES:
-            yield from batches_of(by_channel)
-            by_channel, since = {}, at
-    yield from batches_of(by_channel)
+            yield from by_channel.batches()
+            by_channel, since = Gathered(), at
+    yield from by_channel.batches()
     if at != end:
         damaged(damage(path, f"a message runs out of its chunk, at byte {at} of {end}"))
     return total

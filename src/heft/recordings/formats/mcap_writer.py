@@ -23,7 +23,6 @@ from .layouts import layout_of
 from .message_log import EPOCH, FRAMED, JOINT_FIELDS, JOINTS, seconds
 from .table import SHIFT, Say, Table, Write, library
 
-FRAME_KINDS = {kind for fields in FRAMED.values() for _, kind, _ in fields}
 NOTHING: Mapping[str, str] = MappingProxyType({})
 MESSAGE, ARRAY = 2, 3  # as in rosbags.interfaces.Nodetype
 
@@ -250,7 +249,7 @@ def _frame_messages(table: Table, store: Any) -> Iterator[_Message]:
     there: dict[str, set[str]] = {}
     for column in table.columns:
         kind, _, rest = column.partition(".")
-        if kind in FRAME_KINDS:
+        if kind in {kind for fields in FRAMED.values() for _, kind, _ in fields}:
             there.setdefault(rest.rpartition(".")[0], set()).add(kind)
     for frame, kinds in there.items():
         for topic, kind, reference, written, fields in _kinds_of_messages(frame, kinds):

@@ -42,7 +42,6 @@ KINDS = (JOINTS, *FRAMED)  # that ROS ships; of others a log has the definition
 JOINT_BY_JOINT = ("foxglove.JointStates", "foxglove_msgs/msg/JointStates")
 ALL_JOINTS = (JOINTS, *JOINT_BY_JOINT)
 EPOCH = "heft.epoch_ns"  # of a channel's metadata in MCAP: the stamp at which time is 0
-Gathered = dict[int, tuple[list[int], list[bytes]]]  # stamps and messages by channel
 MOST_BYTES = 64 << 20  # of one record, packed or not: writers make chunks of a few MB
 BATCH_BYTES = 4 << 20  # of messages that are handed on at once
 MOST_WAITING = 64 << 20  # [bytes] of messages that wait for their readers
@@ -141,10 +140,16 @@ def full_name(kind: str) -> str:
     return f"{package}/msg/{name}" if name and "/" not in name else kind
 
 
-def batches_of(gathered: Gathered) -> Iterator[Batch]:
-    """Yield what was gathered, channel by channel."""
-    for channel, (stamps, messages) in gathered.items():
-        yield channel, stamps, messages
+class Gathered(dict[int, tuple[list[int], list[bytes]]]):
+    """Stamps and messages by channel, empty lists for a new one."""
+
+    def __missing__(self, channel: int) -> tuple[list[int], list[bytes]]:
+        """Begin the lists of a channel."""
+        return self.setdefault(channel, ([], []))
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield what was gathered, channel by channel."""
+        return ((channel, *both) for channel, both in self.items())
 
 
 def unpacked(

@@ -21,7 +21,7 @@ from heft.arrays import Array
 from heft.errors import InvalidRecording
 
 from . import table
-from .layouts import ENCODINGS, Decoder, Group, Malformed
+from .layouts import Decoder, Group, Malformed
 from .message_log import (
     ALL_JOINTS,
     FRAMED,
@@ -127,7 +127,8 @@ def messages_table(log: Log, topics: Topics, damaged: Damaged) -> Table:
     wanted = [
         k
         for k, c in enumerate(log.channels)
-        if c.kind in (*KINDS, *JOINT_BY_JOINT) and c.encoding in ENCODINGS and c.count != 0
+        if c.kind in (*KINDS, *JOINT_BY_JOINT) and c.count != 0
+        if c.encoding in ("cdr", "ros1", "json", "protobuf")
         if not topics.names or c.topic in topics.names
     ]
     reader = _Reader(log, topics, damaged, _decoders(log, wanted))

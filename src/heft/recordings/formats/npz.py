@@ -15,10 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.errors import InvalidRecording
 from heft.files import UNREADABLE, read_arrays
 
-from .table import Damaged, Say, Table, Write, damaged_file, refuse, refuse_many, say_lost_epoch
+from .table import (
+    Damaged,
+    Say,
+    Table,
+    Write,
+    damaged_file,
+    refuse,
+    refuse_many,
+    say_lost_epoch,
+    unreadable,
+)
 
 
 def npz_table(path: Path, damaged: Damaged) -> Table:
@@ -32,21 +41,12 @@ def npz_table(path: Path, damaged: Damaged) -> Table:
         damaged(damaged_file("NPZ file", path, f"array '{name}': {why}"))
 
     try:
-        arrays = read_arrays(path) if damaged is refuse else read_arrays(path, lost)
+        arrays = read_arrays(path, None if damaged is refuse else lost)
         if not arrays and damaged is not refuse:
             raise ValueError("none of its arrays can be read")
     except UNREADABLE as problem:
-        hint = None
-        if "pickle" in str(problem):
-            hint = "save the arrays as plain numbers; objects are never unpickled"
-        elif "no zip archive" in str(problem):
-            hint = (
-                "an NPZ file without its end cannot be read, nor salvaged: "
-                "copy it again from where it was recorded"
-            )
-        raise InvalidRecording(
-            "this is not a readable NPZ file", argument=str(path), got=str(problem)[:200], cure=hint
-        ) from problem
+        is_cut = "no zip archive" in str(problem)
+        raise unreadable("NPZ file", path, problem, is_cut) from problem
     return arrays_table(arrays, (), path)
 
 

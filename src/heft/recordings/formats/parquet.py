@@ -17,7 +17,6 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from heft.arrays import Array
-from heft.errors import InvalidRecording
 from heft.files import is_bomb, refuse_bomb
 
 from .table import (
@@ -29,6 +28,7 @@ from .table import (
     damaged_file,
     refuse_many,
     refuse_twice,
+    unreadable,
     written_by,
 )
 
@@ -38,12 +38,10 @@ Chunk = tuple[int, int]
 
 # No file of measurements has more rows than this a byte, however well it is packed.
 MOST_ROWS_A_BYTE = 100
-MOST_PAGE_BYTES = 64 << 20  # writers make pages of a megabyte
 HEAD, LONGEST_HEAD = 512, 1 << 20  # [bytes] that are looked at; statistics of texts may be long
 TAIL = 8  # [bytes] behind the file's description: its length, and a mark
 STOP, TRUE, FALSE, BYTE, INTEGERS, DOUBLE = 0, 1, 2, 3, (4, 5, 6), 7
 BINARY, LISTS, STRUCT = 8, (9, 10), 12
-DEEPEST = 16
 
 
 def parquet_table(path: Path, damaged: Damaged) -> Table:
@@ -54,9 +52,18 @@ def parquet_table(path: Path, damaged: Damaged) -> Table:
     Raises:
         InvalidRecording: If the file is damaged or cannot be read, or a column name repeats.
     """
-    from pyarrow import types
+    from pyarrow import ArrowException, types
 
-    count, schema = _contents(path)
+    with _opened(path) as file:
+        try:
+            metadata, schema = file.metadata, file.schema_arrow
+            groups = range(metadata.num_row_groups)
+            refuse_bomb(path, sum(metadata.row_group(g).total_byte_size for g in groups))
+            count = int(metadata.num_rows)
+            if not 0 <= count <= MOST_ROWS_A_BYTE * path.stat().st_size:
+                raise ValueError(f"it claims {count} rows in {path.stat().st_size} bytes")
+        except (OSError, ValueError, ArrowException) as problem:
+            raise damage(path, str(problem)[:200]) from problem
     refuse_twice(schema.names, path)
     kinds = {e.name: e.type.value_type if _is_list(e.type) else e.type for e in schema}
     numeric = [n for n, k in kinds.items() if types.is_floating(k) or types.is_integer(k)]
@@ -120,30 +127,7 @@ def _opened(path: Path) -> Any:
             buffer_size=buffer_size,
         )
     except (OSError, ValueError, pyarrow.ArrowException) as problem:
-        raise InvalidRecording(
-            "this is not a readable Parquet file",
-            argument=str(path),
-            got=str(problem)[:200],
-            cure="a Parquet file without its end cannot be read, nor salvaged: "
-            "copy it again from where it was recorded",
-        ) from problem
-
-
-def _contents(path: Path) -> tuple[int, Any]:
-    """Return the stated number of rows and the schema; refuse more than the file can hold."""
-    import pyarrow
-
-    with _opened(path) as file:
-        try:
-            metadata, schema = file.metadata, file.schema_arrow
-            groups = range(metadata.num_row_groups)
-            refuse_bomb(path, sum(metadata.row_group(g).total_byte_size for g in groups))
-            count = int(metadata.num_rows)
-            if not 0 <= count <= MOST_ROWS_A_BYTE * path.stat().st_size:
-                raise ValueError(f"it claims {count} rows in {path.stat().st_size} bytes")
-        except (OSError, ValueError, pyarrow.ArrowException) as problem:
-            raise damage(path, str(problem)[:200]) from problem
-    return count, schema
+        raise unreadable("Parquet file", path, problem) from problem
 
 
 def _blocks(
@@ -229,7 +213,8 @@ def page_sizes(file: BinaryIO, chunk: Chunk) -> Iterator[int]:
         unpacked, packed = fields.get(2), fields.get(3)
         if not isinstance(packed, int) or not 0 <= packed <= end - at - size:
             raise ValueError(f"a page at byte {at} runs out of its column")
-        if not isinstance(unpacked, int) or not 0 <= unpacked <= MOST_PAGE_BYTES:
+        # Writers make pages of a megabyte: 64 are an error.
+        if not isinstance(unpacked, int) or not 0 <= unpacked <= (64 << 20):
             raise ValueError(f"a page at byte {at} says that it unpacks to {unpacked} bytes")
         yield unpacked
         at += size + packed
@@ -287,7 +272,7 @@ class _Walk:
         return fields
 
     def value(self, kind: int, depth: int) -> Any:
-        if depth > DEEPEST:
+        if depth > 16:
             raise ValueError("it is too deep")
         if kind in (TRUE, FALSE, BYTE):  # in lists truths take a byte
             return self.byte()

@@ -69,8 +69,6 @@ def _of_messages(log: Opener) -> Read:
     return lambda path, topics, damaged: messages_table(log(path, damaged), topics, damaged)
 
 
-STORAGES = {"mcap": mcap_log, "sqlite3": sqlite_log}  # of the files in a rosbag2 folder
-PACKED = {".mcap": mcap_log, ".db3": sqlite_log, ".bag": rosbag1_log}  # files packed whole
 FORMATS: tuple[Format, ...] = (
     Format("CSV file", (".csv", ".tsv", ".txt"), of_columns(text_table), write_csv, (".txt",)),
     Format("Parquet file", (".parquet", ".pq"), of_columns(parquet_table), write_parquet),
@@ -81,8 +79,22 @@ FORMATS: tuple[Format, ...] = (
     Format("MCAP file", (".mcap",), _of_messages(mcap_log), write_mcap),
     Format("ROS 1 bag", (".bag", ".active"), _of_messages(rosbag1_log)),
     Format("SQLite file of the bag", (".db3",), _of_messages(sqlite_log)),
-    Format("packed log", ENDINGS, _of_messages(partial(packed_log, PACKED)), shared=ENDINGS[1:]),
-    Format("rosbag2 folder", (), _of_messages(partial(rosbag2_log, STORAGES)), marker=METADATA),
+    # Files packed whole, by the ending of what is inside.
+    Format(
+        "packed log",
+        ENDINGS,
+        _of_messages(
+            partial(packed_log, {".mcap": mcap_log, ".db3": sqlite_log, ".bag": rosbag1_log})
+        ),
+        shared=ENDINGS[1:],
+    ),
+    # By the storage that the metadata name.
+    Format(
+        "rosbag2 folder",
+        (),
+        _of_messages(partial(rosbag2_log, {"mcap": mcap_log, "sqlite3": sqlite_log})),
+        marker=METADATA,
+    ),
     Format("ULog file", (".ulg", ".ulog"), ulog_table),
 )
 

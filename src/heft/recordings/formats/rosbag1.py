@@ -26,7 +26,6 @@ from .message_log import (
     Gathered,
     Log,
     Unpack,
-    batches_of,
     full_name,
     log_of,
     stepwise,
@@ -39,7 +38,6 @@ damage = partial(damaged_file, NAME)
 
 MAGIC = b"#ROSBAG V2.0\n"
 MESSAGE, BAG, CHUNK, CHUNK_INFO, CONNECTION = 2, 3, 5, 6, 7
-BATCH = 4096  # messages of a topic that are handed on at once
 
 Header = dict[str, bytes]
 
@@ -90,25 +88,24 @@ def _indexed(path: Path, damaged: Damaged) -> dict[int, Channel]:
 
 
 def _batches(path: Path, places: Mapping[int, int], damaged: Damaged) -> Iterator[Batch]:
-    waiting: Gathered = {}
-    size = 0
+    waiting, size = Gathered(), 0
     for header, data in _records(path, damaged):
         if _number(header, "op") != MESSAGE:
             continue
         k = places.get(_number(header, "conn"))
         if k is None:
             continue
-        both = waiting.setdefault(k, ([], []))
+        stamps, messages = waiting[k]
         seconds, rest = struct.unpack("<II", header.get("time", bytes(8))[:8].ljust(8, b"\0"))
-        both[0].append(seconds * 1_000_000_000 + rest)
-        both[1].append(data)
+        stamps.append(seconds * 1_000_000_000 + rest)
+        messages.append(data)
         size += len(data)
-        if len(both[0]) >= BATCH:
+        if len(stamps) >= 4096:  # messages of a topic that are handed on at once
             yield k, *waiting.pop(k)
         elif size > BATCH_BYTES:
-            yield from batches_of(waiting)
-            waiting, size = {}, 0
-    yield from batches_of(waiting)
+            yield from waiting.batches()
+            waiting, size = Gathered(), 0
+    yield from waiting.batches()
 
 
 def _connect(header: Header, data: bytes, connections: dict[int, Channel], path: Path) -> None:

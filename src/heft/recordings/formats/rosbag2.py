@@ -19,7 +19,7 @@ from typing import Any
 from heft.errors import InvalidRecording
 from heft.files import read_text
 
-from .message_log import Batch, Channel, Gathered, Log, batches_of, following, full_name, log_of
+from .message_log import Batch, Channel, Gathered, Log, following, full_name, log_of
 from .packed import ENDINGS, packed_log, unpacking
 from .table import Damaged, damaged_file
 
@@ -31,14 +31,12 @@ METADATA = "metadata.yaml"
 TABLE = "rosbag2_bagfile_information:"
 TEXTS = ("storage_identifier", "compression_mode", "compression_format")
 FILES = "relative_file_paths"
-ENTRY = re.compile(r"(\w+)\s*:(?:\s+(.*))?")
 COMMENT = re.compile(r"(?:^|\s)#.*")
 # What is read of a SQLite file's tables.
 TOPIC = ("id", "name", "type", "serialization_format")
 MESSAGE = ("topic_id", "timestamp", "data")
 DEFINITION = ("topic_type", "encoding", "encoded_message_definition")
 BATCH = 2048
-MOST_FAILURES = 250  # pieces of a damaged file that cannot be read, before it is given up
 
 # The last where SQLite's own message about a damaged file is no text.
 UNREADABLE = (sqlite3.Error, OverflowError, UnicodeDecodeError)
@@ -59,7 +57,23 @@ def rosbag2_log(openers: Mapping[str, Opener], path: Path, damaged: Damaged) -> 
         InvalidRecording: If the storage or the compression is not supported, or the metadata or a
             file is missing or damaged.
     """
-    stated, names = _metadata(path)
+    metadata = path / METADATA
+    if not metadata.is_file():
+        raise InvalidRecording(
+            f"the log is a folder without {METADATA}: no rosbag2, or its recorder did not end",
+            argument=str(path),
+            cure="ros2 bag reindex writes it; or give the .mcap or .db3 file in it",
+        )
+    try:
+        text = read_text(metadata, METADATA, InvalidRecording, 1 << 20).decode()
+        stated, names = described(text)
+    except ValueError as problem:
+        raise InvalidRecording(
+            f"{METADATA} cannot be read",
+            argument=str(metadata),
+            got=str(problem)[:200],
+            cure="ros2 bag reindex writes it anew",
+        ) from problem
     storage = stated.get("storage_identifier", "")
     if storage not in openers:
         raise InvalidRecording(
@@ -106,25 +120,6 @@ def _present(file: Path) -> Path:
     return next((f for f in (file, packed, plain) if f.is_file()), file)
 
 
-def _metadata(path: Path) -> tuple[dict[str, str], list[str]]:
-    file = path / METADATA
-    if not file.is_file():
-        raise InvalidRecording(
-            f"the log is a folder without {METADATA}: no rosbag2, or its recorder did not end",
-            argument=str(path),
-            cure="ros2 bag reindex writes it; or give the .mcap or .db3 file in it",
-        )
-    try:
-        return described(read_text(file, METADATA, InvalidRecording, 1 << 20).decode())
-    except ValueError as problem:
-        raise InvalidRecording(
-            f"{METADATA} cannot be read",
-            argument=str(file),
-            got=str(problem)[:200],
-            cure="ros2 bag reindex writes it anew",
-        ) from problem
-
-
 def described(text: str) -> tuple[dict[str, str], list[str]]:
     """Return storage identifier and compression by name, and files' names, of `metadata.yaml`.
 
@@ -163,7 +158,7 @@ def _entries(text: str) -> list[tuple[str, str]]:
             inside, depth = COMMENT.sub("", content) == TABLE, 0
         elif inside:
             depth = depth or indent
-            entry = ENTRY.fullmatch(content)
+            entry = re.fullmatch(r"(\w+)\s*:(?:\s+(.*))?", content)
             if indent == depth and entry:
                 name = entry[1]
                 entries.append((name, entry[2] or ""))
@@ -254,9 +249,9 @@ def _batches(path: Path, places: Mapping[int, int], last: int, damaged: Damaged)
     )
     behind, failures = -1, 0
     with closing(SqliteFile(path)) as base:
-        while behind < last and failures < MOST_FAILURES:
-            by_channel: Gathered = {}
-            before = behind
+        # After so many pieces that cannot be read a damaged file is given up.
+        while behind < last and failures < 250:
+            by_channel, before = Gathered(), behind
             try:
                 for number, topic, logged, data in base.rows(query, (behind, *places)):
                     if number <= behind:
@@ -265,19 +260,18 @@ def _batches(path: Path, places: Mapping[int, int], last: int, damaged: Damaged)
                     if not isinstance(logged, int) or not isinstance(data, bytes):
                         damaged(damage(path, f"a message near {behind} is none"))
                         continue
-                    both = by_channel.setdefault(places[topic], ([], []))
-                    both[0].append(logged)
-                    both[1].append(data)
+                    stamps, messages = by_channel[places[topic]]
+                    stamps.append(logged)
+                    messages.append(data)
             except UNREADABLE as problem:
                 damaged(damage(path, f"{problem}, behind message {behind}"))
                 if base.is_spent:
                     return
-                by_channel, behind = {}, before + BATCH
-                failures += 1
+                behind, failures = before + BATCH, failures + 1
                 continue
             if behind == before:
                 return
-            yield from batches_of(by_channel)
+            yield from by_channel.batches()
 
 
 def _short(path: Path) -> str | None:

@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,11 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.errors import InvalidRecording, MissingSignal, install, spelt
+from heft.errors import InvalidRecording, MissingSignal, optional_library, spelt
 
 BLOCK_ROWS = 65_536
 MOST_COLUMNS = 10_000
-MOST_NUMBERS = 8 << 20  # of a block
 MOST_SPOOLED = 512 << 20  # bytes of a text's numbers that are kept in a temporary file
 LONGEST_LINE = 1_000_000  # bytes of a line of text
 SHIFT = 10**18  # [ns] added to the stamps of logs that begin before zero
@@ -239,7 +237,7 @@ def written_by(
 
 def block_rows(columns: int) -> int:
     """Return the number of rows of a block of so many columns."""
-    return max(min(BLOCK_ROWS, MOST_NUMBERS // max(columns, 1)), 1)
+    return max(min(BLOCK_ROWS, (8 << 20) // max(columns, 1)), 1)  # 64 MB at most
 
 
 # Takes what is wrong with a file. Strict reading raises it; salvage notes it, and the reader
@@ -260,6 +258,19 @@ def damaged_file(kind: str, path: object, got: str) -> InvalidRecording:
         got=got,
         cure=f"copy it again from where it was recorded, or salvage what can be read: "
         f"heft convert {spelt(path)} --recover --out salvaged.parquet",
+    )
+
+
+def unreadable(
+    kind: str, path: object, problem: Exception, is_cut: bool = True
+) -> InvalidRecording:
+    """Return the error for a file of which nothing can be read; `is_cut`, that its end may lack."""
+    cure = "without its end it can be neither read nor salvaged: copy it again from where it was "
+    return InvalidRecording(
+        f"this is not a readable {kind}",
+        argument=str(path),
+        got=str(problem)[:200] or type(problem).__name__,
+        cure=f"{cure}recorded" if is_cut else None,
     )
 
 
@@ -299,14 +310,8 @@ def library(name: str, path: object, extra: str = "ros") -> ModuleType:
     Raises:
         InvalidRecording: If it is not installed.
     """
-    try:
-        return import_module(name)
-    except ImportError as problem:
-        raise InvalidRecording(
-            f"these logs need the library '{name.partition('.')[0]}', which is not installed",
-            argument=str(path),
-            cure=install(extra),
-        ) from problem
+    message = f"these logs need the library '{name.partition('.')[0]}', which is not installed"
+    return optional_library(name, message, extra, str(path), InvalidRecording)
 
 
 def join(

@@ -57,14 +57,10 @@ HEAD_LINES = 300  # by which the layout of a file is known
 COMMENTS = ("#", "//", "% ")  # begin lines without numbers; `%time` is a name
 # What `ros2 topic echo` prints where it lost a message.
 LOST = rb"A message was lost!!!|total count(?: change)?: ?\d+(?:---)?"
-MARKS = (b"#", b"/", b"%", b"lost")  # one of which is in each; single letters are found at once
 UNIT = re.compile(
     r"[\[(]?(|-|[1sgVWK%]|[mun]s|µs|sec|rpm|turn|Hz|°C|m?A|[mk]?N|[mk]?N[·*. ]?m"
     r"|(rad|deg|°|mm?)(/s(\^2|²)?)?)[\])]?"
 )
-# Whole numbers that a double does not hold: nanoseconds since 1970.
-STAMP = re.compile(r"\d{17,18}|[1-8]\d{18}")
-ECHOED = re.compile(r"\d{1,10},\d{1,9},[^,]*,")  # seconds, nanoseconds, frame
 MOMENT = "header.stamp"  # the column that is made of the first two
 DATE = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,9})?(?P<zone>Z|[+-]\d\d:?\d\d)?")
 
@@ -178,7 +174,8 @@ def _echoed(lines: Sequence[str]) -> _Layout | None:
     A row is seconds, nanoseconds, frame, then a cell for each name, position, velocity and effort;
     where one of these lists is empty, a cell without a text.
     """
-    above = next((k for k, line in enumerate(lines) if ECHOED.match(line)), None)
+    head = re.compile(r"\d{1,10},\d{1,9},[^,]*,")  # seconds, nanoseconds, frame
+    above = next((k for k, line in enumerate(lines) if head.match(line)), None)
     if above is None:
         return None
     row = _cells(lines[above], ",")
@@ -333,6 +330,8 @@ def _parted(lines: Sequence[str], delimiter: str) -> _Layout:
     notes += [f"line {k + 1} states the columns' units" for k in units]
     if decimal == "," and any(re.search(r"\d,\d", k) for k in lines[first:]):
         notes.append("decimal commas are read for points")
+    # Whole numbers that a double does not hold: nanoseconds since 1970.
+    stamp = re.compile(r"\d{17,18}|[1-8]\d{18}")
     return _Layout(
         names,
         delimiter,
@@ -342,7 +341,7 @@ def _parted(lines: Sequence[str], delimiter: str) -> _Layout:
         {
             n: c
             for n, c in cells.items()
-            if n in of_numbers and (STAMP.fullmatch(c) or DATE.fullmatch(c))
+            if n in of_numbers and (stamp.fullmatch(c) or DATE.fullmatch(c))
         },
         {n: c for n, c in cells.items() if n not in of_numbers and c and not is_value(c)},
         {n: _unit(u) for k in units for n, u in zip(names, rows[k], strict=False) if n and u},
@@ -437,7 +436,9 @@ def _chunks(file: BinaryIO) -> Iterator[bytes]:
 
 def _again(path: Path, layout: _Layout) -> tuple[Counter[str], bool]:
     """Count what stands among the numbers and is none, and whether there is a `#`."""
-    marks = (*(k.encode(layout.encoding, "replace") for k in layout.repeating), *MARKS)
+    # One of which is in each; single letters are seen at once.
+    marks = [k.encode(layout.encoding, "replace") for k in layout.repeating]
+    marks += [b"#", b"/", b"%", b"lost"]
     counts: Counter[str] = Counter()
     marked = False
     with _opened(path) as file:
@@ -503,10 +504,7 @@ def _strict(
         decimal_point=layout.decimal,
     )
     options = pyarrow.csv.ReadOptions(
-        block_size=8 << 20,
-        column_names=layout.names,
-        skip_rows=layout.above,
-        use_threads=False,
+        block_size=8 << 20, column_names=layout.names, skip_rows=layout.above, use_threads=False
     )
     parse = pyarrow.csv.ParseOptions(delimiter=layout.delimiter)
     rows = 0
@@ -559,25 +557,25 @@ def _salvaged(
     """Yield rows in blocks, the last one only when it is known not to be cut off."""
     at = {n: layout.names.index(n) for n in names}
     guards = {layout.names.index(n): text for n, text in layout.guards.items()}
-    left_out: Counter[str] = Counter()
+    omitted: Counter[str] = Counter()
     rows: list[list[float]] = []
     kept = False  # whether the line before was
-    for cells in _lines(path, layout, left_out):
+    for cells in _lines(path, layout, omitted):
         kept = False
         if len(cells) != len(layout.names):
-            left_out[MISSHAPEN] += bool(cells)
+            omitted[MISSHAPEN] += bool(cells)
             continue
         if sorted(map(str.strip, cells)) == sorted(layout.names):
             why = "behind a second header the columns stand in another order; the rest is left out"
             damaged(damage(path, why))
             break
         if any(cells[k].strip() != text for k, text in guards.items()):
-            left_out[OTHERS] += 1
+            omitted[OTHERS] += 1
             continue
         try:
             rows.append([_number(cells[k].strip(), n, layout) for n, k in at.items()])
         except ValueError:
-            left_out[UNREAD] += 1
+            omitted[UNREAD] += 1
             continue
         kept = True
         if len(rows) > table.BLOCK_ROWS:
@@ -588,14 +586,14 @@ def _salvaged(
         rows = rows[:-1]
     if rows:
         yield np.array(rows)
-    if left_out.total():
-        counts = f"{left_out[MISSHAPEN]} {MISSHAPEN} and {left_out[UNREAD]} {UNREAD}"
-        counts += f" and {left_out[OTHERS]} {OTHERS}" if guards else ""
+    if omitted.total():
+        counts = f"{omitted[MISSHAPEN]} {MISSHAPEN} and {omitted[UNREAD]} {UNREAD}"
+        counts += f" and {omitted[OTHERS]} {OTHERS}" if guards else ""
         damaged(damage(path, f"{counts} are left out"))
 
 
-def _lines(path: Path, layout: _Layout, left_out: Counter[str]) -> Iterator[list[str]]:
-    """Yield the cells of each line; what is none is counted in `left_out`."""
+def _lines(path: Path, layout: _Layout, omitted: Counter[str]) -> Iterator[list[str]]:
+    """Yield the cells of each line; what is none is counted in `omitted`."""
     encoding = layout.encoding
     with (
         _opened(path) as raw,
@@ -605,7 +603,7 @@ def _lines(path: Path, layout: _Layout, left_out: Counter[str]) -> Iterator[list
             file.readline(LONGEST_LINE)
         numbers = (
             line
-            for line in _short(file, left_out)
+            for line in _short(file, omitted)
             if not layout.between.match(line.encode(encoding, "replace"))
         )
         lines = csv.reader(numbers, delimiter=layout.delimiter, skipinitialspace=True)
@@ -613,18 +611,18 @@ def _lines(path: Path, layout: _Layout, left_out: Counter[str]) -> Iterator[list
             try:
                 yield next(lines)
             except csv.Error:  # a field without end
-                left_out[MISSHAPEN] += 1
+                omitted[MISSHAPEN] += 1
             except StopIteration:
                 return
 
 
-def _short(file: TextIO, left_out: Counter[str]) -> Iterator[str]:
+def _short(file: TextIO, omitted: Counter[str]) -> Iterator[str]:
     """Yield lines; one without end, such as a disk's zeros, is left out piece by piece."""
     while line := file.readline(LONGEST_LINE):
         if len(line) < LONGEST_LINE or line.endswith(ENDS):
             yield line
             continue
-        left_out[MISSHAPEN] += 1
+        omitted[MISSHAPEN] += 1
         while line and not line.endswith(ENDS):
             line = file.readline(LONGEST_LINE)
 

@@ -42,6 +42,7 @@ from .table import (
     library,
     refuse_many,
     refuse_missing,
+    unreadable,
 )
 
 NAME = "ULog file"
@@ -50,7 +51,6 @@ MAGIC = b"ULog\x01\x12\x35"
 HEAD = 16  # bytes of the file's head
 KINDS = frozenset(b"BFIMPQARSOLCD")  # of messages
 MOST_FIELDS = 200_000  # of all subscriptions together: each is an object of the library
-DEEPEST = 16  # types inside one another
 
 FRAME = "vehicle"  # of the body, where the map gives it no other name
 NED, FRD, BODY = 1, 2, 3  # `pose_frame` and `velocity_frame`
@@ -182,7 +182,7 @@ class _Walk:
 
     def _count(self, name: str, depth: int) -> int:
         """Return how many numbers a type holds; raise ValueError above `MOST_FIELDS`."""
-        if depth > DEEPEST:
+        if depth > 16:  # types inside one another
             raise ValueError("its types are inside one another")
         total = 0
         for kind, count in self.formats[name]:
@@ -204,11 +204,7 @@ def _decoded(core: Any, path: Path, data: bytes, seen: _Walk, damaged: Damaged) 
         with redirect_stdout(io.StringIO()):  # it prints what it does not like
             log = core.ULog(io.BytesIO(data), wanted)
     except Exception as problem:  # a parser of what a file says: anything may be in there
-        raise InvalidRecording(
-            "this is not a readable ULog file",
-            argument=str(path),
-            got=f"{type(problem).__name__}: {str(problem)[:80]}",
-        ) from problem
+        raise unreadable(NAME, path, problem) from problem
     lengths = {(d.name, d.multi_id): len(d.data.get("timestamp", ())) for d in log.data_list}
     logged: Counter[tuple[str, int]] = Counter()
     for number, key in seen.names.items():
@@ -371,7 +367,6 @@ TOPICS: dict[str, Callable[[Topic], Signals]] = {
     **ASKED,
 }
 COMMANDS = ("actuator_motors", "actuator_outputs")
-RESETS = ("reset_counter", "xy_reset_counter", "z_reset_counter", "quat_reset_counter")
 
 
 def _named(kind: str, letters: str, values: Array) -> Signals:
@@ -444,7 +439,11 @@ def topics_table(
         owner |= dict.fromkeys(parts[name], name)
     parts = {n: signals for n, signals in parts.items() if signals}
     for name in parts:
-        counters = [np.diff(there[name].fields[n]) for n in RESETS if n in there[name].fields]
+        counters = [
+            np.diff(there[name].fields[n])
+            for n in ("reset_counter", "xy_reset_counter", "z_reset_counter", "quat_reset_counter")
+            if n in there[name].fields
+        ]
         if jumps := int(np.any(counters, axis=0).sum()) if counters else 0:
             remarks.append(f"{name} jumps {jumps} times: the filter on board was set anew")
     if not parts:
