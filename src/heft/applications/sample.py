@@ -168,11 +168,7 @@ def _model(
 
 
 def _manifest(
-    identified: Identified,
-    names: list[str],
-    draws: ConsistentSamples,
-    labels: Labels,
-    seed: int,
+    identified: Identified, names: list[str], draws: ConsistentSamples, labels: Labels, seed: int
 ) -> dict[str, Any]:
     own = identified.robot.own_names
     files = [i["sha256"] for i in identified.estimate["inputs"] if i["role"] == "own_columns"]

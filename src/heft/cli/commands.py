@@ -138,12 +138,7 @@ def identify(
         Say also what the columns mean, and every score, check and note.
     """
     from heft.applications.identification import identify as identified
-    from heft.applications.identification import (
-        next_motion,
-        refuse_foreign,
-        report,
-        write,
-    )
+    from heft.applications.identification import next_motion, refuse_foreign, report, write
     from heft.errors import InvalidSetting
 
     if not logs:
@@ -436,11 +431,7 @@ def view(
 
 @app.command
 def convert(
-    *logs: Path,
-    out: Path,
-    columns: Map = None,
-    robot: Path | None = None,
-    recover: bool = False,
+    *logs: Path, out: Path, columns: Map = None, robot: Path | None = None, recover: bool = False
 ) -> None:
     """Convert a log to another file format, in SI units.
 
@@ -482,11 +473,7 @@ def convert(
 
 
 @app.command
-def payload(
-    *logs: Path,
-    load: Load = LOAD,
-    live: Live = LIVE,
-) -> None:
+def payload(*logs: Path, load: Load = LOAD, live: Live = LIVE) -> None:
     """Identify a payload, by a wrist sensor or by joint torques.
 
     Exits with 1 if the verdict on logs is poor; then nothing is printed to be pasted. Exits with 3

@@ -71,11 +71,7 @@ def excite(
 
 
 def servo(
-    bench: Path,
-    *logs: Path,
-    out: Path = Path("servo"),
-    columns: Map = None,
-    quiet: Quiet = False,
+    bench: Path, *logs: Path, out: Path = Path("servo"), columns: Map = None, quiet: Quiet = False
 ) -> None:
     """Identify a servo on a bench: torque per volt, back-EMF, friction, rotor inertia.
 

@@ -311,9 +311,7 @@ class LiveOptions:
         stated = [f"--{k}" for k, v in vars(self).items() if v != getattr(plain, k)]
         if stated and not self.live:
             raise InvalidSetting(
-                "this is said of live weighing only",
-                argument=", ".join(stated),
-                cure="add --live",
+                "this is said of live weighing only", argument=", ".join(stated), cure="add --live"
             )
 
 

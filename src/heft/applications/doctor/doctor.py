@@ -43,12 +43,7 @@ MARKS = {"spoils": "✗", "warns": "!", "tells": "·"}
 # findings of which `heft identify` has a check of its own
 JUDGED = frozenset(
     {"never moves", "little motion", "not finite", "slow clock", "no effort", "no rows"}
-    | {
-        "motion shows too little",
-        "motion shows little",
-        "unexplained torque",
-        "physics not asked",
-    }
+    | {"motion shows too little", "motion shows little", "unexplained torque", "physics not asked"}
 )
 MOST_ROWS = 100_000  # of a log that are looked at beside an identification
 FIELDS = (

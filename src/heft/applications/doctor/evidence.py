@@ -250,9 +250,7 @@ class Evidence:
 
     @staticmethod
     def of(
-        robot: Robot,
-        recordings: Sequence[Recording],
-        settings: EvidenceSettings | None = None,
+        robot: Robot, recordings: Sequence[Recording], settings: EvidenceSettings | None = None
     ) -> Evidence:
         """Select the data of logs, in bounded memory.
 

@@ -134,10 +134,7 @@ class Hypotheses:
         return self.fit(correction, fit.sigma)
 
     def fit(
-        self,
-        correction: Correction,
-        sigma: Array | None = None,
-        hopeless: float = np.inf,
+        self, correction: Correction, sigma: Array | None = None, hopeless: float = np.inf
     ) -> Fit:
         """Fit the torque under a correction, with the autocorrelation times that are kept.
 

@@ -311,11 +311,7 @@ class Judge:
         return self.hypotheses.fit(combined(start, others)).objective
 
     def _explained(
-        self,
-        start: Correction,
-        steps: Sequence[CorrectionStep],
-        without: Sequence[Fit],
-        best: Fit,
+        self, start: Correction, steps: Sequence[CorrectionStep], without: Sequence[Fit], best: Fit
     ) -> Explained:
         evidence, size = self.hypotheses.evidence, self.hypotheses.sizes(best)
         accepted = []

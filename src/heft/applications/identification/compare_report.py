@@ -9,14 +9,7 @@ import numpy as np
 
 from heft import __version__
 from heft.arrays import Array
-from heft.display import (
-    Plot,
-    Series,
-    Table,
-    page,
-    rounded,
-    table,
-)
+from heft.display import Plot, Series, Table, page, rounded, table
 from heft.fit import NORMAL
 
 from .comparison import ALARM, Change, Comparison, Curves, Kind
@@ -59,8 +52,7 @@ def text(compared: Comparison) -> str:
             rows = [_row(c) for c in changes]
             parts.append(
                 table(
-                    ("", *HEADS[kind]),
-                    [[_mark(c), *r] for c, r in zip(changes, rows, strict=True)],
+                    ("", *HEADS[kind]), [[_mark(c), *r] for c, r in zip(changes, rows, strict=True)]
                 )
             )
     suspect = _suspect(compared)

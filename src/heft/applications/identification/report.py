@@ -17,13 +17,7 @@ import numpy as np
 
 from heft import __version__
 from heft.applications.inputs import check_command, stated
-from heft.display import (
-    Table,
-    page,
-    rounded,
-    table,
-    verdict,
-)
+from heft.display import Table, page, rounded, table, verdict
 from heft.dynamics import FRICTION, Armature
 from heft.estimators import stated_numbers
 from heft.fit import NORMAL, Limit, Limits, Settings

@@ -19,11 +19,7 @@ from heft import __version__
 from heft.dynamics import FRICTION, TERMS
 from heft.errors import InvalidSetting
 from heft.estimators import PhysicallyConsistent
-from heft.files import (
-    put,
-    require_own,
-    workshop,
-)
+from heft.files import put, require_own, workshop
 from heft.fit import stored, stored_origin
 from heft.models import Robot, c_source, python_source
 

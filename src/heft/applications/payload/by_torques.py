@@ -56,15 +56,7 @@ from heft.information import (
     triangle_of,
 )
 from heft.models import Robot
-from heft.plants import (
-    GUESS,
-    NAME,
-    RobotPlant,
-    currents,
-    last_frame,
-    load_columns,
-    with_load,
-)
+from heft.plants import GUESS, NAME, RobotPlant, currents, last_frame, load_columns, with_load
 from heft.recordings import Recording
 
 EXACT = 1e-3  # relative, of a mass that is known
@@ -323,10 +315,7 @@ class WeighCarried:
             empty,
             loaded,
             joint,
-            (
-                *checks,
-                self.existence.of_load(free[ten], covariance[ten, ten]),
-            ),
+            (*checks, self.existence.of_load(free[ten], covariance[ten, ten])),
             alone,
             alone + lifted @ load,
             tuple(said_of_gains(problem)) if self.known_mass is None else (),

@@ -223,11 +223,7 @@ class Online:
         if restless == RESTLESS:
             events.append(Event(now, "no body", NO_BODY))
         state = replace(
-            state,
-            changed_at=now,
-            settled=False,
-            restless_changes=restless,
-            motion_requested=False,
+            state, changed_at=now, settled=False, restless_changes=restless, motion_requested=False
         )
         return state, events
 
