@@ -38,8 +38,9 @@ from heft.fit import Earlier, Misfit
 from heft.information import PARAMETER_COUNT, Information
 from heft.plants import extended_base, plant_of, structural_base
 
+from .contract import errors_before_and_after
 from .difference import ChangeEstimate, Difference
-from .identified import Identified, said_errors
+from .identified import Identified
 
 ALARM = 0.05  # chance of one or more false alarms in a comparison where nothing changed
 LIKE = 0.56  # share of sliding at like speeds, in the mean of all drives, to compare friction from
@@ -248,7 +249,7 @@ def _errors(*sides: Side) -> tuple[str, ...]:
     entries = [entry for entry in stated if entry]
     if len(entries) < len(sides) or entries[0] == entries[1]:
         return ()
-    return tuple(said_errors(entry) for entry in entries)
+    return tuple(errors_before_and_after(entry) for entry in entries)
 
 
 def _alike(a: Side, b: Side) -> tuple[Side, Side]:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from importlib import resources
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -43,10 +41,9 @@ from heft.recordings import Recording
 from heft.signals import Smoothing, limited
 
 from .answers import Answers
+from .contract import MODELS, Contract, packaged_schema
 
 Friction: TypeAlias = Literal["full", "simple", "none"]
-MODELS = ("robot.toml", "robot.xml", "robot.urdf")  # the first that is there is the model
-MOST_DEVIATIONS = 1000  # one a block that was left out
 BEYOND = 1.2  # speed over that of the fitted logs, from which friction is extrapolated
 
 
@@ -93,7 +90,7 @@ class Identified(Answers):
     fastest: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
-    def contract(self) -> Mapping[str, Any]:
+    def contract(self) -> Contract:
         """Content of `estimate.json`."""
         return self.estimate
 
@@ -131,8 +128,16 @@ class Identified(Answers):
         _refuse_other_columns(data, folder, own)
         robot = _model(folder, options).with_own_columns(own)
         path = folder / "information.npz"
-        deviation = _torque_deviation(path, robot, data)
-        solution, fastest = _solution(path, robot), _fastest(path)
+        if not path.exists():
+            return Identified(folder, robot, drives, smoothing, data)
+        with _reading(path, "numbers"):
+            arrays = read_arrays(path)
+        with _reading(path, "deviations"):
+            deviation = _torque_deviation(arrays, robot, data)
+        with _reading(path, "parameters"):
+            solution = _solution(arrays, robot)
+        with _reading(path, "sliding velocities"):
+            fastest = _fastest(arrays)
         return Identified(folder, robot, drives, smoothing, data, deviation, solution, fastest)
 
     def extrapolated(self, speed: Array) -> dict[str, float]:
@@ -224,12 +229,6 @@ class Identified(Answers):
         return plant_of(replace(robot, options=options), recording)
 
 
-def packaged_schema() -> dict[str, Any]:
-    """Return the JSON schema of `estimate.json` as it is shipped."""
-    text = resources.files(__package__).joinpath("estimate.schema.json").read_text("utf-8")
-    return dict(json.loads(text))
-
-
 def load(results: AnyPath) -> Identified:
     """Read the folder that `result.save()` or `heft identify` wrote; see `Identified`.
 
@@ -265,36 +264,28 @@ def _reading(path: Path, what: str) -> Iterator[None]:
         ) from problem
 
 
-def _solution(path: Path, robot: Robot) -> Parameters | None:
-    """Return the parameters that results state with their covariance; None if they do not."""
-    if not path.exists():
-        return None
-    with _reading(path, "parameters"):
-        arrays = read_arrays(path)
-        labels = plant_of(robot).space.labels
-        units = dict(zip(labels.names, labels.units, strict=True))
-        names = tuple(str(n) for n in arrays["parameter_names"])
-        values, covariance = arrays["parameter_values"], arrays["parameter_covariance"]
-        if covariance.shape != (len(names),) * 2 or not np.isfinite(values).all():
-            raise ValueError(f"covariance of shape {covariance.shape} of {len(names)} parameters")
-        return Parameters(Labels(names, tuple(units[n] for n in names)), values, covariance)
+def _solution(arrays: Mapping[str, Any], robot: Robot) -> Parameters:
+    """Return the parameters that results state with their covariance."""
+    labels = plant_of(robot).space.labels
+    units = dict(zip(labels.names, labels.units, strict=True))
+    names = tuple(str(n) for n in arrays["parameter_names"])
+    values, covariance = arrays["parameter_values"], arrays["parameter_covariance"]
+    if covariance.shape != (len(names),) * 2 or not np.isfinite(values).all():
+        raise ValueError(f"covariance of shape {covariance.shape} of {len(names)} parameters")
+    return Parameters(Labels(names, tuple(units[n] for n in names)), values, covariance)
 
 
-def _fastest(path: Path) -> dict[str, tuple[float, float]]:
-    """Return the ranges of sliding velocity that results state, of none if they do not."""
-    if not path.exists():
-        return {}
-    with _reading(path, "sliding velocities"):
-        arrays = read_arrays(path)
-        joints, ends = arrays["sliding_joints"], arrays["sliding_velocities"].astype(float)
-        if not np.isfinite(ends).all():
-            raise ValueError("velocities that are not finite")
-        return {str(j): (float(a), float(b)) for j, (a, b) in zip(joints, ends, strict=True)}
+def _fastest(arrays: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
+    """Return the ranges of sliding velocity that results state."""
+    joints, ends = arrays["sliding_joints"], arrays["sliding_velocities"].astype(float)
+    if not np.isfinite(ends).all():
+        raise ValueError("velocities that are not finite")
+    return {str(j): (float(a), float(b)) for j, (a, b) in zip(joints, ends, strict=True)}
 
 
 def _read(
     folder: Path,
-) -> tuple[Mapping[str, Any], Options, Smoothing, dict[str, dict[str, float]]]:
+) -> tuple[Contract, Options, Smoothing, dict[str, dict[str, float]]]:
     """Return `estimate.json`, options, smoothing, and the drives' parameters by friction model.
 
     Raises:
@@ -402,46 +393,26 @@ def _refuse_other_columns(data: Mapping[str, Any], folder: Path, path: Path | No
         )
 
 
-def _torque_deviation(path: Path, robot: Robot, data: Mapping[str, Any]) -> TorqueDeviation | None:
+def _torque_deviation(
+    arrays: Mapping[str, Any], robot: Robot, data: Contract
+) -> TorqueDeviation | None:
     """Return the deviation of predicted torques; None if the results do not state it."""
-    if not path.exists():
+    if "deviations" not in arrays or not len(arrays["deviations"]):
         return None
-    with _reading(path, "deviations"):
-        arrays = read_arrays(path)
-        if "deviations" not in arrays or not len(arrays["deviations"]):
-            return None
-        plant = plant_of(robot)
-        names = [str(n) for n in arrays["parameter_names"]]
-        places = [names.index(n) for n in plant.space.labels.names]
-        deviations = np.asarray(arrays["deviations"], dtype=float)
-        if deviations.shape != (min(len(deviations), MOST_DEVIATIONS), len(names)):
-            raise ValueError(f"deviations of shape {deviations.shape} of {len(names)} parameters")
-        deviations = deviations[:, places]
-        if not np.isfinite(deviations).all():
-            raise ValueError("deviations that are not finite")
-        linear = {d.name: d.linear for d in robot.drives}
-        entries = {**data["joints"], **data["motors"]}
-        misfits = {
-            name: Misfit.from_json(entry["misfit"], linear[name])
-            for name, entry in entries.items()
-            if entry.get("misfit") is not None and name in linear
-        }
-        return TorqueDeviation(deviations @ plant.space.matrix.T, misfits)
-
-
-def said_errors(entry: Mapping[str, Any]) -> str:
-    """Return the torque errors of `error_entry` as a sentence."""
-    kinds = ("model_file", "fitted_drives", "identified")
-    before, drives, now = (percent(entry[kind]["total"]) for kind in kinds)
-    where = "held out" if entry["held_out"] else "fitted"
-    return (
-        f"torque error on {Path(entry['path']).name} ({where}): {before} with the model file, "
-        f"{drives} with its masses and fitted friction, {now} identified"
-    )
-
-
-def percent(value: float) -> str:
-    """Return a share as per cent, with two decimals below one."""
-    if not math.isfinite(value):
-        return "–"
-    return f"{value:.2%}" if value < 0.00995 else f"{value:.1%}" if value < 1.0 else f"{value:.0%}"
+    plant = plant_of(robot)
+    names = [str(n) for n in arrays["parameter_names"]]
+    places = [names.index(n) for n in plant.space.labels.names]
+    deviations = np.asarray(arrays["deviations"], dtype=float)
+    # one a block that was left out
+    if deviations.shape != (min(len(deviations), 1000), len(names)):
+        raise ValueError(f"deviations of shape {deviations.shape} of {len(names)} parameters")
+    deviations = deviations[:, places]
+    if not np.isfinite(deviations).all():
+        raise ValueError("deviations that are not finite")
+    linear = {d.name: d.linear for d in robot.drives}
+    misfits = {
+        name: Misfit.from_json(entry["misfit"], linear[name])
+        for name, entry in {**data["joints"], **data["motors"]}.items()
+        if entry.get("misfit") is not None and name in linear
+    }
+    return TorqueDeviation(deviations @ plant.space.matrix.T, misfits)
