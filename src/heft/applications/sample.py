@@ -21,7 +21,7 @@ from heft.applications.identification import Identified
 from heft.arrays import Array
 from heft.certainty import ConsistentSampler, ConsistentSamples
 from heft.errors import InputError, InvalidSetting
-from heft.files import UNREADABLE, file_hash, json_text, new_folder, read_arrays, require_own
+from heft.files import file_hash, json_text, new_folder, require_own
 from heft.fit import limits_of
 from heft.information import Labels, Parameters, ParameterSpace
 from heft.models import Robot, export
@@ -94,8 +94,7 @@ def _drawn(identified: Identified) -> tuple[Parameters, ParameterSpace]:
     Raises:
         InputError: If the folder does not hold them.
     """
-    path = identified.folder / "information.npz"
-    space = plant_of(identified.robot).space
+    solution, space = identified.solution, plant_of(identified.robot).space
     bodies = 10 * len(space.groups)
     own = set(identified.robot.own_names)
     kept = [
@@ -103,23 +102,16 @@ def _drawn(identified: Identified) -> tuple[Parameters, ParameterSpace]:
         for k, n in enumerate(space.labels.names)
         if k < bodies or n.endswith(".armature") or n in own
     ]
-    try:
-        data = read_arrays(path)
-        if tuple(data["parameter_names"][: len(space.labels)]) != space.labels.names:
-            raise ValueError("parameters of another robot")
-        values = np.asarray(data["parameter_values"], dtype=float)[kept]
-        covariance = np.asarray(data["parameter_covariance"], dtype=float)[np.ix_(kept, kept)]
-        if not (np.isfinite(values).all() and np.isfinite(covariance).all()):
-            raise ValueError("numbers that are not finite")
-    except (*UNREADABLE, IndexError) as problem:
+    covariance = np.asarray(solution.covariance)[np.ix_(kept, kept)]
+    robots_own = solution.labels.names[: len(space.labels)] == space.labels.names
+    if not (robots_own and np.isfinite(covariance).all()):
         raise InputError(
             "the folder does not hold what draws need",
-            argument=str(path),
-            got=f"{type(problem).__name__}: {problem}",
+            argument=str(identified.folder / "information.npz"),
+            got="numbers that are not finite" if robots_own else "parameters of another robot",
             cure="identify again with this version of heft",
-        ) from problem
-    names, units = (tuple(x[k] for k in kept) for x in (space.labels.names, space.labels.units))
-    labels = Labels(names, units, space.labels.frame)
+        )
+    labels = space.labels.select(kept)
     positive = tuple(kept.index(k) for k in space.nonnegative if k in kept)
     part = replace(
         space,
@@ -128,7 +120,7 @@ def _drawn(identified: Identified) -> tuple[Parameters, ParameterSpace]:
         nominal=space.nominal[kept],
         nonnegative=positive,
     )
-    return Parameters(labels, values, covariance), part
+    return Parameters(labels, solution.values[kept], covariance), part
 
 
 def _friction(

@@ -204,8 +204,6 @@ class LoadOptions:
     known_mass
         Mass of the load [kg]: the drives' gains are found instead, and written to robot.toml; or
         with --sensor the sensor's, where its file says gain_std.
-    matched
-        Is gone: logs of one motion are weighed as all others are.
     mounting
         Whether the sensor may be mounted turned against the motion's frame.
     options
@@ -225,7 +223,6 @@ class LoadOptions:
     loaded: Logs = None
     frame: str | None = None
     known_mass: float | None = None
-    matched: Annotated[bool, Parameter(show=False)] = False
     mounting: bool = False
     columns: Map = None
     options: With = None
@@ -247,17 +244,9 @@ class LoadOptions:
             )
 
     def require_sound(self) -> None:
-        """Raise `InvalidSetting` if a known mass is none, or for an option that is gone."""
+        """Raise `InvalidSetting` if a known mass is none."""
         from heft.errors import InvalidSetting
 
-        if self.matched:
-            raise InvalidSetting(
-                "the difference of two runs of one motion is weighed no more: a robot tracks "
-                "otherwise under load, and the mass came out by 2 % wrong where that of all rows "
-                "of both runs was by 0.07 %",
-                argument="--matched",
-                cure="leave it out: heft payload empty.csv loaded.csv --robot arm.urdf",
-            )
         mass = self.known_mass
         if mass is not None and not (math.isfinite(mass) and mass > 0.0):
             raise InvalidSetting("a mass is above 0", argument="--known-mass", got=mass)

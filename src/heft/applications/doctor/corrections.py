@@ -247,23 +247,8 @@ def _scaled(step: CorrectionStep, of: Columns, factor: float, to: Correction) ->
 
 @dataclass(frozen=True)
 class _Scaling(ScalarStep):
-    scaled: ClassVar[Columns]
-
     def apply(self, to: Correction) -> Correction:
-        return _scaled(self, self.scaled, self.value, to)
-
-
-@dataclass(frozen=True)
-class _Factor(_Scaling):
-    """Scale factor, searched on a logarithmic scale."""
-
-    is_factor = True
-
-    def moved(self, by: float) -> Self:
-        return replace(self, value=self.value * float(np.exp(by)))
-
-    def is_large(self, least: StepAcceptance, before: Correction) -> bool:
-        return bool(abs(np.log(abs(self.value))) > least.log_factor or self.value < 0.0)
+        return _scaled(self, "q", self.value, to)
 
 
 @dataclass(frozen=True)
@@ -337,7 +322,6 @@ class PositionUnit(_Scaling):
     """Unit of all positions; `value` is its size [rad]."""
 
     called = "q unit"
-    scaled = "q"
     is_continuous = False
     is_unit = True
 
@@ -360,12 +344,16 @@ class PositionUnit(_Scaling):
 
 
 @dataclass(frozen=True)
-class PositionScale(_Factor):
+class PositionScale(_Scaling):
     """Scale factor of joints' positions, such as a gear ratio or a unit; `value` is the factor."""
 
     called = "q scale"
-    scaled = "q"
-    width = 0.03
+    is_factor = True
+    width = 0.03  # of the factor's logarithm
+
+    def moved(self, by: float) -> Self:
+        """Return the step with the logarithm of its factor changed by an increment."""
+        return replace(self, value=self.value * float(np.exp(by)))
 
     def is_large(self, least: StepAcceptance, before: Correction) -> bool:
         """Return whether it is beyond what good logs show."""

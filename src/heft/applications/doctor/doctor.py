@@ -7,11 +7,9 @@ which base parameters the motion excites. Every finding states its evidence and 
 
 from __future__ import annotations
 
-import json
-import math
 import threading
 import tomllib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from html import escape
 from pathlib import Path
@@ -23,7 +21,7 @@ from heft import __version__
 from heft.applications.inputs import AnyLogs, AnyPath, AnyRobot, Inputs, each
 from heft.engine import one_blas_thread
 from heft.errors import FitError, InvalidRecording, InvalidSetting
-from heft.files import write_text
+from heft.files import json_text, write_text
 from heft.fit import UNIT_OF_TORQUE, Progress, silent, with_told_friction
 from heft.information import SEVERITIES, Check, DataRank, Finding
 from heft.models import JointOptions, Robot, joint_lines
@@ -46,17 +44,6 @@ JUDGED = frozenset(
     | {"motion shows too little", "motion shows little", "unexplained torque", "physics not asked"}
 )
 MOST_ROWS = 100_000  # of a log that are looked at beside an identification
-FIELDS = (
-    "name",
-    "about",
-    "severity",
-    "message",
-    "evidence",
-    "sure",
-    "cure",
-    "lines",
-    "others",
-)  # in JSON
 
 
 @dataclass(frozen=True)
@@ -443,25 +430,22 @@ def percent(share: float) -> str:
 
 
 def to_json(diagnosis: Diagnosis) -> dict[str, Any]:
-    """Return the diagnosis as JSON values."""
-    table = {
+    """Return the diagnosis as `write_json` writes it."""
+    return {
         "heft": __version__,
         "verdict": "spoilt" if diagnosis.spoilt else "usable" if diagnosis.findings else "clean",
         "logs": [{"path": name, **asdict(facts)} for name, facts in diagnosis.logs],
-        "findings": [{k: vars(f)[k] for k in FIELDS} for f in diagnosis.findings],
+        "findings": [vars(f) for f in diagnosis.findings],
         "motion": None if diagnosis.motion is None else asdict(diagnosis.motion),
         "unexplained": dict(diagnosis.unexplained),
         "correction": None if diagnosis.correction is None else asdict(diagnosis.correction),
         "notes": list(diagnosis.notes),
     }
-    return {k: _finite(v) for k, v in table.items()}
 
 
 def write_json(path: Path, diagnosis: Diagnosis) -> None:
     """Write the diagnosis as JSON, atomically."""
-    write_text(
-        path, json.dumps(to_json(diagnosis), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    )
+    write_text(path, json_text(to_json(diagnosis)))
 
 
 def write_mended(
@@ -514,13 +498,3 @@ def _of_others(drafted: str, joints: Sequence[str]) -> Iterator[str]:
         if chosen and len(chosen) < len(joints):
             yield f"CHECK: these joints {says}, say in the file of --with:"
             yield from joint_lines(chosen, line).splitlines()
-
-
-def _finite(value: Any) -> Any:
-    """Return a value for JSON: numbers that are not finite become None."""
-    if isinstance(value, Mapping):
-        return {k: _finite(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
-    value = value.item() if isinstance(value, np.generic) else value
-    return None if isinstance(value, float) and not math.isfinite(value) else value

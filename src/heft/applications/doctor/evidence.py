@@ -204,24 +204,17 @@ class Regressor:
 
     # for each channel, indices of the k unknowns that its torque depends on
     columns: tuple[NDArray[np.intp], ...]
-    rows: tuple[Array, ...]  # for each channel, Yᵀ, shape (k, n)
+    regressors: tuple[Array, ...]  # for each channel, Yᵀ, shape (k, n)
     ridge: Array  # precision of the prior on the p unknowns, shape (p,)
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Regressor rows of a motion and delay, and their sums of squares, for any torque correction.
+class Rows(Regressor):
+    """Regressor of a motion, and its sums of squares with torque as it lies to it in time."""
 
-    p is the number of unknowns of the hypothesis, n that of the instants.
-    """
-
-    # for each channel, indices of the k unknowns that its torque depends on
-    columns: tuple[NDArray[np.intp], ...]
     # for each channel, the sums of products of `[Y τ₁ … τ_joints]`, with every joint's torque as
     # logged, shape (k + joints, k + joints)
     sums: tuple[Array, ...]
-    regressors: tuple[Array, ...]  # for each channel, Yᵀ, shape (k, n)
-    ridge: Array  # precision of the prior on the unknowns, shape (p,)
 
     @cached_property
     def places(self) -> tuple[NDArray[np.intp], ...]:
@@ -328,10 +321,6 @@ class Evidence:
             parts.append(np.stack([np.interp(at, s.time, x) for x in effort.T], 1))
         return np.concatenate(parts)
 
-    def energies(self, timing: Timing) -> Array:
-        """Return the sum of squares of each joint's torque as logged, shape (joints,)."""
-        return np.asarray(np.sum(self.effort(timing) ** 2, axis=0))
-
     def motion_of(self, drive: int, correction: Correction) -> tuple[tuple[int, ...], Array]:
         """Return what a drive's friction columns depend on under a correction.
 
@@ -362,9 +351,8 @@ class Evidence:
     def rows(self, regressor: Regressor, timing: Timing) -> Rows:
         """Return the rows of a motion with torque aligned in time with it."""
         effort = self.effort(timing).T
-        both = (np.vstack([y, effort]) for y in regressor.rows)
-        sums = tuple(rows @ rows.T for rows in both)
-        return Rows(regressor.columns, sums, regressor.rows, regressor.ridge)
+        both = (np.vstack([y, effort]) for y in regressor.regressors)
+        return Rows(**vars(regressor), sums=tuple(rows @ rows.T for rows in both))
 
     def _channel(
         self, channel: int, bodies: Array, carried: NDArray[np.bool_], drives: Array, own: Array

@@ -86,13 +86,16 @@ class Hypotheses:
         self._rows: dict[object, Rows] = {}
         self._regressors: dict[object, Regressor] = {}
         self._drives: dict[object, Array] = {}
-        self._energies: dict[Timing, Array] = {}
+        self._efforts: dict[object, tuple[Array, Array]] = {}
 
-    def energies(self, timing: Timing) -> Array:
-        """Return the sum of squares of each joint's torque as logged, shape (joints,)."""
-        if timing not in self._energies:
-            self._energies[timing] = self.evidence.energies(timing)
-        return self._energies[timing]
+    def effort(self, timing: Timing) -> tuple[Array, Array]:
+        """Return torque as logged, aligned in time, (n, joints), and sums of squares, (joints,)."""
+
+        def made() -> tuple[Array, Array]:
+            effort = self.evidence.effort(timing)
+            return effort, np.asarray(np.sum(effort**2, axis=0))
+
+        return _kept(self._efforts, timing, made, 64)
 
     def rows(self, correction: Correction) -> Rows:
         """Return the regressor rows of a correction's motion and delay."""
@@ -146,7 +149,7 @@ class Hypotheses:
         channels, count = list(evidence.channels), evidence.count
         source = [correction.tau_source[c] for c in channels]
         scale = np.array([correction.tau_scale[c] for c in channels])
-        energy = scale**2 * self.energies(correction.timing)[source]
+        energy = scale**2 * self.effort(correction.timing)[1][source]
         floor = self.settings.floor_share * np.abs(scale) * evidence.effort_rms[source] + 1e-12
         deviation = floor + np.sqrt(energy / count) if sigma is None else np.abs(scale) * sigma
         sides = [rows.side(k, j, scale[k]) for k, j in enumerate(source)]
@@ -272,13 +275,32 @@ class Hypotheses:
     def residuals(self, fit: Fit) -> Array:
         """Return the residual of the torque as logged, shape (n, channels) [N·m]."""
         correction, rows = fit.correction, self.rows(fit.correction)
-        effort = self.evidence.effort(correction.timing)
+        effort, _ = self.effort(correction.timing)
         columns = []
         for k, c in enumerate(self.evidence.channels):
             scale = correction.tau_scale[c]
             tau = effort[:, correction.tau_source[c]]
             columns.append(tau - fit.values[rows.columns[k]] @ rows.regressors[k] / scale)
         return np.stack(columns, axis=1)
+
+    def file_torque(self, fit: Fit, channel: int, carrying: int = -1) -> tuple[Array, Array, Array]:
+        """Return what of a channel's torque is the file's bodies', all of it, and other columns.
+
+        Args:
+            channel: Its place among the measured ones.
+            carrying: Index of a body that does not count.
+
+        Returns:
+            Torque that the bodies need by the file's masses, shape (n,), and measured torque under
+            the fit's correction, shape (n,) [N·m or N]; columns of all else, shape (n, k).
+        """
+        rows, correction, joint = self.rows(fit.correction), fit.correction, self.evidence.channels
+        at, regressor = rows.columns[channel], rows.regressors[channel]
+        own = (at < self.unknowns.bodies) & (at // PARAMETER_COUNT != carrying)
+        effort, _ = self.effort(correction.timing)
+        torque = effort[:, correction.tau_source[joint[channel]]]
+        scale = correction.tau_scale[joint[channel]]
+        return self.unknowns.start[at[own]] @ regressor[own], scale * torque, regressor[~own].T
 
     def _memory_of(self, fit: Fit) -> Array:
         """Return the integrated autocorrelation time of each residual [rows], shape (channels,)."""

@@ -46,6 +46,14 @@ class Counts:
     """Counts of anomalies from the second pass; arrays have one element per signal."""
 
     broken: NDArray[np.int64]
+    wraps: dict[str, NDArray[np.int64]]
+    jumps: NDArray[np.int64]
+    spikes: NDArray[np.int64]
+    zeros: Array  # rows of 0 between other values
+    falls: Array  # how often it falls to them
+    plateau: Array
+    frozen: Array
+    speeds: Array
     broken_time: int = 0
     backwards: int = 0
     jumped_back: int = 0
@@ -61,15 +69,7 @@ class Counts:
     duration: float = 0.0
     active: float = 0.0
     jitter: list[float] = field(default_factory=list)
-    wraps: dict[str, NDArray[np.int64]] = field(default_factory=dict)
-    jumps: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    spikes: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    zeros: Array = field(default_factory=lambda: np.zeros(0))  # rows of 0 between other values
-    falls: Array = field(default_factory=lambda: np.zeros(0))  # how often it falls to them
-    plateau: Array = field(default_factory=lambda: np.zeros((2, 0)))
-    frozen: Array = field(default_factory=lambda: np.zeros(0))
     stalls: list[tuple[int, int]] = field(default_factory=list)  # rows of what is frozen
-    speeds: Array = field(default_factory=lambda: np.zeros((0, 3)))
 
 
 def sizes_of(recording: Recording, names: Sequence[str]) -> Sizes:
@@ -140,12 +140,10 @@ def counts_of(
 ) -> Counts:
     """Return the anomalies of a log against the scales of its signals, by a second pass."""
     count = len(names)
-    tally = Counts(np.zeros(count, dtype=np.int64))
-    tally.jumps, tally.spikes = (np.zeros(count, dtype=np.int64) for _ in range(2))
-    tally.wraps = {unit: np.zeros(count, dtype=np.int64) for unit in TURNS}
-    tally.plateau, tally.frozen = np.zeros((2, count)), np.zeros(count)
-    tally.zeros, tally.falls = np.zeros(count), np.zeros(count)
-    tally.speeds = np.zeros((count, 3))
+    broken, jumps, spikes, *turns = np.zeros((3 + len(TURNS), count), dtype=np.int64)
+    zeros, falls, frozen, *plateau = np.zeros((5, count))
+    wraps, speeds = dict(zip(TURNS, turns, strict=True)), np.zeros((count, 3))
+    tally = Counts(broken, wraps, jumps, spikes, zeros, falls, np.array(plateau), frozen, speeds)
     tail_time, tail, rows = np.empty(0), np.empty((0, count)), 0
     for read in recording.blocks(names):
         time = np.concatenate([tail_time, read.time])

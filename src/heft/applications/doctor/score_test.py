@@ -140,8 +140,8 @@ class Residual:
         scores = (Z * E).reshape(m, -1, self.hypotheses.evidence.count).sum(axis=1)
         blocks = np.zeros((m, int(self.blocks.max()) + 1))
         np.add.at(blocks.T, self.blocks, scores.T)
-        H, S, theta = Z @ Z.T, scores.sum(axis=1), np.zeros(m)
-        theta = np.linalg.lstsq(H, S, rcond=1e-10)[0]
+        S = scores.sum(axis=1)
+        theta = np.linalg.lstsq(Z @ Z.T, S, rcond=1e-10)[0]
         apart = blocks - blocks.mean(axis=1, keepdims=True)
         count = blocks.shape[1]
         spread = apart @ apart.T * count / max(count - 1, 1)

@@ -246,22 +246,14 @@ def torque_over_file_of(hypotheses: Hypotheses, fit: Fit, least: float) -> tuple
     With it comes the share of channels of which these explain at least a share `least` of what
     friction leaves; of others it is the mean of those.
     """
-    evidence, unknowns, rows = (
-        hypotheses.evidence,
-        hypotheses.unknowns,
-        hypotheses.rows(fit.correction),
-    )
-    sizes, effort = np.zeros(len(evidence.channels)), evidence.effort(fit.correction.timing).T
-    for k, channel in enumerate(evidence.channels):
-        at, regressor = rows.columns[k], rows.regressors[k]
-        own = at < unknowns.bodies
-        torque = abs(fit.correction.tau_scale[channel]) * effort[fit.correction.tau_source[channel]]
-        file = unknowns.start[at[own]] @ regressor[own]
-        size, share = torque_over_file([file], [torque], [regressor[~own].T])
+    sizes = np.zeros(len(hypotheses.evidence.channels))
+    for k in range(len(sizes)):
+        file, torque, others = hypotheses.file_torque(fit, k)
+        size, share = torque_over_file([file], [torque], [others])
         sizes[k] = abs(size) if share >= least else 0.0
-    known = sizes > 0.0
-    common = float(np.exp(np.mean(np.log(sizes[known])))) if known.any() else 1.0
-    return np.where(known, sizes, common), float(np.mean(known))
+    explained = sizes > 0.0
+    common = float(np.exp(np.mean(np.log(sizes[explained])))) if explained.any() else 1.0
+    return np.where(explained, sizes, common), float(np.mean(explained))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from heft import __version__
 from heft.display import Plot, Table, Trace, over_time, page, rounded, table, verdict
 from heft.fit import NORMAL, PlantIdentification
 
-from .report_figures import spectra
+from .report import spectra
 
 DRAWN_POINTS = 20_000  # of all curves over time
 TEMPLATE = "applications/identification/plant_report.html.jinja"

@@ -22,19 +22,11 @@ RULE = (
     "A body is tested with all of its ten parameters, of which the mass is told. Friction follows "
     "temperature, so compare a robot as warm as it was."
 )
-TITLES: dict[Kind, str] = {"friction": "Friction", "body": "Bodies", "own": "Own columns"}
-HEADS: dict[Kind, tuple[str, ...]] = {
-    "friction": ("joint", "what", "before", "after", "change", "p"),
-    "body": ("body", "what", "before", "after", "change", "p"),
-    "own": ("column", "what", "before", "after", "change", "p"),
+KINDS: dict[Kind, tuple[str, str, str]] = {  # title, what each is of, what leads the changed ones
+    "friction": ("Friction", "joint", "friction changed in"),
+    "body": ("Bodies", "body", "bodies changed:"),
+    "own": ("Own columns", "column", "own columns changed:"),
 }
-SAID: dict[Kind, str] = {
-    "friction": "friction changed in",
-    "body": "bodies changed:",
-    "own": "own columns changed:",
-}
-EXPLAINS = 0.9  # of the change, from where a link is named for it
-SHOWN_SUSPECTS = 3
 
 
 def text(compared: Comparison) -> str:
@@ -52,7 +44,7 @@ def text(compared: Comparison) -> str:
             rows = [_row(c) for c in changes]
             parts.append(
                 table(
-                    ("", *HEADS[kind]), [[_mark(c), *r] for c, r in zip(changes, rows, strict=True)]
+                    ("", *_head(kind)), [[_mark(c), *r] for c, r in zip(changes, rows, strict=True)]
                 )
             )
     suspect = _suspect(compared)
@@ -82,7 +74,11 @@ def html(compared: Comparison) -> str:
 
 
 def _titles(compared: Comparison) -> dict[Kind, str]:
-    return {k: title for k, title in TITLES.items() if k != "own" or compared.of(k)}
+    return {k: title for k, (title, *_) in KINDS.items() if k != "own" or compared.of(k)}
+
+
+def _head(kind: Kind) -> tuple[str, ...]:
+    return (KINDS[kind][1], "what", "before", "after", "change", "p")
 
 
 def _of_kind(compared: Comparison, kind: Kind, title: str) -> dict[str, object]:
@@ -95,7 +91,7 @@ def _of_kind(compared: Comparison, kind: Kind, title: str) -> dict[str, object]:
         curves = compared.curves if kind == "friction" else ()
         groups[group] = {
             "count": len(chosen),
-            "changes": Table("", HEADS[kind], [_row(c) for c in chosen], marked),
+            "changes": Table("", _head(kind), [_row(c) for c in chosen], marked),
             "plots": [p for c in curves if (c.name in changed) == clear for p in _plots(c)],
         }
     return {"name": kind, "title": title, "count": len(changes), **groups}
@@ -105,12 +101,12 @@ def _sentence(compared: Comparison) -> str:
     clear = [c for c in compared.changes if c.clear]
     if not clear:
         return f"nothing changed that these data can tell{_not_compared(compared)}"
-    said = []
-    for kind, begin in SAID.items():
+    clauses = []
+    for kind, (_, _, begin) in KINDS.items():
         names = dict.fromkeys(c.name for c in clear if c.kind == kind)
         if names:
-            said.append(f"{begin} {', '.join(names)}")
-    return ", and ".join(said) + _not_compared(compared)
+            clauses.append(f"{begin} {', '.join(names)}")
+    return ", and ".join(clauses) + _not_compared(compared)
 
 
 def _not_compared(compared: Comparison) -> str:
@@ -120,7 +116,8 @@ def _not_compared(compared: Comparison) -> str:
 def _suspect(compared: Comparison) -> str:
     if not compared.suspects:
         return ""
-    named = [(n, s) for n, s in compared.suspects if s > EXPLAINS][:SHOWN_SUSPECTS]
+    # from nine tenths of the change on a link is named for it
+    named = [(n, s) for n, s in compared.suspects if s > 0.9][:3]
     if not named:
         return "No link's changing alone explains the change of the bodies."
     shares = ", ".join(f"{name} {share:.1%}" for name, share in named)
@@ -129,7 +126,7 @@ def _suspect(compared: Comparison) -> str:
 
 def _errors(compared: Comparison) -> list[str]:
     sides = ("before", "after")
-    return [f"{side}: {said}" for side, said in zip(sides, compared.errors, strict=False)]
+    return [f"{side}: {errors}" for side, errors in zip(sides, compared.errors, strict=False)]
 
 
 def _mark(change: Change) -> str:

@@ -101,7 +101,7 @@ class Side:
                 evidence,
                 sigma,
                 np.asarray(data["base_matrix"], dtype=float),
-                _deviations(identified, data),
+                _deviations(identified),
             )
             if not sigma.shape == memory.shape == (len(side.evidence.information.channels),):
                 raise ValueError("noise of other channels")
@@ -314,18 +314,16 @@ def _reason(likeness: Mapping[str, float], withheld: Sequence[str]) -> str:
     )
 
 
-def _deviations(identified: Identified, data: Mapping[str, Array]) -> Array:
+def _deviations(identified: Identified) -> Array:
     """Return D of the standard parameters, DᵀD their covariance, shape (any, p).
 
     Without a jackknife they are those of the stated covariance.
     """
     if identified.deviation is not None:
         return identified.deviation.deviations
-    plant = plant_of(identified.robot)
-    names = [str(n) for n in data["parameter_names"]]
-    places = [names.index(n) for n in plant.space.labels.names]
-    covariance = np.asarray(data["parameter_covariance"], dtype=float)[np.ix_(places, places)]
-    values, vectors = np.linalg.eigh(covariance)
+    plant, solution = plant_of(identified.robot), identified.solution
+    places = [solution.labels.names.index(n) for n in plant.space.labels.names]
+    values, vectors = np.linalg.eigh(np.asarray(solution.covariance)[np.ix_(places, places)])
     factor = (vectors * np.sqrt(np.maximum(values, 0.0))).T
     return np.asarray(factor @ plant.space.matrix.T)
 

@@ -15,7 +15,7 @@ import numpy as np
 from heft import __version__
 from heft.arrays import Array
 from heft.display import rounded
-from heft.files import format_number, put, require_own, workshop
+from heft.files import format_number, json_text, new_folder, require_own
 from heft.information import AXES, Check, Finding, Verdict, inertia, verdict
 from heft.models import GainsOptions, load_settings
 from heft.plants import CHANNEL_UNITS, CHANNELS
@@ -317,15 +317,10 @@ def write(payload: Payload, out: Path, report: Callable[[Payload], str] | None =
         InvalidSetting: If the folder holds other files.
     """
     refuse_foreign(out)
-    place = out.resolve()
-    with workshop(place) as folder:
-        new = folder / "results"
-        new.mkdir()
-        contract = json.dumps(to_json(payload), indent=1, ensure_ascii=False, allow_nan=False)
-        (new / "estimate.json").write_text(contract + "\n", encoding="utf-8")
+    with new_folder(out.resolve()) as new:
+        (new / "estimate.json").write_text(json_text(to_json(payload)), encoding="utf-8")
         (new / "payload.txt").write_text(text(payload) + "\n", encoding="utf-8")
         if report is not None:
             (new / "report.html").write_text(report(payload), encoding="utf-8")
         if payload.gains and payload.verdict != "poor":
             (new / "robot.toml").write_text(gains_toml(payload), encoding="utf-8")
-        put(new, place)
