@@ -28,8 +28,6 @@ from heft.plants import Problem, RobotPlant, Segments, plant_of
 from heft.recordings import Recording
 
 KEEP = re.compile(r"\s*(\d*\.?\d+)\s*(s|min|h|%)?\s*")
-SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
-COPIES = 3  # of the segments' information, in memory at once
 BLOCK = 256  # segments whose triangles are stacked at a time
 
 
@@ -81,7 +79,7 @@ class Select:
         weights, problem = _weights(problem)
         size = len(problem.labels)
         total = sum(t.used * t.step for t in problem.timelines)
-        most = self.largest / (8.0 * COPIES * size**2)
+        most = self.largest / (8.0 * 3 * size**2)  # three copies at once
         length = segment or max(self.segment, total / most)
         if total / length > most:
             raise InvalidSetting(
@@ -301,7 +299,7 @@ def parsed(keep: str) -> Callable[[float], float]:
         )
     if share:
         return lambda total: total * number / 100.0
-    seconds = number * SECONDS[parts[2] or "s"]
+    seconds = number * {"s": 1.0, "min": 60.0, "h": 3600.0}[parts[2] or "s"]
     return lambda total: seconds
 
 

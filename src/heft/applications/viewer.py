@@ -32,7 +32,6 @@ from heft.models import Options, Robot, motion_limits
 
 HOST = "127.0.0.1"
 FRAMES_PER_SECOND = 30.0
-SPEEDS = (0.1, 4.0)  # of playing, times as fast
 MESHES = (".stl", ".obj", ".ply", ".glb", ".off")
 SHAPE, MASS, BONE = (150, 160, 172), (31, 111, 235), (110, 118, 129)
 
@@ -379,7 +378,7 @@ class Stage:
         gui, end = self._server.gui, float(motion.time[-1])
         playing = gui.add_checkbox("play", True)
         moment = gui.add_slider("time [s]", 0.0, round(end, 3), 1e-3, 0.0)
-        speed = gui.add_slider("speed", *SPEEDS, 0.1, 1.0)
+        speed = gui.add_slider("speed", 0.1, 4.0, 0.1, 1.0)  # times as fast
         last = time.monotonic()
         shown = -1.0
         while not stop.is_set():

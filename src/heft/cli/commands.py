@@ -60,7 +60,6 @@ TOPICS = {  # of the commands, in the order in which they are needed
     "Besides": ("demo", "view", "convert", "derive", "bench"),
 }
 POOR, SALVAGED = 1, 3  # exit codes
-UNREAD = 141  # the same of what a closed pipe ends, as shells have it
 
 app = App(
     name="heft",
@@ -611,7 +610,7 @@ def main() -> None:
         sys.exit(130)
     except BrokenPipeError:
         leave_unread()
-        sys.exit(UNREAD)
+        sys.exit(141)  # as shells have it
     except MemoryError as error:
         sys.stderr.write(
             f"heft: {visible(str(error)) or 'there is no memory left'}; not finished\n"

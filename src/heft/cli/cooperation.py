@@ -12,7 +12,6 @@ from cyclopts import App
 from .options import Map, Quiet
 from .terminal import message, progress, progress_unless, shown
 
-INTERRUPTED = 130  # exit code, as shells have it
 coop = App(name="coop", help="Identify a load that several robots hold.")
 
 
@@ -201,7 +200,7 @@ def identify_fleet(
         found = identified(robots, out, settings, progress_unless(quiet))
     except KeyboardInterrupt:
         sys.stderr.write("heft: interrupted; the next run goes on from the logs that are read\n")
-        sys.exit(INTERRUPTED)
+        sys.exit(130)  # as shells have it
     message(text(found))
     message(f"\n{shown(out)}: fleet.html, fleet.json, fleet.prom, history/")
     if fail_on and any(robot.attention for robot in found.robots):

@@ -44,8 +44,6 @@ Logs = Annotated[list[Path] | None, Parameter(consume_multiple=True, negative=""
 Names = Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")]
 
 PACKAGE = Path(__file__).parents[1]
-REGISTRY = PACKAGE / "estimators" / "registry.py"
-SETTINGS = PACKAGE / "fit" / "settings.py"
 
 
 def stated_as(name: str, path: Path) -> ast.expr:
@@ -65,7 +63,7 @@ def stated_as(name: str, path: Path) -> ast.expr:
 @cache
 def registered() -> dict[str, bool]:
     """Return the names in the registry of estimators, and whether each is a robust one."""
-    table = stated_as("ESTIMATORS", REGISTRY)
+    table = stated_as("ESTIMATORS", PACKAGE / "estimators" / "registry.py")
     assert isinstance(table, ast.Dict)
     entries = zip(table.keys, table.values, strict=True)
     own = {ast.literal_eval(k): "robust=True" in ast.unparse(v) for k, v in entries if k}
@@ -75,7 +73,7 @@ def registered() -> dict[str, bool]:
 
 def row_kinds() -> tuple[str, ...]:
     """Return which rows may be asked for."""
-    literal = stated_as("RowKind", SETTINGS)
+    literal = stated_as("RowKind", PACKAGE / "fit" / "settings.py")
     assert isinstance(literal, ast.Subscript)
     return tuple(ast.literal_eval(literal.slice))
 

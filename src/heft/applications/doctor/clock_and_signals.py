@@ -14,9 +14,7 @@ from heft.signals import GAP_STEPS
 from .log_statistics import EXTREMES, FLAG, TURNS, Counts, Sizes, counts_of, sizes_of
 from .settings import ClockThresholds, SignalThresholds
 
-EFFORTS = {"tau", "current", "force", "u"}  # kinds of signals, one of which says what drove it
 TIME_UNITS = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9}
-SHORTEST_STEP = 1e-4  # [s] between rows of what a usual log is
 
 
 ZEROS = "zeros between values"  # name of a finding
@@ -82,7 +80,10 @@ def _of_the_clock(facts: LogFacts, counts: Counts, clock: ClockThresholds) -> It
     step = facts.step
     if step > clock.slow_step_s:
         likely = [
-            u for u, s in TIME_UNITS.items() if SHORTEST_STEP <= s * step <= clock.slow_step_s
+            # rows of usual logs are no nearer than 0.1 ms
+            u
+            for u, s in TIME_UNITS.items()
+            if 1e-4 <= s * step <= clock.slow_step_s
         ]
         unit = likely[0] if likely else None
         yield Finding(
@@ -185,7 +186,8 @@ def _of_the_rows(facts: LogFacts, counts: Counts, clock: ClockThresholds) -> Ite
             cure="the source is slower than the log, or holds its last message: log at its rate",
         )
     kinds = {n.partition(".")[0] for n in facts.signals}
-    if "q" in kinds and not kinds & EFFORTS:
+    # one of these says what drove it
+    if "q" in kinds and not kinds & {"tau", "current", "force", "u"}:
         yield Finding(
             "no effort",
             "there are positions, and neither torques nor currents nor forces",

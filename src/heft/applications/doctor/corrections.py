@@ -22,8 +22,6 @@ from heft.recordings import toml_list
 from .settings import DEGREE, TURN, StepAcceptance
 
 Columns = Literal["q", "tau", "both"]  # positions, efforts, or both of a joint
-UNBOUND = 0.01  # of a gain, by which a joint's torque is no matter of the bodies' size any more
-EFFORT_UNITS = {("tau", 1e-3): "mNm", ("tau", 1e3): "kNm", ("current", 1e-3): "mA"}
 TORQUE_UNITS = {  # sizes of what torques are logged in by mistake [N·m]
     "N·mm": 1e-3,
     "N·cm": 1e-2,
@@ -32,7 +30,6 @@ TORQUE_UNITS = {  # sizes of what torques are logged in by mistake [N·m]
     "kgf·m": 9.80665,
     "lbf·in": 0.1129848,
 }
-NEAR_UNIT = 1.5  # ratio to a unit's size of what may be it
 
 
 @dataclass(frozen=True)
@@ -227,7 +224,8 @@ class ScalarStep(CorrectionStep):
 
 def unit_near(size: float) -> float:
     """Return the size of the one unit of torque that a size is near to; itself if none is."""
-    near = [u for u in TORQUE_UNITS.values() if abs(np.log(u / size)) < np.log(NEAR_UNIT)]
+    # what may be a unit is within a factor of 1.5 of its size
+    near = [u for u in TORQUE_UNITS.values() if abs(np.log(u / size)) < np.log(1.5)]
     return near[0] if len(near) == 1 else float(f"{size:.3g}")
 
 
@@ -458,7 +456,8 @@ class TorqueGain(CorrectionStep):
         """Return one joint's gain with a torque so small that the bodies do not constrain it."""
         if len(self.joints) != 1:  # of none where a search let all go
             return None
-        return replace(self, values=(UNBOUND * self.values[0],))
+        # a hundredth of a gain: the joint's torque is no matter of the bodies' size any more
+        return replace(self, values=(0.01 * self.values[0],))
 
     def describe(self, log: Context) -> Description:
         """Return its description for the user."""

@@ -43,7 +43,6 @@ JUDGED = frozenset(
     {"never moves", "little motion", "not finite", "slow clock", "no effort", "no rows"}
     | {"motion shows too little", "motion shows little", "unexplained torque", "physics not asked"}
 )
-MOST_ROWS = 100_000  # of a log that are looked at beside an identification
 
 
 @dataclass(frozen=True)
@@ -140,14 +139,14 @@ def faults(
 
     What the residual shows that the model does not hold makes it worse, and warns.
     What an identification judges by a check of its own is left out, and wrong gains where they are
-    sought. Of a long log the first `MOST_ROWS` are looked at; little motion tells no cause.
+    sought. Of a long log the first 100 000 rows are looked at; little motion tells no cause.
 
     Args:
         judged: Names of checks that the identification could make.
     """
     sought = ("wrong torque gain", UNIT_OF_TORQUE) if gains_are_sought else ()
     left_out = {*JUDGED, *sought, *judged}
-    found = diagnose([r.window(0, MOST_ROWS) for r in recordings], robot)
+    found = diagnose([r.window(0, 100_000) for r in recordings], robot)
     brief = sum(f.active for _, f in found.logs) < found.settings.clock.shortest_motion_s
     return tuple(
         Check.of(f)

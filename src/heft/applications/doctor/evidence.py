@@ -42,7 +42,6 @@ from .stretches import Stretch, stretches_of
 
 # share of the heaviest body's mass, and radius of gyration [m], of one without mass
 LIGHT, LIGHT_GYRATION = 1e-3, 0.05
-BLOCK = 64  # columns that LAPACK may reflect at once
 
 
 @dataclass(frozen=True)
@@ -430,7 +429,8 @@ def triangulated(rows: Array) -> Array:
     Args:
         rows: Shape (m, n), in Fortran order; overwritten.
     """
-    factor, _, _, _ = dgeqrf(rows, lwork=BLOCK * rows.shape[1], overwrite_a=True)
+    # LAPACK may reflect 64 columns at once
+    factor, _, _, _ = dgeqrf(rows, lwork=64 * rows.shape[1], overwrite_a=True)
     count = rows.shape[1]
     if len(factor) < count:
         factor = np.vstack([factor, np.zeros((count - len(factor), count))])

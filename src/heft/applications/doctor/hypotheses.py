@@ -45,17 +45,11 @@ from .corrections import IN_TIME, Correction, CorrectionStep, Timing
 from .evidence import Evidence, Regressor, Rows, triangulated
 from .settings import TURN, LoadThresholds, TimingSearch
 
-KEPT_ROWS = 4  # motions whose rows are kept
-KEPT_DRIVES = 512  # columns of a drive's friction that are
-ROUNDING = 1e-11  # that sums of squares may be off by, relative to their diagonal
-NARROWER = 0.4  # by which a comparison with both sides narrows where neither is better
-CLIPS = 4  # times that nonnegative terms which come out negative are set to zero
-
-
 T = TypeVar("T")
 
 
-def _kept(cache: dict[object, T], key: object, make: Callable[[], T], most: int = KEPT_ROWS) -> T:
+def _kept(cache: dict[object, T], key: object, make: Callable[[], T], most: int = 4) -> T:
+    """Return what a cache has of a key, made if it lacks it; the newest are kept."""
     if key not in cache:
         while len(cache) >= most:
             del cache[next(iter(cache))]
@@ -121,7 +115,7 @@ class Hypotheses:
             stretches = self.evidence.stretches
             return self.unknowns.drive_columns(drive, scale, stretches, moved)
 
-        return _kept(self._drives, (drive, moved, *scale), made, KEPT_DRIVES)
+        return _kept(self._drives, (drive, moved, *scale), made, 512)
 
     def settle(self, correction: Correction, common: bool = True) -> Fit:
         """Fit a correction and keep the autocorrelation times of its residual for later fits.
@@ -238,7 +232,7 @@ class Hypotheses:
             right[at] += weight * moment
         scale = np.sqrt(np.diag(sums))
         sums /= scale[:, None] * scale
-        sums[np.diag_indices(size)] += ROUNDING
+        sums[np.diag_indices(size)] += 1e-11  # by which rounding may leave sums of squares off
         factor, failed = dpotrf(sums.T, overwrite_a=True)
         if failed:
             raise np.linalg.LinAlgError("sums of squares are not positive definite")
@@ -253,7 +247,7 @@ class Hypotheses:
         bodies = self.unknowns.bodies
         drives = np.column_stack([R[bodies:, bodies:], z[bodies:]])
         free, behind = np.ones(len(must), dtype=bool), np.zeros(len(must))
-        for _ in range(CLIPS):
+        for _ in range(4):  # times that nonnegative terms which come out negative are set to zero
             kept = np.flatnonzero(free)
             own = drives if free.all() else triangulated(np.asfortranarray(drives[:, [*kept, -1]]))
             count = len(kept)
@@ -458,7 +452,7 @@ def narrowed(
         if nearest[1].objective < best[1].objective:
             best = nearest
         else:
-            width *= NARROWER
+            width *= 0.4  # neither side is better: the next are nearer
     return best
 
 

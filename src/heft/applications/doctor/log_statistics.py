@@ -20,11 +20,8 @@ from .settings import TURN, SignalThresholds
 SMALL = 1e-12  # relative to numbers, below which differences are rounding
 TURNS = {"rad": TURN, "deg": 360.0}
 EFFORTS = ("tau", "current")
-WRENCHES = ("force", "torque")
 FLAG = "contact"  # a signal that is 0 or 1
 EXTREMES = ((0, "smallest"), (1, "largest"))
-RESTART_SHARE = 0.1  # of the time since the first row, that a clock has which restarts
-KEPT = 3  # rows that a block hands on to the next
 
 
 @dataclass
@@ -158,7 +155,7 @@ def counts_of(
             _walk_signals(tally, block, thresholds)
             _walk_velocities(tally, block)
         rows += len(read.time)
-        keep = min(len(time), KEPT)
+        keep = min(len(time), 3)  # rows that a block hands on to the next
         tail_time, tail = time[-keep:], values[-keep:]
     return tally
 
@@ -174,7 +171,8 @@ def _walk_clock(tally: Counts, time: Array, step: float) -> None:
     back = steps < -GAP_STEPS * step
     tally.jumped_back += int(np.sum(back))
     since = time[np.isfinite(time)] - tally.first
-    tally.restarts += int(np.sum(back & (since[1:] < RESTART_SHARE * since[:-1])))
+    # a clock that restarts is back within a tenth of the time since the first row
+    tally.restarts += int(np.sum(back & (since[1:] < 0.1 * since[:-1])))
     gaps = steps > GAP_STEPS * step
     tally.gaps += int(gaps.sum())
     tally.longest_gap = max(tally.longest_gap, float(steps.max(initial=0.0)))
@@ -234,7 +232,7 @@ def _walk_signals(tally: Counts, block: _Block, thresholds: SignalThresholds) ->
         moves = _own_motion(block, kind, name, change, some_move)
         if kind in EFFORTS:
             moves &= inside
-        if kind in WRENCHES:
+        if kind in ("force", "torque"):
             moves &= x[:-1] != 0.0  # of a contact that is open
         least = max(thresholds.frozen_rows, thresholds.frozen_s / max(sizes.step, SMALL))
         is_effort = kind in EFFORTS

@@ -18,7 +18,6 @@ from heft.recordings import Recording
 from .doctor import MARKS, Diagnosis, of_the_logs, percent, said_verdict
 
 DRAWN_POINTS = 2000  # of a signal
-AROUND = 1.0  # [s] to either side of what is shown
 FEWEST, MOST = 40, 2000  # rows to either side
 COLOURS = {"spoils": "poor", "warns": "usable", "tells": ""}
 TAKEN_BY = {
@@ -139,7 +138,8 @@ def _piece(recording: Recording, signal: str, fault: str) -> Plot:
         first += len(y)
     own, where = [Series(signal, "measured", *_joined(parts))], "the whole log"
     if best:
-        beside = int(np.clip(AROUND / step, FEWEST, MOST)) if signal != "t" else FEWEST
+        # a second to either side is shown
+        beside = int(np.clip(1.0 / step, FEWEST, MOST)) if signal != "t" else FEWEST
         begin, end = max(place.start - beside, 0), min(place.stop, place.start + MOST) + beside
         time, values = _joined([*_values(recording.window(begin, end + 1), signal)])
         time = time + begin if signal == "t" else time

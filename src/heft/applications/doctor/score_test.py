@@ -30,7 +30,6 @@ RIPPLE, SPRING, WINDUP = "ripple", "spring", "gear that gives way"  # names of f
 CHANGING, LOAD = "friction that changes", "load that changes"
 UNSAID = frozenset({RIPPLE, SPRING, WINDUP, CHANGING, LOAD})
 TOGETHER = 32  # candidates that are projected at once
-RIDGE = 1e-8  # of columns of unit size: one that others make leaves nothing
 USUAL = (0.674, 1.177, 1.538, 1.832)  # median score of 1 to 4 amplitudes that are not there
 
 
@@ -97,7 +96,8 @@ class Residual:
     @cached_property
     def _factor(self) -> tuple[Array, bool]:
         flat = self.columns.reshape(len(self.columns), -1)
-        factor, lower = cho_factor(flat @ flat.T + RIDGE * np.eye(len(flat)))
+        # columns have unit size: one that others make leaves nothing
+        factor, lower = cho_factor(flat @ flat.T + 1e-8 * np.eye(len(flat)))
         return np.asarray(factor), bool(lower)
 
     def projected(self, effects: Array) -> Array:

@@ -44,9 +44,6 @@ from .identified import Identified
 
 ALARM = 0.05  # chance of one or more false alarms in a comparison where nothing changed
 LIKE = 0.56  # share of sliding at like speeds, in the mean of all drives, to compare friction from
-UNSEEN = 0.1  # share of what is unknown of speeds hardly seen that another motion shows
-CURVE_POINTS = 60
-FAST = 1e3  # [rad/s or m/s], where friction has all its Coulomb part and no Stribeck effect
 
 Kind = Literal["friction", "body", "own"]
 
@@ -429,7 +426,8 @@ def _proportions(drive: Drive, terms: Sequence[Term], a: Side, b: Side) -> Array
     values = np.array(
         [sum(s.identified.friction["full"].get(n, 0.0) for s in (a, b)) for n in names]
     )
-    size = float((values @ steady(terms, np.array([FAST])))[0]) if len(terms) else 0.0
+    # at 1000 rad/s or m/s friction has all its Coulomb part and no Stribeck effect
+    size = float((values @ steady(terms, np.array([1e3])))[0]) if len(terms) else 0.0
     return values / size if size > 0.0 else np.zeros(len(terms))
 
 
@@ -465,7 +463,7 @@ def _curves(drive: Drive, a: Side, b: Side) -> Curves | None:
     if not top > 0.0:
         return None
     curves = [_Friction.of(s, drive) for s in (a, b)]
-    half = np.geomspace(1e-2 * top, top, CURVE_POINTS // 2)
+    half = np.geomspace(1e-2 * top, top, 30)
     velocity = np.concatenate([-half[::-1], half])
     rows = steady(drive.friction, velocity)
     return Curves(
@@ -499,7 +497,8 @@ class _Friction:
         return (
             np.zeros(len(velocity))
             if self.misfit is None
-            else UNSEEN * self.misfit.unseen(velocity)
+            # a tenth of what is unknown of speeds hardly seen is what another motion shows
+            else 0.1 * self.misfit.unseen(velocity)
         )
 
     def std(self, looks: Array, unseen: Array) -> Array:

@@ -33,10 +33,6 @@ from heft.information import Directions, triangle_of
 
 VISIBLE = 1e-6  # relative singular value below which a direction of β is no evidence of a change
 LEFT = 1e-4  # share of a column that is to be left beside what is known to have changed
-MOST_FREEDOM = 1e6  # degrees of freedom of a scatter that is known
-# Variance of what no model of friction takes, in units of what a fit leaves of it.
-ABSORBED = 5.0
-LEAST_ROWS = 8.0  # from which the mean residual of a cell of like conditions counts
 
 
 @dataclass(frozen=True)
@@ -88,8 +84,10 @@ class Difference:
             if side.misfit is not None:
                 repeated.append((side.misfit, maps))
         if repeated:
-            scatter = scatter + misfit_scatter(repeated, ABSORBED, LEAST_ROWS)
-        freedom = freedom or MOST_FREEDOM
+            # What no model of friction takes has five times the variance that a fit leaves of it;
+            # the mean residual of a cell of like conditions counts from eight rows on.
+            scatter = scatter + misfit_scatter(repeated, 5.0, 8.0)
+        freedom = freedom or 1e6  # as good as any: the scatter is certain
         coordinates = (triangle @ inverse).T @ triangle
         return Difference(coordinates, parallel, score, scatter, freedom, parallel)
 

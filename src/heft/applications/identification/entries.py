@@ -16,9 +16,6 @@ from heft.plants import GEAR
 
 from .identification import Identification
 
-SEEN = 0.5  # share of the prior's variance that data must take away to count as seen
-LARGEST_CURVE = 2.0  # [rad/s], up to where a curve of friction is drawn; a tenth in m/s
-
 
 def parameter_entries(result: Identification) -> Iterator[dict[str, Any]]:
     """Yield mass, centre of mass and inertia of each link, with uncertainty and identifiability.
@@ -39,7 +36,7 @@ def parameter_entries(result: Identification) -> Iterator[dict[str, Any]]:
             share = stated.share
             if not _visible(name, visible):
                 seen = "not at all"
-            elif share < SEEN:
+            elif share < 0.5:  # data took away less than half of the prior's variance
                 seen = "prior"
             elif crowded.count(link.body) == 1 and _alone(name, bodies[link.body], lonely):
                 seen = "alone"
@@ -128,14 +125,14 @@ def friction_curve(
     """Return the steady-state friction curve of a drive without load, with standard errors.
 
     Args:
-        top: Largest speed [rad/s or m/s]; None for `LARGEST_CURVE`, a tenth of it if prismatic.
+        top: Largest speed [rad/s or m/s]; None for 2 rad/s, or 0.2 m/s if prismatic.
 
     Returns:
         `velocity` [rad/s or m/s], `effort` and `std` [N·m or N], 50 points each. The deviation
         counts what the model cannot describe; see `misfit`.
     """
     terms = drive.friction
-    top = top or LARGEST_CURVE * (0.1 if drive.linear else 1.0)
+    top = top or 2.0 * (0.1 if drive.linear else 1.0)
     half = np.geomspace(1e-3 * top, top, 25)
     velocity = np.concatenate([-half[::-1], half])
     parameters = result.consistent.parameters

@@ -42,10 +42,7 @@ from .identification import Identification
 from .results import content, settings_entry
 
 MOST_LINES = 23  # of the terminal report, and two behind it, unless tables are longer
-LEAST_SAID = 2  # lines of checks that did not pass, and of notes, however long the tables are
 DRAWN_LOGS = 4
-DRAWN_POINTS = 300_000  # over all curves of a page; sixteen bytes each
-MOST_UNSEEN = 6  # links that a table lists of which the logs show nothing
 LEGENDS = {  # of tables, by the names of what makes them
     "links": "± is one standard deviation; of a mass it includes the prior's error. “From data” is "
     "the share of the prior's standard deviation that the data removed: at 0% the value is the "
@@ -73,7 +70,7 @@ def _folded(links: Table) -> tuple[Table, list[str]]:
     """
     rows = list(links.rows)
     unseen = [r for r in rows if r[-1] == "0%"]
-    if len(unseen) <= MOST_UNSEEN:
+    if len(unseen) <= 6:
         return links, []
     names = textwrap.wrap(", ".join(r[0] for r in unseen), 96)
     line = f"{len(unseen)} links of which these logs show nothing keep the model file's numbers:"
@@ -104,7 +101,8 @@ def text(result: Identification, explain: bool = False) -> str:
         f"Expected in slow motion: {_elsewhere(stated)}."
     )
     room = MOST_LINES - head.count("\n") - 1 - sum(part.count("\n") + 2 for part in parts)
-    remarks = _remarks(result, math.inf if explain else max(room, LEAST_SAID))
+    # two lines of checks that did not pass, and of notes, however long the tables are
+    remarks = _remarks(result, math.inf if explain else max(room, 2))
     if explain:
         scores = contract.scores(stated)
         definitions = _wrapped(f"{LEGENDS['links']} {contract.strict_masses(stated)}")
@@ -377,7 +375,8 @@ def _plots_of_torque(result: Identification, number: int, trace: Trace) -> Itera
         unit = _unit(result, curve.name)
         title = f"{curve.name}: rms error {_rms_error(trace, c, unit)}"
         label = f"{'force' if unit == 'N' else 'torque'} [{unit}]"
-        shown, start = curve.thinned(DRAWN_POINTS // drawn), float(trace.curves[0].time[0])
+        # 300 000 points over all curves of a page, of sixteen bytes each
+        shown, start = curve.thinned(300_000 // drawn), float(trace.curves[0].time[0])
         yield over_time(shown, start, title, f"time {number}", label)
 
 

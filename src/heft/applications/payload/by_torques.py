@@ -60,9 +60,6 @@ from heft.plants import GUESS, NAME, RobotPlant, currents, last_frame, load_colu
 from heft.recordings import Recording
 
 EXACT = 1e-3  # relative, of a mass that is known
-UNSURE = 0.5  # relative, of a gain that a load of known mass is to find
-ROUNDING = 1e-12  # share of a correlation that is none
-WEAKEST = 1e-9  # prior that leaves what is not seen somewhere [effective samples]
 
 
 @dataclass(frozen=True)
@@ -117,12 +114,13 @@ def from_bodies(ten: Array, covariance: Array) -> tuple[float, float]:
     space = ParameterSpace.of_one_body(Labels(SYMBOLS, UNITS), inertia.sphere(*GUESS))
     scale = np.sqrt(np.diag(covariance))
     sizes, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
-    told = sizes > ROUNDING
+    told = sizes > 1e-12  # else they differ by rounding alone
     weights = np.where(told, 1.0 / np.sqrt(np.where(told, sizes, 1.0)), 0.0)
     root = weights[:, None] * vectors.T / scale
     rows = np.column_stack([root, root @ ten])
     total = Triangle(np.arange(PARAMETER_COUNT), triangle_of(rows), PARAMETER_COUNT)
-    nearest = PhysicallyConsistent(strength=WEAKEST, margin=0.0).values(total, space)
+    # The prior only leaves what is not seen somewhere.
+    nearest = PhysicallyConsistent(strength=1e-9, margin=0.0).values(total, space)
     residual = rows[:, :-1] @ nearest - rows[:, -1]
     return float(np.linalg.norm(residual)), float(np.linalg.norm(rows[:, -1]))
 
@@ -257,7 +255,8 @@ class WeighCarried:
         spread, known = gain_spread(problem), np.empty((0, size + PARAMETER_COUNT + 1))
         if self.known_mass is not None:
             sought = currents(robot, log)
-            spread = dict(zip(sought, UNSURE * np.eye(len(sought)), strict=True))
+            # half of a gain is open, where a load of known mass is to find it
+            spread = dict(zip(sought, 0.5 * np.eye(len(sought)), strict=True))
             known = np.eye(1, size + PARAMETER_COUNT + 1, size) / (EXACT * self.known_mass)
             known[0, -1] = 1.0 / EXACT
         solver = replace(settings.consistent, unknown=(NAME,), strength=self.strength)

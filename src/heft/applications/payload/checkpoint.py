@@ -26,7 +26,6 @@ from .online import Online, OnlineState
 SCHEMA = 1
 LARGEST = 1024 * 1024  # [bytes]
 LARGEST_VALUE = 1e9  # of an estimate and its deviation, in SI units
-SMALLEST_NOISE = 1e-9  # [N, N·m]
 
 
 def settings_hash(node: Node) -> str:
@@ -114,7 +113,7 @@ def _state(node: Node, content: object) -> NodeState:
         "schema": _whole(),
         "settings": Text("a text is expected"),
         "epoch": _whole(-(2**62), 2**62),  # [ns]
-        "noise": list_of(_real(SMALLEST_NOISE, LARGEST_VALUE), 2),
+        "noise": list_of(_real(1e-9, LARGEST_VALUE), 2),  # [N, N·m]
         "rate": _real(1.0, 1e5),
         "following": _table({k: reader for k, (_, reader) in FOLLOWING.items()}),
         "filter": lambda value, where: value,

@@ -34,7 +34,6 @@ NAMES = (
     *(f"payload.inertia.{AXES[i]}{AXES[j]}" for i, j in inertia.INERTIA_INDEX),
 )
 UNITS = ("kg", "m", "m", "m", *("kg·m²",) * 6)
-SOFTENED = 1.0 - 1e-4  # factor of correlations in files
 UNSURE_WARN, UNSURE_FAIL = 0.03, 0.2  # standard deviation of the mass over it
 CUT_SHORT = "source failed"  # note of a result of a part of what was to be weighed
 
@@ -288,7 +287,7 @@ def gains_toml(payload: Payload) -> str:
         covariance = payload.gains_covariance[np.ix_(unsure, unsure)]
         sizes = np.sqrt(np.diag(covariance))
         # rounded, it is definite still
-        halves = np.tril(np.round(SOFTENED * covariance / np.outer(sizes, sizes), 6), -1)
+        halves = np.tril(np.round((1.0 - 1e-4) * covariance / np.outer(sizes, sizes), 6), -1)
         shown = (np.eye(len(sizes)) + halves + halves.T).tolist()
         lines += [
             "# Their errors have much in common. Where the logs are of the day that the gains were",

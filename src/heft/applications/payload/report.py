@@ -34,7 +34,6 @@ from .estimate import Weighed
 from .payload import NAMES, UNITS, Payload, settings, withheld
 
 DRAWN_POINTS = 100_000  # over all curves of a page
-ALONE = ("before", "robot without the load (dashed)")
 
 
 def html(payload: Payload) -> str:
@@ -74,7 +73,7 @@ def html(payload: Payload) -> str:
         why=why,
         notes=payload.notes,
         plots=plots,
-        beside=[ALONE] if isinstance(source, Carried) else [],
+        beside=[("before", "robot without the load (dashed)")] * isinstance(source, Carried),
         files=Table(
             "Files",
             ("role", "file", "SHA-256"),
