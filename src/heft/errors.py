@@ -169,8 +169,8 @@ def spelt(path: object) -> str:
 
 def nearest(name: str, valid: Iterable[str]) -> str | None:
     """Return the valid name most similar to `name`, or None where none is similar enough."""
-    found = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.5)
-    return found[0] if found else None
+    alike = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.5)
+    return alike[0] if alike else None
 
 
 def did_you_mean(name: object, valid: Iterable[str]) -> str | None:

@@ -424,19 +424,21 @@ class SimulationOptions:
 
         from heft.applications.simulate import CORNER, RATE, SEED, SimulationSettings
 
-        found = SimulationSettings.from_toml(options)
+        settings = SimulationSettings.from_toml(options)
         if self.controller is not None:
-            found = replace(found, controller=replace(found.controller, law=self.controller))
+            settings = replace(
+                settings, controller=replace(settings.controller, law=self.controller)
+            )
         if self.friction is not None:
-            found = replace(found, drives=replace(found.drives, friction=self.friction))
+            settings = replace(settings, drives=replace(settings.drives, friction=self.friction))
         if self.rate is not None:
             rate = RATE(self.rate, "--rate")
-            found = replace(found, sensors=replace(found.sensors, rate=rate))
+            settings = replace(settings, sensors=replace(settings.sensors, rate=rate))
         if self.corner is not None:
-            found = replace(found, corner=CORNER(self.corner, "--corner"))
+            settings = replace(settings, corner=CORNER(self.corner, "--corner"))
         if self.seed is not None:
-            found = replace(found, seed=int(SEED(self.seed, "--seed")))
-        return found.exact() if self.exact else found
+            settings = replace(settings, seed=int(SEED(self.seed, "--seed")))
+        return settings.exact() if self.exact else settings
 
 
 def weighed_by_sensor(

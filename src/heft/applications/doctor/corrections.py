@@ -462,13 +462,13 @@ class TorqueGain(CorrectionStep):
     def describe(self, log: Context) -> Description:
         """Return its description for the user."""
         by_joint = dict(zip(self.joints, self.values, strict=True))
-        told = ", ".join(f"'{log.joints[j]}' {1.0 / x:.4g}" for j, x in by_joint.items())
+        factors = ", ".join(f"'{log.joints[j]}' {1.0 / x:.4g}" for j, x in by_joint.items())
         return Description(
             "wrong torque gain",
-            f"the torque {told} times too large",
+            f"the torque {factors} times too large",
             "look at gear ratios, gains and units: are they currents, or per mille of what drives "
             "are rated?"
-            if len(told) > 1
+            if len(by_joint) > 1
             else "look at its gear ratio, gain and unit",
             {"map": log.lines(log.effort, "scale", by_joint, 1.0)},
         )

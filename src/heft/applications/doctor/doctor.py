@@ -145,14 +145,14 @@ def faults(
         judged: Names of checks that the identification could make.
     """
     sought = ("wrong torque gain", UNIT_OF_TORQUE) if gains_are_sought else ()
-    left_out = {*JUDGED, *sought, *judged}
-    found = diagnose([r.window(0, 100_000) for r in recordings], robot)
-    brief = sum(f.active for _, f in found.logs) < found.settings.clock.shortest_motion_s
+    passed_over = {*JUDGED, *sought, *judged}
+    diagnosis = diagnose([r.window(0, 100_000) for r in recordings], robot)
+    brief = sum(f.active for _, f in diagnosis.logs) < diagnosis.settings.clock.shortest_motion_s
     return tuple(
         Check.of(f)
-        for f in found.findings
+        for f in diagnosis.findings
         if (f.severity == "spoils" or f.name in {*UNSAID, INTEGERS})
-        and f.name not in left_out
+        and f.name not in passed_over
         and not (brief and (f.sure is not None or f.name in UNSAID))
     )
 
@@ -383,7 +383,7 @@ def _of_the_time(pace: Pace) -> Iterator[Finding]:
         )
 
 
-def said_verdict(d: Diagnosis) -> str:
+def verdict_of(d: Diagnosis) -> str:
     """Return in a few words whether the logs are any good."""
     worst = sum(f.severity == "spoils" for f in d.findings)
     rest = len(d.findings) - worst
@@ -401,19 +401,19 @@ def of_the_logs(d: Diagnosis) -> str:
     duration = sum(f.duration for _, f in d.logs)
     step = max((f.step for _, f in d.logs), default=0.0)
     rate = f" at {1.0 / step:.4g} Hz" if step else ""
-    said = f"{rows} rows, {duration:.4g} s{rate}"
+    summary = f"{rows} rows, {duration:.4g} s{rate}"
     if d.motion is not None:
-        said += (
+        summary += (
             f"; the motion excites {d.motion.rank} of {d.motion.columns} base parameters, "
             f"condition {d.motion.condition:.3g}"
         )
-    return said
+    return summary
 
 
 def text(d: Diagnosis) -> str:
     """Return the diagnosis as text: a line of verdict, then the findings, the most severe first."""
     names = ", ".join(Path(n).name for n, _ in d.logs)
-    lines = [f"{names}: {said_verdict(d)} ({of_the_logs(d)})"]
+    lines = [f"{names}: {verdict_of(d)} ({of_the_logs(d)})"]
     for f in d.findings:
         sure = "" if f.sure is None else f" [{percent(f.sure)} sure]"
         lines.append(f"{MARKS[f.severity]} {f.name}, {f.about}: {f.message}{sure}")

@@ -58,7 +58,7 @@ class Physics:
         """Whether the corrections explain most of what is wrong."""
         total, thresholds = self.explained.total, self.settings.physics
         before = self.explained.total_before
-        return total < max(thresholds.doubted_share, thresholds.most_left * before)
+        return total < max(thresholds.doubted_share, thresholds.most_remaining * before)
 
     def findings(self) -> Iterator[Finding]:
         """Yield all findings."""
@@ -70,8 +70,8 @@ class Physics:
             yield from self._of_an_outlier()
         yield from self._of_the_scale()
         yield from self._of_scores
-        told = sum(f.evidence["share"] for f in self._of_scores)
-        if not (told > self.settings.physics.mostly_told):
+        explained = sum(f.evidence["share"] for f in self._of_scores)
+        if not (explained > self.settings.physics.mostly_explained):
             yield from self._of_residuals()
 
     @cached_property
@@ -139,7 +139,7 @@ class Physics:
             return
         lag = timing.filtered.correction.timing
         gain = timing.late.objective - timing.filtered.objective
-        if lag.order and gain > settings.apart and timing.falls(timing.filtered) < settings.gate:
+        if lag.order and gain > settings.distinct and timing.falls(timing.filtered) < settings.gate:
             yield Finding(
                 "low-passed torque",
                 f"the torque went through a low-pass of about {lag.corner:.2g} Hz (order "
@@ -153,7 +153,7 @@ class Physics:
         elif timing.falls(timing.late) < settings.gate:
             delay = self._delay()
             if delay is not None and delay.delay:
-                others = [-gain] if lag.order and gain > -settings.apart else []
+                others = [-gain] if lag.order and gain > -settings.distinct else []
                 yield self._of_a_delay(delay, others)
 
     def _delay(self) -> DelayFound | None:

@@ -467,10 +467,10 @@ class Search:
             gains = replace(step, values=tuple(float(x) for x in values))
             return self.hypotheses.fit(gains.apply(base), fit.sigma)
 
-        whole, kept = fitted(values), values.copy()
+        every, kept = fitted(values), values.copy()
         for k in range(len(values)):
             one = np.arange(len(values)) == k
-            gain = fitted(np.where(one, 1.0, values)).objective - whole.objective
+            gain = fitted(np.where(one, 1.0, values)).objective - every.objective
             if gain < least.small_evidence:
                 kept[k] = 1.0
         off = np.flatnonzero(kept != 1.0)
@@ -653,9 +653,9 @@ def unit_of(search: Search, start: Correction) -> float:
     """Return the size of the unit that all torques are in, by the file's masses; 1 if near it."""
     settings = search.settings
     fit, least = search.hypotheses.settle(start), settings.proposals.file_explains_most
-    sizes, known = torque_over_file_of(search.hypotheses, fit, least)
+    sizes, share = torque_over_file_of(search.hypotheses, fit, least)
     common = float(np.median(sizes))
-    is_off = known > 0.5 and abs(np.log(common)) > settings.acceptance.log_unit
+    is_off = share > 0.5 and abs(np.log(common)) > settings.acceptance.log_unit
     return 1.0 / common if is_off else 1.0
 
 

@@ -138,7 +138,7 @@ class TimingSearch:
     least_fall: float = 0.95  # largest ratio of residual variances, mean over channels, with it
     gate: float = 0.97  # the same above which the identification's search for a delay is not asked
     drift: float = 2e-4  # least drift [s per s]
-    apart: float = 40.0  # evidence beyond which a low-pass and a delay can be told apart
+    distinct: float = 40.0  # evidence beyond which a low-pass is no delay
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ class PhysicsThresholds:
     # the same, above which the model file is questioned: measured arms have 9 %
     doubted_share: float = 0.15
     # share of what is left that score tests explain, from which on it is no question of the file
-    mostly_told: float = 0.5
+    mostly_explained: float = 0.5
     # relative residual of one joint's torque above which its column is questioned
     other_joint_share: float = 0.9
     # share of a joint's torque that a step explains, from which on what is wrong spoils numbers
@@ -221,7 +221,7 @@ class PhysicsThresholds:
     outlier: float = 10.0
     # largest residual of all torque over that without corrections, up to which they explain most of
     # what is wrong where much is left
-    most_left: float = 0.5
+    most_remaining: float = 0.5
     # largest probability that is stated: there are faults that nobody thought of
     most_sure: float = 0.99
 

@@ -192,10 +192,10 @@ class Answers:
         """
         import pyarrow
 
-        known = {e["name"]: e for e in self.contract["parameters"]}
+        entries = {e["name"]: e for e in self.contract["parameters"]}
         rows = [
             {"name": name, "value": value, "std": std, "low": low, "high": high, "unit": unit}
-            | {k: known.get(name, {}).get(k) for k in ("before", "seen")}
+            | {k: entries.get(name, {}).get(k) for k in ("before", "seen")}
             for (name, value), std, (low, high), unit in zip(
                 self.params.items(),
                 self.bse.values(),
@@ -228,8 +228,8 @@ class Answers:
         links = list(self.links.values())
         places, std = range(len(links)), [b.mass_std for b in links]
         masses.errorbar([b.mass for b in links], places, xerr=std, fmt="o", label="identified")
-        known = {e["name"]: e["before"] for e in self.contract["parameters"]}
-        before = [known[f"{b.name}.mass"] for b in links]
+        written = {e["name"]: e["before"] for e in self.contract["parameters"]}
+        before = [written[f"{b.name}.mass"] for b in links]
         masses.plot([math.nan if m is None else m for m in before], places, "x", label="before")
         masses.set_yticks(places, [b.name for b in links])
         masses.set(xlabel="mass ± one standard deviation [kg]")
@@ -267,12 +267,12 @@ class Answers:
         return f"<div>{''.join(parts)}</div>"
 
     def __getattr__(self, name: str) -> Any:
-        known = f": use {HABITS[name]}" if name in HABITS else ""
-        raise AttributeError(f"a {type(self).__name__} has no '{name}'{known}", name=name, obj=self)
+        hint = f": use {HABITS[name]}" if name in HABITS else ""
+        raise AttributeError(f"a {type(self).__name__} has no '{name}'{hint}", name=name, obj=self)
 
     def __repr__(self) -> str:
         name, verdict = self.contract["settings"]["robot"]["name"], self.contract["verdict"]
         error = f"{self.contract['predicted_error']['total']:.1%}"
         count = f"{self._bodies} links and {len(self.contract['joints'])} joints identified"
-        said = f"torque error to be expected {error}, {count}"
-        return f"<{name[:80]}: {verdict}, {said}>"
+        summary = f"torque error to be expected {error}, {count}"
+        return f"<{name[:80]}: {verdict}, {summary}>"

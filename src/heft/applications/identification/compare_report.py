@@ -135,14 +135,14 @@ def _mark(change: Change) -> str:
 
 def _row(change: Change) -> list[str]:
     value, std = change.difference
-    told, stated = np.isfinite(std), (change.before, change.after)
+    visible, stated = np.isfinite(std), (change.before, change.after)
     sign = "+" if value > 0.0 else ""
     probability = f"{change.probability:.2g}" if change.probability >= 1e-4 else "<0.0001"
     return [
         change.name,
         change.quantity,
-        *("" if x is None else rounded(x, std if told else 0.0) for x in stated),
-        f"{sign}{rounded(value, std)} ±{std:.2g} {change.unit}" if told else "not seen alone",
+        *("" if x is None else rounded(x, std if visible else 0.0) for x in stated),
+        f"{sign}{rounded(value, std)} ±{std:.2g} {change.unit}" if visible else "not seen alone",
         probability,
     ]
 

@@ -226,8 +226,8 @@ def compare(before: Path, after: Path, own_columns: Path | None = None) -> Compa
     offsets = _offsets(a)
     if offsets.size:
         difference = difference.beside(offsets)
-    found, shares = _stepwise(difference, asked)
-    changes = tuple(q.changed(estimate, p) for q, (estimate, p) in zip(asked, found, strict=True))
+    estimates, shares = _stepwise(difference, asked)
+    changes = tuple(q.changed(*e) for q, e in zip(asked, estimates, strict=True))
     curves = []
     for drive in (d for d in robot.drives if d.friction and d.name not in withheld):
         drawn = _curves(drive, a, b)
@@ -237,8 +237,8 @@ def compare(before: Path, after: Path, own_columns: Path | None = None) -> Compa
             curves.append(drawn)
     of_links = [(k.name, shares[k.body]) for k in robot.bodies_links if k.body in shares]
     suspects = tuple(sorted(of_links, key=lambda item: -item[1]))
-    told = robot.name, a.name, b.name, changes, tuple(curves), suspects, tuple(notes)
-    return Comparison(*told, likeness, withheld, _errors(a, b))
+    sides = robot.name, a.name, b.name, changes, tuple(curves), suspects, tuple(notes)
+    return Comparison(*sides, likeness, withheld, _errors(a, b))
 
 
 def _errors(*sides: Side) -> tuple[str, ...]:
@@ -259,8 +259,8 @@ def _alike(a: Side, b: Side) -> tuple[Side, Side]:
         InvalidSetting: If they differ, and one does not say what its base parameters are of.
     """
     one, two = a.evidence, b.evidence
-    told = one.information.channels == two.information.channels
-    if told and a.matrix.shape == b.matrix.shape and np.allclose(a.matrix, b.matrix):
+    alike = one.information.channels == two.information.channels
+    if alike and a.matrix.shape == b.matrix.shape and np.allclose(a.matrix, b.matrix):
         return a, b
     unsaid = [s.name for s in (a, b) if s.evidence.origin is None]
     if unsaid:
@@ -277,8 +277,8 @@ def _alike(a: Side, b: Side) -> tuple[Side, Side]:
     for side, other in ((a, b), (b, a)):
         onto = side.matrix[:, list(base.kept)]
         evidence = side.evidence.on(onto, channels, base.labels, plant.robot)
-        known = other.sigma_of | side.sigma_of
-        sigma = np.array([known[c] for c in channels])
+        sigmas = other.sigma_of | side.sigma_of
+        sigma = np.array([sigmas[c] for c in channels])
         sides.append(replace(side, evidence=evidence, sigma=sigma, matrix=base.matrix))
     return sides[0], sides[1]
 
@@ -339,10 +339,10 @@ class _Quantity:
     columns: Array
     body: int | None = None  # of a body, its place; None of friction
 
-    def changed(self, found: ChangeEstimate, probability: float) -> Change:
-        difference = float(found.values[0]), float(found.std[0])
-        told = self.kind, self.name, self.quantity, self.unit, self.before, self.after
-        return Change(*told, difference, probability)
+    def changed(self, estimate: ChangeEstimate, probability: float) -> Change:
+        difference = float(estimate.values[0]), float(estimate.std[0])
+        about = self.kind, self.name, self.quantity, self.unit, self.before, self.after
+        return Change(*about, difference, probability)
 
 
 def _stepwise(
@@ -354,35 +354,35 @@ def _stepwise(
         Each quantity's change beside those found before it, with its adjusted p-value; and if a
         body changed, the share that each explains of the change of all bodies, by its place.
     """
-    told: dict[int, tuple[ChangeEstimate, float]] = {}
+    tested: dict[int, tuple[ChangeEstimate, float]] = {}
     shares: dict[int, float] = {}
     least = 0.0
-    while len(told) < len(asked):
-        left = {k: difference.change(q.columns) for k, q in enumerate(asked) if k not in told}
-        adjusted = {k: max(least, min(1.0, len(left) * c.probability)) for k, c in left.items()}
-        clear = [k for k in left if adjusted[k] <= ALARM]
+    while len(tested) < len(asked):
+        others = {k: difference.change(q.columns) for k, q in enumerate(asked) if k not in tested}
+        adjusted = {k: max(least, min(1.0, len(others) * c.probability)) for k, c in others.items()}
+        clear = [k for k in others if adjusted[k] <= ALARM]
         if not clear:
-            told |= {k: (left[k], adjusted[k]) for k in left}
+            tested |= {k: (others[k], adjusted[k]) for k in others}
             break
-        chosen = max(clear, key=lambda k: left[k].explained)
-        told[chosen], least = (left[chosen], adjusted[chosen]), adjusted[chosen]
+        chosen = max(clear, key=lambda k: others[k].explained)
+        tested[chosen], least = (others[chosen], adjusted[chosen]), adjusted[chosen]
         if asked[chosen].body is not None and not shares:
             bodies = [q for q in asked if q.body is not None]
-            whole = difference.change(np.hstack([q.columns for q in bodies])).explained
+            every = difference.change(np.hstack([q.columns for q in bodies])).explained
             shares = {
-                q.body: difference.change(q.columns).explained / whole
+                q.body: difference.change(q.columns).explained / every
                 for q in bodies
                 if q.body is not None
             }
         difference = difference.beside(asked[chosen].columns)
-    return [told[k] for k in range(len(asked))], shares
+    return [tested[k] for k in range(len(asked))], shares
 
 
 def _of_friction(a: Side, b: Side) -> Iterator[_Quantity]:
     plant = plant_of(a.identified.robot)
     labels = plant.labels.names
     models = [side.identified.friction for side in (a, b)]
-    stated = [{**found["full"], **found["simple"]} for found in models]
+    stated = [{**model["full"], **model["simple"]} for model in models]
     for drive in plant.robot.drives:
         together = [t for t in drive.friction if t.dictionary and not t.loaded]
         for term in drive.friction:
@@ -484,12 +484,12 @@ class _Friction:
 
     @staticmethod
     def of(side: Side, drive: Drive) -> _Friction:
-        robot, found = side.identified.robot, side.identified
+        robot, identified = side.identified.robot, side.identified
         names = [f"{drive.name}.{t.name}" for t in drive.friction]
-        known = plant_of(robot).labels.names
-        places = [known.index(n) for n in names]
-        misfits = found.deviation.misfits if found.deviation is not None else {}
-        values = np.array([found.friction["full"].get(n, 0.0) for n in names])
+        labels = plant_of(robot).labels.names
+        places = [labels.index(n) for n in names]
+        misfits = identified.deviation.misfits if identified.deviation is not None else {}
+        values = np.array([identified.friction["full"].get(n, 0.0) for n in names])
         return _Friction(values, side.deviations[:, places], misfits.get(drive.name))
 
     def unseen(self, velocity: Array) -> Array:
@@ -531,8 +531,8 @@ def _require_same_robot(a: Side, b: Side) -> None:
 
 def _require_independent(a: Side, b: Side) -> None:
     for taker, giver in ((a, b), (b, a)):
-        known = _hashes(taker, "given")
-        if known and file_hash(giver.identified.folder / "information.npz") in known:
+        given = _hashes(taker, "given")
+        if given and file_hash(giver.identified.folder / "information.npz") in given:
             raise InvalidSetting(
                 "one of the two was identified with the other's information, so that what "
                 "changed is averaged away",

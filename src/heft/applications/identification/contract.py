@@ -70,7 +70,8 @@ def links(contract: Contract) -> Table:
         given = "–" if mass["before"] is None else f"{mass['before']:.3g}"
         seen = gone(mass["share"])
         spread = f"±{mass['std']:.2g}" if seen >= LEAST_SEEN else "prior"
-        strict = _strictly(*mass["interval"], mass["value"])
+        low, high = mass["interval"]
+        strict = _strictly(low, high, mass["value"])
         com = vector([(c["value"], c["std"]) for c in others[:3]])
         value = rounded(mass["value"], mass["std"])
         rows.append([name, given, value, spread, strict, com, f"{seen:.0%}"])

@@ -223,7 +223,7 @@ def base_entries(result: Identification) -> list[dict[str, Any]]:
     parameters = result.estimate.parameters
     robot = result.problem.plant.robot
     anew = estimated_anew(result)
-    apart = gain_columns(result.problem)
+    gains = gain_columns(result.problem)
     inside = {
         robot.drives.name((d, t))
         for d, t in robot.drive_columns
@@ -246,7 +246,7 @@ def base_entries(result: Identification) -> list[dict[str, Any]]:
             parameters.labels.units,
             strict=True,
         )
-        if name not in inside and name not in apart
+        if name not in inside and name not in gains
     ]
 
 

@@ -167,14 +167,14 @@ class Identified(Answers):
             InvalidRecording: If it is too short.
         """
         inputs = Inputs(self.robot).with_logs(log=log)
-        found = [list(self.predictions(one, friction)) for one in inputs.logs["log"]]
-        if not all(found) or not found:
+        predicted = [list(self.predictions(one, friction)) for one in inputs.logs["log"]]
+        if not all(predicted) or not predicted:
             raise InvalidRecording(
                 "the log is too short to predict anything",
-                argument=inputs.logs["log"][0].name if found else "log",
+                argument=inputs.logs["log"][0].name if predicted else "log",
                 expected="at least ten rows without a gap",
             )
-        return Prediction(*map(np.concatenate, zip(*chain(*found), strict=True)))
+        return Prediction(*map(np.concatenate, zip(*chain(*predicted), strict=True)))
 
     def predictions(
         self, recording: Recording, friction: Friction = "full", threads: int = 2
@@ -204,17 +204,17 @@ class Identified(Answers):
         for s, rigid in rigid_torques(problem, self.robot.written_bodies()):
             state = plant.drive_state(s, plant.gear_load(s, rigid), drives)
             rest = model_effort(friction, self.robot, drives, state)
-            held = self._held(plant, s)
+            contacts = self._contacts(plant, s)
             std = np.full(rigid.T.shape, np.nan)
             if stated is not None:
-                through = None if held is None else held.through
+                through = None if contacts is None else contacts.through
                 std, reversal = stated.std(plant, s, state.rigid, reversal, through)
-            effort = (rigid + rest).T if held is None else held.left(rigid + rest)
-            rigid = rigid.T if held is None else effort - rest.T
+            effort = (rigid + rest).T if contacts is None else contacts.left(rigid + rest)
+            rigid = rigid.T if contacts is None else effort - rest.T
             speed = np.stack([drive.ratio @ state.motors[1] for drive in self.robot.drives], axis=1)
             yield Prediction(s.time, effort, rigid, std, speed)
 
-    def _held(self, plant: RobotPlant, samples: Samples[RobotMotion]) -> ContactEfforts | None:
+    def _contacts(self, plant: RobotPlant, samples: Samples[RobotMotion]) -> ContactEfforts | None:
         """Return the efforts of contacts; None if the base is fixed."""
         if not isinstance(plant, FloatingRobotPlant):
             return None
@@ -361,7 +361,7 @@ def _file(entry: Mapping[str, Any]) -> str:
 
 
 def _refuse_other_columns(data: Mapping[str, Any], folder: Path, path: Path | None) -> None:
-    known = [i for i in data["inputs"] if i["role"] == "own_columns"]
+    columns = [i for i in data["inputs"] if i["role"] == "own_columns"]
     names = ", ".join(e["name"] for e in data.get("own_columns", ()))
     if path is None:
         if names:
@@ -369,7 +369,7 @@ def _refuse_other_columns(data: Mapping[str, Any], folder: Path, path: Path | No
                 "the robot was identified with own columns, without which it is another",
                 argument=str(folder),
                 got="no file",
-                expected=_file(known[0]) if known else f"columns {names}",
+                expected=_file(columns[0]) if columns else f"columns {names}",
                 cure="give the file that heft identify was given: --columns FILE",
             )
         return
@@ -381,13 +381,13 @@ def _refuse_other_columns(data: Mapping[str, Any], folder: Path, path: Path | No
             expected="none",
             cure="leave --columns out, or identify with it",
         )
-    found = OpenedFile.at(path).sha256
-    if known and known[0]["sha256"] != found:
+    predicted = OpenedFile.at(path).sha256
+    if columns and columns[0]["sha256"] != predicted:
         raise InputError(
             "the robot was identified with other own columns",
             argument=f"--columns {path}",
-            got=f"sha256 {found[:12]}…",
-            expected=f"{_file(known[0])}, for {folder}",
+            got=f"sha256 {predicted[:12]}…",
+            expected=f"{_file(columns[0])}, for {folder}",
             cure="name the file that heft identify was given, unchanged; results that are compared "
             "need one file for both",
         )

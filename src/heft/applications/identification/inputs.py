@@ -181,16 +181,16 @@ def identify(
             argument="--average",
             cure="leave out --average or --only",
         )
-    fit, held = opened.logs["fit"], opened.logs["validation"]
+    fit, held_out = opened.logs["fit"], opened.logs["validation"]
     if only is not None:
         only.of(fit)  # refused before any work
     if isinstance(given, str | os.PathLike):
-        told = Path(given) / "information.npz"
-        opened, given = opened.holding(given=told), Earlier.load(told)
+        stored = Path(given) / "information.npz"
+        opened, given = opened.holding(given=stored), Earlier.load(stored)
     files = (robot, *each(logs), *each(validate))
     is_of_files = all(isinstance(f, str | os.PathLike) for f in files)
     try:
-        found = of_recordings(asked, fit, held, settings, given, (), progress, only, anew)
+        identified = of_recordings(asked, fit, held_out, settings, given, (), progress, only, anew)
     except FitError as problem:
         if not (is_of_files and problem.cure):
             raise
@@ -200,23 +200,23 @@ def identify(
         cure = problem.cure.replace("heft check", check_command(paths))
         raise FitError(**(vars(problem) | {"cure": cure})) from problem
     if is_of_files:
-        inputs = _described(opened, found)
-    known = {f.name: getattr(found, f.name) for f in fields(found)}
-    return Result(**{**known, "inputs": tuple(inputs)})
+        inputs = _described(opened, identified)
+    fields_of = {f.name: getattr(identified, f.name) for f in fields(identified)}
+    return Result(**{**fields_of, "inputs": tuple(inputs)})
 
 
-def _described(opened: Inputs, found: Identification) -> tuple[dict[str, Any], ...]:
+def _described(opened: Inputs, identified: Identification) -> tuple[dict[str, Any], ...]:
     """Return the entries of the files, none of which changed since it was opened."""
-    fit, held = opened.logs["fit"], opened.logs["validation"]
+    fit, held_out = opened.logs["fit"], opened.logs["validation"]
     # A fit that left rows out or averaged them walked other recordings than the files'.
-    fitted = found.problem
+    fitted = identified.problem
     if any(a is not b for a, b in zip(fitted.recordings, fit, strict=True)):
         fitted = fitted.with_recordings(fit)
     described = opened.described(
         *("model", "options", "columns", "own_columns", "given", "selection", "fit", "validation"),
         timelines={
             "fit": fitted.timelines,
-            "validation": [t for r in held for t in found.problem.held_out(r).timelines],
+            "validation": [t for r in held_out for t in identified.problem.held_out(r).timelines],
         },
     )
     opened.refuse_changed()

@@ -114,8 +114,8 @@ def from_bodies(ten: Array, covariance: Array) -> tuple[float, float]:
     space = ParameterSpace.of_one_body(Labels(SYMBOLS, UNITS), inertia.sphere(*GUESS))
     scale = np.sqrt(np.diag(covariance))
     sizes, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
-    told = sizes > 1e-12  # else they differ by rounding alone
-    weights = np.where(told, 1.0 / np.sqrt(np.where(told, sizes, 1.0)), 0.0)
+    spread = sizes > 1e-12  # else they differ by rounding alone
+    weights = np.where(spread, 1.0 / np.sqrt(np.where(spread, sizes, 1.0)), 0.0)
     root = weights[:, None] * vectors.T / scale
     rows = np.column_stack([root, root @ ten])
     total = Triangle(np.arange(PARAMETER_COUNT), triangle_of(rows), PARAMETER_COUNT)
@@ -141,9 +141,9 @@ class Carried:
     # those that `heft identify` makes of each of both fits, and whether there can be such a load on
     # such a robot
     checks: tuple[Check, ...]
-    # base parameters of the runs with the payload: of the robot alone, and with it, shape (b,)
+    # alone, loaded_base: base parameters in the runs with the payload, without and with it, (b,)
     alone: Array
-    held: Array
+    loaded_base: Array
     notes: tuple[str, ...] = ()  # what is to be known of the answer
 
     @property
@@ -231,14 +231,14 @@ class WeighCarried:
             progress("weighing the difference")
             weighed = self._solve(frame, without, carrying, settings, checks)
             progress("asking the robot's physics what is wrong with the logs")
-            held = _with_load(robot, frame, weighed.ten)
-            told = {check.name.partition(",")[0] for check in checks}
-            found = [
+            carrier = _with_load(robot, frame, weighed.ten)
+            judged = {check.name.partition(",")[0] for check in checks}
+            faulty = [
                 replace(check, name=f"{check.name}, {which} the load")
-                for run, seen, which in ((without, robot, "without"), (carrying, held, "with"))
-                for check in faults(run.problem.recordings, seen, sought, told)
+                for run, model, which in ((without, robot, "without"), (carrying, carrier, "with"))
+                for check in faults(run.problem.recordings, model, sought, judged)
             ]
-            return replace(weighed, checks=(*weighed.checks, *found))
+            return replace(weighed, checks=(*weighed.checks, *faulty))
 
     def _solve(
         self,
@@ -252,13 +252,13 @@ class WeighCarried:
         robot, log = problem.plant.robot, problem.recordings[0]
         size = len(problem.labels)
         lifted = load_columns(robot, problem.base, frame)
-        spread, known = gain_spread(problem), np.empty((0, size + PARAMETER_COUNT + 1))
+        spread, mass_row = gain_spread(problem), np.empty((0, size + PARAMETER_COUNT + 1))
         if self.known_mass is not None:
             sought = currents(robot, log)
             # half of a gain is open, where a load of known mass is to find it
             spread = dict(zip(sought, 0.5 * np.eye(len(sought)), strict=True))
-            known = np.eye(1, size + PARAMETER_COUNT + 1, size) / (EXACT * self.known_mass)
-            known[0, -1] = 1.0 / EXACT
+            mass_row = np.eye(1, size + PARAMETER_COUNT + 1, size) / (EXACT * self.known_mass)
+            mass_row[0, -1] = 1.0 / EXACT
         solver = replace(settings.consistent, unknown=(NAME,), strength=self.strength)
 
         def fit(changes: Array) -> ConsistentFit:
@@ -274,7 +274,7 @@ class WeighCarried:
                 space,
                 spread,
                 [np.hstack(beside), np.hstack([np.eye(size), lifted, changes])],
-                np.vstack([np.insert(known, [-1] * count, 0.0, axis=1), rows]),
+                np.vstack([np.insert(mass_row, [-1] * count, 0.0, axis=1), rows]),
             )
 
         joint = fit(np.empty((size, 0)))
@@ -285,12 +285,12 @@ class WeighCarried:
             tried = fit(coarse).consistent.parameters
             assert tried.covariance is not None
             last = slice(len(joint.space.labels), len(joint.space.labels) + len(labels))
-            found = of_friction(labels, tried.values[last], tried.covariance[last, last])
+            changed = of_friction(labels, tried.values[last], tried.covariance[last, last])
             # Friction shared halves the load's deviation, and moves the load by a hundred of them
             # where friction fell by 38 %.
-            if found is not None:
+            if changed is not None:
                 joint, changes = fit(fine), fine
-                checks = (*checks, found)
+                checks = (*checks, changed)
         first = 10 * len(problem.space.groups)
         ten = slice(first, first + PARAMETER_COUNT)
         covariance = joint.consistent.parameters.covariance

@@ -110,9 +110,9 @@ def _state(node: Node, content: object) -> NodeState:
         raise ValueError("it was written with other sensors or settings")
     readers: dict[str, Reader[Any]] = {
         "heft": Text("a text is expected"),
-        "schema": _whole(),
+        "schema": _integer(),
         "settings": Text("a text is expected"),
-        "epoch": _whole(-(2**62), 2**62),  # [ns]
+        "epoch": _integer(-(2**62), 2**62),  # [ns]
         "noise": list_of(_real(1e-9, LARGEST_VALUE), 2),  # [N, N·m]
         "rate": _real(1.0, 1e5),
         "following": _table({k: reader for k, (_, reader) in FOLLOWING.items()}),
@@ -146,9 +146,9 @@ def _filter(online: Online, content: object) -> State:
     readers: dict[str, Reader[Any]] = {
         "factor": list_of(row, size),
         "waiting": list_of(block),
-        "steps": _whole(),
-        "doubted": _whole(most=filter.confirm),
-        "skipping": _whole(most=filter.lag),
+        "steps": _integer(),
+        "doubted": _integer(most=filter.confirm),
+        "skipping": _integer(most=filter.lag),
     }
     read = _table(readers)(content, "filter")
     factor, waiting = np.array(read["factor"]), tuple(map(np.array, read["waiting"]))
@@ -164,7 +164,7 @@ def _table(readers: Mapping[str, Reader[Any]]) -> Section[dict[str, Any]]:
     return Section(dict, readers, readers)
 
 
-def _whole(least: int = 0, most: int = 2**53) -> Reader[int]:
+def _integer(least: int = 0, most: int = 2**53) -> Reader[int]:
     def read(value: object, where: str) -> int:
         if type(value) is not int or not least <= value <= most:
             raise ValueError(f"{where}: a whole number from {least} to {most} is expected")
@@ -194,8 +194,8 @@ FOLLOWING: Mapping[str, tuple[str, Reader[Any]]] = {
     "known": ("announced_mass", _mass),
     "settled": ("settled", truth),
     "rested": ("settled_at", TIME),
-    "restless": ("restless_changes", _whole()),
+    "restless": ("restless_changes", _integer()),
     "begged": ("motion_requested", truth),
-    "windows": ("windows", _whole(1)),
-    "spikes": ("spikes", _whole()),
+    "windows": ("windows", _integer(1)),
+    "spikes": ("spikes", _integer()),
 }
