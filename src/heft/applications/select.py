@@ -216,17 +216,21 @@ class SelectedStretches:
     def _counted(self, mine: NDArray[np.intp]) -> list[str]:
         if not len(mine):
             return ["–"] * len(COUNTED)
-        ratio, growth = self.excitation.ratio[mine], self.excitation.growth[mine]
-        never = ~(ratio < self.settings.never)
-        hardly = (ratio >= self.settings.hardly) & ~never
+        growth = self.excitation.growth[mine]
+        hardly, never = (mask[mine] for mask in self._unexcited)
         finite = growth[np.isfinite(growth)]
         mean = f"×{np.exp(np.mean(np.log(finite))):.2f}" if len(finite) else "–"
         counts = (len(mine) - int(never.sum()) - int(hardly.sum()), hardly.sum(), never.sum())
         return [*(str(int(k)) for k in counts), mean]
 
-    def _named(self) -> list[str]:
+    @property
+    def _unexcited(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which parameters were hardly excited, and which never, shape (b,) each."""
         never = ~(self.excitation.ratio < self.settings.never)
-        hardly = (self.excitation.ratio >= self.settings.hardly) & ~never
+        return (self.excitation.ratio >= self.settings.hardly) & ~never, never
+
+    def _named(self) -> list[str]:
+        hardly, never = self._unexcited
         lines = []
         for word, chosen in (("never excited", never), ("hardly excited", hardly)):
             names = [n for n, c in zip(self.excitation.names, chosen, strict=True) if c]

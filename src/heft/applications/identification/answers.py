@@ -173,11 +173,11 @@ class Answers:
     @property
     def links(self) -> Named[Body]:
         """Each link with mass, by name."""
-        stated, every = self.stated, range(0, PARAMETER_COUNT * self._bodies, PARAMETER_COUNT)
-        names = [stated.labels.names[k].rpartition(".")[0] for k in every]
-        tens = [slice(k, k + PARAMETER_COUNT) for k in every]
-        values, std = stated.values, stated.std
-        return Named({n: Body.of(n, values[t], std[t]) for n, t in zip(names, tens, strict=True)})
+        tens = {
+            name: np.array([[e["value"], e["std"]] for e in entries]).T
+            for name, entries in contract.bodies(self.contract)
+        }
+        return Named({name: Body.of(name, *ten) for name, ten in tens.items()})
 
     @property
     def joints(self) -> Named[Joint]:
