@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy
@@ -61,7 +60,11 @@ def sample_files(
     identified = Identified.load(results, own_columns)
     model = Path(_file_name(identified.robot))
     names = [f"{model.stem}_{k:0{len(str(count - 1))}d}{model.suffix}" for k in range(count)]
-    _require_own(out, model)
+    # A folder may hold earlier draws and their manifest, and nothing else.
+    name = re.compile(rf"{model.stem}_\d+{re.escape(model.suffix)}")
+    own = out.is_dir() and (out / MANIFEST).exists()
+    earlier = [p.name for p in out.iterdir() if name.fullmatch(p.name)] if own else []
+    require_own(out, {MANIFEST, *earlier})
     estimate, space = _drawn(identified)
     limits = limits_of(identified.robot.options)
     draws = ConsistentSampler().draw(estimate, space, count, seed, limits, progress)
@@ -69,21 +72,28 @@ def sample_files(
     with new_folder(out) as new:
         for name, values, joints in zip(names, draws.values, friction, strict=True):
             (new / name).write_bytes(_model(identified.robot, estimate.labels, values, joints))
-        manifest = _manifest(identified, names, draws, estimate.labels, seed)
+        columns = [
+            {"sha256": i["sha256"], "parameters": list(identified.robot.own_names)}
+            for i in identified.estimate["inputs"]
+            if i["role"] == "own_columns"
+        ]
+        manifest = {
+            "heft": __version__,
+            "information": file_hash(results / "information.npz"),
+            **({"own_columns": columns[0]} if columns else {}),
+            "seed": seed,
+            "effective_draws": draws.effective,
+            "split_r_hat": draws.disagreement,
+            "parameters": list(estimate.labels.names),
+            "units": list(estimate.labels.units),
+            "files": dict(zip(names, draws.values.tolist(), strict=True)),
+        }
         (new / MANIFEST).write_text(json_text(manifest), encoding="utf-8")
     return draws
 
 
 def _file_name(robot: Robot) -> str:
     return "robot.xml" if robot.form == "mjcf" else "robot.urdf"
-
-
-def _require_own(out: Path, model: Path) -> None:
-    """Refuse a folder that holds anything but earlier draws and their manifest."""
-    name = re.compile(rf"{model.stem}_\d+{re.escape(model.suffix)}")
-    own = out.is_dir() and (out / MANIFEST).exists()
-    earlier = [p.name for p in out.iterdir() if name.fullmatch(p.name)] if own else []
-    require_own(out, {MANIFEST, *earlier})
 
 
 def _drawn(identified: Identified) -> tuple[Parameters, ParameterSpace]:
@@ -157,21 +167,3 @@ def _model(
         and name.removesuffix(".armature") in robot.joints
     }
     return export.write(robot, links, friction, armature)[_file_name(robot)]
-
-
-def _manifest(
-    identified: Identified, names: list[str], draws: ConsistentSamples, labels: Labels, seed: int
-) -> dict[str, Any]:
-    own = identified.robot.own_names
-    files = [i["sha256"] for i in identified.estimate["inputs"] if i["role"] == "own_columns"]
-    return {
-        "heft": __version__,
-        "information": file_hash(identified.folder / "information.npz"),
-        **({"own_columns": {"sha256": files[0], "parameters": list(own)}} if own else {}),
-        "seed": seed,
-        "effective_draws": draws.effective,
-        "split_r_hat": draws.disagreement,
-        "parameters": list(labels.names),
-        "units": list(labels.units),
-        "files": dict(zip(names, draws.values.tolist(), strict=True)),
-    }

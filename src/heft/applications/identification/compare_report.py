@@ -41,12 +41,8 @@ def text(compared: Comparison) -> str:
         changes = compared.of(kind)
         parts.append(f"{title}: {sum(c.clear for c in changes)} of {len(changes)} changed")
         if changes:
-            rows = [_row(c) for c in changes]
-            parts.append(
-                table(
-                    ("", *_head(kind)), [[_mark(c), *r] for c, r in zip(changes, rows, strict=True)]
-                )
-            )
+            rows = [["*" if c.clear else " ", *_row(c)] for c in changes]
+            parts.append(table(("", *_head(kind)), rows))
     suspect = _suspect(compared)
     if suspect:
         parts.append("\n".join(textwrap.wrap(suspect, 96)))
@@ -127,10 +123,6 @@ def _suspect(compared: Comparison) -> str:
 def _errors(compared: Comparison) -> list[str]:
     sides = ("before", "after")
     return [f"{side}: {errors}" for side, errors in zip(sides, compared.errors, strict=False)]
-
-
-def _mark(change: Change) -> str:
-    return "*" if change.clear else " "
 
 
 def _row(change: Change) -> list[str]:

@@ -214,7 +214,9 @@ def compare(before: Path, after: Path, own_columns: Path | None = None) -> Compa
     robot = a.identified.robot
     notes = _notes(a, b)
     likeness = _likeness(a, b)
-    withheld = _unlike(likeness)
+    # A kind of motion is the whole robot's, and the mean tells it with less scatter than a drive.
+    unlike = bool(likeness) and np.mean(list(likeness.values())) < LIKE
+    withheld = tuple(likeness) if unlike else ()
     if withheld:
         notes.append(_reason(likeness, withheld))
     friction = (q for q in _of_friction(a, b) if q.name not in withheld)
@@ -289,16 +291,6 @@ def _likeness(a: Side, b: Side) -> dict[str, float]:
         s.identified.deviation.misfits if s.identified.deviation is not None else {} for s in (a, b)
     )
     return {name: m.alike(second[name]) for name, m in first.items() if name in second}
-
-
-def _unlike(likeness: Mapping[str, float]) -> tuple[str, ...]:
-    """Return the drives whose friction is not to be compared.
-
-    A kind of motion is the whole robot's, and the mean tells it with less scatter than a single
-    drive does.
-    """
-    unlike = bool(likeness) and np.mean(list(likeness.values())) < LIKE
-    return tuple(likeness) if unlike else ()
 
 
 def _reason(likeness: Mapping[str, float], withheld: Sequence[str]) -> str:

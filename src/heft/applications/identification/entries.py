@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from heft.arrays import Array
 from heft.dynamics import FRICTION, Drive, steady
 from heft.estimators import Stated, stated_numbers
 from heft.fit import NORMAL, Bodies, columns_called, gain_columns, of_rows
@@ -34,7 +33,7 @@ def parameter_entries(result: Identification) -> Iterator[dict[str, Any]]:
         visible = structure[10 * k : 10 * k + 10] > 0.0
         for name, stated in stated_numbers(result.consistent, 10 * k).items():
             share = stated.share
-            if not _visible(name, visible):
+            if not visible[_needed(name)].any():
                 seen = "not at all"
             elif share < 0.5:  # data took away less than half of the prior's variance
                 seen = "prior"
@@ -84,10 +83,6 @@ def _needed(name: str) -> list[int]:
     if kind == "com":
         return [0, 1 + inertia.AXES.index(axis)]
     return [4 + inertia.SYMBOLS[4:].index(f"I.{axis}")]
-
-
-def _visible(name: str, visible: Array) -> bool:
-    return bool(visible[_needed(name)].any())
 
 
 def _alone(name: str, body: str, lonely: set[str]) -> bool:

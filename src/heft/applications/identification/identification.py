@@ -184,6 +184,10 @@ def identify(
                 tuple(validate) or scored.recordings,
                 corner,
             )
+        differentiated = None
+        if run.problem.weak is None:  # windows that were to be made, and are not, were too few
+            why = why_differentiated(run.problem.plant, settings, only is None)
+            differentiated = why or "since the logs hold too few windows"
         progress("asking the robot's physics what is wrong with the logs")
         looked = run.problem.recordings
         sought = any(robot.options.of(j).gain_std for j in robot.joints)
@@ -194,7 +198,7 @@ def identify(
             bounds=bounds,
             inputs=tuple(inputs),
             alternatives=others,
-            differentiated=_why_differentiated(run.problem, settings, only),
+            differentiated=differentiated,
             anew=tuple(anew),
         )
 
@@ -225,16 +229,6 @@ def _forgetting(
             cure="state the gains that were found, without gain_std",
         )
     return given.forgetting(anew)
-
-
-def _why_differentiated(
-    problem: Problem[RobotPlant], settings: Settings, only: Selection | None
-) -> str | None:
-    if problem.weak is not None:
-        return None
-    # Windows that were to be made, and are not, were too few.
-    why = why_differentiated(problem.plant, settings, only is None)
-    return why or "since the logs hold too few windows"
 
 
 def _without_signs_of_dictionary(space: ParameterSpace, robot: Robot) -> ParameterSpace:

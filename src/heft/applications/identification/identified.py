@@ -32,9 +32,6 @@ from heft.plants import (
     ContactEfforts,
     FloatingRobotPlant,
     Problem,
-    RobotMotion,
-    RobotPlant,
-    Samples,
     plant_of,
 )
 from heft.recordings import Recording
@@ -194,17 +191,26 @@ class Identified(Answers):
         """
         drives = self.friction[friction]
         smoothing = replace(limited(self.smoothing, recording), trim=0.0, torque="raw")
-        plant = self._predicting(recording)
-        floats = isinstance(plant, FloatingRobotPlant)
+        # A plant without measured torques, but with contact wrenches.
+        equations: Literal["base", "all"] = "base" if self.robot.tree.free_base else "all"
+        options = replace(self.robot.options, equations=equations, sensor=None)
+        plant = plant_of(replace(self.robot, options=options), recording)
+        floating = plant if isinstance(plant, FloatingRobotPlant) else None
+        everything = self.robot.options.equations in (
+            "all",
+            "base",
+        )  # that holds the base is stated
         # Of what is measured, wrenches at contacts are needed, which are behind the base's six.
-        purpose: Literal["fit", "predict"] = "fit" if floats and plant.channels[6:] else "predict"
+        purpose: Literal["fit", "predict"] = "predict"
+        if floating and plant.channels[6:]:
+            purpose = "fit"
         problem = Problem(plant, (recording,), smoothing, threads, purpose)
         stated = self.deviation if friction == "full" else None
         reversal = None
         for s, rigid in rigid_torques(problem, self.robot.written_bodies()):
             state = plant.drive_state(s, plant.gear_load(s, rigid), drives)
             rest = model_effort(friction, self.robot, drives, state)
-            contacts = self._contacts(plant, s)
+            contacts = ContactEfforts.of(floating, s, everything) if floating else None
             std = np.full(rigid.T.shape, np.nan)
             if stated is not None:
                 through = None if contacts is None else contacts.through
@@ -213,20 +219,6 @@ class Identified(Answers):
             rigid = rigid.T if contacts is None else effort - rest.T
             speed = np.stack([drive.ratio @ state.motors[1] for drive in self.robot.drives], axis=1)
             yield Prediction(s.time, effort, rigid, std, speed)
-
-    def _contacts(self, plant: RobotPlant, samples: Samples[RobotMotion]) -> ContactEfforts | None:
-        """Return the efforts of contacts; None if the base is fixed."""
-        if not isinstance(plant, FloatingRobotPlant):
-            return None
-        stated = self.robot.options.equations in ("all", "base")  # all that holds the base
-        return ContactEfforts.of(plant, samples, stated)
-
-    def _predicting(self, recording: Recording) -> RobotPlant:
-        """Return the robot as a plant without measured torques, but with contact wrenches."""
-        robot = self.robot
-        equations: Literal["base", "all"] = "base" if robot.tree.free_base else "all"
-        options = replace(robot.options, equations=equations, sensor=None)
-        return plant_of(replace(robot, options=options), recording)
 
 
 def load(results: AnyPath) -> Identified:
