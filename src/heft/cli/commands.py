@@ -353,7 +353,7 @@ def check(
     if mended is not None:
         if robot is None:
             raise InvalidSetting("a map is mended by physics only", cure="give --robot")
-        doctor.write_mended(mended, result, logs[0], robot, options, columns)
+        doctor.write_mended(mended, result, columns)
     if json is not None:
         doctor.write_json(json, result)
     if out is not None:

@@ -58,9 +58,10 @@ class Diagnosis:
     correction: Correction | None = None  # all corrections combined, or None
     # their elementary steps, with evidence and indistinguishable alternatives
     steps: tuple[StepEvidence, ...] = ()
-    settings: DoctorSettings = field(default_factory=DoctorSettings)  # thresholds used
+    settings: DoctorSettings = DoctorSettings()  # thresholds used
     notes: tuple[str, ...] = ()  # on the model file and the logs
     recordings: tuple[Recording, ...] = field(default=(), compare=False, repr=False)  # the logs
+    robot: Robot | None = field(default=None, compare=False, repr=False)  # whose logs they are
 
     @property
     def spoilt(self) -> bool:
@@ -118,6 +119,7 @@ def diagnose(
         settings=settings,
         notes=tuple(notes),
         recordings=tuple(recordings),
+        robot=robot,
     )
     if matching is None:
         return seen
@@ -447,15 +449,12 @@ def write_json(path: Path, diagnosis: Diagnosis) -> None:
     write_text(path, json_text(to_json(diagnosis)))
 
 
-def write_mended(
-    path: Path,
-    diagnosis: Diagnosis,
-    log: Path,
-    robot: Path,
-    options: Path | None,
-    columns: Path | None,
-) -> None:
+def write_mended(path: Path, diagnosis: Diagnosis, columns: Path | None) -> None:
     """Write a column map that contains the corrections, atomically.
+
+    Args:
+        diagnosis: By a robot's physics.
+        columns: Map that the logs were read with.
 
     Raises:
         InvalidSetting: If it would overwrite the map that was read.
@@ -466,12 +465,10 @@ def write_mended(
             argument=f"--mended {path}",
             cure="name another file",
         )
-    inputs = Inputs.open(robot, options, columns).with_logs(log=[log])
-    (recording,), plant = inputs.logs["log"], inputs.robot
-    assert plant is not None
-    correction = diagnosis.correction or Correction.none(plant)
-    wrapped = unwrapped(recording, diagnosis.findings)
-    write_text(path, mended_map(wrapped, plant, correction))
+    robot = diagnosis.robot
+    assert robot is not None
+    recording = unwrapped(diagnosis.recordings[0], diagnosis.findings)
+    write_text(path, mended_map(recording, robot, diagnosis.correction or Correction.none(robot)))
 
 
 def write_draft(path: Path, log: Path, robot: Path | None = None) -> None:
