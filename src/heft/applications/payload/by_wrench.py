@@ -251,6 +251,7 @@ class Weigh:
                     cure="record longer",
                 )
             sigma = {name: sigma[name] for name in names if name in sigma}
+            # Directions below 1e-5 of the largest singular value are not identified.
             estimator = LeastSquares(sweeps=5, visible=1e-5)
             estimate = estimator.solve(information, names, {STATED: 1.0})
             if sigma:
@@ -353,7 +354,7 @@ class Weigh:
         logs = (float(next(r.blocks([])).time[0]) for r in fit.problem.recordings[1:])
         starts = tuple(sorted({*before, *logs}))
         best, misses = fit, 0
-        for drift in range(0 if starts != before else 1, 6):
+        for drift in range(0 if starts != before else 1, 6):  # powers of time up to the fifth
             problem = asking(fit, drift=drift, cuts=starts)
             if 3 * len(problem.labels) > 6 * fit.rows:
                 break
@@ -383,7 +384,7 @@ class Weigh:
             ends = np.searchsorted(log.time, times, side="right")
             parts = [log.part(slice(*map(int, p))) for p in pairwise([0, *ends, len(log.time)])]
             for at, before, after in zip(times, parts, parts[1:], strict=False):
-                if min(len(before.time), len(after.time)) < 200:
+                if min(len(before.time), len(after.time)) < 200:  # too few to be weighed alone
                     continue
                 (m, s), (n, u) = (
                     (float(w.solution[0]), float(w.std[0]) if w.seen[0] else math.inf)

@@ -379,7 +379,8 @@ def of_mass(plain: Weighed) -> list[Finding]:
     if seen:
         gyration = math.sqrt(max(float(np.trace(plain.inertia)) / 2.0, 0.0) / max(mass, 1e-9))
     weight, noise = 9.81 * mass, plain.noise[0]  # [N/kg]
-    # A radius of gyration of half a metre has inertia, and no weight to go with it.
+    # Within three times a sample's noise there is next to no weight; a radius of gyration of half
+    # a metre is of inertia that has no weight to go with it.
     if mass >= 2.0 * std and weight > 3.0 * noise and gyration < 0.5:
         return []
     return [
