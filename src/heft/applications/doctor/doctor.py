@@ -290,7 +290,16 @@ def _by_physics(
     context = Context(robot.joints, effort, robot.gravity, are_integers)
     physics = Physics(robot, recordings, evidence, explained, timing, context, settings)
     findings += physics.findings()
-    findings += _of_the_time(pace)
+    if pace.was_cut:
+        why = "stopped" if pace.is_stopped else f"after {pace.longest_s:g} s"
+        cut_short = Finding(
+            "search cut short",
+            f"{pace.tried} corrections were tried ({why}); what is said here is of these",
+            severity="tells",
+            evidence={"tried": pace.tried},
+            cure="" if pace.is_stopped else "allow more time with --longest",
+        )
+        findings.append(cut_short)
     motion = evidence.shown(explained.correction)
     findings += of_the_motion(motion)
     names = [robot.joints[c] for c in evidence.channels]
@@ -371,18 +380,6 @@ def settings(longest_s: float) -> DoctorSettings:
 
 def _sorted(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(findings, key=lambda f: SEVERITIES.index(f.severity)))
-
-
-def _of_the_time(pace: Pace) -> Iterator[Finding]:
-    if pace.was_cut:
-        why = "stopped" if pace.is_stopped else f"after {pace.longest_s:g} s"
-        yield Finding(
-            "search cut short",
-            f"{pace.tried} corrections were tried ({why}); what is said here is of these",
-            severity="tells",
-            evidence={"tried": pace.tried},
-            cure="" if pace.is_stopped else "allow more time with --longest",
-        )
 
 
 def verdict_of(d: Diagnosis) -> str:

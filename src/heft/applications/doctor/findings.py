@@ -295,7 +295,20 @@ class Physics:
         other_robot = explained.total > thresholds.other_robot_share
         names = [self.evidence.robot.joints[c] for c in self.evidence.channels]
         if explained.total > thresholds.doubted_share:
-            yield self._of_the_total(other_robot)
+            tried = ""
+            if not self.is_explained and explained.steps:
+                first = explained.steps[0].step.describe(self.context)
+                tried = f"; nearest comes that {first.what}, which does not explain most of it"
+            yield Finding(
+                "unexplained torque",
+                f"{explained.total:.0%} of the torque is not explained, whatever is "
+                f"corrected{tried}",
+                about="all joints",
+                severity="spoils" if other_robot else "warns",
+                evidence={"share": explained.total},
+                cure="is it this robot's model file, with its lengths and axes? look at units, "
+                "order and signs of all joints",
+            )
         if other_robot:
             return
         for name, share in zip(names, explained.unexplained.tolist(), strict=True):
@@ -307,22 +320,6 @@ class Physics:
                     evidence={"share": share},
                     cure="look at what this joint's column holds",
                 )
-
-    def _of_the_total(self, other_robot: bool) -> Finding:
-        tried = ""
-        if not self.is_explained and self.explained.steps:
-            first = self.explained.steps[0].step.describe(self.context)
-            tried = f"; nearest comes that {first.what}, which does not explain most of it"
-        return Finding(
-            "unexplained torque",
-            f"{self.explained.total:.0%} of the torque is not explained, whatever is "
-            f"corrected{tried}",
-            about="all joints",
-            severity="spoils" if other_robot else "warns",
-            evidence={"share": self.explained.total},
-            cure="is it this robot's model file, with its lengths and axes? look at units, order "
-            "and signs of all joints",
-        )
 
 
 def of_the_motion(motion: DataRank) -> Iterator[Finding]:

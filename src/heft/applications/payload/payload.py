@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from heft import __version__
+from heft.applications.identification import BODY
 from heft.arrays import Array
 from heft.display import rounded
 from heft.files import format_number, json_text, new_folder, require_own
-from heft.information import AXES, Check, Finding, Verdict, inertia, verdict
+from heft.information import Check, Finding, Verdict, inertia, verdict
 from heft.models import GainsOptions, load_settings
 from heft.plants import CHANNEL_UNITS, CHANNELS
 
@@ -28,12 +29,8 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 FILES = ("estimate.json", "payload.txt", "robot.toml", "report.html")
-NAMES = (
-    "payload.mass",
-    *(f"payload.com.{a}" for a in AXES),
-    *(f"payload.inertia.{AXES[i]}{AXES[j]}" for i, j in inertia.INERTIA_INDEX),
-)
-UNITS = ("kg", "m", "m", "m", *("kg·m²",) * 6)
+NAMES = tuple(f"payload.{name}" for name, _ in BODY)
+UNITS = tuple(unit for _, unit in BODY)
 UNSURE_WARN, UNSURE_FAIL = 0.03, 0.2  # standard deviation of the mass over it
 CUT_SHORT = "source failed"  # note of a result of a part of what was to be weighed
 
