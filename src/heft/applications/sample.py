@@ -61,9 +61,9 @@ def sample_files(
     model = Path(_file_name(identified.robot))
     names = [f"{model.stem}_{k:0{len(str(count - 1))}d}{model.suffix}" for k in range(count)]
     # A folder may hold earlier draws and their manifest, and nothing else.
-    name = re.compile(rf"{model.stem}_\d+{re.escape(model.suffix)}")
+    pattern = re.compile(rf"{model.stem}_\d+{re.escape(model.suffix)}")
     own = out.is_dir() and (out / MANIFEST).exists()
-    earlier = [p.name for p in out.iterdir() if name.fullmatch(p.name)] if own else []
+    earlier = [p.name for p in out.iterdir() if pattern.fullmatch(p.name)] if own else []
     require_own(out, {MANIFEST, *earlier})
     estimate, space = _drawn(identified)
     limits = limits_of(identified.robot.options)

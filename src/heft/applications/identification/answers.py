@@ -21,7 +21,7 @@ from heft.information import AXES, INERTIA_INDEX, PARAMETER_COUNT, Labels, Param
 from . import contract
 from .contract import JOINT, Contract
 
-BODY = (
+BODY: tuple[tuple[str, str], ...] = (  # names and units of what model files state of a link
     ("mass", "kg"),
     *((f"com.{a}", "m") for a in AXES),
     *((f"inertia.{AXES[i]}{AXES[j]}", "kg·m²") for i, j in INERTIA_INDEX),

@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -68,6 +69,15 @@ class Side:
     def sigma_of(self) -> dict[str, float]:
         """Standard deviation of the residual, by channel."""
         return dict(zip(self.evidence.information.channels, self.sigma.tolist(), strict=True))
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """Places of the standard parameters by name."""
+        return {n: k for k, n in enumerate(plant_of(self.identified.robot).labels.names)}
+
+    def columns(self, *names: str) -> Array:
+        """Return the columns of K of standard parameters, shape (b, names)."""
+        return self.matrix[:, [self.places[n] for n in names]]
 
     @staticmethod
     def load(folder: Path, own_columns: Path | None = None) -> Side:
@@ -371,21 +381,19 @@ def _stepwise(
 
 
 def _of_friction(a: Side, b: Side) -> Iterator[_Quantity]:
-    plant = plant_of(a.identified.robot)
-    labels = plant.labels.names
     models = [side.identified.friction for side in (a, b)]
     stated = [{**model["full"], **model["simple"]} for model in models]
-    for drive in plant.robot.drives:
+    for drive in a.identified.robot.drives:
         together = [t for t in drive.friction if t.dictionary and not t.loaded]
         for term in drive.friction:
             if term.dictionary or isinstance(term, Offset):
                 continue
-            column = a.matrix[:, [labels.index(f"{drive.name}.{term.name}")]]
+            column = a.columns(f"{drive.name}.{term.name}")
             before, after = (values.get(f"{drive.name}.{term.name}") for values in stated)
             unit = term.unit(drive.linear)
             yield _Quantity("friction", drive.name, term.name, unit, before, after, column)
-        places = [labels.index(f"{drive.name}.{t.name}") for t in together]
-        column = a.matrix[:, places] @ _proportions(drive, together, a, b)
+        columns = a.columns(*(f"{drive.name}.{t.name}" for t in together))
+        column = columns @ _proportions(drive, together, a, b)
         if column.any():
             before, after = (values.get(f"{drive.name}.coulomb") for values in stated)
             unit = "N" if drive.linear else "N·m"
@@ -394,22 +402,15 @@ def _of_friction(a: Side, b: Side) -> Iterator[_Quantity]:
 
 def _offsets(a: Side) -> Array:
     """Return the columns of the joints' offsets and the sensors' biases, shape (b, offsets)."""
-    plant = plant_of(a.identified.robot)
-    robot = plant.robot
-    names = [
-        f"{d.name}.{t.name}" for d in robot.drives for t in d.friction if isinstance(t, Offset)
-    ]
-    names += robot.bias_names
-    labels = plant.labels.names
-    return a.matrix[:, [labels.index(n) for n in names]]
+    robot = a.identified.robot
+    offsets = ((d, t) for d in robot.drives for t in d.friction if isinstance(t, Offset))
+    return a.columns(*(f"{d.name}.{t.name}" for d, t in offsets), *robot.bias_names)
 
 
 def _all_friction(a: Side, drives: Sequence[str]) -> Array:
     """Return the columns of all friction terms of drives, shape (b, terms)."""
-    plant = plant_of(a.identified.robot)
-    chosen = [d for d in plant.robot.drives if d.name in drives]
-    names = [f"{d.name}.{t.name}" for d in chosen for t in d.friction]
-    return a.matrix[:, [plant.labels.names.index(n) for n in names]]
+    chosen = (d for d in a.identified.robot.drives if d.name in drives)
+    return a.columns(*(f"{d.name}.{t.name}" for d in chosen for t in d.friction))
 
 
 def _proportions(drive: Drive, terms: Sequence[Term], a: Side, b: Side) -> Array:
@@ -438,9 +439,8 @@ def _of_bodies(a: Side, b: Side) -> Iterator[_Quantity]:
 
 def _of_own_columns(a: Side, b: Side) -> Iterator[_Quantity]:
     own = a.identified.robot.own_columns
-    labels = plant_of(a.identified.robot).labels.names
     for column in () if own is None else own.columns:
-        change = a.matrix[:, [labels.index(column.name)]]
+        change = a.columns(column.name)
         if change.any():
             before, after = (s.identified.friction["full"][column.name] for s in (a, b))
             yield _Quantity("own", column.name, "parameter", column.unit, before, after, change)
@@ -476,10 +476,8 @@ class _Friction:
 
     @staticmethod
     def of(side: Side, drive: Drive) -> _Friction:
-        robot, identified = side.identified.robot, side.identified
-        names = [f"{drive.name}.{t.name}" for t in drive.friction]
-        labels = plant_of(robot).labels.names
-        places = [labels.index(n) for n in names]
+        identified, names = side.identified, [f"{drive.name}.{t.name}" for t in drive.friction]
+        places = [side.places[n] for n in names]
         misfits = identified.deviation.misfits if identified.deviation is not None else {}
         values = np.array([identified.friction["full"].get(n, 0.0) for n in names])
         return _Friction(values, side.deviations[:, places], misfits.get(drive.name))
