@@ -175,6 +175,7 @@ def _integer(least: int = 0, most: int = 2**53) -> Reader[int]:
 
 def _real(least: float, most: float) -> Reader[float]:
     def read(value: object, where: str) -> float:
+        """Return the number, or raise `ValueError`."""
         if type(value) not in (int, float) or not least <= value <= most:  # type: ignore[operator]
             raise ValueError(f"{where}: a number from {least:g} to {most:g} is expected")
         return float(value)  # type: ignore[arg-type]
