@@ -347,10 +347,9 @@ class Evidence:
         ridge = self._ridge(drives, own, correction)
         return Regressor(tuple(at for at, _ in made), tuple(y for _, y in made), ridge)
 
-    def rows(self, regressor: Regressor, timing: Timing) -> Rows:
-        """Return the rows of a motion with torque aligned in time with it."""
-        effort = self.effort(timing).T
-        both = (np.vstack([y, effort]) for y in regressor.regressors)
+    def rows(self, regressor: Regressor, effort: Array) -> Rows:
+        """Return the rows of a motion with torque aligned in time with it, shape (n, joints)."""
+        both = (np.vstack([y, effort.T]) for y in regressor.regressors)
         return Rows(**vars(regressor), sums=tuple(rows @ rows.T for rows in both))
 
     def _channel(

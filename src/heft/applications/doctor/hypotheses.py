@@ -93,10 +93,11 @@ class Hypotheses:
 
     def rows(self, correction: Correction) -> Rows:
         """Return the regressor rows of a correction's motion and delay."""
+        timing = correction.timing
         return _kept(
             self._rows,
-            (correction.motion, correction.timing),
-            lambda: self.evidence.rows(self._regressor(correction), correction.timing),
+            (correction.motion, timing),
+            lambda: self.evidence.rows(self._regressor(correction), self.effort(timing)[0]),
         )
 
     def _regressor(self, correction: Correction) -> Regressor:
